@@ -1,0 +1,43 @@
+# Everything is set up by the targets that need it: `make demo` and `make test` work on a fresh machine.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: setup demo test lint format soak bench clean
+.DEFAULT_GOAL := help
+
+help: ## show the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+setup: $(STAMP) ## create .venv and install everything (the CUDA build of fbgemm where there is a GPU)
+
+$(STAMP): pyproject.toml constraints.txt scripts/setup_env.py
+	$(PYTHON) scripts/setup_env.py $(VENV)
+	@touch $@
+
+demo: $(STAMP) ## the main job, end to end, on this machine
+	$(BIN)/python scripts/demo.py
+
+lint: $(STAMP) ## ruff, mypy, import-linter
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(STAMP) ## let ruff lay out and mend what it can
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+test: lint ## lint, types, layers and every test but the soak tests
+	$(BIN)/python -m pytest -m "not soak"
+
+soak: $(STAMP) ## slow endurance tests
+	$(BIN)/python -m pytest -m soak --timeout 1800
+
+bench: $(STAMP) ## measure, side by side with named references
+	$(BIN)/python -m benchmarks
+
+clean: ## remove what was built
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

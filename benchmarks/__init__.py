@@ -1,0 +1,1 @@
+"""Measurements, each beside a named reference; run one with `python -m benchmarks NAME`."""

@@ -1,0 +1,74 @@
+"""Make the virtual environment: the tested trio of torch, fbgemm and torchrec, and everything else.
+
+Standard library only, since it runs before anything is installed. On a machine with an NVIDIA GPU
+the CUDA build of fbgemm is taken, else the CPU build; torchrec's metadata demands the CUDA build in
+both cases, so it is installed with --no-deps beside its real needs.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+TORCH, FBGEMM, TORCHREC = "2.13.0", "1.8.0", "1.8.0"  # they must match: 1.9.0 does not load with torch 2.13
+MINIMUM = (3, 11)
+
+
+def has_gpu() -> bool:
+    """Tell whether an NVIDIA driver is at work on this machine."""
+    if Path("/proc/driver/nvidia/version").exists():
+        return True
+    smi = shutil.which("nvidia-smi")
+    return smi is not None and subprocess.run([smi, "-L"], capture_output=True, check=False).returncode == 0
+
+
+def main() -> int:
+    """Create the environment named on the command line; run again, it only installs what changed."""
+    if sys.version_info < MINIMUM:
+        found = ".".join(map(str, sys.version_info[:3]))
+        print(
+            f"error: Python {found} is too old: cloudrec needs 3.11 or newer; try make PYTHON=python3.11",
+            file=sys.stderr,
+        )
+        return 3
+    target = Path(sys.argv[1])
+    python = target / "bin" / "python"
+    if not python.exists():
+        venv.create(target, with_pip=True)
+    fbgemm = "fbgemm-gpu" if has_gpu() else "fbgemm-gpu-cpu"
+
+    def pip(*arguments: str) -> None:
+        command = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        subprocess.run([*command, "--no-warn-conflicts", *arguments], check=True, cwd=ROOT)
+
+    pip(f"torch=={TORCH}")
+    # The extra's fbgemm is the CPU one: on a GPU machine its other needs are named without it.
+    constraints = ["--constraint", "constraints.txt"]
+    if fbgemm == "fbgemm-gpu":
+        needs = [n for n in trainer_needs() if not n.startswith(("fbgemm", "torch>", "torchrec"))]
+        pip(*constraints, *needs, "--editable", ".[data,dev]")
+    else:
+        pip(*constraints, "--editable", ".[data,dev,trainer-cpu]")
+    # Last, so that pip does not complain of the CUDA build that torchrec's metadata asks for.
+    pip("--no-deps", f"{fbgemm}=={FBGEMM}", f"torchrec=={TORCHREC}")
+    return 0
+
+
+def trainer_needs() -> list[str]:
+    """Return the requirements of the extra `trainer-cpu` as pyproject.toml states them."""
+    import tomllib  # noqa: PLC0415  # absent before 3.11, which main() reports politely
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return list(project["optional-dependencies"]["trainer-cpu"])
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except subprocess.CalledProcessError as failure:
+        print(f"error: installing failed ({failure}); pip's own words are above", file=sys.stderr)
+        sys.exit(3)

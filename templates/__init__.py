@@ -1,0 +1,1 @@
+"""Data files shipped with cloudrec: manifests and example specs."""

@@ -1,0 +1,65 @@
+"""Claims about CLOUDREC_HOME, its locks and its atomic writes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cloudrec.errors import BusyError, StorageError
+from cloudrec.home import Home, is_locked, locked, make_private, write_atomically
+
+
+def test_home_is_where_the_environment_says(tmp_path: Path) -> None:
+    assert Home.from_environment({"CLOUDREC_HOME": str(tmp_path)}).runs == tmp_path / "runs"
+    assert Home.from_environment({}).root == Path.home() / ".cloudrec"
+
+
+def test_a_lock_refuses_a_second_holder_and_names_the_first(tmp_path: Path) -> None:
+    lock = tmp_path / "x.lock"
+    with locked(lock, what="cluster 'dev'"):
+        assert is_locked(lock)
+        with (
+            pytest.raises(BusyError, match=r"cluster 'dev' is in use by process \d+"),
+            locked(lock, what="cluster 'dev'"),
+        ):
+            pass
+    assert not is_locked(lock)
+
+
+def test_the_lock_of_a_killed_process_is_free(tmp_path: Path) -> None:
+    lock = tmp_path / "x.lock"
+    program = (
+        "import sys, pathlib\nfrom cloudrec.home import locked\n"
+        "with locked(pathlib.Path(sys.argv[1]), what='it'):\n print('held', flush=True)\n sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program, str(lock)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        assert is_locked(lock)
+        holder.kill()
+    with locked(lock, what="it"):
+        assert is_locked(lock)
+
+
+def test_an_atomic_write_leaves_no_temporary_file(tmp_path: Path) -> None:
+    target = tmp_path / "a.json"
+    write_atomically(target, "one")
+    write_atomically(target, "two")
+    assert target.read_text() == "two"
+    assert [p.name for p in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_a_file_in_the_way_is_told_with_its_remedy(tmp_path: Path) -> None:
+    (tmp_path / "home").write_text("")
+    with pytest.raises(StorageError, match="cannot write") as caught:
+        make_private(tmp_path / "home" / "runs")
+    assert caught.value.remedy is not None
+
+
+def test_a_home_is_private(tmp_path: Path) -> None:
+    assert make_private(tmp_path / "h").stat().st_mode & 0o077 == 0

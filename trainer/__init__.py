@@ -1,0 +1,1 @@
+"""The sharded TorchRec DLRM trainer: stands alone, knows nothing of cloudrec."""
