@@ -42,7 +42,7 @@ def main() -> int:
     fbgemm = "fbgemm-gpu" if has_gpu() else "fbgemm-gpu-cpu"
 
     def pip(*arguments: str) -> None:
-        command = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         subprocess.run([*command, "--no-warn-conflicts", *arguments], check=True, cwd=ROOT)
 
     pip(f"torch=={TORCH}")

@@ -1,0 +1,1 @@
+"""The resource engine: what should exist, what does, and the safest fastest way from one to the other."""

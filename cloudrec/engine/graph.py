@@ -1,0 +1,179 @@
+"""Resources, how they depend on each other, and the Driver protocol through which the engine reaches a cloud.
+
+The engine knows no cloud. A provider describes what should exist as `Resource` values and gives a
+`Driver` for each kind; the engine decides what to call, when, and what to write down around it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from graphlib import CycleError, TopologicalSorter
+from typing import TYPE_CHECKING, Any, Protocol
+
+from cloudrec.errors import CloudrecError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+# Every resource is born with these; a search by them finds what a lost journal no longer knows.
+TAG_CLUSTER = "cloudrec-cluster"
+TAG_OWNER = "cloudrec-owner"
+TAG_KEY = "cloudrec-key"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resource:
+    """One thing that should exist.
+
+    Attributes:
+        kind: the provider's word for it ("vpc", "node-group"); chooses the driver.
+        name: recomputable from the spec alone, so that it can be found with no journal.
+        needs: keys of the resources that must be ready before this one is created.
+        properties: what is asked for; compared with what is found, to tell drift.
+        tags: given at birth, the three TAG_ ones included.
+        hourly_usd: what it costs an hour while it exists.
+        holds_data: kept by `down --keep-data`.
+    """
+
+    kind: str
+    name: str
+    needs: tuple[str, ...] = ()
+    properties: Mapping[str, Any] = field(default_factory=dict)
+    tags: Mapping[str, str] = field(default_factory=dict)
+    hourly_usd: float = 0.0
+    holds_data: bool = False
+
+    @property
+    def key(self) -> str:
+        """Its name within the cluster."""
+        return f"{self.kind}/{self.name}"
+
+
+class Condition(Enum):
+    """How far a resource has come."""
+
+    PENDING = "pending"
+    READY = "ready"
+    FAILED = "failed"
+    DELETING = "deleting"
+    GONE = "gone"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observed:
+    """One thing that was found in the cloud."""
+
+    kind: str
+    name: str
+    identity: str
+    condition: Condition
+    properties: Mapping[str, Any] = field(default_factory=dict)
+    tags: Mapping[str, str] = field(default_factory=dict)
+    hourly_usd: float = 0.0
+    holds_data: bool = False
+    reason: str = ""
+
+    @property
+    def key(self) -> str:
+        """Its name within the cluster, as `Resource.key`."""
+        return self.tags.get(TAG_KEY, f"{self.kind}/{self.name}")
+
+    @property
+    def cluster(self) -> str:
+        """The cluster that it says it belongs to; empty when it says none."""
+        return self.tags.get(TAG_CLUSTER, "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """How what exists differs from what is asked for, and whether it can be changed in place."""
+
+    reason: str
+    in_place: bool
+
+
+class Verdict(Enum):
+    """What a driver says of an error of its cloud."""
+
+    RETRY = "retry"
+    FATAL = "fatal"
+
+
+class Driver(Protocol):
+    """How the engine handles one kind of resource. Every call may be cut short by a crash and made again."""
+
+    @property
+    def deadline_s(self) -> float:
+        """Seconds from creation (or deletion) until waiting any longer is hopeless."""
+        ...
+
+    def find(self, resource: Resource) -> Observed | None:
+        """Look it up by its recomputable name or its tags; None when there is none."""
+        ...
+
+    def difference(self, resource: Resource, observed: Observed) -> Difference | None:
+        """Compare what is asked for with what exists; None when they agree."""
+        ...
+
+    def create(self, resource: Resource, *, token: str, identities: Mapping[str, str]) -> str:
+        """Create it, tagged, and return its identity.
+
+        Args:
+            resource: what to create.
+            token: the same at every attempt for this resource: the cloud's idempotency token.
+            identities: identities of what it needs, by key.
+        """
+        ...
+
+    def change(self, resource: Resource, observed: Observed) -> None:
+        """Change what exists into what is asked for, in place."""
+        ...
+
+    def condition(self, kind: str, identity: str) -> tuple[Condition, str]:
+        """Tell how far it has come, and the cloud's reason when it failed."""
+        ...
+
+    def delete(self, observed: Observed) -> None:
+        """Ask for its removal; deleting what is gone or going is no error."""
+        ...
+
+    def verdict(self, error: Exception) -> Verdict:
+        """Tell whether the call that raised this may be made again."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Graph:
+    """The resources of one cluster, checked: keys are unique, needs exist, there is no cycle."""
+
+    resources: Mapping[str, Resource]
+
+    @classmethod
+    def of(cls, resources: Iterable[Resource]) -> Graph:
+        """Check and hold the resources; an error here is a provider's mistake, told plainly."""
+        held: dict[str, Resource] = {}
+        for resource in resources:
+            if resource.key in held:
+                raise CloudrecError(f"two resources share the key {resource.key!r}")
+            held[resource.key] = resource
+        for resource in held.values():
+            missing = [need for need in resource.needs if need not in held]
+            if missing:
+                raise CloudrecError(f"{resource.key} needs {missing[0]}, which is not in the graph")
+        graph = cls(resources=held)
+        graph.order()
+        return graph
+
+    def needs(self) -> dict[str, set[str]]:
+        """Return key -> keys that must be ready first."""
+        return {key: set(resource.needs) for key, resource in self.resources.items()}
+
+    def order(self) -> Sequence[str]:
+        """Return the keys, each after everything that it needs."""
+        try:
+            return tuple(TopologicalSorter(self.needs()).static_order())
+        except CycleError as error:
+            raise CloudrecError(
+                f"resources need each other in a circle: {' -> '.join(error.args[1])}"
+            ) from error

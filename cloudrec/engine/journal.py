@@ -1,0 +1,184 @@
+"""The journal: intent is written before a call, identity right after it; a crash between loses neither.
+
+One SQLite file for all clusters, in write-ahead mode, so that several commands may read while one writes.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from cloudrec.engine.graph import Condition, Observed
+from cloudrec.errors import StorageError
+from cloudrec.home import make_private
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from cloudrec.engine.graph import Resource
+
+_SCHEMA_VERSION = 1
+_SCHEMA = """
+create table if not exists clusters (
+    name text primary key, provider text not null, request text not null, created real not null
+);
+create table if not exists entries (
+    cluster text not null, key text not null, kind text not null, name text not null,
+    identity text, tags text not null, hourly_usd real not null, holds_data integer not null,
+    written real not null, primary key (cluster, key)
+);
+create table if not exists events (
+    time real not null, cluster text not null, key text not null, event text not null, detail text not null
+);
+create index if not exists events_by_cluster on events (cluster, time);
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterRecord:
+    """A cluster that `up` was asked for: enough to rebuild its graph, or to take it down."""
+
+    name: str
+    provider: str
+    request: Mapping[str, Any]
+    created: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """Something that was done, or failed, to one resource."""
+
+    time: float
+    key: str
+    event: str
+    detail: str
+
+
+class Journal:
+    """What this machine knows of the clusters that it made."""
+
+    def __init__(self, path: Path) -> None:
+        make_private(path.parent)
+        self._path = path
+        with self._connected() as connection:
+            version = connection.execute("pragma user_version").fetchone()[0]
+            if version > _SCHEMA_VERSION:
+                raise StorageError(
+                    f"{path} is of a newer cloudrec (schema {version}; this one knows {_SCHEMA_VERSION})",
+                    remedy="upgrade cloudrec, or set CLOUDREC_HOME to another folder",
+                )
+            connection.executescript(_SCHEMA)
+            connection.execute(f"pragma user_version = {_SCHEMA_VERSION}")
+
+    @contextmanager
+    def _connected(self) -> Iterator[sqlite3.Connection]:
+        """Open a connection of this thread's own for one transaction."""
+        try:
+            connection = sqlite3.connect(self._path, timeout=30.0)
+            try:
+                connection.execute("pragma journal_mode = wal")
+                with connection:
+                    yield connection
+            finally:
+                connection.close()
+        except sqlite3.DatabaseError as error:
+            raise StorageError(
+                f"the journal {self._path} cannot be used: {error}",
+                remedy="if it is damaged, move it away: `cloudrec down` finds resources by tag without it",
+            ) from error
+
+    def put_cluster(self, name: str, provider: str, request: Mapping[str, Any]) -> None:
+        """Remember that this cluster was asked for, before anything of it is created."""
+        with self._connected() as connection:
+            connection.execute(
+                "insert into clusters values (?, ?, ?, ?) on conflict (name) "
+                "do update set provider = excluded.provider, request = excluded.request",
+                (name, provider, json.dumps(request), time.time()),
+            )
+
+    def clusters(self) -> Sequence[ClusterRecord]:
+        """Return every cluster that was asked for and not yet taken down."""
+        with self._connected() as connection:
+            rows = connection.execute(
+                "select name, provider, request, created from clusters order by name"
+            ).fetchall()
+        return [ClusterRecord(name=n, provider=p, request=json.loads(r), created=c) for n, p, r, c in rows]
+
+    def forget_cluster(self, name: str) -> None:
+        """Drop a cluster of which nothing is left."""
+        with self._connected() as connection:
+            connection.execute("delete from clusters where name = ?", (name,))
+            connection.execute("delete from entries where cluster = ?", (name,))
+
+    def intend(self, cluster: str, resource: Resource) -> None:
+        """Write that this resource is about to be created."""
+        with self._connected() as connection:
+            connection.execute(
+                "insert into entries values (?, ?, ?, ?, null, ?, ?, ?, ?) "
+                "on conflict (cluster, key) do nothing",
+                (
+                    cluster,
+                    resource.key,
+                    resource.kind,
+                    resource.name,
+                    json.dumps(dict(resource.tags)),
+                    resource.hourly_usd,
+                    resource.holds_data,
+                    time.time(),
+                ),
+            )
+
+    def identify(self, cluster: str, key: str, identity: str) -> None:
+        """Write the identity that the cloud gave it."""
+        with self._connected() as connection:
+            connection.execute(
+                "update entries set identity = ?, written = ? where cluster = ? and key = ?",
+                (identity, time.time(), cluster, key),
+            )
+
+    def forget(self, cluster: str, key: str) -> None:
+        """Drop a resource that is proven to be gone."""
+        with self._connected() as connection:
+            connection.execute("delete from entries where cluster = ? and key = ?", (cluster, key))
+
+    def known(self, cluster: str) -> Sequence[Observed]:
+        """Return what was created and not yet seen gone; an intent without identity has an empty one."""
+        with self._connected() as connection:
+            rows = connection.execute(
+                "select kind, name, identity, tags, hourly_usd, holds_data from entries "
+                "where cluster = ? order by written",
+                (cluster,),
+            ).fetchall()
+        return [
+            Observed(
+                kind=kind,
+                name=name,
+                identity=identity or "",
+                condition=Condition.PENDING,
+                tags=json.loads(tags),
+                hourly_usd=hourly_usd,
+                holds_data=bool(holds_data),
+            )
+            for kind, name, identity, tags, hourly_usd, holds_data in rows
+        ]
+
+    def note(self, cluster: str, key: str, event: str, detail: str = "") -> None:
+        """Keep an event for `status --events`."""
+        with self._connected() as connection:
+            connection.execute(
+                "insert into events values (?, ?, ?, ?, ?)", (time.time(), cluster, key, event, detail)
+            )
+
+    def events(self, cluster: str) -> Sequence[Event]:
+        """Return what happened to a cluster, oldest first."""
+        with self._connected() as connection:
+            rows = connection.execute(
+                "select time, key, event, detail from events where cluster = ? order by time, rowid",
+                (cluster,),
+            ).fetchall()
+        return [Event(time=when, key=key, event=event, detail=detail) for when, key, event, detail in rows]

@@ -1,0 +1,121 @@
+"""What every provider offers: the Provider protocol and its capability types.
+
+A provider is a folder under `cloudrec/providers`; shared code asks it what it can do through these
+types and never by its name. Nothing here creates or deletes: a provider describes resources and gives
+drivers, and the engine does the work.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from cloudrec.engine.graph import Driver, Observed, Resource
+    from cloudrec.spec.models import ClusterSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class Offer:
+    """One kind of node that can be had: its hardware and price.
+
+    Attributes:
+        instance_type: the cloud's name for it.
+        location: region and zone, or where this machine is.
+        capacity: "on-demand", "spot", or "owned".
+        vcpus: virtual cores a node.
+        memory_gib: memory a node.
+        gpu: the GPU's model; empty when there is none.
+        gpus: GPUs a node.
+        hourly_usd: price of one node an hour; None when it must be asked for.
+        priced: the price's date and source.
+    """
+
+    instance_type: str
+    location: str
+    capacity: str
+    vcpus: int
+    memory_gib: float
+    gpu: str
+    gpus: int
+    hourly_usd: float | None
+    priced: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One preflight check: what was looked at, what was found, what is needed, and what to do about it."""
+
+    check: str
+    ok: bool
+    found: str
+    needed: str = ""
+    remedy: str = ""
+    blocks: bool = True  # False: a warning
+
+
+@dataclass(frozen=True, kw_only=True)
+class Access:
+    """How a launcher reaches a ready cluster and what it finds there.
+
+    Attributes:
+        launchers: the ways of starting a run that work there, the usual one first.
+        nodes: machines that train.
+        gpus_per_node: GPUs on each; 0 trains on the CPU.
+        cores_per_node: cores on each that the trainer may use.
+        storage: URI of the cluster's storage for data and checkpoints.
+        environment: transport settings that every process of a run needs there.
+        details: what only the launchers of this kind of cluster read (a kubeconfig's path).
+    """
+
+    launchers: tuple[str, ...]
+    nodes: int
+    gpus_per_node: int
+    cores_per_node: int
+    storage: str
+    environment: Mapping[str, str] = field(default_factory=dict)
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Provider(Protocol):
+    """One cloud, or this machine."""
+
+    @property
+    def name(self) -> str:
+        """The name of its folder and on the command line."""
+        ...
+
+    @property
+    def settle_s(self) -> float:
+        """Seconds after which a listing by tag can be trusted to show a change."""
+        ...
+
+    def check(self, cluster: ClusterSpec) -> None:
+        """Validate the settings that only this provider understands; SpecError with the remedy."""
+        ...
+
+    def offers(self, cluster: ClusterSpec) -> Sequence[Offer]:
+        """Return the nodes that would serve, in order of preference."""
+        ...
+
+    def preflight(self, cluster: ClusterSpec) -> Sequence[Finding]:
+        """Look at everything that must be there before `up`: credentials, quota, tools, leftovers."""
+        ...
+
+    def resources(self, cluster: ClusterSpec) -> Sequence[Resource]:
+        """Describe what should exist. Pure: the same spec gives the same resources and names."""
+        ...
+
+    def drivers(self, cluster: ClusterSpec) -> Mapping[str, Driver]:
+        """Return a driver for every kind that `resources` or `search` may name."""
+        ...
+
+    def search(self, cluster: str | None) -> Sequence[Observed]:
+        """Find by tag what exists of one cluster (or of any), without a journal."""
+        ...
+
+    def access(self, cluster: ClusterSpec) -> Access:
+        """Tell how to reach the cluster; PreflightError when it is not there or is another of that name."""
+        ...

@@ -1,0 +1,184 @@
+"""The local provider: registers this machine, so that every later command finds a cluster as on a cloud."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cloudrec.engine.graph import (
+    TAG_CLUSTER,
+    TAG_KEY,
+    TAG_OWNER,
+    Condition,
+    Difference,
+    Observed,
+    Resource,
+    Verdict,
+)
+from cloudrec.home import make_private, storage_error, write_atomically
+from cloudrec.providers.local import access, offers, quota, storage
+from cloudrec.providers.local.nodes import Machine, inspect
+from cloudrec.providers.local.settings import settings_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from cloudrec.engine.graph import Driver
+    from cloudrec.home import Home
+    from cloudrec.provider import Access, Finding, Offer
+    from cloudrec.spec.models import ClusterSpec
+
+MACHINE = "machine"
+
+
+class LocalProvider:
+    """This machine as a provider."""
+
+    name = "local"
+    settle_s = 0.0  # a file system shows a change at once
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+
+    def check(self, cluster: ClusterSpec) -> None:
+        """Validate the settings."""
+        settings_of(cluster)
+
+    def offers(self, cluster: ClusterSpec) -> Sequence[Offer]:
+        """Return this machine."""
+        del cluster
+        return [offers.offer(inspect())]
+
+    def preflight(self, cluster: ClusterSpec) -> Sequence[Finding]:
+        """Check disk, memory, GPUs and the trainer's packages."""
+        return quota.findings(settings_of(cluster), self._storage(cluster), inspect())
+
+    def resources(self, cluster: ClusterSpec) -> Sequence[Resource]:
+        """Describe the storage folder, and the machine that uses it."""
+        name = cluster.title
+
+        def tags(kind: str) -> dict[str, str]:
+            return {TAG_CLUSTER: name, TAG_OWNER: cluster.owner, TAG_KEY: f"{kind}/{name}"}
+
+        folder = Resource(
+            kind=storage.KIND,
+            name=name,
+            properties={"path": str(self._storage(cluster))},
+            tags=tags(storage.KIND),
+            holds_data=True,
+        )
+        machine = Resource(
+            kind=MACHINE,
+            name=name,
+            needs=(folder.key,),
+            properties=inspect().as_properties(),
+            tags=tags(MACHINE),
+        )
+        return [folder, machine]
+
+    def drivers(self, cluster: ClusterSpec) -> Mapping[str, Driver]:
+        """Return the drivers of both kinds."""
+        del cluster
+        return {
+            storage.KIND: storage.StorageDriver(self._home.clusters),
+            MACHINE: MachineDriver(self._home.clusters),
+        }
+
+    def search(self, cluster: str | None) -> Sequence[Observed]:
+        """Read the clusters' folders; they are this provider's tags."""
+        found: list[Observed] = []
+        folders = sorted(self._home.clusters.iterdir()) if self._home.clusters.is_dir() else []
+        for folder in folders:
+            found += [seen for seen in (storage.pointed_at(folder), registered(folder)) if seen is not None]
+        return [seen for seen in found if cluster is None or seen.cluster == cluster]
+
+    def access(self, cluster: ClusterSpec) -> Access:
+        """Tell what a run finds here."""
+        return access.of(
+            cluster.title,
+            machine=registered(self._home.clusters / cluster.title),
+            folder=storage.pointed_at(self._home.clusters / cluster.title),
+        )
+
+    def _storage(self, cluster: ClusterSpec) -> Path:
+        default = self._home.clusters / cluster.title / "storage"
+        return settings_of(cluster).storage_folder(default)
+
+
+class MachineDriver:
+    """Handles the registration of this machine: a file in the cluster's folder. Its identity is that file."""
+
+    deadline_s = 10.0
+
+    def __init__(self, clusters: Path) -> None:
+        self._clusters = clusters
+
+    def find(self, resource: Resource) -> Observed | None:
+        """Read the registration."""
+        return registered(self._clusters / resource.name)
+
+    def difference(self, resource: Resource, observed: Observed) -> Difference | None:
+        """Compare the hardware; a changed machine is registered anew in place."""
+        changed = [
+            f"{key} {observed.properties.get(key)!r} -> {value!r}"
+            for key, value in resource.properties.items()
+            if observed.properties.get(key) != value
+        ]
+        return Difference(reason=", ".join(changed), in_place=True) if changed else None
+
+    def create(self, resource: Resource, *, token: str, identities: Mapping[str, str]) -> str:
+        """Write the registration."""
+        del token, identities  # one file by one name: writing it again changes nothing
+        path = self._clusters / resource.name / "machine.json"
+        make_private(path.parent)
+        write_atomically(
+            path, json.dumps({"properties": dict(resource.properties), "tags": dict(resource.tags)})
+        )
+        return str(path)
+
+    def change(self, resource: Resource, observed: Observed) -> None:
+        """Write the registration anew."""
+        del observed
+        self.create(resource, token="", identities={})
+
+    def condition(self, kind: str, identity: str) -> tuple[Condition, str]:
+        """Tell whether the registration is there."""
+        del kind
+        return (Condition.READY if Path(identity).exists() else Condition.GONE), ""
+
+    def delete(self, observed: Observed) -> None:
+        """Remove the registration, and the cluster's folder when nothing else is in it."""
+        path = Path(observed.identity)
+        try:
+            path.unlink(missing_ok=True)
+            if path.parent.is_dir() and not any(path.parent.iterdir()):
+                path.parent.rmdir()
+        except OSError as error:
+            raise storage_error(path, error) from error
+
+    def verdict(self, error: Exception) -> Verdict:
+        """A disk that refuses once refuses again."""
+        del error
+        return Verdict.FATAL
+
+
+def registered(cluster_folder: Path) -> Observed | None:
+    """Describe the machine registered in a cluster's folder; None when none is."""
+    path = cluster_folder / "machine.json"
+    try:
+        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        properties, tags = record["properties"], record["tags"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return Observed(
+        kind=MACHINE,
+        name=cluster_folder.name,
+        identity=str(path),
+        condition=Condition.READY,
+        properties=properties,
+        tags=tags,
+    )
+
+
+__all__ = ["LocalProvider", "Machine", "MachineDriver"]

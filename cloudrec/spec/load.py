@@ -1,0 +1,209 @@
+"""Read the spec: defaults, file, environment, flags, in that order; errors name where a value stood."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from cloudrec.errors import SpecError
+from cloudrec.spec.models import Spec
+from cloudrec.spec.suggest import did_you_mean
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pydantic.fields import FieldInfo
+    from pydantic_core import ErrorDetails
+
+DEFAULT_FILE = "cloudrec.yaml"
+_PREFIX = "CLOUDREC_"
+_MAX_BYTES = 1 << 20  # a spec of a megabyte is some other file
+
+M = TypeVar("M", bound=BaseModel)
+KeyPath = tuple[str, ...]
+Flags = Mapping[KeyPath, tuple[str, Any]]  # key path -> (the flag's name, its value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loaded:
+    """A validated spec and where each of its values stood."""
+
+    spec: Spec
+    file: Path | None
+    origins: Mapping[KeyPath, str]
+
+
+def load(file: Path | None, *, environment: Mapping[str, str], flags: Flags, folder: Path) -> Loaded:
+    """Merge and validate the spec.
+
+    Args:
+        file: the spec file; when None, `cloudrec.yaml` in `folder` if there is one.
+        environment: variables CLOUDREC_SECTION_KEY, such as CLOUDREC_TRAIN_MAX_RESTARTS.
+        flags: what the command line gave; absent flags are absent here.
+        folder: the current directory.
+
+    Raises:
+        SpecError: naming the key, the value, the limit, where it stood, and the remedy.
+    """
+    if file is None and (folder / DEFAULT_FILE).exists():
+        file = folder / DEFAULT_FILE
+    values, origins = _read(file) if file is not None else ({}, {})
+    for path, origin, value in [*_from_environment(environment), *_from_flags(flags)]:
+        _put(values, path, value)
+        origins[path] = origin
+    return Loaded(spec=validated(Spec, values, origins), file=file, origins=origins)
+
+
+def validated(model: type[M], values: object, origins: Mapping[KeyPath, str]) -> M:
+    """Validate values against a model, turning every complaint into one SpecError."""
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        complaints = [_complaint(model, detail, origins) for detail in error.errors()]
+        message, remedy = complaints[0]
+        more = [f"{text}; {hint}" if hint else text for text, hint in complaints[1:]]
+        raise SpecError("\n".join([message, *more]), remedy=remedy) from error
+
+
+def _read(file: Path) -> tuple[dict[str, Any], dict[KeyPath, str]]:
+    text = _text(file)
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        values = yaml.safe_load(text)
+    except yaml.MarkedYAMLError as error:
+        line = f" line {error.problem_mark.line + 1}" if error.problem_mark else ""
+        raise SpecError(
+            f"{file}{line}: not valid YAML: {error.problem or error.context}",
+            remedy="mend the line; `cloudrec init --print` shows a right one",
+        ) from error
+    except yaml.YAMLError as error:
+        raise SpecError(f"{file}: not valid YAML: {error}", remedy="save the file as UTF-8 text") from error
+    if values is None:
+        return {}, {}
+    if not isinstance(values, dict):
+        raise SpecError(
+            f"{file}: holds a {type(values).__name__}, not sections such as `cluster:` and `train:`",
+            remedy="`cloudrec init --print` shows a right one",
+        )
+    origins: dict[KeyPath, str] = {}
+    _locate(file, root, (), origins)
+    return {key: value for key, value in values.items() if value is not None}, origins
+
+
+def _text(file: Path) -> str:
+    try:
+        if file.stat().st_size > _MAX_BYTES:
+            raise SpecError(
+                f"{file}: {file.stat().st_size:,} bytes is too large for a spec; {_MAX_BYTES:,} is the limit",
+                remedy="name the right file with --file",
+            )
+        return file.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise SpecError(f"{file}: not UTF-8 text ({error.reason} at byte {error.start})") from error
+    except OSError as error:
+        raise SpecError(
+            f"cannot read the spec {file}: {error.strerror}",
+            remedy="`cloudrec init` writes one, or name another with --file",
+        ) from error
+
+
+def _locate(file: Path, node: yaml.Node | None, path: KeyPath, origins: dict[KeyPath, str]) -> None:
+    """Remember each key's line; refuse a key that stands twice (YAML would silently keep the last)."""
+    if not isinstance(node, yaml.MappingNode):
+        return
+    for key, value in node.value:
+        inner = (*path, str(key.value))
+        line = f"{file} line {key.start_mark.line + 1}"
+        if inner in origins:
+            raise SpecError(
+                f"{line}: {'.'.join(inner)} stands twice, first at {origins[inner]}", remedy="keep one"
+            )
+        origins[inner] = line
+        _locate(file, value, inner, origins)
+
+
+def _from_environment(environment: Mapping[str, str]) -> list[tuple[KeyPath, str, Any]]:
+    found: list[tuple[KeyPath, str, Any]] = []
+    for section, model in _sections().items():
+        prefix = f"{_PREFIX}{section.upper()}_"
+        for variable in sorted(environment):
+            if not variable.startswith(prefix):
+                continue
+            key = variable.removeprefix(prefix).lower()
+            if model is not None and key not in model.model_fields:
+                known = [prefix + name.upper() for name in model.model_fields]
+                raise SpecError(f"{variable} is not known", remedy=did_you_mean(variable, known))
+            found.append(((section, key), variable, _scalar(environment[variable])))
+    return found
+
+
+def _sections() -> dict[str, type[BaseModel] | None]:
+    """Return each section and its model; None where the keys are someone else's (the trainer's)."""
+    sections: dict[str, type[BaseModel] | None] = {}
+    for name, field in Spec.model_fields.items():
+        if name != "version":
+            sections[name] = _model_of(field)
+    return sections
+
+
+def _model_of(field: FieldInfo) -> type[BaseModel] | None:
+    annotation = field.annotation
+    return annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None
+
+
+def _scalar(text: str) -> object:
+    """Read a variable as YAML would read it in the file: numbers as numbers, the rest as text."""
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError:
+        return text
+
+
+def _from_flags(flags: Flags) -> list[tuple[KeyPath, str, Any]]:
+    return [(path, flag, value) for path, (flag, value) in flags.items()]
+
+
+def _put(values: dict[str, Any], path: KeyPath, value: object) -> None:
+    for step in path[:-1]:
+        inner = values.get(step)
+        if not isinstance(inner, dict):  # absent, or an empty section
+            inner = values[step] = {}
+        values = inner
+    values[path[-1]] = value
+
+
+def _complaint(
+    model: type[BaseModel], detail: ErrorDetails, origins: Mapping[KeyPath, str]
+) -> tuple[str, str | None]:
+    path = tuple(str(step) for step in detail["loc"])
+    shown = ".".join(path) or "the spec"
+    origin = _origin(path, origins)
+    where = f"{origin}: " if origin else ""
+    if detail["type"] == "extra_forbidden":
+        return f"{where}{shown} is not known", did_you_mean(path[-1], _known_keys(model, path[:-1]))
+    reason = detail["msg"].removeprefix("Value error, ")
+    value = detail.get("input")
+    if detail["type"] == "missing":
+        return f"{where}{shown} is missing", f"give {shown}"
+    return f"{where}{shown} is {value!r}: {reason[0].lower()}{reason[1:]}", None
+
+
+def _origin(path: KeyPath, origins: Mapping[KeyPath, str]) -> str | None:
+    for length in range(len(path), 0, -1):
+        if path[:length] in origins:
+            return origins[path[:length]]
+    return None
+
+
+def _known_keys(model: type[BaseModel], path: Sequence[str]) -> list[str]:
+    for step in path:
+        field = model.model_fields.get(step)
+        inner = _model_of(field) if field is not None else None
+        if inner is None:
+            return []
+        model = inner
+    return list(model.model_fields)
