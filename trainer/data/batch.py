@@ -1,0 +1,48 @@
+"""One rank's share of one global step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The samples of one rank in one global step; B may be 0 on the last step of an epoch.
+
+    Ids are int32: embedding kernels take them without a copy (with int64 offsets) on CPU and GPU
+    alike, and they are half the bytes to read, to gather and to send.
+    """
+
+    dense: Tensor  # float32 [B, D]
+    sparse: Tensor  # int32 [F, B], feature-major: its flat view is a KeyedJaggedTensor's values
+    labels: Tensor  # float32 [B], 0 or 1
+    sample_ids: Tensor  # int64 [B], the row within the split; stays on the CPU
+    global_size: int  # samples of this step over all ranks
+
+    def __len__(self) -> int:
+        return int(self.labels.shape[0])
+
+    def to(self, device: torch.device, *, non_blocking: bool = False) -> Self:
+        """The same batch on a device; the ids of the samples stay where the digest is taken."""
+        return self._map(lambda tensor: tensor.to(device=device, non_blocking=non_blocking))
+
+    def pin_memory(self) -> Self:
+        """The same batch in page-locked memory, from which copies to a GPU run by themselves."""
+        return self._map(lambda tensor: tensor.pin_memory())
+
+    def record_stream(self, stream: Any) -> None:  # noqa: ANN401 - torch.Stream has no typed base
+        """Tell the allocator that a stream uses these tensors (torchrec's pipelines call this)."""
+        for tensor in (self.dense, self.sparse, self.labels):
+            tensor.record_stream(stream)
+
+    def _map(self, function: Any) -> Self:  # noqa: ANN401 - Tensor is seen as Any
+        moved = {f.name: function(getattr(self, f.name)) for f in fields(self) if f.name in _MOVED}
+        return replace(self, **moved)
+
+
+_MOVED = frozenset({"dense", "sparse", "labels"})

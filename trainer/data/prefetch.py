@@ -1,0 +1,71 @@
+"""Reading ahead in a thread: the gathers and copies of the reader leave the interpreter's lock."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from types import TracebackType
+    from typing import Self
+
+T = TypeVar("T")
+_POLL_SECONDS = 0.1  # how soon a reader that waits for room notices that it is no longer wanted
+
+
+class _End:
+    """Marks the end of the items, with the error that caused it if there was one."""
+
+    def __init__(self, error: BaseException | None) -> None:
+        self.error = error
+
+
+class Prefetcher(Generic[T]):
+    """Iterates over `items`, of which a thread keeps up to `depth` ready; use it as a context.
+
+    An error of the reader is raised where the item would have come. Leaving the context ends the
+    thread, even when items are left.
+    """
+
+    def __init__(self, items: Iterable[T], *, depth: int = 2) -> None:
+        self._items = items
+        self._ready: queue.Queue[T | _End] = queue.Queue(maxsize=max(depth, 1))
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="prefetch", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def __iter__(self) -> Iterator[T]:
+        while not isinstance(item := self._ready.get(), _End):
+            yield item
+        if item.error is not None:
+            raise item.error
+
+    def _run(self) -> None:
+        error: BaseException | None = None
+        try:
+            for item in self._items:
+                if not self._put(item):
+                    return
+        except BaseException as caught:  # noqa: BLE001 - handed to the consumer, who raises it
+            error = caught
+        self._put(_End(error))
+
+    def _put(self, item: T | _End) -> bool:
+        while not self._stop.is_set():
+            try:
+                self._ready.put(item, timeout=_POLL_SECONDS)
+            except queue.Full:
+                continue
+            return True
+        return False

@@ -1,0 +1,191 @@
+"""An epoch of one rank as batches: no sample lost, none twice, on any world size."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from trainer.data.batch import Batch
+from trainer.data.order import BLOCK_ROWS, WINDOW_BLOCKS, EpochOrder, RowRange
+from trainer.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy.typing as npt
+
+    from trainer.data.prepared import Split
+
+
+class BatchStream:
+    """The batches of one rank, from a position of an epoch to the epoch's end.
+
+    Global step i covers the positions [start + i*G, start + (i+1)*G), G = batch_size * world_size;
+    every rank takes a contiguous share. All ranks see the same number of batches: on the epoch's
+    last step, where fewer samples are left, shares differ by at most one and may be empty.
+
+    Every batch has memory of its own, so that a pipeline may hold several.
+    """
+
+    def __init__(
+        self,
+        split: Split,
+        *,
+        batch_size: int,
+        rank: int,
+        world_size: int,
+        seed: int,
+        epoch: int,
+        start_sample: int = 0,
+        shuffle: bool = True,
+        block_rows: int = BLOCK_ROWS,
+        window_blocks: int = WINDOW_BLOCKS,
+    ) -> None:
+        if batch_size < 1 or not 0 <= rank < world_size:
+            raise ValueError(f"batch_size {batch_size}, rank {rank} of {world_size}: impossible")
+        if not 0 <= start_sample <= split.rows:
+            raise DataError(
+                f"the {split.name} split has {split.rows} rows, so no position {start_sample} to go on from; "
+                "the dataset is not the one that the checkpoint was made with"
+            )
+        self._split = split
+        self._rank = rank
+        self._world_size = world_size
+        self._global_batch = batch_size * world_size
+        self._start = start_sample
+        self._reader: _SequentialReader | _ShuffledReader = _SequentialReader(split)
+        if shuffle:
+            order = EpochOrder(
+                split.rows, seed=seed, epoch=epoch, block_rows=block_rows, window_blocks=window_blocks
+            )
+            self._reader = _ShuffledReader(split, order)
+
+    def __len__(self) -> int:
+        """The global steps that are left."""
+        return math.ceil((self._split.rows - self._start) / self._global_batch)
+
+    def __iter__(self) -> Iterator[Batch]:
+        for start in range(self._start, self._split.rows, self._global_batch):
+            global_size = min(self._global_batch, self._split.rows - start)
+            share = _share(global_size, self._rank, self._world_size)
+            buffers = _Buffers(self._split, share.stop - share.start)
+            self._reader.read(RowRange(start + share.start, start + share.stop), buffers)
+            yield buffers.batch(global_size)
+
+
+def _share(size: int, rank: int, world_size: int) -> RowRange:
+    """A rank's contiguous share of `size` samples; shares differ by at most one."""
+    return RowRange(size * rank // world_size, size * (rank + 1) // world_size)
+
+
+class _Buffers:
+    """The memory of one batch to be: torch tensors, filled through their numpy views."""
+
+    def __init__(self, split: Split, size: int) -> None:
+        self._tensors = (
+            torch.empty((size, split.num_dense), dtype=torch.float32),
+            torch.empty((split.num_sparse, size), dtype=torch.int32),
+            torch.empty(size, dtype=torch.float32),
+            torch.empty(size, dtype=torch.int64),
+        )
+        self.dense: npt.NDArray[np.float32]
+        self.sparse: npt.NDArray[np.int32]
+        self.labels: npt.NDArray[np.float32]
+        self.ids: npt.NDArray[np.int64]
+        self.dense, self.sparse, self.labels, self.ids = (tensor.numpy() for tensor in self._tensors)
+
+    def batch(self, global_size: int) -> Batch:
+        return Batch(*self._tensors, global_size)
+
+
+class _SequentialReader:
+    """Rows in their own order: a few large copies out of the page cache."""
+
+    def __init__(self, split: Split) -> None:
+        self._split = split
+
+    def read(self, positions: RowRange, out: _Buffers) -> None:
+        for at, index, rows in _pieces(self._split, positions):
+            arrays = self._split.arrays(index)
+            there = slice(at, at + rows.stop - rows.start)
+            here = slice(rows.start, rows.stop)
+            out.dense[there] = arrays.dense[here]
+            out.sparse[:, there] = arrays.sparse[:, here]
+            out.labels[there] = arrays.labels[here]
+        out.ids[:] = np.arange(positions.start, positions.stop)
+
+
+class _ShuffledReader:
+    """Rows in the epoch's order: one window is read at a time, then gathered from."""
+
+    def __init__(self, split: Split, order: EpochOrder) -> None:
+        self._split = split
+        self._order = order
+        self._window: _Window | None = None
+
+    def read(self, positions: RowRange, out: _Buffers) -> None:
+        start = positions.start
+        while start < positions.stop:
+            window = self._load(self._order.window_at(start))
+            stop = min(positions.stop, window.positions.stop)
+            window.gather(RowRange(start, stop), out, at=start - positions.start)
+            start = stop
+
+    def _load(self, number: int) -> _Window:
+        if self._window is None or self._window.number != number:
+            self._window = None  # at most one window in memory
+            self._window = _Window(self._split, self._order, number)
+        return self._window
+
+
+class _Window:
+    """Some blocks of rows in memory, and the order in which they are to be given."""
+
+    def __init__(self, split: Split, order: EpochOrder, number: int) -> None:
+        self.number = number
+        self.positions = order.positions(number)
+        size = self.positions.stop - self.positions.start
+        self._order = order.shuffle(number)
+        self._dense = np.empty((size, split.num_dense), dtype=np.float32)
+        self._sparse = np.empty((split.num_sparse, size), dtype=np.int32)
+        self._labels = np.empty(size, dtype=np.float32)
+        self._ids = np.empty(size, dtype=np.int64)
+        offset = 0
+        for block in order.blocks(number):
+            self._read(split, block, offset)
+            offset += block.stop - block.start
+
+    def gather(self, positions: RowRange, out: _Buffers, *, at: int) -> None:
+        first = self.positions.start
+        chosen = self._order[positions.start - first : positions.stop - first]
+        there = slice(at, at + len(chosen))
+        # mode="clip" lets numpy write straight into `out`; every index is in range by construction
+        np.take(self._sparse, chosen, axis=1, out=out.sparse[:, there], mode="clip")
+        np.take(self._dense, chosen, axis=0, out=out.dense[there], mode="clip")
+        np.take(self._labels, chosen, out=out.labels[there], mode="clip")
+        np.take(self._ids, chosen, out=out.ids[there], mode="clip")
+
+    def _read(self, split: Split, block: RowRange, offset: int) -> None:
+        for at, index, rows in _pieces(split, block):
+            arrays = split.arrays(index)
+            there = slice(offset + at, offset + at + rows.stop - rows.start)
+            here = slice(rows.start, rows.stop)
+            self._dense[there] = arrays.dense[here]
+            self._sparse[:, there] = arrays.sparse[:, here]
+            self._labels[there] = arrays.labels[here]
+        self._ids[offset : offset + block.stop - block.start] = np.arange(block.start, block.stop)
+
+
+def _pieces(split: Split, rows: RowRange) -> Iterator[tuple[int, int, RowRange]]:
+    """Cut a range of rows at the shards' borders: (offset in the range, shard, rows of the shard)."""
+    index = int(np.searchsorted(split.starts, rows.start, side="right")) - 1
+    start = rows.start
+    while start < rows.stop:
+        first, last = split.starts[index], split.starts[index + 1]
+        stop = min(rows.stop, last)
+        yield start - rows.start, index, RowRange(start - first, stop - first)
+        start = stop
+        index += 1
