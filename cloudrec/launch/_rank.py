@@ -1,0 +1,101 @@
+"""The parent of one rank's trainer: `python -m cloudrec.launch._rank RUN_DIR LAUNCH -- COMMAND...`.
+
+It stays as a thin parent rather than becoming the trainer by exec: torch's agent keeps the ranks' exit codes
+to itself, and they decide whether another attempt is of any use. So each rank's start and end go into the
+run's ledger, and after an end that is final (64, 65, or a stop) a further attempt ends at once likewise.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+from cloudrec.errors import StorageError
+from cloudrec.launch._tether import PARENT_PID, die_with
+from cloudrec.launch.folder import RunFolder
+from cloudrec.launch.verdict import BAD_CONFIG, STOPPED, exits_of, final_code
+
+_FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
+_STANDARD = (1, 2)
+
+
+def main(arguments: list[str]) -> int:
+    """Run one attempt of one rank; return the code to end with."""
+    die_with(int(os.environ[PARENT_PID]))
+    run = RunFolder(path=Path(arguments[0]))
+    launch = int(arguments[1])
+    command = arguments[arguments.index("--") + 1 :]
+    rank = int(os.environ["RANK"])
+    attempt = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
+    _print_to(run.rank_log(rank))
+    final = _final(run, launch=launch, attempt=attempt)
+    if final is not None:
+        return final
+    return _attempt(run, command, launch=launch, attempt=attempt, rank=rank)
+
+
+def _print_to(log: Path) -> None:
+    descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    for standard in _STANDARD:
+        os.dup2(descriptor, standard)
+    os.close(descriptor)
+
+
+def _final(run: RunFolder, *, launch: int, attempt: int) -> int | None:
+    """Return the code to end with at once, when what went before leaves nothing to attempt."""
+    events = run.ledger.read()
+    if any(event.event == "stopping" and event.launch == launch for event in events):
+        return STOPPED
+    before = exits_of(events, launch=launch, attempt=attempt - 1)
+    return final_code(before, world_size=int(os.environ["WORLD_SIZE"]))
+
+
+def _attempt(run: RunFolder, command: list[str], *, launch: int, attempt: int, rank: int) -> int:
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    world_size = os.environ["WORLD_SIZE"]
+    print(f"=== launch {launch}, attempt {attempt}, rank {rank} of {world_size}, {now} ===", flush=True)
+    pid = _start(command)
+    with suppress(StorageError):  # a full disk must not end the training: the trainer itself will tell
+        run.ledger.append("rank_started", launch=launch, attempt=attempt, rank=rank, pid=pid)
+    _, status = os.waitpid(pid, 0)
+    code = os.waitstatus_to_exitcode(status)
+    with suppress(StorageError):
+        run.ledger.append("rank_ended", launch=launch, attempt=attempt, rank=rank, exit_code=code)
+    return code if code >= 0 else 128 - code
+
+
+def _start(command: list[str]) -> int:
+    """Start the trainer; signals that arrive here are passed on from the moment it exists."""
+    parent = os.getpid()
+    signal.pthread_sigmask(signal.SIG_BLOCK, _FORWARDED)
+    pid = os.fork()
+    if pid == 0:
+        _become(command, parent)
+    for number in _FORWARDED:
+        signal.signal(number, lambda received, _frame: _pass_on(pid, received))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _FORWARDED)
+    return pid
+
+
+def _pass_on(pid: int, number: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+def _become(command: list[str], parent: int) -> None:
+    """Turn the forked child into the trainer; it never returns."""
+    try:
+        die_with(parent)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _FORWARDED)
+        os.execvp(command[0], command)  # noqa: S606 - an argument list, no shell
+    except OSError as error:
+        print(f"error: cannot start {command[0]}: {error.strerror}", flush=True)
+    os._exit(BAD_CONFIG)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

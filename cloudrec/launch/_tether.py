@@ -1,0 +1,45 @@
+"""Ties a process's life to its parent's, so that killing any parent leaves no orphan behind (Linux)."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+
+PARENT_PID = "CLOUDREC_PARENT_PID"  # the environment variable by which a parent says who it is
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def die_with(parent: int) -> None:
+    """Have the kernel kill this process the moment its parent ends, which may be right now.
+
+    The setting outlives an exec, but not a fork: every process of a chain asks for itself.
+
+    Args:
+        parent: the process that started this one. When it is the parent no longer, it died before
+            the kernel was asked, and this process ends at once.
+    """
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def adopt_orphans() -> None:
+    """Make this process the parent of every descendant whose own parent ends."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def children() -> list[int]:
+    """Return the process ids of this process's children (none where /proc does not tell)."""
+    try:
+        with open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as file:  # noqa: PTH123 - procfs
+            return [int(pid) for pid in file.read().split()]
+    except OSError:
+        return []
+
+
+def _prctl(option: int, value: int) -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)

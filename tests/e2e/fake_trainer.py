@@ -1,0 +1,102 @@
+"""A stand-in for the trainer that keeps to its handshake, without torch: steps, checkpoints, exit codes.
+
+Its configuration: steps, step_s, checkpoint_interval, ignore_stop (bool), and crashes, a list of
+{rank, attempt, step, how} where `how` is an exit code or "kill".
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+RANK = int(os.environ.get("RANK", "0"))
+ATTEMPT = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
+
+
+class Trainer:
+    def __init__(self, config: dict[str, Any], output: Path) -> None:
+        self.config = config
+        self.output = output
+        self.checkpoints = output / "checkpoints"
+        self.stop = False
+        signal.signal(signal.SIGTERM, self.on_stop)
+
+    def on_stop(self, _number: int, _frame: object) -> None:
+        if not self.config.get("ignore_stop"):
+            self.stop = True
+
+    def run(self) -> int:
+        first = self.newest()
+        self.record(kind="start", world_size=int(os.environ["WORLD_SIZE"]), resumed_from=first or None)
+        print(f"rank {RANK} begins at step {first}")
+        for step in range(first + 1, self.config["steps"] + 1):
+            time.sleep(self.config.get("step_s", 0.01))
+            self.crash_if_told(step)
+            loss = 0.7 / step
+            self.record(kind="train", step=step, epoch=0, loss=loss, samples_per_s=1000.0, step_s=0.01)
+            print(f"rank {RANK} step {step}")
+            if self.stop:
+                self.commit(step)
+                self.summarise("stopped", step)
+                return 75
+            if step % self.config.get("checkpoint_interval", 5) == 0:
+                self.commit(step)
+        self.commit(self.config["steps"])
+        self.record(kind="eval", step=self.config["steps"], auc=0.75, logloss=0.5)
+        self.summarise("finished", self.config["steps"])
+        return 0
+
+    def crash_if_told(self, step: int) -> None:
+        for crash in self.config.get("crashes", []):
+            if (crash["rank"], crash["attempt"], crash["step"]) != (RANK, ATTEMPT, step):
+                continue
+            if crash["how"] == "kill":
+                os.kill(os.getpid(), signal.SIGKILL)
+            print(f"error: told to fail at step {step}", file=sys.stderr)
+            sys.exit(crash["how"])
+
+    def newest(self) -> int:
+        committed = self.checkpoints.glob("step-*/commit.json")
+        return max((int(path.parent.name.removeprefix("step-")) for path in committed), default=0)
+
+    def commit(self, step: int) -> None:
+        if RANK == 0:
+            folder = self.checkpoints / f"step-{step:08d}"
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "commit.json").write_text("{}")
+            self.record(kind="checkpoint", step=step, seconds=0.0, bytes=2)
+
+    def record(self, **fields: object) -> None:
+        if RANK == 0:
+            with (self.output / "metrics.jsonl").open("a") as file:
+                file.write(json.dumps({**fields, "attempt": ATTEMPT, "time": time.time()}) + "\n")
+
+    def summarise(self, status: str, step: int) -> None:
+        if RANK == 0:
+            draft = self.output / "summary.json.new"
+            draft.write_text(json.dumps({"schema_version": 1, "status": status, "step": step, "auc": 0.75}))
+            draft.replace(self.output / "summary.json")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--config", type=Path, required=True)
+    parser.add_argument("--output_dir", type=Path, required=True)
+    parser.add_argument("--steps", type=int)
+    arguments = parser.parse_args()
+    config = yaml.safe_load(arguments.config.read_text())
+    if arguments.steps is not None:
+        config["steps"] = arguments.steps
+    return Trainer(config, arguments.output_dir).run()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
