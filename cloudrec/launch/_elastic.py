@@ -14,6 +14,7 @@ import sys
 from typing import Any
 
 from torch.distributed import PrefixStore, TCPStore
+from torch.distributed.elastic.multiprocessing.api import SignalException
 from torch.distributed.elastic.rendezvous import (
     RendezvousHandler,
     RendezvousInfo,
@@ -80,7 +81,10 @@ def main(arguments: list[str]) -> None:
     die_with(int(os.environ[PARENT_PID]))
     os.environ[PARENT_PID] = str(os.getpid())  # for the workers
     rendezvous_handler_registry.register("loopback", LoopbackRendezvous)
-    torchrun(arguments)
+    try:
+        torchrun(arguments)
+    except SignalException as stop:  # the supervisor's request to end, not an error worth a traceback
+        sys.exit(128 + stop.sigval)
 
 
 if __name__ == "__main__":

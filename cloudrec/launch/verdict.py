@@ -77,7 +77,7 @@ def final_code(exits: Sequence[RankExit], *, world_size: int) -> int | None:
 
 def culprit(exits: Sequence[RankExit]) -> RankExit | None:
     """Return the rank that began it: one that refused its input, or else the first one to fail."""
-    failed = [exit_ for exit_ in exits if exit_.exit_code != 0]
+    failed = [exit_ for exit_ in exits if exit_.exit_code not in (0, STOPPED)]
     hopeless = [exit_ for exit_ in failed if exit_.exit_code in _HOPELESS]
     return next(iter(hopeless or failed), None)
 
@@ -171,9 +171,11 @@ def _stopped(evidence: Evidence, code: int | None) -> tuple[RunState, str | None
             RunState.INTERRUPTED,
             f"{who}, but killed when it had not ended within {evidence.killed_after_s:g} s; {at}",
         )
+    if not evidence.exits:
+        return RunState.INTERRUPTED, f"{who} before the trainer had started; {at}"
     first = culprit(evidence.exits)
-    how = describe(first, error=evidence.error) if first else "before the trainer had started"
-    return RunState.INTERRUPTED, f"{who}, without a checkpoint of its own ({how}); {at}"
+    how = f" ({describe(first, error=evidence.error)})" if first else ""
+    return RunState.INTERRUPTED, f"{who}, without a checkpoint of its own{how}; {at}"
 
 
 def _checkpoint_note(step: int | None) -> str:
@@ -182,10 +184,11 @@ def _checkpoint_note(step: int | None) -> str:
 
 def _why_it_failed(evidence: Evidence, code: int | None) -> str:
     first = culprit(evidence.exits)
+    if first is None and evidence.agent_code < 0:
+        return f"the elastic agent was killed by {_signal_name(-evidence.agent_code)}"
     if first is None:
-        if evidence.agent_code < 0:
-            return f"the elastic agent was killed by {_signal_name(-evidence.agent_code)}"
-        return f"the elastic agent ended with exit code {evidence.agent_code} before any rank: see agent.log"
+        when = "after a worker was killed" if evidence.exits else "before the trainer had started"
+        return f"the elastic agent ended with exit code {evidence.agent_code} {when}: see agent.log"
     words = describe(first, error=evidence.error)
     if code in _HOPELESS or evidence.attempt == 0:
         return words

@@ -1,0 +1,179 @@
+"""The runs on this machine, as they stand now."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from cloudrec.errors import CloudrecError, UsageError
+from cloudrec.launch import launcher, outputs
+from cloudrec.launch.folder import RunFolder
+from cloudrec.launch.ledger import Event, RunState
+from cloudrec.observe.metrics import latest_metrics
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from cloudrec.launch.runspec import RunSpec
+
+SCHEMA_VERSION = 1
+_ENDS = ("succeeded", "failed", "interrupted")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunView:
+    """One run as a person wants to see it; a figure that is not known (yet) is None.
+
+    Args:
+        name: the run's name.
+        state: its state as its launcher tells it.
+        cause: why it failed or was interrupted, or what is wrong with its folder.
+        cluster: the cluster it runs on.
+        provider: that cluster's provider.
+        launcher: the engine that started it.
+        world_size: the number of ranks.
+        step: the newest step whose metrics were written.
+        epoch: that step's epoch.
+        loss: its training loss.
+        auc: the newest evaluation's AUC.
+        samples_per_s: its throughput over all ranks.
+        checkpoint: step of the newest committed checkpoint.
+        restarts: how often the workers were started again, over all launches.
+        launches: how often the run was launched: 1, and one more for each resume.
+        created: when it was first submitted, seconds since the epoch.
+        started: when its newest launch began.
+        ended: when that ended.
+        wall_s: seconds for which it has been running, over all launches.
+        pid: the process that looks after it, where that is on this machine and alive.
+        folder: where its files are.
+    """
+
+    name: str
+    state: RunState
+    cause: str | None = None
+    cluster: str | None = None
+    provider: str | None = None
+    launcher: str | None = None
+    world_size: int | None = None
+    step: int | None = None
+    epoch: int | None = None
+    loss: float | None = None
+    auc: float | None = None
+    samples_per_s: float | None = None
+    checkpoint: int | None = None
+    restarts: int = 0
+    launches: int = 0
+    created: float | None = None
+    started: float | None = None
+    ended: float | None = None
+    wall_s: float = 0.0
+    pid: int | None = None
+    folder: str = ""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more will happen unless somebody resumes it."""
+        return self.state.is_final
+
+    @property
+    def is_resumable(self) -> bool:
+        """Whether `train --resume` can go on with it."""
+        return self.state in (RunState.FAILED, RunState.INTERRUPTED)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the run as one element of the documented {"runs": [...]}."""
+        return asdict(self)
+
+
+def list_runs(runs: Path) -> list[RunView]:
+    """Return every run in a folder, newest first; a damaged one is among them, with the reason."""
+    try:
+        folders = [path for path in runs.iterdir() if path.is_dir() and not path.name.startswith(".")]
+    except FileNotFoundError:
+        return []
+    views = [_view_or_reason(RunFolder(path=path)) for path in folders]
+    return sorted(views, key=lambda view: (-(view.created or 0.0), view.name))
+
+
+def load_run(runs: Path, name: str) -> RunView:
+    """Return one run; UsageError when there is none of that name, DataError when its spec is damaged."""
+    return view_run(find_run(runs, name))
+
+
+def find_run(runs: Path, name: str) -> RunFolder:
+    """Return the folder of a run; UsageError names the runs there are."""
+    folder = RunFolder(path=runs / name)
+    if not name or "/" in name or name.startswith(".") or not folder.path.is_dir():
+        known = [view.name for view in list_runs(runs)]
+        listed = f"the newest are: {', '.join(known[:5])}" if known else "there are no runs yet"
+        raise UsageError(f"there is no run {name!r} in {runs}", remedy=listed)
+    return folder
+
+
+def view_run(run: RunFolder) -> RunView:
+    """Return a run as it stands now."""
+    spec = run.spec()
+    status = launcher(spec.launcher).state(run)
+    events = run.ledger.read()
+    metrics = latest_metrics(run.metrics_file)
+    started = [event.time for event in events if event.event == "started"]
+    ended = [event.time for event in events if event.event in _ENDS]
+    return RunView(
+        name=run.name,
+        state=status.state,
+        cause=status.cause,
+        cluster=spec.cluster,
+        provider=spec.provider,
+        launcher=spec.launcher,
+        world_size=spec.world_size,
+        step=metrics.step,
+        epoch=metrics.epoch,
+        loss=metrics.loss,
+        auc=metrics.auc,
+        samples_per_s=metrics.samples_per_s,
+        checkpoint=_checkpoint(run, spec, metrics.checkpoint),
+        restarts=sum(event.event == "restarting" for event in events),
+        launches=sum(event.event == "submitted" for event in events),
+        created=events[0].time if events else None,
+        started=started[-1] if started else None,
+        ended=ended[-1] if ended and status.state.is_final else None,
+        wall_s=_wall_seconds(events, alive=not status.state.is_final, now=time.time()),
+        pid=None if status.state.is_final else _pid(events),
+        folder=str(run.path),
+    )
+
+
+def _view_or_reason(run: RunFolder) -> RunView:
+    try:
+        return view_run(run)
+    except CloudrecError as error:  # one damaged run must not hide the others
+        return RunView(name=run.name, state=RunState.FAILED, cause=error.message, folder=str(run.path))
+
+
+def _checkpoint(run: RunFolder, spec: RunSpec, reported: int | None) -> int | None:
+    """Return the newest committed checkpoint's step: what is on disk, or else what the trainer reported."""
+    if outputs.checkpoint_folder(run, spec) is None:
+        return reported
+    return outputs.committed_step(run, spec)
+
+
+def _pid(events: Sequence[Event]) -> int | None:
+    pids = [event.details.get("pid") for event in events if event.event == "started"]
+    return int(pids[-1]) if pids and pids[-1] else None
+
+
+def _wall_seconds(events: Sequence[Event], *, alive: bool, now: float) -> float:
+    """Return the seconds for which the run was looked after, all launches together.
+
+    A launch whose end nobody wrote down (its supervisor was killed) counts up to its last event.
+    """
+    total = 0.0
+    launches = sorted({event.launch for event in events})
+    for launch in launches:
+        times = [event.time for event in events if event.launch == launch and event.event != "submitted"]
+        if times:
+            end = now if alive and launch == launches[-1] else max(times)
+            total += end - min(times)
+    return round(total, 3)

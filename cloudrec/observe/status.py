@@ -1,0 +1,73 @@
+"""Watches a run: its lines and its changes of state, in the order in which they come, until it ends."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from cloudrec.launch import launcher
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cloudrec.launch.base import RunStatus
+    from cloudrec.launch.folder import RunFolder
+
+_POLL_S = 0.2
+
+
+def watch_run(run: RunFolder, *, rank: int = 0, tail: int | None = None) -> Iterator[str | RunStatus]:
+    """Yield the new lines of one rank (str) and each change of state (RunStatus) until the run ends.
+
+    The first item is the state now, the last one the final state; every line comes before that.
+    Leaving the iterator leaves the run alone.
+
+    Args:
+        run: the run.
+        rank: whose lines.
+        tail: begin with the last so many lines of what is there (0: only what is new), None for all.
+    """
+    engine = launcher(run.spec().launcher)
+    lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+    threading.Thread(
+        target=_pump, args=(engine.logs(run, rank=rank, follow=True, tail=tail), lines), daemon=True
+    ).start()
+    status = engine.state(run)
+    yield status
+    asked = time.monotonic()
+    while True:
+        try:
+            line = lines.get(timeout=_POLL_S)
+        except queue.Empty:
+            pass
+        else:
+            if line is None:
+                break
+            yield line
+        if time.monotonic() - asked >= _POLL_S:
+            asked, before, status = time.monotonic(), status, engine.state(run)
+            if status != before and not status.state.is_final:
+                yield status
+    yield engine.state(run)
+
+
+def wait_for_end(run: RunFolder, *, timeout_s: float | None = None) -> RunStatus:
+    """Wait until the run ends, or the time is over; return its state then."""
+    engine = launcher(run.spec().launcher)
+    give_up = None if timeout_s is None else time.monotonic() + timeout_s
+    while not (status := engine.state(run)).state.is_final:
+        if give_up is not None and time.monotonic() > give_up:
+            break
+        time.sleep(_POLL_S)
+    return status
+
+
+def _pump(source: Iterator[str], lines: queue.SimpleQueue[str | None]) -> None:
+    """Carry lines over until there are no more, then say so with None."""
+    try:
+        for line in source:
+            lines.put(line)
+    finally:
+        lines.put(None)
