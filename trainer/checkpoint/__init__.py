@@ -1,5 +1,6 @@
 """Checkpoints: written by all ranks, counted once committed, read on any world size."""
 
+from trainer.checkpoint.checkpointer import Checkpointer, CheckpointReport
 from trainer.checkpoint.entry import Entry, Shard, State
 
-__all__ = ["Entry", "Shard", "State"]
+__all__ = ["CheckpointReport", "Checkpointer", "Entry", "Shard", "State"]

@@ -1,0 +1,67 @@
+"""Acting together: what fails on one rank fails on all, with the same message, and nobody waits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from torch import distributed
+
+from trainer.errors import CheckpointError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Ranks:
+    """The ranks that save and load together; `group` must carry CPU objects (gloo)."""
+
+    rank: int
+    world_size: int
+    group: distributed.ProcessGroup | None = None
+
+    def gather(self, value: T) -> list[T]:
+        """Every rank's value, in the order of ranks."""
+        if self.world_size == 1:
+            return [value]
+        gathered: list[Any] = [None] * self.world_size
+        distributed.all_gather_object(gathered, value, group=self.group)
+        return gathered
+
+    def together(self, problem: str, action: Callable[[], T]) -> list[T]:
+        """Act on every rank and give back all results.
+
+        Raises:
+            CheckpointError: on all ranks, if any rank's action failed; it begins with `problem`.
+        """
+        result: Any = None
+        failure = None
+        try:
+            result = action()
+        except Exception as error:  # noqa: BLE001 - told to all ranks, who raise; else they would wait
+            failure = _tell(error)
+        outcomes = self.gather((result, failure))
+        for rank, (_, message) in enumerate(outcomes):
+            if message is not None:
+                where = f"rank {rank}: " if self.world_size > 1 else ""
+                raise CheckpointError(f"{problem}: {where}{message}")
+        return [outcome[0] for outcome in outcomes]
+
+    def first(self, problem: str, action: Callable[[], T]) -> T:
+        """Act on rank 0 alone; its result, or its error, is everybody's."""
+        result: Any = self.together(problem, action if self.rank == 0 else _nothing)[0]
+        return result
+
+
+def _nothing() -> Any:  # noqa: ANN401 - stands for any action
+    return None
+
+
+def _tell(error: Exception) -> str:
+    if isinstance(error, OSError):
+        where = error.filename or "the disk"
+        return f"{where}: {error.strerror or error}; mend that, or give another checkpoint_dir"
+    return str(error) if isinstance(error, CheckpointError) else repr(error)

@@ -1,0 +1,41 @@
+"""One run at a time writes to a checkpoint folder."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+from typing import TYPE_CHECKING
+
+from trainer.errors import CheckpointError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FILE_NAME = ".lock"
+
+
+class DirectoryLock:
+    """Held by this process until `release` or its end, however it ends."""
+
+    def __init__(self, directory: Path) -> None:
+        """Take the lock, or tell who has it."""
+        path = directory / FILE_NAME
+        self._descriptor: int | None = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            holder = os.read(self._descriptor, 200).decode(errors="replace").strip() or "an unknown process"
+            self.release()
+            raise CheckpointError(
+                f"{directory}: another run writes its checkpoints here ({holder}); "
+                "wait for it, stop it, or give another checkpoint_dir"
+            ) from error
+        os.ftruncate(self._descriptor, 0)
+        os.pwrite(self._descriptor, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+
+    def release(self) -> None:
+        """Give the folder to the next run; more than once does no harm."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
