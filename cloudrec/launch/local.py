@@ -148,10 +148,11 @@ def plan_launch(run: RunFolder, spec: RunSpec, *, launch: int) -> LaunchPlan:
 
 
 def _environment(spec: RunSpec) -> dict[str, str]:
+    loopback = "lo" if sys.platform == "linux" else "lo0"
     threads = max(1, (os.cpu_count() or 1) // spec.nproc_per_node)
     return {
-        "GLOO_SOCKET_IFNAME": "lo",
-        "NCCL_SOCKET_IFNAME": "lo",
+        "GLOO_SOCKET_IFNAME": loopback,
+        "NCCL_SOCKET_IFNAME": loopback,
         "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(threads)),
         "PYTHONSAFEPATH": "1",  # a folder named `trainer` in the current one must not be taken for ours
         "PYTHONUNBUFFERED": "1",  # a log that is followed, and one that a killed process leaves, is whole
