@@ -1,0 +1,160 @@
+"""The trainer's configuration: one file and flags of the same names, validated once, without torch.
+
+Precedence: flags, then the file (`--config`, TOML or YAML), then the defaults below. The groups
+below only order the help; every key is flat, so that a flag and a key in the file have one name.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+PositiveInt = Annotated[int, Field(gt=0)]
+NonNegativeInt = Annotated[int, Field(ge=0)]
+PositiveFloat = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NonNegativeFloat = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+CommPrecision = Literal["fp32", "fp16", "bf16"]
+ShardingKind = Literal["table_wise", "row_wise", "table_row_wise"]
+
+
+class _Group(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=False, protected_namespaces=())
+
+
+class DataConfig(_Group):
+    """What is read."""
+
+    dataset_path: str | None = Field(None, description="URI of the prepared dataset")
+    verify_data: bool = Field(default=True, description="check the data files' checksums before training")
+    batch_size: PositiveInt = Field(
+        1024, description="samples a step and RANK (the global batch is this times the ranks)"
+    )
+    eval_batch_size: PositiveInt | None = Field(
+        None, description="samples a step and rank in evaluation (default: 4 batches)"
+    )
+    shuffle: bool = Field(default=True, description="new order of the training samples each epoch (seeded)")
+
+
+class ModelConfig(_Group):
+    """What is trained."""
+
+    embedding_dim: PositiveInt = Field(64, description="width of every embedding table")
+    num_embeddings: PositiveInt | None = Field(
+        None, description="rows of every table (default: what the dataset needs)"
+    )
+    num_embeddings_per_feature: tuple[PositiveInt, ...] | None = Field(
+        None, description="rows of each table, comma-separated (default: what the dataset needs)"
+    )
+    dense_arch_layer_sizes: Annotated[tuple[PositiveInt, ...], Field(min_length=1)] = Field(
+        (512, 256, 64), description="bottom MLP, comma-separated; the last must equal embedding_dim"
+    )
+    over_arch_layer_sizes: Annotated[tuple[PositiveInt, ...], Field(min_length=1)] = Field(
+        (512, 256, 1), description="top MLP, comma-separated; the last must be 1"
+    )
+    embedding_init_scale: PositiveFloat = Field(1.0, description="tables start uniform in +-scale/sqrt(rows)")
+
+
+class OptimizerConfig(_Group):
+    """How it is trained."""
+
+    learning_rate: PositiveFloat = Field(
+        0.04, description="of the tables, and of the dense part where it has none of its own"
+    )
+    dense_learning_rate: PositiveFloat | None = Field(
+        None, description="of the dense part (default: learning_rate)"
+    )
+    dense_optimizer: Literal["adagrad", "adam", "sgd"] = Field(
+        "adagrad", description="optimizer of the dense part"
+    )
+    optimizer_eps: PositiveFloat = Field(1e-8, description="the optimizers' epsilon")
+    weight_decay: NonNegativeFloat = Field(0.0, description="L2 decay of the dense weights")
+    lr_warmup_steps: NonNegativeInt = Field(0, description="steps over which the rate rises linearly from 0")
+    lr_decay: Literal["none", "linear", "cosine"] = Field(
+        "none", description="how the rate falls to 0 over the run"
+    )
+    precision: Literal["fp32", "bf16"] = Field(
+        "fp32", description="arithmetic of the dense part; weights are always fp32"
+    )
+
+
+class RunConfig(_Group):
+    """How long, where to, and how often."""
+
+    num_epochs: PositiveInt = Field(1, description="passes over the training split")
+    num_iterations: PositiveInt | None = Field(None, description="stop after this many steps at the latest")
+    eval_interval: NonNegativeInt = Field(0, description="steps between evaluations (0: at the end only)")
+    log_interval: PositiveInt = Field(50, description="steps between lines of metrics.jsonl")
+    output_dir: str = Field(".", description="folder of metrics.jsonl, summary.json and tensorboard/")
+    checkpoint_dir: str | None = Field(
+        None, description="where checkpoints go (default: OUTPUT_DIR/checkpoints)"
+    )
+    checkpoint_interval: NonNegativeInt = Field(
+        0, description="steps between checkpoints (0: at the end or at a stop only)"
+    )
+    keep_checkpoints: PositiveInt = Field(2, description="newest committed checkpoints to keep")
+    resume: bool = Field(
+        default=True, description="go on from the newest committed checkpoint, if there is one"
+    )
+    seed: NonNegativeInt = Field(0, description="of the weights and of the data's order")
+    deterministic: bool = Field(
+        default=False, description="two runs of one configuration end with the same model_digest"
+    )
+
+
+class SystemConfig(_Group):
+    """What it runs on."""
+
+    device: Literal["auto", "cpu", "cuda"] = Field("auto", description="auto: cuda where there is a GPU")
+    threads: PositiveInt | None = Field(
+        None, description="CPU threads a rank (default: this machine's cores / local ranks)"
+    )
+    pipeline: Literal["auto", "plain", "sparse_dist"] = Field(
+        "auto", description="sparse_dist overlaps transfers with compute; auto takes it on GPUs"
+    )
+    compile: bool = Field(default=False, description="torch.compile the dense part")
+    sharding_types: Annotated[tuple[ShardingKind, ...], Field(min_length=1)] = Field(
+        ("table_wise", "row_wise", "table_row_wise"), description="what the planner may choose from"
+    )
+    qcomm_forward_precision: CommPrecision = Field("fp32", description="of embeddings sent between ranks")
+    qcomm_backward_precision: CommPrecision = Field("fp32", description="of their gradients")
+
+
+class TrainerConfig(SystemConfig, RunConfig, OptimizerConfig, ModelConfig, DataConfig):
+    """Everything a run is made from; frozen."""
+
+    @model_validator(mode="after")
+    def _layers_fit(self) -> Self:
+        last = self.dense_arch_layer_sizes[-1]
+        if last != self.embedding_dim:
+            raise ValueError(
+                f"dense_arch_layer_sizes ends with {last} but embedding_dim is {self.embedding_dim}; "
+                "the bottom MLP's output is crossed with the embeddings, so they must be equal: end with "
+                f"{self.embedding_dim} or set embedding_dim to {last}"
+            )
+        if self.over_arch_layer_sizes[-1] != 1:
+            raise ValueError(
+                f"over_arch_layer_sizes ends with {self.over_arch_layer_sizes[-1]}; "
+                "the top MLP gives one logit, so it must end with 1"
+            )
+        if self.embedding_dim % 4:
+            raise ValueError(
+                f"embedding_dim is {self.embedding_dim}; the embedding kernels need a multiple of 4: "
+                f"take {self.embedding_dim + 4 - self.embedding_dim % 4}"
+            )
+        if self.num_embeddings is not None and self.num_embeddings_per_feature is not None:
+            raise ValueError("num_embeddings and num_embeddings_per_feature are both set; give one of them")
+        return self
+
+    @property
+    def checkpoint_uri(self) -> str:
+        """Where checkpoints go."""
+        return self.checkpoint_dir or f"{self.output_dir.rstrip('/')}/checkpoints"
+
+    @property
+    def rates(self) -> tuple[float, float]:
+        """Peak learning rates of the tables and of the dense part."""
+        return self.learning_rate, self.dense_learning_rate or self.learning_rate
+
+
+GROUPS: tuple[type[_Group], ...] = (DataConfig, ModelConfig, OptimizerConfig, RunConfig, SystemConfig)

@@ -1,0 +1,143 @@
+"""The ranks of a run: who they are, how they find one another, and what they agree on between steps."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, distributed
+
+from trainer.errors import ConfigError, PeerError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from torch.distributed import ProcessGroup
+
+DEFAULT_TIMEOUT_SECONDS = 600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """This rank's place among all ranks."""
+
+    rank: int
+    size: int
+    local_rank: int
+    local_size: int
+    device: torch.device
+    group: ProcessGroup  # for the model: gloo on CPU, nccl on GPUs
+    control: ProcessGroup  # for small things on the CPU: always gloo
+
+    @property
+    def is_first(self) -> bool:
+        """Rank 0 writes the reports and the messages."""
+        return self.rank == 0
+
+    def sum(self, values: list[float]) -> list[float]:
+        """Sum over the ranks, in double precision; every rank gets the result."""
+        if self.size == 1:
+            return values
+        total = torch.tensor(values, dtype=torch.float64)
+        distributed.all_reduce(total, group=self.control)
+        return [float(value) for value in total]
+
+    def gather(self, tensor: Tensor) -> list[Tensor]:
+        """Every rank's tensor of one shape, in the order of ranks."""
+        if self.size == 1:
+            return [tensor]
+        parts = [torch.empty_like(tensor) for _ in range(self.size)]
+        distributed.all_gather(parts, tensor, group=self.control)
+        return parts
+
+
+@contextmanager
+def join_world(device_choice: str) -> Iterator[World]:
+    """Join the ranks that torchrun started, or be a world of one; leave in the end."""
+    environment = _rendezvous(os.environ)
+    local_rank = int(environment.get("LOCAL_RANK", "0"))
+    device = choose_device(device_choice, local_rank)
+    timeout = timedelta(seconds=read_timeout(os.environ))
+    try:
+        _initialise(device, environment, timeout)
+        control = (
+            distributed.group.WORLD
+            if device.type == "cpu"
+            else distributed.new_group(backend="gloo", timeout=timeout)
+        )
+    except (RuntimeError, ValueError) as error:
+        raise PeerError(f"the ranks did not find one another: {first_line(error)}") from error
+    try:
+        yield World(
+            rank=distributed.get_rank(),
+            size=distributed.get_world_size(),
+            local_rank=local_rank,
+            local_size=int(environment.get("LOCAL_WORLD_SIZE", "1")),
+            device=device,
+            group=distributed.group.WORLD,
+            control=control,
+        )
+    finally:
+        distributed.destroy_process_group()
+
+
+def choose_device(choice: str, local_rank: int) -> torch.device:
+    """`auto` takes a GPU where there is one; a GPU that is asked for and not there is an error."""
+    if choice == "cpu" or (choice == "auto" and not torch.cuda.is_available()):
+        return torch.device("cpu")
+    if not torch.cuda.is_available():
+        raise ConfigError("device is cuda, but torch sees no GPU on this machine; set device to auto or cpu")
+    if local_rank >= torch.cuda.device_count():
+        raise ConfigError(
+            f"this is local rank {local_rank}, but the machine has {torch.cuda.device_count()} GPUs; "
+            "start at most one rank a GPU"
+        )
+    device = torch.device("cuda", local_rank)
+    torch.cuda.set_device(device)
+    return device
+
+
+def read_timeout(environment: Mapping[str, str]) -> float:
+    """PROCESS_GROUP_TIMEOUT_SECONDS: how long a rank waits for the others before it gives up."""
+    text = environment.get("PROCESS_GROUP_TIMEOUT_SECONDS", str(DEFAULT_TIMEOUT_SECONDS))
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise ConfigError(
+            f"PROCESS_GROUP_TIMEOUT_SECONDS is {text!r}; it must be a number of seconds above 0"
+        )
+    return seconds
+
+
+def first_line(error: BaseException) -> str:
+    """Torch's messages run on with stack traces; people need the first line."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def _rendezvous(environment: Mapping[str, str]) -> dict[str, str]:
+    if "RANK" not in environment and "WORLD_SIZE" not in environment:
+        return {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "ALONE": "1"}
+    missing = [
+        name for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT") if name not in environment
+    ]
+    if missing:
+        raise ConfigError(
+            f"the environment has some of torchrun's variables but not {', '.join(missing)}; "
+            "start the trainer by torchrun, or alone with none of them set"
+        )
+    return dict(environment)
+
+
+def _initialise(device: torch.device, environment: Mapping[str, str], timeout: timedelta) -> None:
+    backend = "nccl" if device.type == "cuda" else "gloo"
+    if "ALONE" in environment:
+        store = distributed.HashStore()  # a world of one needs no port
+        distributed.init_process_group(backend, store=store, rank=0, world_size=1, timeout=timeout)
+    else:
+        distributed.init_process_group(backend, timeout=timeout)

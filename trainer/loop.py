@@ -1,0 +1,37 @@
+"""The training loop: load, step, save, report, stop."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trainer.distributed import join_world
+from trainer.errors import FINISHED, STOPPED
+from trainer.session import Session, open_session
+
+if TYPE_CHECKING:
+    from trainer.config import TrainerConfig
+
+
+def run(config: TrainerConfig) -> int:
+    """Train as configured, as one of the ranks; the exit code of the process."""
+    with join_world(config.device) as world, open_session(config, world) as session:
+        return train(session)
+
+
+def train(session: Session) -> int:
+    """Step until the data ends or a stop is agreed on; what happens between steps happens on all ranks."""
+    config = session.config
+    for step in session.steps():
+        session.advance(step)
+        if session.stop_agreed():
+            session.save()
+            session.finish("stopped", None)
+            return STOPPED
+        if session.due(config.eval_interval):
+            session.evaluate()
+        if session.due(config.checkpoint_interval):
+            session.save()
+    metrics = session.evaluate()
+    session.save()
+    session.finish("finished", metrics)
+    return FINISHED

@@ -1,0 +1,232 @@
+"""From batches to steps: what the model is fed, and the two ways of running a step.
+
+`plain` does one thing after the other, which is fastest on CPUs. `sparse_dist` is torchrec's
+pipeline: copies to the GPU and the exchange of ids overlap with the step before.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import torch
+from torch import Tensor
+from torchrec.distributed import TrainPipelineSparseDist
+from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
+from torchrec.streamable import Pipelineable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from torchrec.distributed.model_parallel import DistributedModelParallel
+
+    from trainer.data.batch import Batch
+    from trainer.optim import Optimizers
+
+
+@dataclass(slots=True)
+class ModelInput(Pipelineable):
+    """One rank's share of a step, in the form that the model takes."""
+
+    dense: Tensor
+    sparse: KeyedJaggedTensor
+    labels: Tensor
+    loss_scale: Tensor
+    samples: int
+
+    def to(self, device: torch.device, non_blocking: bool = False) -> ModelInput:  # noqa: FBT001, FBT002 - torchrec's protocol
+        """Copy to a device."""
+        return ModelInput(
+            dense=self.dense.to(device, non_blocking=non_blocking),
+            sparse=self.sparse.to(device, non_blocking=non_blocking),
+            labels=self.labels.to(device, non_blocking=non_blocking),
+            loss_scale=self.loss_scale.to(device, non_blocking=non_blocking),
+            samples=self.samples,
+        )
+
+    def record_stream(self, stream: Any) -> None:  # noqa: ANN401 - torch.Stream, torchrec's protocol
+        """Keep the memory until a CUDA stream has used it."""
+        for part in (self.dense, self.sparse, self.labels, self.loss_scale):
+            part.record_stream(stream)
+
+    def pin_memory(self) -> ModelInput:
+        """Move to page-locked memory, from which a GPU copies without waiting."""
+        return ModelInput(
+            dense=self.dense.pin_memory(),
+            sparse=self.sparse.pin_memory(),
+            labels=self.labels.pin_memory(),
+            loss_scale=self.loss_scale,
+            samples=self.samples,
+        )
+
+
+class InputMaker:
+    """Turns batches into model inputs; one-hot ids all have the same lengths, which are made once a size."""
+
+    def __init__(self, features: Sequence[str], world_size: int) -> None:
+        self.features = list(features)
+        self.world_size = world_size
+        self._layouts: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def __call__(self, batch: Batch) -> ModelInput:
+        """A rank without samples in this step takes part with one that weighs nothing: no rank may stay away."""
+        samples = len(batch.labels)
+        if samples == 0:
+            return self._padding(batch)
+        scale = torch.tensor(self.world_size / batch.global_size)
+        return ModelInput(batch.dense, self._keyed(batch.sparse, samples), batch.labels, scale, samples)
+
+    def _padding(self, batch: Batch) -> ModelInput:
+        return ModelInput(
+            dense=batch.dense.new_zeros(1, batch.dense.shape[1]),
+            sparse=self._keyed(batch.sparse.new_zeros(len(self.features), 1), 1),
+            labels=batch.labels.new_zeros(1),
+            loss_scale=torch.tensor(0.0),
+            samples=0,
+        )
+
+    def _keyed(self, ids: Tensor, samples: int) -> KeyedJaggedTensor:
+        lengths, offsets = self._layout(samples)
+        count = len(self.features)
+        return KeyedJaggedTensor(
+            keys=self.features,
+            values=ids.reshape(-1),
+            lengths=lengths,
+            offsets=offsets,
+            stride=samples,
+            length_per_key=[samples] * count,
+            offset_per_key=list(range(0, samples * count + 1, samples)),
+        )
+
+    def _layout(self, samples: int) -> tuple[Tensor, Tensor]:
+        if samples not in self._layouts:
+            total = samples * len(self.features)
+            self._layouts[samples] = (torch.ones(total, dtype=torch.int64), torch.arange(total + 1))
+        return self._layouts[samples]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of training, done."""
+
+    batch: Batch
+    loss: Tensor  # 0-d, on the device: this rank's part of the global mean, times the number of ranks
+
+
+class Pipeline(Protocol):
+    """Runs steps over batches; yields after every step, when no state is half-way."""
+
+    data_wait_s: float  # time spent waiting for batches so far
+
+    def steps(self, batches: Iterable[Batch], first_step: int) -> Iterator[Step]:
+        """Run one step a batch; steps are numbered from `first_step` for the learning-rate schedule."""
+        ...
+
+    def release(self) -> None:
+        """Let the model be called directly, for an evaluation between two steps."""
+        ...
+
+
+class _Feed:
+    """Hands out inputs and remembers the batches that they came from, in order."""
+
+    def __init__(self, batches: Iterable[Batch], make_input: InputMaker, *, pin: bool) -> None:
+        self._batches = iter(batches)
+        self._make_input = make_input
+        self._pin = pin
+        self.under_way: deque[Batch] = deque()
+        self._wait_s = 0.0
+
+    def __iter__(self) -> _Feed:
+        return self
+
+    def take_wait(self) -> float:
+        """Seconds spent on batches since the last call."""
+        wait_s, self._wait_s = self._wait_s, 0.0
+        return wait_s
+
+    def __next__(self) -> ModelInput:
+        start = time.perf_counter()
+        batch = next(self._batches)
+        self.under_way.append(batch)
+        made = self._make_input(batch)
+        if self._pin:
+            made = made.pin_memory()
+        self._wait_s += time.perf_counter() - start
+        return made
+
+
+class PlainPipeline:
+    """Forward, backward, update."""
+
+    def __init__(
+        self,
+        model: DistributedModelParallel,
+        optimizers: Optimizers,
+        make_input: InputMaker,
+        device: torch.device,
+    ) -> None:
+        self.model = model
+        self.optimizers = optimizers
+        self.make_input = make_input
+        self.device = device
+        self.data_wait_s = 0.0
+
+    def steps(self, batches: Iterable[Batch], first_step: int) -> Iterator[Step]:
+        """See Pipeline."""
+        feed = _Feed(batches, self.make_input, pin=False)
+        for number, made in enumerate(feed, first_step):
+            self.data_wait_s += feed.take_wait()
+            self.model.train()
+            self.optimizers.prepare(number)
+            self.optimizers.dense.zero_grad()
+            loss, _ = self.model(made if self.device.type == "cpu" else made.to(self.device))
+            loss.backward()
+            self.optimizers.dense.step()
+            yield Step(feed.under_way.popleft(), loss.detach())
+
+    def release(self) -> None:
+        """See Pipeline: nothing to do."""
+
+
+class SparseDistPipeline:
+    """TrainPipelineSparseDist: two batches are on their way while one is computed."""
+
+    def __init__(
+        self,
+        model: DistributedModelParallel,
+        optimizers: Optimizers,
+        make_input: InputMaker,
+        device: torch.device,
+    ) -> None:
+        self.model = model
+        self.optimizers = optimizers
+        self.make_input = make_input
+        self.device = device
+        self.data_wait_s = 0.0
+        self._pipeline: TrainPipelineSparseDist | None = None
+
+    def steps(self, batches: Iterable[Batch], first_step: int) -> Iterator[Step]:
+        """See Pipeline."""
+        feed = _Feed(batches, self.make_input, pin=self.device.type == "cuda")
+        self.release()
+        self._pipeline = TrainPipelineSparseDist(self.model, self.optimizers.dense, self.device)
+        number = first_step
+        while True:
+            self.model.train()
+            self.optimizers.prepare(number)
+            try:
+                loss, _ = self._pipeline.progress(feed)
+            except StopIteration:
+                self.release()
+                return
+            self.data_wait_s += feed.take_wait()
+            number += 1
+            yield Step(feed.under_way.popleft(), loss)
+
+    def release(self) -> None:
+        """See Pipeline; batches under way are kept for the next step."""
+        if self._pipeline is not None:
+            self._pipeline.detach()

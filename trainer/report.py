@@ -1,0 +1,93 @@
+"""What a run tells the world: metrics.jsonl, TensorBoard, summary.json and a few lines; by rank 0 alone."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import platform
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+from torch.utils.tensorboard import SummaryWriter
+
+from trainer.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import TracebackType
+
+SCHEMA_VERSION = 1
+SECONDS_BETWEEN_LINES = 5.0
+
+
+class Reporter:
+    """Writes where `active`; everywhere else every call does nothing."""
+
+    def __init__(self, directory: Path, *, active: bool) -> None:
+        self.directory = directory
+        self.active = active
+        self._metrics: TextIO | None = None
+        self._board: SummaryWriter | None = None
+        self._last_line = 0.0
+
+    def __enter__(self) -> Reporter:
+        if self.active:
+            try:
+                self.directory.mkdir(parents=True, exist_ok=True)
+                self._metrics = (self.directory / "metrics.jsonl").open("a", encoding="utf-8")
+            except OSError as error:
+                raise ConfigError(f"output_dir {self.directory} cannot be written: {error}") from error
+            self._board = SummaryWriter(str(self.directory / "tensorboard"))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._metrics is not None:
+            self._metrics.close()
+        if self._board is not None:
+            self._board.close()
+
+    def record(self, kind: str, step: int, **values: object) -> None:
+        """Append one object to metrics.jsonl; its numbers go to TensorBoard too."""
+        if self._metrics is None or self._board is None:
+            return
+        line = {"kind": kind, "step": step, **values, "time": time.time()}
+        self._metrics.write(json.dumps(line) + "\n")
+        self._metrics.flush()
+        for name, value in values.items():
+            if isinstance(value, (int, float)):
+                self._board.add_scalar(f"{kind}/{name}", value, step)
+
+    def say(self, text: str, *, often: bool = False) -> None:
+        """Print a line for people; one that comes `often` only if the last is some seconds old."""
+        now = time.monotonic()
+        if self.active and not (often and now - self._last_line < SECONDS_BETWEEN_LINES):
+            print(text, flush=True)
+            self._last_line = now
+
+    def summarise(self, values: Mapping[str, object]) -> None:
+        """Write summary.json, whole or not at all."""
+        if not self.active:
+            return
+        path = self.directory / "summary.json"
+        temporary = path.with_suffix(".tmp")
+        text = json.dumps({"schema_version": SCHEMA_VERSION, **values, "versions": versions()}, indent=2)
+        temporary.write_text(text + "\n", encoding="utf-8")
+        os.replace(temporary, path)
+
+
+def versions() -> dict[str, str | None]:
+    """Of what the results depend on; None where a package is not installed."""
+    fbgemm = _version("fbgemm-gpu") or _version("fbgemm-gpu-cpu")
+    found: dict[str, Any] = {name: _version(name) for name in ("torch", "torchrec", "cloudrec")}
+    return {**found, "fbgemm": fbgemm, "python": platform.python_version()}
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None

@@ -1,0 +1,436 @@
+"""One attempt at a run: data, learner, checkpoints and reports, and what is done between two steps."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from contextlib import ExitStack, contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from trainer.checkpoint import Checkpointer
+from trainer.data.prepared import PreparedDataset
+from trainer.data.stream import BatchStream
+from trainer.digest import SampleDigest, model_digest
+from trainer.errors import CheckpointError, ConfigError, DataError, NonFiniteLossError
+from trainer.learner import Learner
+from trainer.metrics import BinaryMetrics
+from trainer.model import ModelShape
+from trainer.preempt import StopFlag
+from trainer.progress import Progress
+from trainer.report import Reporter
+from trainer.sharding import describe
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from trainer.config import TrainerConfig
+    from trainer.data.batch import Batch
+    from trainer.distributed import World
+    from trainer.pipeline import Step
+
+POLL_STEPS = (
+    5  # steps between asking all ranks whether to stop: a collective costs less than a step, not nothing
+)
+EVALUATION_BATCHES = 4  # an evaluation batch is this many training batches, unless set
+
+
+@contextmanager
+def open_session(config: TrainerConfig, world: World) -> Iterator[Session]:
+    """Prepare everything that a run needs, and give it back in the end."""
+    set_numerics(config, world)
+    with ExitStack() as stack:
+        dataset = open_dataset(config, world)
+        steps = count_steps(config, dataset, world)
+        checkpointer = stack.enter_context(
+            Checkpointer(
+                config.checkpoint_uri,
+                keep=config.keep_checkpoints,
+                rank=world.rank,
+                world_size=world.size,
+                group=world.control,
+            )
+        )
+        reporter = stack.enter_context(Reporter(Path(config.output_dir), active=world.is_first))
+        stop = StopFlag()
+        stop.install()
+        stack.callback(stop.uninstall)
+        learner = Learner(config, model_shape(config, dataset), world, total_steps=steps)
+        yield Session(config, world, dataset, learner, checkpointer, reporter, stop, total_steps=steps)
+
+
+def set_numerics(config: TrainerConfig, world: World) -> None:
+    """Threads, determinism and the arithmetic of float32 products."""
+    cores = len(os.sched_getaffinity(0))
+    torch.set_num_threads(config.threads or max(1, cores // world.local_size))
+    torch.set_float32_matmul_precision("medium" if world.device.type == "cpu" else "highest")
+    torch.use_deterministic_algorithms(config.deterministic)
+    torch.utils.deterministic.fill_uninitialized_memory = False
+
+
+def open_dataset(config: TrainerConfig, world: World) -> PreparedDataset:
+    """Open and check the data; if one rank finds it bad, all end with DataError."""
+    if config.dataset_path is None:
+        raise ConfigError("dataset_path is not set; give --dataset_path DIR, made by `cloudrec data prepare`")
+    error: DataError | None = None
+    try:
+        dataset = PreparedDataset.open(config.dataset_path, verify=False)
+        if config.verify_data:
+            dataset.verify(part=world.rank, parts=world.size)
+    except DataError as found:
+        error = found
+    bad_ranks = world.sum([float(error is not None)])[0]
+    if error is not None:
+        raise error
+    if bad_ranks:
+        raise DataError("another rank found the data bad; its own message tells what is wrong")
+    return dataset
+
+
+def count_steps(config: TrainerConfig, dataset: PreparedDataset, world: World) -> int:
+    """Steps of the whole run; a batch larger than the data is a ConfigError."""
+    rows, batch = dataset.train.rows, config.batch_size * world.size
+    if batch > rows:
+        raise ConfigError(
+            f"batch_size {config.batch_size} on {world.size} ranks makes steps of {batch} samples, but the "
+            f"training split has {rows}; set batch_size to at most {max(1, rows // world.size)}"
+        )
+    steps = config.num_epochs * math.ceil(rows / batch)
+    return min(steps, config.num_iterations or steps)
+
+
+def model_shape(config: TrainerConfig, dataset: PreparedDataset) -> ModelShape:
+    """Sizes of the model for this data; tables smaller than the data's ids are a ConfigError."""
+    features = dataset.sparse_features
+    sizes: tuple[int, ...]
+    if config.num_embeddings is not None:
+        sizes = (config.num_embeddings,) * len(features)
+    elif config.num_embeddings_per_feature is not None:
+        sizes = config.num_embeddings_per_feature
+    else:
+        sizes = tuple(dataset.num_embeddings[name] for name in features)
+    if len(sizes) != len(features):
+        raise ConfigError(
+            f"num_embeddings_per_feature has {len(sizes)} sizes, but the dataset has {len(features)} "
+            f"categorical features ({features[0]} to {features[-1]}); give one size for each"
+        )
+    for name, size in zip(features, sizes, strict=True):
+        needed = dataset.num_embeddings[name]
+        if size < needed:
+            raise ConfigError(
+                f"the table of {name} has {size} rows, but the dataset's ids need {needed}; leave num_embeddings "
+                "and num_embeddings_per_feature out to take what the dataset needs, or prepare it with fewer ids"
+            )
+    return ModelShape(
+        num_dense=len(dataset.dense_features),
+        num_embeddings=dict(zip(features, sizes, strict=True)),
+        embedding_dim=config.embedding_dim,
+        dense_arch_layer_sizes=config.dense_arch_layer_sizes,
+        over_arch_layer_sizes=config.over_arch_layer_sizes,
+    )
+
+
+class Session:
+    """All of one attempt; every method is called by all ranks alike."""
+
+    def __init__(
+        self,
+        config: TrainerConfig,
+        world: World,
+        dataset: PreparedDataset,
+        learner: Learner,
+        checkpointer: Checkpointer,
+        reporter: Reporter,
+        stop: StopFlag,
+        *,
+        total_steps: int,
+    ) -> None:
+        self.config = config
+        self.world = world
+        self.dataset = dataset
+        self.learner = learner
+        self.checkpointer = checkpointer
+        self.reporter = reporter
+        self.stop = stop
+        self.total_steps = total_steps
+        self.progress = Progress(attempt=_restarts())
+        self.seen = SampleDigest()
+        self._saved_step: int | None = None
+        self._begin()
+
+    def steps(self) -> Iterator[Step]:
+        """Run the steps that are left; the clock of each starts when the loop asks for it."""
+        self._window = _Window(self.learner.pipeline.data_wait_s)
+        left = max(0, self.total_steps - self.progress.step)
+        for step in self.learner.pipeline.steps(islice(self._batches(), left), self.progress.step):
+            yield step
+            self._window.resume()
+
+    def advance(self, step: Step) -> None:
+        """Count a step that is done."""
+        batch = step.batch
+        self.seen.update(self.progress.epoch, batch.sample_ids)
+        seconds = self._window.add(step.loss, batch.global_size)
+        self.progress.advance(batch.global_size, self.dataset.train.rows, seconds)
+        if self.due(self.config.log_interval):
+            self._log()
+
+    def due(self, interval: int) -> bool:
+        """Whether something done every `interval` steps is to be done now; 0 is never."""
+        return interval > 0 and self.progress.step % interval == 0
+
+    def stop_agreed(self) -> bool:
+        """Ask all ranks, every few steps, whether one of them is to stop; a loss gone bad ends the run."""
+        last = self.progress.step >= self.total_steps
+        if not (last or self.due(POLL_STEPS) or self._checkpoint_due()):
+            return False
+        bad_step = self._window.first_bad_step(self.progress.step)
+        wishes = torch.tensor([int(self.stop.requested), bad_step])
+        answers = self.world.gather(wishes)
+        bad_steps = [int(answer[1]) for answer in answers if int(answer[1])]
+        if bad_steps:
+            raise NonFiniteLossError(self._explain_bad_loss(min(bad_steps)))
+        return not last and any(int(answer[0]) for answer in answers)
+
+    def evaluate(self) -> dict[str, Any]:
+        """Score the test split exactly, over all ranks."""
+        started = time.perf_counter()
+        metrics = BinaryMetrics("cpu")
+        stream = BatchStream(
+            self.dataset.test,
+            batch_size=self.config.eval_batch_size or EVALUATION_BATCHES * self.config.batch_size,
+            rank=self.world.rank,
+            world_size=self.world.size,
+            seed=0,
+            epoch=0,
+            shuffle=False,
+        )
+        for logits, labels in self.learner.score(stream):
+            metrics.update(logits, labels)
+        result = metrics.compute(self.world.control)
+        seconds = time.perf_counter() - started
+        self.reporter.record("eval", self.progress.step, **result, seconds=seconds)
+        self.reporter.say(f"step {self.progress.step}: {_spell(result)}")
+        return result
+
+    def save(self) -> None:
+        """Commit a checkpoint of this step, unless there is one."""
+        if self._saved_step == self.progress.step:
+            return
+        self.progress.checkpoint_count += 1
+        extra = {"progress": self.progress.to_json(), "samples": self.seen.merge(self.world.control).state()}
+        report = self.checkpointer.save(self.progress.step, self.learner.state, extra, self._fingerprint())
+        self._saved_step = self.progress.step
+        self.progress.checkpoint_s += report.seconds
+        self._window.checkpoint_s += report.seconds
+        self._saved_bytes = report.bytes
+        self.reporter.record("checkpoint", report.step, seconds=report.seconds, bytes=report.bytes)
+        self.reporter.say(
+            f"step {report.step}: checkpoint, {report.bytes / 1e6:.1f} MB in {report.seconds:.2f} s"
+        )
+
+    def finish(self, status: str, metrics: Mapping[str, Any] | None) -> None:
+        """Write the summary."""
+        progress = self.progress
+        samples = self.seen.merge(self.world.control)
+        wall_s = time.perf_counter() - self._started
+        quality = {name: (metrics or {}).get(name) for name in ("auc", "logloss", "ne", "calibration")}
+        self.reporter.summarise(
+            {
+                "status": status,
+                "step": progress.step,
+                "epochs": progress.epoch + progress.position / self.dataset.train.rows,
+                "samples_seen": progress.samples,
+                "samples_digest": samples.hex(),
+                "model_digest": model_digest(self.learner.state, self.world.control),
+                **quality,
+                "samples_per_s": self._attempt_samples() / max(self._attempt_productive_s(), 1e-9),
+                "wall_s": wall_s,
+                "goodput": progress.goodput,
+                "restarts": progress.attempt,
+                "checkpoint": {
+                    "count": progress.checkpoint_count,
+                    "seconds": progress.checkpoint_s,
+                    "bytes": self._saved_bytes,
+                    "last_step": self._saved_step,
+                },
+                "world_size": self.world.size,
+            }
+        )
+        self.reporter.say(
+            f"{status} at step {progress.step} of {self.total_steps}, {progress.samples} samples"
+        )
+
+    def _begin(self) -> None:
+        """Resume, if there is something to go on from, and say what is going to happen."""
+        self._started = time.perf_counter()
+        self._saved_bytes = 0
+        resumed = self._resume()
+        self._first = (self.progress.samples, self.progress.productive_s)
+        self.reporter.record(
+            "start",
+            self.progress.step,
+            attempt=self.progress.attempt,
+            world_size=self.world.size,
+            resumed_from=resumed,
+            total_steps=self.total_steps,
+            device=self.world.device.type,
+        )
+        if resumed is None:
+            for line in describe(self.learner.plan):
+                self.reporter.say(line)
+        origin = "" if resumed is None else f", going on from step {resumed}"
+        self.reporter.say(
+            f"{self.dataset.train.rows} training rows, {self.total_steps} steps of "
+            f"{self.config.batch_size} x {self.world.size} samples on {self.world.device.type}{origin}"
+        )
+
+    def _resume(self) -> int | None:
+        steps = self.checkpointer.steps()
+        if not self.config.resume:
+            if steps:
+                raise CheckpointError(
+                    f"{self.config.checkpoint_uri} holds checkpoints up to step {steps[-1]}, and resume is off; "
+                    "take another checkpoint_dir, or leave resume on to go on from them"
+                )
+            return None
+        step = self.checkpointer.newest()
+        if step is None:
+            return None
+        extra = self.checkpointer.load(step, self.learner.state, self._fingerprint())
+        self.progress = Progress.from_json(extra["progress"], restarts=_restarts())
+        if self.world.is_first:  # digests are summed over ranks: one of them carries the past
+            self.seen = SampleDigest.from_state(extra["samples"])
+        self._saved_step = step
+        return step
+
+    def _batches(self) -> Iterator[Batch]:
+        """All batches that are left; drawn ahead of the steps, so nothing here reads the progress twice."""
+        start = self.progress.position
+        for epoch in range(self.progress.epoch, self.config.num_epochs):
+            yield from BatchStream(
+                self.dataset.train,
+                batch_size=self.config.batch_size,
+                rank=self.world.rank,
+                world_size=self.world.size,
+                seed=self.config.seed,
+                epoch=epoch,
+                start_sample=start,
+                shuffle=self.config.shuffle,
+            )
+            start = 0
+
+    def _log(self) -> None:
+        window, progress = self._window, self.progress
+        loss = self.world.sum([window.loss])[0] / self.world.size / max(window.samples, 1)
+        speed = window.samples / max(window.seconds, 1e-9)
+        self.reporter.record(
+            "train",
+            progress.step,
+            attempt=progress.attempt,
+            epoch=progress.epoch,
+            samples=progress.samples,
+            loss=loss,
+            lr=self.learner.optimizers.learning_rate,
+            samples_per_s=speed,
+            step_s=window.seconds / max(window.steps, 1),
+            data_wait_s=self.learner.pipeline.data_wait_s - window.data_wait_start_s,
+            ckpt_stall_s=window.checkpoint_s,
+        )
+        self.reporter.say(
+            f"step {progress.step}/{self.total_steps}  loss {loss:.4f}  {speed:,.0f} samples/s", often=True
+        )
+        self._window = _Window(self.learner.pipeline.data_wait_s)
+
+    def _checkpoint_due(self) -> bool:
+        return self.due(self.config.checkpoint_interval)
+
+    def _fingerprint(self) -> dict[str, Any]:
+        """What must be equal for a checkpoint to be gone on from."""
+        return {
+            "dataset": self.dataset.digest,
+            "num_embeddings": self.learner.shape.num_embeddings,
+            "embedding_dim": self.config.embedding_dim,
+            "dense_arch_layer_sizes": list(self.config.dense_arch_layer_sizes),
+            "over_arch_layer_sizes": list(self.config.over_arch_layer_sizes),
+            "dense_optimizer": self.config.dense_optimizer,
+            "seed": self.config.seed,
+            "shuffle": self.config.shuffle,
+        }
+
+    def _attempt_samples(self) -> int:
+        return self.progress.samples - self._first[0]
+
+    def _attempt_productive_s(self) -> float:
+        return self.progress.productive_s - self._first[1]
+
+    def _explain_bad_loss(self, step: int) -> str:
+        saved = (
+            "no checkpoint was saved before it"
+            if self._saved_step is None
+            else (
+                f"the last good checkpoint is that of step {self._saved_step} in {self.config.checkpoint_uri}"
+            )
+        )
+        return (
+            f"the loss became NaN or infinite at step {step} (learning_rate {self.learner.optimizers.learning_rate:g}); "
+            f"{saved}; lower learning_rate or dense_learning_rate, or raise lr_warmup_steps"
+        )
+
+
+class _Window:
+    """Sums since the last line of metrics, and the clock of the steps."""
+
+    def __init__(self, data_wait_start_s: float) -> None:
+        self.data_wait_start_s = data_wait_start_s
+        self.steps = 0
+        self.samples = 0
+        self.seconds = 0.0
+        self.checkpoint_s = 0.0
+        self._total: Tensor | None = None
+        self._losses: list[Tensor] = []  # since the last look for bad ones
+        self._clock = time.perf_counter()
+
+    @property
+    def loss(self) -> float:
+        """Sum over the steps of this rank's loss times the step's samples."""
+        return 0.0 if self._total is None else float(self._total)
+
+    def resume(self) -> None:
+        """Start the clock of the next step: what lies between is not the step's."""
+        self._clock = time.perf_counter()
+
+    def add(self, loss: Tensor, samples: int) -> float:
+        """Add a step; gives back its seconds."""
+        seconds = time.perf_counter() - self._clock
+        weighted = loss * samples
+        self._total = weighted if self._total is None else self._total + weighted
+        self._losses.append(loss)
+        self.steps, self.samples, self.seconds = (
+            self.steps + 1,
+            self.samples + samples,
+            self.seconds + seconds,
+        )
+        return seconds
+
+    def first_bad_step(self, step: int) -> int:
+        """The first step, of those since the last call up to `step`, whose loss is not finite; 0 if all are."""
+        losses, self._losses = self._losses, []
+        if not losses:
+            return 0
+        finite = torch.isfinite(torch.stack(losses)).tolist()
+        return 0 if all(finite) else step - len(losses) + 1 + finite.index(False)
+
+
+def _restarts() -> int:
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
+
+
+def _spell(metrics: Mapping[str, Any]) -> str:
+    shown = ("auc", "logloss", "ne", "calibration")
+    return "  ".join(f"{name} {metrics[name]:.4f}" for name in shown if metrics.get(name) is not None)
