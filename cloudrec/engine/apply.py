@@ -143,6 +143,22 @@ def apply(plan: Plan, graph: Graph, context: Context) -> None:
     failed = walk(graph.needs(), converge, stop_at_failure=True)
     if failed:
         raise_first(failed)
+    # Newest first: what was made later may need what was made before. Last of all, so that a failure
+    # above removes nothing.
+    for action in reversed([action for action in plan.actions if action.step is Step.DELETE]):
+        if action.observed is not None:
+            remove(plan.cluster, action.observed, context)
+
+
+def remove(cluster: str, found: Observed, context: Context) -> None:
+    """Delete one thing, wait until it is gone, and only then forget it."""
+    driver = context.drivers[found.kind]
+    if found.identity:  # an intent that no search found was never carried out: nothing is there to delete
+        context.note(cluster, found.key, "deleting")
+        context.call(driver, partial(driver.delete, found))
+        await_condition(context, driver, found.kind, found.identity, Condition.GONE)
+    context.journal.forget(cluster, found.key)
+    context.note(cluster, found.key, "gone")
 
 
 def _converge(cluster: str, action: Action, context: Context, identities: Mapping[str, str]) -> str:

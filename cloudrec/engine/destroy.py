@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
-from cloudrec.engine.apply import Action, Plan, Step, await_condition
-from cloudrec.engine.graph import Condition
+from cloudrec.engine.apply import Action, Plan, Step, remove
 from cloudrec.engine.walk import walk
 from cloudrec.errors import ResourcesRemainError
 
@@ -55,10 +53,11 @@ def destroy(plan: Plan, graph: Graph, context: Context, search: Search, *, settl
     targets = {action.key: action.observed for action in plan.changes if action.observed is not None}
     kept = {action.key for action in plan.actions if action.step is Step.KEEP}
 
-    def remove(key: str) -> None:
-        _remove(plan.cluster, targets[key], context)
-
-    failed = walk(_reversed_needs(graph, targets), remove, stop_at_failure=False)
+    failed = walk(
+        _reversed_needs(graph, targets),
+        lambda key: remove(plan.cluster, targets[key], context),
+        stop_at_failure=False,
+    )
     left = [found for found in search() if found.key not in kept]
     if not left and not failed and settle_s:
         context.sleep(settle_s)
@@ -78,16 +77,6 @@ def _reversed_needs(graph: Graph, targets: Mapping[str, Observed]) -> dict[str, 
             if key in targets and need in targets:
                 waits[need].add(key)
     return waits
-
-
-def _remove(cluster: str, found: Observed, context: Context) -> None:
-    driver = context.drivers[found.kind]
-    if found.identity:  # an intent that no search found was never carried out: nothing is there to delete
-        context.note(cluster, found.key, "deleting")
-        context.call(driver, partial(driver.delete, found))
-        await_condition(context, driver, found.kind, found.identity, Condition.GONE)
-    context.journal.forget(cluster, found.key)
-    context.note(cluster, found.key, "gone")
 
 
 def _raise_remaining(

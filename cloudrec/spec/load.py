@@ -137,7 +137,7 @@ def _from_environment(environment: Mapping[str, str]) -> list[tuple[KeyPath, str
             if model is not None and key not in model.model_fields:
                 known = [prefix + name.upper() for name in model.model_fields]
                 raise SpecError(f"{variable} is not known", remedy=did_you_mean(variable, known))
-            found.append(((section, key), variable, _scalar(environment[variable])))
+            found.append(((section, key), variable, scalar(environment[variable])))
     return found
 
 
@@ -155,7 +155,7 @@ def _model_of(field: FieldInfo) -> type[BaseModel] | None:
     return annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None
 
 
-def _scalar(text: str) -> object:
+def scalar(text: str) -> object:
     """Read a variable as YAML would read it in the file: numbers as numbers, the rest as text."""
     try:
         return yaml.safe_load(text)

@@ -72,7 +72,7 @@ class ClusterSpec(Model):
 class TrainSpec(Model):
     """How a run is launched; what the model learns, and from what, is the section `trainer`."""
 
-    run: RunName | None = Field(None, description="the run's name; made from the time when absent")
+    name: RunName | None = Field(None, description="the run's name; made from the time when absent")
     launcher: str | None = Field(
         None, description="how processes are started; the cluster's own way when absent"
     )

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 def did_you_mean(wrong: str, known: Iterable[str]) -> str:
     """Return a remedy: the nearest known name, or all of them when none is near."""
     names = sorted(known)
-    plain = {name.replace("-", "_"): name for name in names}
+    plain = {name.lower().replace("-", "_"): name for name in names}
     near = get_close_matches(wrong.lower().replace("-", "_"), plain, n=1, cutoff=0.5)
     if near:
         return f"did you mean {plain[near[0]]!r}?"

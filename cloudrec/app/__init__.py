@@ -1,0 +1,25 @@
+"""The use cases behind the command line, and the only place that picks a provider or a launcher."""
+
+from __future__ import annotations
+
+from cloudrec.app.clusters import ClusterView, Removal, clusters, doctor, down, leaks, up
+from cloudrec.app.context import AppContext
+from cloudrec.app.runs import run_folder, runs, stop_run
+from cloudrec.app.train import Launch, resume, train
+
+__all__ = [
+    "AppContext",
+    "ClusterView",
+    "Launch",
+    "Removal",
+    "clusters",
+    "doctor",
+    "down",
+    "leaks",
+    "resume",
+    "run_folder",
+    "runs",
+    "stop_run",
+    "train",
+    "up",
+]

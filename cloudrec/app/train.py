@@ -1,0 +1,194 @@
+"""The use case `train`: from a validated spec to a running trainer."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from cloudrec import __version__
+from cloudrec.app.clusters import choose
+from cloudrec.errors import SpecError, UsageError
+from cloudrec.launch import launcher as find_launcher
+from cloudrec.launch.folder import RunFolder, create_run
+from cloudrec.launch.runspec import RunSpec, default_trainer_command, new_run_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from cloudrec.app.context import AppContext
+    from cloudrec.launch.base import Launcher, LaunchPlan
+    from cloudrec.provider import Access
+    from cloudrec.spec.load import Loaded
+    from cloudrec.spec.models import ClusterSpec
+
+_BAD_CONFIGURATION = 64  # the trainer's exit code for it
+_CHECK_TIMEOUT_S = 120
+
+
+@dataclass(frozen=True, kw_only=True)
+class Launch:
+    """A run that is ready to be submitted: what a dry run prints is what a real one does."""
+
+    spec: RunSpec
+    plan: LaunchPlan
+    hourly_usd: float
+
+
+def train(
+    app: AppContext, loaded: Loaded, flags: Sequence[str], *, decide: Callable[[Launch], bool]
+) -> RunFolder | None:
+    """Launch a new run; returns once it is under way, or None where `decide` said to go no further.
+
+    Args:
+        app: what every use case works with.
+        loaded: the spec, with where each value stood.
+        flags: more flags for the trainer, passed verbatim.
+        decide: is shown what would be launched.
+
+    Raises:
+        SpecError: the trainer refuses its configuration.
+        PreflightError: no cluster is up, or an extra is missing.
+        UsageError: the name is taken.
+    """
+    wanted = loaded.spec.cluster
+    named = ("cluster", "provider") in loaded.origins
+    cluster = choose(app, provider_name=wanted.provider if named else None, cluster_name=wanted.name)
+    access = app.provider(cluster.provider).access(cluster)
+    launcher = find_launcher(loaded.spec.train.launcher or access.launchers[0])
+    spec = _run_spec(loaded, cluster, access, launcher, flags)
+    launcher.preflight(spec)
+    _check_configuration(spec)
+    folder = RunFolder(path=app.home.run(spec.name))
+    if folder.path.exists():
+        raise UsageError(
+            f"there is a run {spec.name!r} already",
+            remedy=f"choose another --name, or go on with it: cloudrec train --resume {spec.name}",
+        )
+    offer = app.provider(cluster.provider).offers(cluster)[0]
+    launch = Launch(
+        spec=spec, plan=launcher.dry_run(folder, spec), hourly_usd=(offer.hourly_usd or 0.0) * spec.nnodes
+    )
+    if not decide(launch):
+        return None
+    with app.cluster_lock(cluster.title):
+        app.provider(cluster.provider).access(cluster)  # it may have gone while the user was asked
+        folder = create_run(app.home.runs, spec)
+        launcher.submit(folder)
+    return folder
+
+
+def resume(app: AppContext, name: str, *, decide: Callable[[Launch], bool]) -> RunFolder | None:
+    """Go on with a run that was stopped or failed, from its newest committed checkpoint.
+
+    Raises:
+        UsageError: there is no such run, it is alive, or it has finished.
+    """
+    folder = RunFolder(path=app.home.run(name))
+    spec = folder.spec()
+    launcher = find_launcher(spec.launcher)
+    launcher.preflight(spec)
+    cluster = choose(app, provider_name=spec.provider, cluster_name=spec.cluster)
+    offer = app.provider(cluster.provider).offers(cluster)[0]
+    launch = Launch(
+        spec=spec, plan=launcher.dry_run(folder, spec), hourly_usd=(offer.hourly_usd or 0.0) * spec.nnodes
+    )
+    if not decide(launch):
+        return None
+    with app.cluster_lock(cluster.title):
+        launcher.submit(folder)
+    return folder
+
+
+def _run_spec(
+    loaded: Loaded, cluster: ClusterSpec, access: Access, launcher: Launcher, flags: Sequence[str]
+) -> RunSpec:
+    train = loaded.spec.train
+    _refuse_unfit_launcher(launcher, access, cluster)
+    return RunSpec(
+        name=train.name or new_run_name(datetime.now(UTC)),
+        cluster=cluster.title,
+        provider=cluster.provider,
+        launcher=launcher.name,
+        nproc_per_node=_processes(train.nproc_per_node, access),
+        nnodes=access.nodes,
+        max_restarts=train.max_restarts,
+        trainer_config=_trainer_config(loaded),
+        trainer_flags=tuple(flags),
+        environment={**access.environment, **train.env},
+        stop_grace_s=train.stop_grace_s,
+        versions={"cloudrec": __version__, "python": platform.python_version()},
+    )
+
+
+def _refuse_unfit_launcher(launcher: Launcher, access: Access, cluster: ClusterSpec) -> None:
+    if launcher.name not in access.launchers:
+        raise UsageError(
+            f"launcher {launcher.name!r} does not work on cluster {cluster.title!r}",
+            remedy=f"choose one of: {', '.join(access.launchers)}",
+        )
+
+
+def _processes(asked: int | None, access: Access) -> int:
+    """Return the processes a node: one a GPU, or one on a CPU, where two would only share its cores."""
+    if asked is not None and access.gpus_per_node and asked > access.gpus_per_node:
+        raise SpecError(
+            f"nproc_per_node is {asked}; a node of this cluster has {access.gpus_per_node} GPUs",
+            remedy=f"ask for at most {access.gpus_per_node}",
+        )
+    return asked or access.gpus_per_node or 1
+
+
+def _trainer_config(loaded: Loaded) -> dict[str, Any]:
+    """Return the trainer's section with paths made absolute: from the file, relative to the file's folder."""
+    config = dict(loaded.spec.trainer)
+    path = config.get("dataset_path")
+    if isinstance(path, str) and "://" not in path:
+        from_file = loaded.origins.get(("trainer", "dataset_path"), "").startswith(f"{loaded.file} ")
+        base = loaded.file.parent if from_file and loaded.file is not None else Path.cwd()
+        config["dataset_path"] = str((base / Path(path).expanduser()).absolute())
+    return config
+
+
+def _check_configuration(spec: RunSpec) -> None:
+    """Have the trainer check its own configuration before anything is made; it needs no torch for that."""
+    if spec.trainer_command != default_trainer_command():
+        return
+    with tempfile.TemporaryDirectory(prefix="cloudrec-") as folder:
+        config = Path(folder) / "trainer.yaml"
+        config.write_text(yaml.safe_dump(dict(spec.trainer_config)), encoding="utf-8")
+        command = [
+            sys.executable,
+            "-m",
+            "trainer",
+            "--check_config",
+            "--config",
+            str(config),
+            *spec.trainer_flags,
+        ]
+        checked = subprocess.run(
+            command, capture_output=True, text=True, timeout=_CHECK_TIMEOUT_S, check=False
+        )
+    if checked.returncode == 0:
+        return
+    said = checked.stderr.strip().replace(f"{config}: ", "").removeprefix("error: ")
+    message, _, remedy = said.partition("\nremedy: ")
+    if checked.returncode == _BAD_CONFIGURATION:
+        raise SpecError(f"the trainer refuses its configuration: {message}", remedy=remedy or None)
+    raise SpecError(f"the trainer could not check its configuration: {said}")
+
+
+def shown(plan: LaunchPlan) -> Mapping[str, Any]:
+    """Return a launch plan as plain data."""
+    return {
+        "command": list(plan.command),
+        "environment": dict(plan.environment),
+        "files": dict(plan.files),
+    }

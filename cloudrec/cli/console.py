@@ -1,0 +1,59 @@
+"""Prose and progress, all of it on stderr: a moving bar on a terminal, plain lines in a pipe."""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_PLAIN_EVERY_S = 5.0
+
+
+def announce(line: str) -> None:
+    """Tell of one thing done."""
+    click.echo(line, err=True)
+
+
+@contextmanager
+def progress(title: str, unit: str) -> Iterator[Callable[[int, int | None], None]]:
+    """Yield a function to call with (done, total); total None when it is not known."""
+    if sys.stderr.isatty():
+        with _bar(title, unit) as update:
+            yield update
+    else:
+        yield _lines(title, unit)
+
+
+@contextmanager
+def _bar(title: str, unit: str) -> Iterator[Callable[[int, int | None], None]]:
+    from rich.console import Console  # noqa: PLC0415  # only on a terminal
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
+
+    text = TextColumn("{task.description}")
+    count = TextColumn("{task.completed:,.0f}/{task.total:,.0f} " + unit)
+    with Progress(text, BarColumn(), count, TimeRemainingColumn(), console=Console(stderr=True)) as bar:
+        task = bar.add_task(title, total=1)
+
+        def update(done: int, total: int | None) -> None:
+            bar.update(task, completed=done, total=total or max(done, 1))
+
+        yield update
+
+
+def _lines(title: str, unit: str) -> Callable[[int, int | None], None]:
+    last = time.monotonic()
+
+    def update(done: int, total: int | None) -> None:
+        nonlocal last
+        finished = total is not None and done >= total
+        if finished or time.monotonic() - last >= _PLAIN_EVERY_S:
+            last = time.monotonic()
+            announce(f"{title}: {done:,}" + (f" of {total:,}" if total else "") + f" {unit}")
+
+    return update

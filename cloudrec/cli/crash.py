@@ -1,0 +1,25 @@
+"""What happens with a bug of ours: the user sees one line, the trace is kept for the report."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import traceback
+from pathlib import Path
+
+from cloudrec.errors import CloudrecError
+from cloudrec.home import Home, make_private
+
+
+def keep_trace(error: Exception) -> tuple[str, str, int]:
+    """Write the trace to a file; return the message, the remedy and the exit code."""
+    text = "".join(traceback.format_exception(error))
+    try:
+        folder = make_private(Home.from_environment(os.environ).root / "crashes")
+    except CloudrecError:
+        folder = Path(tempfile.gettempdir())
+    handle, name = tempfile.mkstemp(prefix="crash-", suffix=".log", dir=folder)
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        file.write(text)
+    kind = type(error).__name__
+    return f"a bug in cloudrec: {kind}: {error}", f"please report it with {name}; nothing was undone", 1

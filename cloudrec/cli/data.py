@@ -1,0 +1,114 @@
+"""The commands for data: synth, prepare, check."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from cloudrec.cli.console import progress
+from cloudrec.cli.options import output_option
+from cloudrec.cli.output import emit
+from cloudrec.errors import DataError
+
+_FOLDER = click.Path(path_type=Path, file_okay=True)
+
+
+@click.group()
+def data() -> None:
+    """Make, prepare and check training data."""
+
+
+@data.command()
+@click.argument("out", type=_FOLDER)
+@click.option("--rows", type=int, default=400_000, show_default=True, help="Training rows.")
+@click.option("--test-rows", type=int, help="Held-out rows  [default: a quarter of --rows, at most 200,000]")
+@click.option("--seed", type=int, default=1, show_default=True, help="Draws the teacher and the rows.")
+@click.option("--overwrite", is_flag=True, help="Replace what an earlier call wrote.")
+@output_option
+def synth(out: Path, rows: int, test_rows: int | None, seed: int, *, overwrite: bool) -> None:
+    """Write gzipped Criteo-format TSV files whose best possible AUC is known to OUT.
+
+    OUT/synth.json tells the AUC and logloss of the teacher that drew the labels (no model does better) and of
+    the best model without interactions, both on the held-out rows.
+    """
+    from cloudrec.data.synth import synthesize  # noqa: PLC0415  # `--help` needs none of it
+
+    with progress("writing", "rows") as update:
+        made = synthesize(
+            out, rows=rows, test_rows=test_rows, seed=seed, overwrite=overwrite, progress=update
+        )
+    text = (
+        f"{made.rows:,} training and {made.test_rows:,} held-out rows in {out}\n"
+        f"best AUC {made.bayes_auc:.4f} (logloss {made.bayes_logloss:.4f}), "
+        f"best linear model {made.linear_auc:.4f} (logloss {made.linear_logloss:.4f})"
+    )
+    emit({"synth": {"path": str(out), **made.to_json()}}, text)
+
+
+@data.command()
+@click.argument("source")
+@click.argument("out", type=_FOLDER)
+@click.option(
+    "--encoding",
+    type=click.Choice(["vocabulary", "hash"]),
+    default="vocabulary",
+    show_default=True,
+    help="vocabulary: an id a frequent value; hash: bounded tables for any number of values.",
+)
+@click.option("--min-frequency", type=int, default=3, show_default=True, help="Rarer values share one id.")
+@click.option(
+    "--hash-buckets", type=int, default=100_000, show_default=True, help="Rows of each table with hash."
+)
+@click.option("--test-fraction", type=float, default=0.1, show_default=True, help="Held out, by row number.")
+@click.option(
+    "--max-bad-rows", type=int, default=0, show_default=True, help="More bad rows than this are an error."
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Chooses the held-out rows.")
+@click.option("--overwrite", is_flag=True, help="Replace a dataset that is there.")
+@output_option
+def prepare(
+    *,
+    source: str,
+    out: Path,
+    encoding: str,
+    min_frequency: int,
+    hash_buckets: int,
+    test_fraction: float,
+    max_bad_rows: int,
+    seed: int,
+    overwrite: bool,
+) -> None:
+    """Turn Criteo TSV or TSV.gz (a file, a folder, a 'pattern*') into the training format at OUT.
+
+    A folder with train/ and test/ in it gives both splits; otherwise --test-fraction of the rows is held out.
+    """
+    from cloudrec.data.prepare import PrepareOptions  # noqa: PLC0415  # `--help` needs none of it
+    from cloudrec.data.prepare import prepare as prepare_dataset  # noqa: PLC0415
+
+    options = PrepareOptions(
+        encoding="hash" if encoding == "hash" else "vocabulary",
+        min_frequency=min_frequency,
+        hash_buckets=hash_buckets,
+        test_fraction=test_fraction,
+        max_bad_rows=max_bad_rows,
+        seed=seed,
+        overwrite=overwrite,
+    )
+    with progress("reading", "bytes") as update:
+        report = prepare_dataset(source, out, options=options, progress=update)
+    emit({"dataset": report.to_json()}, report.to_text())
+
+
+@data.command()
+@click.argument("path", type=_FOLDER)
+@click.option("--deep", is_flag=True, help="Read every file: checksums and id ranges too.")
+@output_option
+def check(path: Path, *, deep: bool) -> None:
+    """Verify the prepared dataset at PATH."""
+    from cloudrec.data.check import check as check_dataset  # noqa: PLC0415  # `--help` needs none of it
+
+    if not path.exists():
+        raise DataError(f"there is no {path}", remedy="`cloudrec data prepare SRC OUT` makes one")
+    report = check_dataset(path, deep=deep)
+    emit({"dataset": report.to_json()}, report.to_text())

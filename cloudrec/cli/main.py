@@ -1,0 +1,134 @@
+"""The root command, and the one place where an error becomes a message and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+
+import click
+
+from cloudrec import __version__
+from cloudrec.errors import INTERRUPTED, CloudrecError
+
+_PROGRAM = "cloudrec"
+_BROKEN_PIPE = 141  # what a shell reports for a program whose reader has gone
+
+# name -> (module:attribute, the line in --help). The line stands here so that help imports no command.
+_COMMANDS = {
+    "init": ("cloudrec.cli.init:init", "Write a commented cloudrec.yaml."),
+    "up": ("cloudrec.cli.clusters:up", "Create or converge a cluster."),
+    "train": ("cloudrec.cli.train:train", "Launch a training run, or resume one."),
+    "status": ("cloudrec.cli.runs:status", "Show clusters and runs."),
+    "logs": ("cloudrec.cli.runs:logs", "Print what a rank of a run has printed."),
+    "stop": ("cloudrec.cli.runs:stop", "Stop a run gracefully: checkpoint, then end."),
+    "report": ("cloudrec.cli.runs:report", "Write one self-contained HTML page about a run."),
+    "down": ("cloudrec.cli.clusters:down", "Remove everything that was created."),
+    "leaks": ("cloudrec.cli.clusters:leaks", "Show what exists under our tags, with $/h."),
+    "doctor": ("cloudrec.cli.clusters:doctor", "Check what must be there before a cluster comes up."),
+    "data": ("cloudrec.cli.data:data", "Make, prepare and check training data."),
+    "completion": ("cloudrec.cli.completion:completion", "Print the shell's completion script."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group that knows its commands' names and help lines, and imports a command when it is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names in the order in which a newcomer meets them."""
+        del ctx
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import and return one command."""
+        del ctx
+        if cmd_name not in _COMMANDS:
+            return None
+        module, _, attribute = _COMMANDS[cmd_name][0].partition(":")
+        command: click.Command = getattr(import_module(module), attribute)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Offer the nearest name for one that is not known."""
+        if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
+            from cloudrec.spec.suggest import did_you_mean  # noqa: PLC0415  # only after a slip
+
+            hint = did_you_mean(args[0], _COMMANDS)
+            raise click.UsageError(f"there is no command {args[0]!r}; {hint}", ctx=ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands from the table above."""
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in _COMMANDS.items()])
+
+
+@click.group(
+    cls=LazyGroup,
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(__version__, prog_name=_PROGRAM)
+def root() -> None:
+    """From nothing to a trained TorchRec model: cluster, training, recovery, cost, and a clean end.
+
+    \b
+    cloudrec up local                      register this machine as a cluster
+    cloudrec data synth data/raw           make Criteo-format files with a known best AUC
+    cloudrec data prepare data/raw data/prepared
+    cloudrec train --dataset data/prepared
+    cloudrec down
+
+    Exit codes: 0 ok, 1 a run or an operation failed, 2 usage, spec or data, 3 preflight, 4 no capacity,
+    5 resources remain, 6 declined, 130 interrupted.
+    """  # noqa: D301  # \b is click's mark for lines that are not to be joined
+
+
+def main() -> None:
+    """Run the command line and exit with the documented code."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command and return its exit code; whatever goes wrong becomes a message on stderr."""
+    try:
+        code = root.main(args=arguments, prog_name=_PROGRAM, standalone_mode=False)
+        sys.stdout.flush()
+    except CloudrecError as error:
+        return _report(error.message, error.remedy, error.exit_code)
+    except click.ClickException as error:
+        return _report_usage(error)
+    except (KeyboardInterrupt, click.exceptions.Abort):
+        return _report("interrupted", None, INTERRUPTED)
+    except BrokenPipeError:
+        # Python would complain once more while it closes stdout at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _BROKEN_PIPE
+    except Exception as error:  # noqa: BLE001  # the boundary: a bug is reported with where to find its trace
+        from cloudrec.cli.crash import keep_trace  # noqa: PLC0415  # only after a bug
+
+        return _report(*keep_trace(error))
+    return code if isinstance(code, int) else 0
+
+
+def _report(message: str, remedy: str | None, code: int) -> int:
+    from cloudrec.cli.output import chosen_format, emit_error  # noqa: PLC0415  # only after an error
+
+    first, *rest = message.splitlines() or [""]
+    click.echo(f"error: {first}", err=True)
+    for line in rest:
+        click.echo(f"       {line}", err=True)
+    if remedy:
+        click.echo(f"remedy: {remedy}", err=True)
+    if chosen_format() != "table":
+        emit_error(message, remedy, code)
+    return code
+
+
+def _report_usage(error: click.ClickException) -> int:
+    context = getattr(error, "ctx", None)
+    hint = f"see `{context.command_path} --help`" if context is not None else None
+    return _report(error.format_message(), hint, error.exit_code)

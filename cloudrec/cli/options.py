@@ -1,0 +1,119 @@
+"""Options that many commands share, so that each is spelt, explained and read in one way."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from cloudrec.cli.console import announce
+from cloudrec.cli.output import FORMATS, choose_format
+from cloudrec.errors import DeclinedError, SpecError
+from cloudrec.home import Home
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from click.shell_completion import CompletionItem
+
+    from cloudrec.app import AppContext
+    from cloudrec.spec.load import Flags, Loaded
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+
+def _choose(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
+    choose_format(value)
+    return value
+
+
+output_option = click.option(
+    "-o",
+    "--output",
+    type=click.Choice(FORMATS),
+    default="table",
+    envvar="CLOUDREC_OUTPUT",
+    show_default=True,
+    callback=_choose,
+    expose_value=False,
+    is_eager=True,
+    help="What stdout holds; all prose goes to stderr.",
+)
+file_option = click.option(
+    "-f",
+    "--file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    envvar="CLOUDREC_FILE",
+    help="The spec file  [default: ./cloudrec.yaml if there is one]",
+)
+cluster_option = click.option(
+    "--cluster", metavar="NAME", envvar="CLOUDREC_CLUSTER", help="The cluster's name."
+)
+provider_option = click.option(
+    "--provider", metavar="NAME", envvar="CLOUDREC_PROVIDER", help="The cluster's provider."
+)
+dry_run_option = click.option(
+    "--dry-run", is_flag=True, help="Print exactly what would be done; change nothing."
+)
+yes_option = click.option("-y", "--yes", is_flag=True, envvar="CLOUDREC_YES", help="Do not ask.")
+set_option = click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Set any key of the spec, as train.max_restarts=5.",
+)
+
+
+def complete_runs(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Complete a run's name from the runs there are."""
+    from click.shell_completion import CompletionItem  # noqa: PLC0415  # only while completing
+
+    runs = Home.from_environment(os.environ).runs
+    names = sorted(path.name for path in runs.iterdir()) if runs.is_dir() else []
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+def context() -> AppContext:
+    """Return what the use cases work with, reporting to stderr."""
+    from cloudrec.app import AppContext  # noqa: PLC0415  # `--help` needs none of it
+
+    return AppContext(home=Home.from_environment(os.environ), environment=os.environ, report=announce)
+
+
+def load_spec(file: Path | None, settings: tuple[str, ...], flags: Flags) -> Loaded:
+    """Load the spec: flags beat the environment, which beats the file. Flags that are None were not given."""
+    from cloudrec.spec.load import load  # noqa: PLC0415  # `--help` needs none of it
+
+    given = {path: (flag, value) for path, (flag, value) in flags.items() if value is not None}
+    return load(file, environment=os.environ, flags={**_parsed(settings), **given}, folder=Path.cwd())
+
+
+def _parsed(settings: tuple[str, ...]) -> dict[tuple[str, ...], tuple[str, Any]]:
+    from cloudrec.spec.load import scalar  # noqa: PLC0415  # `--help` needs none of it
+
+    parsed: dict[tuple[str, ...], tuple[str, Any]] = {}
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        path = tuple(key.split("."))
+        if not equals or not all(path):
+            raise SpecError(f"--set {setting} is not KEY=VALUE", remedy="as in --set train.max_restarts=5")
+        parsed[path] = (f"--set {key}", scalar(value))
+    return parsed
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask on stderr; DeclinedError when the answer is no, or when nobody is there to answer."""
+    if yes:
+        return
+    try:
+        agreed = click.confirm(question, default=False, err=True)
+    except click.exceptions.Abort:
+        click.echo("", err=True)
+        raise DeclinedError(
+            "there was no answer, so nothing was done", remedy="answer, or pass --yes"
+        ) from None
+    if not agreed:
+        raise DeclinedError("declined: nothing was done")

@@ -1,0 +1,70 @@
+"""What goes to stdout: a table for people, or exactly one JSON or YAML document for programs."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+SCHEMA_VERSION = 1
+FORMATS = ("table", "json", "yaml")
+_chosen = {"format": "table"}
+
+
+def choose_format(name: str) -> None:
+    """Remember the format, also for errors that come later."""
+    _chosen["format"] = name
+
+
+def chosen_format() -> str:
+    """Return the format of this command."""
+    return _chosen["format"]
+
+
+def emit(document: Mapping[str, Any], table: str) -> None:
+    """Print the document in the chosen format; in the format `table`, the text made for people."""
+    if chosen_format() == "table":
+        if table:
+            click.echo(table)
+        return
+    _print({"schema_version": SCHEMA_VERSION, **document})
+
+
+def emit_error(message: str, remedy: str | None, code: int) -> None:
+    """Print an error as the one document, so that a program never has to parse prose."""
+    error = {"message": message, "remedy": remedy, "exit_code": code}
+    _print({"schema_version": SCHEMA_VERSION, "error": error})
+
+
+def columns(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """Lay rows out in aligned columns; numbers to the right. Plain text, so that a pipe sees all of it."""
+    cells = [[("-" if cell is None else str(cell)) for cell in row] for row in rows]
+    widths = [max(len(row[i]) for row in [list(headers), *cells]) for i in range(len(headers))]
+    right = [
+        bool(rows) and all(isinstance(row[i], int | float | None) for row in rows)
+        for i in range(len(headers))
+    ]
+
+    def line(row: Sequence[str]) -> str:
+        placed = [
+            cell.rjust(width) if to_right else cell.ljust(width)
+            for cell, width, to_right in zip(row, widths, right, strict=True)
+        ]
+        return "  ".join(placed).rstrip()
+
+    return "\n".join(line(row) for row in [list(headers), *cells])
+
+
+def _print(document: Mapping[str, Any]) -> None:
+    if chosen_format() == "yaml":
+        import yaml  # noqa: PLC0415  # only for this format
+
+        click.echo(
+            yaml.safe_dump(json.loads(json.dumps(document)), sort_keys=False, allow_unicode=True), nl=False
+        )
+    else:
+        click.echo(json.dumps(document, indent=2, allow_nan=False))

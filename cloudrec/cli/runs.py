@@ -1,0 +1,226 @@
+"""The commands for runs: status, logs, stop, report."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cloudrec.cli.console import announce
+from cloudrec.cli.options import complete_runs, context, dry_run_option, output_option, yes_option
+from cloudrec.cli.output import chosen_format, columns, emit
+from cloudrec.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cloudrec.app import AppContext, ClusterView
+    from cloudrec.observe.runs import RunView
+
+_MINUTE, _HOUR, _DAY = 60, 3600, 86400
+
+
+@click.command()
+@click.argument("name", required=False, shell_complete=complete_runs)
+@click.option("--watch", is_flag=True, help="Show it again and again until Ctrl-C.")
+@click.option(
+    "--interval",
+    type=click.FloatRange(min=0.2),
+    default=2.0,
+    show_default=True,
+    help="Seconds, with --watch.",
+)
+@click.option("--events", is_flag=True, help="Show what happened to the cluster or run, oldest first.")
+@output_option
+def status(name: str | None, interval: float, *, watch: bool, events: bool) -> None:
+    """Show every cluster and run, or those called NAME."""
+    if watch and chosen_format() != "table":
+        raise UsageError(
+            "--watch prints again and again, not one document", remedy="leave out -o, or --watch"
+        )
+    application = context()
+    while True:
+        if watch and click.get_text_stream("stdout").isatty():
+            click.echo("\033[2J\033[H", nl=False)  # clear the screen, go home
+        _show(application, name, events=events)
+        if not watch:
+            return
+        time.sleep(interval)
+
+
+@click.command()
+@click.argument("run", required=False, shell_complete=complete_runs)
+@click.option("--rank", type=int, default=0, show_default=True, help="Whose lines.")
+@click.option("--follow", is_flag=True, help="Go on with new lines until the run ends.")
+@click.option("--tail", type=int, metavar="N", help="Begin with the last N lines.")
+def logs(run: str | None, rank: int, tail: int | None, *, follow: bool) -> None:
+    """Print what one rank of RUN (the newest when absent) has printed, through all its restarts."""
+    from cloudrec import app  # noqa: PLC0415  # `--help` needs none of it
+    from cloudrec.observe.logs import read_logs  # noqa: PLC0415
+
+    for line in read_logs(app.run_folder(context(), run), rank=rank, follow=follow, tail=tail):
+        click.echo(line)
+
+
+@click.command()
+@click.argument("run", shell_complete=complete_runs)
+@click.option(
+    "--grace",
+    type=click.FloatRange(min=1),
+    metavar="SECONDS",
+    help="Until it is killed  [default: the run's]",
+)
+@dry_run_option
+@yes_option
+@output_option
+def stop(run: str, grace: float | None, *, dry_run: bool, yes: bool) -> None:
+    """Stop RUN gracefully: it writes a checkpoint and ends; `train --resume` goes on from there."""
+    from cloudrec import app  # noqa: PLC0415  # `--help` needs none of it
+
+    del yes  # nothing is lost by a stop, so nothing is asked; accepted so that scripts can always pass it
+    application = context()
+    (view,) = app.runs(application, run)
+    if dry_run:
+        announce(f"would stop run {run} ({view.state})")
+    else:
+        view = app.stop_run(application, run, grace_s=grace)
+    emit({"dry_run": dry_run, "runs": [view.to_json()]}, runs_table([view]))
+
+
+@click.command()
+@click.argument("run", required=False, shell_complete=complete_runs)
+@click.option(
+    "--out", type=click.Path(path_type=Path, dir_okay=False), help="The file  [default: ./RUN.html]"
+)
+@click.option("--force", is_flag=True, help="Replace a file that is there.")
+@output_option
+def report(run: str | None, out: Path | None, *, force: bool) -> None:
+    """Write one self-contained HTML page about RUN (the newest when absent)."""
+    from cloudrec import app  # noqa: PLC0415  # `--help` needs none of it
+    from cloudrec.observe.report import write_report  # noqa: PLC0415
+
+    folder = app.run_folder(context(), run)
+    target = out or Path(f"{folder.name}.html")
+    if target.exists() and not force:
+        raise UsageError(
+            f"{target} exists", remedy="name another file with --out, or replace it with --force"
+        )
+    write_report(folder, target)
+    emit({"report": {"run": folder.name, "path": str(target.absolute())}}, f"wrote {target}")
+
+
+def _show(application: AppContext, name: str | None, *, events: bool) -> None:
+    from cloudrec import app  # noqa: PLC0415  # `--help` needs none of it
+
+    clusters = [cluster for cluster in app.clusters(application) if name in {None, cluster.name}]
+    runs = [run for run in app.runs(application) if name in {None, run.name, run.cluster}]
+    if name is not None and not clusters and not runs:
+        raise UsageError(
+            f"there is no cluster or run {name!r}", remedy="`cloudrec status` lists all there are"
+        )
+    document: dict[str, Any] = {
+        "clusters": [_cluster_document(cluster) for cluster in clusters],
+        "runs": [run.to_json() for run in runs],
+    }
+    text = [_clusters_table(clusters), runs_table(runs)]
+    if events:
+        document["events"] = _events(application, clusters, runs)
+        rows = [
+            (_clock(event["time"]), event["of"], event["event"], event["detail"])
+            for event in document["events"]
+        ]
+        text.append(columns(("TIME", "OF", "EVENT", "DETAIL"), rows))
+    emit(document, "\n\n".join(text))
+
+
+def _events(
+    application: AppContext, clusters: Sequence[ClusterView], runs: Sequence[RunView]
+) -> list[dict[str, Any]]:
+    from cloudrec import app  # noqa: PLC0415  # `--help` needs none of it
+
+    found = [
+        {"time": event.time, "of": event.key, "event": event.event, "detail": event.detail}
+        for cluster in clusters
+        for event in application.journal.events(cluster.name)
+    ]
+    for run in runs:
+        found += [
+            {
+                "time": event.time,
+                "of": f"run/{run.name}",
+                "event": event.event,
+                "detail": ", ".join(f"{key}={value}" for key, value in event.details.items()),
+            }
+            for event in app.run_folder(application, run.name).ledger.read()
+        ]
+    return sorted(found, key=lambda event: event["time"])
+
+
+def _cluster_document(cluster: ClusterView) -> dict[str, Any]:
+    return {
+        "name": cluster.name,
+        "provider": cluster.provider,
+        "owner": cluster.owner,
+        "state": cluster.state,
+        "hourly_usd": cluster.hourly_usd,
+        "created": cluster.created,
+        "resources": [
+            {**asdict(seen), "condition": seen.condition.value, "cluster": seen.cluster}
+            for seen in cluster.resources
+        ],
+    }
+
+
+def _clusters_table(clusters: Sequence[ClusterView]) -> str:
+    if not clusters:
+        return "no cluster is up (cloudrec up PROVIDER)"
+    rows = [
+        (c.name, c.provider, c.state, f"${c.hourly_usd:.2f}", _duration(time.time() - c.created), c.owner)
+        for c in clusters
+    ]
+    return columns(("CLUSTER", "PROVIDER", "STATE", "$/H", "AGE", "OWNER"), rows)
+
+
+def runs_table(runs: Sequence[RunView]) -> str:
+    """Lay runs out for people; what went wrong stands below."""
+    if not runs:
+        return "no runs yet (cloudrec train)"
+    rows = [
+        (
+            run.name,
+            run.state,
+            run.world_size,
+            run.step,
+            _figure(run.loss, ".4f"),
+            _figure(run.auc, ".4f"),
+            _figure(run.samples_per_s, ",.0f"),
+            run.restarts,
+            run.checkpoint,
+            _duration(run.wall_s),
+        )
+        for run in runs
+    ]
+    headers = ("RUN", "STATE", "RANKS", "STEP", "LOSS", "AUC", "SAMPLES/S", "RESTARTS", "CHECKPOINT", "TIME")
+    causes = [f"{run.name}: {run.cause}" for run in runs if run.cause]
+    return "\n".join([columns(headers, rows), *causes])
+
+
+def _figure(value: float | None, how: str) -> str | None:
+    return None if value is None else format(value, how)
+
+
+def _duration(seconds: float) -> str:
+    if seconds < _MINUTE:
+        return f"{seconds:.0f}s"
+    if seconds < _HOUR:
+        return f"{seconds // _MINUTE:.0f}m{seconds % _MINUTE:02.0f}s"
+    if seconds < _DAY:
+        return f"{seconds // _HOUR:.0f}h{seconds % _HOUR // _MINUTE:02.0f}m"
+    return f"{seconds // _DAY:.0f}d{seconds % _DAY // _HOUR:02.0f}h"
+
+
+def _clock(moment: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(moment))

@@ -1,0 +1,189 @@
+"""`cloudrec train`: launch a run, follow it, and leave it in a state that can be gone on with."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cloudrec.cli.console import announce
+from cloudrec.cli.options import (
+    cluster_option,
+    complete_runs,
+    confirm,
+    context,
+    dry_run_option,
+    file_option,
+    load_spec,
+    output_option,
+    provider_option,
+    set_option,
+    yes_option,
+)
+from cloudrec.cli.output import emit
+from cloudrec.cli.runs import runs_table
+from cloudrec.errors import INTERRUPTED, RunFailedError, UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cloudrec.app import AppContext, Launch
+    from cloudrec.launch.base import LaunchPlan
+    from cloudrec.launch.folder import RunFolder
+    from cloudrec.spec.load import Flags
+
+
+@click.command(context_settings={"ignore_unknown_options": False})
+@click.argument("trainer_flags", nargs=-1, type=click.UNPROCESSED)
+@file_option
+@cluster_option
+@provider_option
+@click.option("--name", help="The run's name  [default: made from the time]")
+@click.option("--dataset", metavar="URI", help="The prepared dataset (the trainer's --dataset_path).")
+@click.option(
+    "--launcher", metavar="NAME", help="How processes are started  [default: the cluster's own way]"
+)
+@click.option("--nproc-per-node", type=int, help="Processes on each machine  [default: one a GPU, or one]")
+@click.option("--max-restarts", type=int, help="How often a crashed run is started again  [default: 3]")
+@click.option("--detach", is_flag=True, help="Return once the run is under way; it survives the terminal.")
+@click.option(
+    "--resume", metavar="RUN", shell_complete=complete_runs, help="Go on with a stopped or failed run."
+)
+@set_option
+@dry_run_option
+@yes_option
+@output_option
+def train(
+    *,
+    trainer_flags: tuple[str, ...],
+    file: Path | None,
+    cluster: str | None,
+    provider: str | None,
+    name: str | None,
+    dataset: str | None,
+    launcher: str | None,
+    nproc_per_node: int | None,
+    max_restarts: int | None,
+    resume: str | None,
+    settings: tuple[str, ...],
+    detach: bool,
+    dry_run: bool,
+    yes: bool,
+) -> int:
+    """Launch a run on a cluster that is up, and follow it; TRAINER_FLAGS, after --, go to the trainer.
+
+    \b
+    cloudrec train --dataset data/prepared --nproc-per-node 2 -- --num_epochs 2
+    cloudrec train --detach                    with a dataset named in cloudrec.yaml
+    cloudrec train --resume RUN                from its newest checkpoint
+
+    Ctrl-C stops the run gracefully: it writes a checkpoint, and --resume goes on from there.
+    """  # noqa: D301  # \b is click's mark for lines that are not to be joined
+    from cloudrec import app  # noqa: PLC0415  # `--help` needs none of it
+
+    flags: Flags = {
+        ("cluster", "name"): ("--cluster", cluster),
+        ("cluster", "provider"): ("--provider", provider),
+        ("train", "name"): ("--name", name),
+        ("train", "launcher"): ("--launcher", launcher),
+        ("train", "nproc_per_node"): ("--nproc-per-node", nproc_per_node),
+        ("train", "max_restarts"): ("--max-restarts", max_restarts),
+        ("trainer", "dataset_path"): ("--dataset", dataset),
+    }
+
+    def decide(launch: Launch) -> bool:
+        if dry_run:
+            announce(_plan_text(launch.plan))
+        elif launch.hourly_usd > 0:
+            confirm(f"This costs ${launch.hourly_usd:.2f} an hour. Go on?", yes=yes)
+        plans.append(launch.plan)
+        return not dry_run
+
+    plans: list[LaunchPlan] = []
+    application = context()
+    if resume is not None:
+        _refuse_with_resume(flags, trainer_flags, settings)
+        folder = app.resume(application, resume, decide=decide)
+    else:
+        folder = app.train(application, load_spec(file, settings, flags), trainer_flags, decide=decide)
+    if folder is None:
+        emit({"dry_run": True, "launch": _plan_document(plans[0])}, "")
+        return 0
+    announce(f"run {folder.name} is under way; its files are in {folder.path}")
+    if detach:
+        return _finish(application, folder.name)
+    return _follow(application, folder)
+
+
+def _follow(application: AppContext, folder: RunFolder) -> int:
+    """Print the run's lines to stderr until it ends; Ctrl-C stops it gracefully."""
+    try:
+        _print_lines(folder)
+    except KeyboardInterrupt:
+        announce("stopping: the run writes a checkpoint and ends (Ctrl-C again leaves it to itself)")
+        _stop(application, folder)
+        _finish(application, folder.name)
+        return INTERRUPTED
+    return _finish(application, folder.name)
+
+
+def _print_lines(folder: RunFolder) -> None:
+    from cloudrec.observe.status import watch_run  # noqa: PLC0415  # `--help` needs none of it
+
+    for item in watch_run(folder, tail=0):
+        if isinstance(item, str):
+            announce(item)
+        elif not item.state.is_final:
+            announce(f"{folder.name}: {item.state}" + (f" ({item.cause})" if item.cause else ""))
+
+
+def _stop(application: AppContext, folder: RunFolder) -> None:
+    from cloudrec import app  # noqa: PLC0415  # `--help` needs none of it
+
+    try:
+        app.stop_run(application, folder.name)
+    except UsageError:
+        return  # it ended by itself meanwhile
+
+
+def _finish(application: AppContext, name: str) -> int:
+    """Print the run and turn its state into an exit code."""
+    from cloudrec import app  # noqa: PLC0415  # `--help` needs none of it
+
+    (view,) = app.runs(application, name)
+    if view.state == "FAILED":
+        raise RunFailedError(
+            f"run {name} failed: {view.cause or 'for a reason that nobody wrote down'}",
+            remedy=f"`cloudrec logs {name}` shows what it printed; `cloudrec train --resume {name}` goes on",
+        )
+    emit({"runs": [view.to_json()]}, runs_table([view]))
+    if view.state == "INTERRUPTED":
+        announce(f"it was stopped; `cloudrec train --resume {name}` goes on")
+        return INTERRUPTED
+    return 0
+
+
+def _refuse_with_resume(flags: Flags, trainer_flags: tuple[str, ...], settings: tuple[str, ...]) -> None:
+    """A resumed run keeps its own configuration: another one would make it another run."""
+    given = [flag for path, (flag, value) in flags.items() if value is not None and path[0] != "cluster"]
+    given += ["--set"] if settings else []
+    given += [trainer_flags[0]] if trainer_flags else []
+    if given:
+        raise UsageError(
+            f"{given[0]} cannot be changed with --resume: a resumed run keeps its configuration",
+            remedy="leave it out, or launch a new run without --resume",
+        )
+
+
+def _plan_document(plan: LaunchPlan) -> dict[str, Any]:
+    return {"command": list(plan.command), "environment": dict(plan.environment), "files": dict(plan.files)}
+
+
+def _plan_text(plan: LaunchPlan) -> str:
+    import shlex  # noqa: PLC0415  # only for a dry run
+
+    lines = ["would write:"]
+    for name, text in plan.files.items():
+        lines += [f"  {name}:", *(f"    {line}" for line in text.splitlines())]
+    lines += ["would set:", *(f"  {key}={value}" for key, value in sorted(plan.environment.items()))]
+    return "\n".join([*lines, "would run:", f"  {shlex.join(plan.command)}"])

@@ -1,0 +1,201 @@
+"""Claims about the resource engine, against a cloud in memory that refuses what clouds refuse."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from cloudrec.engine.apply import Context, Step, apply, plan
+from cloudrec.engine.destroy import destroy, merge, plan_removal
+from cloudrec.engine.graph import Graph, Resource
+from cloudrec.engine.journal import Journal
+from cloudrec.engine.walk import walk
+from cloudrec.errors import CloudrecError, ResourcesRemainError
+from tests.unit.engine.support import Cloud, CloudDriver, Crash, ThrottledError, resource
+
+GRAPH = (
+    resource("vpc/net"),
+    resource("role/admin"),
+    resource("bucket/data"),
+    resource("subnet/a", "vpc/net"),
+    resource("cluster/k", "subnet/a", "role/admin"),
+    resource("nodes/gpu", "cluster/k", size=2),
+)
+
+
+class Bench:
+    """One home, one cloud: what a test of the engine works with."""
+
+    def __init__(self, folder: Path, cloud: Cloud | None = None) -> None:
+        self.cloud = cloud or Cloud()
+        self.journal = Journal(folder / "journal.sqlite")
+        self.slept = 0.0
+        driver = CloudDriver(self.cloud)
+        kinds = {"vpc", "role", "bucket", "subnet", "cluster", "nodes"}
+        self.context = Context(
+            journal=self.journal,
+            drivers=dict.fromkeys(kinds, driver),
+            sleep=self._sleep,
+            now=lambda: self.slept,
+        )
+
+    def _sleep(self, seconds: float) -> None:
+        self.slept += seconds
+
+    def up(self, resources: tuple[Resource, ...] = GRAPH) -> list[tuple[Step, str]]:
+        graph = Graph.of(resources)
+        existing = merge(self.journal.known("c"), self.cloud.search("c"))
+        planned = plan("c", graph, self.context, list(existing.values()))
+        apply(planned, graph, self.context)
+        return [(action.step, action.key) for action in planned.changes]
+
+    def down(self, resources: tuple[Resource, ...] = GRAPH, *, keep_data: bool = False) -> None:
+        existing = merge(self.journal.known("c"), self.cloud.search("c"))
+        removal = plan_removal("c", existing, keep_data=keep_data)
+        destroy(removal, Graph.of(resources), self.context, lambda: self.cloud.search("c"), settle_s=30)
+
+
+def test_up_creates_each_thing_after_what_it_needs_and_a_second_up_changes_nothing(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.up()
+    assert len(bench.cloud.things) == len(GRAPH)
+    before = bench.cloud.changing_calls()
+    assert bench.up() == []
+    assert bench.cloud.changing_calls() == before
+
+
+def test_down_removes_everything_in_reverse_and_looks_twice(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.up()
+    bench.down()  # the cloud refuses a deletion out of order
+    assert bench.cloud.things == {}
+    assert bench.journal.known("c") == []
+    assert bench.slept >= 30  # one empty listing is no proof
+
+
+def test_keep_data_keeps_what_holds_data(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.up()
+    bench.down(keep_data=True)
+    assert list(bench.cloud.things) == ["id-data"]
+
+
+@pytest.mark.parametrize("moment", ["create", "created", "condition"])
+@pytest.mark.parametrize("key", [item.key for item in GRAPH])
+def test_a_crash_at_any_call_of_up_is_healed_by_up_and_leaves_nothing_after_down(
+    tmp_path: Path, key: str, moment: str
+) -> None:
+    bench = Bench(tmp_path)
+    call = f"condition id-{key.partition('/')[2]}" if moment == "condition" else f"{moment} {key}"
+    bench.cloud.faults[call] = [Crash()]
+    with pytest.raises(Crash):
+        bench.up()
+    bench.up()
+    assert len(bench.cloud.things) == len(GRAPH)
+    bench.down()
+    assert bench.cloud.things == {}
+
+
+@pytest.mark.parametrize("key", [item.key for item in GRAPH])
+def test_a_crash_at_any_call_of_down_is_healed_by_down(tmp_path: Path, key: str) -> None:
+    bench = Bench(tmp_path)
+    bench.up()
+    bench.cloud.faults[f"delete {key}"] = [Crash()]
+    with pytest.raises(Crash):
+        bench.down()
+    bench.down()
+    assert bench.cloud.things == {}
+
+
+def test_down_finds_everything_with_the_journal_lost(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.up()
+    other = Bench(tmp_path / "another-home", cloud=bench.cloud)
+    other.down()
+    assert bench.cloud.things == {}
+
+
+def test_a_throttled_call_is_made_again(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.cloud.faults["create vpc/net"] = [ThrottledError(), ThrottledError()]
+    bench.up()
+    assert bench.cloud.calls.count("create vpc/net") == 3
+
+
+def test_a_fatal_error_stops_up_with_its_name_and_up_goes_on_later(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.cloud.faults["create cluster/k"] = [ValueError("no such version")]
+    with pytest.raises(CloudrecError, match="cluster/k: ValueError: no such version"):
+        bench.up()
+    assert "id-gpu" not in bench.cloud.things
+    bench.up()
+    assert "id-gpu" in bench.cloud.things
+
+
+def test_one_failure_of_down_does_not_keep_the_others_and_what_is_left_is_named(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.up()
+    bench.cloud.faults["delete role/admin"] = [PermissionError("not yours")]
+    with pytest.raises(ResourcesRemainError, match=r"role/admin +id-admin +\$1\.00/h: not yours"):
+        bench.down()
+    assert list(bench.cloud.things) == ["id-admin"]
+
+
+def test_drift_is_changed_in_place_or_replaced_and_the_plan_says_why(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.up()
+    grown = (*GRAPH[:-1], resource("nodes/gpu", "cluster/k", size=4))
+    assert bench.up(grown) == [(Step.CHANGE, "nodes/gpu")]
+    assert bench.cloud.things["id-gpu"].properties == {"size": 4}
+    painted = (*GRAPH[:-1], resource("nodes/gpu", "cluster/k", size=4, colour="red"))
+    assert bench.up(painted) == [(Step.REPLACE, "nodes/gpu")]
+    assert bench.cloud.things["id-gpu"].properties == {"size": 4, "colour": "red"}
+
+
+def test_what_is_no_longer_asked_for_stands_in_the_plan_and_goes(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.up()
+    assert bench.up(GRAPH[:-1]) == [(Step.DELETE, "nodes/gpu")]
+    assert "id-gpu" not in bench.cloud.things
+
+
+def test_another_clusters_thing_of_the_same_name_is_never_touched(tmp_path: Path) -> None:
+    theirs = Bench(tmp_path / "theirs")
+    theirs.up()
+    ours = Bench(tmp_path / "ours", cloud=theirs.cloud)
+    mine = (resource("vpc/net", cluster="mine"),)
+    with pytest.raises(CloudrecError, match=r"vpc/net exists and is not this cluster's \(it says 'c'\)"):
+        ours.up(mine)
+
+
+def test_waiting_ends_at_the_deadline(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, Cloud(pending_polls=1000))
+    with pytest.raises(CloudrecError, match="is pending, not ready, after 60 s"):
+        bench.up()
+
+
+def test_a_graph_with_a_circle_or_a_missing_need_is_refused() -> None:
+    with pytest.raises(CloudrecError, match="in a circle"):
+        Graph.of([resource("a/1", "a/2"), resource("a/2", "a/1")])
+    with pytest.raises(CloudrecError, match="a/1 needs a/2, which is not in the graph"):
+        Graph.of([resource("a/1", "a/2")])
+
+
+def test_independent_nodes_are_worked_at_side_by_side() -> None:
+    meet = threading.Barrier(2, timeout=10)  # passes only when both are inside at once
+    assert walk({"a": set(), "b": set()}, lambda _key: void(meet.wait()), stop_at_failure=True) == {}
+
+
+def void(_value: object) -> None:
+    """Drop a value."""
+
+
+def test_events_tell_what_happened(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.up((resource("vpc/net"),))
+    assert [(event.key, event.event) for event in bench.journal.events("c")] == [
+        ("vpc/net", "creating"),
+        ("vpc/net", "ready"),
+    ]
