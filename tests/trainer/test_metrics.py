@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import logging
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.metrics import log_loss, roc_auc_score
+
+from trainer.errors import NonFiniteLossError
+from trainer.metrics import BinaryMetrics, Metrics
+
+if TYPE_CHECKING:
+    from tests.trainer.support_ranks import Place, RankPool
+
+
+def _compute(logits: torch.Tensor, labels: torch.Tensor) -> Metrics:
+    metrics = BinaryMetrics()
+    metrics.update(logits, labels)
+    return metrics.compute()
+
+
+def _compute_shares(place: Place, logits: torch.Tensor, labels: torch.Tensor, cuts: list[int]) -> Metrics:
+    share = slice(cuts[place.rank], cuts[place.rank + 1])
+    metrics = BinaryMetrics()
+    for half in (slice(0, 100), slice(100, None)):
+        metrics.update(logits[share][half], labels[share][half])
+    return metrics.compute(place.group)
+
+
+def _refusal(place: Place) -> str:
+    metrics = BinaryMetrics()
+    metrics.update(torch.tensor([0.0, math.nan if place.rank == 1 else 1.0]), torch.tensor([0.0, 1.0]))
+    with pytest.raises(NonFiniteLossError) as caught:
+        metrics.compute(place.group)
+    return str(caught.value)
+
+
+def _samples(size: int, *, decimals: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Logits with many ties where `decimals` is small, and labels that follow them."""
+    generator = torch.Generator().manual_seed(size + decimals)
+    logits = (2 * torch.randn(size, generator=generator)).round(decimals=decimals)
+    return logits, (torch.rand(size, generator=generator) < torch.sigmoid(logits - 1)).float()
+
+
+@pytest.mark.parametrize("decimals", [0, 1, 6])
+@pytest.mark.parametrize("cuts", [[0, 3000], [0, 1200, 3000], [0, 3000, 3000], [0, 0, 1, 3000]])
+def test_metrics_over_ranks_equal_sklearns_over_all_samples(
+    ranks: RankPool, cuts: list[int], decimals: int
+) -> None:
+    logits, labels = _samples(3000, decimals=decimals)
+    results = ranks.run(len(cuts) - 1, _compute_shares, logits, labels, cuts)
+    probabilities = torch.sigmoid(logits.double()).numpy()
+    rate = float(labels.mean())
+    expected_loss = log_loss(labels, probabilities)
+    assert results[0]["auc"] == pytest.approx(roc_auc_score(labels, logits), abs=1e-14)
+    assert results[0]["logloss"] == pytest.approx(expected_loss, rel=1e-12)
+    entropy = -rate * math.log(rate) - (1 - rate) * math.log(1 - rate)
+    assert results[0]["ne"] == pytest.approx(expected_loss / entropy, rel=1e-6)
+    assert results[0]["calibration"] == pytest.approx(probabilities.sum() / float(labels.sum()), rel=1e-12)
+    assert (results[0]["samples"], results[0]["positives"]) == (3000, int(labels.sum()))
+    assert all(result == results[0] for result in results), "all ranks get the same bits"
+
+
+def test_the_auc_has_the_same_bits_on_every_world_size(ranks: RankPool) -> None:
+    logits, labels = _samples(2000, decimals=2)
+    cuts = {1: [0, 2000], 2: [0, 700, 2000], 3: [0, 10, 1990, 2000]}
+    aucs = {ranks.run(size, _compute_shares, logits, labels, cuts[size])[0]["auc"] for size in cuts}
+    assert len(aucs) == 1
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.lists(
+        st.tuples(st.floats(width=32, allow_nan=False, min_value=-50, max_value=50), st.booleans()),
+        min_size=2,
+    ).filter(lambda samples: len({label for _, label in samples}) == 2)
+)
+def test_the_auc_is_the_share_of_pairs_in_order_with_ties_as_half(samples: list[tuple[float, bool]]) -> None:
+    logits = np.array([score for score, _ in samples], dtype=np.float32)
+    labels = np.array([label for _, label in samples])
+    difference = logits[labels][:, None].astype(float) - logits[~labels][None, :]
+    expected = float(np.mean((difference > 0) + 0.5 * (difference == 0)))
+    result = _compute(torch.from_numpy(logits), torch.from_numpy(labels).float())
+    assert result["auc"] == pytest.approx(expected, abs=1e-12)
+
+
+def test_zeros_of_both_signs_and_infinities_keep_their_order() -> None:
+    logits = torch.tensor([-math.inf, -0.0, 0.0, math.inf])
+    assert _compute(logits, torch.tensor([0, 1, 0, 1]))["auc"] == 0.875
+
+
+@pytest.mark.parametrize("label", [0.0, 1.0])
+def test_one_class_alone_has_no_auc_and_says_so(label: float, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        result = _compute(torch.zeros(4), torch.full((4,), label))
+    assert (result["auc"], result["ne"]) == (None, None)
+    assert result["logloss"] == pytest.approx(math.log(2))
+    assert "undefined" in caplog.text
+
+
+def test_no_samples_have_no_metrics() -> None:
+    expected = {"auc": None, "logloss": None, "ne": None, "calibration": None, "samples": 0, "positives": 0}
+    assert BinaryMetrics().compute() == expected
+
+
+def test_a_score_that_is_no_number_is_refused_on_all_ranks(ranks: RankPool) -> None:
+    messages = ranks.run(2, _refusal)
+    assert messages[0] == messages[1]
+    assert messages[0].startswith("1 of 4 scores are not a number")
+
+
+def test_a_batch_may_be_reused_after_the_update() -> None:
+    logits, labels = _samples(500, decimals=3)
+    metrics, copies = BinaryMetrics(), BinaryMetrics()
+    reused = logits.clone()
+    metrics.update(reused, labels)
+    reused.zero_()
+    copies.update(logits, labels)
+    assert metrics.compute() == copies.compute()
+    metrics.reset()
+    assert metrics.compute()["samples"] == 0
