@@ -1,0 +1,230 @@
+"""The way of the rows: chunks, parsed side by side, gathered in order into shards, written by one thread."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import cloudrec
+from cloudrec.data import manifest, tsv
+from cloudrec.data.encode import HashEncoder, VocabularyEncoder, mix64
+from cloudrec.data.shards import ShardRows, write_array
+from cloudrec.data.sources import Reading, read_chunks
+from cloudrec.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import numpy.typing as npt
+
+    from cloudrec.data.folder import Workspace
+    from cloudrec.data.prepare import PrepareOptions
+    from cloudrec.data.sources import Source
+    from cloudrec.data.tsv import BadLine, Parsed
+
+SPLITS = ("train", "test")
+_KEPT_BAD_ROWS = 10_000
+
+
+class BadRows:
+    """The rows that were skipped: counted, the first ones kept."""
+
+    def __init__(self, most: int) -> None:
+        self.count = 0
+        self.kept: list[dict[str, Any]] = []
+        self._most = most
+
+    def add(self, source: Source, bad: list[BadLine]) -> None:
+        """Note bad lines; DataError once there are too many."""
+        for line in bad:
+            self.count += 1
+            if len(self.kept) < _KEPT_BAD_ROWS:
+                self.kept.append({"path": str(source.path), **line._asdict()})
+            if self.count > self._most:
+                limit = f" (more than the {self._most:,} allowed)" if self._most else ""
+                raise DataError(
+                    f"{source.path}:{line.line}: {line.reason}: {line.value!r}{limit}",
+                    remedy="mend the file, or let --max-bad-rows N skip such rows",
+                )
+
+
+@dataclass
+class _Split:
+    """A split while it is being written."""
+
+    name: str
+    room: ShardRows | None = None
+    shards: list[Future[manifest.Shard]] = field(default_factory=list)
+    positives: int = 0
+
+
+class Pipeline:
+    """One preparation, from the files to what dataset.json will hold."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        options: PrepareOptions,
+        files: list[Source],
+        progress: Callable[[int, int | None], None],
+    ) -> None:
+        self.bad_rows = BadRows(options.max_bad_rows)
+        self._folder = workspace.staging
+        self._options = options
+        self._files = files
+        self._progress = progress
+        self._threads = options.threads or min(os.cpu_count() or 1, 8)
+        self._splits = {name: _Split(name) for name in SPLITS}
+        self._sources = [{"path": str(f.path), "bytes": f.bytes, "rows": 0, "bad_rows": 0} for f in files]
+        self._encoder = (
+            VocabularyEncoder(
+                workspace.scratch, min_frequency=options.min_frequency, max_vocabulary=options.max_vocabulary
+            )
+            if options.encoding == "vocabulary"
+            else HashEncoder(buckets=options.hash_buckets)
+        )
+
+    def run(self) -> dict[str, Any]:
+        """Write all shards and return what dataset.json will hold."""
+        with ThreadPoolExecutor(self._threads) as parsers, ThreadPoolExecutor(1) as writer:
+            for number, parsed in self._parsed(parsers):
+                source = self._sources[number]
+                self.bad_rows.add(self._files[number], parsed.bad)
+                source["rows"] += len(parsed.labels)
+                source["bad_rows"] += len(parsed.bad)
+                self._distribute(writer, number, parsed)
+            for split in self._splits.values():
+                self._close_shard(writer, split)
+            shards = {name: [f.result() for f in split.shards] for name, split in self._splits.items()}
+            self._require_rows(shards)
+            finished = {
+                name: list(parsers.map(lambda shard: self._encoder.finish(self._folder, shard), of_split))
+                for name, of_split in shards.items()
+            }
+        return self._content(finished)
+
+    def _parsed(self, pool: ThreadPoolExecutor) -> Iterator[tuple[int, Parsed]]:
+        """Parse all chunks, a few at a time, and give the results in order."""
+        total = sum(f.bytes for f in self._files)
+        running: deque[tuple[int, int, Future[Parsed]]] = deque()
+        try:
+            for number, bytes_read, future in self._submitted(pool):
+                running.append((number, bytes_read, future))
+                while len(running) > self._threads:
+                    number, bytes_read, future = running.popleft()
+                    yield number, future.result()
+                    self._progress(bytes_read, total)
+            while running:
+                number, bytes_read, future = running.popleft()
+                yield number, future.result()
+                self._progress(bytes_read, total)
+        finally:
+            for _, _, future in running:
+                future.cancel()
+
+    def _submitted(self, pool: ThreadPoolExecutor) -> Iterator[tuple[int, int, Future[Parsed]]]:
+        before = first_row = 0
+        for number, source in enumerate(self._files):
+            reading = Reading(source)
+            for chunk in read_chunks(reading, first_row=first_row, chunk_bytes=self._options.chunk_bytes):
+                yield number, before + reading.bytes_read, pool.submit(self._parse, chunk, source.split)
+            before += source.bytes
+            first_row += reading.lines
+
+    def _parse(self, chunk: tsv.Chunk, split: str | None) -> Parsed:
+        parsed = tsv.parse(chunk)
+        if split is not None:
+            return parsed
+        rows = np.arange(chunk.lines) if parsed.rows is None else parsed.rows
+        return parsed._replace(rows=rows + chunk.first_row)
+
+    def _distribute(self, writer: ThreadPoolExecutor, number: int, parsed: Parsed) -> None:
+        """Give rows to their split's open shard; close shards that are full."""
+        split = self._files[number].split
+        if split is not None:
+            self._append(writer, self._splits[split], parsed)
+            return
+        held_out = self._held_out(parsed.rows)
+        for name, chosen in (("train", ~held_out), ("test", held_out)):
+            self._append(writer, self._splits[name], tsv.select(parsed, np.flatnonzero(chosen)))
+
+    def _held_out(self, rows: npt.NDArray[np.int64] | None) -> npt.NDArray[np.bool_]:
+        """Tell which rows are held out: a function of the row's number and the seed, whatever the chunks."""
+        assert rows is not None, "rows without a split have numbers"  # noqa: S101 - for the type checker
+        key = mix64(np.array([self._options.seed], np.uint64))
+        limit = np.uint64(int(self._options.test_fraction * 2**53) << 11)
+        return mix64(rows.astype(np.uint64) ^ key) < limit
+
+    def _append(self, writer: ThreadPoolExecutor, split: _Split, parsed: Parsed) -> None:
+        split.positives += int(parsed.labels.sum())
+        start = 0
+        while start < len(parsed.labels):
+            if split.room is None:
+                split.room = ShardRows(capacity=self._options.shard_rows)
+            start = split.room.take(parsed, start)
+            if split.room.is_full:
+                self._close_shard(writer, split)
+
+    def _close_shard(self, writer: ThreadPoolExecutor, split: _Split) -> None:
+        if split.room is None:
+            return
+        if split.shards:
+            split.shards[-1].result()  # one shard in writing, one being filled: memory stays bounded
+        split.shards.append(writer.submit(self._write, split.name, len(split.shards), split.room))
+        split.room = None
+
+    def _write(self, split: str, number: int, rows: ShardRows) -> manifest.Shard:
+        name = f"{split}/shard-{number:05d}"
+        files = {
+            "labels": write_array(self._folder, f"{name}.labels.npy", rows.labels),
+            "dense": write_array(self._folder, f"{name}.dense.npy", rows.dense),
+        }
+        files |= self._encoder.write(self._folder, name, rows, counted=split == "train")
+        return manifest.Shard(name=name, rows=rows.rows, files=files)
+
+    def _require_rows(self, shards: dict[str, list[manifest.Shard]]) -> None:
+        if shards["train"]:
+            return
+        if self.bad_rows.count:
+            raise DataError(
+                f"all {self.bad_rows.count:,} rows are bad; the first is {_located(self.bad_rows.kept[0])}",
+                remedy="prepare reads Criteo's format: a label, 13 integers, 26 hexadecimal categories, tabs between",
+            )
+        raise DataError("there are no training rows", remedy="add rows, or lower --test-fraction")
+
+    def _content(self, shards: dict[str, list[manifest.Shard]]) -> dict[str, Any]:
+        splits = {
+            name: {
+                "rows": sum(s.rows for s in of_split),
+                "positives": self._splits[name].positives,
+                "shards": [s.to_json() for s in of_split],
+            }
+            for name, of_split in shards.items()
+        }
+        embeddings = dict(zip(tsv.CATEGORIES, self._encoder.num_embeddings(), strict=True))
+        return {
+            "format": manifest.FORMAT,
+            "schema_version": manifest.SCHEMA_VERSION,
+            "created": datetime.now(UTC).isoformat(timespec="seconds"),
+            "cloudrec_version": cloudrec.__version__,
+            "dense_features": list(tsv.INTEGERS),
+            "sparse_features": list(tsv.CATEGORIES),
+            "num_embeddings_per_feature": embeddings,
+            "encoding": self._encoder.describe(),
+            "dense_transform": "log1p",
+            "rows": sum(split["rows"] for split in splits.values()),
+            "bad_rows": self.bad_rows.count,
+            "sources": self._sources,
+            "splits": splits,
+            "digest": manifest.digest(splits, embeddings),
+        }
+
+
+def _located(bad: dict[str, Any]) -> str:
+    return f"{bad['path']}:{bad['line']}: {bad['reason']}: {bad['value']!r}"

@@ -1,0 +1,176 @@
+"""Finding TSV files and cutting them into chunks of whole lines, in bounded memory."""
+
+from __future__ import annotations
+
+import glob
+import os
+import zlib
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from isal import igzip, igzip_threaded
+
+from cloudrec.data.tsv import LONGEST_LINE, Chunk
+from cloudrec.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+CHUNK_BYTES = 8 << 20
+SUFFIXES = (".tsv", ".tsv.gz", ".txt", ".txt.gz")
+_NEWLINE = ord("\n")
+
+
+class Source(NamedTuple):
+    """One file to read."""
+
+    path: Path
+    bytes: int
+    split: str | None  # train or test; None: every row is given to a split by its number
+
+
+@dataclass
+class Reading:
+    """How far a source has been read."""
+
+    source: Source
+    lines: int = 0
+    bytes_read: int = 0  # of the file as it lies on disk
+
+
+def find_sources(text: str) -> list[Source]:
+    """Find the files that a path or a pattern names, in the order in which they are read.
+
+    Args:
+        text: a file, a folder, a folder with train/ and test/ folders, or a glob pattern.
+
+    Raises:
+        DataError: nothing is there, or nothing of the right kind, or it cannot be read.
+    """
+    path = Path(text).expanduser()
+    try:
+        if path.is_file():
+            return [_source(path, None)]
+        if path.is_dir():
+            return _in_folder(path)
+        if glob.has_magic(text):
+            return _matching(str(path))
+    except OSError as error:
+        raise DataError(f"cannot read {error.filename or path}: {error.strerror}") from error
+    raise DataError(
+        f"{text} does not exist", remedy="name a file, a folder or a pattern such as 'day_*.tsv.gz'"
+    )
+
+
+def _in_folder(path: Path) -> list[Source]:
+    train, test = path / "train", path / "test"
+    if train.is_dir():
+        sources = [_source(p, "train") for p in _tables(train)]
+        if not sources:
+            raise _nothing_in(train)
+        return sources + ([_source(p, "test") for p in _tables(test)] if test.is_dir() else [])
+    sources = [_source(p, None) for p in _tables(path)]
+    if not sources:
+        raise _nothing_in(path)
+    return sources
+
+
+def _matching(pattern: str) -> list[Source]:
+    found = sorted(Path(p) for p in glob.glob(pattern, recursive=True))  # noqa: PTH207 - absolute patterns too
+    sources = [_source(p, None) for p in found if p.is_file()]
+    if not sources:
+        raise DataError(
+            f"no file matches {pattern}", remedy="quote the pattern so that the shell leaves it alone"
+        )
+    return sources
+
+
+def _tables(folder: Path) -> list[Path]:
+    return sorted(p for p in folder.iterdir() if p.name.endswith(SUFFIXES) and p.is_file())
+
+
+def _nothing_in(folder: Path) -> DataError:
+    return DataError(
+        f"{folder} holds no TSV file", remedy=f"its files' names must end in {', '.join(SUFFIXES)}"
+    )
+
+
+def _source(path: Path, split: str | None) -> Source:
+    size = path.stat().st_size
+    if size == 0:
+        raise DataError(f"{path} is empty", remedy="remove it or replace it by a file with rows")
+    if not os.access(path, os.R_OK):
+        raise DataError(f"cannot read {path}: permission denied", remedy=f"chmod u+r {path}")
+    return Source(path, size, split)
+
+
+def read_chunks(reading: Reading, *, first_row: int, chunk_bytes: int = CHUNK_BYTES) -> Iterator[Chunk]:
+    """Give a file's lines in chunks of about `chunk_bytes`, decompressed in a thread of its own.
+
+    Raises:
+        DataError: the file cannot be read to its end.
+    """
+    path = reading.source.path
+    try:
+        with _opened(path, reading) as file:
+            yield from _cut(file, reading, first_row, chunk_bytes)
+    except (EOFError, igzip.BadGzipFile, zlib.error, OSError) as error:
+        reason = "it ends in the middle" if isinstance(error, EOFError) else str(error)
+        raise DataError(
+            f"cannot read {path} beyond line {reading.lines}: {reason}",
+            remedy="the file is truncated or damaged: fetch or compress it again",
+        ) from error
+
+
+@contextmanager
+def _opened(path: Path, reading: Reading) -> Iterator[IO[bytes]]:
+    with path.open("rb") as raw:
+        counted = _Counted(raw, reading)
+        if raw.peek(2)[:2] != b"\x1f\x8b":
+            if path.name.endswith(".gz"):
+                raise igzip.BadGzipFile("it is not a gzip file")
+            yield counted
+            return
+        with igzip_threaded.open(counted, "rb") as file:
+            yield file
+
+
+class _Counted:
+    """A file that tells how far it has been read."""
+
+    def __init__(self, raw: IO[bytes], reading: Reading) -> None:
+        self._raw = raw
+        self._reading = reading
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._raw.read(size)
+        self._reading.bytes_read += len(data)
+        return data
+
+    def readinto(self, buffer: memoryview) -> int:
+        data = self.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+
+def _cut(file: IO[bytes], reading: Reading, first_row: int, chunk_bytes: int) -> Iterator[Chunk]:
+    """Cut at newlines. Of a line beyond the limit only enough is kept to see that it is beyond."""
+    rest = b""
+    while data := file.read(chunk_bytes):
+        end = data.rfind(b"\n") + 1
+        if end:
+            yield _chunk(rest + data[:end], reading, first_row)
+            rest = b""
+        rest = (rest + data[end:])[: LONGEST_LINE + 2]  # one more for a carriage return
+    if rest:
+        yield _chunk(rest + b"\n", reading, first_row)
+
+
+def _chunk(text: bytes, reading: Reading, first_row: int) -> Chunk:
+    lines = int(np.count_nonzero(np.frombuffer(text, np.uint8) == _NEWLINE))
+    chunk = Chunk(text, reading.lines + 1, first_row + reading.lines, lines)
+    reading.lines += lines
+    return chunk
