@@ -1,0 +1,276 @@
+"""The local launcher with real processes: torch's elastic agent, and a small program as the trainer."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+import pytest
+
+from cloudrec.errors import UsageError
+from cloudrec.launch.base import RunStatus
+from cloudrec.launch.folder import RunFolder, create_run, newest_checkpoint
+from cloudrec.launch.ledger import RunState
+from cloudrec.launch.local import LAUNCHER
+from cloudrec.launch.runspec import RunSpec
+from cloudrec.observe.logs import read_logs
+from cloudrec.observe.runs import view_run
+from cloudrec.observe.status import wait_for_end, watch_run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+FAKE_TRAINER = (sys.executable, str(Path(__file__).with_name("fake_trainer.py")))
+LONG = {"steps": 100_000}  # more than any test waits for
+SECONDS = 30.0
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Iterator[Path]:
+    """Yield a folder for runs; whatever still runs in it afterwards is killed."""
+    yield tmp_path / "runs"
+    for path in (tmp_path / "runs").glob("*"):
+        run = RunFolder(path=path)
+        if run.is_alive:
+            os.kill(_supervisor(run).pid, signal.SIGKILL)
+            wait_for_end(run, timeout_s=SECONDS)
+
+
+def _spec(config: dict[str, Any], **changes: Any) -> RunSpec:
+    spec = RunSpec(
+        name="try", nproc_per_node=2, max_restarts=1, trainer_config=config, trainer_command=FAKE_TRAINER
+    )
+    return replace(spec, **changes)
+
+
+def _launch(runs: Path, config: dict[str, Any], **changes: Any) -> RunFolder:
+    run = create_run(runs, _spec(config, **changes))
+    LAUNCHER.submit(run)
+    return run
+
+
+def _wait_until(condition: Callable[[], object], seconds: float = SECONDS) -> None:
+    give_up = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < give_up, "it did not happen in time"
+        time.sleep(0.02)
+
+
+def _end(run: RunFolder) -> RunStatus:
+    return wait_for_end(run, timeout_s=SECONDS)
+
+
+def _told(run: RunFolder, event: str) -> list[dict[str, Any]]:
+    return [dict(entry.details) for entry in run.ledger.read() if entry.event == event]
+
+
+def _supervisor(run: RunFolder) -> psutil.Process:
+    return psutil.Process(_told(run, "started")[-1]["pid"])
+
+
+def _wait_for_step(run: RunFolder, step: int) -> None:
+    """Wait until every rank has done a step: metrics are rank 0's, the logs tell of the others."""
+    ranks = range(run.spec().world_size)
+    _wait_until(lambda: all(f"rank {rank} step {step}" in read_logs(run, rank=rank) for rank in ranks))
+
+
+def test_a_run_ends_succeeded_with_its_logs_its_step_and_its_checkpoint(runs: Path) -> None:
+    run = _launch(runs, {"steps": 12})
+    assert _end(run) == RunStatus(state=RunState.SUCCEEDED)
+    view = view_run(run)
+    assert (view.step, view.auc, view.checkpoint, view.restarts, view.pid) == (12, 0.75, 12, 0, None)
+    assert [line for line in read_logs(run, rank=1) if "step 12" in line] == ["rank 1 step 12"]
+    with pytest.raises(UsageError, match="has finished"):
+        LAUNCHER.submit(run)
+
+
+def test_what_a_dry_run_shows_is_what_is_run(runs: Path) -> None:
+    spec = _spec({"steps": 1}, trainer_flags=("--steps", "2"))
+    plan = LAUNCHER.dry_run(RunFolder(path=runs / spec.name), spec)
+    assert not runs.exists()
+    run = create_run(runs, spec)
+    LAUNCHER.submit(run)
+    assert _end(run).state is RunState.SUCCEEDED
+    assert _told(run, "started")[0]["command"] == list(plan.command)
+    assert {path: (run.path / path).read_text() for path in plan.files} == plan.files
+    assert view_run(run).step == 2  # the flag beats the file
+
+
+def test_nothing_of_a_run_listens_on_another_address_than_loopback(runs: Path) -> None:
+    run = _launch(runs, LONG)
+    _wait_for_step(run, 1)
+    family = [_supervisor(run), *_supervisor(run).children(recursive=True)]
+    listening = [c.laddr.ip for p in family for c in p.net_connections() if c.status == psutil.CONN_LISTEN]
+    assert listening
+    assert set(listening) == {"127.0.0.1"}
+
+
+def test_a_detached_run_outlives_the_terminal_that_it_was_launched_from(runs: Path) -> None:
+    run = create_run(runs, _spec({"steps": 40, "step_s": 0.05}))
+    code = (
+        "import sys, time; from pathlib import Path; from cloudrec.launch.folder import RunFolder;"
+        "from cloudrec.launch.local import LAUNCHER;"
+        "LAUNCHER.submit(RunFolder(path=Path(sys.argv[1]))); print('under way', flush=True); time.sleep(60)"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(run.path)], stdout=subprocess.PIPE, start_new_session=True
+    ) as terminal:
+        assert terminal.stdout is not None
+        assert terminal.stdout.readline() == b"under way\n"
+        os.killpg(terminal.pid, signal.SIGHUP)
+    assert terminal.returncode == -signal.SIGHUP
+    assert _end(run).state is RunState.SUCCEEDED
+
+
+def test_a_killed_supervisor_leaves_no_process_and_a_run_that_can_be_resumed(runs: Path) -> None:
+    run = _launch(runs, {"steps": 80, "step_s": 0.02})
+    _wait_for_step(run, 6)
+    family = _supervisor(run).children(recursive=True)
+    assert len(family) == 5  # the elastic agent, and for each of two ranks its parent and its trainer
+    _supervisor(run).kill()
+    _, left = psutil.wait_procs(family, timeout=5)
+    assert left == []
+    assert LAUNCHER.state(run).state is RunState.FAILED
+    assert "its process is gone" in (view_run(run).cause or "")
+    checkpoint = newest_checkpoint(run.path / "checkpoints")
+    LAUNCHER.submit(run)
+    assert _end(run).state is RunState.SUCCEEDED
+    assert f"rank 0 begins at step {checkpoint}" in list(read_logs(run))
+    assert view_run(run).launches == 2
+
+
+@pytest.mark.parametrize("victim", ["trainer", "its parent"])
+def test_a_killed_worker_is_restarted_and_resumes_from_the_newest_checkpoint(runs: Path, victim: str) -> None:
+    run = _launch(runs, {"steps": 100, "step_s": 0.02})
+    _wait_for_step(run, 6)
+    trainer = psutil.Process(next(told["pid"] for told in _told(run, "rank_started") if told["rank"] == 1))
+    parent = trainer.parent()
+    assert parent is not None
+    (trainer if victim == "trainer" else parent).kill()
+    states = [item.state for item in watch_run(run, tail=0) if isinstance(item, RunStatus)]
+    assert states[-1] is RunState.SUCCEEDED
+    assert [event.event for event in run.ledger.read() if event.event in ("restarting", "running")] == [
+        "restarting",
+        "running",
+    ]
+    assert view_run(run).restarts == 1
+    begun = [line for line in read_logs(run) if "begins at step" in line]
+    assert begun[0] == "rank 0 begins at step 0"
+    assert int(begun[1].rsplit(" ", 1)[1]) >= 5
+
+
+def test_more_crashes_than_restarts_fail_the_run_and_say_why(runs: Path) -> None:
+    crashes = [
+        {"rank": 1, "attempt": 0, "step": 3, "how": "kill"},
+        {"rank": 0, "attempt": 1, "step": 9, "how": 3},
+    ]
+    run = _launch(runs, {"steps": 30, "crashes": crashes})
+    assert _end(run) == RunStatus(
+        state=RunState.FAILED,
+        cause="rank 0 ended with exit code 3: told to fail at step 9 (after 1 restart; the limit is 1)",
+        attempt=1,
+    )
+    assert "rank 1 was killed by SIGKILL" in _told(run, "restarting")[0]["cause"]
+    assert _told(run, "failed")[0]["exit_codes"]["0"] == 3
+
+
+@pytest.mark.parametrize(("code", "meaning"), [(64, "bad configuration"), (65, "bad data")])
+def test_what_the_trainer_refuses_is_not_tried_again(runs: Path, code: int, meaning: str) -> None:
+    crashes = [{"rank": 0, "attempt": 0, "step": 2, "how": code}]
+    run = _launch(runs, {**LONG, "crashes": crashes}, max_restarts=3)
+    assert _end(run) == RunStatus(
+        state=RunState.FAILED, cause=f"rank 0 ended with exit code {code} ({meaning}): told to fail at step 2"
+    )
+    assert _told(run, "restarting") == []
+
+
+def test_a_stopped_run_keeps_a_checkpoint_and_goes_on_from_it(runs: Path) -> None:
+    run = _launch(runs, {"steps": 80, "step_s": 0.02, "checkpoint_interval": 1000})
+    _wait_for_step(run, 3)
+    status = LAUNCHER.stop(run)
+    step = newest_checkpoint(run.path / "checkpoints")
+    assert status.state is RunState.INTERRUPTED
+    assert status.cause == f"stopped on request; the newest checkpoint is at step {step}"
+    assert not run.is_alive
+    with pytest.raises(UsageError, match="is not running: it is INTERRUPTED"):
+        LAUNCHER.stop(run)
+    LAUNCHER.submit(run)
+    assert _end(run).state is RunState.SUCCEEDED
+    assert f"rank 0 begins at step {step}" in list(read_logs(run))
+
+
+def test_a_stop_twice_at_once_is_harmless(runs: Path) -> None:
+    run = _launch(runs, LONG)
+    _wait_for_step(run, 1)
+    os.kill(_supervisor(run).pid, signal.SIGTERM)  # what a stop does, without waiting for the end
+    with_second = LAUNCHER.stop(run) if run.is_alive else LAUNCHER.state(run)
+    assert with_second.state is RunState.INTERRUPTED
+    assert _told(run, "rank_ended")[-1]["exit_code"] == 75
+
+
+def test_a_stop_before_the_trainer_has_started_leaves_nothing_behind(runs: Path) -> None:
+    run = _launch(runs, LONG)
+    family = _supervisor(run).children(recursive=True)
+    assert LAUNCHER.stop(run).state is RunState.INTERRUPTED
+    assert not any(process.is_running() for process in family)
+    assert not run.rank_log(0).exists()
+
+
+def test_a_trainer_that_ignores_the_stop_is_killed_when_the_grace_is_over(runs: Path) -> None:
+    run = _launch(runs, {**LONG, "ignore_stop": True})
+    _wait_for_step(run, 12)
+    family = _supervisor(run).children(recursive=True)
+    status = LAUNCHER.stop(run, grace_s=1)
+    assert status.state is RunState.INTERRUPTED
+    assert "killed when it had not ended within 1 s; the newest checkpoint is at step" in (status.cause or "")
+    assert not any(process.is_running() for process in family)
+
+
+def test_a_preempted_trainer_interrupts_the_run_without_a_restart(runs: Path) -> None:
+    run = _launch(runs, LONG, max_restarts=3)
+    _wait_for_step(run, 3)
+    for told in _told(run, "rank_started"):
+        os.kill(told["pid"], signal.SIGTERM)  # as a notice from outside would; nobody asked for a stop
+    status = _end(run)
+    assert status.state is RunState.INTERRUPTED
+    assert (status.cause or "").startswith("stopped by a signal from outside; the newest checkpoint")
+    assert _told(run, "restarting") == []
+
+
+def test_a_run_that_is_alive_is_not_started_a_second_time(runs: Path) -> None:
+    run = _launch(runs, LONG)
+    with pytest.raises(UsageError, match="is running"):
+        LAUNCHER.submit(run)
+    with pytest.raises(UsageError, match="there is a run named 'try' already"):
+        create_run(runs, _spec(LONG))
+    assert len(_told(run, "submitted")) == 1
+    assert run.is_alive
+
+
+def test_logs_follow_a_rank_across_a_restart_until_the_run_ends(runs: Path) -> None:
+    crashes = [{"rank": 1, "attempt": 0, "step": 6, "how": 1}]
+    run = _launch(runs, {"steps": 20, "crashes": crashes})
+    lines = list(read_logs(run, rank=1, follow=True))  # the log is not there yet when this begins
+    assert [line.split(",")[1] for line in lines if line.startswith("===")] == [" attempt 0", " attempt 1"]
+    assert lines[-1] == "rank 1 step 20"
+    assert lines.count("error: told to fail at step 6") == 1
+    assert list(read_logs(run, rank=1, tail=2)) == lines[-2:]
+
+
+def test_a_trainer_that_cannot_be_started_is_named(runs: Path) -> None:
+    run = _launch(runs, {}, trainer_command=("/nowhere/trainer",))
+    status = _end(run)
+    assert status.state is RunState.FAILED
+    assert "cannot start /nowhere/trainer: No such file or directory" in (status.cause or "")
+
+
+def test_two_runs_side_by_side_do_not_disturb_each_other(runs: Path) -> None:
+    both = [_launch(runs, {"steps": 10}, name=name, nproc_per_node=1) for name in ("one", "two")]
+    assert [_end(run).state for run in both] == [RunState.SUCCEEDED, RunState.SUCCEEDED]
