@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from cloudrec.cli.console import progress
+from cloudrec.cli.console import announce, progress
 from cloudrec.cli.options import output_option
 from cloudrec.cli.output import emit
 from cloudrec.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _FOLDER = click.Path(path_type=Path, file_okay=True)
 
@@ -97,7 +101,15 @@ def prepare(
     )
     with progress("reading", "bytes") as update:
         report = prepare_dataset(source, out, options=options, progress=update)
-    emit({"dataset": report.to_json()}, report.to_text())
+    for bad in report.first_bad_rows:
+        announce(f"bad row {bad['file']}:{bad['line']}: {bad['reason']}")
+    text = (
+        f"{report.train_rows:,} training and {report.test_rows:,} held-out rows in {report.path} "
+        f"({report.bytes:,} bytes), {report.bad_rows:,} bad rows left out\n"
+        f"tables of {_range(report.num_embeddings_per_feature.values())} rows; "
+        f"{report.rows / max(report.seconds, 1e-9):,.0f} rows/s"
+    )
+    emit({"dataset": report.to_json()}, text)
 
 
 @data.command()
@@ -111,4 +123,14 @@ def check(path: Path, *, deep: bool) -> None:
     if not path.exists():
         raise DataError(f"there is no {path}", remedy="`cloudrec data prepare SRC OUT` makes one")
     report = check_dataset(path, deep=deep)
-    emit({"dataset": report.to_json()}, report.to_text())
+    how = "every byte of it" if deep else "its sizes and shapes; --deep reads every byte"
+    emit(
+        {"dataset": report.to_json()},
+        f"{path} is sound: {report.rows:,} rows in {report.files} files, {report.bytes:,} bytes ({how})",
+    )
+
+
+def _range(numbers: Iterable[int]) -> str:
+    """Return "5" or "3 to 9"."""
+    low, high = min(counts := list(numbers)), max(counts)
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"

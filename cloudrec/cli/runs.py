@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -43,7 +44,7 @@ def status(name: str | None, interval: float, *, watch: bool, events: bool) -> N
         )
     application = context()
     while True:
-        if watch and click.get_text_stream("stdout").isatty():
+        if watch and sys.stdout.isatty():
             click.echo("\033[2J\033[H", nl=False)  # clear the screen, go home
         _show(application, name, events=events)
         if not watch:

@@ -102,7 +102,7 @@ class LocalProvider:
         )
 
     def _storage(self, cluster: ClusterSpec) -> Path:
-        default = self._home.clusters / cluster.title / "storage"
+        default = storage.default_path(self._home.clusters / cluster.title)
         return settings_of(cluster).storage_folder(default)
 
 
@@ -148,12 +148,10 @@ class MachineDriver:
         return (Condition.READY if Path(identity).exists() else Condition.GONE), ""
 
     def delete(self, observed: Observed) -> None:
-        """Remove the registration, and the cluster's folder when nothing else is in it."""
+        """Remove the registration; the cluster's folder goes with the storage, which goes last."""
         path = Path(observed.identity)
         try:
             path.unlink(missing_ok=True)
-            if path.parent.is_dir() and not any(path.parent.iterdir()):
-                path.parent.rmdir()
         except OSError as error:
             raise storage_error(path, error) from error
 

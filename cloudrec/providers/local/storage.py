@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cloudrec.engine.graph import Condition, Difference, Observed, Verdict
+from cloudrec.engine.graph import TAG_CLUSTER, TAG_KEY, Condition, Difference, Observed, Verdict
 from cloudrec.errors import StorageError
 from cloudrec.home import make_private, storage_error, write_atomically
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 KIND = "storage"
 MARKER = ".cloudrec-storage.json"
 DATA = "data"
+POINTER = "storage.json"  # in the cluster's folder: where its storage is
 
 
 class StorageDriver:
@@ -31,8 +32,7 @@ class StorageDriver:
 
     def find(self, resource: Resource) -> Observed | None:
         """Look the folder up through the pointer that the cluster keeps, then at the path asked for."""
-        pointer = self._pointer(resource.name)
-        path = _read(pointer).get("path", resource.properties["path"])
+        path = _read(self._pointer(resource.name)).get("path", resource.properties["path"])
         return observe(Path(path))
 
     def difference(self, resource: Resource, observed: Observed) -> Difference | None:
@@ -45,17 +45,21 @@ class StorageDriver:
         )
 
     def create(self, resource: Resource, *, token: str, identities: Mapping[str, str]) -> str:
-        """Make the folder and mark it; an existing folder is used, and never removed."""
+        """Make the folder, whole or not at all; one that is there is used, and never removed."""
         del token, identities  # a folder is its own idempotency token
         path = Path(resource.properties["path"])
-        made = not path.exists()
         make_private(self._pointer(resource.name).parent)
         write_atomically(self._pointer(resource.name), json.dumps({"path": str(path)}))
-        make_private(path)
-        write_atomically(
-            path / MARKER, json.dumps({"tags": dict(resource.tags), "made": made, "name": resource.name})
-        )
-        make_private(path / DATA)
+        marker = {"tags": dict(resource.tags), "name": resource.name, "made": not path.exists()}
+        if marker["made"]:
+            draft = _draft(path)
+            shutil.rmtree(draft, ignore_errors=True)  # a crash's, or the target of a rename would not be free
+            make_private(draft / DATA)
+            write_atomically(draft / MARKER, json.dumps(marker))
+            _rename(draft, path)
+        else:
+            make_private(path / DATA)
+            write_atomically(path / MARKER, json.dumps(marker))
         return str(path)
 
     def change(self, resource: Resource, observed: Observed) -> None:
@@ -67,20 +71,22 @@ class StorageDriver:
         return (Condition.READY if (Path(identity) / MARKER).exists() else Condition.GONE), ""
 
     def delete(self, observed: Observed) -> None:
-        """Remove the folder when we made it; else only our own data folder and the marker in it."""
+        """Remove the folder when we made it; else only the marker, and our data folder when it is empty."""
         path = Path(observed.identity)
         try:
             if _read(path / MARKER).get("made"):
-                shutil.rmtree(path, ignore_errors=False)
-            else:
-                if (path / DATA).is_dir() and not any((path / DATA).iterdir()):
-                    (path / DATA).rmdir()
+                path.rename(
+                    _draft(path)
+                )  # at once: a crash leaves it whole, or a draft that is found by name
+            elif path.is_dir():
+                remove_if_empty(path / DATA)
                 (path / MARKER).unlink(missing_ok=True)
-        except FileNotFoundError:
-            pass
+            if _draft(path).exists():
+                shutil.rmtree(_draft(path))
         except OSError as error:
             raise storage_error(path, error) from error
-        self._pointer(observed.name).unlink(missing_ok=True)
+        # Wholly ours: what else is in it is what a crash in the middle of a write left.
+        shutil.rmtree(self._clusters / observed.name, ignore_errors=True)
 
     def verdict(self, error: Exception) -> Verdict:
         """A disk that refuses once refuses again."""
@@ -88,7 +94,13 @@ class StorageDriver:
         return Verdict.FATAL
 
     def _pointer(self, cluster: str) -> Path:
-        return self._clusters / cluster / "storage.json"
+        return self._clusters / cluster / POINTER
+
+
+def remove_if_empty(folder: Path) -> None:
+    """Remove the cluster's folder with the last thing in it."""
+    if folder.is_dir() and not any(folder.iterdir()):
+        folder.rmdir()
 
 
 def observe(path: Path) -> Observed | None:
@@ -108,9 +120,34 @@ def observe(path: Path) -> Observed | None:
 
 
 def pointed_at(cluster_folder: Path) -> Observed | None:
-    """Describe the storage that a cluster's folder points at; None when there is none."""
-    path = _read(cluster_folder / "storage.json").get("path")
-    return observe(Path(path)) if path else None
+    """Describe the storage that a cluster's folder points at, also one that a crash left half made."""
+    if not cluster_folder.is_dir():
+        return None
+    path = _read(cluster_folder / POINTER).get("path", str(default_path(cluster_folder)))
+    return observe(Path(path)) or Observed(
+        kind=KIND,
+        name=cluster_folder.name,
+        identity=str(path),
+        condition=Condition.PENDING,
+        tags={TAG_CLUSTER: cluster_folder.name, TAG_KEY: f"{KIND}/{cluster_folder.name}"},
+        holds_data=True,
+    )
+
+
+def default_path(cluster_folder: Path) -> Path:
+    """Return where a cluster's data goes when the spec names no other place."""
+    return cluster_folder / "storage"
+
+
+def _draft(path: Path) -> Path:
+    return path.with_name(f".{path.name}.cloudrec-draft")
+
+
+def _rename(draft: Path, path: Path) -> None:
+    try:
+        draft.rename(path)
+    except OSError as error:
+        raise storage_error(path, error) from error
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -1,0 +1,161 @@
+"""`make demo`: the main job, end to end, through the commands that a user types.
+
+A cluster comes up, Criteo-format data is made and prepared, a sharded DLRM is trained by two processes,
+stopped half-way, resumed, reported, and everything is taken down again. The best AUC that any model can
+reach on this data is known, so the demo ends with how much of the way from the best linear model to it the
+training has gone, and fails when that is less than it promises.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+ROWS = 1_000_000
+PROCESSES = 2
+PROMISED_GAP = 0.90  # of the way from the best linear model's AUC to the teacher's own
+PROMISED_MINUTES = 5.0
+PROMISED_GIB = 3.0
+STOP_AFTER = 0.3  # of the steps: late enough to have a checkpoint, early enough to have work left
+TRAINER_FLAGS = (
+    *("--num_epochs", "2", "--batch_size", "1024", "--embedding_dim", "16"),
+    *("--dense_arch_layer_sizes", "64,16", "--over_arch_layer_sizes", "64,32,1"),
+    *("--checkpoint_interval", "200"),
+)
+_GIB = 1 << 30
+_POLL_S = 0.5
+
+
+class PeakMemory:
+    """Samples the resident memory of every process of this demo, detached ones too, and keeps the peak."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = str(home)
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._sample, daemon=True)
+        self.peak_bytes = 0
+        self._thread.start()
+
+    def stop(self) -> float:
+        """Return the peak in GiB: resident sets added up, so that shared pages count more than once."""
+        self._over.set()
+        self._thread.join()
+        return self.peak_bytes / _GIB
+
+    def _sample(self) -> None:
+        while not self._over.wait(_POLL_S):
+            self.peak_bytes = max(self.peak_bytes, sum(map(self._resident, psutil.process_iter())))
+
+    def _resident(self, process: psutil.Process) -> int:
+        try:
+            return process.memory_info().rss if process.environ().get("CLOUDREC_HOME") == self._home else 0
+        except (psutil.Error, OSError):
+            return 0  # it ended meanwhile, or is another user's
+
+
+class Shell:
+    """Runs cloudrec's commands in a folder of their own, showing each as a user would type it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.home = folder / "home"
+        self._program = Path(sys.executable).with_name("cloudrec")
+        self._environment = {**os.environ, "CLOUDREC_HOME": str(self.home)}
+
+    def run(self, *arguments: str) -> None:
+        """Run a command, its output on this terminal; RuntimeError when it fails."""
+        print(f"\n$ cloudrec {shlex.join(arguments)}", flush=True)
+        done = subprocess.run(
+            [self._program, *arguments], cwd=self._folder, env=self._environment, check=False
+        )
+        if done.returncode != 0:
+            raise RuntimeError(f"cloudrec {arguments[0]} ended with exit code {done.returncode}")
+
+    def ask(self, *arguments: str) -> dict[str, Any]:
+        """Run a command with -o json and return its document."""
+        done = subprocess.run(
+            [self._program, *arguments, "-o", "json"],
+            cwd=self._folder,
+            env=self._environment,
+            check=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        document: dict[str, Any] = json.loads(done.stdout)
+        return document
+
+
+def train_stop_and_resume(shell: Shell, steps: int) -> None:
+    """Launch the run, watch it, stop it on the way and go on with it."""
+    processes = ("--nproc-per-node", str(PROCESSES))
+    shell.run(
+        "train", "--name", "demo", "--dataset", "data/prepared", *processes, "--detach", "--", *TRAINER_FLAGS
+    )
+    while True:
+        (run,) = shell.ask("status", "demo")["runs"]
+        if run["state"] not in {"PENDING", "RUNNING"}:
+            raise RuntimeError(f"the run is {run['state']} before it was stopped: {run['cause']}")
+        if (run["step"] or 0) >= STOP_AFTER * steps:
+            break
+        time.sleep(_POLL_S)
+    shell.run("status")
+    shell.run("logs", "demo", "--tail", "5")
+    shell.run("stop", "demo")
+    shell.run("train", "--resume", "demo")
+
+
+def main() -> int:
+    """Run the demo; 0 when it kept its promises."""
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="cloudrec-demo-") as name:
+        folder = Path(name)
+        shell = Shell(folder)
+        memory = PeakMemory(shell.home)
+        try:
+            shell.run("up", "local")
+            shell.run("data", "synth", "data/raw", "--rows", str(ROWS), "--seed", "1")
+            shell.run("data", "prepare", "data/raw", "data/prepared")
+            epochs = int(TRAINER_FLAGS[1])
+            train_stop_and_resume(shell, epochs * ROWS // (PROCESSES * 1024))
+            report = Path("cloudrec-demo.html").absolute()
+            shell.run("report", "demo", "--out", str(report), "--force")
+            summary = json.loads((shell.home / "runs" / "demo" / "summary.json").read_text(encoding="utf-8"))
+            known = json.loads((folder / "data" / "raw" / "synth.json").read_text(encoding="utf-8"))
+        finally:
+            shell.run("down", "--yes")
+        left = shell.ask("leaks", "local")["resources"]
+        peak_gib = memory.stop()
+    return judge(summary, known, minutes=(time.monotonic() - began) / 60, peak_gib=peak_gib, left=len(left))
+
+
+def judge(
+    summary: dict[str, Any], known: dict[str, Any], *, minutes: float, peak_gib: float, left: int
+) -> int:
+    """Print what was reached beside what was promised; 1 when a promise was not kept."""
+    linear, best, auc = known["linear_auc"], known["bayes_auc"], summary["auc"]
+    gap = (auc - linear) / (best - linear)
+    rows = summary["samples_seen"]
+    print(
+        f"\nAUC {auc:.4f}; best linear model {linear:.4f}, best possible {best:.4f}: "
+        f"{gap:.1%} of the way (promised {PROMISED_GAP:.0%})\n"
+        f"{rows:,} samples at {summary['samples_per_s']:,.0f} a second by {summary['world_size']} processes\n"
+        f"{minutes:.1f} minutes in all (promised {PROMISED_MINUTES:g}), "
+        f"at most {peak_gib:.2f} GiB resident (promised {PROMISED_GIB:g}), {left} resources left"
+    )
+    kept = gap >= PROMISED_GAP and minutes <= PROMISED_MINUTES and peak_gib <= PROMISED_GIB and left == 0
+    print("every promise was kept" if kept else "a promise was NOT kept")
+    return 0 if kept else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

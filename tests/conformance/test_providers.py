@@ -1,0 +1,202 @@
+"""What every provider must do, run over each that is found and can be reached from here."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cloudrec import app, providers
+from cloudrec.app import AppContext
+from cloudrec.engine.apply import Step
+from cloudrec.engine.graph import TAG_CLUSTER, TAG_KEY, TAG_OWNER, Graph
+from cloudrec.errors import DeclinedError, SpecError, UsageError
+from cloudrec.home import Home
+from cloudrec.spec.models import ClusterSpec
+
+PROVIDERS = providers.names()
+
+
+def context(folder: Path) -> AppContext:
+    return AppContext(home=Home(root=folder / "home"), environment={})
+
+
+def files_under(folder: Path) -> list[str]:
+    """Return every path under a folder but the journal and the locks, which outlive a cluster."""
+    kept = {"journal.sqlite", "journal.sqlite-wal", "journal.sqlite-shm", "locks"}
+    return sorted(
+        str(path.relative_to(folder))
+        for path in folder.rglob("*")
+        if not kept & set(path.relative_to(folder).parts[1:2])
+    )
+
+
+def up(application: AppContext, cluster: ClusterSpec) -> list[Step]:
+    return [action.step for action in app.up(application, cluster, decide=lambda _plan: True).actions]
+
+
+def down(application: AppContext, cluster: ClusterSpec, *, keep_data: bool = False) -> None:
+    app.down(
+        application,
+        provider_name=cluster.provider,
+        cluster_name=cluster.title,
+        keep_data=keep_data,
+        decide=lambda _removal: True,
+    )
+
+
+@pytest.fixture(params=PROVIDERS)
+def cluster(request: pytest.FixtureRequest) -> ClusterSpec:
+    return ClusterSpec(name="conformance", provider=request.param, owner="tester")
+
+
+def test_there_are_providers() -> None:
+    assert "local" in PROVIDERS
+
+
+def test_resources_are_recomputable_tagged_and_have_drivers(tmp_path: Path, cluster: ClusterSpec) -> None:
+    provider = context(tmp_path).provider(cluster.provider)
+    resources = provider.resources(cluster)
+    assert list(resources) == list(provider.resources(cluster))
+    drivers = provider.drivers(cluster)
+    for resource in Graph.of(resources).resources.values():
+        assert resource.kind in drivers
+        assert resource.tags[TAG_CLUSTER] == "conformance"
+        assert resource.tags[TAG_OWNER] == "tester"
+        assert resource.tags[TAG_KEY] == resource.key
+
+
+def test_up_then_down_leaves_everything_as_it_was(tmp_path: Path, cluster: ClusterSpec) -> None:
+    application = context(tmp_path)
+    application.home.clusters.mkdir(parents=True)
+    before = files_under(tmp_path)
+    assert set(up(application, cluster)) == {Step.CREATE}
+    assert set(up(application, cluster)) == {Step.KEEP}
+    assert [view.state for view in app.clusters(application)] == ["READY"]
+    down(application, cluster)
+    assert files_under(tmp_path) == before
+    assert app.clusters(application) == []
+    assert app.leaks(application, cluster.provider) == []
+
+
+def test_a_dry_run_changes_nothing(tmp_path: Path, cluster: ClusterSpec) -> None:
+    application = context(tmp_path)
+    app.up(application, cluster, decide=lambda _plan: False)
+    assert app.leaks(application, cluster.provider) == []
+    assert app.clusters(application) == []
+
+
+def test_declined_means_that_nothing_is_done(tmp_path: Path, cluster: ClusterSpec) -> None:
+    application = context(tmp_path)
+
+    def decline(_plan: object) -> bool:
+        raise DeclinedError("no")
+
+    with pytest.raises(DeclinedError):
+        app.up(application, cluster, decide=decline)
+    assert app.leaks(application, cluster.provider) == []
+    up(application, cluster)
+    found = app.leaks(application, cluster.provider)
+    with pytest.raises(DeclinedError):
+        app.down(application, provider_name=None, cluster_name=None, keep_data=False, decide=decline)
+    assert app.leaks(application, cluster.provider) == found
+
+
+def test_down_works_with_the_journal_lost(tmp_path: Path, cluster: ClusterSpec) -> None:
+    application = context(tmp_path)
+    up(application, cluster)
+    for file in application.home.root.glob("journal.sqlite*"):
+        file.unlink()
+    again = context(tmp_path)
+    down(again, cluster)
+    assert app.leaks(again, cluster.provider) == []
+
+
+def test_an_unknown_setting_is_refused_with_the_nearest_name(tmp_path: Path, cluster: ClusterSpec) -> None:
+    wrong = cluster.model_copy(update={"settings": {"storag": "x", "min_free_gb": 1}})
+    with pytest.raises(SpecError, match="is not known"):
+        app.up(context(tmp_path), wrong, decide=lambda _plan: True)
+
+
+def test_a_cluster_hand_damaged_is_shown_so_and_mended_by_up(tmp_path: Path, cluster: ClusterSpec) -> None:
+    application = context(tmp_path)
+    up(application, cluster)
+    provider = application.provider(cluster.provider)
+    victim = next(found for found in provider.search("conformance") if not found.holds_data)
+    provider.drivers(cluster)[victim.kind].delete(victim)
+    assert [view.state for view in app.clusters(application)] == ["INCOMPLETE"]
+    assert Step.CREATE in up(application, cluster)
+    assert [view.state for view in app.clusters(application)] == ["READY"]
+
+
+def test_two_clusters_of_one_name_and_two_providers_are_refused(tmp_path: Path, cluster: ClusterSpec) -> None:
+    application = context(tmp_path)
+    application.journal.put_cluster("conformance", "some-other-cloud", {})
+    with pytest.raises(UsageError, match="of provider 'some-other-cloud' exists"):
+        up(application, cluster)
+
+
+# Runs one command of the real command line in a process that SIGKILL ends at its n-th change of a file.
+KILLER = """
+import os, signal, sys
+home, limit, arguments = os.environ["CLOUDREC_HOME"], int(sys.argv[1]), sys.argv[2:]
+CHANGES = {"os.mkdir", "os.rename", "os.remove", "os.rmdir", "sqlite3.connect", "open"}
+changes = 0
+def watch(event, details):
+    global changes
+    if event not in CHANGES or not str(details[0]).startswith(home):
+        return
+    if event == "open" and not details[2] & (os.O_WRONLY | os.O_RDWR):
+        return
+    changes += 1
+    if changes > limit:
+        os.kill(os.getpid(), signal.SIGKILL)
+from cloudrec.cli.main import run
+sys.addaudithook(watch)
+sys.exit(run(arguments))
+"""
+
+
+def killed_after(home: Path, changes: int, *arguments: str) -> int:
+    environment = {**os.environ, "CLOUDREC_HOME": str(home)}
+    command = [sys.executable, "-c", KILLER, str(changes), *arguments]
+    return subprocess.run(command, env=environment, capture_output=True, timeout=60, check=False).returncode
+
+
+def kill_at_every(folder: Path, command: str, *, stride: int) -> int:
+    """Kill `up` or `down` at every stride-th change; it must heal and leave nothing. Return how often."""
+    cluster = ClusterSpec(name="conformance", provider="local", owner="tester")
+    arguments = (command, "local", "--cluster", "conformance", *(["--yes"] if command == "down" else []))
+    for moments, changes in enumerate(range(0, 1000, stride)):
+        home = folder / str(changes)
+        application = context(home)
+        application.home.clusters.mkdir(parents=True)
+        before = files_under(home)
+        if command == "down":
+            up(application, cluster)
+        code = killed_after(application.home.root, changes, *arguments)
+        assert code in {0, -signal.SIGKILL}
+        if moments % 2:  # what the kill left is healed by `up`, or removed by `down` at once
+            up(context(home), cluster)
+            assert [view.state for view in app.clusters(context(home))] == ["READY"]
+        down(context(home), cluster)
+        assert files_under(home) == before, f"{command} killed at change {changes} leaves files"
+        assert app.clusters(context(home)) == []
+        if code == 0:
+            return moments
+    raise AssertionError(f"{command} never finished")
+
+
+@pytest.mark.parametrize("command", ["up", "down"])
+def test_sigkill_at_a_change_of_a_file_is_healed_and_nothing_leaks(tmp_path: Path, command: str) -> None:
+    assert kill_at_every(tmp_path, command, stride=5) >= 4
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("command", ["up", "down"])
+def test_sigkill_at_every_change_of_a_file_is_healed_and_nothing_leaks(tmp_path: Path, command: str) -> None:
+    assert kill_at_every(tmp_path, command, stride=1) >= 12
