@@ -54,14 +54,14 @@ class BinaryMetrics:
         and normalized entropy where one class is missing, all where there are no samples.
 
         Raises:
-            NonFiniteLossError: on all ranks, if a score on any rank is NaN.
+            NonFiniteLossError: on all ranks, if a score on any rank is NaN or infinite.
         """
         logits = torch.cat([torch.empty(0, device=self._device), *self._logits])
         labels = torch.cat([torch.empty(0, device=self._device, dtype=torch.uint8), *self._labels])
         totals = _totals(logits, labels, group)
         if totals.invalid:
             raise NonFiniteLossError(
-                f"{totals.invalid} of {totals.samples} scores are not a number: the model has diverged; "
+                f"{totals.invalid} of {totals.samples} scores are not finite: the model has diverged; "
                 "lower learning_rate, and go on from an earlier checkpoint"
             )
         result = totals.metrics()
@@ -82,7 +82,7 @@ class _Totals:
 
     samples: int
     positives: int
-    invalid: int  # scores that are NaN
+    invalid: int  # scores that are NaN or infinite
     loss: float
     predicted: float  # expected positives
 
@@ -104,7 +104,7 @@ class _Totals:
 def _totals(logits: Tensor, labels: Tensor, group: Group) -> _Totals:
     scores = logits.double()
     losses = functional.binary_cross_entropy_with_logits(scores, labels.double(), reduction="sum")
-    counts = [len(labels), int(labels.count_nonzero()), int(logits.isnan().sum())]
+    counts = [len(labels), int(labels.count_nonzero()), int((~logits.isfinite()).sum())]
     sums = torch.stack([losses, scores.sigmoid().sum()])
     gathered_counts = _all_gather(torch.tensor(counts, device=logits.device), group)
     gathered_sums = _all_gather(sums, group)  # added in rank order, so that all ranks get equal bits

@@ -13,7 +13,7 @@ import torch
 
 from tests.trainer.support_state import cut, global_tensors, same_bits, whole, zeros_like
 from trainer.checkpoint import Checkpointer
-from trainer.errors import CheckpointError
+from trainer.errors import CheckpointError, ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -115,6 +115,11 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(CheckpointError, match=r"checkpoint_dir cannot be used: .*file"):
         _open(tmp_path / "file" / "checkpoints")
+
+
+def test_an_object_store_is_refused_rather_than_taken_for_a_folder_of_that_name() -> None:
+    with pytest.raises(ConfigError, match="scheme 's3' is not supported yet"):
+        Checkpointer("s3://bucket/run", keep=1, rank=0, world_size=1)
 
 
 def _save_with_a_full_disk(place: Place, directory: str) -> str:

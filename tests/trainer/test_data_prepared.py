@@ -98,7 +98,7 @@ def test_a_split_may_be_empty(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("uri", "message"),
     [
-        ("s3://bucket/data", "scheme 's3' cannot be read yet"),
+        ("s3://bucket/data", "scheme 's3' is not supported yet"),
         ("file://otherhost/data", "names the host 'otherhost'"),
         ("/no/such/folder", "no such folder"),
     ],

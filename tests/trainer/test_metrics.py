@@ -32,9 +32,9 @@ def _compute_shares(place: Place, logits: torch.Tensor, labels: torch.Tensor, cu
     return metrics.compute(place.group)
 
 
-def _refusal(place: Place) -> str:
+def _refusal(place: Place, value: float) -> str:
     metrics = BinaryMetrics()
-    metrics.update(torch.tensor([0.0, math.nan if place.rank == 1 else 1.0]), torch.tensor([0.0, 1.0]))
+    metrics.update(torch.tensor([0.0, value if place.rank == 1 else 1.0]), torch.tensor([0.0, 1.0]))
     with pytest.raises(NonFiniteLossError) as caught:
         metrics.compute(place.group)
     return str(caught.value)
@@ -89,8 +89,8 @@ def test_the_auc_is_the_share_of_pairs_in_order_with_ties_as_half(samples: list[
     assert result["auc"] == pytest.approx(expected, abs=1e-12)
 
 
-def test_zeros_of_both_signs_and_infinities_keep_their_order() -> None:
-    logits = torch.tensor([-math.inf, -0.0, 0.0, math.inf])
+def test_zeros_of_both_signs_are_equal_and_extremes_keep_their_order() -> None:
+    logits = torch.tensor([-3e38, -0.0, 0.0, 3e38])
     assert _compute(logits, torch.tensor([0, 1, 0, 1]))["auc"] == 0.875
 
 
@@ -108,10 +108,11 @@ def test_no_samples_have_no_metrics() -> None:
     assert BinaryMetrics().compute() == expected
 
 
-def test_a_score_that_is_no_number_is_refused_on_all_ranks(ranks: RankPool) -> None:
-    messages = ranks.run(2, _refusal)
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_a_score_that_is_not_finite_is_refused_on_all_ranks(ranks: RankPool, value: float) -> None:
+    messages = ranks.run(2, _refusal, value)
     assert messages[0] == messages[1]
-    assert messages[0].startswith("1 of 4 scores are not a number")
+    assert messages[0].startswith("1 of 4 scores are not finite")
 
 
 def test_a_batch_may_be_reused_after_the_update() -> None:

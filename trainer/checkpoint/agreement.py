@@ -62,6 +62,8 @@ def _nothing() -> Any:  # noqa: ANN401 - stands for any action
 
 def _tell(error: Exception) -> str:
     if isinstance(error, OSError):
-        where = error.filename or "the disk"
-        return f"{where}: {error.strerror or error}; mend that, or give another checkpoint_dir"
+        where = f"{error.filename}: " if error.filename else ""
+        return (
+            f"{where}{error.strerror or error}; mend that (free space, permissions), or give another folder"
+        )
     return str(error) if isinstance(error, CheckpointError) else repr(error)

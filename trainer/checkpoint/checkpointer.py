@@ -45,11 +45,11 @@ class Checkpointer:
     """
 
     def __init__(
-        self, directory: str, *, keep: int, rank: int, world_size: int, group: ProcessGroup | None = None
+        self, uri: str, *, keep: int, rank: int, world_size: int, group: ProcessGroup | None = None
     ) -> None:
         if keep < 1:
             raise ValueError(f"keep is {keep}; at least one checkpoint must stay")
-        self._folder = CheckpointFolder(directory)
+        self._folder = CheckpointFolder(uri)
         self._keep = keep
         self._ranks = Ranks(rank, world_size, group)
         self._good: set[int] = set()  # written or verified by this run

@@ -11,14 +11,15 @@ import logging
 import re
 import shutil
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainer.checkpoint import commit as commits
-from trainer.errors import CheckpointError
+from trainer.errors import CheckpointError, ConfigError
+from trainer.location import local_path
 
 if TYPE_CHECKING:
     from collections.abc import Collection
+    from pathlib import Path
 
     from trainer.checkpoint.commit import Commit
 
@@ -30,8 +31,11 @@ _UNFINISHED = re.compile(r"\.step-\d{8,}\.tmp")
 class CheckpointFolder:
     """Names and changes the folders of checkpoints; each change can be cut off at any point."""
 
-    def __init__(self, directory: str) -> None:
-        self.path = Path(directory)
+    def __init__(self, uri: str) -> None:
+        try:
+            self.path = local_path(uri)
+        except ValueError as error:
+            raise ConfigError(f"checkpoint_dir {error}") from error
 
     def of_step(self, step: int) -> Path:
         """Where a step's checkpoint lies."""

@@ -40,13 +40,17 @@ def write_file(path: Path, state: State, *, first_rank: bool) -> WrittenFile:
     When it returns the bytes are on stable storage, and the tensors may change again.
     """
     parts: list[Part] = []
-    with path.open("wb") as file:
-        for name, entry in sorted(state.items()):
-            shards = entry.shards if first_rank or not entry.replicated else ()
-            parts.extend(_write_part(file, path.name, name, entry, shard) for shard in shards)
-        size = file.tell()
-        file.flush()
-        os.fsync(file.fileno())
+    try:
+        with path.open("wb") as file:
+            for name, entry in sorted(state.items()):
+                shards = entry.shards if first_rank or not entry.replicated else ()
+                parts.extend(_write_part(file, path.name, name, entry, shard) for shard in shards)
+            size = file.tell()
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        error.filename = str(path)  # a failing write does not tell which file it was
+        raise
     return WrittenFile(path.name, size, tuple(parts))
 
 

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 
 from trainer.data import manifest
-from trainer.data.location import local_directory
 from trainer.data.shard_files import check_header, verify_shard
 from trainer.errors import DataError
+from trainer.location import local_path
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -90,7 +90,7 @@ class PreparedDataset:
         Raises:
             DataError: whatever is wrong, with the file, the value, the limit and the remedy.
         """
-        directory = local_directory(uri)
+        directory = _directory(uri)
         described = manifest.read(directory)
         dataset = cls(
             directory=directory,
@@ -128,6 +128,18 @@ class PreparedDataset:
                 f"{self.directory / manifest.FILE_NAME}: the {split.name} split claims {split.positives} "
                 f"positive labels, its shards hold {found}; prepare the dataset again"
             )
+
+
+def _directory(uri: str) -> Path:
+    try:
+        directory = local_path(uri)
+    except ValueError as error:
+        raise DataError(f"dataset {error}") from error
+    if not directory.exists():
+        raise DataError(f"dataset {directory}: no such folder; `cloudrec data prepare` makes one")
+    if not directory.is_dir():
+        raise DataError(f"dataset {directory}: a file, but a dataset is the folder that holds dataset.json")
+    return directory
 
 
 def _split(directory: Path, described: Manifest, name: str) -> Split:

@@ -1,0 +1,29 @@
+"""From the URI a user gives to a path on this machine.
+
+Object stores will be reached through fsspec; this is the one place that decides what can be.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+
+def local_path(uri: str) -> Path:
+    """The path that a plain path or a file:// URI names.
+
+    Raises:
+        ValueError: it names something else; the message tells what, and what to do.
+    """
+    scheme, separator, _ = uri.partition("://")
+    if not separator:
+        return Path(uri).expanduser()
+    if scheme.lower() != "file":
+        raise ValueError(
+            f"{uri!r}: the scheme {scheme!r} is not supported yet, only paths and file://; "
+            "copy or mount it on this machine and give its path"
+        )
+    parts = urlsplit(uri)
+    if parts.netloc not in {"", "localhost"}:
+        raise ValueError(f"{uri!r}: names the host {parts.netloc!r}; a local URI is file:///path")
+    return Path(unquote(parts.path))
