@@ -22,7 +22,15 @@ from cloudrec.errors import CloudrecError
 from cloudrec.launch import _tether, outputs
 from cloudrec.launch.folder import RunFolder
 from cloudrec.launch.local import plan_launch
-from cloudrec.launch.verdict import Evidence, culprit, describe, exits_of, final_code, judge, last_attempt
+from cloudrec.launch.verdict import (
+    Evidence,
+    culprit,
+    describe,
+    exits_of,
+    final_code_of_launch,
+    judge,
+    last_attempt,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -119,7 +127,7 @@ class Supervisor:
         attempt = last_attempt(events, launch=self._launch)
         exits = exits_of(events, launch=self._launch, attempt=attempt)
         first = culprit(exits)
-        over = final_code(exits, world_size=self._spec.world_size) is not None or self._grace_s is not None
+        over = self._grace_s is not None or self._is_final(events)
         due = attempt + 1 if first and attempt < self._spec.max_restarts and not over else attempt
         if due > self._restarts:
             self._restarts, self._restarting = due, True
@@ -144,15 +152,17 @@ class Supervisor:
         """Have the agent end its workers, once, when a stop is asked for or going on is of no use."""
         if self._grace_s is not None:
             return
-        attempt = last_attempt(events, launch=self._launch)
-        exits = exits_of(events, launch=self._launch, attempt=attempt)
-        if not self._stop_asked and final_code(exits, world_size=self._spec.world_size) is None:
+        if not self._stop_asked and not self._is_final(events):
             return
         self._grace_s = self._grace(events)
         self._deadline = time.monotonic() + self._grace_s
         if self._stop_asked:
             self._tell("stopping", grace_s=self._grace_s)
         self._agent.terminate()
+
+    def _is_final(self, events: Sequence[Event]) -> bool:
+        world_size = self._spec.world_size
+        return final_code_of_launch(events, launch=self._launch, world_size=world_size) is not None
 
     def _grace(self, events: Sequence[Event]) -> float:
         asked = [

@@ -17,7 +17,7 @@ from pathlib import Path
 from cloudrec.errors import StorageError
 from cloudrec.launch._tether import PARENT_PID, die_with
 from cloudrec.launch.folder import RunFolder
-from cloudrec.launch.verdict import BAD_CONFIG, STOPPED, exits_of, final_code
+from cloudrec.launch.verdict import BAD_CONFIG, STOPPED, final_code_of_launch
 
 _FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 _STANDARD = (1, 2)
@@ -32,7 +32,7 @@ def main(arguments: list[str]) -> int:
     rank = int(os.environ["RANK"])
     attempt = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
     _print_to(run.rank_log(rank))
-    final = _final(run, launch=launch, attempt=attempt)
+    final = _final(run, launch=launch)
     if final is not None:
         return final
     return _attempt(run, command, launch=launch, attempt=attempt, rank=rank)
@@ -45,13 +45,16 @@ def _print_to(log: Path) -> None:
     os.close(descriptor)
 
 
-def _final(run: RunFolder, *, launch: int, attempt: int) -> int | None:
-    """Return the code to end with at once, when what went before leaves nothing to attempt."""
+def _final(run: RunFolder, *, launch: int) -> int | None:
+    """Return the code to end with at once, when what went before leaves nothing to attempt.
+
+    The elastic agent is told to end as well, but it may lose that signal while it ends its workers (its
+    log tailer swallows the exception), and goes on to the next attempt.
+    """
     events = run.ledger.read()
     if any(event.event == "stopping" and event.launch == launch for event in events):
         return STOPPED
-    before = exits_of(events, launch=launch, attempt=attempt - 1)
-    return final_code(before, world_size=int(os.environ["WORLD_SIZE"]))
+    return final_code_of_launch(events, launch=launch, world_size=int(os.environ["WORLD_SIZE"]))
 
 
 def _attempt(run: RunFolder, command: list[str], *, launch: int, attempt: int, rank: int) -> int:

@@ -75,6 +75,16 @@ def final_code(exits: Sequence[RankExit], *, world_size: int) -> int | None:
     return STOPPED if len(codes) >= world_size and set(codes) == {STOPPED} else None
 
 
+def final_code_of_launch(events: Sequence[Event], *, launch: int, world_size: int) -> int | None:
+    """Return the exit code that makes further attempts of a launch useless, in whichever attempt it came."""
+    attempts = range(last_attempt(events, launch=launch) + 1)
+    codes = (
+        final_code(exits_of(events, launch=launch, attempt=attempt), world_size=world_size)
+        for attempt in attempts
+    )
+    return next((code for code in codes if code is not None), None)
+
+
 def culprit(exits: Sequence[RankExit]) -> RankExit | None:
     """Return the rank that began it: one that refused its input, or else the first one to fail."""
     failed = [exit_ for exit_ in exits if exit_.exit_code not in (0, STOPPED)]
