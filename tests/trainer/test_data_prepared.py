@@ -195,7 +195,7 @@ def test_one_flipped_bit_is_found_when_verifying(dataset: Path, kind: str) -> No
     assert f"{path}: its crc32 is" in _refusal(dataset, verify=True)
 
 
-def _put(index: Any, value: float) -> Callable[[Any], Any]:
+def _put(index: Any, value: Any) -> Callable[[Any], Any]:
     def change(array: Any) -> Any:
         array[index] = value
         return array
@@ -211,6 +211,7 @@ def _put(index: Any, value: float) -> Callable[[Any], Any]:
         ("labels", _put(3, 2), "holds the label 2"),
         ("dense", _put((4, 1), np.nan), "row 4 holds"),
         ("dense", _put((299, 12), -np.inf), "row 299 holds"),
+        ("dense", _put((8, slice(2, 4)), (np.inf, -np.inf)), "row 8 holds"),
     ],
 )
 def test_values_out_of_range_are_found_when_verifying(

@@ -7,9 +7,7 @@ from far parts of the dataset meet in one batch. World size and batch size play 
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from dataclasses import dataclass
-from itertools import accumulate
 
 import numpy as np
 import numpy.typing as npt
@@ -43,36 +41,32 @@ class EpochOrder:
     ) -> None:
         self._key = (seed, epoch)
         self._block_rows = block_rows
+        self._window_blocks = window_blocks
         self._rows = rows
         num_blocks = -(-rows // block_rows)
-        shuffled = permutation(num_blocks, mix_key(*self._key, _BLOCKS))
-        self._windows = [
-            [self._block(int(block)) for block in shuffled[first : first + window_blocks]]
-            for first in range(0, num_blocks, window_blocks)
-        ]
-        sizes = (sum(block.stop - block.start for block in window) for window in self._windows)
-        self._starts = list(accumulate(sizes, initial=0))
+        self._blocks = permutation(num_blocks, mix_key(*self._key, _BLOCKS))
+        ends = np.minimum((self._blocks + 1) * block_rows, rows)  # the last block may be short
+        positions = np.cumsum(ends - self._blocks * block_rows)
+        self._starts = np.append(np.append(0, positions)[:-1:window_blocks], rows)
 
     def window_at(self, position: int) -> int:
         """The number of the window that holds a position."""
-        return bisect_right(self._starts, position) - 1
+        return int(np.searchsorted(self._starts, position, side="right")) - 1
 
     def positions(self, window: int) -> RowRange:
         """The positions that a window covers."""
-        return RowRange(self._starts[window], self._starts[window + 1])
+        return RowRange(int(self._starts[window]), int(self._starts[window + 1]))
 
     def blocks(self, window: int) -> list[RowRange]:
         """The rows that a window holds, as the ranges to read."""
-        return self._windows[window]
+        chosen = self._blocks[window * self._window_blocks : (window + 1) * self._window_blocks]
+        starts = (int(block) * self._block_rows for block in chosen)
+        return [RowRange(start, min(start + self._block_rows, self._rows)) for start in starts]
 
     def shuffle(self, window: int) -> npt.NDArray[np.int64]:
         """Which of the window's rows, counted over its blocks, stands at each of its positions."""
         covered = self.positions(window)
         return permutation(covered.stop - covered.start, mix_key(*self._key, _ROWS, window))
-
-    def _block(self, index: int) -> RowRange:
-        start = index * self._block_rows
-        return RowRange(start, min(start + self._block_rows, self._rows))
 
 
 def permutation(size: int, key: int) -> npt.NDArray[np.int64]:

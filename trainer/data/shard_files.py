@@ -69,7 +69,9 @@ def verify_shard(
     if (largest := int(arrays.labels.max())) > 1:
         raise DataError(f"{path}: holds the label {largest}; labels are 0 or 1; {_AGAIN}")
     path = directory / shard.files["dense"].path
-    if not np.isfinite(arrays.dense.sum(dtype=np.float64)):  # one pass, and no array of flags
+    with np.errstate(invalid="ignore"):  # infinities of both signs
+        total = arrays.dense.sum(dtype=np.float64)
+    if not np.isfinite(total):  # one pass, and no array of flags
         row = int(np.argmin(np.isfinite(arrays.dense).all(axis=1)))
         raise DataError(f"{path}: row {row} holds {arrays.dense[row].tolist()}, not finite; {_AGAIN}")
 
