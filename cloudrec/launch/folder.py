@@ -103,6 +103,7 @@ def create_run(runs: Path, spec: RunSpec) -> RunFolder:
     target = runs / spec.name
     draft = runs / f".{spec.name}.{os.getpid()}.new"
     shutil.rmtree(draft, ignore_errors=True)
+    make_private(draft)
     make_private(draft / "logs")
     try:
         write_atomically(draft / "spec.json", spec.to_json())

@@ -42,19 +42,24 @@ _LOCK_WAIT_S = 1.0
 _POLL_S = 0.1
 _KILL_MARGIN_S = 15.0  # what the supervisor may need beyond the grace before it is killed itself
 _NEVER_S = "86400"  # the supervisor holds the grace; torch's own shorter one (30 s) must not cut it short
-_NEEDED = ("torch", "torchrec", "fbgemm_gpu", "numpy", "fsspec")
 _SET_HERE = ("output_dir", "config")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class LocalLauncher:
-    """Runs the trainer's ranks as processes of this machine."""
+    """Runs the trainer's ranks as processes of this machine.
+
+    Args:
+        name: what `--launcher` calls it.
+        needed: the modules without which the trainer cannot run.
+    """
 
     name: str = "local"
+    needed: tuple[str, ...] = ("torch", "torchrec", "fbgemm_gpu", "numpy", "fsspec")
 
     def preflight(self, spec: RunSpec) -> None:
         """Refuse a machine without the trainer's packages, more than one node, and flags that are ours."""
-        for module in _NEEDED:
+        for module in self.needed:
             if importlib.util.find_spec(module) is None:
                 raise MissingExtraError("trainer", module=module)
         if spec.nnodes != 1:

@@ -1,0 +1,54 @@
+"""The ledger keeps whole events, whatever a crash has left of a line."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from cloudrec.launch.ledger import Ledger, RunState, last_launch, state_after
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_what_is_appended_is_read_back_in_order(tmp_path: Path) -> None:
+    ledger = Ledger(path=tmp_path / "events.jsonl")
+    assert ledger.read() == []
+    ledger.append("submitted", launch=1, launcher="local")
+    ledger.append("started", launch=1, pid=7)
+    events = ledger.read()
+    assert [(e.event, e.launch, dict(e.details)) for e in events] == [
+        ("submitted", 1, {"launcher": "local"}),
+        ("started", 1, {"pid": 7}),
+    ]
+    assert events[0].time <= events[1].time
+    assert last_launch(events) == 1
+    assert state_after(events) is RunState.RUNNING
+
+
+def test_a_line_torn_by_a_crash_costs_that_line_and_no_other(tmp_path: Path) -> None:
+    ledger = Ledger(path=tmp_path / "events.jsonl")
+    ledger.append("submitted", launch=1)
+    with ledger.path.open("ab") as file:
+        file.write(b'{"time": 1.0, "event": "sta')
+    ledger.append("failed", launch=1, cause="x")
+    assert [event.event for event in ledger.read()] == ["submitted", "failed"]
+
+
+def test_lines_that_are_no_events_are_skipped(tmp_path: Path) -> None:
+    ledger = Ledger(path=tmp_path / "events.jsonl")
+    ledger.path.write_bytes(b'\xff\xfe\n[]\n3\nnull\n{"time": "x"}\n{"event": "a", "launch": 1}\n\n')
+    ledger.append("started", launch=1)
+    assert [event.event for event in ledger.read()] == ["started"]
+
+
+def test_lines_of_many_writers_never_mix(tmp_path: Path) -> None:
+    ledger = Ledger(path=tmp_path / "events.jsonl")
+    with ThreadPoolExecutor(8) as pool:
+        for number in range(200):
+            pool.submit(ledger.append, "rank_started", launch=1, number=number, filler="x" * 300)
+    assert sorted(event.details["number"] for event in ledger.read()) == list(range(200))
+
+
+def test_a_run_of_which_nothing_is_told_is_pending() -> None:
+    assert state_after([]) is RunState.PENDING
