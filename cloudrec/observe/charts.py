@@ -159,7 +159,9 @@ def ticks(low: float, high: float, *, whole: bool = False) -> list[float]:
     """Return about five round numbers between two values, both included where they are round."""
     rough = (high - low) / _TICKS
     power = 10.0 ** math.floor(math.log10(rough))
-    step = next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= rough * 0.999)
+    step = min(
+        (factor * power for factor in (1, 2, 2.5, 5, 10)), key=lambda step: abs(math.log(step / rough))
+    )
     if whole:
         step = max(1.0, math.ceil(step))
     first = math.ceil(low / step - 1e-9)

@@ -52,6 +52,7 @@ class Trainer:
         self.commit(self.config["steps"])
         self.record(kind="eval", step=self.config["steps"], auc=0.75, logloss=0.5)
         self.summarise("finished", self.config["steps"])
+        print(f"rank {RANK} has finished")
         return 0
 
     def crash_if_told(self, step: int) -> None:

@@ -267,7 +267,7 @@ def test_logs_follow_a_rank_across_a_restart_until_the_run_ends(runs: Path) -> N
     run = _launch(runs, {"steps": 20, "crashes": crashes})
     lines = list(read_logs(run, rank=1, follow=True))  # the log is not there yet when this begins
     assert [line.split(",")[1] for line in lines if line.startswith("===")] == [" attempt 0", " attempt 1"]
-    assert lines[-1] == "rank 1 step 20"
+    assert lines[-1] == "rank 1 has finished"
     assert lines.count("error: told to fail at step 6") == 1
     assert list(read_logs(run, rank=1, tail=2)) == lines[-2:]
 

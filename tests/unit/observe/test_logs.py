@@ -1,0 +1,85 @@
+"""A log is read from the start or from near its end, and followed for as long as anybody writes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cloudrec.errors import UsageError
+from cloudrec.launch._follow import follow_lines
+from cloudrec.launch.folder import RunFolder, create_run
+from cloudrec.launch.runspec import RunSpec
+from cloudrec.observe.logs import read_logs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunFolder:
+    return create_run(tmp_path, RunSpec(name="one", nproc_per_node=2))
+
+
+def _over_after(*writes: Callable[[], object]) -> Callable[[], bool]:
+    """Return an `is_over` that lets one more write happen at each question, and then says yes."""
+    left = iter(writes)
+
+    def is_over() -> bool:
+        write = next(left, None)
+        if write is None:
+            return True
+        write()
+        return False
+
+    return is_over
+
+
+def test_a_log_is_read_whole_with_its_unfinished_last_line(run: RunFolder) -> None:
+    run.rank_log(1).write_bytes(b"first\r\n\nl\xe4st")
+    assert list(read_logs(run, rank=1)) == ["first", "", "l�st"]
+
+
+@pytest.mark.parametrize(("tail", "lines"), [(0, []), (1, ["c"]), (2, ["b", "c"]), (9, ["a", "b", "c"])])
+def test_a_tail_begins_with_the_last_lines(run: RunFolder, tail: int, lines: list[str]) -> None:
+    run.rank_log(0).write_text("a\nb\nc\n")
+    assert list(read_logs(run, tail=tail)) == lines
+
+
+def test_a_log_that_is_not_there_has_no_lines(run: RunFolder) -> None:
+    assert list(read_logs(run)) == []
+    assert list(read_logs(run, tail=3, follow=True)) == []  # nobody lives who could write it
+
+
+@pytest.mark.parametrize("rank", [-1, 2])
+def test_a_rank_that_there_is_not_is_refused_with_those_there_are(run: RunFolder, rank: int) -> None:
+    with pytest.raises(UsageError, match=f"no rank {rank}") as refused:
+        read_logs(run, rank=rank)
+    assert refused.value.remedy == "it has ranks 0 to 1"
+
+
+def test_a_negative_tail_is_refused(run: RunFolder) -> None:
+    with pytest.raises(UsageError, match="--tail is -1"):
+        read_logs(run, tail=-1)
+
+
+def test_following_waits_for_the_file_joins_split_lines_and_reads_what_came_last(tmp_path: Path) -> None:
+    log = tmp_path / "rank-0.log"
+
+    def append(text: str) -> Callable[[], object]:
+        def write() -> None:
+            with log.open("a") as file:
+                file.write(text)
+
+        return write
+
+    over = _over_after(lambda: None, append("one\ntw"), append("o\n"), append("three\n"))
+    assert list(follow_lines(log, tail=None, is_over=over, poll_s=0.0)) == ["one", "two", "three"]
+
+
+def test_a_log_longer_than_a_block_is_read_whole(tmp_path: Path) -> None:
+    log = tmp_path / "rank-0.log"
+    lines = [f"{number} " + "x" * 200 for number in range(2000)]
+    log.write_text("\n".join(lines) + "\n")
+    assert list(follow_lines(log, tail=None, is_over=lambda: True, poll_s=0.0)) == lines

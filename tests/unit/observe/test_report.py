@@ -1,0 +1,202 @@
+"""A report is one page that needs nothing else, whatever has become of the run."""
+
+from __future__ import annotations
+
+import json
+import math
+from html.parser import HTMLParser
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cloudrec.launch.folder import RunFolder, create_run
+from cloudrec.launch.runspec import RunSpec
+from cloudrec.observe.charts import line_chart, short, stacked_chart, ticks
+from cloudrec.observe.metrics import Series
+from cloudrec.observe.report import duration, render_report, write_report
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+VOID = {"meta", "link", "br", "hr", "img", "input"}
+
+
+class Page(HTMLParser):
+    """Checks that every element is closed in its place, and collects what refers to something outside."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.references: list[str] = []
+        self.words: list[str] = []
+        self.paths = 0
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.paths += tag == "path"
+        assert tag not in ("script", "link", "iframe", "img"), f"<{tag}> may fetch something"
+        self.references += [f"{tag} {name}={value}" for name, value in attrs if name in ("src", "href")]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+        assert "url(" not in data
+        assert "@import" not in data
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.words).split())
+
+
+def _run(tmp_path: Path, *events: tuple[str, dict[str, Any]], **spec: Any) -> RunFolder:
+    run = create_run(tmp_path, RunSpec(name="one", trainer_config={"batch_size": 512}, **spec))
+    for event, details in events:
+        run.ledger.append(event, launch=1, **details)
+    return run
+
+
+def _train(run: RunFolder, steps: int, *, first: int = 1) -> None:
+    with run.metrics_file.open("a") as file:
+        for step in range(first, first + steps):
+            record = {"kind": "train", "step": step, "loss": 0.7 / step, "samples_per_s": 1e4, "step_s": 0.02}
+            file.write(json.dumps({**record, "data_wait_s": 0.001, "ckpt_stall_s": 0.0}) + "\n")
+        file.write(json.dumps({"kind": "eval", "step": first + steps, "auc": 0.75}) + "\n")
+
+
+@pytest.mark.parametrize(
+    ("events", "state"),
+    [
+        ([("succeeded", {})], "SUCCEEDED"),
+        ([("failed", {"cause": "rank 0 was killed by SIGKILL"})], "FAILED"),
+        ([("interrupted", {"cause": "stopped on request"})], "INTERRUPTED"),
+        ([("rank_ended", {"rank": 0, "attempt": 0, "exit_code": 1})], "FAILED"),
+        ([], "FAILED"),
+    ],
+)
+@pytest.mark.parametrize("steps", [0, 1, 50])
+def test_every_state_with_few_or_no_metrics_gives_a_whole_page_without_references(
+    tmp_path: Path, events: list[tuple[str, dict[str, Any]]], state: str, steps: int
+) -> None:
+    run = _run(tmp_path, ("submitted", {"launcher": "local"}), ("started", {"pid": 1}), *events)
+    if steps:
+        _train(run, steps)
+    page = Page(render_report(run))
+    assert page.references == []
+    assert state in page.words
+    assert page.paths == (6 if steps else 0)
+    for event, details in events:
+        assert event.replace("_", " ") in page.words
+        assert details.get("cause", "") in page.text
+
+
+def test_the_trainers_last_word_stands_at_the_head(tmp_path: Path) -> None:
+    run = _run(tmp_path, ("submitted", {}), ("started", {}), ("succeeded", {}), trainer_flags=("--seed", "1"))
+    _train(run, 10)
+    summary = {"status": "finished", "auc": 0.7812, "ne": 0.9, "versions": {"torch": "2.13.0"}}
+    run.summary_file.write_text(json.dumps(summary))
+    text = Page(render_report(run)).text
+    for words in (
+        "AUC 0.7812",
+        "Normalized entropy 0.9",
+        "versions.torch 2.13.0",
+        "batch_size 512",
+        "--seed 1",
+    ):
+        assert words in text
+
+
+def test_what_a_log_or_a_name_says_is_shown_and_never_executed(tmp_path: Path) -> None:
+    run = _run(tmp_path, ("failed", {"cause": "<script>alert(1)</script>"}))
+    run.summary_file.write_text(json.dumps({"status": "<img src=x onerror=alert(1)>"}))
+    page = Page(render_report(run))
+    assert "<script>alert(1)</script>" in page.text
+    assert "<img src=x onerror=alert(1)>" in page.text
+
+
+def test_a_long_run_makes_a_small_page(tmp_path: Path) -> None:
+    run = _run(tmp_path, ("submitted", {}))
+    _train(run, 20_000)
+    assert len(render_report(run)) < 200_000
+
+
+def test_numbers_that_are_none_leave_a_gap_and_no_error(tmp_path: Path) -> None:
+    run = _run(tmp_path, ("submitted", {}))
+    run.metrics_file.write_text('{"kind": "train", "step": 1, "loss": NaN, "step_s": Infinity}\n{"torn')
+    assert Page(render_report(run)).paths == 0
+
+
+def test_a_report_is_written_to_the_file_that_was_named(tmp_path: Path) -> None:
+    run = _run(tmp_path / "runs")
+    assert write_report(run, tmp_path / "one.html") == tmp_path / "one.html"
+    assert Page((tmp_path / "one.html").read_text()).text.startswith("one · cloudrec")
+
+
+def test_a_series_is_thinned_by_averaging_and_keeps_its_mean() -> None:
+    series = Series(limit=100)
+    for step in range(10_000):
+        series.add(step, step % 2)
+    (line,) = series.finished()
+    assert len(line) <= 100
+    assert math.isclose(sum(value for _, value in line) / len(line), 0.5, abs_tol=0.01)
+    assert line[0][0] >= 0
+    assert line[-1][0] <= 9_999
+
+
+def test_steps_that_go_back_begin_a_new_line() -> None:
+    series = Series()
+    for step in (1, 2, 3, 2, 3, 4):
+        series.add(step, 0.0)
+    assert [[step for step, _ in line] for line in series.finished()] == [[1, 2, 3], [2, 3, 4]]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [
+        (0.0, 10.0, [0, 2, 4, 6, 8, 10]),
+        (0.68, 0.81, [0.7, 0.725, 0.75, 0.775, 0.8]),
+        (-1.0, 1.0, [-1, -0.5, 0, 0.5, 1]),
+    ],
+)
+def test_an_axis_has_round_numbers(low: float, high: float, expected: list[float]) -> None:
+    assert ticks(low, high) == pytest.approx(expected)
+
+
+def test_a_short_axis_of_steps_has_whole_numbers() -> None:
+    assert ticks(0, 2, whole=True) == [0, 1, 2]
+
+
+def test_bands_are_stacked_and_their_top_is_their_sum() -> None:
+    chart = stacked_chart("t", [("a", [(0, 1.0), (1, 1.0)]), ("b", [(0, 3.0), (1, 1.0)])], unit="ms")
+    assert chart is not None
+    assert [curve.last for curve in chart.curves] == ["1", "1"]
+    lower, upper = ([float(y) for _, y in _points(curve.paths[0])] for curve in chart.curves)
+    assert upper[2:] == lower[:2][::-1]  # the upper band stands on the lower one
+    assert chart.bottom - upper[0] == pytest.approx(4 * (chart.bottom - lower[0]), abs=0.5)
+
+
+def _points(path: str) -> list[list[str]]:
+    return [point.split(" ") for point in path.strip("MZ").split("L")]
+
+
+def test_nothing_to_show_is_no_chart() -> None:
+    assert line_chart("t", [[]], unit="") is None
+    assert stacked_chart("t", [("a", [])], unit="") is None
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0, "0"), (0.74312, "0.7431"), (12345, "12.3k"), (2.5e6, "2.5M"), (3.2e-5, "3.2e-05"), (-0.5, "-0.5")],
+)
+def test_numbers_are_short(value: float, text: str) -> None:
+    assert short(value) == text
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(4.25, "4.2 s"), (185, "3 min 05 s"), (7800, "2 h 10 min")])
+def test_durations_are_said_as_a_person_says_them(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
