@@ -37,7 +37,7 @@ def main(argv: Sequence[str]) -> int:
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES):
             raise
-        return _complain(TrainerError(f"{error.filename or 'a file'} cannot be written: {error.strerror}"))
+        return _complain(TrainerError(f"cannot write {error.filename or 'a file'}: {error.strerror}"))
     except RuntimeError as error:
         text = " ".join(str(error).lower().split())
         if not any(sign in text for sign in LOST_PEER):

@@ -36,7 +36,7 @@ class ModelInput(Pipelineable):
     loss_scale: Tensor
     samples: int
 
-    def to(self, device: torch.device, non_blocking: bool = False) -> ModelInput:  # noqa: FBT001, FBT002 - torchrec's protocol
+    def to(self, device: torch.device, non_blocking: bool = False) -> ModelInput:  # noqa: FBT001, FBT002 - its protocol
         """Copy to a device."""
         return ModelInput(
             dense=self.dense.to(device, non_blocking=non_blocking),
@@ -63,7 +63,7 @@ class ModelInput(Pipelineable):
 
 
 class InputMaker:
-    """Turns batches into model inputs; one-hot ids all have the same lengths, which are made once a size."""
+    """Turns batches into model inputs; the lengths of one-hot ids are made once a batch size."""
 
     def __init__(self, features: Sequence[str], world_size: int) -> None:
         self.features = list(features)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
-import os
 import platform
 import time
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, Self, TextIO
 
 from torch.utils.tensorboard import SummaryWriter
 
@@ -16,6 +14,7 @@ from trainer.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
     from types import TracebackType
 
 SCHEMA_VERSION = 1
@@ -32,7 +31,7 @@ class Reporter:
         self._board: SummaryWriter | None = None
         self._last_line = 0.0
 
-    def __enter__(self) -> Reporter:
+    def __enter__(self) -> Self:
         if self.active:
             try:
                 self.directory.mkdir(parents=True, exist_ok=True)
@@ -76,7 +75,7 @@ class Reporter:
         temporary = path.with_suffix(".tmp")
         text = json.dumps({"schema_version": SCHEMA_VERSION, **values, "versions": versions()}, indent=2)
         temporary.write_text(text + "\n", encoding="utf-8")
-        os.replace(temporary, path)
+        temporary.replace(path)
 
 
 def versions() -> dict[str, str | None]:

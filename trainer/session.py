@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import time
 from contextlib import ExitStack, contextmanager
@@ -11,26 +10,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
 
 from trainer.checkpoint import Checkpointer
-from trainer.data.prepared import PreparedDataset
 from trainer.data.stream import BatchStream
 from trainer.digest import SampleDigest, model_digest
-from trainer.errors import CheckpointError, ConfigError, DataError, NonFiniteLossError
+from trainer.errors import CheckpointError, NonFiniteLossError
 from trainer.learner import Learner
 from trainer.metrics import BinaryMetrics
-from trainer.model import ModelShape
 from trainer.preempt import StopFlag
 from trainer.progress import Progress
 from trainer.report import Reporter
+from trainer.setup import count_steps, model_shape, open_dataset, set_numerics
 from trainer.sharding import describe
+from trainer.window import Window
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from trainer.config import TrainerConfig
     from trainer.data.batch import Batch
+    from trainer.data.prepared import PreparedDataset
     from trainer.distributed import World
     from trainer.pipeline import Step
 
@@ -61,78 +60,16 @@ def open_session(config: TrainerConfig, world: World) -> Iterator[Session]:
         stop.install()
         stack.callback(stop.uninstall)
         learner = Learner(config, model_shape(config, dataset), world, total_steps=steps)
-        yield Session(config, world, dataset, learner, checkpointer, reporter, stop, total_steps=steps)
-
-
-def set_numerics(config: TrainerConfig, world: World) -> None:
-    """Threads, determinism and the arithmetic of float32 products."""
-    cores = len(os.sched_getaffinity(0))
-    torch.set_num_threads(config.threads or max(1, cores // world.local_size))
-    torch.set_float32_matmul_precision("medium" if world.device.type == "cpu" else "highest")
-    torch.use_deterministic_algorithms(config.deterministic)
-    torch.utils.deterministic.fill_uninitialized_memory = False
-
-
-def open_dataset(config: TrainerConfig, world: World) -> PreparedDataset:
-    """Open and check the data; if one rank finds it bad, all end with DataError."""
-    if config.dataset_path is None:
-        raise ConfigError("dataset_path is not set; give --dataset_path DIR, made by `cloudrec data prepare`")
-    error: DataError | None = None
-    try:
-        dataset = PreparedDataset.open(config.dataset_path, verify=False)
-        if config.verify_data:
-            dataset.verify(part=world.rank, parts=world.size)
-    except DataError as found:
-        error = found
-    bad_ranks = world.sum([float(error is not None)])[0]
-    if error is not None:
-        raise error
-    if bad_ranks:
-        raise DataError("another rank found the data bad; its own message tells what is wrong")
-    return dataset
-
-
-def count_steps(config: TrainerConfig, dataset: PreparedDataset, world: World) -> int:
-    """Steps of the whole run; a batch larger than the data is a ConfigError."""
-    rows, batch = dataset.train.rows, config.batch_size * world.size
-    if batch > rows:
-        raise ConfigError(
-            f"batch_size {config.batch_size} on {world.size} ranks makes steps of {batch} samples, but the "
-            f"training split has {rows}; set batch_size to at most {max(1, rows // world.size)}"
+        yield Session(
+            config=config,
+            world=world,
+            dataset=dataset,
+            learner=learner,
+            checkpointer=checkpointer,
+            reporter=reporter,
+            stop=stop,
+            total_steps=steps,
         )
-    steps = config.num_epochs * math.ceil(rows / batch)
-    return min(steps, config.num_iterations or steps)
-
-
-def model_shape(config: TrainerConfig, dataset: PreparedDataset) -> ModelShape:
-    """Sizes of the model for this data; tables smaller than the data's ids are a ConfigError."""
-    features = dataset.sparse_features
-    sizes: tuple[int, ...]
-    if config.num_embeddings is not None:
-        sizes = (config.num_embeddings,) * len(features)
-    elif config.num_embeddings_per_feature is not None:
-        sizes = config.num_embeddings_per_feature
-    else:
-        sizes = tuple(dataset.num_embeddings[name] for name in features)
-    if len(sizes) != len(features):
-        raise ConfigError(
-            f"num_embeddings_per_feature has {len(sizes)} sizes, but the dataset has {len(features)} "
-            f"categorical features ({features[0]} to {features[-1]}); give one size for each"
-        )
-    for name, size in zip(features, sizes, strict=True):
-        needed = dataset.num_embeddings[name]
-        if size < needed:
-            raise ConfigError(
-                f"the table of {name} has {size} rows, but the dataset's ids need {needed}; leave num_embeddings "
-                "and num_embeddings_per_feature out to take what the dataset needs, or prepare it with fewer ids"
-            )
-    return ModelShape(
-        num_dense=len(dataset.dense_features),
-        num_embeddings=dict(zip(features, sizes, strict=True)),
-        embedding_dim=config.embedding_dim,
-        dense_arch_layer_sizes=config.dense_arch_layer_sizes,
-        over_arch_layer_sizes=config.over_arch_layer_sizes,
-    )
 
 
 class Session:
@@ -140,6 +77,7 @@ class Session:
 
     def __init__(
         self,
+        *,
         config: TrainerConfig,
         world: World,
         dataset: PreparedDataset,
@@ -147,7 +85,6 @@ class Session:
         checkpointer: Checkpointer,
         reporter: Reporter,
         stop: StopFlag,
-        *,
         total_steps: int,
     ) -> None:
         self.config = config
@@ -165,7 +102,7 @@ class Session:
 
     def steps(self) -> Iterator[Step]:
         """Run the steps that are left; the clock of each starts when the loop asks for it."""
-        self._window = _Window(self.learner.pipeline.data_wait_s)
+        self._window = Window(self.learner.pipeline.data_wait_s)
         left = max(0, self.total_steps - self.progress.step)
         for step in self.learner.pipeline.steps(islice(self._batches(), left), self.progress.step):
             yield step
@@ -295,8 +232,8 @@ class Session:
         if not self.config.resume:
             if steps:
                 raise CheckpointError(
-                    f"{self.config.checkpoint_uri} holds checkpoints up to step {steps[-1]}, and resume is off; "
-                    "take another checkpoint_dir, or leave resume on to go on from them"
+                    f"{self.config.checkpoint_uri} holds checkpoints up to step {steps[-1]}, and resume is "
+                    "off; take another checkpoint_dir, or leave resume on to go on from them"
                 )
             return None
         step = self.checkpointer.newest()
@@ -345,7 +282,7 @@ class Session:
         self.reporter.say(
             f"step {progress.step}/{self.total_steps}  loss {loss:.4f}  {speed:,.0f} samples/s", often=True
         )
-        self._window = _Window(self.learner.pipeline.data_wait_s)
+        self._window = Window(self.learner.pipeline.data_wait_s)
 
     def _checkpoint_due(self) -> bool:
         return self.due(self.config.checkpoint_interval)
@@ -370,61 +307,16 @@ class Session:
         return self.progress.productive_s - self._first[1]
 
     def _explain_bad_loss(self, step: int) -> str:
-        saved = (
-            "no checkpoint was saved before it"
-            if self._saved_step is None
-            else (
+        rate = self.learner.optimizers.learning_rate
+        saved = "no checkpoint was saved before it"
+        if self._saved_step is not None:
+            saved = (
                 f"the last good checkpoint is that of step {self._saved_step} in {self.config.checkpoint_uri}"
             )
-        )
         return (
-            f"the loss became NaN or infinite at step {step} (learning_rate {self.learner.optimizers.learning_rate:g}); "
-            f"{saved}; lower learning_rate or dense_learning_rate, or raise lr_warmup_steps"
+            f"the loss became NaN or infinite at step {step} (learning_rate {rate:g}); {saved}; "
+            "lower learning_rate or dense_learning_rate, or raise lr_warmup_steps"
         )
-
-
-class _Window:
-    """Sums since the last line of metrics, and the clock of the steps."""
-
-    def __init__(self, data_wait_start_s: float) -> None:
-        self.data_wait_start_s = data_wait_start_s
-        self.steps = 0
-        self.samples = 0
-        self.seconds = 0.0
-        self.checkpoint_s = 0.0
-        self._total: Tensor | None = None
-        self._losses: list[Tensor] = []  # since the last look for bad ones
-        self._clock = time.perf_counter()
-
-    @property
-    def loss(self) -> float:
-        """Sum over the steps of this rank's loss times the step's samples."""
-        return 0.0 if self._total is None else float(self._total)
-
-    def resume(self) -> None:
-        """Start the clock of the next step: what lies between is not the step's."""
-        self._clock = time.perf_counter()
-
-    def add(self, loss: Tensor, samples: int) -> float:
-        """Add a step; gives back its seconds."""
-        seconds = time.perf_counter() - self._clock
-        weighted = loss * samples
-        self._total = weighted if self._total is None else self._total + weighted
-        self._losses.append(loss)
-        self.steps, self.samples, self.seconds = (
-            self.steps + 1,
-            self.samples + samples,
-            self.seconds + seconds,
-        )
-        return seconds
-
-    def first_bad_step(self, step: int) -> int:
-        """The first step, of those since the last call up to `step`, whose loss is not finite; 0 if all are."""
-        losses, self._losses = self._losses, []
-        if not losses:
-            return 0
-        finite = torch.isfinite(torch.stack(losses)).tolist()
-        return 0 if all(finite) else step - len(losses) + 1 + finite.index(False)
 
 
 def _restarts() -> int:

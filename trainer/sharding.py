@@ -68,7 +68,7 @@ def make_plan(task: TrainTask, config: TrainerConfig, world: World) -> ShardingP
     planner = EmbeddingShardingPlanner(
         topology=make_topology(world),
         batch_size=config.batch_size,
-        constraints={name: constraint for name in task.model.dense.features},
+        constraints=dict.fromkeys(task.model.dense.features, constraint),
         storage_reservation=FixedPercentageStorageReservation(percentage),
         debug=False,
         stats=[],
@@ -82,7 +82,7 @@ def make_plan(task: TrainTask, config: TrainerConfig, world: World) -> ShardingP
 def shard(
     task: TrainTask, plan: ShardingPlan, config: TrainerConfig, world: World
 ) -> DistributedModelParallel:
-    """Allocate this rank's shards; the dense part is replicated (and wrapped in DDP if there are several ranks)."""
+    """Allocate this rank's shards; the dense part is replicated, by DDP if there are several ranks."""
     return DistributedModelParallel(
         module=task,
         env=ShardingEnv.from_process_group(world.group),

@@ -1,0 +1,97 @@
+"""What a run needs before its first step, checked against one another: numerics, data, sizes."""
+
+from __future__ import annotations
+
+import math
+import os
+from typing import TYPE_CHECKING
+
+import torch
+
+from trainer.data.prepared import PreparedDataset
+from trainer.errors import ConfigError, DataError
+from trainer.model import ModelShape
+
+if TYPE_CHECKING:
+    from trainer.config import TrainerConfig
+    from trainer.distributed import World
+
+
+def set_numerics(config: TrainerConfig, world: World) -> None:
+    """Threads, determinism and the arithmetic of float32 products."""
+    cores = len(os.sched_getaffinity(0))
+    torch.set_num_threads(config.threads or max(1, cores // world.local_size))
+    torch.set_float32_matmul_precision("medium" if _onednn_is_exact(world) else "highest")
+    torch.use_deterministic_algorithms(config.deterministic)
+    torch.utils.deterministic.fill_uninitialized_memory = False
+
+
+def _onednn_is_exact(world: World) -> bool:
+    """Whether "medium" only means oneDNN, twice as fast as MKL on some CPUs, and no loss of precision.
+
+    oneDNN takes the permission to round to bfloat16 where it has AMX; elsewhere it computes in fp32.
+    """
+    return world.device.type == "cpu" and not torch.cpu._is_amx_tile_supported()  # noqa: SLF001 - no public way to ask
+
+
+def open_dataset(config: TrainerConfig, world: World) -> PreparedDataset:
+    """Open and check the data; if one rank finds it bad, all end with DataError."""
+    if config.dataset_path is None:
+        raise ConfigError("dataset_path is not set; give --dataset_path DIR, made by `cloudrec data prepare`")
+    error: DataError | None = None
+    try:
+        dataset = PreparedDataset.open(config.dataset_path, verify=False)
+        if config.verify_data:
+            dataset.verify(part=world.rank, parts=world.size)
+    except DataError as found:
+        error = found
+    bad_ranks = world.sum([float(error is not None)])[0]
+    if error is not None:
+        raise error
+    if bad_ranks:
+        raise DataError("another rank found the data bad; its own message tells what is wrong")
+    return dataset
+
+
+def count_steps(config: TrainerConfig, dataset: PreparedDataset, world: World) -> int:
+    """Steps of the whole run; a batch larger than the data is a ConfigError."""
+    rows, batch = dataset.train.rows, config.batch_size * world.size
+    if batch > rows:
+        raise ConfigError(
+            f"batch_size {config.batch_size} on {world.size} ranks makes steps of {batch} samples, but the "
+            f"training split has {rows}; set batch_size to at most {max(1, rows // world.size)}"
+        )
+    steps = config.num_epochs * math.ceil(rows / batch)
+    return min(steps, config.num_iterations or steps)
+
+
+def model_shape(config: TrainerConfig, dataset: PreparedDataset) -> ModelShape:
+    """Sizes of the model for this data; tables smaller than the data's ids are a ConfigError."""
+    features = dataset.sparse_features
+    sizes: tuple[int, ...]
+    if config.num_embeddings is not None:
+        sizes = (config.num_embeddings,) * len(features)
+    elif config.num_embeddings_per_feature is not None:
+        sizes = config.num_embeddings_per_feature
+    else:
+        sizes = tuple(dataset.num_embeddings[name] for name in features)
+    if len(sizes) != len(features):
+        raise ConfigError(
+            f"num_embeddings_per_feature has {len(sizes)} sizes, but the dataset has {len(features)} "
+            f"categorical features ({features[0]} to {features[-1]}); give one size for each"
+        )
+    for name, size in zip(features, sizes, strict=True):
+        needed = dataset.num_embeddings[name]
+        if size < needed:
+            raise ConfigError(
+                f"the table of {name} has {size} rows, but the dataset's ids need {needed}; leave num_embeddings "
+                "and num_embeddings_per_feature out, which takes what the dataset needs, or prepare it with "
+                "fewer ids"
+            )
+    return ModelShape(
+        num_dense=len(dataset.dense_features),
+        num_embeddings=dict(zip(features, sizes, strict=True)),
+        embedding_dim=config.embedding_dim,
+        dense_arch_layer_sizes=config.dense_arch_layer_sizes,
+        over_arch_layer_sizes=config.over_arch_layer_sizes,
+    )

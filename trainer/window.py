@@ -1,0 +1,58 @@
+"""The figures of the steps since the last line of metrics."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class Window:
+    """Sums over some steps, and the clock of each."""
+
+    def __init__(self, data_wait_start_s: float) -> None:
+        self.data_wait_start_s = data_wait_start_s
+        self.steps = 0
+        self.samples = 0
+        self.seconds = 0.0
+        self.checkpoint_s = 0.0
+        self._total: Tensor | None = None
+        self._losses: list[Tensor] = []  # since the last look for bad ones
+        self._clock = time.perf_counter()
+
+    @property
+    def loss(self) -> float:
+        """Sum over the steps of this rank's loss times the step's samples."""
+        return 0.0 if self._total is None else float(self._total)
+
+    def resume(self) -> None:
+        """Start the clock of the next step: what lies between is not the step's."""
+        self._clock = time.perf_counter()
+
+    def add(self, loss: Tensor, samples: int) -> float:
+        """Add a step; gives back its seconds."""
+        seconds = time.perf_counter() - self._clock
+        weighted = loss * samples
+        self._total = weighted if self._total is None else self._total + weighted
+        self._losses.append(loss)
+        self.steps, self.samples, self.seconds = (
+            self.steps + 1,
+            self.samples + samples,
+            self.seconds + seconds,
+        )
+        return seconds
+
+    def first_bad_step(self, step: int) -> int:
+        """The first of the steps since the last call whose loss is not finite; 0 if all are.
+
+        `step` is the number of the newest.
+        """
+        losses, self._losses = self._losses, []
+        if not losses:
+            return 0
+        finite = torch.isfinite(torch.stack(losses)).tolist()
+        return 0 if all(finite) else step - len(losses) + 1 + finite.index(False)
