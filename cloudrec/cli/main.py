@@ -103,7 +103,7 @@ def run(arguments: list[str]) -> int:
         return _report_usage(error)
     except (KeyboardInterrupt, click.exceptions.Abort):
         return _report("interrupted", None, INTERRUPTED)
-    except BrokenPipeError:
+    except (BrokenPipeError, SystemExit):  # click exits by itself for a broken pipe alone
         # Python would complain once more while it closes stdout at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _BROKEN_PIPE

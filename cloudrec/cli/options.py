@@ -110,8 +110,10 @@ def confirm(question: str, *, yes: bool) -> None:
         return
     try:
         agreed = click.confirm(question, default=False, err=True)
-    except click.exceptions.Abort:
+    except click.exceptions.Abort as abort:
         click.echo("", err=True)
+        if isinstance(abort.__context__, KeyboardInterrupt):
+            raise KeyboardInterrupt from None  # click tells Ctrl-C and the end of input alike
         raise DeclinedError(
             "there was no answer, so nothing was done", remedy="answer, or pass --yes"
         ) from None

@@ -1,0 +1,268 @@
+"""Claims about the command line as a user meets it: a real process, its streams and its exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+PROGRAM = [sys.executable, "-m", "cloudrec"]
+# A shell's background jobs are born deaf to SIGINT; this one hears it as a job in the foreground does.
+HEARING = (
+    "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); sys.argv[0] = 'cloudrec'; "
+)
+MOST_MODULES = 200
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path / "home"
+
+
+def cloudrec(
+    home: Path, *arguments: str, said: str = "", environment: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    work = home.parent / "work"
+    work.mkdir(exist_ok=True)
+    return subprocess.run(
+        [*PROGRAM, *arguments],
+        cwd=work,
+        env={**os.environ, "CLOUDREC_HOME": str(home), **(environment or {})},
+        input=said,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+
+
+def test_help_imports_at_most_two_hundred_modules() -> None:
+    program = "import sys\nfrom cloudrec.cli.main import run\ncode = run(['--help'])\nprint(len(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert int(done.stdout.splitlines()[-1]) <= MOST_MODULES
+    assert "Usage: cloudrec" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "init",
+        "up",
+        "train",
+        "status",
+        "logs",
+        "stop",
+        "report",
+        "down",
+        "leaks",
+        "doctor",
+        "data",
+        "completion",
+    ],
+)
+def test_every_command_explains_itself_without_torch_or_polars(command: str) -> None:
+    program = (
+        f"import sys\nfrom cloudrec.cli.main import run\ncode = run([{command!r}, '--help'])\n"
+        "print(sorted({'torch', 'polars', 'numpy', 'pydantic'} & set(sys.modules)))\nsys.exit(code)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    assert done.stdout.startswith("Usage: cloudrec")
+    assert done.stdout.endswith("[]\n")
+
+
+@pytest.mark.parametrize("form", ["json", "yaml"])
+@pytest.mark.parametrize(
+    ("arguments", "key"),
+    [
+        (("up", "local"), "clusters"),
+        (("up", "local", "--dry-run"), "clusters"),
+        (("status",), "runs"),
+        (("leaks", "local"), "resources"),
+        (("doctor", "local"), "findings"),
+        (("down", "local", "--yes"), "clusters"),
+    ],
+)
+def test_stdout_is_one_document_and_nothing_else(
+    home: Path, arguments: tuple[str, ...], key: str, form: str
+) -> None:
+    done = cloudrec(home, *arguments, "-o", form)
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout) if form == "json" else yaml.safe_load(done.stdout)
+    assert document["schema_version"] == 1
+    assert isinstance(document[key], list)
+
+
+def test_an_error_is_one_document_too(home: Path) -> None:
+    done = cloudrec(home, "stop", "no-such-run", "-o", "json")
+    assert done.returncode == 2
+    error = json.loads(done.stdout)["error"]
+    assert error["exit_code"] == 2
+    assert "no-such-run" in error["message"]
+    assert done.stderr.startswith("error: there is no run 'no-such-run'")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says", "remedy"),
+    [
+        (("tran",), 2, "there is no command 'tran'", "did you mean 'train'?"),
+        (("up", "locl"), 2, "there is no provider 'locl'", "did you mean 'local'?"),
+        (("up", "local", "--cluster", "Bad_Name"), 2, "--cluster: cluster.name is 'Bad_Name'", "a-z"),
+        (("up", "local", "--set", "cluster.settings.storag=x"), 2, "storag is not known", "'storage'"),
+        (("up", "local", "--set", "nonsense"), 2, "--set nonsense is not KEY=VALUE", "train.max_restarts=5"),
+        (("up", "local", "-f", "absent.yaml"), 2, "absent.yaml", "cloudrec init"),
+        (("up", "local", "--set", "cluster.settings.min_free_gib=1000000000"), 3, "disk:", "free some space"),
+        (("train", "--dataset", "x"), 3, "no cluster is up", "cloudrec up local"),
+        (
+            ("train", "--nproc-per-node", "0"),
+            2,
+            "--nproc-per-node: train.nproc_per_node is 0",
+            "than 0",
+        ),
+        (("train", "--resume", "nobody"), 2, "there is no run 'nobody'", "cloudrec status"),
+        (("logs", "nobody"), 2, "there is no run 'nobody'", "there are no runs yet"),
+        (("report",), 2, "there is no run", "there are no runs yet"),
+        (("status", "nobody"), 2, "there is no cluster or run 'nobody'", "cloudrec status"),
+        (("data", "prepare", "absent.tsv", "out"), 2, "absent.tsv", ""),
+        (("data", "check", "absent"), 2, "there is no absent", "cloudrec data prepare"),
+        (("data", "synth", "out", "--rows", "-5"), 2, "-5", ""),
+        (("data", "synth", "out", "--rows", "many"), 2, "'many' is not a valid integer", "--help"),
+        (("status", "--watch", "-o", "json"), 2, "--watch prints again and again", "leave out"),
+    ],
+)
+def test_bad_input_is_told_with_its_remedy_and_code(
+    home: Path, arguments: tuple[str, ...], code: int, says: str, remedy: str
+) -> None:
+    done = cloudrec(home, *arguments)
+    assert done.returncode == code, done.stderr
+    assert says in done.stderr
+    assert remedy in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == "" or "json" in arguments
+
+
+def test_no_answer_and_no_are_both_declined_and_nothing_is_done(home: Path) -> None:
+    assert cloudrec(home, "up", "local").returncode == 0
+    for said in ("", "n\n"):
+        done = cloudrec(home, "down", said=said)
+        assert done.returncode == 6
+        assert "nothing was done" in done.stderr
+        assert "gone" not in done.stdout + done.stderr
+    assert json.loads(cloudrec(home, "status", "-o", "json").stdout)["clusters"][0]["state"] == "READY"
+    assert cloudrec(home, "down", said="y\n").returncode == 0
+    assert json.loads(cloudrec(home, "leaks", "local", "-o", "json").stdout)["resources"] == []
+
+
+def test_a_variable_answers_for_a_script(home: Path) -> None:
+    cloudrec(home, "up", "local")
+    assert cloudrec(home, "down", environment={"CLOUDREC_YES": "1"}).returncode == 0
+
+
+def test_keep_data_keeps_what_stands_in_the_storage_folder(home: Path) -> None:
+    cloudrec(home, "up", "local")
+    treasure = home / "clusters" / "local" / "storage" / "data" / "treasure"
+    treasure.write_text("gold", encoding="utf-8")
+    assert cloudrec(home, "down", "--keep-data", "--yes").returncode == 0
+    assert treasure.read_text(encoding="utf-8") == "gold"
+    assert cloudrec(home, "up", "local").returncode == 0
+    assert cloudrec(home, "down", "--yes").returncode == 0
+    assert not treasure.exists()
+
+
+def test_a_folder_that_was_there_before_is_used_and_never_removed(home: Path) -> None:
+    mine = home.parent / "work" / "mine"
+    mine.mkdir(parents=True)
+    (mine / "diary.txt").write_text("dear", encoding="utf-8")
+    setting = f"cluster.settings.storage={mine}"
+    assert cloudrec(home, "up", "local", "--set", setting).returncode == 0
+    assert cloudrec(home, "down", "--yes").returncode == 0
+    assert [path.name for path in mine.iterdir()] == ["diary.txt"]
+
+
+def test_two_at_once_do_not_corrupt_each_other(home: Path) -> None:
+    environment = {**os.environ, "CLOUDREC_HOME": str(home)}
+    running = [
+        subprocess.Popen(
+            [*PROGRAM, "up", "local"], env=environment, stderr=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        for _ in range(4)
+    ]
+    codes = []
+    for process in running:
+        process.communicate(timeout=60)
+        codes.append(process.returncode)
+    assert codes == [0, 0, 0, 0]
+    (cluster,) = json.loads(cloudrec(home, "status", "-o", "json").stdout)["clusters"]
+    assert cluster["state"] == "READY"
+
+
+def test_init_writes_a_file_that_up_reads_and_never_overwrites(home: Path) -> None:
+    assert cloudrec(home, "init").returncode == 0
+    assert cloudrec(home, "up", "--dry-run").returncode == 0
+    done = cloudrec(home, "init")
+    assert done.returncode == 2
+    assert "exists" in done.stderr
+    assert cloudrec(home, "init", "--force").returncode == 0
+
+
+def test_a_full_disk_is_told_plainly(home: Path) -> None:
+    """A home that cannot be made stands for every disk that refuses."""
+    home.write_text("a file, not a folder", encoding="utf-8")
+    done = cloudrec(home, "up", "local")
+    assert done.returncode == 1
+    assert "cannot write" in done.stderr
+    assert "CLOUDREC_HOME" in done.stderr
+
+
+def test_a_damaged_journal_is_told_plainly_and_down_works_without_it(home: Path) -> None:
+    cloudrec(home, "up", "local")
+    for file in home.glob("journal.sqlite*"):
+        file.unlink()
+    (home / "journal.sqlite").write_bytes(b"this is no database at all" * 100)
+    done = cloudrec(home, "status")
+    assert done.returncode == 1
+    assert "journal" in done.stderr
+    assert "move it away" in done.stderr
+    (home / "journal.sqlite").unlink()
+    assert cloudrec(home, "down", "local", "--yes").returncode == 0
+    assert json.loads(cloudrec(home, "leaks", "local", "-o", "json").stdout)["resources"] == []
+
+
+def test_a_reader_that_goes_away_is_no_error_message() -> None:
+    with subprocess.Popen(
+        [*PROGRAM, "init", "--print"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 141
+
+
+def test_ctrl_c_at_the_question_is_130_and_changes_nothing(home: Path) -> None:
+    cloudrec(home, "up", "local")
+    controller, terminal = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-c", HEARING, "down"],
+        env={**os.environ, "CLOUDREC_HOME": str(home)},
+        stdin=terminal,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    )
+    os.close(terminal)
+    assert process.stderr is not None
+    seen = b""
+    while b"[y/N]" not in seen:
+        seen += process.stderr.read1(4096)  # type: ignore[attr-defined]  # a pipe's BufferedReader
+    process.send_signal(2)
+    _, rest = process.communicate(timeout=30)
+    os.close(controller)
+    assert process.returncode == 130, rest
+    assert json.loads(cloudrec(home, "status", "-o", "json").stdout)["clusters"][0]["state"] == "READY"
