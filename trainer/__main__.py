@@ -44,8 +44,8 @@ def main(argv: Sequence[str]) -> int:
             raise
         return _complain(
             PeerError(
-                "lost contact with another rank: it failed or was ended (its own log tells why), or it did not "
-                "answer within PROCESS_GROUP_TIMEOUT_SECONDS"
+                "lost contact with another rank: it failed or was ended (its own log tells why), "
+                "or it did not answer within PROCESS_GROUP_TIMEOUT_SECONDS"
             )
         )
 

@@ -112,7 +112,6 @@ class SystemConfig(_Group):
     pipeline: Literal["auto", "plain", "sparse_dist"] = Field(
         "auto", description="sparse_dist overlaps transfers with compute; auto takes it on GPUs"
     )
-    compile: bool = Field(default=False, description="torch.compile the dense part")
     sharding_types: Annotated[tuple[ShardingKind, ...], Field(min_length=1)] = Field(
         ("table_wise", "row_wise", "table_row_wise"), description="what the planner may choose from"
     )

@@ -71,7 +71,7 @@ class InputMaker:
         self._layouts: dict[int, tuple[Tensor, Tensor]] = {}
 
     def __call__(self, batch: Batch) -> ModelInput:
-        """A rank without samples in this step takes part with one that weighs nothing: no rank may stay away."""
+        """No rank may stay away from a step: one without samples takes part with one that weighs nothing."""
         samples = len(batch.labels)
         if samples == 0:
             return self._padding(batch)

@@ -84,9 +84,9 @@ def model_shape(config: TrainerConfig, dataset: PreparedDataset) -> ModelShape:
         needed = dataset.num_embeddings[name]
         if size < needed:
             raise ConfigError(
-                f"the table of {name} has {size} rows, but the dataset's ids need {needed}; leave num_embeddings "
-                "and num_embeddings_per_feature out, which takes what the dataset needs, or prepare it with "
-                "fewer ids"
+                f"the table of {name} has {size} rows, but the dataset's ids need {needed}; leave "
+                "num_embeddings and num_embeddings_per_feature out, which takes what the dataset needs, "
+                "or prepare it with fewer ids"
             )
     return ModelShape(
         num_dense=len(dataset.dense_features),

@@ -1,0 +1,55 @@
+"""The trainer's own step, measured: the learner and the pipeline that a run uses, on batches in memory."""
+
+from __future__ import annotations
+
+import time
+from itertools import islice, pairwise
+from typing import TYPE_CHECKING
+
+from trainer.arguments import make_config
+from trainer.data.synthetic import SyntheticStream
+from trainer.distributed import join_world
+from trainer.learner import Learner
+from trainer.model import ModelShape
+from trainer.setup import set_numerics
+
+if TYPE_CHECKING:
+    from benchmarks.work import Work
+
+
+def measure(work: Work, *, precision: str) -> list[float]:
+    """Seconds of each timed step."""
+    config = make_config(
+        {
+            "precision": precision,
+            "threads": 1,
+            "batch_size": work.batch_size,
+            "embedding_dim": work.embedding_dim,
+            "dense_arch_layer_sizes": work.dense_arch_layer_sizes,
+            "over_arch_layer_sizes": work.over_arch_layer_sizes,
+            "learning_rate": work.learning_rate,
+            "dense_learning_rate": work.learning_rate,
+            "dense_optimizer": "adagrad",
+            "lr_decay": "none",
+        }
+    )
+    shape = ModelShape(
+        num_dense=work.num_dense,
+        num_embeddings={f"C{index + 1}": work.rows for index in range(work.tables)},
+        embedding_dim=work.embedding_dim,
+        dense_arch_layer_sizes=work.dense_arch_layer_sizes,
+        over_arch_layer_sizes=work.over_arch_layer_sizes,
+    )
+    stream = SyntheticStream(
+        work.num_dense,
+        tuple(shape.num_embeddings.values()),
+        work.batch_size,
+        seed=0,
+        num_batches_in_memory=work.batches_in_memory,
+    )
+    steps = work.warmup_steps + work.timed_steps
+    with join_world("cpu") as world:
+        set_numerics(config, world)
+        learner = Learner(config, shape, world, total_steps=steps)
+        ends = [time.perf_counter() for _ in learner.pipeline.steps(islice(stream, steps), 0)]
+    return [after - before for before, after in pairwise(ends)][work.warmup_steps - 1 :]
