@@ -15,7 +15,8 @@ import yaml
 PROGRAM = [sys.executable, "-m", "cloudrec"]
 # A shell's background jobs are born deaf to SIGINT; this one hears it as a job in the foreground does.
 HEARING = (
-    "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); sys.argv[0] = 'cloudrec'; "
+    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    "from cloudrec.cli import main; main()"
 )
 MOST_MODULES = 200
 
@@ -260,7 +261,9 @@ def test_ctrl_c_at_the_question_is_130_and_changes_nothing(home: Path) -> None:
     assert process.stderr is not None
     seen = b""
     while b"[y/N]" not in seen:
-        seen += process.stderr.read1(4096)  # type: ignore[attr-defined]  # a pipe's BufferedReader
+        more = os.read(process.stderr.fileno(), 4096)
+        assert more, process.communicate()
+        seen += more
     process.send_signal(2)
     _, rest = process.communicate(timeout=30)
     os.close(controller)
