@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cloudrec.errors import CloudrecError
+from cloudrec.errors import CloudrecError, StorageError
 from cloudrec.launch import _tether, outputs
 from cloudrec.launch.folder import RunFolder
 from cloudrec.launch.local import plan_launch
@@ -176,7 +176,11 @@ class Supervisor:
         self._stop_asked = True
 
     def _tell(self, event: str, **details: object) -> None:
-        self._run.ledger.append(event, launch=self._launch, **details)
+        """Write an event down; a full disk ends nothing here: the trainer judges that for itself."""
+        try:
+            self._run.ledger.append(event, launch=self._launch, **details)
+        except StorageError as error:
+            print(f"{event} {details}: {error.message}", file=sys.stderr, flush=True)
 
 
 def main(arguments: list[str]) -> int:

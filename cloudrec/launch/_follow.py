@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import deque
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -41,17 +40,25 @@ def follow_lines(
 
 
 def _start_of_tail(path: Path, tail: int) -> int:
-    """Return the offset in bytes at which the last `tail` lines begin."""
-    starts: deque[int] = deque(maxlen=tail)
+    """Return the offset in bytes at which the last `tail` lines begin, reading from the end backwards."""
     try:
-        with path.open("rb") as file:
-            position = 0
-            for line in file:
-                starts.append(position)
-                position += len(line)
+        end = path.stat().st_size
     except FileNotFoundError:
         return 0
-    return starts[0] if starts else position
+    if not end or not tail:
+        return end
+    left = tail + (_read(path, end - 1) == b"\n")  # the end of the last line does not begin another one
+    position = end
+    while position > 0:
+        start = max(position - _BLOCK, 0)
+        block = _read(path, start)[: position - start]
+        at = len(block)
+        while left and (at := block.rfind(b"\n", 0, at)) >= 0:
+            left -= 1
+        if not left:
+            return start + at + 1
+        position = start
+    return 0
 
 
 def _read(path: Path, position: int) -> bytes:

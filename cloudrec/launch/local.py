@@ -118,7 +118,9 @@ class LocalLauncher:
         if not _wait_until_gone(run, grace + _KILL_MARGIN_S):
             _signal_supervisor(run, signal.SIGKILL)  # the kernel kills everything below it
             _wait_until_gone(run, _KILL_MARGIN_S)
-            run.ledger.append("interrupted", launch=launch, cause="killed: its supervisor did not answer")
+            if not state_after(run.ledger.read()).is_final:
+                cause = "stopped on request, but killed: its supervisor did not answer"
+                run.ledger.append("interrupted", launch=launch, cause=cause)
         return self.state(run)
 
     def logs(self, run: RunFolder, *, rank: int, follow: bool, tail: int | None = None) -> Iterator[str]:
@@ -219,20 +221,22 @@ def _start_supervisor(run: RunFolder, *, launch: int, lock: int) -> int:
     finally:
         os.close(its)  # from here on the pipe ends when the supervisor does
     try:
-        _await_start(run, process, ours, launch=launch)
+        _await_start(run, ours, launch=launch)
+    except BaseException:  # Ctrl-C too: what was not reported as started must not go on
+        process.kill()
+        process.wait()
+        raise
     finally:
         os.close(ours)
     process.returncode = 0  # it outlives us on purpose: no warning that it still runs
     return process.pid
 
 
-def _await_start(run: RunFolder, process: subprocess.Popen[bytes], pipe: int, *, launch: int) -> None:
+def _await_start(run: RunFolder, pipe: int, *, launch: int) -> None:
     """Wait for the supervisor's word on the pipe; the pipe's end without one means that it has died."""
     readable, _, _ = select.select([pipe], [], [], _START_TIMEOUT_S)
     if readable and os.read(pipe, 16):
         return
-    process.kill()
-    process.wait()
     last_words = outputs.read_tail(run.agent_log, limit=2000).strip() or "it said nothing"
     cause = "its supervisor died while starting" if readable else "its supervisor did not start in time"
     run.ledger.append("failed", launch=launch, cause=cause)

@@ -67,6 +67,9 @@ class RunSpec:
         _at_least("nnodes", self.nnodes, 1)
         _at_least("max_restarts", self.max_restarts, 0)
         _at_least("stop_grace_s", self.stop_grace_s, 1)
+        for name, value in self.environment.items():
+            if not name or "=" in name or "\0" in name + value:
+                raise SpecError(f"{name!r} cannot be the name of an environment variable with {value!r}")
         if not self.trainer_command:
             raise SpecError("trainer_command is empty", remedy="leave it out to run the trainer shipped here")
 

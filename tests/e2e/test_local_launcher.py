@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
-from cloudrec.errors import UsageError
+from cloudrec.errors import RunFailedError, UsageError
 from cloudrec.launch.base import RunStatus
 from cloudrec.launch.folder import RunFolder, create_run, newest_checkpoint
 from cloudrec.launch.ledger import RunState
-from cloudrec.launch.local import LAUNCHER
+from cloudrec.launch.local import LAUNCHER, _start_supervisor
 from cloudrec.launch.runspec import RunSpec
 from cloudrec.observe.logs import read_logs
+from cloudrec.observe.report import render_report
 from cloudrec.observe.runs import view_run
 from cloudrec.observe.status import wait_for_end, watch_run
 
@@ -116,6 +117,7 @@ def test_nothing_of_a_run_listens_on_another_address_than_loopback(runs: Path) -
     listening = [c.laddr.ip for p in family for c in p.net_connections() if c.status == psutil.CONN_LISTEN]
     assert listening
     assert set(listening) == {"127.0.0.1"}
+    assert ">RUNNING<" in render_report(run)
 
 
 def test_a_detached_run_outlives_the_terminal_that_it_was_launched_from(runs: Path) -> None:
@@ -277,6 +279,16 @@ def test_a_trainer_that_cannot_be_started_is_named(runs: Path) -> None:
     status = _end(run)
     assert status.state is RunState.FAILED
     assert "cannot start /nowhere/trainer: No such file or directory" in (status.cause or "")
+
+
+def test_a_supervisor_that_dies_while_starting_is_reported_with_its_last_words(runs: Path) -> None:
+    run = create_run(runs, _spec({}))
+    run.spec_file.write_text("{}")
+    lock = os.open(run.lock_file, os.O_RDWR | os.O_CREAT)
+    with pytest.raises(RunFailedError, match=r"died while starting:\n(.*\n)*.*schema version is None"):
+        _start_supervisor(run, launch=1, lock=lock)
+    os.close(lock)
+    assert LAUNCHER.state(run) == RunStatus(state=RunState.FAILED, cause="its supervisor died while starting")
 
 
 def test_two_runs_side_by_side_do_not_disturb_each_other(runs: Path) -> None:

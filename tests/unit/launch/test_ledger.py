@@ -5,6 +5,9 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+import pytest
+
+from cloudrec.errors import StorageError
 from cloudrec.launch.ledger import Ledger, RunState, last_launch, state_after
 
 if TYPE_CHECKING:
@@ -48,6 +51,13 @@ def test_lines_of_many_writers_never_mix(tmp_path: Path) -> None:
         for number in range(200):
             pool.submit(ledger.append, "rank_started", launch=1, number=number, filler="x" * 300)
     assert sorted(event.details["number"] for event in ledger.read()) == list(range(200))
+
+
+def test_a_full_disk_is_named_with_its_remedy(tmp_path: Path) -> None:
+    (tmp_path / "events.jsonl").symlink_to("/dev/full")
+    with pytest.raises(StorageError, match="No space left on device") as refused:
+        Ledger(path=tmp_path / "events.jsonl").append("started", launch=1)
+    assert "free some space" in (refused.value.remedy or "")
 
 
 def test_a_run_of_which_nothing_is_told_is_pending() -> None:

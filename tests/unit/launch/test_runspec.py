@@ -56,6 +56,8 @@ def test_a_generated_name_is_a_good_one_and_differs_within_one_second() -> None:
         ("stop_grace_s", float("nan")),
         ("stop_grace_s", 0),
         ("trainer_command", ()),
+        ("environment", {"environment=": "x"}),
+        ("environment", {"environment": "a\0b"}),
     ],
 )
 def test_an_impossible_value_is_refused_by_name(field: str, value: object) -> None:

@@ -83,3 +83,11 @@ def test_a_log_longer_than_a_block_is_read_whole(tmp_path: Path) -> None:
     lines = [f"{number} " + "x" * 200 for number in range(2000)]
     log.write_text("\n".join(lines) + "\n")
     assert list(follow_lines(log, tail=None, is_over=lambda: True, poll_s=0.0)) == lines
+    for tail in (0, 1, 318, 319, 1500, 2000, 3000):
+        found = list(follow_lines(log, tail=tail, is_over=lambda: True, poll_s=0.0))
+        assert found == lines[len(lines) - min(tail, len(lines)) :]
+
+
+def test_a_tail_counts_an_unfinished_last_line(run: RunFolder) -> None:
+    run.rank_log(0).write_text("a\nb\nc")
+    assert list(read_logs(run, tail=2)) == ["b", "c"]
