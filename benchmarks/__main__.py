@@ -1,0 +1,30 @@
+"""`python -m benchmarks [NAME ...]`: run the named benchmarks, or all of them, one after the other.
+
+Each is a module of this package with a `main()` that prints a table beside a named reference.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+BENCHMARKS = ("startup", "prepare", "reading", "throughput")
+
+
+def main() -> int:
+    """Run each benchmark in a process of its own, so that none sees another's leavings."""
+    asked = sys.argv[1:] or list(BENCHMARKS)
+    for unknown in [name for name in asked if name not in BENCHMARKS]:
+        print(
+            f"error: there is no benchmark {unknown!r}; there are: {', '.join(BENCHMARKS)}", file=sys.stderr
+        )
+        return 2
+    failed = 0
+    for name in asked:
+        print(f"\n== {name}", flush=True)
+        failed += subprocess.run([sys.executable, "-m", f"benchmarks.{name}"], check=False).returncode != 0
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
