@@ -77,7 +77,10 @@ class RankPool:
 def _receive(connection: Connection) -> tuple[Any, str | None]:
     if not connection.poll(_TIMEOUT_SECONDS):
         raise AssertionError(f"a rank did not answer within {_TIMEOUT_SECONDS} s")
-    outcome: tuple[Any, str | None] = connection.recv()
+    try:
+        outcome: tuple[Any, str | None] = connection.recv()
+    except EOFError:
+        return None, "its process died"
     return outcome
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
+from tests.trainer.support_ranks import RankPool
 from tests.trainer.support_state import cut, global_tensors, same_bits, whole, zeros_like
 from trainer.checkpoint import Checkpointer
 from trainer.errors import CheckpointError, ConfigError
@@ -18,7 +19,7 @@ from trainer.errors import CheckpointError, ConfigError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.trainer.support_ranks import Place, RankPool
+    from tests.trainer.support_ranks import Place
 
 
 def _open(directory: Path, keep: int = 2) -> Checkpointer:
@@ -223,6 +224,32 @@ def test_a_death_at_any_point_of_a_save_leaves_a_whole_newest_checkpoint(
         1, _crash_at_every_point, str(two_steps), str(tmp_path_factory.mktemp("copy") / "c")
     )
     assert points > 8
+
+
+def _save_while_a_rank_dies(place: Place, directory: str) -> None:
+    state = cut(place, global_tensors())
+    checkpointer = Checkpointer(
+        directory, keep=2, rank=place.rank, world_size=place.world_size, group=place.group
+    )
+    checkpointer.save(1, state, {}, {})
+    if place.rank == 1:
+        _die_at(1)  # before it opens its file
+    with pytest.raises(RuntimeError, match=r"(?i)connection|peer"):
+        checkpointer.save(2, state, {}, {})
+    checkpointer.close()
+
+
+def test_a_rank_that_dies_in_a_save_keeps_nobody_waiting_and_spoils_nothing(tmp_path: Path) -> None:
+    with (
+        RankPool(2, tmp_path) as own,
+        pytest.raises(AssertionError, match="rank 1 of 2 failed:\nits process died"),
+    ):
+        own.run(2, _save_while_a_rank_dies, str(tmp_path / "checkpoints"))
+    state = whole(zeros_like(global_tensors()))
+    with _open(tmp_path / "checkpoints") as checkpointer:
+        assert checkpointer.newest() == 1
+        checkpointer.load(1, state)
+    assert same_bits(state, whole(global_tensors()))
 
 
 def _hold(_place: Place, directory: str) -> int:
