@@ -26,6 +26,7 @@ class LatestMetrics:
     samples_per_s: float | None = None
     auc: float | None = None
     checkpoint: int | None = None
+    total_steps: int | None = None
 
 
 def latest_metrics(path: Path) -> LatestMetrics:
@@ -38,13 +39,15 @@ def latest_metrics(path: Path) -> LatestMetrics:
             break
         limit *= 8
     train, evaluation = newest.get("train", {}), newest.get("eval", {})
+    last = next(reversed(newest.values()), {})  # of whatever kind: a run may end between two train records
     return LatestMetrics(
-        step=_integer(train.get("step")),
+        step=_integer(last.get("step")),
         epoch=_integer(train.get("epoch")),
         loss=finite(train.get("loss")),
         samples_per_s=finite(train.get("samples_per_s")),
         auc=finite(evaluation.get("auc")),
         checkpoint=_integer(newest.get("checkpoint", {}).get("step")),
+        total_steps=_integer(_first_start(path).get("total_steps")),
     )
 
 
@@ -65,10 +68,19 @@ def finite(value: object) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
+def _first_start(path: Path) -> dict[str, Any]:
+    """Return the record with which the trainer began, {} before it has."""
+    return next((record for record in read_records(path) if record.get("kind") == "start"), {})
+
+
 def _newest_by_kind(path: Path, limit: int) -> dict[str, dict[str, Any]]:
-    return {
-        str(record.get("kind")): record for record in outputs.json_lines(outputs.read_tail(path, limit=limit))
-    }
+    """Return the newest record of each kind in the last `limit` bytes, the newest of all as the last."""
+    newest: dict[str, dict[str, Any]] = {}
+    for record in outputs.json_lines(outputs.read_tail(path, limit=limit)):
+        kind = str(record.get("kind"))
+        newest.pop(kind, None)
+        newest[kind] = record
+    return newest
 
 
 def _integer(value: object) -> int | None:

@@ -93,6 +93,7 @@ def _figures(view: RunView, summary: dict[str, Any]) -> list[Figure]:
         "Samples/s": (finite(summary.get("samples_per_s")), view.samples_per_s),
         "Goodput": (finite(summary.get("goodput")), None),
         "Step": (view.step, None),
+        "Steps to do": (view.total_steps, None),
         "Checkpoint at step": (view.checkpoint, None),
         "Restarts": (view.restarts, None),
     }

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from cloudrec.errors import CloudrecError, UsageError
 from cloudrec.launch import launcher, outputs
 from cloudrec.launch.folder import RunFolder
-from cloudrec.launch.ledger import Event, RunState
+from cloudrec.launch.ledger import Event, RunState, last_launch
 from cloudrec.observe.metrics import latest_metrics
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from cloudrec.launch.runspec import RunSpec
 
 SCHEMA_VERSION = 1
-_ENDS = ("succeeded", "failed", "interrupted")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +33,8 @@ class RunView:
         provider: that cluster's provider.
         launcher: the engine that started it.
         world_size: the number of ranks.
-        step: the newest step whose metrics were written.
+        step: the step that the newest record of the metrics is about.
+        total_steps: how many steps there are to do.
         epoch: that step's epoch.
         loss: its training loss.
         auc: the newest evaluation's AUC.
@@ -58,6 +58,7 @@ class RunView:
     launcher: str | None = None
     world_size: int | None = None
     step: int | None = None
+    total_steps: int | None = None
     epoch: int | None = None
     loss: float | None = None
     auc: float | None = None
@@ -119,7 +120,6 @@ def view_run(run: RunFolder) -> RunView:
     events = run.ledger.read()
     metrics = latest_metrics(run.metrics_file)
     started = [event.time for event in events if event.event == "started"]
-    ended = [event.time for event in events if event.event in _ENDS]
     return RunView(
         name=run.name,
         state=status.state,
@@ -129,6 +129,7 @@ def view_run(run: RunFolder) -> RunView:
         launcher=spec.launcher,
         world_size=spec.world_size,
         step=metrics.step,
+        total_steps=metrics.total_steps,
         epoch=metrics.epoch,
         loss=metrics.loss,
         auc=metrics.auc,
@@ -138,7 +139,7 @@ def view_run(run: RunFolder) -> RunView:
         launches=sum(event.event == "submitted" for event in events),
         created=events[0].time if events else None,
         started=started[-1] if started else None,
-        ended=ended[-1] if ended and status.state.is_final else None,
+        ended=_last_sign(events) if status.state.is_final else None,
         wall_s=_wall_seconds(events, alive=not status.state.is_final, now=time.time()),
         pid=None if status.state.is_final else _pid(events),
         folder=str(run.path),
@@ -157,6 +158,12 @@ def _checkpoint(run: RunFolder, spec: RunSpec, reported: int | None) -> int | No
     if outputs.checkpoint_folder(run, spec) is None:
         return reported
     return outputs.committed_step(run, spec)
+
+
+def _last_sign(events: Sequence[Event]) -> float | None:
+    """Return when the newest launch ended, or gave its last sign of life when it was killed."""
+    launch = last_launch(events)
+    return max((event.time for event in events if event.launch == launch), default=None)
 
 
 def _pid(events: Sequence[Event]) -> int | None:

@@ -38,16 +38,18 @@ def test_a_run_shows_its_newest_figures(tmp_path: Path) -> None:
     )
     _metrics(
         run,
-        {"kind": "start", "world_size": 2},
+        {"kind": "start", "world_size": 2, "step": 0, "total_steps": 40},
         {"kind": "train", "step": 10, "epoch": 0, "loss": 0.5, "samples_per_s": 100.0},
         {"kind": "eval", "step": 10, "auc": 0.7},
         {"kind": "train", "step": 20, "epoch": 1, "loss": 0.4, "samples_per_s": 120.0},
+        {"kind": "checkpoint", "step": 25, "seconds": 0.1, "bytes": 7},
     )
     (run.path / "checkpoints" / "step-00000020").mkdir(parents=True)
     (run.path / "checkpoints" / "step-00000020" / "commit.json").touch()
     view = load_run(tmp_path, "one")
     assert view.state is RunState.SUCCEEDED
-    assert (view.step, view.epoch, view.loss, view.samples_per_s, view.auc) == (20, 1, 0.4, 120.0, 0.7)
+    assert (view.step, view.total_steps, view.epoch) == (25, 40, 1)
+    assert (view.loss, view.samples_per_s, view.auc) == (0.4, 120.0, 0.7)
     assert (view.checkpoint, view.restarts, view.launches, view.world_size) == (20, 1, 1, 2)
     assert view.ended is not None
     assert view.is_over
