@@ -130,11 +130,15 @@ class _Problem:
         for correction, column in zip(corrections, self.columns, strict=True):
             logits += correction[column]
         loss = np.mean(np.logaddexp(0.0, logits) - self.target * logits)
+        # Products are summed by numpy, not by BLAS: its threads would wait for each other on busy processors.
         error = (1.0 / (1.0 + np.exp(-logits)) - self.target) / len(logits)
         by_group = [np.bincount(c, error, s) for c, s in zip(self.columns, self.sizes, strict=True)]
         free = x[2:]
         gradient = np.concatenate(
-            [[error.sum(), error @ self.base], np.concatenate(by_group) * self.whitening + self.prior * free]
+            [
+                [error.sum(), (error * self.base).sum()],
+                np.concatenate(by_group) * self.whitening + self.prior * free,
+            ]
         )
         return float(loss + 0.5 * np.sum(self.prior * free**2)), gradient
 

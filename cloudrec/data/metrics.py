@@ -25,7 +25,7 @@ def auc(scores: npt.NDArray[np.floating], positive: npt.NDArray[np.floating]) ->
     positives = np.add.reduceat(weight, firsts)
     negatives = np.add.reduceat(1.0 - weight, firsts)
     below = np.cumsum(negatives) - negatives
-    return float(positives @ (below + 0.5 * negatives) / (positives.sum() * negatives.sum()))
+    return float((positives * (below + 0.5 * negatives)).sum() / (positives.sum() * negatives.sum()))
 
 
 def logloss(logits: npt.NDArray[np.floating], positive: npt.NDArray[np.floating]) -> float:

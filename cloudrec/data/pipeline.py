@@ -7,6 +7,7 @@ from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -59,7 +60,8 @@ class _Split:
     """A split while it is being written."""
 
     name: str
-    room: ShardRows | None = None
+    room: ShardRows | None = None  # being filled
+    spare: ShardRows | None = None  # being written, or written: filled again after that
     shards: list[Future[manifest.Shard]] = field(default_factory=list)
     positives: int = 0
 
@@ -81,7 +83,9 @@ class Pipeline:
         self._progress = progress
         self._threads = options.threads or min(os.cpu_count() or 1, 8)
         self._splits = {name: _Split(name) for name in SPLITS}
-        self._sources = [{"path": str(f.path), "bytes": f.bytes, "rows": 0, "bad_rows": 0} for f in files]
+        self._sources: list[dict[str, Any]] = [
+            {"path": str(f.path), "bytes": f.bytes, "rows": 0, "bad_rows": 0} for f in files
+        ]
         self._encoder = (
             VocabularyEncoder(
                 workspace.scratch, min_frequency=options.min_frequency, max_vocabulary=options.max_vocabulary
@@ -112,15 +116,13 @@ class Pipeline:
     def _parsed(self, pool: ThreadPoolExecutor) -> Iterator[tuple[int, Parsed]]:
         """Parse all chunks, a few at a time, and give the results in order."""
         total = sum(f.bytes for f in self._files)
+        chunks = self._submitted(pool)
         running: deque[tuple[int, int, Future[Parsed]]] = deque()
         try:
-            for number, bytes_read, future in self._submitted(pool):
-                running.append((number, bytes_read, future))
-                while len(running) > self._threads:
-                    number, bytes_read, future = running.popleft()
-                    yield number, future.result()
-                    self._progress(bytes_read, total)
-            while running:
+            while True:
+                running.extend(islice(chunks, self._threads + 1 - len(running)))
+                if not running:
+                    return
                 number, bytes_read, future = running.popleft()
                 yield number, future.result()
                 self._progress(bytes_read, total)
@@ -147,6 +149,8 @@ class Pipeline:
     def _distribute(self, writer: ThreadPoolExecutor, number: int, parsed: Parsed) -> None:
         """Give rows to their split's open shard; close shards that are full."""
         split = self._files[number].split
+        if split is None and not self._options.test_fraction:
+            split = "train"
         if split is not None:
             self._append(writer, self._splits[split], parsed)
             return
@@ -172,12 +176,14 @@ class Pipeline:
                 self._close_shard(writer, split)
 
     def _close_shard(self, writer: ThreadPoolExecutor, split: _Split) -> None:
-        if split.room is None:
+        if split.room is None or not split.room.rows:
             return
         if split.shards:
             split.shards[-1].result()  # one shard in writing, one being filled: memory stays bounded
         split.shards.append(writer.submit(self._write, split.name, len(split.shards), split.room))
-        split.room = None
+        split.room, split.spare = split.spare, split.room
+        if split.room is not None:
+            split.room.rows = 0
 
     def _write(self, split: str, number: int, rows: ShardRows) -> manifest.Shard:
         name = f"{split}/shard-{number:05d}"

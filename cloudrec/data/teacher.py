@@ -14,7 +14,7 @@ and all distributions, means and variances exact.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 INTEGERS = 13
 CATEGORIES = 26
 _ENTRIES = 1 << 16
-_CALIBRATION_ROWS = 1 << 18
-_TAKEN = np.iinfo(np.uint16).max
+_CALIBRATION_ROWS = 1 << 17
+_CALIBRATION_STEPS = 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,10 +37,10 @@ class TeacherSettings:
     """What kind of teacher is drawn; written to synth.json."""
 
     ids_per_feature: int = 500
-    zipf_exponent: float = 1.05
+    zipf_exponent: float = 1.5
     interactions: int = 6
     rank: int = 2
-    rare_damping: float = 0.25  # latent vectors shrink with the id's rank to this power: rare ids matter less
+    rare_damping: float = 1.0  # what an id does shrinks with its rank to this power: rare ones matter less
     base_rate: float = 0.25
     target_bayes_auc: float = 0.8246
     target_linear_auc: float = 0.7764
@@ -179,10 +179,17 @@ def _centred(values: npt.NDArray[np.float64], table: npt.NDArray[np.uint16]) -> 
     return centred
 
 
+def _damping(settings: TeacherSettings) -> npt.NDArray[np.float64]:
+    """Return how much each id matters beside the most frequent one: [ids + 1]."""
+    ranks = np.maximum(np.arange(settings.ids_per_feature + 1), 1)
+    return ranks.astype(np.float64) ** -settings.rare_damping
+
+
 def _draw_category_effects(
     rng: np.random.Generator, ids: npt.NDArray[np.uint16], settings: TeacherSettings
 ) -> npt.NDArray[np.float32]:
-    effects = rng.normal(0.0, 0.3, (CATEGORIES, settings.ids_per_feature + 1))
+    shape = (CATEGORIES, settings.ids_per_feature + 1)
+    effects = rng.normal(0.0, 0.3, shape) * _damping(settings)
     return np.stack([_centred(e, t) for e, t in zip(effects, ids, strict=True)]).astype(np.float32)
 
 
@@ -191,8 +198,7 @@ def _draw_latent(
 ) -> npt.NDArray[np.float32]:
     """Draw one side's centred latent vectors, of unit variance per component: [interactions, rank, ids + 1]."""
     shape = (settings.interactions, settings.rank, settings.ids_per_feature + 1)
-    damping = np.arange(1, shape[2] + 1) ** -settings.rare_damping
-    vectors = rng.normal(size=shape) * damping
+    vectors = rng.normal(size=shape) * _damping(settings)
     latent = np.empty(shape, np.float32)
     for pair, table in enumerate(ids):
         centred = _centred(vectors[pair], table)
@@ -201,30 +207,34 @@ def _draw_latent(
 
 
 def _calibrated(teacher: Teacher, rng: np.random.Generator) -> Teacher:
-    """Find intercept and scales that give the targets, on a large sample with true probabilities."""
-    from dataclasses import replace
+    """Find intercept and scales that give the targets, on a large sample with true probabilities.
 
+    A damped fixed point: an AUC's distance from one half grows with the spread of what it ranks by, so each spread
+    is moved by the ratio of the distance wanted to the distance found.
+    """
     goal = teacher.settings
-    entries = rng.integers(0, _ENTRIES, size=(INTEGERS + CATEGORIES, _CALIBRATION_ROWS), dtype=np.uint16)
+    shape = (INTEGERS + CATEGORIES, _CALIBRATION_ROWS)
+    entries = rng.integers(0, _ENTRIES, size=shape, dtype=np.uint16)
     additive, interaction = teacher.additive(entries), teacher.interaction(entries)
-    additive_scale = interaction_scale = 1.0 / max(float(additive.std()), 1e-6)
-    intercept = -1.0
-    for _ in range(40):
-        logits = additive * additive_scale + interaction * interaction_scale + intercept
+    additive_std, interaction_std = float(additive.std()), float(interaction.std())
+    linear_spread, hidden_spread, intercept = 1.3, 0.8, -1.5
+    for _ in range(_CALIBRATION_STEPS):
+        logits = additive * (linear_spread / additive_std)
+        logits += interaction * (hidden_spread / interaction_std) + intercept
         probability = sigmoid(logits)
+        rate = float(probability.mean())
+        intercept += float(np.log(goal.base_rate / rate * (1.0 - rate) / (1.0 - goal.base_rate)))
         bayes, linear = auc(logits, probability), auc(additive, probability)
-        intercept += np.log(
-            goal.base_rate / probability.mean() * (1 - probability.mean()) / (1 - goal.base_rate)
-        )
-        total = additive_scale**2 + (interaction_scale * interaction.std() / additive.std()) ** 2
-        grown = (goal.target_bayes_auc - 0.5) / (bayes - 0.5)
-        share = (goal.target_linear_auc - 0.5) / (linear - 0.5)
-        additive_scale *= share**1.5
-        rest = max(total * grown**3 - additive_scale**2, 1e-6)
-        interaction_scale = float(np.sqrt(rest)) * float(additive.std() / interaction.std())
+        linear_spread *= _step(goal.target_linear_auc, linear)
+        gained = (goal.target_bayes_auc - goal.target_linear_auc) / (bayes - linear)
+        hidden_spread *= float(np.clip(np.sqrt(gained), 0.8, 1.25))
     return replace(
         teacher,
-        intercept=float(intercept),
-        additive_scale=float(additive_scale),
-        interaction_scale=float(interaction_scale),
+        intercept=intercept,
+        additive_scale=linear_spread / additive_std,
+        interaction_scale=hidden_spread / interaction_std,
     )
+
+
+def _step(wanted: float, found: float) -> float:
+    return float(np.clip((wanted - 0.5) / (found - 0.5), 0.8, 1.25)) ** 1.3

@@ -1,9 +1,12 @@
 """Criteo TSV, one chunk of whole lines at a time: from bytes to arrays, and to the lines that are no good.
 
-A line is a label (0 or 1), 13 integers and 26 categories of up to 8 hexadecimal digits, separated by tabs; integers
-and categories may be empty. `_LINE` is the grammar. Polars parses; it is laxer than the grammar in a few places
-(it takes `+5`, ` 5` and blank lines), so a chunk goes to Polars as it is only when it cannot contain such a case,
-and otherwise without the lines that the grammar refuses.
+A line is a label (0 or 1), 13 integers and 26 categories of up to 8 hexadecimal digits, separated by
+tabs; integers and categories may be empty. `_LINE` is the grammar.
+
+Numpy finds the tabs and newlines, which settles the number of columns, and reads label and categories at
+their places, eight digits in one 64-bit word; Polars parses the integers. Polars is laxer about them than
+the grammar (it takes `+5` and ` 5`), so a chunk that may hold such a thing, or that fails in any way, has its
+lines held against the grammar one by one, and what is left is parsed again.
 """
 
 from __future__ import annotations
@@ -16,14 +19,17 @@ import polars as pl
 
 if TYPE_CHECKING:
     import numpy.typing as npt
-    import pyarrow as pa
 
 LABEL = "label"
 INTEGERS = tuple(f"I{number}" for number in range(1, 14))
 CATEGORIES = tuple(f"C{number}" for number in range(1, 27))
 COLUMNS = (LABEL, *INTEGERS, *CATEGORIES)
 LONGEST_LINE = 4096  # bytes; a good line has at most about 600 (more only with leading zeros)
-_TABS = len(COLUMNS) - 1
+_TAB, _NEWLINE = ord("\t"), ord("\n")
+_BLOCK = 1024  # rows whose categories are read at once: they fit the processor's cache
+_ZEROS = np.uint64(0x3030303030303030)  # the text 00000000
+_POLARS_IS_LAX_ABOUT = (b"\r", b" ", b"+")
+_INTEGER_COLUMNS = list(range(1, 14))
 _SCHEMA = {name: pl.Int64 if name in INTEGERS else pl.String for name in COLUMNS}
 _INTEGER = re.compile(rb"-?\d+")
 _CATEGORY = re.compile(rb"[0-9a-fA-F]{0,8}")
@@ -66,7 +72,7 @@ class Parsed(NamedTuple):
 def parse(chunk: Chunk) -> Parsed:
     """Parse a chunk; lines that are no good are left out and reported."""
     text = chunk.text.replace(b"\r\n", b"\n") if b"\r" in chunk.text else chunk.text
-    if _looks_clean(text, chunk.lines):
+    if text.isascii() and not any(odd in text for odd in _POLARS_IS_LAX_ABOUT):
         parsed = _parse_clean(text, chunk.lines)
         if parsed is not None:
             return parsed
@@ -83,16 +89,6 @@ def select(parsed: Parsed, chosen: npt.NDArray[np.intp]) -> Parsed:
         None,
         [],
     )
-
-
-def _looks_clean(text: bytes, lines: int) -> bool:
-    """Tell whether Polars and the grammar agree about this text, but for what `_parse_clean` checks."""
-    if not text.isascii() or any(odd in text for odd in (b"\0", b"\r", b" ", b"+")):
-        return False
-    characters = np.frombuffer(text, np.uint8)
-    ends = np.flatnonzero(characters == ord("\n"))
-    longest = np.diff(ends, prepend=-1).max() - 1
-    return int(np.count_nonzero(characters == ord("\t"))) == _TABS * lines and int(longest) <= LONGEST_LINE
 
 
 def _parse_doubtful(text: bytes, chunk: Chunk) -> Parsed:
@@ -149,129 +145,124 @@ def _shown(value: bytes) -> str:
 
 def _parse_clean(text: bytes, lines: int) -> Parsed | None:
     """Parse lines that are thought to be good; None when one of them is not."""
+    characters = np.frombuffer(text, np.uint8)
+    ends = _field_ends(characters, lines)
+    if ends is None:
+        return None
+    labels = _labels(characters, ends)
+    dense = _integers(text, lines)
+    categories = _categories(characters, ends)
+    if labels is None or dense is None or categories is None:
+        return None
+    return Parsed(labels, dense, *categories, None, [])
+
+
+def _field_ends(characters: npt.NDArray[np.uint8], lines: int) -> npt.NDArray[np.int64] | None:
+    """Return where each field ends: [lines, 40]; None when a line has other columns or is too long."""
+    ends = np.flatnonzero((characters == _TAB) | (characters == _NEWLINE))
+    if len(ends) != lines * len(COLUMNS):
+        return None
+    ends = ends.reshape(lines, len(COLUMNS))
+    # There are as many newlines as lines: when each line's last end is one, all the others are tabs.
+    if np.any(characters[ends[:, -1]] != _NEWLINE):
+        return None
+    if lines and np.diff(ends[:, -1], prepend=-1).max() > LONGEST_LINE + 1:
+        return None
+    return ends
+
+
+def _labels(characters: npt.NDArray[np.uint8], ends: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8] | None:
+    starts = np.concatenate([[0], ends[:-1, -1] + 1])[: len(ends)]
+    labels = characters[starts] - np.uint8(ord("0"))
+    good = np.array_equal(ends[:, 0], starts + 1) and not np.any(labels > 1)
+    return labels if good else None
+
+
+def _integers(text: bytes, lines: int) -> npt.NDArray[np.float32] | None:
+    """Return log1p(max(value, 0)) of each integer, 0 where it is missing: [lines, 13]."""
     if not lines:
-        return _empty()
+        return np.empty((0, len(INTEGERS)), np.float32)
     try:
-        frame = pl.read_csv(text, has_header=False, separator="\t", quote_char=None, schema=_SCHEMA)
+        frame = pl.read_csv(
+            text, has_header=False, separator="\t", quote_char=None, schema=_SCHEMA, columns=_INTEGER_COLUMNS
+        )
     except pl.exceptions.PolarsError:
         return None
     if frame.height != lines:
         return None
-    labels = np.empty(lines, np.uint8)
-    dense = np.empty((lines, len(INTEGERS)), np.float32)
-    codes = np.empty((len(CATEGORIES), lines), np.uint32)
-    missing = np.zeros((len(CATEGORIES), lines), np.bool_)
-    start = 0
-    for batch in frame.to_arrow(compat_level=pl.CompatLevel.newest()).to_batches():
-        rows = slice(start, start + batch.num_rows)
-        start = rows.stop
-        if not _read_labels(batch.column(0), labels[rows]):
-            return None
-        _read_integers(batch.columns[1:14], dense[rows])
-        for feature, column in enumerate(batch.columns[14:]):
-            if not _read_category(column, codes[feature, rows], missing[feature, rows]):
-                return None
-    return Parsed(labels, dense, codes, missing, None, [])
+    values = np.empty((len(INTEGERS), lines), np.float32)
+    for row, column in zip(values, frame.iter_columns(), strict=True):
+        np.maximum(column.fill_null(0).to_numpy(), 0, out=row, casting="unsafe")
+    np.log1p(values, out=values)
+    return np.ascontiguousarray(values.T)
 
 
-def _empty() -> Parsed:
-    shape = (len(CATEGORIES), 0)
-    return Parsed(
-        np.empty(0, np.uint8),
-        np.empty((0, len(INTEGERS)), np.float32),
-        np.empty(shape, np.uint32),
-        np.empty(shape, np.bool_),
-        None,
-        [],
-    )
+def _categories(
+    characters: npt.NDArray[np.uint8], ends: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.bool_]] | None:
+    """Return the number each category's digits stand for and whether it is missing: [26, lines] each.
 
-
-def _read_labels(column: pa.Array, out: npt.NDArray[np.uint8]) -> bool:
-    views = _views(column)
-    if column.null_count or np.any(views[:, 0] != 1):
-        return False
-    np.subtract(views[:, 1] & 0xFF, ord("0"), out=out, casting="unsafe")
-    return bool(np.all(out <= 1))
-
-
-def _read_integers(columns: list[pa.Array], out: npt.NDArray[np.float32]) -> None:
-    """Write log1p(max(value, 0)) of each column, 0 where missing, into [rows, 13]."""
-    block = np.empty((len(columns), len(out)), np.float32)
-    for values, column in zip(block, columns, strict=True):
-        data = column.buffers()[1]
-        ints = np.frombuffer(data, np.int64, len(column), column.offset * 8)
-        np.maximum(ints, 0, out=values, casting="unsafe")
-        if column.null_count:
-            values[_nulls(column)] = 0.0
-    np.log1p(block, out=block)
-    out[...] = block.T
-
-
-def _read_category(column: pa.Array, out: npt.NDArray[np.uint32], missing: npt.NDArray[np.bool_]) -> bool:
-    """Write the number that each text of hexadecimal digits stands for; False when one is no such text.
-
-    A view of a short text is its length (4 bytes) and then the text itself, padded with zeros. Eight digits are
-    read as one 64-bit word, of which each byte is turned into its value at once.
+    None when a field holds anything but up to eight hexadecimal digits. The word of a field is the eight bytes
+    before its end, the first in the lowest byte; bytes that belong to the field before are replaced by zeros.
     """
-    views = _views(column)
-    lengths = views[:, 0]
-    if column.null_count:
-        missing[...] = _nulls(column)
-    if np.any((lengths != 8) & ~missing):  # noqa: PLR2004 - digits of a full code
-        return _read_short_category(column, out, missing)
-    words = np.ascontiguousarray(views[:, 1:3]).view(np.uint64)[:, 0]
-    if column.null_count:
-        words[missing] = _ZEROS
-    if not _are_hexadecimal(words):
-        return False
-    out[...] = _from_hexadecimal(words)
-    return True
+    codes = np.empty((len(CATEGORIES), len(ends)), np.uint32)
+    missing = np.empty(codes.shape, np.bool_)
+    words_at = np.lib.stride_tricks.as_strided(
+        characters[:8].view(np.uint64) if len(ends) else np.empty(0, np.uint64),
+        shape=(max(len(characters) - 7, 0),),
+        strides=(1,),
+    )
+    for start in range(0, len(ends), _BLOCK):
+        block = slice(start, start + _BLOCK)
+        stops = np.ascontiguousarray(ends[block, -len(CATEGORIES) - 1 :].T)
+        lengths = np.diff(stops, axis=0) - 1
+        words = words_at[stops[1:] - 8]
+        empty = np.equal(lengths, 0, out=missing[:, block])
+        words = np.where(empty, _ZEROS, words)
+        short = lengths != 8  # noqa: PLR2004 - digits of a full code
+        short ^= empty
+        if short.any():
+            words[short] = _padded(words[short], lengths[short])
+        if lengths.max() > 8 or not _are_hexadecimal(words):  # noqa: PLR2004 - likewise
+            return None
+        codes[:, block] = _from_hexadecimal(words)
+    return codes, missing
 
 
-def _read_short_category(
-    column: pa.Array, out: npt.NDArray[np.uint32], missing: npt.NDArray[np.bool_]
-) -> bool:
-    texts = column.to_pylist()
-    try:
-        values = [int(text, 16) if text else 0 for text in texts]
-    except ValueError:
-        return False
-    if any(text is not None and len(text) > 8 for text in texts):  # noqa: PLR2004 - digits of a full code
-        return False
-    out[...] = values
-    missing[...] = [not text for text in texts]
-    return True
-
-
-_ZEROS = np.uint64(0x3030303030303030)  # the text 00000000
+def _padded(words: npt.NDArray[np.uint64], lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
+    """Replace the bytes before a text of this length by the digit 0."""
+    keep = np.array(
+        [0, *((0xFFFFFFFFFFFFFFFF << (8 * (8 - n))) & 0xFFFFFFFFFFFFFFFF for n in range(1, 9))], np.uint64
+    )
+    mask = keep[np.minimum(lengths, 8)]
+    return (words & mask) | (_ZEROS & ~mask)
 
 
 def _are_hexadecimal(words: npt.NDArray[np.uint64]) -> bool:
     """Tell whether every byte of every word is one of 0-9, a-f, A-F. The bytes are ASCII."""
     high = np.uint64(0x8080808080808080)
-    ones = np.uint64(0x0101010101010101)
     lower = words | np.uint64(0x2020202020202020)
     # Adding 0x80 - limit to a byte below 0x80 sets its high bit when the byte reaches the limit.
-    digit = (words + (0x80 - 0x30) * ones) & ~(words + (0x80 - 0x3A) * ones)
-    letter = (lower + (0x80 - 0x61) * ones) & ~(lower + (0x80 - 0x67) * ones)
-    return bool(np.all(((digit | letter) & high) == high))
+    digit = (words + _below(0x30)) & ~(words + _below(0x3A))
+    digit |= (lower + _below(0x61)) & ~(lower + _below(0x67))
+    digit &= high
+    return bool(np.all(digit == high))
+
+
+def _below(limit: int) -> np.uint64:
+    return np.uint64((0x80 - limit) * 0x0101010101010101)
 
 
 def _from_hexadecimal(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint32]:
-    """Turn eight digits, first digit in the lowest byte, into the number they stand for."""
+    """Turn eight digits, the first in the lowest byte, into the number they stand for."""
     letters = (words >> np.uint64(6)) & np.uint64(0x0101010101010101)
-    digits = (words & np.uint64(0x0F0F0F0F0F0F0F0F)) + letters * np.uint64(9)
-    pairs = ((digits << np.uint64(4)) | (digits >> np.uint64(8))) & np.uint64(0x00FF00FF00FF00FF)
-    quads = (pairs | (pairs >> np.uint64(8))) & np.uint64(0x0000FFFF0000FFFF)
-    return (quads | (quads >> np.uint64(16))).astype(np.uint32).byteswap()
-
-
-def _views(column: pa.Array) -> npt.NDArray[np.uint32]:
-    """Return a string column's views as [rows, 4] words."""
-    return np.frombuffer(column.buffers()[1], np.uint32, len(column) * 4, column.offset * 16).reshape(-1, 4)
-
-
-def _nulls(column: pa.Array) -> npt.NDArray[np.bool_]:
-    bits = np.frombuffer(column.buffers()[0], np.uint8)
-    valid = np.unpackbits(bits, bitorder="little", count=column.offset + len(column))[column.offset :]
-    return valid == 0
+    letters *= np.uint64(9)
+    digits = words & np.uint64(0x0F0F0F0F0F0F0F0F)
+    digits += letters
+    # Fold neighbours: 8 digits to 4 bytes to 2 halves to 1 word, the first part still the lowest.
+    pairs = (digits << np.uint64(4)) | (digits >> np.uint64(8))
+    pairs &= np.uint64(0x00FF00FF00FF00FF)
+    halves = pairs | (pairs >> np.uint64(8))
+    halves &= np.uint64(0x0000FFFF0000FFFF)
+    halves |= halves >> np.uint64(16)
+    return halves.astype(np.uint32).byteswap()
