@@ -2,7 +2,17 @@
 
 Several processes append (the command line, the supervisor, every rank), each line with one write, so lines
 never mix. A crash in the middle of a write leaves a part of a line: readers skip it, and the next writer
-starts on a new line.
+starts on a new line. What a launcher tells:
+
+    submitted       launcher                        the launch is asked for
+    started         pid, command                    the supervisor or the engine has it
+    rank_started    attempt, rank, pid              a rank's trainer runs
+    rank_ended      attempt, rank, exit_code        it has ended; a negative code is a signal
+    restarting      attempt, cause                  the workers are being started again
+    running         attempt                         they are at work again
+    stop_requested  grace_s                         somebody asked for the end
+    stopping        grace_s                         the trainer is being told
+    succeeded, failed, interrupted                  the end: cause, attempt, exit_codes, checkpoint
 """
 
 from __future__ import annotations

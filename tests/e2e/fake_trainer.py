@@ -1,6 +1,7 @@
 """A stand-in for the trainer that keeps to its handshake, without torch: steps, checkpoints, exit codes.
 
-Its configuration: steps, step_s, checkpoint_interval, ignore_stop (bool), and crashes, a list of
+Its configuration: steps, step_s, checkpoint_interval, ignore_stop, helper (start a process that it
+leaves behind), and crashes, a list of
 {rank, attempt, step, how} where `how` is an exit code or "kill", at that step or a later one.
 """
 
@@ -10,6 +11,7 @@ import argparse
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -34,6 +36,8 @@ class Trainer:
             self.stop = True
 
     def run(self) -> int:
+        if self.config.get("helper"):
+            print(f"helper {subprocess.Popen(['sleep', '300']).pid}")
         first = self.newest()
         self.record(kind="start", world_size=int(os.environ["WORLD_SIZE"]), resumed_from=first or None)
         print(f"rank {RANK} begins at step {first}")

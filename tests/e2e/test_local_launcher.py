@@ -274,6 +274,24 @@ def test_logs_follow_a_rank_across_a_restart_until_the_run_ends(runs: Path) -> N
     assert list(read_logs(run, rank=1, tail=2)) == lines[-2:]
 
 
+def test_what_a_trainer_leaves_running_is_ended(runs: Path) -> None:
+    crashes = [{"rank": 0, "attempt": 0, "step": 2, "how": "kill"}]
+    run = _launch(runs, {"steps": 20, "crashes": crashes, "helper": True}, nproc_per_node=1)
+    assert _end(run).state is RunState.SUCCEEDED
+    helpers = [int(line.split(" ")[1]) for line in read_logs(run) if line.startswith("helper ")]
+    assert len(helpers) == 2
+    assert not any(psutil.pid_exists(helper) for helper in helpers)
+
+
+def test_a_killed_elastic_agent_fails_the_run_and_leaves_no_process(runs: Path) -> None:
+    run = _launch(runs, LONG)
+    _wait_for_step(run, 1)
+    family = _supervisor(run).children(recursive=True)
+    _supervisor(run).children()[0].kill()
+    assert _end(run) == RunStatus(state=RunState.FAILED, cause="the elastic agent was killed by SIGKILL")
+    assert not any(process.is_running() for process in family)
+
+
 def test_a_trainer_that_cannot_be_started_is_named(runs: Path) -> None:
     run = _launch(runs, {}, trainer_command=("/nowhere/trainer",))
     status = _end(run)
