@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 STOPPED = 75
 BAD_CONFIG = 64
 BAD_DATA = 65
+_TERMINATED = (-signal.SIGTERM, 128 + signal.SIGTERM)  # the elastic agent's, told to end by whomever
 _HOPELESS = {BAD_CONFIG: "bad configuration", BAD_DATA: "bad data"}
 
 
@@ -127,7 +128,8 @@ class Evidence:
         attempt: the number of that attempt, counted from 0.
         max_restarts: how many restarts were allowed.
         world_size: how many ranks there are.
-        stop_requested: whether somebody asked for the stop.
+        stopping: whether the supervisor was told to end the run.
+        requested: whether that was a `stop`, rather than a signal from elsewhere.
         killed_after_s: the grace that ran out, if it did.
         finished: whether the trainer's summary says that it has finished.
         checkpoint: step of the newest committed checkpoint.
@@ -139,7 +141,8 @@ class Evidence:
     attempt: int
     max_restarts: int
     world_size: int
-    stop_requested: bool
+    stopping: bool
+    requested: bool
     killed_after_s: float | None
     finished: bool
     checkpoint: int | None
@@ -157,7 +160,8 @@ def _judge(evidence: Evidence) -> tuple[RunState, str | None]:
     code = final_code(evidence.exits, world_size=evidence.world_size)
     if evidence.agent_code == 0:
         return _all_ended_well(evidence)
-    if code not in _HOPELESS and (evidence.stop_requested or code == STOPPED):
+    stopped = evidence.stopping or code == STOPPED or evidence.agent_code in _TERMINATED
+    if code not in _HOPELESS and stopped:
         return _stopped(evidence, code)
     return RunState.FAILED, _why_it_failed(evidence, code)
 
@@ -172,7 +176,7 @@ def _all_ended_well(evidence: Evidence) -> tuple[RunState, str | None]:
 
 
 def _stopped(evidence: Evidence, code: int | None) -> tuple[RunState, str | None]:
-    who = "stopped on request" if evidence.stop_requested else "stopped by a signal from outside"
+    who = "stopped on request" if evidence.requested else "stopped by a signal from outside"
     at = _checkpoint_note(evidence.checkpoint)
     if code == STOPPED:
         return RunState.INTERRUPTED, f"{who}; {at}"

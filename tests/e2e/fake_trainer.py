@@ -1,8 +1,8 @@
 """A stand-in for the trainer that keeps to its handshake, without torch: steps, checkpoints, exit codes.
 
 Its configuration: steps, step_s, checkpoint_interval, ignore_stop, helper (start a process that it
-leaves behind), and crashes, a list of
-{rank, attempt, step, how} where `how` is an exit code or "kill", at that step or a later one.
+leaves behind), and crashes, a list of {rank, attempt, step, how} where `how` is an exit code or "kill",
+at that step or at a later one.
 """
 
 from __future__ import annotations

@@ -28,7 +28,8 @@ EVIDENCE = Evidence(
     attempt=0,
     max_restarts=3,
     world_size=2,
-    stop_requested=False,
+    stopping=False,
+    requested=False,
     killed_after_s=None,
     finished=False,
     checkpoint=None,
@@ -87,12 +88,12 @@ def test_the_first_rank_to_fail_is_named_and_not_the_one_that_was_stopped_with_i
             'every rank ended with exit code 0, but none left a summary.json whose status is "finished"',
         ),
         (
-            {"agent_code": 0, "finished": True, "exits": _exits(0, 0), "stop_requested": True},
+            {"agent_code": 0, "finished": True, "exits": _exits(0, 0), "stopping": True, "requested": True},
             RunState.SUCCEEDED,  # it had finished before the stop reached it
             None,
         ),
         (
-            {"exits": _exits(75, 75), "stop_requested": True, "checkpoint": 40},
+            {"exits": _exits(75, 75), "stopping": True, "requested": True, "checkpoint": 40},
             RunState.INTERRUPTED,
             "stopped on request; the newest checkpoint is at step 40",
         ),
@@ -102,12 +103,12 @@ def test_the_first_rank_to_fail_is_named_and_not_the_one_that_was_stopped_with_i
             "stopped by a signal from outside; the newest checkpoint is at step 40",
         ),
         (
-            {"stop_requested": True},
+            {"stopping": True, "requested": True},
             RunState.INTERRUPTED,
             "stopped on request before the trainer had started; no checkpoint is committed",
         ),
         (
-            {"agent_code": -9, "stop_requested": True, "killed_after_s": 15.0, "checkpoint": 7},
+            {"agent_code": -9, "stopping": True, "requested": True, "killed_after_s": 15.0, "checkpoint": 7},
             RunState.INTERRUPTED,
             (
                 "stopped on request, but killed when it had not ended within 15 s; "
@@ -115,7 +116,7 @@ def test_the_first_rank_to_fail_is_named_and_not_the_one_that_was_stopped_with_i
             ),
         ),
         (
-            {"exits": _exits(75, 1), "stop_requested": True, "error": "full"},
+            {"exits": _exits(75, 1), "stopping": True, "requested": True, "error": "full"},
             RunState.INTERRUPTED,
             (
                 "stopped on request, without a checkpoint of its own (rank 1 ended with exit code 1: full); "
@@ -123,7 +124,7 @@ def test_the_first_rank_to_fail_is_named_and_not_the_one_that_was_stopped_with_i
             ),
         ),
         (
-            {"exits": _exits(64, 75), "stop_requested": True, "error": "batch_size is 0"},
+            {"exits": _exits(64, 75), "stopping": True, "requested": True, "error": "batch_size is 0"},
             RunState.FAILED,
             "rank 0 ended with exit code 64 (bad configuration): batch_size is 0",
         ),
@@ -136,6 +137,19 @@ def test_the_first_rank_to_fail_is_named_and_not_the_one_that_was_stopped_with_i
             {"exits": _exits(-9)},
             RunState.FAILED,
             "rank 0 was killed by SIGKILL (out of memory, or killed by hand)",
+        ),
+        (
+            {"exits": _exits(-15), "stopping": True},
+            RunState.INTERRUPTED,
+            (
+                "stopped by a signal from outside, without a checkpoint of its own "
+                "(rank 0 was killed by SIGTERM); no checkpoint is committed"
+            ),
+        ),
+        (
+            {"agent_code": -15},
+            RunState.INTERRUPTED,
+            "stopped by a signal from outside before the trainer had started; no checkpoint is committed",
         ),
         ({"agent_code": -9}, RunState.FAILED, "the elastic agent was killed by SIGKILL"),
         (
