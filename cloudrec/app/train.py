@@ -15,13 +15,13 @@ import yaml
 
 from cloudrec import __version__
 from cloudrec.app.clusters import choose
-from cloudrec.errors import SpecError, UsageError
+from cloudrec.errors import DataError, SpecError, UsageError
 from cloudrec.launch import launcher as find_launcher
 from cloudrec.launch.folder import RunFolder, create_run
 from cloudrec.launch.runspec import RunSpec, default_trainer_command, new_run_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from cloudrec.app.context import AppContext
     from cloudrec.launch.base import Launcher, LaunchPlan
@@ -66,6 +66,7 @@ def train(
     spec = _run_spec(loaded, cluster, access, launcher, flags)
     launcher.preflight(spec)
     _check_configuration(spec)
+    _check_dataset(spec)
     folder = RunFolder(path=app.home.run(spec.name))
     if folder.path.exists():
         raise UsageError(
@@ -185,10 +186,13 @@ def _check_configuration(spec: RunSpec) -> None:
     raise SpecError(f"the trainer could not check its configuration: {said}")
 
 
-def shown(plan: LaunchPlan) -> Mapping[str, Any]:
-    """Return a launch plan as plain data."""
-    return {
-        "command": list(plan.command),
-        "environment": dict(plan.environment),
-        "files": dict(plan.files),
-    }
+def _check_dataset(spec: RunSpec) -> None:
+    """Refuse a dataset on this machine that is not there, before a run is made for it."""
+    path = spec.trainer_config.get("dataset_path")
+    if not isinstance(path, str) or "://" in path or spec.trainer_command != default_trainer_command():
+        return
+    if not Path(path).exists():
+        raise DataError(
+            f"there is no dataset at {path}",
+            remedy="make one: `cloudrec data prepare SRC OUT`, and name it with --dataset",
+        )

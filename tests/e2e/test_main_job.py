@@ -1,0 +1,229 @@
+"""The main job through the real commands: data, cluster, two ranks, stop, resume, kill, report, down."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+SMALL = (
+    *("--embedding_dim", "8", "--dense_arch_layer_sizes", "16,8", "--over_arch_layer_sizes", "16,1"),
+    *("--batch_size", "64", "--log_interval", "10", "--deterministic"),
+)
+FOR_EVER = ("--num_epochs", "1000", "--checkpoint_interval", "50")
+PATIENCE_S = 90.0
+
+
+class Bench:
+    """One home and one prepared dataset; every command is a real process."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.home = folder / "home"
+
+    def run(self, *arguments: str, expect: int = 0) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            [sys.executable, "-m", "cloudrec", *arguments],
+            cwd=self.folder,
+            env={**os.environ, "CLOUDREC_HOME": str(self.home)},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=150,
+            check=False,
+        )
+        assert done.returncode == expect, done.stderr
+        assert "Traceback" not in done.stderr
+        return done
+
+    def ask(self, *arguments: str, expect: int = 0) -> Any:
+        return json.loads(self.run(arguments[0], "-o", "json", *arguments[1:], expect=expect).stdout)
+
+    def view(self, run: str) -> dict[str, Any]:
+        (view,) = self.ask("status", run)["runs"]
+        assert isinstance(view, dict)
+        return view
+
+    def wait(self, run: str, ready: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        give_up = time.monotonic() + PATIENCE_S
+        while not ready(view := self.view(run)):
+            assert time.monotonic() < give_up, view
+            time.sleep(0.2)
+        return view
+
+    def wait_for_file(self, run: str, name: str) -> None:
+        give_up = time.monotonic() + PATIENCE_S
+        while not (self.home / "runs" / run / name).exists():
+            assert time.monotonic() < give_up
+            time.sleep(0.1)
+
+    def summary(self, run: str) -> dict[str, Any]:
+        content = json.loads((self.home / "runs" / run / "summary.json").read_text(encoding="utf-8"))
+        assert isinstance(content, dict)
+        return content
+
+    def processes(self) -> list[psutil.Process]:
+        found = []
+        for process in psutil.process_iter():
+            try:
+                if process.environ().get("CLOUDREC_HOME") == str(self.home):
+                    found.append(process)
+            except (psutil.Error, OSError):
+                continue
+        return found
+
+    def wait_until_alone(self) -> None:
+        give_up = time.monotonic() + 20
+        while found := self.processes():
+            assert time.monotonic() < give_up, [process.cmdline() for process in found]
+            time.sleep(0.1)
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    bench = Bench(tmp_path_factory.mktemp("main"))
+    try:
+        bench.run("data", "synth", "raw", "--rows", "12000", "--seed", "3")
+        bench.run("data", "prepare", "raw", "prepared")
+        bench.run("data", "check", "prepared", "--deep")
+        bench.run("up", "local")
+        yield bench
+    finally:
+        for process in bench.processes():
+            process.kill()
+
+
+def launch(bench: Bench, name: str, *flags: str, ranks: int = 2, expect: int = 0) -> Any:
+    arguments = ("--name", name, "--dataset", "prepared", "--nproc-per-node", str(ranks))
+    return bench.ask("train", *arguments, "--detach", "--", *SMALL, *flags, expect=expect)
+
+
+def test_stopped_and_resumed_is_the_same_model_as_undisturbed(bench: Bench) -> None:
+    flags = ("--num_epochs", "12", "--checkpoint_interval", "40")
+    bench.run(
+        *("train", "--name", "undisturbed", "--dataset", "prepared", "--nproc-per-node", "2", "--"),
+        *(*SMALL, *flags),
+    )
+    launch(bench, "stopped", *flags)
+    bench.wait("stopped", lambda view: (view["step"] or 0) >= 60)
+    (stopped,) = bench.ask("stop", "stopped")["runs"]
+    assert stopped["state"] == "INTERRUPTED"
+    assert stopped["checkpoint"] >= 60
+    bench.wait_until_alone()
+    (resumed,) = bench.ask("train", "--resume", "stopped")["runs"]
+    assert resumed["state"] == "SUCCEEDED"
+    one, two = bench.summary("undisturbed"), bench.summary("stopped")
+    assert one["samples_seen"] == 12 * 12000
+    for key in ("samples_seen", "samples_digest", "model_digest", "auc", "logloss"):
+        assert one[key] == two[key], key
+    bench.wait_until_alone()
+
+
+def test_a_killed_rank_is_restarted_and_nothing_is_lost_or_repeated(bench: Bench) -> None:
+    launch(bench, "killed", "--num_epochs", "12", "--checkpoint_interval", "40")
+    bench.wait("killed", lambda view: (view["checkpoint"] or 0) >= 40)
+    ranks = [process for process in bench.processes() if process.environ().get("RANK") == "1"]
+    trainers = [process for process in ranks if "trainer" in process.cmdline()]
+    trainers[-1].send_signal(signal.SIGKILL)
+    view = bench.wait("killed", lambda view: view["state"] == "SUCCEEDED")
+    assert view["restarts"] == 1
+    assert bench.summary("killed")["samples_digest"] == bench.summary("undisturbed")["samples_digest"]
+    assert bench.summary("killed")["model_digest"] == bench.summary("undisturbed")["model_digest"]
+    bench.wait_until_alone()
+
+
+def test_a_killed_supervisor_leaves_no_process_and_its_run_can_be_resumed(bench: Bench) -> None:
+    launch(bench, "orphaned", *FOR_EVER, ranks=1)
+    view = bench.wait("orphaned", lambda view: (view["checkpoint"] or 0) >= 50)
+    os.kill(view["pid"], signal.SIGKILL)
+    bench.wait_until_alone()
+    view = bench.view("orphaned")
+    assert view["state"] == "FAILED"
+    assert "its process is gone" in view["cause"]
+    bench.run("train", "--resume", "orphaned", "--detach")
+    bench.wait("orphaned", lambda view: (view["checkpoint"] or 0) >= 150)
+    assert bench.ask("stop", "orphaned")["runs"][0]["state"] == "INTERRUPTED"
+    bench.wait_until_alone()
+
+
+def test_bad_data_and_bad_configuration_are_told_before_or_at_once_after_the_start(bench: Bench) -> None:
+    refused = bench.run("train", "--dataset", "prepared", "--", "--embeding_dim", "8", expect=2)
+    assert "embedding_dim" in refused.stderr
+    refused = bench.run("train", "--dataset", "prepared", "--", "--batch_size", "0", expect=2)
+    assert "batch_size" in refused.stderr
+    refused = bench.run("train", "--name", "nodata", "--dataset", "nowhere", "--", *SMALL, expect=2)
+    assert "nowhere" in refused.stderr
+    refused = bench.run("train", "--name", "undisturbed", "--dataset", "prepared", expect=2)
+    assert "there is a run 'undisturbed' already" in refused.stderr
+    refused = bench.run("train", "--resume", "undisturbed", expect=2)
+    assert "has finished" in refused.stderr
+    refused = bench.run("stop", "undisturbed", expect=2)
+    assert "is not running" in refused.stderr
+    refused = bench.run("train", "--resume", "stopped", "--", "--batch_size", "1", expect=2)
+    assert "keeps its configuration" in refused.stderr
+    launch(bench, "huge", "--batch_size", "1000000")
+    failed = bench.wait("huge", lambda view: view["state"] == "FAILED")
+    assert "batch_size" in failed["cause"]
+    assert failed["restarts"] == 0  # what is wrong once is wrong again
+
+
+def test_ctrl_c_in_an_attached_run_leaves_a_checkpoint(bench: Bench) -> None:
+    hearing = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "from cloudrec.cli import main; main()"
+    )
+    arguments = ("train", "--name", "attached", "--dataset", "prepared", "--", *SMALL, *FOR_EVER)
+    with subprocess.Popen(
+        [sys.executable, "-c", hearing, *arguments],
+        cwd=bench.folder,
+        env={**os.environ, "CLOUDREC_HOME": str(bench.home)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    ) as process:
+        bench.wait_for_file("attached", "metrics.jsonl")
+        bench.wait("attached", lambda view: (view["step"] or 0) >= 10)
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=60)
+    assert process.returncode == 130, told
+    view = bench.view("attached")
+    assert view["state"] == "INTERRUPTED"
+    assert view["checkpoint"] is not None
+    bench.wait_until_alone()
+
+
+def test_logs_and_report_tell_of_a_finished_run(bench: Bench) -> None:
+    assert "finished at step" in bench.run("logs", "undisturbed").stdout
+    assert bench.run("logs", "undisturbed", "--rank", "1", "--tail", "1").stdout.count("\n") == 1
+    assert "it has ranks 0 to 1" in bench.run("logs", "undisturbed", "--rank", "2", expect=2).stderr
+    bench.run("report", "undisturbed", "--out", "page.html")
+    page = (bench.folder / "page.html").read_text(encoding="utf-8")
+    assert "undisturbed" in page
+    assert "<svg" in page
+    assert "http://" not in page.replace("http://www.w3.org/", "")
+
+
+def test_a_dry_run_prints_what_would_run_and_makes_nothing(bench: Bench) -> None:
+    launched = bench.ask("train", "--name", "dry", "--dataset", "prepared", "--dry-run")["launch"]
+    assert "torch" in " ".join(launched["command"]) or "elastic" in " ".join(launched["command"])
+    assert "dataset_path" in launched["files"]["trainer.yaml"]
+    assert not (bench.home / "runs" / "dry").exists()
+
+
+def test_down_stops_what_runs_and_leaves_nothing(bench: Bench) -> None:
+    launch(bench, "running", *FOR_EVER, ranks=1)
+    bench.wait("running", lambda view: (view["step"] or 0) >= 10)
+    bench.run("down", "--yes")
+    bench.wait_until_alone()
+    assert bench.ask("leaks", "local")["resources"] == []
+    assert bench.ask("status") == {"schema_version": 1, "clusters": [], "runs": []}
+    assert list((bench.home / "runs").iterdir()) == []
