@@ -62,7 +62,11 @@ class Home:
 def make_private(path: Path) -> Path:
     """Create a folder, parents too, that only its owner may read; StorageError when it cannot be."""
     try:
-        path.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
+        # One by one: with parents=True the parents would get the usual, open mode.
+        for folder in reversed([path, *path.parents]):
+            if not folder.exists():
+                folder.mkdir(mode=_PRIVATE, exist_ok=True)
+        path.mkdir(mode=_PRIVATE, exist_ok=True)  # refuses a file in its place
     except OSError as error:
         raise storage_error(path, error) from error
     return path
@@ -135,14 +139,15 @@ def is_locked(path: Path) -> bool:
     except FileNotFoundError:
         return False
     try:
-        return not _try_lock(descriptor)
+        # Shared, so that two who ask at once do not take each other for the holder.
+        return not _try_lock(descriptor, fcntl.LOCK_SH)
     finally:
         os.close(descriptor)
 
 
-def _try_lock(descriptor: int) -> bool:
+def _try_lock(descriptor: int, kind: int = fcntl.LOCK_EX) -> bool:
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True

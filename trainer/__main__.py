@@ -76,8 +76,8 @@ def _quieten() -> None:
 
 
 def _complain(error: TrainerError) -> int:
-    """One line on stderr; errors that all ranks find are told by the first alone."""
-    common = isinstance(error, (ConfigError, NonFiniteLossError))
+    """One line on stderr; on a shared terminal, an error that all ranks find is told by the first alone."""
+    common = isinstance(error, (ConfigError, NonFiniteLossError)) and sys.stderr.isatty()
     if not common or os.environ.get("RANK", "0") == "0":
         print(f"error: {error}", file=sys.stderr, flush=True)
     return error.exit_code

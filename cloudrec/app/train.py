@@ -18,6 +18,7 @@ from cloudrec.app.clusters import choose
 from cloudrec.errors import DataError, SpecError, UsageError
 from cloudrec.launch import launcher as find_launcher
 from cloudrec.launch.folder import RunFolder, create_run
+from cloudrec.launch.outputs import flag_value
 from cloudrec.launch.runspec import RunSpec, default_trainer_command, new_run_name
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 _BAD_CONFIGURATION = 64  # the trainer's exit code for it
 _CHECK_TIMEOUT_S = 120
+_PATHS = ("dataset_path", "checkpoint_dir")  # the trainer's keys that name places
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +124,7 @@ def _run_spec(
         nnodes=access.nodes,
         max_restarts=train.max_restarts,
         trainer_config=_trainer_config(loaded),
-        trainer_flags=tuple(flags),
+        trainer_flags=_absolute_flags(flags),
         environment={**access.environment, **train.env},
         stop_grace_s=train.stop_grace_s,
         versions={"cloudrec": __version__, "python": platform.python_version()},
@@ -150,12 +152,37 @@ def _processes(asked: int | None, access: Access) -> int:
 def _trainer_config(loaded: Loaded) -> dict[str, Any]:
     """Return the trainer's section with paths made absolute: from the file, relative to the file's folder."""
     config = dict(loaded.spec.trainer)
-    path = config.get("dataset_path")
-    if isinstance(path, str) and "://" not in path:
-        from_file = loaded.origins.get(("trainer", "dataset_path"), "").startswith(f"{loaded.file} ")
-        base = loaded.file.parent if from_file and loaded.file is not None else Path.cwd()
-        config["dataset_path"] = str((base / Path(path).expanduser()).absolute())
+    for key in _PATHS:
+        value = config.get(key)
+        if isinstance(value, str):
+            from_file = loaded.origins.get(("trainer", key), "").startswith(f"{loaded.file} ")
+            base = loaded.file.parent if from_file and loaded.file is not None else Path.cwd()
+            config[key] = _absolute(value, base)
     return config
+
+
+def _absolute_flags(flags: Sequence[str]) -> tuple[str, ...]:
+    """Make the paths among flags absolute, so that a run is resumed from any folder."""
+    done: list[str] = []
+    previous = ""
+    for flag in flags:
+        key, equals, value = flag.partition("=")
+        if _key(previous) in _PATHS and "=" not in previous:
+            done.append(_absolute(flag, Path.cwd()))
+        elif equals and _key(key) in _PATHS:
+            done.append(f"{key}={_absolute(value, Path.cwd())}")
+        else:
+            done.append(flag)
+        previous = flag
+    return tuple(done)
+
+
+def _key(flag: str) -> str:
+    return flag[2:].replace("-", "_") if flag.startswith("--") else ""
+
+
+def _absolute(path: str, base: Path) -> str:
+    return path if "://" in path else str((base / Path(path).expanduser()).absolute())
 
 
 def _check_configuration(spec: RunSpec) -> None:
@@ -188,7 +215,7 @@ def _check_configuration(spec: RunSpec) -> None:
 
 def _check_dataset(spec: RunSpec) -> None:
     """Refuse a dataset on this machine that is not there, before a run is made for it."""
-    path = spec.trainer_config.get("dataset_path")
+    path = flag_value(spec.trainer_flags, "dataset_path") or spec.trainer_config.get("dataset_path")
     if not isinstance(path, str) or "://" in path or spec.trainer_command != default_trainer_command():
         return
     if not Path(path).exists():

@@ -194,7 +194,7 @@ def runs_table(runs: Sequence[RunView]) -> str:
             run.name,
             run.state,
             run.world_size,
-            run.step,
+            _steps(run),
             _figure(run.loss, ".4f"),
             _figure(run.auc, ".4f"),
             _figure(run.samples_per_s, ",.0f"),
@@ -207,6 +207,12 @@ def runs_table(runs: Sequence[RunView]) -> str:
     headers = ("RUN", "STATE", "RANKS", "STEP", "LOSS", "AUC", "SAMPLES/S", "RESTARTS", "CHECKPOINT", "TIME")
     causes = [f"{run.name}: {run.cause}" for run in runs if run.cause]
     return "\n".join([columns(headers, rows), *causes])
+
+
+def _steps(run: RunView) -> str | None:
+    if run.step is None or run.total_steps is None:
+        return None if run.step is None else str(run.step)
+    return f"{run.step}/{run.total_steps}"
 
 
 def _figure(value: float | None, how: str) -> str | None:

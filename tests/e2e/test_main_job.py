@@ -19,6 +19,7 @@ SMALL = (
     *("--embedding_dim", "8", "--dense_arch_layer_sizes", "16,8", "--over_arch_layer_sizes", "16,1"),
     *("--batch_size", "64", "--log_interval", "10", "--deterministic"),
 )
+SOME = ("--num_epochs", "8", "--checkpoint_interval", "40")
 FOR_EVER = ("--num_epochs", "1000", "--checkpoint_interval", "50")
 PATIENCE_S = 90.0
 
@@ -107,13 +108,18 @@ def launch(bench: Bench, name: str, *flags: str, ranks: int = 2, expect: int = 0
     return bench.ask("train", *arguments, "--detach", "--", *SMALL, *flags, expect=expect)
 
 
-def test_stopped_and_resumed_is_the_same_model_as_undisturbed(bench: Bench) -> None:
-    flags = ("--num_epochs", "12", "--checkpoint_interval", "40")
-    bench.run(
-        *("train", "--name", "undisturbed", "--dataset", "prepared", "--nproc-per-node", "2", "--"),
-        *(*SMALL, *flags),
-    )
-    launch(bench, "stopped", *flags)
+@pytest.fixture(scope="module")
+def undisturbed(bench: Bench) -> dict[str, Any]:
+    """Return the summary of a run that nothing disturbed."""
+    where = ("--name", "undisturbed", "--dataset", "prepared", "--nproc-per-node", "2")
+    bench.run("train", *where, "--", *SMALL, *SOME)
+    return bench.summary("undisturbed")
+
+
+def test_stopped_and_resumed_is_the_same_model_as_undisturbed(
+    bench: Bench, undisturbed: dict[str, Any]
+) -> None:
+    launch(bench, "stopped", *SOME)
     bench.wait("stopped", lambda view: (view["step"] or 0) >= 60)
     (stopped,) = bench.ask("stop", "stopped")["runs"]
     assert stopped["state"] == "INTERRUPTED"
@@ -121,23 +127,25 @@ def test_stopped_and_resumed_is_the_same_model_as_undisturbed(bench: Bench) -> N
     bench.wait_until_alone()
     (resumed,) = bench.ask("train", "--resume", "stopped")["runs"]
     assert resumed["state"] == "SUCCEEDED"
-    one, two = bench.summary("undisturbed"), bench.summary("stopped")
-    assert one["samples_seen"] == 12 * 12000
+    one, two = undisturbed, bench.summary("stopped")
+    assert one["samples_seen"] == 8 * 12000
     for key in ("samples_seen", "samples_digest", "model_digest", "auc", "logloss"):
         assert one[key] == two[key], key
     bench.wait_until_alone()
 
 
-def test_a_killed_rank_is_restarted_and_nothing_is_lost_or_repeated(bench: Bench) -> None:
-    launch(bench, "killed", "--num_epochs", "12", "--checkpoint_interval", "40")
+def test_a_killed_rank_is_restarted_and_nothing_is_lost_or_repeated(
+    bench: Bench, undisturbed: dict[str, Any]
+) -> None:
+    launch(bench, "killed", *SOME)
     bench.wait("killed", lambda view: (view["checkpoint"] or 0) >= 40)
     ranks = [process for process in bench.processes() if process.environ().get("RANK") == "1"]
     trainers = [process for process in ranks if "trainer" in process.cmdline()]
     trainers[-1].send_signal(signal.SIGKILL)
     view = bench.wait("killed", lambda view: view["state"] == "SUCCEEDED")
     assert view["restarts"] == 1
-    assert bench.summary("killed")["samples_digest"] == bench.summary("undisturbed")["samples_digest"]
-    assert bench.summary("killed")["model_digest"] == bench.summary("undisturbed")["model_digest"]
+    assert bench.summary("killed")["samples_digest"] == undisturbed["samples_digest"]
+    assert bench.summary("killed")["model_digest"] == undisturbed["model_digest"]
     bench.wait_until_alone()
 
 
@@ -155,6 +163,7 @@ def test_a_killed_supervisor_leaves_no_process_and_its_run_can_be_resumed(bench:
     bench.wait_until_alone()
 
 
+@pytest.mark.usefixtures("undisturbed")
 def test_bad_data_and_bad_configuration_are_told_before_or_at_once_after_the_start(bench: Bench) -> None:
     refused = bench.run("train", "--dataset", "prepared", "--", "--embeding_dim", "8", expect=2)
     assert "embedding_dim" in refused.stderr
@@ -162,13 +171,15 @@ def test_bad_data_and_bad_configuration_are_told_before_or_at_once_after_the_sta
     assert "batch_size" in refused.stderr
     refused = bench.run("train", "--name", "nodata", "--dataset", "nowhere", "--", *SMALL, expect=2)
     assert "nowhere" in refused.stderr
+    refused = bench.run("train", "--", "--dataset-path=elsewhere", *SMALL, expect=2)
+    assert f"there is no dataset at {bench.folder / 'elsewhere'}" in refused.stderr
     refused = bench.run("train", "--name", "undisturbed", "--dataset", "prepared", expect=2)
     assert "there is a run 'undisturbed' already" in refused.stderr
     refused = bench.run("train", "--resume", "undisturbed", expect=2)
     assert "has finished" in refused.stderr
     refused = bench.run("stop", "undisturbed", expect=2)
     assert "is not running" in refused.stderr
-    refused = bench.run("train", "--resume", "stopped", "--", "--batch_size", "1", expect=2)
+    refused = bench.run("train", "--resume", "undisturbed", "--", "--batch_size", "1", expect=2)
     assert "keeps its configuration" in refused.stderr
     launch(bench, "huge", "--batch_size", "1000000")
     failed = bench.wait("huge", lambda view: view["state"] == "FAILED")
@@ -201,6 +212,7 @@ def test_ctrl_c_in_an_attached_run_leaves_a_checkpoint(bench: Bench) -> None:
     bench.wait_until_alone()
 
 
+@pytest.mark.usefixtures("undisturbed")
 def test_logs_and_report_tell_of_a_finished_run(bench: Bench) -> None:
     assert "finished at step" in bench.run("logs", "undisturbed").stdout
     assert bench.run("logs", "undisturbed", "--rank", "1", "--tail", "1").stdout.count("\n") == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import subprocess
 import sys
 from pathlib import Path
@@ -62,4 +63,14 @@ def test_a_file_in_the_way_is_told_with_its_remedy(tmp_path: Path) -> None:
 
 
 def test_a_home_is_private(tmp_path: Path) -> None:
-    assert make_private(tmp_path / "h").stat().st_mode & 0o077 == 0
+    assert make_private(tmp_path / "h" / "runs").stat().st_mode & 0o077 == 0
+    assert (tmp_path / "h").stat().st_mode & 0o077 == 0
+
+
+def test_asking_whether_a_lock_is_held_does_not_hold_it(tmp_path: Path) -> None:
+    lock = tmp_path / "x.lock"
+    with locked(lock, what="it"):
+        pass
+    with lock.open("r+") as asking:
+        fcntl.flock(asking, fcntl.LOCK_SH | fcntl.LOCK_NB)  # another process, in the middle of asking
+        assert not is_locked(lock)
