@@ -40,29 +40,38 @@ def write_dataset(
 
     Row i of a split has i in its first dense column, which tells where a sample came from.
     """
-    directory.mkdir(parents=True, exist_ok=True)
     random = np.random.default_rng(seed)
     contents = {
         name: _random_rows(rows, num_dense, num_sparse, num_embeddings, random)
         for name, rows in (("train", train_rows), ("test", test_rows))
     }
+    sizes = {f"C{i + 1}": num_embeddings for i in range(num_sparse)}
+    write_rows(directory, contents, num_embeddings=sizes, shard_rows=shard_rows)
+    return contents
+
+
+def write_rows(
+    directory: Path, contents: dict[str, Rows], *, num_embeddings: dict[str, int], shard_rows: int
+) -> None:
+    """Write given rows: splits train and test; ids of each feature in the order of `num_embeddings`."""
+    directory.mkdir(parents=True, exist_ok=True)
+    num_dense = contents["train"].dense.shape[1]
     document: dict[str, Any] = {
         "format": "cloudrec-dataset",
         "schema_version": 1,
         "created": "2026-01-01T00:00:00+00:00",
         "cloudrec_version": "0.0.0",
         "dense_features": [f"I{i + 1}" for i in range(num_dense)],
-        "sparse_features": [f"C{i + 1}" for i in range(num_sparse)],
-        "num_embeddings_per_feature": {f"C{i + 1}": num_embeddings for i in range(num_sparse)},
+        "sparse_features": list(num_embeddings),
+        "num_embeddings_per_feature": num_embeddings,
         "encoding": {"kind": "vocabulary", "min_frequency": 3, "missing_id": 0, "unknown_id": 1},
         "dense_transform": "log1p",
-        "rows": train_rows + test_rows,
+        "rows": sum(len(rows.labels) for rows in contents.values()),
         "bad_rows": 0,
         "sources": [],
         "splits": {name: _write_split(directory, name, rows, shard_rows) for name, rows in contents.items()},
     }
     write_manifest(directory, document)
-    return contents
 
 
 def write_manifest(directory: Path, document: dict[str, Any]) -> None:
