@@ -2,10 +2,10 @@
 
     python -m benchmarks.prepare [ROWS] [REPETITIONS]
 
-Both read one gzipped Criteo-format file of synthetic rows. Polars' scan parses its 40 columns (Int64 and String) in
-its streaming engine and counts the empty fields, so nothing is written; prepare parses, checks, splits, counts
-categories, assigns ids and writes checksummed shards through to the disk. Each measurement is a fresh process, the
-two alternate, and a warm-up of each is thrown away.
+Both read one gzipped Criteo-format file of synthetic rows. Polars' scan parses its 40 columns (Int64 and
+String) in its streaming engine and counts the empty fields, so nothing is written; prepare parses, checks,
+splits, counts categories, assigns ids and writes checksummed shards through to the disk. Each measurement is
+a fresh process, the kinds alternate, and a warm-up of each is thrown away.
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ def measure(kind: str, path: Path) -> dict[str, float]:
 
 
 def _one(kind: str, path: Path) -> None:
-    import polars  # noqa: F401, PLC0415 - loading it is nobody's work
+    import polars as pl  # noqa: PLC0415 - loading it is nobody's work
 
     import cloudrec.data.prepare  # noqa: PLC0415 - likewise
 
-    del cloudrec
+    del cloudrec, pl
     loaded = time.process_time()
     started = time.perf_counter()
     rows = scan(path) if kind == "polars" else prepare(path, kind)
@@ -94,10 +94,10 @@ def _table(rows: int, size: int, results: dict[str, list[dict[str, float]]]) -> 
     lines = [
         f"# data prepare beside Polars' scan, {datetime.now(UTC):%Y-%m-%d}",
         "",
-        f"{rows:,} rows, {size / 2**20:.0f} MiB gzipped; {os.cpu_count()} processors ({platform.machine()}), "
-        f"Python {platform.python_version()}; median of {len(results['polars'])} alternating runs, each a fresh process.",
+        f"{rows:,} rows, {size / 2**20:.0f} MiB gzipped; {os.cpu_count()} processors ({platform.machine()})",
+        f"Python {platform.python_version()}; median of {len(results['polars'])} alternating processes.",
         "",
-        "| work | rows/s | lowest - highest | of Polars' scan, pair by pair | processor time a row | peak memory |",
+        "| work | rows/s | lowest - highest | of the scan, pairwise | processor a row | peak memory |",
         "|---|---|---|---|---|---|",
     ]
     names = {"polars": "Polars' scan", "vocabulary": "prepare, vocabulary", "hash": "prepare, hash"}
@@ -105,9 +105,11 @@ def _table(rows: int, size: int, results: dict[str, list[dict[str, float]]]) -> 
     for kind, runs in results.items():
         speeds = [r["rows_per_s"] for r in runs]
         ratio = statistics.median(s / b for s, b in zip(speeds, base, strict=True))
+        processor = statistics.median(r["processor_us"] for r in runs)
+        peak = max(r["peak_mib"] for r in runs)
         lines.append(
             f"| {names[kind]} | {statistics.median(speeds):,.0f} | {min(speeds):,.0f} - {max(speeds):,.0f} "
-            f"| {ratio:.2f} | {statistics.median(r['processor_us'] for r in runs):.2f} us | {max(r['peak_mib'] for r in runs):,.0f} MiB |"
+            f"| {ratio:.2f} | {processor:.2f} us | {peak:,.0f} MiB |"
         )
     return "\n".join(lines) + "\n"
 

@@ -1,8 +1,11 @@
-"""The data tools: `synth` makes Criteo-format files with a known best AUC, `prepare` turns such files into
-the training format, `check` verifies what was prepared.
+r"""The data tools.
 
-    TSV files --tsv.py--> checked chunks --encode.py--> ids --shards.py--> OUT/{train,test}/*.npy
-                                                                \\--manifest.py--> OUT/dataset.json
+`synth` makes Criteo-format files with a known best AUC, `prepare` turns such files into the training format,
+`check` verifies what was prepared.
+
+    files --sources.py--> chunks of lines --tsv.py--> rows --pipeline.py--> shards in OUT/{train,test}/
+                                                                        \\-encode.py--> ids
+    folder.py moves them into place, manifest.py describes them in dataset.json, written last.
 
 Importing this package imports nothing heavy; numpy and polars come in with the modules that use them.
 """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cloudrec.data import manifest, require_extra
@@ -11,6 +10,7 @@ from cloudrec.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
 _LAYOUT = {"labels": "|u1", "dense": "<f4", "sparse": "<i4"}
 _AGAIN = "prepare the dataset again, or copy it again from where it was whole"
@@ -33,13 +33,20 @@ class CheckReport:
 
 
 def check(path: Path, *, deep: bool = False) -> CheckReport:
-    """Verify a dataset: schema, digest, sizes and shapes; with `deep` also checksums and the ranges of values.
+    """Verify a dataset: schema, digest, sizes, shapes; with `deep` also checksums and the ranges of values.
 
     Raises:
         DataError: the dataset is not what it says; the first thing found is named.
     """
     require_extra()
     content = manifest.load(path)
+    try:
+        return _check(path, content, deep=deep)
+    except (KeyError, TypeError, AttributeError) as error:  # signed, and yet not of this schema
+        raise DataError(f"{path / manifest.NAME} is malformed: {error!r}", remedy=_AGAIN) from error
+
+
+def _check(path: Path, content: Mapping[str, Any], *, deep: bool) -> CheckReport:
     limits = list(content["num_embeddings_per_feature"].values())
     files = 0
     size = 0
@@ -68,7 +75,7 @@ def check(path: Path, *, deep: bool = False) -> CheckReport:
 def _check_file(
     folder: Path, file: Mapping[str, Any], kind: str, rows: int, limits: list[int], *, deep: bool
 ) -> None:
-    import numpy as np
+    import numpy as np  # noqa: PLC0415 - after require_extra, so that its absence is told well
 
     path = folder / file["path"]
     try:
@@ -90,8 +97,8 @@ def _check_file(
 
 
 def _check_content(path: Path, crc32: str, kind: str, array: Any, limits: list[int]) -> None:  # noqa: ANN401 - numpy is not imported at the top
-    import numpy as np
-    from isal import isal_zlib
+    import numpy as np  # noqa: PLC0415 - as above
+    from isal import isal_zlib  # noqa: PLC0415 - as above
 
     crc = 0
     with path.open("rb") as stream:

@@ -32,8 +32,8 @@ _ODD = np.uint32(0x9E3779B1)  # 2^32 divided by the golden ratio
 class Counter:
     """Counts the codes of one feature.
 
-    Codes are counted a shard at a time by sorting; the results wait until they are as many as the codes known,
-    so that merging costs O(log) a code. Memory: about 24 bytes a distinct code, 48 while merging.
+    Codes are counted a shard at a time by sorting; the results wait until they are as many as the codes
+    known, so that merging costs O(log) a code. Memory: about 24 bytes a distinct code, 48 while merging.
     """
 
     def __init__(self, name: str, *, most: int) -> None:
@@ -45,7 +45,7 @@ class Counter:
         self._waiting_codes = 0
 
     def add(self, codes: npt.NDArray[np.uint32]) -> None:
-        """Count codes, missing ones left out by the caller; DataError when there are too many distinct ones."""
+        """Count codes, the caller leaving out missing ones; DataError when too many are distinct."""
         distinct, counts = np.unique(codes, return_counts=True)
         self._waiting.append((distinct, counts))
         self._waiting_codes += len(distinct)
@@ -65,7 +65,7 @@ class Counter:
         if len(codes) > self._most:
             raise DataError(
                 f"{self._name} has more than {self._most:,} distinct categories, the limit of a vocabulary",
-                remedy="use --encoding hash, or raise --max-vocabulary if there is memory (48 bytes a category)",
+                remedy="use --encoding hash, or raise --max-vocabulary (48 bytes of memory each)",
             )
 
     def vocabulary(self, *, min_frequency: int) -> npt.NDArray[np.uint32]:
@@ -79,8 +79,8 @@ class Counter:
 class Lookup:
     """Finds the id of each code: a cascade of hash tables without chains.
 
-    Each table has a slot for a code; what finds its slot taken goes to the next, differently hashed table. A code
-    that meets an empty slot is in no later table either, so most are settled by one access.
+    Each table has a slot for a code; what finds its slot taken goes to the next, differently hashed table. A
+    code that meets an empty slot is in no later table either, so most are settled by one access.
     """
 
     def __init__(self, vocabulary: npt.NDArray[np.uint32]) -> None:
@@ -171,7 +171,7 @@ class HashEncoder:
 
 
 class VocabularyEncoder:
-    """Ids by frequency in the training rows: codes are staged first, and turned into ids once all are counted."""
+    """Ids by frequency in the training rows: codes are staged, and turned into ids once all are counted."""
 
     def __init__(self, scratch: Path, *, min_frequency: int, max_vocabulary: int) -> None:
         self._scratch = scratch

@@ -1,13 +1,15 @@
 """The best linear student of a teacher: what a model without interactions can reach at most.
 
-Linear in the one-hot ids of the categories (missing included) and, so that no linear student does better, free to
-put any curve on each integer: the correction of an integer is piecewise constant over up to 64 quantile bins of its
-transformed value, on top of the teacher's own smooth curve. It is fitted to the teacher's true probabilities, not
-to labels, so label noise does not weaken it, and it starts from the teacher's own additive part, which it can
-represent exactly and to which a weak prior ties it, so sampling noise hardly does either.
+Linear in the one-hot ids of the categories (missing included) and, so that no linear student does better,
+free to put any curve on each integer: the correction of an integer is piecewise constant over up to 64
+quantile bins of its transformed value, on top of the teacher's own smooth curve. It is fitted to the
+teacher's true probabilities, not to labels, so label noise does not weaken it, and it starts from the
+teacher's own additive part, which it can represent exactly and to which a weak prior ties it, so sampling
+noise hardly does.
 
-L-BFGS runs until the largest gradient component (of the mean loss, in whitened coordinates) is below 1e-5. How
-good that is: a fit on eight times as many rows changes linear_auc by less than 0.001 (tests/unit/data).
+L-BFGS runs until the largest component of the gradient (of the mean loss, in whitened coordinates) is below
+1e-4. How converged that is: a tenth of it changes the student's AUC by less than 0.0001, eight times as many
+rows by less than 0.0005 (measured; tests/unit/data holds it to 0.001).
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 
     from cloudrec.data.teacher import Teacher
 
-FIT_ROWS = 1 << 17
+FIT_ROWS = 1 << 16
 _BINS = 64
 _PRIOR_ROWS = 200.0  # the prior weighs as much as this many rows in each id or bin
 
@@ -67,7 +69,7 @@ def fit_linear(teacher: Teacher, rng: np.random.Generator, *, rows: int = FIT_RO
         problem.start(teacher.intercept),
         jac=True,
         method="L-BFGS-B",
-        options={"maxiter": 200, "gtol": 1e-5, "ftol": 0.0, "maxcor": 20},
+        options={"maxiter": 200, "gtol": 1e-4, "ftol": 0.0, "maxcor": 20},
     )
     intercept, scale, corrections = problem.unpack(solution.x)
     own = [

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 
-def auc(scores: npt.NDArray[np.floating], positive: npt.NDArray[np.floating]) -> float:
+def auc(scores: npt.NDArray[np.number], positive: npt.NDArray[np.number]) -> float:
     """Return the area under the ROC curve; ties count half.
 
     Args:
@@ -28,7 +28,7 @@ def auc(scores: npt.NDArray[np.floating], positive: npt.NDArray[np.floating]) ->
     return float((positives * (below + 0.5 * negatives)).sum() / (positives.sum() * negatives.sum()))
 
 
-def logloss(logits: npt.NDArray[np.floating], positive: npt.NDArray[np.floating]) -> float:
+def logloss(logits: npt.NDArray[np.number], positive: npt.NDArray[np.number]) -> float:
     """Return the mean cross-entropy, in nats, of labels or probabilities under these logits."""
     losses = np.logaddexp(0.0, logits) - positive * logits
     return float(losses.mean(dtype=np.float64))

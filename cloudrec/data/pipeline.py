@@ -7,6 +7,7 @@ from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -108,7 +109,7 @@ class Pipeline:
             shards = {name: [f.result() for f in split.shards] for name, split in self._splits.items()}
             self._require_rows(shards)
             finished = {
-                name: list(parsers.map(lambda shard: self._encoder.finish(self._folder, shard), of_split))
+                name: list(parsers.map(partial(self._encoder.finish, self._folder), of_split))
                 for name, of_split in shards.items()
             }
         return self._content(finished)
@@ -199,8 +200,9 @@ class Pipeline:
             return
         if self.bad_rows.count:
             raise DataError(
-                f"all {self.bad_rows.count:,} rows are bad; the first is {_located(self.bad_rows.kept[0])}",
-                remedy="prepare reads Criteo's format: a label, 13 integers, 26 hexadecimal categories, tabs between",
+                f"there are no good training rows; of {self.bad_rows.count:,} bad ones "
+                f"the first is {_located(self.bad_rows.kept[0])}",
+                remedy="a row is a label, 13 integers and 26 hexadecimal categories, with tabs between",
             )
         raise DataError("there are no training rows", remedy="add rows, or lower --test-fraction")
 

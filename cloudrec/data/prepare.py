@@ -1,12 +1,14 @@
 """From Criteo TSV to the training format, in bounded memory.
 
-One pass reads, parses and writes labels and integers as they will be; categories are staged as 32-bit codes while
-their frequencies are counted. A second pass over the staged codes alone turns them into ids. With hash encoding
-ids are known at once, and there is no second pass. Everything is built in OUT/.tmp and moved into place at the end;
-dataset.json comes last, so a folder without it is no dataset, and an earlier dataset stays until a new one is whole.
+One pass reads, parses and writes labels and integers as they will be; categories are staged as 32-bit codes
+while their frequencies are counted. A second pass over the staged codes alone turns them into ids. With hash
+encoding ids are known at once, and there is no second pass. Everything is built in OUT/.tmp and moved into
+place at the end; dataset.json comes last, so a folder without it is no dataset, and an earlier dataset stays
+until a new one is whole.
 
-Memory: a few chunks of text (8 MiB each, about three times that while parsed), two shards per split (about 210 bytes
-a row), and the counters (48 bytes a distinct category at most, limited by `max_vocabulary` per feature).
+Memory: per thread a few chunks (8 MiB of text each, about five times that while parsed), two shards per split
+(about 210 bytes a row), and the counters (48 bytes a distinct category at most, `max_vocabulary` of them per
+feature).
 """
 
 from __future__ import annotations
@@ -106,9 +108,9 @@ def prepare(
         StorageError: `out` cannot be written.
     """
     require_extra()
-    from cloudrec.data.folder import claimed
-    from cloudrec.data.pipeline import Pipeline
-    from cloudrec.data.sources import find_sources
+    from cloudrec.data.folder import claimed  # noqa: PLC0415 - they load numpy and polars
+    from cloudrec.data.pipeline import Pipeline  # noqa: PLC0415 - they load numpy and polars
+    from cloudrec.data.sources import find_sources  # noqa: PLC0415 - they load numpy and polars
 
     options = options or PrepareOptions()
     started = time.monotonic()

@@ -72,7 +72,7 @@ class ShardRows:
 def write_array(folder: Path, path: str, array: npt.NDArray[Any]) -> ShardFile:
     """Write one .npy file through to the disk."""
     header = _header(array)
-    data = memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+    data = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
     with (folder / path).open("wb", buffering=0) as file:
         file.write(header)
         _write_all(file, data)

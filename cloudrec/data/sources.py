@@ -126,7 +126,7 @@ def read_chunks(reading: Reading, *, first_row: int, chunk_bytes: int = CHUNK_BY
 
 
 @contextmanager
-def _opened(path: Path, reading: Reading) -> Iterator[IO[bytes]]:
+def _opened(path: Path, reading: Reading) -> Iterator[IO[bytes] | _Counted]:
     with path.open("rb") as raw:
         counted = _Counted(raw, reading)
         if raw.peek(2)[:2] != b"\x1f\x8b":
@@ -156,7 +156,7 @@ class _Counted:
         return len(data)
 
 
-def _cut(file: IO[bytes], reading: Reading, first_row: int, chunk_bytes: int) -> Iterator[Chunk]:
+def _cut(file: IO[bytes] | _Counted, reading: Reading, first_row: int, chunk_bytes: int) -> Iterator[Chunk]:
     """Cut at newlines. Of a line beyond the limit only enough is kept to see that it is beyond."""
     rest = b""
     while data := file.read(chunk_bytes):

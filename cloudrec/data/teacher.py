@@ -14,6 +14,7 @@ and all distributions, means and variances exact.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import TYPE_CHECKING, NamedTuple
@@ -38,7 +39,7 @@ class TeacherSettings:
 
     ids_per_feature: int = 500
     zipf_exponent: float = 1.5
-    interactions: int = 6
+    interactions: int = 5
     rank: int = 2
     rare_damping: float = 1.0  # what an id does shrinks with its rank to this power: rare ones matter less
     base_rate: float = 0.25
@@ -99,7 +100,8 @@ class Teacher:
 
     def ids_of(self, entries: npt.NDArray[np.uint16], feature: int) -> npt.NDArray[np.uint16]:
         """Return the ids that one categorical feature has in these rows: [rows]."""
-        return self.ids[feature][entries[INTEGERS + feature]]
+        ids: npt.NDArray[np.uint16] = self.ids[feature][entries[INTEGERS + feature]]
+        return ids
 
 
 def draw_teacher(rng: np.random.Generator, settings: TeacherSettings) -> Teacher:
@@ -107,6 +109,9 @@ def draw_teacher(rng: np.random.Generator, settings: TeacherSettings) -> Teacher
     integers, present = _draw_integers(rng)
     ids = np.stack([_draw_ids(rng, settings) for _ in range(CATEGORIES)])
     pairs = rng.permutation(CATEGORIES)[: 2 * settings.interactions].reshape(-1, 2)
+    left = _draw_latent(rng, ids[pairs[:, 0]], settings)
+    right = _draw_latent(rng, ids[pairs[:, 1]], settings)
+    right /= _spread(left, right, ids[pairs])[:, None, None]
     unscaled = Teacher(
         settings=settings,
         integers=integers,
@@ -116,8 +121,8 @@ def draw_teacher(rng: np.random.Generator, settings: TeacherSettings) -> Teacher
         codes=np.stack([_draw_codes(rng, settings.ids_per_feature) for _ in range(CATEGORIES)]),
         category_effects=_draw_category_effects(rng, ids, settings),
         pairs=pairs,
-        left=_draw_latent(rng, ids[pairs[:, 0]], settings),
-        right=_draw_latent(rng, ids[pairs[:, 1]], settings),
+        left=left,
+        right=right,
         intercept=0.0,
         additive_scale=1.0,
         interaction_scale=1.0,
@@ -153,7 +158,7 @@ def _draw_integer_effects(
     standard = (t - t.mean(axis=1, keepdims=True)) / t.std(axis=1, keepdims=True)
     strength = rng.choice([-1.0, 1.0], (INTEGERS, 1)) * rng.uniform(0.15, 0.45, (INTEGERS, 1))
     effects = strength * np.tanh(standard / 2.0) * 2.0
-    return (effects - effects.mean(axis=1, keepdims=True)).astype(np.float32)
+    return np.asarray(effects - effects.mean(axis=1, keepdims=True), np.float32)
 
 
 def _draw_ids(rng: np.random.Generator, settings: TeacherSettings) -> npt.NDArray[np.uint16]:
@@ -174,7 +179,7 @@ def _centred(values: npt.NDArray[np.float64], table: npt.NDArray[np.uint16]) -> 
     """Shift values [..., ids + 1] to mean 0 over the ids that are present; missing has no effect."""
     counts = np.bincount(table, minlength=values.shape[-1]).astype(np.float64)
     counts[0] = 0.0
-    centred = values - (values @ counts / counts.sum())[..., None]
+    centred: npt.NDArray[np.float64] = values - (values @ counts / counts.sum())[..., None]
     centred[..., 0] = 0.0
     return centred
 
@@ -196,7 +201,7 @@ def _draw_category_effects(
 def _draw_latent(
     rng: np.random.Generator, ids: npt.NDArray[np.uint16], settings: TeacherSettings
 ) -> npt.NDArray[np.float32]:
-    """Draw one side's centred latent vectors, of unit variance per component: [interactions, rank, ids + 1]."""
+    """Draw one side's centred latent vectors: [interactions, rank, ids + 1], components of variance 1."""
     shape = (settings.interactions, settings.rank, settings.ids_per_feature + 1)
     vectors = rng.normal(size=shape) * _damping(settings)
     latent = np.empty(shape, np.float32)
@@ -206,11 +211,22 @@ def _draw_latent(
     return latent
 
 
+def _spread(
+    left: npt.NDArray[np.float32], right: npt.NDArray[np.float32], ids: npt.NDArray[np.uint16]
+) -> npt.NDArray[np.float32]:
+    """Return the standard deviation of each pair's inner product: [interactions]."""
+    variances = [
+        (np.cov(one[:, i], bias=True) * np.cov(other[:, j], bias=True)).sum()
+        for one, other, (i, j) in zip(left, right, ids, strict=True)
+    ]
+    return np.sqrt(np.array(variances, np.float32))
+
+
 def _calibrated(teacher: Teacher, rng: np.random.Generator) -> Teacher:
     """Find intercept and scales that give the targets, on a large sample with true probabilities.
 
-    A damped fixed point: an AUC's distance from one half grows with the spread of what it ranks by, so each spread
-    is moved by the ratio of the distance wanted to the distance found.
+    A damped fixed point: an AUC's distance from one half grows with the spread of what it ranks by, so each
+    spread is moved by the ratio of the distance wanted to the distance found.
     """
     goal = teacher.settings
     shape = (INTEGERS + CATEGORIES, _CALIBRATION_ROWS)
@@ -237,4 +253,5 @@ def _calibrated(teacher: Teacher, rng: np.random.Generator) -> Teacher:
 
 
 def _step(wanted: float, found: float) -> float:
-    return float(np.clip((wanted - 0.5) / (found - 0.5), 0.8, 1.25)) ** 1.3
+    ratio = (wanted - 0.5) / (found - 0.5)
+    return math.pow(min(max(ratio, 0.8), 1.25), 1.3)

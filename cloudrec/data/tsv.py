@@ -98,7 +98,7 @@ def _parse_doubtful(text: bytes, chunk: Chunk) -> Parsed:
             good.append(line)
             rows.append(index)
         else:
-            bad.append(BadLine(chunk.first_line + index, *explain(line)))
+            bad.append(BadLine(chunk.first_line + index, *_explain(line)))
     parsed = _parse_clean(b"".join(line + b"\n" for line in good), len(good))
     if parsed is None:  # the grammar and Polars disagree: a fault of ours, not of the data
         raise AssertionError(f"lines near {chunk.first_line} fit the grammar, but Polars refuses them")
@@ -113,29 +113,37 @@ def _is_good(line: bytes) -> bool:
     )
 
 
-def explain(line: bytes) -> tuple[str, str]:
-    """Return why a line is no good, and the value that is wrong."""
+def _explain(line: bytes) -> tuple[str, str]:
+    """Return why a line is no good, and the value that is wrong, shortened."""
+    reason, value = _fault_of_line(line) or _fault_of_field(line.split(b"\t")) or ("not a row", line)
+    return reason, _shown(value)
+
+
+def _fault_of_line(line: bytes) -> tuple[str, bytes] | None:
     if len(line) > LONGEST_LINE:
-        return f"a line longer than {LONGEST_LINE:,} bytes", _shown(line)
-    fields = line.split(b"\t")
+        return f"a line longer than {LONGEST_LINE:,} bytes", line
     if b"\0" in line:
-        return "a NUL byte", _shown(line)
+        return "a NUL byte", line
+    fields = line.split(b"\t")
     if not line.isascii():
-        field = next(f for f in fields if not f.isascii())
-        return "a byte that is not ASCII", _shown(field)
+        return "a byte that is not ASCII", next(f for f in fields if not f.isascii())
     if len(fields) != len(COLUMNS):
-        return f"{len(fields)} columns instead of {len(COLUMNS)}", _shown(line)
+        return f"{len(fields)} columns instead of {len(COLUMNS)}", line
+    return None
+
+
+def _fault_of_field(fields: list[bytes]) -> tuple[str, bytes] | None:
     if fields[0] not in (b"0", b"1"):
-        return "the label is not 0 or 1", _shown(fields[0])
+        return "the label is not 0 or 1", fields[0]
     for name, field in zip(INTEGERS, fields[1:14], strict=True):
         if field and _INTEGER.fullmatch(field) is None:
-            return f"{name} is not an integer", _shown(field)
+            return f"{name} is not an integer", field
         if field and int(field) not in _INT64:
-            return f"{name} does not fit 64 bits", _shown(field)
+            return f"{name} does not fit 64 bits", field
     for name, field in zip(CATEGORIES, fields[14:], strict=True):
         if _CATEGORY.fullmatch(field) is None:
-            return f"{name} is not up to 8 hexadecimal digits", _shown(field)
-    return "not a row", _shown(line)
+            return f"{name} is not up to 8 hexadecimal digits", field
+    return None
 
 
 def _shown(value: bytes) -> str:
@@ -159,10 +167,10 @@ def _parse_clean(text: bytes, lines: int) -> Parsed | None:
 
 def _field_ends(characters: npt.NDArray[np.uint8], lines: int) -> npt.NDArray[np.int64] | None:
     """Return where each field ends: [lines, 40]; None when a line has other columns or is too long."""
-    ends = np.flatnonzero((characters == _TAB) | (characters == _NEWLINE))
-    if len(ends) != lines * len(COLUMNS):
+    found = np.flatnonzero((characters == _TAB) | (characters == _NEWLINE))
+    if len(found) != lines * len(COLUMNS):
         return None
-    ends = ends.reshape(lines, len(COLUMNS))
+    ends = found.reshape(lines, len(COLUMNS))
     # There are as many newlines as lines: when each line's last end is one, all the others are tabs.
     if np.any(characters[ends[:, -1]] != _NEWLINE):
         return None
@@ -202,8 +210,8 @@ def _categories(
 ) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.bool_]] | None:
     """Return the number each category's digits stand for and whether it is missing: [26, lines] each.
 
-    None when a field holds anything but up to eight hexadecimal digits. The word of a field is the eight bytes
-    before its end, the first in the lowest byte; bytes that belong to the field before are replaced by zeros.
+    None when a field holds anything but up to eight hexadecimal digits. The word of a field is the eight
+    bytes before its end, the first in the lowest byte; bytes of the field before are replaced by zeros.
     """
     codes = np.empty((len(CATEGORIES), len(ends)), np.uint32)
     missing = np.empty(codes.shape, np.bool_)
@@ -265,4 +273,5 @@ def _from_hexadecimal(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint32]:
     halves = pairs | (pairs >> np.uint64(8))
     halves &= np.uint64(0x0000FFFF0000FFFF)
     halves |= halves >> np.uint64(16)
-    return halves.astype(np.uint32).byteswap()
+    numbers: npt.NDArray[np.uint32] = halves.astype(np.uint32).byteswap()
+    return numbers
