@@ -1,0 +1,93 @@
+"""Whole runs of `python -m trainer`: in this process as a world of one, or in processes of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from trainer.arguments import make_config
+from trainer.loop import run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+SMALL = {  # a model that trains in milliseconds
+    "embedding_dim": 8,
+    "dense_arch_layer_sizes": (8,),
+    "over_arch_layer_sizes": (8, 1),
+    "batch_size": 25,
+    "threads": 1,
+    "log_interval": 5,
+    "learning_rate": 0.02,
+    "dense_learning_rate": 0.002,
+}
+PATIENCE_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a run left behind."""
+
+    code: int
+    directory: Path
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        values: dict[str, Any] = json.loads((self.directory / "summary.json").read_text())
+        return values
+
+    def lines(self, kind: str) -> list[dict[str, Any]]:
+        text = (self.directory / "metrics.jsonl").read_text()
+        return [line for line in map(json.loads, text.splitlines()) if line["kind"] == kind]
+
+
+def run_here(dataset: Path, output: Path, **settings: Any) -> Outcome:
+    """Run alone, in this process."""
+    config = make_config({**SMALL, **settings, "dataset_path": str(dataset), "output_dir": str(output)})
+    return Outcome(run(config), output)
+
+
+def command(dataset: Path, output: Path, *, ranks: int = 1, **settings: Any) -> list[str]:
+    """The command line of a run, under torch's elastic agent if it has several ranks."""
+    values = {**SMALL, **settings, "dataset_path": dataset, "output_dir": output}
+    flags = [word for name, value in values.items() for word in (f"--{name}", _spell(value))]
+    agent = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"] if ranks > 1 else []
+    return [sys.executable, *agent, "-m", "trainer", *flags]
+
+
+def start(words: list[str], log: Path) -> subprocess.Popen[bytes]:
+    """Start in a process group of its own, so that all of it can be ended."""
+    environment = os.environ | {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            words, env=environment, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+        )
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    """End a process and its children at once."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def wait_until(true: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
+    """Poll while the process lives, for a while."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not true():
+        assert process.poll() is None, "the process ended first"
+        assert time.monotonic() < deadline, "it never happened"
+        time.sleep(0.01)
+
+
+def _spell(value: object) -> str:
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    return str(value).lower() if isinstance(value, bool) else str(value)

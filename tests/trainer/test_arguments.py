@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from trainer.arguments import make_config, parse_arguments
+from trainer.config import TrainerConfig
+from trainer.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+BAD = {
+    "unknown flag": (["--batch_sise", "3"], "unknown flag --batch_sise; did you mean batch_size?"),
+    "dashes too": (["--learning-rat", "3"], "did you mean learning_rate?"),
+    "stray word": (["data"], "unexpected argument 'data'; every setting is a flag"),
+    "no value": (["--batch_size"], "argument --batch_size: expected one argument"),
+    "zero batch": (["--batch_size", "0"], "batch_size: input should be greater than 0, but it is '0'"),
+    "negative epochs": (["--num_epochs", "-1"], "num_epochs: input should be greater than 0, but it is '-1'"),
+    "not a number": (["--learning_rate", "fast"], "learning_rate: input should be a valid number"),
+    "infinite rate": (["--learning_rate", "inf"], "learning_rate: input should be a finite number"),
+    "bad list": (
+        ["--over_arch_layer_sizes", "8,x,1"],
+        "over_arch_layer_sizes: input should be a valid integer",
+    ),
+    "empty list": (["--over_arch_layer_sizes", ""], "over_arch_layer_sizes:"),
+    "zero layer": (
+        ["--dense_arch_layer_sizes", "0,64"],
+        "dense_arch_layer_sizes: input should be greater than 0",
+    ),
+    "unknown choice": (
+        ["--precision", "fp8"],
+        "precision: input should be 'fp32' or 'bf16', but it is 'fp8'",
+    ),
+    "unknown sharding": (["--sharding_types", "diagonal"], "sharding_types: input should be 'table_wise'"),
+    "unknown precision": (["--qcomm_forward_precision", "int3"], "qcomm_forward_precision: input should be"),
+    "bottom does not fit": (
+        ["--dense_arch_layer_sizes", "128,32"],
+        "dense_arch_layer_sizes ends with 32 but embedding_dim is 64",
+    ),
+    "top is no logit": (
+        ["--over_arch_layer_sizes", "128,2"],
+        "over_arch_layer_sizes ends with 2; the top MLP",
+    ),
+    "odd width": (
+        ["--embedding_dim", "10", "--dense_arch_layer_sizes", "10"],
+        "embedding_dim is 10; the embedding kernels need a multiple of 4: take 12",
+    ),
+    "two table sizes": (
+        ["--num_embeddings", "5", "--num_embeddings_per_feature", "5,5"],
+        "num_embeddings and num_embeddings_per_feature are both set",
+    ),
+    "no such file": (["--config", "nowhere.yaml"], "cannot read the configuration file nowhere.yaml"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_bad_configuration_is_refused_with_its_value_and_a_remedy(case: str) -> None:
+    words, message = BAD[case]
+    with pytest.raises(ConfigError) as caught:
+        parse_arguments(words)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert caught.value.exit_code == 64
+
+
+def test_all_that_is_wrong_is_told_at_once() -> None:
+    with pytest.raises(ConfigError, match=r"batch_size: .*; seed: "):
+        parse_arguments(["--batch_size", "0", "--seed", "-1"])
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("c.toml", "batch_size = 32\nlearning-rate = 0.5\ndense_arch_layer_sizes = [8, 64]\n"),
+        ("c.yaml", "batch-size: 32\nlearning_rate: 0.5\ndense_arch_layer_sizes: [8, 64]\n"),
+    ],
+)
+def test_flags_beat_the_file_and_the_file_beats_the_defaults(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_text(text)
+    words = ["--config", str(tmp_path / name), "--batch-size=64", "--no-resume", "--shuffle", "false"]
+    expected = {"batch_size": 64, "learning_rate": 0.5, "dense_arch_layer_sizes": (8, 64), "resume": False}
+    assert parse_arguments(words).config == make_config({**expected, "shuffle": False})
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("c.toml", "batch_size = = 3", "cannot be parsed"),
+        ("c.yaml", "a: [1, 2", "cannot be parsed"),
+        ("c.yaml", "- 1\n- 2\n", "holds a list; it must hold keys and values"),
+        (
+            "c.yaml",
+            "embeding_dim: 8",
+            "unknown key 'embeding_dim' in the configuration; did you mean embedding_dim?",
+        ),
+        ("c.yaml", "batch_size: many", "batch_size: input should be a valid integer"),
+    ],
+)
+def test_a_bad_file_is_refused(tmp_path: Path, name: str, text: str, message: str) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        parse_arguments(["--config", str(tmp_path / name)])
+    assert message in str(caught.value)
+
+
+def test_an_empty_file_means_the_defaults(tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text("")
+    assert parse_arguments(["--config", str(tmp_path / "c.yaml")]).config == TrainerConfig()
+
+
+def test_help_tells_every_key(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        parse_arguments(["--help"])
+    assert caught.value.code == 0
+    shown = capsys.readouterr().out
+    assert [name for name in TrainerConfig.model_fields if f"--{name}" not in shown] == []
+
+
+def test_a_check_prints_the_resolved_configuration_without_importing_torch() -> None:
+    code = (
+        "import sys; from trainer.__main__ import main; "
+        "code = main(['--check_config', '--batch_size', '7']); "
+        "assert 'torch' not in sys.modules; sys.exit(code)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout)["batch_size"] == 7
+
+
+def test_a_bad_configuration_ends_with_64_and_one_line() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "trainer", "--check_config", "--seed", "x"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (64, "")
+    assert done.stderr.startswith("error: seed: ")
+    assert done.stderr.count("\n") == 1

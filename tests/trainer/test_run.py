@@ -1,0 +1,205 @@
+from __future__ import annotations
+
+import json
+import math
+import signal
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from tests.trainer.support_dataset import Rows, write_dataset, write_rows
+from tests.trainer.support_runs import command, kill, run_here, start, wait_until
+from trainer.__main__ import main
+from trainer.errors import CheckpointError, ConfigError, DataError, NonFiniteLossError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+EXACT = {"deterministic": True, "num_epochs": 2}
+TRAIN_ROWS, TEST_ROWS, FEATURES = 1000, 200, 4
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("data") / "small"
+    write_dataset(path, train_rows=TRAIN_ROWS, test_rows=TEST_ROWS, num_dense=3, num_sparse=FEATURES)
+    return path
+
+
+def _summary(directory: Path) -> dict[str, Any]:
+    values: dict[str, Any] = json.loads((directory / "summary.json").read_text())
+    return values
+
+
+def _same_end(summaries: list[dict[str, Any]]) -> bool:
+    names = ("model_digest", "samples_digest", "samples_seen", "auc", "logloss", "step")
+    return len({tuple(summary[name] for name in names) for summary in summaries}) == 1
+
+
+def test_a_run_reports_what_it_did(dataset: Path, tmp_path: Path) -> None:
+    outcome = run_here(dataset, tmp_path, eval_interval=30, checkpoint_interval=20, num_epochs=2)
+    assert outcome.code == 0
+    summary = outcome.summary
+    assert (summary["status"], summary["step"], summary["epochs"]) == ("finished", 80, 2.0)
+    assert (summary["samples_seen"], summary["world_size"], summary["restarts"]) == (2000, 1, 0)
+    assert summary["checkpoint"]["count"] == 4
+    assert 0 < summary["goodput"] <= 1
+    assert [line["step"] for line in outcome.lines("eval")] == [30, 60, 80]
+    assert [line["step"] for line in outcome.lines("checkpoint")] == [20, 40, 60, 80]
+    trained = outcome.lines("train")
+    assert [line["step"] for line in trained] == list(range(5, 81, 5))
+    assert all(math.isfinite(line["loss"]) and line["data_wait_s"] >= 0 for line in trained)
+    assert sum(line["ckpt_stall_s"] for line in trained) > 0
+    assert list((tmp_path / "tensorboard").iterdir())
+
+
+def test_the_same_seed_gives_the_same_model_and_another_seed_another(dataset: Path, tmp_path: Path) -> None:
+    summaries = [run_here(dataset, tmp_path / name, **EXACT).summary for name in ("a", "b")]
+    other = run_here(dataset, tmp_path / "c", **EXACT, seed=1).summary
+    assert _same_end(summaries)
+    assert other["model_digest"] != summaries[0]["model_digest"]
+    assert other["samples_digest"] == summaries[0]["samples_digest"]
+
+
+@pytest.mark.parametrize("optimizer", ["adagrad", "adam", "sgd"])
+def test_a_run_in_pieces_ends_like_an_unbroken_one(dataset: Path, tmp_path: Path, optimizer: str) -> None:
+    settings = {**EXACT, "dense_optimizer": optimizer, "lr_decay": "none"}
+    whole = run_here(dataset, tmp_path / "whole", **settings)
+    for steps in (13, 40, None):
+        parts = run_here(dataset, tmp_path / "parts", **settings, num_iterations=steps)
+    assert _same_end([whole.summary, parts.summary])
+    assert [line["resumed_from"] for line in parts.lines("start")] == [None, 13, 40]
+    assert [line["attempt"] for line in parts.lines("start")] == [0, 1, 2]
+
+
+def test_a_finished_run_started_again_says_the_same(dataset: Path, tmp_path: Path) -> None:
+    assert _same_end([run_here(dataset, tmp_path, **EXACT).summary for _ in range(2)])
+
+
+def test_the_order_of_samples_is_new_in_every_epoch_unless_told_otherwise(
+    dataset: Path, tmp_path: Path
+) -> None:
+    digests = {
+        run_here(dataset, tmp_path / str(shuffle), **EXACT, shuffle=shuffle).summary["model_digest"]
+        for shuffle in (True, False)
+    }
+    assert len(digests) == 2
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "message"),
+    [
+        ({"batch_size": 1001}, ConfigError, "has 1000; set batch_size to at most 1000"),
+        ({"num_embeddings": 49}, ConfigError, "the table of C1 has 49 rows, but the dataset's ids need 50"),
+        ({"num_embeddings_per_feature": (50, 50)}, ConfigError, "has 2 sizes, but the dataset has 4"),
+        ({"device": "cuda"}, ConfigError, "torch sees no GPU on this machine"),
+    ],
+)
+def test_what_does_not_fit_the_data_or_the_machine_is_refused(
+    dataset: Path, tmp_path: Path, settings: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        run_here(dataset, tmp_path, **settings)
+
+
+def test_tables_may_be_larger_than_needed(dataset: Path, tmp_path: Path) -> None:
+    assert run_here(dataset, tmp_path, num_embeddings=64, num_iterations=3).code == 0
+
+
+def test_no_dataset_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--output_dir", str(tmp_path)]) == 64
+    assert capsys.readouterr().err.startswith("error: dataset_path is not set; give --dataset_path")
+    assert main(["--output_dir", str(tmp_path), "--dataset_path", str(tmp_path / "none")]) == 65
+    assert capsys.readouterr().err.startswith("error: ")
+
+
+def test_a_changed_byte_of_the_data_is_found(tmp_path: Path) -> None:
+    write_dataset(tmp_path / "data", train_rows=100, test_rows=50)
+    damaged = tmp_path / "data" / "train" / "shard-00000.dense.npy"
+    content = bytearray(damaged.read_bytes())
+    content[-1] ^= 1
+    damaged.write_bytes(content)
+    with pytest.raises(DataError, match=r"shard-00000\.dense\.npy"):
+        run_here(tmp_path / "data", tmp_path / "run")
+
+
+def test_a_checkpoint_of_another_model_is_refused(dataset: Path, tmp_path: Path) -> None:
+    run_here(dataset, tmp_path, num_iterations=5)
+    with pytest.raises(CheckpointError, match="embedding_dim"):
+        run_here(dataset, tmp_path, embedding_dim=12, dense_arch_layer_sizes=(12,))
+    with pytest.raises(CheckpointError, match=r"holds checkpoints up to step 5, and resume is off"):
+        run_here(dataset, tmp_path, resume=False)
+
+
+def test_a_loss_that_is_not_finite_names_the_step_and_the_last_good_checkpoint(
+    tmp_path: Path, dataset: Path
+) -> None:
+    settings = {"dense_optimizer": "sgd", "dense_learning_rate": 1e30, "checkpoint_interval": 1}
+    with pytest.raises(NonFiniteLossError) as caught:
+        run_here(dataset, tmp_path, **settings)
+    message = str(caught.value)
+    assert "the loss became NaN or infinite at step 2 " in message
+    assert "the last good checkpoint is that of step 1 in" in message
+
+
+def test_an_output_folder_that_cannot_be_written_is_told(dataset: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match=r"output_dir .*file cannot be written"):
+        run_here(dataset, tmp_path / "file", checkpoint_dir=str(tmp_path / "checkpoints"))
+
+
+def _crossed_rows(rows: int, seed: int) -> Rows:
+    """Labels that follow only which ids come together: no sum over single features tells anything."""
+    random = np.random.default_rng(seed)
+    sparse = random.integers(0, 8, (FEATURES, rows), dtype=np.int32)
+    likely = np.where((sparse[0] + sparse[1]) % 2 == 0, 0.9, 0.1)
+    labels = (random.random(rows) < likely).astype(np.uint8)
+    return Rows(labels, random.random((rows, 2), dtype=np.float32), sparse)
+
+
+def test_the_model_learns_what_no_linear_model_can(tmp_path: Path) -> None:
+    contents = {"train": _crossed_rows(20_000, 0), "test": _crossed_rows(4000, 1)}
+    sizes = {f"C{index + 1}": 8 for index in range(FEATURES)}
+    write_rows(tmp_path / "data", contents, num_embeddings=sizes, shard_rows=8192)
+    settings = {"dense_optimizer": "adam", "dense_learning_rate": 0.01, "learning_rate": 0.1}
+    outcome = run_here(tmp_path / "data", tmp_path / "run", **settings, batch_size=100, num_epochs=2)
+    assert outcome.summary["auc"] > 0.88  # the best is 0.9, the best linear model's 0.5
+    assert outcome.summary["ne"] < 0.6
+
+
+def test_a_stop_saves_ends_with_75_and_the_resumed_run_ends_like_an_unbroken_one(
+    dataset: Path, tmp_path: Path
+) -> None:
+    settings = {**EXACT, "num_epochs": 30}
+    whole = run_here(dataset, tmp_path / "whole", **settings)
+    process = start(command(dataset, tmp_path / "parts", **settings), tmp_path / "log")
+    try:
+        wait_until((tmp_path / "parts" / "metrics.jsonl").exists, process)
+        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 75, (tmp_path / "log").read_text()
+    finally:
+        kill(process)
+    stopped = _summary(tmp_path / "parts")
+    assert stopped["status"] == "stopped"
+    assert stopped["checkpoint"]["last_step"] == stopped["step"] < whole.summary["step"]
+    assert _same_end([whole.summary, run_here(dataset, tmp_path / "parts", **settings).summary])
+
+
+def test_two_ranks_killed_at_any_moment_go_on_from_the_last_checkpoint(dataset: Path, tmp_path: Path) -> None:
+    settings = {**EXACT, "num_epochs": 8, "checkpoint_interval": 20}
+    words = {name: command(dataset, tmp_path / name, ranks=2, **settings) for name in ("whole", "parts")}
+    process = start(words["parts"], tmp_path / "log")
+    try:
+        committed = tmp_path / "parts" / "checkpoints" / "step-00000020" / "commit.json"
+        wait_until(committed.exists, process)
+    finally:
+        kill(process)
+    for name in ("whole", "parts"):
+        process = start(words[name], tmp_path / "log")
+        try:
+            assert process.wait(90) == 0, (tmp_path / "log").read_text()
+        finally:
+            kill(process)
+    assert _same_end([_summary(tmp_path / name) for name in words])
