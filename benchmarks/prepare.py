@@ -121,7 +121,7 @@ def main(rows: int = 1_000_000, repetitions: int = 5) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         started = time.perf_counter()
-        synthesize(folder / "synth", rows=rows, test_rows=1, seed=1)
+        synthesize(folder / "synth", rows=rows, test_rows=1000, seed=1)
         synth_speed = rows / (time.perf_counter() - started)
         path = folder / "rows.tsv.gz"
         with path.open("wb") as whole:  # gzip members may follow each other

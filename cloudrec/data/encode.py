@@ -44,9 +44,13 @@ class Counter:
         self._waiting: list[tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]] = []
         self._waiting_codes = 0
 
-    def add(self, codes: npt.NDArray[np.uint32]) -> None:
-        """Count codes, the caller leaving out missing ones; DataError when too many are distinct."""
+    def add(self, codes: npt.NDArray[np.uint32], *, missing: int = 0) -> None:
+        """Count codes, of which this many are 0 for being missing; DataError when too many are distinct."""
         distinct, counts = np.unique(codes, return_counts=True)
+        if missing:
+            counts[0] -= missing
+        if missing and not counts[0]:
+            distinct, counts = distinct[1:], counts[1:]
         self._waiting.append((distinct, counts))
         self._waiting_codes += len(distinct)
         if self._waiting_codes > max(_MERGE_AT, len(self._codes)):
@@ -153,7 +157,7 @@ class HashEncoder:
         ids = np.empty(rows.codes.shape, np.int32)
         for feature, (codes, missing) in enumerate(zip(rows.codes, rows.missing, strict=True)):
             ids[feature] = hashed(codes, feature, buckets=self._buckets)
-            ids[feature][missing] = MISSING
+            np.copyto(ids[feature], MISSING, where=missing)
         return {"sparse": write_array(folder, f"{name}.sparse.npy", ids)}
 
     def finish(self, folder: Path, shard: Shard) -> Shard:
@@ -186,7 +190,7 @@ class VocabularyEncoder:
         np.save(scratch.with_suffix(".missing.npy"), np.packbits(rows.missing, axis=1))
         if counted:
             for counter, codes, missing in zip(self._counters, rows.codes, rows.missing, strict=True):
-                counter.add(codes[~missing] if missing.any() else codes)
+                counter.add(codes, missing=int(np.count_nonzero(missing)))
         return {}
 
     def finish(self, folder: Path, shard: Shard) -> Shard:
@@ -196,7 +200,7 @@ class VocabularyEncoder:
         absent = np.load(scratch.with_suffix(".missing.npy"))
         for feature, lookup in enumerate(self._lookups):
             row = lookup.ids(ids[feature])
-            row[np.unpackbits(absent[feature], count=shard.rows).view(np.bool_)] = MISSING
+            np.copyto(row, MISSING, where=np.unpackbits(absent[feature], count=shard.rows).view(np.bool_))
             ids[feature] = row.view(np.uint32)
         scratch.with_suffix(".codes.npy").unlink()
         scratch.with_suffix(".missing.npy").unlink()

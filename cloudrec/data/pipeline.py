@@ -153,11 +153,11 @@ class Pipeline:
         if split is None and not self._options.test_fraction:
             split = "train"
         if split is not None:
-            self._append(writer, self._splits[split], parsed)
+            self._append(writer, self._splits[split], parsed, None)
             return
         held_out = self._held_out(parsed.rows)
         for name, chosen in (("train", ~held_out), ("test", held_out)):
-            self._append(writer, self._splits[name], tsv.select(parsed, np.flatnonzero(chosen)))
+            self._append(writer, self._splits[name], parsed, np.flatnonzero(chosen))
 
     def _held_out(self, rows: npt.NDArray[np.int64] | None) -> npt.NDArray[np.bool_]:
         """Tell which rows are held out: a function of the row's number and the seed, whatever the chunks."""
@@ -166,13 +166,20 @@ class Pipeline:
         limit = np.uint64(int(self._options.test_fraction * 2**53) << 11)
         return mix64(rows.astype(np.uint64) ^ key) < limit
 
-    def _append(self, writer: ThreadPoolExecutor, split: _Split, parsed: Parsed) -> None:
-        split.positives += int(parsed.labels.sum())
+    def _append(
+        self,
+        writer: ThreadPoolExecutor,
+        split: _Split,
+        parsed: Parsed,
+        chosen: npt.NDArray[np.intp] | None,
+    ) -> None:
+        labels = parsed.labels if chosen is None else parsed.labels[chosen]
+        split.positives += int(np.count_nonzero(labels))
         start = 0
-        while start < len(parsed.labels):
+        while start < len(labels):
             if split.room is None:
                 split.room = ShardRows(capacity=self._options.shard_rows)
-            start = split.room.take(parsed, start)
+            start = split.room.take(parsed, chosen, start)
             if split.room.is_full:
                 self._close_shard(writer, split)
 

@@ -32,16 +32,24 @@ class ShardRows:
         self._codes = np.empty((_FEATURES, capacity), np.uint32)
         self._missing = np.empty((_FEATURES, capacity), np.bool_)
 
-    def take(self, parsed: Parsed, start: int) -> int:
-        """Copy rows from `start` on while there is room; return where it ended."""
-        count = min(len(parsed.labels) - start, len(self._labels) - self.rows)
-        here, there = slice(self.rows, self.rows + count), slice(start, start + count)
-        self._labels[here] = parsed.labels[there]
-        self._dense[here] = parsed.dense[there]
-        self._codes[:, here] = parsed.codes[:, there]
-        self._missing[:, here] = parsed.missing[:, there]
+    def take(self, parsed: Parsed, chosen: npt.NDArray[np.intp] | None, start: int) -> int:
+        """Copy the chosen rows (all if None) from number `start` on, while there is room; return the end."""
+        rows = len(parsed.labels) if chosen is None else len(chosen)
+        count = min(rows - start, len(self._labels) - self.rows)
+        here, stop = slice(self.rows, self.rows + count), start + count
+        pairs: list[tuple[npt.NDArray[Any], npt.NDArray[Any]]] = [
+            (parsed.labels, self._labels[here]),
+            (parsed.dense, self._dense[here]),
+        ]
+        pairs += zip(parsed.codes, self._codes[:, here], strict=True)
+        pairs += zip(parsed.missing, self._missing[:, here], strict=True)
+        for source, room in pairs:
+            if chosen is None:
+                room[...] = source[start:stop]
+            else:  # "clip" (the rows exist) spares a check of each number and a buffer for the result
+                np.take(source, chosen[start:stop], axis=0, out=room, mode="clip")
         self.rows += count
-        return start + count
+        return stop
 
     @property
     def is_full(self) -> bool:

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple
 
-import numpy as np
 from isal import igzip, igzip_threaded
 
 from cloudrec.data.tsv import LONGEST_LINE, Chunk
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
 
 CHUNK_BYTES = 8 << 20
 SUFFIXES = (".tsv", ".tsv.gz", ".txt", ".txt.gz")
-_NEWLINE = ord("\n")
 
 
 class Source(NamedTuple):
@@ -170,7 +168,7 @@ def _cut(file: IO[bytes] | _Counted, reading: Reading, first_row: int, chunk_byt
 
 
 def _chunk(text: bytes, reading: Reading, first_row: int) -> Chunk:
-    lines = int(np.count_nonzero(np.frombuffer(text, np.uint8) == _NEWLINE))
+    lines = text.count(b"\n")
     chunk = Chunk(text, reading.lines + 1, first_row + reading.lines, lines)
     reading.lines += lines
     return chunk

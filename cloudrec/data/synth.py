@@ -26,7 +26,7 @@ import numpy as np  # noqa: E402
 import polars as pl  # noqa: E402
 from isal import igzip  # noqa: E402
 
-from cloudrec.data.linear import LinearStudent, fit_linear  # noqa: E402
+from cloudrec.data.linear import FIT_ROWS, LinearStudent, fit_linear  # noqa: E402
 from cloudrec.data.metrics import auc, logloss, sigmoid  # noqa: E402
 from cloudrec.data.teacher import CATEGORIES, INTEGERS, Rows, Teacher, TeacherSettings, draw_teacher  # noqa: E402
 
@@ -41,6 +41,7 @@ BLOCK_ROWS = 1 << 16
 PART_ROWS = 1 << 18
 SCORED_ROWS = 1 << 22  # the figures need their scores in memory: at most this many held-out rows count
 _MOST_TEST_ROWS = 200_000
+_FEWEST_TEST_ROWS = 100  # so that both labels occur and an AUC exists
 _COMPRESSION = 1
 _AHEAD = 4  # parts in work or waiting
 _LOCK = ".lock"
@@ -94,6 +95,7 @@ def synthesize(
     seed: int = 0,
     overwrite: bool = False,
     settings: TeacherSettings | None = None,
+    fit_rows: int = FIT_ROWS,
     threads: int | None = None,
     progress: Callable[[int, int | None], None] = lambda _done, _total: None,
 ) -> SynthReport:
@@ -107,6 +109,7 @@ def synthesize(
         seed: draws the teacher and the rows.
         overwrite: replace an earlier call's files.
         settings: what kind of teacher to draw.
+        fit_rows: rows to which the best linear model is fitted.
         threads: files written at once; by default the processors there are, at most 4.
         progress: called with the rows written so far and the total.
 
@@ -116,7 +119,11 @@ def synthesize(
         StorageError: OUT cannot be written.
     """
     held_out = min(max(rows // 4, 1000), _MOST_TEST_ROWS) if test_rows is None else test_rows
-    for name, value, least in (("rows", rows, 1), ("test rows", held_out, 1), ("seed", seed, 0)):
+    for name, value, least in (
+        ("rows", rows, 1),
+        ("test rows", held_out, _FEWEST_TEST_ROWS),
+        ("seed", seed, 0),
+    ):
         if value < least:
             raise UsageError(f"{name} is {value}; it must be at least {least}")
     with (
@@ -124,7 +131,7 @@ def synthesize(
         ThreadPoolExecutor(threads or min(os.cpu_count() or 1, 4)) as pool,
     ):
         teacher = draw_teacher(_generator(seed, _TEACHER, 0), settings or TeacherSettings())
-        student = pool.submit(fit_linear, teacher, _generator(seed, _STUDENT, 0))
+        student = pool.submit(fit_linear, teacher, _generator(seed, _STUDENT, 0), rows=fit_rows)
         writer = _Writer(teacher=teacher, student=student, seed=seed)
         parts = [*_parts(out / "train", _TRAIN, rows), *_parts(out / "test", _TEST, held_out)]
         scores: list[_Scores] = []

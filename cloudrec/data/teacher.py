@@ -30,7 +30,7 @@ INTEGERS = 13
 CATEGORIES = 26
 _ENTRIES = 1 << 16
 _CALIBRATION_ROWS = 1 << 17
-_CALIBRATION_STEPS = 20
+_CALIBRATION_STEPS = 12
 
 
 @dataclass(frozen=True, kw_only=True)

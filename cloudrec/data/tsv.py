@@ -79,18 +79,6 @@ def parse(chunk: Chunk) -> Parsed:
     return _parse_doubtful(text, chunk)
 
 
-def select(parsed: Parsed, chosen: npt.NDArray[np.intp]) -> Parsed:
-    """Return some of the rows; the bad lines stay behind."""
-    return Parsed(
-        parsed.labels[chosen],
-        parsed.dense[chosen],
-        parsed.codes[:, chosen],
-        parsed.missing[:, chosen],
-        None,
-        [],
-    )
-
-
 def _parse_doubtful(text: bytes, chunk: Chunk) -> Parsed:
     good, rows, bad = [], [], []
     for index, line in enumerate(text.split(b"\n")[: chunk.lines]):

@@ -20,11 +20,13 @@ from cloudrec.data.teacher import Teacher, TeacherSettings, draw_teacher
 from cloudrec.errors import DataError, UsageError
 from tests.unit.data import support_reference as reference
 
+FEW = 2048  # rows for the linear fit where its figures do not matter
+
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("synth") / "out"
-    synth.synthesize(out, rows=70_000, test_rows=20_000, seed=3)
+    synth.synthesize(out, rows=70_000, test_rows=20_000, seed=3, fit_rows=1 << 14)
     return out
 
 
@@ -64,7 +66,9 @@ def test_the_files_are_criteo_tsv(made: Path) -> None:
 
 def test_rows_and_seed_alone_decide_the_files(made: Path, tmp_path: Path) -> None:
     for name, seed, threads in (("same", 3, 1), ("other", 4, 3)):
-        synth.synthesize(tmp_path / name, rows=70_000, test_rows=20_000, seed=seed, threads=threads)
+        synth.synthesize(
+            tmp_path / name, rows=70_000, test_rows=20_000, seed=seed, threads=threads, fit_rows=1 << 14
+        )
 
     assert _digests(tmp_path / "same") == _digests(made)
     assert (tmp_path / "same" / "synth.json").read_text() == (made / "synth.json").read_text()
@@ -84,8 +88,8 @@ def test_synth_json_tells_what_can_be_reached(made: Path) -> None:
 
 
 def test_held_out_rows_are_as_many_as_asked_or_a_quarter(tmp_path: Path) -> None:
-    assert synth.synthesize(tmp_path / "few", rows=10).test_rows == 1000
-    assert synth.synthesize(tmp_path / "asked", rows=10, test_rows=500).test_rows == 500
+    assert synth.synthesize(tmp_path / "few", rows=10, fit_rows=FEW).test_rows == 1000
+    assert synth.synthesize(tmp_path / "asked", rows=10, test_rows=500, fit_rows=FEW).test_rows == 500
 
 
 def test_no_linear_model_sees_the_interactions(teacher: Teacher) -> None:
@@ -104,7 +108,7 @@ def test_the_linear_student_is_the_best_there_is(teacher: Teacher) -> None:
     rows = teacher.draw(np.random.default_rng(1), 1 << 18)
     truth = sigmoid(rows.logits)
     student = fit_linear(teacher, np.random.default_rng(2))
-    larger = fit_linear(teacher, np.random.default_rng(3), rows=8 * FIT_ROWS)
+    larger = fit_linear(teacher, np.random.default_rng(3), rows=4 * FIT_ROWS)
     own = teacher.additive(rows.entries) * np.float32(teacher.additive_scale) + np.float32(teacher.intercept)
 
     fitted, more = (auc(s.logits(rows.entries), truth) for s in (student, larger))
@@ -123,7 +127,7 @@ def test_auc_is_the_share_of_pairs_in_order() -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{"rows": 0}, {"rows": -5}, {"rows": 5, "test_rows": 0}, {"rows": 5, "seed": -1}]
+    "options", [{"rows": 0}, {"rows": -5}, {"rows": 5, "test_rows": 99}, {"rows": 5, "seed": -1}]
 )
 def test_impossible_numbers_are_refused(tmp_path: Path, options: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match="must be at least"):
@@ -139,8 +143,8 @@ def test_a_folder_that_holds_anything_is_refused_and_strangers_are_never_deleted
     with pytest.raises(DataError, match="is not empty"):
         synth.synthesize(out, rows=10)
 
-    synth.synthesize(out, rows=10, overwrite=True)
-    synth.synthesize(out, rows=20, overwrite=True)
+    synth.synthesize(out, rows=10, overwrite=True, fit_rows=FEW)
+    synth.synthesize(out, rows=20, overwrite=True, fit_rows=FEW)
     assert len(_lines(out / "train")) == 20
     assert (out / "notes.txt").read_text() == "mine"
 
@@ -155,7 +159,7 @@ def test_an_interrupt_leaves_no_synthetic_data(tmp_path: Path) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        synth.synthesize(tmp_path / "out", rows=1000, progress=interrupt)
+        synth.synthesize(tmp_path / "out", rows=1000, fit_rows=FEW, progress=interrupt)
 
     assert not list((tmp_path / "out").rglob("*.gz"))
     assert not (tmp_path / "out" / "synth.json").exists()
@@ -167,7 +171,7 @@ from pathlib import Path
 from typing import Any
 from cloudrec.data.synth import synthesize
 resource.setrlimit(resource.RLIMIT_FSIZE, (10000, 10000))
-synthesize(Path(sys.argv[1]), rows=1000)
+synthesize(Path(sys.argv[1]), rows=1000, fit_rows=2048)
 """
 
 
