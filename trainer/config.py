@@ -58,20 +58,16 @@ class ModelConfig(_Group):
 class OptimizerConfig(_Group):
     """How it is trained."""
 
-    learning_rate: PositiveFloat = Field(
-        0.04, description="of the tables, and of the dense part where it has none of its own"
-    )
-    dense_learning_rate: PositiveFloat | None = Field(
-        None, description="of the dense part (default: learning_rate)"
-    )
+    learning_rate: PositiveFloat = Field(0.03, description="of the tables (row-wise Adagrad), at its height")
+    dense_learning_rate: PositiveFloat = Field(0.003, description="of the dense part, at its height")
     dense_optimizer: Literal["adagrad", "adam", "sgd"] = Field(
-        "adagrad", description="optimizer of the dense part"
+        "adam", description="optimizer of the dense part"
     )
     optimizer_eps: PositiveFloat = Field(1e-8, description="the optimizers' epsilon")
     weight_decay: NonNegativeFloat = Field(0.0, description="L2 decay of the dense weights")
-    lr_warmup_steps: NonNegativeInt = Field(0, description="steps over which the rate rises linearly from 0")
+    lr_warmup_steps: NonNegativeInt = Field(0, description="steps over which the rates rise linearly from 0")
     lr_decay: Literal["none", "linear", "cosine"] = Field(
-        "none", description="how the rate falls to 0 over the run"
+        "linear", description="how the rates fall to 0 over the run"
     )
     precision: Literal["fp32", "bf16"] = Field(
         "fp32", description="arithmetic of the dense part; weights are always fp32"
@@ -149,11 +145,6 @@ class TrainerConfig(SystemConfig, RunConfig, OptimizerConfig, ModelConfig, DataC
     def checkpoint_uri(self) -> str:
         """Where checkpoints go."""
         return self.checkpoint_dir or f"{self.output_dir.rstrip('/')}/checkpoints"
-
-    @property
-    def rates(self) -> tuple[float, float]:
-        """Peak learning rates of the tables and of the dense part."""
-        return self.learning_rate, self.dense_learning_rate or self.learning_rate
 
 
 GROUPS: tuple[type[_Group], ...] = (DataConfig, ModelConfig, OptimizerConfig, RunConfig, SystemConfig)

@@ -21,13 +21,17 @@ if TYPE_CHECKING:
 
 def fuse_table_optimizer(tables: nn.Module, config: TrainerConfig) -> None:
     """Tables update themselves while gradients flow back; called before sharding."""
-    settings: dict[str, Any] = {"lr": config.rates[0], "eps": config.optimizer_eps}
+    settings: dict[str, Any] = {"lr": config.learning_rate, "eps": config.optimizer_eps}
     apply_optimizer_in_backward(RowWiseAdagrad, tables.parameters(), settings)
 
 
 def make_dense_optimizer(parameters: Iterable[nn.Parameter], config: TrainerConfig) -> Optimizer:
     """Make the dense part's optimizer; fused kernels do one pass over each weight."""
-    settings: dict[str, Any] = {"lr": config.rates[1], "weight_decay": config.weight_decay, "fused": True}
+    settings: dict[str, Any] = {
+        "lr": config.dense_learning_rate,
+        "weight_decay": config.weight_decay,
+        "fused": True,
+    }
     if config.dense_optimizer == "sgd":
         return torch.optim.SGD(parameters, **settings)
     settings["eps"] = config.optimizer_eps
@@ -76,7 +80,7 @@ class Optimizers:
         self.fused = model.fused_optimizer
         self.dense = dense
         self.schedule = schedule
-        self.rates = config.rates
+        self.rates = (config.learning_rate, config.dense_learning_rate)
         self._factor = 1.0
 
     @property

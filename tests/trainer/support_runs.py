@@ -62,9 +62,9 @@ def command(dataset: Path, output: Path, *, ranks: int = 1, **settings: Any) -> 
     return [sys.executable, *agent, "-m", "trainer", *flags]
 
 
-def start(words: list[str], log: Path) -> subprocess.Popen[bytes]:
+def start(words: list[str], log: Path, **variables: str) -> subprocess.Popen[bytes]:
     """Start in a process group of its own, so that all of it can be ended."""
-    environment = os.environ | {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
+    environment = os.environ | {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1", **variables}
     with log.open("ab") as output:
         return subprocess.Popen(
             words, env=environment, stdout=output, stderr=subprocess.STDOUT, start_new_session=True

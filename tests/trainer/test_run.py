@@ -2,7 +2,11 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import signal
+import socket
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -203,3 +207,61 @@ def test_two_ranks_killed_at_any_moment_go_on_from_the_last_checkpoint(dataset: 
         finally:
             kill(process)
     assert _same_end([_summary(tmp_path / name) for name in words])
+
+
+@pytest.mark.parametrize(
+    ("package", "content", "message"),
+    [
+        (
+            "torch",
+            "raise ModuleNotFoundError('No module named torch', name='torch')",
+            "needs torch, which is not",
+        ),
+        (
+            "torchrec",
+            "raise OSError('fbgemm_gpu_py.so: undefined symbol: _ZN3c10')",
+            "do not fit one another",
+        ),
+    ],
+)
+def test_libraries_that_are_missing_or_do_not_fit_are_named_with_what_to_install(
+    tmp_path: Path, package: str, content: str, message: str
+) -> None:
+    (tmp_path / package).mkdir()
+    (tmp_path / package / "__init__.py").write_text(content)
+    words = [sys.executable, "-m", "trainer", "--dataset_path", "data"]
+    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert message in done.stderr
+    assert "install a matching trio" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_rank_whose_peer_dies_says_so(dataset: Path, tmp_path: Path) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    words = command(dataset, tmp_path, num_epochs=5000)
+    common = {
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "WORLD_SIZE": "2",
+        "LOCAL_WORLD_SIZE": "2",
+    }
+    logs = [tmp_path / "0.log", tmp_path / "1.log"]
+    processes = [
+        start(words, log, **common, RANK=str(rank), LOCAL_RANK=str(rank)) for rank, log in enumerate(logs)
+    ]
+    try:
+        wait_until(lambda: (tmp_path / "metrics.jsonl").exists() and "train" in _read(tmp_path), processes[0])
+        kill(processes[1])
+        assert processes[0].wait(30) == 1
+    finally:
+        for process in processes:
+            kill(process)
+    assert logs[0].read_text().splitlines()[-1].startswith("error: lost contact with another rank")
+
+
+def _read(directory: Path) -> str:
+    return (directory / "metrics.jsonl").read_text()
