@@ -32,6 +32,15 @@ TRAINER_FLAGS = (
     *("--dense_arch_layer_sizes", "64,16", "--over_arch_layer_sizes", "64,32,1"),
     *("--checkpoint_interval", "200"),
 )
+# Rarer values share one id: of a million rows, fewer cannot teach an embedding more than noise.
+MIN_FREQUENCY = 3000
+_GIB = 3.0
+STOP_AFTER = 0.3  # of the steps: late enough to have a checkpoint, early enough to have work left
+TRAINER_FLAGS = (
+    *("--num_epochs", "2", "--batch_size", "1024", "--embedding_dim", "16"),
+    *("--dense_arch_layer_sizes", "64,16", "--over_arch_layer_sizes", "64,32,1"),
+    *("--checkpoint_interval", "200"),
+)
 _GIB = 1 << 30
 _POLL_S = 0.5
 
@@ -124,7 +133,8 @@ def main() -> int:
         try:
             shell.run("up", "local")
             shell.run("data", "synth", "data/raw", "--rows", str(ROWS), "--seed", "1")
-            shell.run("data", "prepare", "data/raw", "data/prepared")
+            frequency = ("--min-frequency", str(MIN_FREQUENCY))
+            shell.run("data", "prepare", "data/raw", "data/prepared", *frequency)
             epochs = int(TRAINER_FLAGS[1])
             train_stop_and_resume(shell, epochs * ROWS // (PROCESSES * 1024))
             report = Path("cloudrec-demo.html").absolute()

@@ -64,6 +64,13 @@ def synth(out: Path, rows: int, test_rows: int | None, seed: int, *, overwrite: 
 @click.option(
     "--hash-buckets", type=int, default=100_000, show_default=True, help="Rows of each table with hash."
 )
+@click.option(
+    "--max-vocabulary",
+    type=int,
+    default=1 << 24,
+    show_default=True,
+    help="More distinct values of a feature than this are an error: hash them.",
+)
 @click.option("--test-fraction", type=float, default=0.1, show_default=True, help="Held out, by row number.")
 @click.option(
     "--max-bad-rows", type=int, default=0, show_default=True, help="More bad rows than this are an error."
@@ -78,6 +85,7 @@ def prepare(
     encoding: str,
     min_frequency: int,
     hash_buckets: int,
+    max_vocabulary: int,
     test_fraction: float,
     max_bad_rows: int,
     seed: int,
@@ -94,6 +102,7 @@ def prepare(
         encoding="hash" if encoding == "hash" else "vocabulary",
         min_frequency=min_frequency,
         hash_buckets=hash_buckets,
+        max_vocabulary=max_vocabulary,
         test_fraction=test_fraction,
         max_bad_rows=max_bad_rows,
         seed=seed,
