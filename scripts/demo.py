@@ -32,15 +32,8 @@ TRAINER_FLAGS = (
     *("--dense_arch_layer_sizes", "64,16", "--over_arch_layer_sizes", "64,32,1"),
     *("--checkpoint_interval", "200"),
 )
-# Rarer values share one id: of a million rows, fewer cannot teach an embedding more than noise.
+# Rarer values share one id: what is seen less often in a million rows teaches its embedding mostly noise.
 MIN_FREQUENCY = 3000
-_GIB = 3.0
-STOP_AFTER = 0.3  # of the steps: late enough to have a checkpoint, early enough to have work left
-TRAINER_FLAGS = (
-    *("--num_epochs", "2", "--batch_size", "1024", "--embedding_dim", "16"),
-    *("--dense_arch_layer_sizes", "64,16", "--over_arch_layer_sizes", "64,32,1"),
-    *("--checkpoint_interval", "200"),
-)
 _GIB = 1 << 30
 _POLL_S = 0.5
 
