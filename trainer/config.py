@@ -58,12 +58,14 @@ class ModelConfig(_Group):
 class OptimizerConfig(_Group):
     """How it is trained."""
 
-    learning_rate: PositiveFloat = Field(0.03, description="of the tables (row-wise Adagrad), at its height")
+    learning_rate: PositiveFloat = Field(0.05, description="of the tables (row-wise Adagrad), at its height")
     dense_learning_rate: PositiveFloat = Field(0.003, description="of the dense part, at its height")
     dense_optimizer: Literal["adagrad", "adam", "sgd"] = Field(
         "adam", description="optimizer of the dense part"
     )
-    optimizer_eps: PositiveFloat = Field(1e-8, description="the optimizers' epsilon")
+    optimizer_eps: PositiveFloat = Field(
+        1e-4, description="the optimizers' epsilon; it keeps the steps of rarely seen ids small"
+    )
     weight_decay: NonNegativeFloat = Field(0.0, description="L2 decay of the dense weights")
     lr_warmup_steps: NonNegativeInt = Field(0, description="steps over which the rates rise linearly from 0")
     lr_decay: Literal["none", "linear", "cosine"] = Field(
