@@ -74,13 +74,14 @@ def make_private(path: Path) -> Path:
 
 def storage_error(path: Path, error: OSError) -> StorageError:
     """Turn a failed write into a message with its remedy."""
+    elsewhere = "use another folder (CLOUDREC_HOME for cloudrec's own)"
     remedies = {
-        errno.ENOSPC: "free some space, or set CLOUDREC_HOME to a folder on a larger disk",
-        errno.EDQUOT: "free some of your quota, or set CLOUDREC_HOME to a folder on another disk",
-        errno.EROFS: "set CLOUDREC_HOME to a folder that can be written to",
-        errno.EACCES: "make it writable for you, or set CLOUDREC_HOME to a folder that is",
-        errno.ENOTDIR: "a file stands where a folder is needed: move it, or set CLOUDREC_HOME elsewhere",
-        errno.EEXIST: "a file stands where a folder is needed: move it, or set CLOUDREC_HOME elsewhere",
+        errno.ENOSPC: f"free some space, or {elsewhere}",
+        errno.EDQUOT: f"free some of your quota, or {elsewhere}",
+        errno.EROFS: elsewhere,
+        errno.EACCES: f"make it writable for you, or {elsewhere}",
+        errno.ENOTDIR: f"a file stands where a folder is needed: move it, or {elsewhere}",
+        errno.EEXIST: f"a file stands where a folder is needed: move it, or {elsewhere}",
     }
     reason = error.strerror or str(error)
     return StorageError(f"cannot write {path}: {reason}", remedy=remedies.get(error.errno or 0))

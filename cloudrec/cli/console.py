@@ -48,12 +48,13 @@ def _bar(title: str, unit: str) -> Iterator[Callable[[int, int | None], None]]:
 
 def _lines(title: str, unit: str) -> Callable[[int, int | None], None]:
     last = time.monotonic()
+    told = -1
 
     def update(done: int, total: int | None) -> None:
-        nonlocal last
+        nonlocal last, told
         finished = total is not None and done >= total
-        if finished or time.monotonic() - last >= _PLAIN_EVERY_S:
-            last = time.monotonic()
+        if done != told and (finished or time.monotonic() - last >= _PLAIN_EVERY_S):
+            last, told = time.monotonic(), done
             announce(f"{title}: {done:,}" + (f" of {total:,}" if total else "") + f" {unit}")
 
     return update

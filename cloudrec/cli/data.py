@@ -10,6 +10,7 @@ import click
 from cloudrec.cli.console import announce, progress
 from cloudrec.cli.options import output_option
 from cloudrec.cli.output import emit
+from cloudrec.data import require_extra
 from cloudrec.errors import DataError
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ def synth(out: Path, rows: int, test_rows: int | None, seed: int, *, overwrite: 
     OUT/synth.json tells the AUC and logloss of the teacher that drew the labels (no model does better) and of
     the best model without interactions, both on the held-out rows.
     """
+    require_extra()
     from cloudrec.data.synth import synthesize  # noqa: PLC0415  # `--help` needs none of it
 
     with progress("writing", "rows") as update:
@@ -95,6 +97,7 @@ def prepare(
 
     A folder with train/ and test/ in it gives both splits; otherwise --test-fraction of the rows is held out.
     """
+    require_extra()
     from cloudrec.data.prepare import PrepareOptions  # noqa: PLC0415  # `--help` needs none of it
     from cloudrec.data.prepare import prepare as prepare_dataset  # noqa: PLC0415
 
@@ -127,6 +130,7 @@ def prepare(
 @output_option
 def check(path: Path, *, deep: bool) -> None:
     """Verify the prepared dataset at PATH."""
+    require_extra()
     from cloudrec.data.check import check as check_dataset  # noqa: PLC0415  # `--help` needs none of it
 
     if not path.exists():

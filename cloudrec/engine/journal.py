@@ -6,6 +6,7 @@ One SQLite file for all clusters, in write-ahead mode, so that several commands 
 from __future__ import annotations
 
 import json
+import shutil
 import sqlite3
 import time
 from contextlib import contextmanager
@@ -86,6 +87,12 @@ class Journal:
                     yield connection
             finally:
                 connection.close()
+        except sqlite3.OperationalError as error:  # the disk or a lock, not the content
+            free = shutil.disk_usage(self._path.parent).free
+            raise StorageError(
+                f"the journal {self._path} cannot be used: {error} ({free:,} bytes are free on its disk)",
+                remedy="free some space, look at its permissions, or set CLOUDREC_HOME to another folder",
+            ) from error
         except sqlite3.DatabaseError as error:
             raise StorageError(
                 f"the journal {self._path} cannot be used: {error}",

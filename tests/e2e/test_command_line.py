@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import pty
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,17 @@ HEARING = (
     "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
     "from cloudrec.cli import main; main()"
 )
+# Runs the command line where some packages are not installed: nobody can find them.
+WITHOUT = """
+import sys
+from importlib.machinery import PathFinder
+hidden, find = sys.argv[1], PathFinder.find_spec
+def find_others(cls, name, path=None, target=None):
+    return None if name.split(".")[0] == hidden else find(name, path, target)
+PathFinder.find_spec = classmethod(find_others)
+from cloudrec.cli.main import run
+sys.exit(run(sys.argv[2:]))
+"""
 MOST_MODULES = 200
 
 
@@ -269,3 +282,55 @@ def test_ctrl_c_at_the_question_is_130_and_changes_nothing(home: Path) -> None:
     os.close(controller)
     assert process.returncode == 130, rest
     assert json.loads(cloudrec(home, "status", "-o", "json").stdout)["clusters"][0]["state"] == "READY"
+
+
+@pytest.mark.parametrize(
+    ("missing", "arguments", "extra"),
+    [
+        ("polars", ("data", "synth", "out"), "cloudrec[data]"),
+        ("numpy", ("data", "prepare", "source", "out"), "cloudrec[data]"),
+        ("scipy", ("data", "check", "out"), "cloudrec[data]"),
+        ("torch", ("train",), "cloudrec[trainer]"),
+        ("torchrec", ("train", "--dry-run"), "cloudrec[trainer]"),
+    ],
+)
+def test_a_missing_extra_is_named_with_how_to_install_it(
+    home: Path, missing: str, arguments: tuple[str, ...], extra: str
+) -> None:
+    cloudrec(home, "up", "local")
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT, missing, *arguments],
+        env={**os.environ, "CLOUDREC_HOME": str(home)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 3, done.stderr
+    assert missing in done.stderr
+    assert extra in done.stderr
+
+
+@pytest.mark.parametrize("command", ["synth", "prepare"])
+def test_ctrl_c_while_data_is_written_leaves_nothing_that_looks_done(home: Path, command: str) -> None:
+    folder = home.parent
+    if command == "prepare":
+        cloudrec(home, "data", "synth", str(folder / "raw"), "--rows", "300000", "--test-rows", "100")
+        arguments = ("data", "prepare", str(folder / "raw"), str(folder / "out"))
+    else:
+        arguments = ("data", "synth", str(folder / "out"), "--rows", "3000000")
+    process = subprocess.Popen([sys.executable, "-c", HEARING, *arguments], stderr=subprocess.PIPE)
+    give_up = time.monotonic() + 60
+    while not any(path.is_file() for path in (folder / "out").rglob("*")):
+        assert time.monotonic() < give_up
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=60)
+    if process.returncode == 0:  # it was quicker than the signal
+        return
+    assert process.returncode == 130, told
+    assert told.endswith(b"error: interrupted\n")
+    assert not list((folder / "out").glob("*.json"))
+    arguments = (*arguments[:-1], "1000") if command == "synth" else arguments
+    again = subprocess.run([*PROGRAM, *arguments], capture_output=True, text=True, timeout=60, check=False)
+    assert again.returncode == 0, again.stderr
