@@ -75,11 +75,7 @@ def train(
             f"there is a run {spec.name!r} already",
             remedy=f"choose another --name, or go on with it: cloudrec train --resume {spec.name}",
         )
-    offer = app.provider(cluster.provider).offers(cluster)[0]
-    launch = Launch(
-        spec=spec, plan=launcher.dry_run(folder, spec), hourly_usd=(offer.hourly_usd or 0.0) * spec.nnodes
-    )
-    if not decide(launch):
+    if not decide(_planned(app, cluster, launcher, folder, spec)):
         return None
     with app.cluster_lock(cluster.title):
         app.provider(cluster.provider).access(cluster)  # it may have gone while the user was asked
@@ -99,15 +95,19 @@ def resume(app: AppContext, name: str, *, decide: Callable[[Launch], bool]) -> R
     launcher = find_launcher(spec.launcher)
     launcher.preflight(spec)
     cluster = choose(app, provider_name=spec.provider, cluster_name=spec.cluster)
-    offer = app.provider(cluster.provider).offers(cluster)[0]
-    launch = Launch(
-        spec=spec, plan=launcher.dry_run(folder, spec), hourly_usd=(offer.hourly_usd or 0.0) * spec.nnodes
-    )
-    if not decide(launch):
+    if not decide(_planned(app, cluster, launcher, folder, spec)):
         return None
     with app.cluster_lock(cluster.title):
         launcher.submit(folder)
     return folder
+
+
+def _planned(
+    app: AppContext, cluster: ClusterSpec, launcher: Launcher, folder: RunFolder, spec: RunSpec
+) -> Launch:
+    offer = app.provider(cluster.provider).offers(cluster)[0]
+    hourly_usd = (offer.hourly_usd or 0.0) * spec.nnodes
+    return Launch(spec=spec, plan=launcher.dry_run(folder, spec), hourly_usd=hourly_usd)
 
 
 def _run_spec(

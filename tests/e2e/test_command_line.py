@@ -316,9 +316,9 @@ def test_ctrl_c_while_data_is_written_leaves_nothing_that_looks_done(home: Path,
     folder = home.parent
     if command == "prepare":
         cloudrec(home, "data", "synth", str(folder / "raw"), "--rows", "300000", "--test-rows", "100")
-        arguments = ("data", "prepare", str(folder / "raw"), str(folder / "out"))
+        arguments = ["data", "prepare", str(folder / "raw"), str(folder / "out")]
     else:
-        arguments = ("data", "synth", str(folder / "out"), "--rows", "3000000")
+        arguments = ["data", "synth", str(folder / "out"), "--rows", "3000000"]
     process = subprocess.Popen([sys.executable, "-c", HEARING, *arguments], stderr=subprocess.PIPE)
     give_up = time.monotonic() + 60
     while not any(path.is_file() for path in (folder / "out").rglob("*")):
@@ -331,6 +331,6 @@ def test_ctrl_c_while_data_is_written_leaves_nothing_that_looks_done(home: Path,
     assert process.returncode == 130, told
     assert told.endswith(b"error: interrupted\n")
     assert not list((folder / "out").glob("*.json"))
-    arguments = (*arguments[:-1], "1000") if command == "synth" else arguments
+    arguments = [*arguments[:-1], "1000"] if command == "synth" else arguments
     again = subprocess.run([*PROGRAM, *arguments], capture_output=True, text=True, timeout=60, check=False)
     assert again.returncode == 0, again.stderr
