@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torchrec.distributed.model_parallel import get_unwrapped_module
 
-from trainer.model import DLRM, ModelShape, TrainTask, initialise_dense
+from trainer.model import ModelShape, TrainTask, initialise_dense, make_model
 from trainer.optim import Optimizers, Schedule, fuse_table_optimizer, make_dense_optimizer
 from trainer.pipeline import InputMaker, PlainPipeline, SparseDistPipeline
 from trainer.sharding import make_plan, shard
@@ -32,7 +32,7 @@ class Learner:
     def __init__(self, config: TrainerConfig, shape: ModelShape, world: World, *, total_steps: int) -> None:
         self.shape = shape
         self.world = world
-        task = TrainTask(DLRM(shape, bf16=config.precision == "bf16", device=world.device))
+        task = TrainTask(make_model(config, shape, world.device))
         initialise_dense(task.model.dense, config.seed)
         fuse_table_optimizer(task.model.embeddings, config)
         self.plan = make_plan(task, config, world)

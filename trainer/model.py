@@ -22,6 +22,7 @@ from trainer.dense_ops import DotInteraction, FusedMLP
 if TYPE_CHECKING:
     from torchrec.sparse.jagged_tensor import KeyedJaggedTensor, KeyedTensor
 
+    from trainer.config import TrainerConfig
     from trainer.pipeline import ModelInput
 
 
@@ -99,6 +100,11 @@ class DLRM(nn.Module):
         """Logits [B]."""
         embedded = self.embeddings(sparse)
         return self.dense(dense, embedded)
+
+
+def make_model(config: TrainerConfig, shape: ModelShape, device: torch.device) -> DLRM:
+    """Make the model that is configured, tables on the meta device: to train it, or to score with it."""
+    return DLRM(shape, bf16=config.precision == "bf16", device=device)
 
 
 class GlobalMeanLoss(nn.Module):
