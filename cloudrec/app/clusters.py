@@ -18,6 +18,7 @@ from cloudrec.spec.models import ClusterSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from cloudrec.app.context import AppContext
     from cloudrec.engine.apply import Plan
@@ -228,11 +229,18 @@ def _view(app: AppContext, record: ClusterRecord) -> ClusterView:
         name=record.name,
         provider=record.provider,
         owner=cluster.owner,
-        state="READY" if not missing else "INCOMPLETE",
+        state=_state(missing, found),
         resources=found,
         hourly_usd=sum(seen.hourly_usd for seen in found),
         created=record.created,
     )
+
+
+def _state(missing: AbstractSet[str], found: Sequence[Observed]) -> str:
+    """READY: all there; DOWN: only data that `down --keep-data` kept; INCOMPLETE: anything between."""
+    if not missing:
+        return "READY"
+    return "DOWN" if all(seen.holds_data for seen in found) else "INCOMPLETE"
 
 
 def _unfit(blocking: Sequence[Finding]) -> PreflightError:

@@ -184,6 +184,9 @@ def test_keep_data_keeps_what_stands_in_the_storage_folder(home: Path) -> None:
     treasure.write_text("gold", encoding="utf-8")
     assert cloudrec(home, "down", "--keep-data", "--yes").returncode == 0
     assert treasure.read_text(encoding="utf-8") == "gold"
+    (cluster,) = json.loads(cloudrec(home, "status", "-o", "json").stdout)["clusters"]
+    assert cluster["state"] == "DOWN"
+    assert "cloudrec up local" in cloudrec(home, "train", "--dataset", "x").stderr
     assert cloudrec(home, "up", "local").returncode == 0
     assert cloudrec(home, "down", "--yes").returncode == 0
     assert not treasure.exists()
@@ -214,6 +217,26 @@ def test_two_at_once_do_not_corrupt_each_other(home: Path) -> None:
     assert codes == [0, 0, 0, 0]
     (cluster,) = json.loads(cloudrec(home, "status", "-o", "json").stdout)["clusters"]
     assert cluster["state"] == "READY"
+
+
+def test_the_shell_completes_commands_and_runs(home: Path) -> None:
+    (home / "runs" / "first").mkdir(parents=True)
+
+    def completed(words: str) -> list[str]:
+        asked = {
+            "_CLOUDREC_COMPLETE": "bash_complete",
+            "COMP_WORDS": words,
+            "COMP_CWORD": str(len(words.split(" ")) - 1),
+        }
+        program = "from cloudrec.cli.main import root; root(prog_name='cloudrec')"
+        environment = {**os.environ, "CLOUDREC_HOME": str(home), **asked}
+        done = subprocess.run(
+            [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+        )
+        return [line.partition(",")[2] for line in done.stdout.splitlines()]
+
+    assert completed("cloudrec st") == ["status", "stop"]
+    assert completed("cloudrec logs fi") == ["first"]
 
 
 def test_init_writes_a_file_that_up_reads_and_never_overwrites(home: Path) -> None:
