@@ -103,7 +103,9 @@ def run(arguments: list[str]) -> int:
         return _report_usage(error)
     except (KeyboardInterrupt, click.exceptions.Abort):
         return _report("interrupted", None, INTERRUPTED)
-    except (BrokenPipeError, SystemExit):  # click exits by itself for a broken pipe alone
+    except (BrokenPipeError, SystemExit) as end:  # click exits by itself after a completion or a broken pipe
+        if isinstance(end, SystemExit) and not end.code:
+            return 0
         # Python would complain once more while it closes stdout at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _BROKEN_PIPE

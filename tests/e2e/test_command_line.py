@@ -228,7 +228,7 @@ def test_the_shell_completes_commands_and_runs(home: Path) -> None:
             "COMP_WORDS": words,
             "COMP_CWORD": str(len(words.split(" ")) - 1),
         }
-        program = "from cloudrec.cli.main import root; root(prog_name='cloudrec')"
+        program = "from cloudrec.cli import main; main()"
         environment = {**os.environ, "CLOUDREC_HOME": str(home), **asked}
         done = subprocess.run(
             [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
