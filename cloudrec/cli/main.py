@@ -104,16 +104,20 @@ def run(arguments: list[str]) -> int:
     except (KeyboardInterrupt, click.exceptions.Abort):
         return _report("interrupted", None, INTERRUPTED)
     except (BrokenPipeError, SystemExit) as end:  # click exits by itself after a completion or a broken pipe
-        if isinstance(end, SystemExit) and not end.code:
-            return 0
-        # Python would complain once more while it closes stdout at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return _BROKEN_PIPE
+        return _end_early(end)
     except Exception as error:  # noqa: BLE001  # the boundary: a bug is reported with where to find its trace
         from cloudrec.cli.crash import keep_trace  # noqa: PLC0415  # only after a bug
 
         return _report(*keep_trace(error))
     return code if isinstance(code, int) else 0
+
+
+def _end_early(end: BaseException) -> int:
+    if isinstance(end, SystemExit) and not end.code:
+        return 0
+    # Python would complain once more while it closes stdout at exit.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return _BROKEN_PIPE
 
 
 def _report(message: str, remedy: str | None, code: int) -> int:
