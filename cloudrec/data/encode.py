@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cloudrec.data.shards import write_array
+from cloudrec.data.codes import Cache, Dictionary
+from cloudrec.data.fields import are_hexadecimal, from_hexadecimal
+from cloudrec.data.shards import read_array, write_array
 from cloudrec.data.tsv import CATEGORIES
 from cloudrec.errors import DataError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     import numpy.typing as npt
@@ -23,110 +27,74 @@ if TYPE_CHECKING:
 MISSING = 0
 UNKNOWN = 1
 FIRST = 2  # the most frequent category
-_MERGE_AT = 1 << 16  # counted codes that wait before they are merged
-_LOAD = 8  # slots per code in a lookup table, while that is small
-_SMALL = 1 << 20  # slots
-_ODD = np.uint32(0x9E3779B1)  # 2^32 divided by the golden ratio
+_SPARSE = 4  # numbers per row beyond which rows are sorted rather than each number's count kept
+_RUN = 1 << 14  # ids that are turned at once: they fit the processor's cache
 
 
 class Counter:
-    """Counts the codes of one feature.
-
-    Codes are counted a shard at a time by sorting; the results wait until they are as many as the codes
-    known, so that merging costs O(log) a code. Memory: about 24 bytes a distinct code, 48 while merging.
-    """
+    """Numbers the words of one feature as they come, and counts them."""
 
     def __init__(self, name: str, *, most: int) -> None:
         self._name = name
         self._most = most
-        self._codes = np.empty(0, np.uint32)
-        self._counts = np.empty(0, np.int64)
-        self._waiting: list[tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]] = []
-        self._waiting_codes = 0
+        self._known = Dictionary()
+        self._counts = np.zeros(1, np.int64)  # by number; 0 stands for the missing category
 
-    def add(self, codes: npt.NDArray[np.uint32], *, missing: int = 0) -> None:
-        """Count codes, of which this many are 0 for being missing; DataError when too many are distinct."""
-        distinct, counts = np.unique(codes, return_counts=True)
-        if missing:
-            counts[0] -= missing
-        if missing and not counts[0]:
-            distinct, counts = distinct[1:], counts[1:]
-        self._waiting.append((distinct, counts))
-        self._waiting_codes += len(distinct)
-        if self._waiting_codes > max(_MERGE_AT, len(self._codes)):
-            self._merge()
+    def numbers(self, words: npt.NDArray[np.uint64]) -> npt.NDArray[np.int32] | None:
+        """Number words (none of them missing); None when one is no code. One thread at a time."""
+        numbers = self._known.find(words)
+        new = np.flatnonzero(numbers == 0)
+        if len(new):
+            unknown = np.unique(words[new])
+            if not are_hexadecimal(unknown):
+                return None
+            self._known.add(unknown)
+            numbers[new] = self._known.find(words[new])
+        return numbers
 
-    def _merge(self) -> None:
-        codes = np.concatenate([self._codes, *(codes for codes, _ in self._waiting)])
-        counts = np.concatenate([self._counts, *(counts for _, counts in self._waiting)])
-        order = np.argsort(codes, kind="stable")
-        codes, counts = codes[order], counts[order]
-        if len(codes):
-            firsts = np.concatenate([[0], np.flatnonzero(codes[1:] != codes[:-1]) + 1])
-            codes, counts = codes[firsts], np.add.reduceat(counts, firsts)
-        self._codes, self._counts = codes, counts
-        self._waiting, self._waiting_codes = [], 0
-        if len(codes) > self._most:
+    def count(self, numbers: npt.NDArray[np.int32]) -> None:
+        """Count numbers, 0 for missing; DataError when too many are distinct. One thread at a time."""
+        if not len(numbers):
+            return
+        size = int(numbers.max()) + 1
+        if size > len(self._counts):
+            counts = np.zeros(size + size // 2, np.int64)
+            counts[: len(self._counts)] = self._counts
+            self._counts = counts
+        if size > _SPARSE * len(numbers):
+            distinct, counts = np.unique(numbers, return_counts=True)
+            self._counts[distinct] += counts
+        else:
+            self._counts[:size] += np.bincount(numbers, minlength=size)
+        if size - 1 > self._most:  # some of them may be held-out rows', or one code written in two ways
+            self._require_few()
+
+    def _require_few(self) -> None:
+        counts = self._counts[1 : len(self._known) + 1]
+        codes = from_hexadecimal(self._known.words[: len(counts)][counts > 0])
+        if len(codes) > self._most and len(np.unique(codes)) > self._most:
             raise DataError(
                 f"{self._name} has more than {self._most:,} distinct categories, the limit of a vocabulary",
-                remedy="use --encoding hash, or raise --max-vocabulary (48 bytes of memory each)",
+                remedy="use --encoding hash, or raise --max-vocabulary (80 bytes of memory each)",
             )
 
-    def vocabulary(self, *, min_frequency: int) -> npt.NDArray[np.uint32]:
-        """Return the codes seen at least so often, most frequent first, equally frequent ones by value."""
-        self._merge()
-        kept = self._counts >= min_frequency
-        codes, counts = self._codes[kept], self._counts[kept]
-        return codes[np.lexsort((codes, -counts))]
+    def ids(self, *, min_frequency: int) -> tuple[npt.NDArray[np.int32], int]:
+        """Return the id of each number, and how many codes have one of their own.
 
-
-class Lookup:
-    """Finds the id of each code: a cascade of hash tables without chains.
-
-    Each table has a slot for a code; what finds its slot taken goes to the next, differently hashed table. A
-    code that meets an empty slot is in no later table either, so most are settled by one access.
-    """
-
-    def __init__(self, vocabulary: npt.NDArray[np.uint32]) -> None:
-        self._tables: list[tuple[np.uint32, npt.NDArray[np.uint32], npt.NDArray[np.int32]]] = []
-        codes = vocabulary
-        ids = np.arange(FIRST, FIRST + len(vocabulary), dtype=np.int32)
-        while len(codes):
-            bits = _table_bits(len(codes))
-            shift = np.uint32(32 - bits)
-            slots = _slots(codes, shift, len(self._tables))
-            keys, values = np.zeros(1 << bits, np.uint32), np.full(1 << bits, UNKNOWN, np.int32)
-            keys[slots], values[slots] = codes, ids
-            self._tables.append((shift, keys, values))
-            left = keys[slots] != codes
-            codes, ids = codes[left], ids[left]
-
-    def ids(self, codes: npt.NDArray[np.uint32]) -> npt.NDArray[np.int32]:
-        """Return the id of each code, UNKNOWN for those outside the vocabulary."""
-        return self._ids_from(0, codes)
-
-    def _ids_from(self, level: int, codes: npt.NDArray[np.uint32]) -> npt.NDArray[np.int32]:
-        if level == len(self._tables):
-            return np.full(len(codes), UNKNOWN, np.int32)
-        shift, keys, values = self._tables[level]
-        slots = _slots(codes, shift, level)
-        ids = values[slots]
-        open_ = np.flatnonzero((keys[slots] != codes) & (ids != UNKNOWN))
-        if len(open_):
-            ids[open_] = self._ids_from(level + 1, codes[open_])
-        return ids
-
-
-def _table_bits(codes: int) -> int:
-    slots = max(codes * _LOAD if codes * _LOAD <= _SMALL else codes * 2, 2)
-    return min(int(slots - 1).bit_length(), 31)
-
-
-def _slots(codes: npt.NDArray[np.uint32], shift: np.uint32, level: int) -> npt.NDArray[np.uint32]:
-    mixed = codes ^ (codes >> np.uint32(15))
-    mixed *= _ODD + np.uint32(2 * level)
-    mixed >>= shift
-    return mixed
+        The more frequent come first, equally frequent ones by value: the numbers do not matter.
+        """
+        words = self._known.words
+        counts = np.zeros(len(words), np.int64)
+        seen = self._counts[1 : len(words) + 1]
+        counts[: len(seen)] = seen
+        # Digits may be written in upper or lower case: several words, one code.
+        codes, of_word = np.unique(from_hexadecimal(words), return_inverse=True)
+        totals = np.bincount(of_word, weights=counts, minlength=len(codes))  # exact up to 2^53
+        kept = np.flatnonzero(totals >= min_frequency)
+        kept = kept[np.argsort(-totals[kept], kind="stable")]
+        id_of_code = np.full(len(codes), UNKNOWN, np.int32)
+        id_of_code[kept] = np.arange(FIRST, FIRST + len(kept), dtype=np.int32)
+        return np.concatenate([np.array([MISSING], np.int32), id_of_code[of_word]]), len(kept)
 
 
 def hashed(codes: npt.NDArray[np.uint32], feature: int, *, buckets: int) -> npt.NDArray[np.int32]:
@@ -149,16 +117,23 @@ class HashEncoder:
     """Ids known at once: one pass."""
 
     def __init__(self, *, buckets: int) -> None:
+        self.cache = Cache()
         self._buckets = buckets
+        self._locks = [threading.Lock() for _ in CATEGORIES]
+
+    def numbers(self, feature: int, words: npt.NDArray[np.uint64]) -> npt.NDArray[np.int32] | None:
+        """Return the ids of words that the cache does not know; None when one is no code."""
+        if not are_hexadecimal(words):
+            return None
+        ids = hashed(from_hexadecimal(words), feature, buckets=self._buckets)
+        with self._locks[feature]:
+            self.cache.add(feature, words, ids)
+        return ids
 
     def write(self, folder: Path, name: str, rows: ShardRows, *, counted: bool) -> dict[str, ShardFile]:
         """Write a shard's ids."""
         del counted  # a hash learns nothing from the rows
-        ids = np.empty(rows.codes.shape, np.int32)
-        for feature, (codes, missing) in enumerate(zip(rows.codes, rows.missing, strict=True)):
-            ids[feature] = hashed(codes, feature, buckets=self._buckets)
-            np.copyto(ids[feature], MISSING, where=missing)
-        return {"sparse": write_array(folder, f"{name}.sparse.npy", ids)}
+        return {"sparse": write_array(folder, f"{name}.sparse.npy", rows.numbers)}
 
     def finish(self, folder: Path, shard: Shard) -> Shard:
         """Nothing is left to do."""
@@ -175,49 +150,58 @@ class HashEncoder:
 
 
 class VocabularyEncoder:
-    """Ids by frequency in the training rows: codes are staged, and turned into ids once all are counted."""
+    """Ids by frequency in the training rows.
 
-    def __init__(self, scratch: Path, *, min_frequency: int, max_vocabulary: int) -> None:
-        self._scratch = scratch
+    Words are numbered as they come, the numbers staged where the ids will be and turned once all are counted.
+    """
+
+    def __init__(self, *, min_frequency: int, max_vocabulary: int) -> None:
+        self.cache = Cache()
         self._min_frequency = min_frequency
         self._counters = [Counter(name, most=max_vocabulary) for name in CATEGORIES]
+        self._locks = [threading.Lock() for _ in CATEGORIES]
+
+    def numbers(self, feature: int, words: npt.NDArray[np.uint64]) -> npt.NDArray[np.int32] | None:
+        """Return the numbers of words that the cache does not know; None when one is no code."""
+        with self._locks[feature]:
+            numbers = self._counters[feature].numbers(words)
+            if numbers is not None:
+                self.cache.add(feature, words, numbers)
+            return numbers
 
     def write(self, folder: Path, name: str, rows: ShardRows, *, counted: bool) -> dict[str, ShardFile]:
-        """Stage a shard's codes, and count those of training rows."""
-        del folder
-        scratch = self._scratch / name.replace("/", "-")
-        np.save(scratch.with_suffix(".codes.npy"), rows.codes)
-        np.save(scratch.with_suffix(".missing.npy"), np.packbits(rows.missing, axis=1))
+        """Stage a shard's numbers, and count those of training rows."""
         if counted:
-            for counter, codes, missing in zip(self._counters, rows.codes, rows.missing, strict=True):
-                counter.add(codes, missing=int(np.count_nonzero(missing)))
+            for counter, lock, numbers in zip(self._counters, self._locks, rows.numbers, strict=True):
+                with lock:
+                    counter.count(numbers)
+        write_array(folder, f"{name}.sparse.npy", rows.numbers, finished=False)
         return {}
 
     def finish(self, folder: Path, shard: Shard) -> Shard:
-        """Turn a shard's staged codes into ids."""
-        scratch = self._scratch / shard.name.replace("/", "-")
-        ids = np.load(scratch.with_suffix(".codes.npy"))
-        absent = np.load(scratch.with_suffix(".missing.npy"))
-        for feature, lookup in enumerate(self._lookups):
-            row = lookup.ids(ids[feature])
-            np.copyto(row, MISSING, where=np.unpackbits(absent[feature], count=shard.rows).view(np.bool_))
-            ids[feature] = row.view(np.uint32)
-        scratch.with_suffix(".codes.npy").unlink()
-        scratch.with_suffix(".missing.npy").unlink()
-        file = write_array(folder, f"{shard.name}.sparse.npy", ids.view(np.int32))
+        """Turn a shard's staged numbers into ids."""
+        path = f"{shard.name}.sparse.npy"
+        numbers = read_array(folder, path, np.dtype(np.int32), (len(CATEGORIES), shard.rows))
+        places = np.empty(_RUN, np.intp)
+        for table, row in zip(self._tables, numbers, strict=True):
+            for run in _runs(row):
+                at = places[: len(run)]
+                at[...] = run
+                np.take(table, at, out=run, mode="clip")
+        file = write_array(folder, path, numbers)
         return replace(shard, files={**shard.files, "sparse": file})
 
     @cached_property
-    def _vocabularies(self) -> list[npt.NDArray[np.uint32]]:
-        return [c.vocabulary(min_frequency=self._min_frequency) for c in self._counters]
+    def _vocabularies(self) -> list[tuple[npt.NDArray[np.int32], int]]:
+        return [c.ids(min_frequency=self._min_frequency) for c in self._counters]
 
-    @cached_property
-    def _lookups(self) -> list[Lookup]:
-        return [Lookup(codes) for codes in self._vocabularies]
+    @property
+    def _tables(self) -> list[npt.NDArray[np.int32]]:
+        return [ids for ids, _ in self._vocabularies]
 
     def num_embeddings(self) -> list[int]:
         """Return each feature's number of ids."""
-        return [FIRST + len(codes) for codes in self._vocabularies]
+        return [FIRST + kept for _, kept in self._vocabularies]
 
     def describe(self) -> dict[str, Any]:
         """Return what dataset.json says of the encoding."""
@@ -227,3 +211,8 @@ class VocabularyEncoder:
             "missing_id": MISSING,
             "unknown_id": UNKNOWN,
         }
+
+
+def _runs(row: npt.NDArray[np.int32]) -> Iterator[npt.NDArray[np.int32]]:
+    for start in range(0, len(row), _RUN):
+        yield row[start : start + _RUN]

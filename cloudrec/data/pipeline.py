@@ -88,9 +88,7 @@ class Pipeline:
             {"path": str(f.path), "bytes": f.bytes, "rows": 0, "bad_rows": 0} for f in files
         ]
         self._encoder = (
-            VocabularyEncoder(
-                workspace.scratch, min_frequency=options.min_frequency, max_vocabulary=options.max_vocabulary
-            )
+            VocabularyEncoder(min_frequency=options.min_frequency, max_vocabulary=options.max_vocabulary)
             if options.encoding == "vocabulary"
             else HashEncoder(buckets=options.hash_buckets)
         )
@@ -108,11 +106,12 @@ class Pipeline:
                 self._close_shard(writer, split)
             shards = {name: [f.result() for f in split.shards] for name, split in self._splits.items()}
             self._require_rows(shards)
+            embeddings = self._encoder.num_embeddings()
             finished = {
                 name: list(parsers.map(partial(self._encoder.finish, self._folder), of_split))
                 for name, of_split in shards.items()
             }
-        return self._content(finished)
+        return self._content(finished, embeddings)
 
     def _parsed(self, pool: ThreadPoolExecutor) -> Iterator[tuple[int, Parsed]]:
         """Parse all chunks, a few at a time, and give the results in order."""
@@ -141,45 +140,30 @@ class Pipeline:
             first_row += reading.lines
 
     def _parse(self, chunk: tsv.Chunk, split: str | None) -> Parsed:
-        parsed = tsv.parse(chunk)
-        if split is not None:
-            return parsed
-        rows = np.arange(chunk.lines) if parsed.rows is None else parsed.rows
-        return parsed._replace(rows=rows + chunk.first_row)
+        chosen = None if split is not None or not self._options.test_fraction else self._held_out
+        return tsv.parse(chunk, self._encoder, chosen)
 
     def _distribute(self, writer: ThreadPoolExecutor, number: int, parsed: Parsed) -> None:
         """Give rows to their split's open shard; close shards that are full."""
-        split = self._files[number].split
-        if split is None and not self._options.test_fraction:
-            split = "train"
-        if split is not None:
-            self._append(writer, self._splits[split], parsed, None)
-            return
-        held_out = self._held_out(parsed.rows)
-        for name, chosen in (("train", ~held_out), ("test", held_out)):
-            self._append(writer, self._splits[name], parsed, np.flatnonzero(chosen))
+        rows = len(parsed.labels)
+        trained = 0 if self._files[number].split == "test" else rows - parsed.held_out
+        self._append(writer, self._splits["train"], parsed, 0, trained)
+        self._append(writer, self._splits["test"], parsed, trained, rows)
 
-    def _held_out(self, rows: npt.NDArray[np.int64] | None) -> npt.NDArray[np.bool_]:
+    def _held_out(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         """Tell which rows are held out: a function of the row's number and the seed, whatever the chunks."""
-        assert rows is not None, "rows without a split have numbers"  # noqa: S101 - for the type checker
         key = mix64(np.array([self._options.seed], np.uint64))
         limit = np.uint64(int(self._options.test_fraction * 2**53) << 11)
         return mix64(rows.astype(np.uint64) ^ key) < limit
 
     def _append(
-        self,
-        writer: ThreadPoolExecutor,
-        split: _Split,
-        parsed: Parsed,
-        chosen: npt.NDArray[np.intp] | None,
+        self, writer: ThreadPoolExecutor, split: _Split, parsed: Parsed, start: int, stop: int
     ) -> None:
-        labels = parsed.labels if chosen is None else parsed.labels[chosen]
-        split.positives += int(np.count_nonzero(labels))
-        start = 0
-        while start < len(labels):
+        split.positives += int(np.count_nonzero(parsed.labels[start:stop]))
+        while start < stop:
             if split.room is None:
                 split.room = ShardRows(capacity=self._options.shard_rows)
-            start = split.room.take(parsed, chosen, start)
+            start = split.room.take(parsed, start, stop)
             if split.room.is_full:
                 self._close_shard(writer, split)
 
@@ -213,7 +197,7 @@ class Pipeline:
             )
         raise DataError("there are no training rows", remedy="add rows, or lower --test-fraction")
 
-    def _content(self, shards: dict[str, list[manifest.Shard]]) -> dict[str, Any]:
+    def _content(self, shards: dict[str, list[manifest.Shard]], num_embeddings: list[int]) -> dict[str, Any]:
         splits = {
             name: {
                 "rows": sum(s.rows for s in of_split),
@@ -222,7 +206,7 @@ class Pipeline:
             }
             for name, of_split in shards.items()
         }
-        embeddings = dict(zip(tsv.CATEGORIES, self._encoder.num_embeddings(), strict=True))
+        embeddings = dict(zip(tsv.CATEGORIES, num_embeddings, strict=True))
         return {
             "format": manifest.FORMAT,
             "schema_version": manifest.SCHEMA_VERSION,

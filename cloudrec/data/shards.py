@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 from typing import TYPE_CHECKING, Any
@@ -29,27 +30,17 @@ class ShardRows:
         self.rows = 0
         self._labels = np.empty(capacity, np.uint8)
         self._dense = np.empty((capacity, _INTEGERS), np.float32)
-        self._codes = np.empty((_FEATURES, capacity), np.uint32)
-        self._missing = np.empty((_FEATURES, capacity), np.bool_)
+        self._numbers = np.empty((_FEATURES, capacity), np.int32)
 
-    def take(self, parsed: Parsed, chosen: npt.NDArray[np.intp] | None, start: int) -> int:
-        """Copy the chosen rows (all if None) from number `start` on, while there is room; return the end."""
-        rows = len(parsed.labels) if chosen is None else len(chosen)
-        count = min(rows - start, len(self._labels) - self.rows)
-        here, stop = slice(self.rows, self.rows + count), start + count
-        pairs: list[tuple[npt.NDArray[Any], npt.NDArray[Any]]] = [
-            (parsed.labels, self._labels[here]),
-            (parsed.dense, self._dense[here]),
-        ]
-        pairs += zip(parsed.codes, self._codes[:, here], strict=True)
-        pairs += zip(parsed.missing, self._missing[:, here], strict=True)
-        for source, room in pairs:
-            if chosen is None:
-                room[...] = source[start:stop]
-            else:  # "clip" (the rows exist) spares a check of each number and a buffer for the result
-                np.take(source, chosen[start:stop], axis=0, out=room, mode="clip")
+    def take(self, parsed: Parsed, start: int, stop: int) -> int:
+        """Copy rows from `start` on, while there is room, to `stop` at most; return the end."""
+        count = min(stop - start, len(self._labels) - self.rows)
+        here, there = slice(self.rows, self.rows + count), slice(start, start + count)
+        self._labels[here] = parsed.labels[there]
+        self._dense[here] = parsed.dense[there]
+        self._numbers[:, here] = parsed.numbers[:, there]
         self.rows += count
-        return stop
+        return start + count
 
     @property
     def is_full(self) -> bool:
@@ -67,26 +58,39 @@ class ShardRows:
         return self._dense[: self.rows]
 
     @property
-    def codes(self) -> npt.NDArray[np.uint32]:
+    def numbers(self) -> npt.NDArray[np.int32]:
         """[26, rows]."""
-        return self._codes[:, : self.rows]
-
-    @property
-    def missing(self) -> npt.NDArray[np.bool_]:
-        """[26, rows]."""
-        return self._missing[:, : self.rows]
+        return self._numbers[:, : self.rows]
 
 
-def write_array(folder: Path, path: str, array: npt.NDArray[Any]) -> ShardFile:
-    """Write one .npy file through to the disk."""
+def write_array(folder: Path, path: str, array: npt.NDArray[Any], *, finished: bool = True) -> ShardFile:
+    """Write one .npy file, through to the disk unless it is not finished."""
     header = _header(array)
     data = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
-    with (folder / path).open("wb", buffering=0) as file:
+    # Not emptied first when it is there: an array of its shape is, and its pages need not be made again.
+    flags = os.O_WRONLY | os.O_CREAT
+    with os.fdopen(os.open(folder / path, flags, 0o666), "wb", buffering=0) as file:
         file.write(header)
         _write_all(file, data)
+        if not finished:
+            return ShardFile(path=path, bytes=len(header) + len(data), crc32="")
         os.fsync(file.fileno())
     crc = isal_zlib.crc32(data, isal_zlib.crc32(header))
     return ShardFile(path=path, bytes=len(header) + len(data), crc32=f"{crc:08x}")
+
+
+def read_array(folder: Path, path: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
+    """Read an array that `write_array` wrote; it is known, so the header is skipped."""
+    array = np.empty(shape, dtype)
+    with (folder / path).open("rb", buffering=0) as file:
+        file.seek(len(_header(array)))
+        data = array.reshape(-1).view(np.uint8).data
+        while data:
+            count = file.readinto(data)
+            if not count:
+                raise OSError(errno.EIO, os.strerror(errno.EIO), str(folder / path))
+            data = data[count:]
+    return array
 
 
 def _header(array: npt.NDArray[Any]) -> bytes:

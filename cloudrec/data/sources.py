@@ -12,7 +12,8 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 
 from isal import igzip, igzip_threaded
 
-from cloudrec.data.tsv import LONGEST_LINE, Chunk
+from cloudrec.data.fields import LONGEST_LINE
+from cloudrec.data.tsv import Chunk
 from cloudrec.errors import DataError
 
 if TYPE_CHECKING:

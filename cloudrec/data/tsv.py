@@ -3,40 +3,48 @@
 A line is a label (0 or 1), 13 integers and 26 categories of up to 8 hexadecimal digits, separated by
 tabs; integers and categories may be empty. `_LINE` is the grammar.
 
-Numpy finds the tabs and newlines, which settles the number of columns, and reads label and categories at
-their places, eight digits in one 64-bit word; Polars parses the integers. Polars is laxer about them than
-the grammar (it takes `+5` and ` 5`), so a chunk that may hold such a thing, or that fails in any way, has its
-lines held against the grammar one by one, and what is left is parsed again.
+`fields` reads a chunk a block at a time, as if all its lines were good. When that fails in any way, the
+chunk's lines are held against the grammar one by one, and what is left is parsed again.
 """
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+import threading
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
-import polars as pl
+
+from cloudrec.data import fields
+from cloudrec.data.fields import LONGEST_LINE
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     import numpy.typing as npt
+
+    from cloudrec.data.codes import Cache
 
 LABEL = "label"
 INTEGERS = tuple(f"I{number}" for number in range(1, 14))
 CATEGORIES = tuple(f"C{number}" for number in range(1, 27))
 COLUMNS = (LABEL, *INTEGERS, *CATEGORIES)
-LONGEST_LINE = 4096  # bytes; a good line has at most about 600 (more only with leading zeros)
-_TAB, _NEWLINE = ord("\t"), ord("\n")
-_BLOCK = 1024  # rows whose categories are read at once: they fit the processor's cache
-_ZEROS = np.uint64(0x3030303030303030)  # the text 00000000
-_POLARS_IS_LAX_ABOUT = (b"\r", b" ", b"+")
-_INTEGER_COLUMNS = list(range(1, 14))
-_SCHEMA = {name: pl.Int64 if name in INTEGERS else pl.String for name in COLUMNS}
 _INTEGER = re.compile(rb"-?\d+")
 _CATEGORY = re.compile(rb"[0-9a-fA-F]{0,8}")
 _LINE = re.compile(rb"[01](?:\t(?:-?\d+)?){13}(?:\t[0-9a-fA-F]{0,8}){26}")
 _LONG_INTEGER = re.compile(rb"\d{19}")
 _INT64 = range(-(1 << 63), 1 << 63)
 _SHOWN = 40  # characters of a bad value
+_OF_THREAD = threading.local()
+
+
+class Encoder(Protocol):
+    """Turns categories into numbers."""
+
+    cache: Cache
+
+    def numbers(self, feature: int, words: npt.NDArray[np.uint64]) -> npt.NDArray[np.int32] | None:
+        """Return the numbers of words that the cache does not know; None when one is no code."""
 
 
 class Chunk(NamedTuple):
@@ -57,40 +65,48 @@ class BadLine(NamedTuple):
 
 
 class Parsed(NamedTuple):
-    """The good rows of a chunk."""
+    """The good rows of a chunk: those of the training split in order, then those held out in order."""
 
     labels: npt.NDArray[np.uint8]  # [rows]
     dense: npt.NDArray[np.float32]  # [rows, 13], transformed
-    codes: npt.NDArray[np.uint32]  # [26, rows], 0 where missing
-    missing: npt.NDArray[np.bool_]  # [26, rows]
-    rows: (
-        npt.NDArray[np.int64] | None
-    )  # [rows]: index of each row's line in the chunk; None: all lines are good
+    numbers: npt.NDArray[np.int32]  # [26, rows]: the encoder's, 0 where missing
+    held_out: int  # rows
     bad: list[BadLine]
 
 
-def parse(chunk: Chunk) -> Parsed:
-    """Parse a chunk; lines that are no good are left out and reported."""
+HeldOut: TypeAlias = "Callable[[npt.NDArray[np.int64]], npt.NDArray[np.bool_]]"  # which of these rows
+
+
+def parse(chunk: Chunk, encoder: Encoder, held_out: HeldOut | None = None) -> Parsed:
+    """Parse a chunk; lines that are no good are left out and reported.
+
+    Args:
+        chunk: the lines.
+        encoder: gives categories their numbers.
+        held_out: tells from rows' numbers which of them are held out; none without it.
+    """
     text = chunk.text.replace(b"\r\n", b"\n") if b"\r" in chunk.text else chunk.text
-    if text.isascii() and not any(odd in text for odd in _POLARS_IS_LAX_ABOUT):
-        parsed = _parse_clean(text, chunk.lines)
+    if text.isascii() and b"\0" not in text:
+        rows = np.arange(chunk.first_row, chunk.first_row + chunk.lines)
+        parsed = _parse_clean(text, rows, encoder, held_out)
         if parsed is not None:
             return parsed
-    return _parse_doubtful(text, chunk)
+    return _parse_doubtful(text, chunk, encoder, held_out)
 
 
-def _parse_doubtful(text: bytes, chunk: Chunk) -> Parsed:
+def _parse_doubtful(text: bytes, chunk: Chunk, encoder: Encoder, held_out: HeldOut | None) -> Parsed:
     good, rows, bad = [], [], []
     for index, line in enumerate(text.split(b"\n")[: chunk.lines]):
         if _is_good(line):
             good.append(line)
-            rows.append(index)
+            rows.append(chunk.first_row + index)
         else:
             bad.append(BadLine(chunk.first_line + index, *_explain(line)))
-    parsed = _parse_clean(b"".join(line + b"\n" for line in good), len(good))
-    if parsed is None:  # the grammar and Polars disagree: a fault of ours, not of the data
-        raise AssertionError(f"lines near {chunk.first_line} fit the grammar, but Polars refuses them")
-    return parsed._replace(rows=np.array(rows, np.int64), bad=bad)
+    text = b"".join(line + b"\n" for line in good)
+    parsed = _parse_clean(text, np.array(rows, np.int64), encoder, held_out)
+    if parsed is None:  # a fault of ours, not of the data
+        raise AssertionError(f"lines near {chunk.first_line} fit the grammar, but cannot be read")
+    return parsed._replace(bad=bad)
 
 
 def _is_good(line: bytes) -> bool:
@@ -139,127 +155,104 @@ def _shown(value: bytes) -> str:
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
 
 
-def _parse_clean(text: bytes, lines: int) -> Parsed | None:
+def _parse_clean(
+    text: bytes, rows: npt.NDArray[np.int64], encoder: Encoder, held_out: HeldOut | None
+) -> Parsed | None:
     """Parse lines that are thought to be good; None when one of them is not."""
-    characters = np.frombuffer(text, np.uint8)
-    ends = _field_ends(characters, lines)
-    if ends is None:
-        return None
-    labels = _labels(characters, ends)
-    dense = _integers(text, lines)
-    categories = _categories(characters, ends)
-    if labels is None or dense is None or categories is None:
-        return None
-    return Parsed(labels, dense, *categories, None, [])
-
-
-def _field_ends(characters: npt.NDArray[np.uint8], lines: int) -> npt.NDArray[np.int64] | None:
-    """Return where each field ends: [lines, 40]; None when a line has other columns or is too long."""
-    found = np.flatnonzero((characters == _TAB) | (characters == _NEWLINE))
-    if len(found) != lines * len(COLUMNS):
-        return None
-    ends = found.reshape(lines, len(COLUMNS))
-    # There are as many newlines as lines: when each line's last end is one, all the others are tabs.
-    if np.any(characters[ends[:, -1]] != _NEWLINE):
-        return None
-    if lines and np.diff(ends[:, -1], prepend=-1).max() > LONGEST_LINE + 1:
-        return None
-    return ends
-
-
-def _labels(characters: npt.NDArray[np.uint8], ends: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8] | None:
-    starts = np.concatenate([[0], ends[:-1, -1] + 1])[: len(ends)]
-    labels = characters[starts] - np.uint8(ord("0"))
-    good = np.array_equal(ends[:, 0], starts + 1) and not np.any(labels > 1)
-    return labels if good else None
-
-
-def _integers(text: bytes, lines: int) -> npt.NDArray[np.float32] | None:
-    """Return log1p(max(value, 0)) of each integer, 0 where it is missing: [lines, 13]."""
-    if not lines:
-        return np.empty((0, len(INTEGERS)), np.float32)
-    try:
-        frame = pl.read_csv(
-            text, has_header=False, separator="\t", quote_char=None, schema=_SCHEMA, columns=_INTEGER_COLUMNS
-        )
-    except pl.exceptions.PolarsError:
-        return None
-    if frame.height != lines:
-        return None
-    values = np.empty((len(INTEGERS), lines), np.float32)
-    for row, column in zip(values, frame.iter_columns(), strict=True):
-        np.maximum(column.fill_null(0).to_numpy(), 0, out=row, casting="unsafe")
-    np.log1p(values, out=values)
-    return np.ascontiguousarray(values.T)
-
-
-def _categories(
-    characters: npt.NDArray[np.uint8], ends: npt.NDArray[np.int64]
-) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.bool_]] | None:
-    """Return the number each category's digits stand for and whether it is missing: [26, lines] each.
-
-    None when a field holds anything but up to eight hexadecimal digits. The word of a field is the eight
-    bytes before its end, the first in the lowest byte; bytes of the field before are replaced by zeros.
-    """
-    codes = np.empty((len(CATEGORIES), len(ends)), np.uint32)
-    missing = np.empty(codes.shape, np.bool_)
-    words_at = np.lib.stride_tricks.as_strided(
-        characters[:8].view(np.uint64) if len(ends) else np.empty(0, np.uint64),
-        shape=(max(len(characters) - 7, 0),),
-        strides=(1,),
-    )
-    for start in range(0, len(ends), _BLOCK):
-        block = slice(start, start + _BLOCK)
-        stops = np.ascontiguousarray(ends[block, -len(CATEGORIES) - 1 :].T)
-        lengths = np.diff(stops, axis=0) - 1
-        words = words_at[stops[1:] - 8]
-        empty = np.equal(lengths, 0, out=missing[:, block])
-        words = np.where(empty, _ZEROS, words)
-        short = lengths != 8  # noqa: PLR2004 - digits of a full code
-        short ^= empty
-        if short.any():
-            words[short] = _padded(words[short], lengths[short])
-        if lengths.max() > 8 or not _are_hexadecimal(words):  # noqa: PLR2004 - likewise
+    room = _Room(len(rows), None if held_out is None else held_out(rows))
+    for block in _blocks(text):
+        if not room.take(block, encoder.cache):
             return None
-        codes[:, block] = _from_hexadecimal(words)
-    return codes, missing
+    return room.parsed() if room.settle(encoder) else None
 
 
-def _padded(words: npt.NDArray[np.uint64], lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
-    """Replace the bytes before a text of this length by the digit 0."""
-    keep = np.array(
-        [0, *((0xFFFFFFFFFFFFFFFF << (8 * (8 - n))) & 0xFFFFFFFFFFFFFFFF for n in range(1, 9))], np.uint64
-    )
-    mask = keep[np.minimum(lengths, 8)]
-    return (words & mask) | (_ZEROS & ~mask)
+def _blocks(text: bytes) -> Iterator[npt.NDArray[np.uint8]]:
+    characters = np.frombuffer(text, np.uint8)
+    start = 0
+    while start < len(text):
+        stop = text.rfind(b"\n", start, start + fields.BLOCK_BYTES) + 1
+        if not stop:  # one line fills the block
+            stop = text.index(b"\n", start) + 1
+        yield characters[start:stop]
+        start = stop
 
 
-def _are_hexadecimal(words: npt.NDArray[np.uint64]) -> bool:
-    """Tell whether every byte of every word is one of 0-9, a-f, A-F. The bytes are ASCII."""
-    high = np.uint64(0x8080808080808080)
-    lower = words | np.uint64(0x2020202020202020)
-    # Adding 0x80 - limit to a byte below 0x80 sets its high bit when the byte reaches the limit.
-    digit = (words + _below(0x30)) & ~(words + _below(0x3A))
-    digit |= (lower + _below(0x61)) & ~(lower + _below(0x67))
-    digit &= high
-    return bool(np.all(digit == high))
+def _scratch() -> fields.Scratch:
+    if not hasattr(_OF_THREAD, "scratch"):
+        _OF_THREAD.scratch = fields.Scratch()
+    scratch: fields.Scratch = _OF_THREAD.scratch
+    return scratch
 
 
-def _below(limit: int) -> np.uint64:
-    return np.uint64((0x80 - limit) * 0x0101010101010101)
+class _Room:
+    """The rows of a chunk while they are read."""
 
+    def __init__(self, rows: int, held_out: npt.NDArray[np.bool_] | None) -> None:
+        self._labels = np.empty(rows, np.uint8)
+        self._dense = np.empty((rows, len(INTEGERS)), np.float32)
+        self._numbers = np.empty((len(CATEGORIES), rows), np.int32)
+        self._held_out = held_out
+        self._held_out_rows = 0 if held_out is None else int(np.count_nonzero(held_out))
+        self._next = 0  # line
+        self._ends = [0, rows - self._held_out_rows]  # of each split's rows so far
+        self._new: list[tuple[npt.NDArray[np.intp], npt.NDArray[np.uint64]]] = []  # places, words
 
-def _from_hexadecimal(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint32]:
-    """Turn eight digits, the first in the lowest byte, into the number they stand for."""
-    letters = (words >> np.uint64(6)) & np.uint64(0x0101010101010101)
-    letters *= np.uint64(9)
-    digits = words & np.uint64(0x0F0F0F0F0F0F0F0F)
-    digits += letters
-    # Fold neighbours: 8 digits to 4 bytes to 2 halves to 1 word, the first part still the lowest.
-    pairs = (digits << np.uint64(4)) | (digits >> np.uint64(8))
-    pairs &= np.uint64(0x00FF00FF00FF00FF)
-    halves = pairs | (pairs >> np.uint64(8))
-    halves &= np.uint64(0x0000FFFF0000FFFF)
-    halves |= halves >> np.uint64(16)
-    numbers: npt.NDArray[np.uint32] = halves.astype(np.uint32).byteswap()
-    return numbers
+    def take(self, text: npt.NDArray[np.uint8], cache: Cache) -> bool:
+        """Read some lines; False when one of them is no good."""
+        scratch = _scratch()
+        held_out = None
+        if self._held_out is not None:
+            lines = int(np.count_nonzero(text == ord("\n")))
+            held_out = self._held_out[self._next : self._next + lines]
+            self._next += lines
+        cut = fields.cut(text, held_out, scratch)
+        if cut is None:
+            return False
+        labels, block = cut
+        dense, words = fields.integers(block, scratch), fields.categories(block)
+        if dense is None or words is None:
+            return False
+        numbers, new = cache.look_up(words, scratch)
+        self._put(labels, dense, numbers, 0 if held_out is None else int(np.count_nonzero(held_out)))
+        if len(new):
+            feature, row = np.divmod(new, len(labels))
+            trained = len(labels) - (0 if held_out is None else int(np.count_nonzero(held_out)))
+            first = np.where(row < trained, self._ends[0] - trained, self._ends[1] - len(labels))
+            self._new.append((feature * len(self._labels) + first + row, words.reshape(-1)[new]))
+        return True
+
+    def _put(
+        self,
+        labels: npt.NDArray[np.uint8],
+        dense: npt.NDArray[np.float32],
+        numbers: npt.NDArray[np.int32],
+        held_out: int,
+    ) -> None:
+        trained = len(labels) - held_out
+        for split, source in enumerate((slice(0, trained), slice(trained, None))):
+            start = self._ends[split]
+            self._ends[split] = start + len(labels[source])
+            here = slice(start, self._ends[split])
+            self._labels[here] = labels[source]
+            self._dense[here] = dense[:, source].T
+            self._numbers[:, here] = numbers[:, source]
+
+    def settle(self, encoder: Encoder) -> bool:
+        """Number the words that the cache did not know; False when one is no code."""
+        if not self._new:
+            return True
+        places = np.concatenate([places for places, _ in self._new])
+        words = np.concatenate([words for _, words in self._new])
+        features = places // len(self._labels)
+        flat = self._numbers.reshape(-1)
+        for feature in np.unique(features).tolist():
+            of_feature = np.flatnonzero(features == feature)
+            numbers = encoder.numbers(feature, words[of_feature])
+            if numbers is None:
+                return False
+            flat[places[of_feature]] = numbers
+        return True
+
+    def parsed(self) -> Parsed:
+        """Return the rows."""
+        return Parsed(self._labels, self._dense, self._numbers, self._held_out_rows, [])

@@ -8,45 +8,102 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cloudrec.data import encode
+from cloudrec.data.codes import Cache, Dictionary
+from cloudrec.data.fields import Scratch
 from cloudrec.errors import DataError
 
 _CODES = st.one_of(st.integers(0, 2**32 - 1), st.integers(0, 50), st.sampled_from([0, 2**32 - 1, 2**31]))
 
 
-@settings(max_examples=200, deadline=None)
-@given(st.lists(_CODES, unique=True, max_size=300), st.lists(_CODES, max_size=300))
-def test_a_lookup_finds_what_a_dictionary_finds(vocabulary: list[int], others: list[int]) -> None:
-    known = {code: number + 2 for number, code in enumerate(vocabulary)}
-    asked = vocabulary + others
-
-    found = encode.Lookup(np.array(vocabulary, np.uint32)).ids(np.array(asked, np.uint32))
-
-    assert found.tolist() == [known.get(code, 1) for code in asked]
+def words(codes: list[int], form: str = "08x") -> np.ndarray:
+    return np.frombuffer("".join(format(c, form) for c in codes).encode(), np.uint64)
 
 
-def test_a_lookup_holds_a_million_codes() -> None:
-    codes = np.random.default_rng(0).permutation(np.arange(1 << 20, dtype=np.uint32) * np.uint32(4093))
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.lists(_CODES, unique=True, max_size=300), max_size=8), st.lists(_CODES, max_size=300))
+def test_a_dictionary_numbers_words_as_they_come(batches: list[list[int]], others: list[int]) -> None:
+    dictionary = Dictionary()
+    expected: dict[int, int] = {}
+    for batch in batches:
+        new = [code for code in batch if code not in expected]
+        expected |= {code: number for number, code in enumerate(new, len(expected) + 1)}
+        dictionary.add(words(new))
 
-    assert np.array_equal(encode.Lookup(codes).ids(codes), np.arange(2, len(codes) + 2))
+    asked = [*expected, *others]
+    assert dictionary.find(words(asked)).tolist() == [expected.get(code, 0) for code in asked]
+    assert np.array_equal(dictionary.words, words(list(expected)))
+
+
+def test_a_dictionary_grows_to_a_million_words() -> None:
+    dictionary = Dictionary()
+    all_words = np.random.default_rng(0).permutation(
+        np.arange(1, 1 << 20, dtype=np.uint64) * np.uint64(0x10001)
+    )
+    for part in np.array_split(all_words, 50):
+        dictionary.add(part)
+
+    assert np.array_equal(dictionary.find(all_words), np.arange(1, len(all_words) + 1))
+    assert not dictionary.find(all_words + np.uint64(1 << 60)).any()
+
+
+def test_a_cache_knows_some_of_what_it_was_told_and_nothing_else() -> None:
+    cache, scratch = Cache(), Scratch()
+    told = np.arange(1, 40_001, dtype=np.uint64) << np.uint64(20)
+    for part in np.array_split(told, 7):
+        cache.add(3, part, (part >> np.uint64(20)).astype(np.int32))
+    asked = np.zeros((26, len(told)), np.uint64)
+    asked[3] = asked[4] = told
+
+    numbers, unknown = cache.look_up(asked, scratch)
+
+    features, places = np.divmod(unknown, len(told))
+    assert np.count_nonzero(features == 4) == len(told)
+    assert set(features.tolist()) == {3, 4}
+    known = np.setdiff1d(np.arange(len(told)), places[features == 3])
+    assert len(known) > 1000
+    assert np.array_equal(numbers[3][known], known + 1)
+    assert not numbers[:3].any()
 
 
 @settings(deadline=None)
 @given(st.lists(st.lists(st.integers(0, 20)), max_size=10), st.integers(1, 4))
 def test_a_vocabulary_is_ranked_by_frequency_then_value(batches: list[list[int]], min_frequency: int) -> None:
     counter = encode.Counter("C1", most=100)
+    numbers: dict[tuple[int, str], int] = {}
     for batch in batches:
-        counter.add(np.array(batch, np.uint32))
-    tally = Tally(code for batch in batches for code in batch)
+        for form in ("08x", "08X"):  # one code, written in two ways
+            found = counter.numbers(words(batch, form))
+            assert found is not None
+            counter.count(found)
+            numbers |= {(code, form): number for code, number in zip(batch, found.tolist(), strict=True)}
+    counter.numbers(words([10_000]))  # never counted: held-out rows alone have it
+    tally = Tally(code for batch in batches * 2 for code in batch)
     ranked = sorted((c for c, n in tally.items() if n >= min_frequency), key=lambda c: (-tally[c], c))
 
-    assert counter.vocabulary(min_frequency=min_frequency).tolist() == ranked
+    ids, kept = counter.ids(min_frequency=min_frequency)
+
+    assert kept == len(ranked)
+    expected = {code: number for number, code in enumerate(ranked, 2)}
+    assert {key: ids[n] for key, n in numbers.items()} == {key: expected.get(key[0], 1) for key in numbers}
+    assert ids[0] == 0
+    assert 10_000 in tally or ids[-1] == 1
+
+
+def test_words_that_are_no_codes_are_not_numbered() -> None:
+    counter = encode.Counter("C1", most=100)
+
+    assert counter.numbers(np.frombuffer(b"0000000a0000000g", np.uint64)) is None
+    assert encode.HashEncoder(buckets=9).numbers(0, np.frombuffer(b"0000000g", np.uint64)) is None
 
 
 def test_too_many_distinct_categories_are_refused_with_a_way_out() -> None:
     counter = encode.Counter("C7", most=1000)
+    many = counter.numbers(words(list(range(1 << 14))))
+    assert many is not None
+    counter.count(many[:1000])  # what only held-out rows have does not count
 
     with pytest.raises(DataError, match="C7 has more than 1,000 distinct") as caught:
-        counter.add(np.arange(1 << 17, dtype=np.uint32))
+        counter.count(many)
 
     assert "--encoding hash" in str(caught.value.remedy)
 

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cloudrec.data import tsv
+from cloudrec.data.encode import HashEncoder, hashed
 from tests.unit.data import support_reference as reference
 
 _GOOD_INTEGER = st.one_of(
@@ -83,17 +84,53 @@ def test_any_text_gives_the_rows_and_bad_lines_of_the_plain_reader(lines: list[b
     lines = text.split(b"\n")[:-1]
     rows, bad = reference.read(text)
 
-    parsed = tsv.parse(tsv.Chunk(text, 1, 0, len(lines)))
+    encoder = HashEncoder(buckets=1 << 20)
+
+    parsed = tsv.parse(tsv.Chunk(text, 1, 0, len(lines)), encoder)
+    again = tsv.parse(tsv.Chunk(text, 1, 0, len(lines)), encoder, lambda rows: rows % 2 == 1)
 
     assert [b.line for b in parsed.bad] == bad
     assert parsed.labels.tolist() == [r.label for r in rows]
     np.testing.assert_allclose(
         parsed.dense, np.array([reference.dense(r) for r in rows]).reshape(-1, 13), rtol=1e-6, atol=1e-7
     )
-    assert parsed.codes.T.tolist() == [[c or 0 for c in r.categories] for r in rows]
-    assert parsed.missing.T.tolist() == [[c is None for c in r.categories] for r in rows]
+    numbers = [[_hashed(feature, c) for feature, c in enumerate(r.categories)] for r in rows]
+    assert parsed.numbers.T.tolist() == numbers
     good = [number - 1 for number in range(1, len(lines) + 1) if number not in bad]
-    assert (good if parsed.rows is None else parsed.rows.tolist()) == good
+    order = sorted(range(len(rows)), key=lambda index: good[index] % 2)  # stable: held-out rows go behind
+    assert again.held_out == sum(row % 2 for row in good)
+    assert again.labels.tolist() == [rows[index].label for index in order]
+    assert again.numbers.T.tolist() == [numbers[index] for index in order]
+    assert np.array_equal(again.dense, parsed.dense[order])
+
+
+def _hashed(feature: int, code: int | None) -> int:
+    return 0 if code is None else int(hashed(np.array([code], np.uint32), feature, buckets=1 << 20)[0])
+
+
+def test_integers_come_out_as_one_by_one_whatever_the_block() -> None:
+    values = [
+        0,
+        9,
+        10,
+        65_535,
+        65_536,
+        99_999_999,
+        100_000_000,
+        2**53 + 1,
+        2**63 - 1,
+        -1,
+        -9_999_999,
+        -(2**63),
+    ]
+    lines = [_line(I5=str(v).encode(), I13=b"", C3=b"") + b"\n" for v in values] * 700
+
+    parsed = tsv.parse(tsv.Chunk(b"".join(lines), 1, 0, len(lines)), HashEncoder(buckets=9))
+
+    expected = np.log1p(np.maximum(np.array(values), 0).astype(np.float32))
+    assert np.array_equal(parsed.dense[:, 4], np.tile(expected, 700))
+    assert not parsed.dense[:, 12].any()
+    assert not parsed.numbers[2].any()
 
 
 def _line(**changed: bytes) -> bytes:
@@ -118,7 +155,7 @@ def _line(**changed: bytes) -> bytes:
     ],
 )
 def test_a_bad_line_is_explained(line: bytes, reason: str, value: str | None) -> None:
-    parsed = tsv.parse(tsv.Chunk(line + b"\n", 7, 0, 1))
+    parsed = tsv.parse(tsv.Chunk(line + b"\n", 7, 0, 1), HashEncoder(buckets=9))
 
     (bad,) = parsed.bad
     assert (bad.line, bad.reason) == (7, reason)

@@ -1,0 +1,146 @@
+"""From the text of a category to a number, at the speed of one table access.
+
+The text is a word (see `fields`): eight bytes, 0 where the category is missing. Nearly all words of a
+file have been met before, so a word is not even looked at as digits unless it is new.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cloudrec.data.fields import FEATURES
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from cloudrec.data.fields import Scratch
+
+_BITS = 14  # 16,384 slots of 12 bytes per feature
+_ODD = 0x9E3779B97F4A7C15  # 2^64 divided by the golden ratio
+_FULL = 3  # quarters of the first table's slots: beyond, it is built anew
+_LEAST_BITS = 6
+
+
+class Cache:
+    """Remembers the numbers of each feature's first words, the frequent ones: a slot each, first come.
+
+    Many threads may look words up while one adds some: a number is written before its word, read after it.
+    """
+
+    def __init__(self) -> None:
+        self._words = np.zeros(FEATURES << _BITS, np.uint64)
+        self._numbers = np.zeros(FEATURES << _BITS, np.int32)
+        self._first = np.arange(FEATURES, dtype=np.uint64)[:, np.newaxis] << np.uint64(_BITS)
+
+    def look_up(
+        self, words: npt.NDArray[np.uint64], scratch: Scratch
+    ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.intp]]:
+        """Return the number of each word, [26, rows], and the places (in the flat array) of unknown ones.
+
+        A missing category (the word 0) is known: it hashes to slot 0, which is never taken.
+        """
+        slots = scratch.array("slots", np.uint64, *words.shape)
+        found = scratch.array("found", np.uint64, *words.shape)
+        numbers = scratch.array("numbers", np.int32, *words.shape)
+        np.multiply(words, np.uint64(_ODD), out=slots)
+        slots >>= np.uint64(64 - _BITS)
+        slots += self._first
+        at = slots.view(np.int64)
+        np.take(self._words, at, out=found, mode="clip")
+        np.take(self._numbers, at, out=numbers, mode="clip")
+        return numbers, np.flatnonzero(found != words)
+
+    def add(self, feature: int, words: npt.NDArray[np.uint64], numbers: npt.NDArray[np.int32]) -> None:
+        """Remember those words whose slots are free. One thread at a time per feature."""
+        slots = _slots(words, 0, _BITS)
+        slots, firsts = np.unique(slots, return_index=True)
+        here = slice(feature << _BITS, (feature + 1) << _BITS)
+        free = (self._words[here][slots] == 0) & (slots != 0)
+        slots, firsts = slots[free], firsts[free]
+        self._numbers[here][slots] = numbers[firsts]
+        self._words[here][slots] = words[firsts]
+
+
+class Dictionary:
+    """Numbers the words of one feature from 1 on: a growing cascade of hash tables without chains.
+
+    Each table has a slot for a word; what finds its slot taken goes to the next, differently hashed one. A
+    word that meets an empty slot is in no later table either, so most are settled by one access. Memory: 40
+    to 70 bytes a word.
+    """
+
+    def __init__(self) -> None:
+        self._words = np.zeros(1 << 8, np.uint64)  # by number
+        self._size = 1  # the missing category has number 0
+        self._tables: list[tuple[npt.NDArray[np.uint64], npt.NDArray[np.int32]]] = []
+        self._bits = 9  # of the first table
+
+    def __len__(self) -> int:
+        """Return how many words there are."""
+        return self._size - 1
+
+    @property
+    def words(self) -> npt.NDArray[np.uint64]:
+        """The words, number 1 first."""
+        return self._words[1 : self._size]
+
+    def find(self, words: npt.NDArray[np.uint64]) -> npt.NDArray[np.int32]:
+        """Return the number of each word, 0 for unknown ones."""
+        return self._find_from(0, words)
+
+    def _find_from(self, level: int, words: npt.NDArray[np.uint64]) -> npt.NDArray[np.int32]:
+        if level == len(self._tables):
+            return np.zeros(len(words), np.int32)
+        keys, values = self._tables[level]
+        slots = _slots(words, level, _bits_of(keys))
+        found = keys[slots]
+        numbers = values[slots]  # 0 in an empty slot
+        open_ = np.flatnonzero((found != words) & (found != 0))
+        if len(open_):
+            numbers[open_] = self._find_from(level + 1, words[open_])
+        return numbers
+
+    def add(self, words: npt.NDArray[np.uint64]) -> None:
+        """Number new words, none of them twice and none of them 0."""
+        start, stop = self._size, self._size + len(words)
+        if stop > len(self._words):
+            room = np.zeros(max(stop, len(self._words) * 3 // 2), np.uint64)
+            room[:start] = self._words[:start]
+            self._words = room
+        self._words[start:stop] = words
+        self._size = stop
+        if stop * 4 > _FULL << self._bits:
+            self._bits = max(int(stop).bit_length() + 1, 9)
+            self._tables = []
+            start = 1
+        self._insert(self._words[start:stop], np.arange(start, stop, dtype=np.int32))
+
+    def _insert(self, words: npt.NDArray[np.uint64], numbers: npt.NDArray[np.int32]) -> None:
+        level = 0
+        while len(words):
+            if level == len(self._tables):
+                # A quarter of the first table, then half of the one before: each halves what is left.
+                bits = max(self._bits - 1 - level if level else self._bits, len(words).bit_length() + 1)
+                slots_here = 1 << max(bits, _LEAST_BITS)
+                self._tables.append((np.zeros(slots_here, np.uint64), np.zeros(slots_here, np.int32)))
+            keys, values = self._tables[level]
+            slots = _slots(words, level, _bits_of(keys))
+            free = keys[slots] == 0
+            keys[slots[free]] = words[free]  # of several words for one slot the last stays
+            won = keys[slots] == words
+            values[slots[won]] = numbers[won]
+            words, numbers = words[~won], numbers[~won]
+            level += 1
+
+
+def _bits_of(table: npt.NDArray[np.uint64]) -> int:
+    return len(table).bit_length() - 1
+
+
+def _slots(words: npt.NDArray[np.uint64], level: int, bits: int) -> npt.NDArray[np.int64]:
+    mixed = words ^ (words >> np.uint64(29)) if level else words.copy()
+    mixed *= np.uint64((_ODD + 2 * level * 0x5851F42D4C957F2D) & 0xFFFFFFFFFFFFFFFF)
+    mixed >>= np.uint64(64 - bits)
+    return mixed.view(np.int64)
