@@ -170,7 +170,11 @@ def ticks(low: float, high: float, *, whole: bool = False) -> list[float]:
 
 
 def _dot_or_path(frame: _Frame, line: Line) -> str:
-    return frame.path(line if len(line) > 1 else [line[0], line[0]])  # a single point shows as a round cap
+    """Return a line's path; a single point is a diamond, which a line of no length would not show."""
+    if len(line) > 1:
+        return frame.path(line)
+    ((step, value),) = line
+    return f"M{frame.across(step) - 4} {frame.down(value)}l4 -4l4 4l-4 4z"
 
 
 def _frame(lines: Sequence[Line], *, low: float, high: float) -> _Frame:
@@ -178,7 +182,8 @@ def _frame(lines: Sequence[Line], *, low: float, high: float) -> _Frame:
     margin = (high - low) * 0.05 or abs(high) * 0.05 or 1.0
     bottom = low if low == 0.0 else low - margin
     left, right = min(steps), max(steps)
-    return _Frame((left, right if right > left else left + 1), (bottom, high + margin))
+    across = (left, right) if right > left else (left - 1, right + 1)
+    return _Frame(across, (bottom, high + margin))
 
 
 def _chart(

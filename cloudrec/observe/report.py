@@ -139,13 +139,13 @@ def _add(series: Series, step: float, value: object) -> None:
 
 
 def _add_parts(parts: dict[str, Series], step: float, record: dict[str, Any]) -> None:
-    """Split a step's time, in milliseconds, into waiting for data, the checkpoint's stall, and the rest."""
+    """Split a step's time, in ms, into work and waiting for data; a checkpoint's stall comes on top."""
     total = finite(record.get("step_s"))
     if total is None:
         return
     data = finite(record.get("data_wait_s")) or 0.0
     checkpoint = finite(record.get("ckpt_stall_s")) or 0.0
-    parts["work"].add(step, max(total - data - checkpoint, 0.0) * 1000)
+    parts["work"].add(step, max(total - data, 0.0) * 1000)
     parts["waiting for data"].add(step, data * 1000)
     parts["checkpoint"].add(step, checkpoint * 1000)
 
