@@ -2,85 +2,29 @@
 
 from __future__ import annotations
 
-import errno
-import logging
-import os
 import sys
-import warnings
 from typing import TYPE_CHECKING
 
 from trainer.arguments import parse_arguments
-from trainer.errors import ConfigError, DependencyError, NonFiniteLossError, PeerError, TrainerError
+from trainer.console import guarded, importing_torch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from trainer.config import TrainerConfig
-
-REMEDY = (
-    "install a matching trio, such as torch 2.13.0, fbgemm-gpu 1.8.0 (fbgemm-gpu-cpu without a GPU) and "
-    "torchrec 1.8.0: `make setup` does"
-)
-LOST_PEER = ("connection closed by peer", "connection reset by peer", "timed out", "timeout", "broken pipe")
+    from collections.abc import Sequence
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run, and turn every error that a person can act on into one line and its exit code."""
-    try:
-        arguments = parse_arguments(argv)
-        if arguments.check_only:
-            print(arguments.config.model_dump_json(indent=2))
-            return 0
-        return _import_trainer()(arguments.config)
-    except TrainerError as error:
-        return _complain(error)
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES):
-            raise
-        return _complain(TrainerError(f"cannot write {error.filename or 'a file'}: {error.strerror}"))
-    except RuntimeError as error:
-        text = " ".join(str(error).lower().split())
-        if not any(sign in text for sign in LOST_PEER):
-            raise
-        return _complain(
-            PeerError(
-                "lost contact with another rank: it failed or was ended (its own log tells why), "
-                "or it did not answer within PROCESS_GROUP_TIMEOUT_SECONDS"
-            )
-        )
+    """Check the configuration or train; the exit code of the process."""
+    return guarded(lambda: _main(argv))
 
 
-def _import_trainer() -> Callable[[TrainerConfig], int]:
-    """Import torch and its companions, which is slow and may fail; the command line does without."""
-    _quieten()
-    try:
+def _main(argv: Sequence[str]) -> int:
+    arguments = parse_arguments(argv)
+    if arguments.check_only:
+        print(arguments.config.model_dump_json(indent=2))
+        return 0
+    with importing_torch():
         from trainer.loop import run  # noqa: PLC0415 - torch takes seconds to import
-    except ModuleNotFoundError as error:
-        if (error.name or "").split(".")[0] == "trainer":
-            raise
-        raise DependencyError(f"the trainer needs {error.name}, which is not installed; {REMEDY}") from error
-    except (ImportError, OSError, AttributeError) as error:
-        first = (str(error).splitlines() or [type(error).__name__])[0]
-        raise DependencyError(
-            f"torch, fbgemm and torchrec do not fit one another ({first}); {REMEDY}"
-        ) from error
-    return run
-
-
-def _quieten() -> None:
-    """Keep what the libraries say about their own future from people who can do nothing about it."""
-    warnings.filterwarnings("ignore", category=FutureWarning, module=r"torch|trainer")
-    warnings.filterwarnings("ignore", category=DeprecationWarning, module=r"torch|fbgemm_gpu")
-    for name in ("torchrec", "torch.fx", "torch.distributed"):
-        logging.getLogger(name).setLevel(logging.ERROR)
-
-
-def _complain(error: TrainerError) -> int:
-    """One line on stderr; on a shared terminal, an error that all ranks find is told by the first alone."""
-    common = isinstance(error, (ConfigError, NonFiniteLossError)) and sys.stderr.isatty()
-    if not common or os.environ.get("RANK", "0") == "0":
-        print(f"error: {error}", file=sys.stderr, flush=True)
-    return error.exit_code
+    return run(arguments.config)
 
 
 if __name__ == "__main__":

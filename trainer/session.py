@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -55,10 +56,10 @@ def open_session(config: TrainerConfig, world: World) -> Iterator[Session]:
                 group=world.control,
             )
         )
-        reporter = stack.enter_context(Reporter(Path(config.output_dir), active=world.is_first))
-        stop = StopFlag()
+        stop = StopFlag()  # before anything tells the outside that the run is there
         stop.install()
         stack.callback(stop.uninstall)
+        reporter = stack.enter_context(Reporter(Path(config.output_dir), active=world.is_first))
         learner = Learner(config, model_shape(config, dataset), world, total_steps=steps)
         yield Session(
             config=config,
@@ -160,7 +161,12 @@ class Session:
         if self._saved_step == self.progress.step:
             return
         self.progress.checkpoint_count += 1
-        extra = {"progress": self.progress.to_json(), "samples": self.seen.merge(self.world.control).state()}
+        extra = {
+            "progress": self.progress.to_json(),
+            "samples": self.seen.merge(self.world.control).state(),
+            "config": self.config.model_dump(mode="json"),  # with "model", what scoring needs
+            "model": asdict(self.learner.shape),
+        }
         report = self.checkpointer.save(self.progress.step, self.learner.state, extra, self._fingerprint())
         self._saved_step = self.progress.step
         self.progress.checkpoint_s += report.seconds
@@ -275,9 +281,10 @@ class Session:
             loss=loss,
             lr=self.learner.optimizers.learning_rate,
             samples_per_s=speed,
+            # Means over the steps since the last line: a step's time holds its wait for data, not the stall.
             step_s=window.seconds / max(window.steps, 1),
-            data_wait_s=self.learner.pipeline.data_wait_s - window.data_wait_start_s,
-            ckpt_stall_s=window.checkpoint_s,
+            data_wait_s=(self.learner.pipeline.data_wait_s - window.data_wait_start_s) / max(window.steps, 1),
+            ckpt_stall_s=window.checkpoint_s / max(window.steps, 1),
         )
         self.reporter.say(
             f"step {progress.step}/{self.total_steps}  loss {loss:.4f}  {speed:,.0f} samples/s", often=True

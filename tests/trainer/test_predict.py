@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from sklearn.metrics import log_loss, roc_auc_score
+
+from tests.trainer.support_dataset import Rows, write_dataset, write_rows
+from tests.trainer.support_runs import Outcome, run_here
+from trainer import export, predict
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SIZES = {"C1": 30, "C2": 25, "C3": 40}
+
+
+def _rows(rows: int, seed: int) -> Rows:
+    random = np.random.default_rng(seed)
+    sparse = np.stack([random.integers(0, size, rows) for size in SIZES.values()]).astype(np.int32)
+    dense = random.random((rows, 2), dtype=np.float32)
+    score = 2.0 * ((sparse[0] + sparse[1]) % 2) + (sparse[2] % 3) + dense[:, 0] - 2.5
+    labels = random.random(rows) < 1 / (1 + np.exp(-score))
+    return Rows(labels.astype(np.uint8), dense, sparse)
+
+
+@pytest.fixture(scope="module")
+def learned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome, Rows]:
+    """A dataset, a run that has learnt it well, and the true rows of its test split."""
+    base = tmp_path_factory.mktemp("learned")
+    contents = {"train": _rows(12_000, 0), "test": _rows(5000, 1)}
+    write_rows(base / "data", contents, num_embeddings=SIZES, shard_rows=4096)
+    settings = {"embedding_dim": 16, "dense_arch_layer_sizes": (16,), "over_arch_layer_sizes": (32, 1)}
+    settings |= {"learning_rate": 0.1, "dense_learning_rate": 0.01, "batch_size": 100, "num_epochs": 2}
+    outcome = run_here(base / "data", base / "run", **settings, checkpoint_interval=100)
+    assert outcome.summary["auc"] > 0.72
+    return base / "data", outcome, contents["test"]
+
+
+def _predict(capsys: pytest.CaptureFixture[str], *words: object, code: int = 0) -> Any:
+    assert predict.main([str(word) for word in words]) == code
+    captured = capsys.readouterr()
+    return json.loads(captured.out) if code == 0 else captured.err
+
+
+def test_predicted_scores_are_those_of_the_evaluation(
+    learned: tuple[Path, Outcome, Rows], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data, outcome, truth = learned
+    checkpoints, out = outcome.directory / "checkpoints", tmp_path / "scores.npy"
+    result = _predict(
+        capsys, "--checkpoint", checkpoints, "--dataset-path", data, "--out", out, "--batch-size", 333
+    )
+    for name in ("auc", "logloss", "ne", "calibration"):
+        assert result[name] == pytest.approx(outcome.summary[name], abs=1e-6)
+    assert (result["step"], result["samples"]) == (outcome.summary["step"], 5000)
+    scores = np.load(out)
+    assert (scores.dtype, scores.shape) == (np.float32, (5000,))
+    assert roc_auc_score(truth.labels, scores) == pytest.approx(result["auc"], abs=1e-5)
+    assert log_loss(truth.labels, scores) == pytest.approx(result["logloss"], abs=1e-5)
+
+
+def test_an_older_checkpoint_can_be_asked_for(
+    learned: tuple[Path, Outcome, Rows], capsys: pytest.CaptureFixture[str]
+) -> None:
+    data, outcome, _ = learned
+    words = ("--checkpoint", outcome.directory / "checkpoints", "--dataset_path", data)
+    kept = [line["step"] for line in outcome.lines("checkpoint")][-2:]
+    assert _predict(capsys, *words, "--step", kept[0])["step"] == kept[0]
+    assert _predict(capsys, *words, "--split", "train")["samples"] == 12_000
+    assert f"it has {kept[0]}, {kept[1]}" in _predict(capsys, *words, "--step", 1, code=1)
+
+
+@pytest.mark.parametrize("quantization", ["none", "int8", "int4"])
+def test_an_export_scores_as_its_checkpoint_and_quantised_tables_cost_little(
+    learned: tuple[Path, Outcome, Rows],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    quantization: str,
+) -> None:
+    data, outcome, _ = learned
+    model = ["--checkpoint", str(outcome.directory / "checkpoints"), "--quantize", quantization]
+    assert export.main([*model, "--out", str(tmp_path / "model")]) == 0
+    written = json.loads(capsys.readouterr().out)
+    direct = _predict(capsys, *model, "--dataset_path", data)
+    exported = _predict(capsys, "--checkpoint", tmp_path / "model", "--dataset_path", data)
+    assert exported == direct
+    assert exported["quantization"] == written["quantization"] == quantization
+    assert exported["auc"] == pytest.approx(outcome.summary["auc"], abs=5e-4)
+    rows = np.load(tmp_path / "model" / "tables" / "C1.npy")
+    widths = {"none": (16, np.float32), "int8": (20, np.uint8), "int4": (12, np.uint8)}
+    assert (rows.shape[0], rows.shape[1], rows.dtype) == (30, *widths[quantization])
+
+
+def test_a_changed_export_is_refused(
+    learned: tuple[Path, Outcome, Rows], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data, outcome, _ = learned
+    words = ["--checkpoint", str(outcome.directory / "checkpoints"), "--out", str(tmp_path / "model")]
+    assert export.main(words) == 0
+    assert export.main(words) == 64
+    assert "is not an empty folder" in capsys.readouterr().err
+    table = tmp_path / "model" / "tables" / "C2.npy"
+    content = bytearray(table.read_bytes())
+    content[-1] ^= 1
+    table.write_bytes(content)
+    words = ["--checkpoint", str(tmp_path / "model"), "--dataset_path", str(data)]
+    assert "C2.npy: its sha256 is" in _predict(capsys, *words, code=1)
+
+
+def test_a_damaged_checkpoint_is_passed_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_dataset(tmp_path / "data", num_dense=2, num_sparse=2)
+    outcome = run_here(tmp_path / "data", tmp_path / "run", checkpoint_interval=20)
+    newest = outcome.directory / "checkpoints" / "step-00000040" / "rank-00000.bin"
+    newest.write_bytes(newest.read_bytes()[:-1])
+    capsys.readouterr()  # the run's own lines
+    words = ("--checkpoint", outcome.directory / "checkpoints", "--dataset_path", tmp_path / "data")
+    assert _predict(capsys, *words)["step"] == 20
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "message"),
+    [
+        ({"--checkpoint": "nowhere"}, 1, "holds no committed checkpoint"),
+        ({"--dataset_path": "nowhere"}, 65, "no such folder"),
+        ({"--dataset_path": "other"}, 65, "the dataset has C1, C2"),
+        (
+            {"--dataset_path": "larger"},
+            65,
+            "the model's table of C1 has 30 rows, but the dataset's ids need 31",
+        ),
+        ({"--batch_size": "0"}, 64, "batch_size is 0; it must be at least 1"),
+        ({"--out": "missing/scores.npy"}, 64, "there is no folder missing"),
+        ({"--split": "all"}, 64, "invalid choice: 'all'"),
+        ({"--quantize": "int8", "--device": "cuda"}, 64, "device is cuda"),
+    ],
+)
+def test_bad_requests_are_told(
+    learned: tuple[Path, Outcome, Rows],
+    tmp_path: Path,
+    *,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    change: dict[str, str],
+    code: int,
+    message: str,
+) -> None:
+    data, outcome, _ = learned
+    monkeypatch.chdir(tmp_path)
+    write_dataset(tmp_path / "other", num_dense=2, num_sparse=2)
+    larger = SIZES | {"C1": 31}
+    contents = {"train": _rows(20, 0), "test": _rows(10, 1)}
+    write_rows(tmp_path / "larger", contents, num_embeddings=larger, shard_rows=50)
+    values = {"--checkpoint": str(outcome.directory / "checkpoints"), "--dataset_path": str(data), **change}
+    words = [word for pair in values.items() for word in pair]
+    error = _predict(capsys, *words, code=code)
+    assert error.startswith("error: ")
+    assert message in error

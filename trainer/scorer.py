@@ -1,0 +1,123 @@
+"""A trained model on one device, without ranks: made from a checkpoint or an export, it scores batches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from trainer.arguments import make_config
+from trainer.checkpoint.entry import Entry, Shard
+from trainer.errors import CheckpointError
+from trainer.metrics import BinaryMetrics
+from trainer.model import DLRM, ModelShape, make_model
+from trainer.pipeline import InputMaker
+from trainer.tables import Quantization, QuantizedTables, quantize_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from torch import Tensor
+
+    from trainer.checkpoint.reading import CommittedCheckpoint
+    from trainer.config import TrainerConfig
+    from trainer.data.batch import Batch
+    from trainer.metrics import Metrics
+
+
+@dataclass(frozen=True, slots=True)
+class TrainedModel:
+    """Everything that scoring needs, as plain tensors."""
+
+    config: TrainerConfig
+    shape: ModelShape
+    step: int
+    quantization: Quantization
+    tables: Mapping[str, Tensor]  # float32 [rows, dim], or quantised rows (trainer.tables)
+    dense: Mapping[str, Tensor]  # by parameter
+
+    def quantized(self, kind: Quantization) -> TrainedModel:
+        """The same model with smaller tables."""
+        if kind in ("none", self.quantization):
+            return self
+        if self.quantization != "none":
+            raise CheckpointError(
+                f"the export's tables are {self.quantization} already and cannot become {kind}; "
+                "start from the checkpoint"
+            )
+        tables = {name: quantize_rows(weight, kind) for name, weight in self.tables.items()}
+        return TrainedModel(self.config, self.shape, self.step, kind, tables, self.dense)
+
+
+def read_checkpoint(checkpoint: CommittedCheckpoint) -> TrainedModel:
+    """The model of a checkpoint, made from the configuration and sizes that the run kept in it."""
+    extra = checkpoint.commit.extra
+    if "config" not in extra or "model" not in extra:
+        raise CheckpointError(
+            f"{checkpoint.directory}: does not tell its model's configuration: an older version wrote it; "
+            "go on with the run for a step, which writes one that does"
+        )
+    config, shape = make_config(extra["config"]), parse_shape(extra["model"])
+    model = make_model(config, shape, torch.device("cpu"))
+    dense = {name: parameter.detach() for name, parameter in model.dense.named_parameters()}
+    tables = {name: torch.empty(rows, shape.embedding_dim) for name, rows in shape.num_embeddings.items()}
+    named = {f"dense/{name}": value for name, value in dense.items()}
+    named |= {f"tables/{name}/weight": value for name, value in tables.items()}
+    checkpoint.fill({name: _whole(value) for name, value in named.items()})
+    return TrainedModel(config, shape, checkpoint.commit.step, "none", tables, dense)
+
+
+def parse_shape(values: Mapping[str, Any]) -> ModelShape:
+    """Sizes as JSON keeps them."""
+    fields: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list) else value for key, value in values.items()
+    }
+    return ModelShape(**fields)
+
+
+class Scorer:
+    """Scores batches on one device."""
+
+    def __init__(self, trained: TrainedModel, device: torch.device) -> None:
+        self.device = device
+        self.model = make_model(trained.config, trained.shape, device)
+        _copy_dense(self.model, trained.dense)
+        self.model.embeddings = _make_tables(self.model, trained, device)
+        self.model.eval()
+        self.make_input = InputMaker(tuple(trained.shape.num_embeddings), world_size=1)
+
+    @torch.no_grad()
+    def score(self, batches: Iterable[Batch]) -> Iterator[tuple[Tensor, Tensor]]:
+        """Logits and labels [B], batch by batch, on the CPU."""
+        for batch in batches:
+            made = self.make_input(batch).to(self.device)
+            yield self.model(made.dense, made.sparse).cpu(), batch.labels
+
+    def evaluate(self, batches: Iterable[Batch]) -> tuple[Tensor, Metrics]:
+        """All logits in the order of the batches, and the metrics of a run's own evaluation."""
+        metrics = BinaryMetrics()
+        logits = [torch.empty(0)]
+        for scores, labels in self.score(batches):
+            metrics.update(scores, labels)
+            logits.append(scores)
+        return torch.cat(logits), metrics.compute()
+
+
+def _make_tables(model: DLRM, trained: TrainedModel, device: torch.device) -> torch.nn.Module:
+    if trained.quantization != "none":
+        return QuantizedTables(trained.tables, dim=trained.shape.embedding_dim, kind=trained.quantization)
+    for name, weight in trained.tables.items():
+        model.embeddings.embedding_bags[name].weight = torch.nn.Parameter(weight.to(device))
+    return model.embeddings
+
+
+@torch.no_grad()
+def _copy_dense(model: DLRM, dense: Mapping[str, Tensor]) -> None:
+    for name, parameter in model.dense.named_parameters():
+        parameter.copy_(dense[name])
+
+
+def _whole(tensor: Tensor) -> Entry:
+    shape = tuple(tensor.shape)
+    return Entry(shape=shape, shards=(Shard(tensor, (0,) * len(shape)),), replicated=True)

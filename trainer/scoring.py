@@ -1,0 +1,95 @@
+"""What trainer.predict and trainer.export do once torch is imported."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from trainer.checkpoint.reading import open_committed
+from trainer.data.prepared import PreparedDataset
+from trainer.data.stream import BatchStream
+from trainer.distributed import choose_device
+from trainer.errors import ConfigError, DataError
+from trainer.exported import is_export, read_export
+from trainer.location import local_path
+from trainer.scorer import Scorer, TrainedModel, read_checkpoint
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from trainer.tables import Quantization
+
+EVALUATION_BATCHES = 4  # as in a run's evaluation
+
+
+def open_model(uri: str, step: int | None, quantization: Quantization) -> TrainedModel:
+    """Read a checkpoint or an export, and quantise its tables if that is asked for."""
+    try:
+        folder = local_path(uri)
+    except ValueError as error:
+        raise ConfigError(f"checkpoint {error}") from error
+    if is_export(folder):
+        trained = read_export(folder)
+        if step not in (None, trained.step):
+            raise ConfigError(f"step is {step}, but {folder} is an export of step {trained.step}")
+    else:
+        trained = read_checkpoint(open_committed(uri, step))
+    if quantization == "int4" and trained.shape.embedding_dim % 2:
+        raise ConfigError(f"embedding_dim is {trained.shape.embedding_dim}; int4 needs an even one")
+    return trained.quantized(quantization)
+
+
+def score_split(
+    trained: TrainedModel,
+    *,
+    dataset_path: str,
+    split: str,
+    batch_size: int | None,
+    device_choice: str,
+    out: Path | None,
+) -> dict[str, Any]:
+    """Score every row of a split; writes the probabilities, gives back the metrics."""
+    device = choose_device(device_choice, local_rank=0)
+    if trained.quantization != "none":
+        if device_choice == "cuda":
+            raise ConfigError(f"device is cuda, but {trained.quantization} tables are scored on the CPU only")
+        device = torch.device("cpu")
+    dataset = PreparedDataset.open(dataset_path, verify=False)
+    _check_fits(trained, dataset)
+    stream = BatchStream(
+        dataset.train if split == "train" else dataset.test,
+        batch_size=batch_size
+        or trained.config.eval_batch_size
+        or EVALUATION_BATCHES * trained.config.batch_size,
+        rank=0,
+        world_size=1,
+        seed=0,
+        epoch=0,
+        shuffle=False,
+    )
+    logits, metrics = Scorer(trained, device).evaluate(stream)
+    if out is not None:
+        with out.open("wb") as file:  # np.save would add a suffix to the name
+            np.save(file, torch.sigmoid(logits).numpy())
+    return {"split": split, "step": trained.step, "quantization": trained.quantization, **metrics}
+
+
+def _check_fits(trained: TrainedModel, dataset: PreparedDataset) -> None:
+    shape = trained.shape
+    if tuple(shape.num_embeddings) != tuple(dataset.sparse_features):
+        raise DataError(
+            f"the model was trained on {', '.join(shape.num_embeddings)}, the dataset has "
+            f"{', '.join(dataset.sparse_features)}; prepare the data as for the training"
+        )
+    if shape.num_dense != len(dataset.dense_features):
+        raise DataError(
+            f"the model takes {shape.num_dense} dense features, the dataset has {len(dataset.dense_features)}"
+        )
+    for name, rows in shape.num_embeddings.items():
+        if dataset.num_embeddings[name] > rows:
+            raise DataError(
+                f"the model's table of {name} has {rows} rows, but the dataset's ids need "
+                f"{dataset.num_embeddings[name]}; prepare the data with the training's vocabulary"
+            )
