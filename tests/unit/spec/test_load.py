@@ -44,7 +44,7 @@ def test_no_file_is_needed(tmp_path: Path) -> None:
 
 def test_the_shipped_example_is_valid() -> None:
     example = Path(__file__).parents[3] / "templates" / "specs" / "cloudrec.yaml"
-    assert load(example, environment={}, flags={}, folder=Path()).spec.trainer["num_epochs"] == 1
+    assert load(example, environment={}, flags={}, folder=Path()).spec.trainer["num_epochs"] == 2
 
 
 @pytest.mark.parametrize(
