@@ -82,6 +82,9 @@ class RunConfig(_Group):
     num_epochs: PositiveInt = Field(1, description="passes over the training split")
     num_iterations: PositiveInt | None = Field(None, description="stop after this many steps at the latest")
     eval_interval: NonNegativeInt = Field(0, description="steps between evaluations (0: at the end only)")
+    target_auc: Annotated[float, Field(gt=0.5, lt=1)] | None = Field(
+        None, description="end the run as soon as an evaluation reaches this AUC; needs eval_interval"
+    )
     log_interval: PositiveInt = Field(50, description="steps between lines of metrics.jsonl")
     output_dir: str = Field(".", description="folder of metrics.jsonl, summary.json and tensorboard/")
     checkpoint_dir: str | None = Field(
@@ -141,6 +144,11 @@ class TrainerConfig(SystemConfig, RunConfig, OptimizerConfig, ModelConfig, DataC
             )
         if self.num_embeddings is not None and self.num_embeddings_per_feature is not None:
             raise ValueError("num_embeddings and num_embeddings_per_feature are both set; give one of them")
+        if self.target_auc is not None and not self.eval_interval:
+            raise ValueError(
+                f"target_auc is {self.target_auc} but eval_interval is 0, so it would be looked at when the "
+                "run is over anyway; set eval_interval to the steps between evaluations"
+            )
         return self
 
     @property

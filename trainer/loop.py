@@ -29,6 +29,8 @@ def train(session: Session) -> int:
             return STOPPED
         if session.due(config.eval_interval):
             session.evaluate()
+            if session.target_reached:
+                break
         if session.due(config.checkpoint_interval):
             session.save()
     metrics = session.evaluate()

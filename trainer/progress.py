@@ -18,6 +18,8 @@ class Progress:
     attempt: int = 0  # 0, then one more each time the run is started again
     started: float = field(default_factory=time.time)  # unix time of the first attempt
     productive_s: float = 0.0  # time in steps whose results were kept
+    training_s: float = 0.0  # wall time from the first step on, all attempts; as of the last checkpoint
+    target: dict[str, float] | None = None  # when target_auc was first reached: auc, step, samples, seconds
     checkpoint_count: int = 0
     checkpoint_s: float = 0.0
 

@@ -99,12 +99,14 @@ class Session:
         self.progress = Progress(attempt=_restarts())
         self.seen = SampleDigest()
         self._saved_step: int | None = None
+        self._evaluated: tuple[int, dict[str, Any]] | None = None  # step and metrics of the last evaluation
         self._begin()
 
     def steps(self) -> Iterator[Step]:
         """Run the steps that are left; the clock of each starts when the loop asks for it."""
         self._window = Window(self.learner.pipeline.data_wait_s)
-        left = max(0, self.total_steps - self.progress.step)
+        self._first_step_clock = time.perf_counter()
+        left = 0 if self.target_reached else max(0, self.total_steps - self.progress.step)
         for step in self.learner.pipeline.steps(islice(self._batches(), left), self.progress.step):
             yield step
             self._window.resume()
@@ -135,8 +137,19 @@ class Session:
             raise NonFiniteLossError(self._explain_bad_loss(min(bad_steps)))
         return not last and any(int(answer[0]) for answer in answers)
 
+    @property
+    def target_reached(self) -> bool:
+        """Whether an evaluation, of this attempt or an earlier one, has reached target_auc."""
+        wanted, target = self.config.target_auc, self.progress.target
+        return wanted is not None and target is not None and target["auc"] >= wanted
+
     def evaluate(self) -> dict[str, Any]:
-        """Score the test split exactly, over all ranks."""
+        """Score the test split exactly, over all ranks; once a step is enough."""
+        if self._evaluated is None or self._evaluated[0] != self.progress.step:
+            self._evaluated = (self.progress.step, self._evaluate())
+        return self._evaluated[1]
+
+    def _evaluate(self) -> dict[str, Any]:
         started = time.perf_counter()
         metrics = BinaryMetrics("cpu")
         stream = BatchStream(
@@ -154,13 +167,34 @@ class Session:
         seconds = time.perf_counter() - started
         self.reporter.record("eval", self.progress.step, **result, seconds=seconds)
         self.reporter.say(f"step {self.progress.step}: {_spell(result)}")
+        self._note_target(result["auc"])
         return result
+
+    def _note_target(self, auc: float | None) -> None:
+        """Keep when target_auc was first reached: MLPerf's time to train, from the first step on."""
+        progress, wanted = self.progress, self.config.target_auc
+        if wanted is None or auc is None or auc < wanted or self.target_reached:
+            return
+        progress.target = {
+            "auc": auc,
+            "step": progress.step,
+            "samples": progress.samples,
+            "seconds": self._training_seconds(),
+        }
+        self.reporter.say(
+            f"step {progress.step}: target_auc {wanted} reached after {progress.target['seconds']:.1f} s"
+        )
+
+    def _training_seconds(self) -> float:
+        """Wall time from the first step on; of earlier attempts, up to the checkpoint gone on from."""
+        return self._training_before_s + time.perf_counter() - self._first_step_clock
 
     def save(self) -> None:
         """Commit a checkpoint of this step, unless there is one."""
         if self._saved_step == self.progress.step:
             return
         self.progress.checkpoint_count += 1
+        self.progress.training_s = self._training_seconds()
         extra = {
             "progress": self.progress.to_json(),
             "samples": self.seen.merge(self.world.control).state(),
@@ -195,6 +229,7 @@ class Session:
                 "samples_per_s": self._attempt_samples() / max(self._attempt_productive_s(), 1e-9),
                 "wall_s": wall_s,
                 "goodput": progress.goodput,
+                **self._target_figures(),
                 "restarts": progress.attempt,
                 "checkpoint": {
                     "count": progress.checkpoint_count,
@@ -209,11 +244,23 @@ class Session:
             f"{status} at step {progress.step} of {self.total_steps}, {progress.samples} samples"
         )
 
+    def _target_figures(self) -> dict[str, Any]:
+        reached = (self.progress.target or {}) if self.target_reached else {}
+        return {
+            "target_auc": self.config.target_auc,
+            "target_reached": self.target_reached if self.config.target_auc else None,
+            "time_to_target_s": reached.get("seconds"),
+            "steps_to_target": reached.get("step"),
+            "samples_to_target": reached.get("samples"),
+        }
+
     def _begin(self) -> None:
         """Resume, if there is something to go on from, and say what is going to happen."""
         self._started = time.perf_counter()
         self._saved_bytes = 0
         resumed = self._resume()
+        self._training_before_s = self.progress.training_s
+        self._first_step_clock = time.perf_counter()
         self._first = (self.progress.samples, self.progress.productive_s)
         self.reporter.record(
             "start",
