@@ -17,21 +17,22 @@ if TYPE_CHECKING:
 
     from cloudrec.data.fields import Scratch
 
-_BITS = 14  # 16,384 slots of 12 bytes per feature
+_BITS = 12  # 4,096 slots of 12 bytes per feature and table
 _ODD = 0x9E3779B97F4A7C15  # 2^64 divided by the golden ratio
 _FULL = 3  # quarters of the first table's slots: beyond, it is built anew
 _LEAST_BITS = 6
 
 
 class Cache:
-    """Remembers the numbers of each feature's first words, the frequent ones: a slot each, first come.
+    """Remembers the numbers of each feature's first words, the frequent ones: first come, first served.
 
-    Many threads may look words up while one adds some: a number is written before its word, read after it.
+    A word has a slot in each of two tables. Many threads may look words up while one adds some: a number is
+    written before its word, and read after it.
     """
 
     def __init__(self) -> None:
-        self._words = np.zeros(FEATURES << _BITS, np.uint64)
-        self._numbers = np.zeros(FEATURES << _BITS, np.int32)
+        self._words = np.zeros((2, FEATURES << _BITS), np.uint64)
+        self._numbers = np.zeros((2, FEATURES << _BITS), np.int32)
         self._first = np.arange(FEATURES, dtype=np.uint64)[:, np.newaxis] << np.uint64(_BITS)
 
     def look_up(
@@ -41,26 +42,45 @@ class Cache:
 
         A missing category (the word 0) is known: it hashes to slot 0, which is never taken.
         """
-        slots = scratch.array("slots", np.uint64, *words.shape)
-        found = scratch.array("found", np.uint64, *words.shape)
+        slots = scratch.array("one", np.uint64, *words.shape)
+        found = scratch.array("two", np.uint64, *words.shape)
         numbers = scratch.array("numbers", np.int32, *words.shape)
         np.multiply(words, np.uint64(_ODD), out=slots)
         slots >>= np.uint64(64 - _BITS)
         slots += self._first
         at = slots.view(np.int64)
-        np.take(self._words, at, out=found, mode="clip")
-        np.take(self._numbers, at, out=numbers, mode="clip")
-        return numbers, np.flatnonzero(found != words)
+        np.take(self._words[0], at, out=found, mode="clip")
+        np.take(self._numbers[0], at, out=numbers, mode="clip")
+        return numbers, self._look_again(words, numbers, np.flatnonzero(found != words))
+
+    def _look_again(
+        self, words: npt.NDArray[np.uint64], numbers: npt.NDArray[np.int32], places: npt.NDArray[np.intp]
+    ) -> npt.NDArray[np.intp]:
+        """Look into the second table, and return the places that are not there either."""
+        if not len(places):
+            return places
+        asked = words.reshape(-1)[places]
+        slots = _slots(asked, 1, _BITS)
+        slots += (places // words.shape[1]) << _BITS
+        known = self._words[1][slots] == asked
+        numbers.reshape(-1)[places[known]] = self._numbers[1][slots[known]]
+        unknown: npt.NDArray[np.intp] = places[~known]
+        return unknown
 
     def add(self, feature: int, words: npt.NDArray[np.uint64], numbers: npt.NDArray[np.int32]) -> None:
-        """Remember those words whose slots are free. One thread at a time per feature."""
-        slots = _slots(words, 0, _BITS)
-        slots, firsts = np.unique(slots, return_index=True)
+        """Remember those words of which a slot is free. One thread at a time per feature."""
         here = slice(feature << _BITS, (feature + 1) << _BITS)
-        free = (self._words[here][slots] == 0) & (slots != 0)
-        slots, firsts = slots[free], firsts[free]
-        self._numbers[here][slots] = numbers[firsts]
-        self._words[here][slots] = words[firsts]
+        for level in (0, 1):
+            known_words, known_numbers = self._words[level][here], self._numbers[level][here]
+            slots = _slots(words, level, _BITS)
+            free = np.flatnonzero((known_words[slots] == 0) & (slots != 0))
+            taken, firsts = np.unique(slots[free], return_index=True)
+            known_numbers[taken] = numbers[free[firsts]]
+            known_words[taken] = words[free[firsts]]
+            left = known_words[slots] != words
+            if not left.any():
+                return
+            words, numbers = words[left], numbers[left]
 
 
 class Dictionary:

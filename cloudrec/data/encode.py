@@ -11,12 +11,11 @@ import numpy as np
 
 from cloudrec.data.codes import Cache, Dictionary
 from cloudrec.data.fields import are_hexadecimal, from_hexadecimal
-from cloudrec.data.shards import read_array, write_array
+from cloudrec.data.shards import turn_array, write_array
 from cloudrec.data.tsv import CATEGORIES
 from cloudrec.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     import numpy.typing as npt
@@ -40,8 +39,13 @@ class Counter:
         self._known = Dictionary()
         self._counts = np.zeros(1, np.int64)  # by number; 0 stands for the missing category
 
-    def numbers(self, words: npt.NDArray[np.uint64]) -> npt.NDArray[np.int32] | None:
-        """Number words (none of them missing); None when one is no code. One thread at a time."""
+    def numbers(
+        self, words: npt.NDArray[np.uint64]
+    ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.intp]] | None:
+        """Number words, none of them missing: their numbers, and the places of those that are new.
+
+        None when one is no code. One thread at a time.
+        """
         numbers = self._known.find(words)
         new = np.flatnonzero(numbers == 0)
         if len(new):
@@ -50,7 +54,7 @@ class Counter:
                 return None
             self._known.add(unknown)
             numbers[new] = self._known.find(words[new])
-        return numbers
+        return numbers, new
 
     def count(self, numbers: npt.NDArray[np.int32]) -> None:
         """Count numbers, 0 for missing; DataError when too many are distinct. One thread at a time."""
@@ -164,9 +168,12 @@ class VocabularyEncoder:
     def numbers(self, feature: int, words: npt.NDArray[np.uint64]) -> npt.NDArray[np.int32] | None:
         """Return the numbers of words that the cache does not know; None when one is no code."""
         with self._locks[feature]:
-            numbers = self._counters[feature].numbers(words)
-            if numbers is not None:
-                self.cache.add(feature, words, numbers)
+            found = self._counters[feature].numbers(words)
+            if found is None:
+                return None
+            numbers, new = found
+            if len(new):  # the others found the cache's slots taken
+                self.cache.add(feature, words[new], numbers[new])
             return numbers
 
     def write(self, folder: Path, name: str, rows: ShardRows, *, counted: bool) -> dict[str, ShardFile]:
@@ -180,24 +187,21 @@ class VocabularyEncoder:
 
     def finish(self, folder: Path, shard: Shard) -> Shard:
         """Turn a shard's staged numbers into ids."""
-        path = f"{shard.name}.sparse.npy"
-        numbers = read_array(folder, path, np.dtype(np.int32), (len(CATEGORIES), shard.rows))
-        places = np.empty(_RUN, np.intp)
-        for table, row in zip(self._tables, numbers, strict=True):
-            for run in _runs(row):
-                at = places[: len(run)]
-                at[...] = run
-                np.take(table, at, out=run, mode="clip")
-        file = write_array(folder, path, numbers)
+        file = turn_array(folder, f"{shard.name}.sparse.npy", shard.rows, self._turn)
         return replace(shard, files={**shard.files, "sparse": file})
+
+    def _turn(self, feature: int, numbers: npt.NDArray[np.int32]) -> None:
+        table, _ = self._vocabularies[feature]
+        places = np.empty(min(_RUN, len(numbers)), np.intp)
+        for start in range(0, len(numbers), _RUN):
+            run = numbers[start : start + _RUN]
+            at = places[: len(run)]
+            at[...] = run
+            np.take(table, at, out=run, mode="clip")
 
     @cached_property
     def _vocabularies(self) -> list[tuple[npt.NDArray[np.int32], int]]:
         return [c.ids(min_frequency=self._min_frequency) for c in self._counters]
-
-    @property
-    def _tables(self) -> list[npt.NDArray[np.int32]]:
-        return [ids for ids, _ in self._vocabularies]
 
     def num_embeddings(self) -> list[int]:
         """Return each feature's number of ids."""
@@ -211,8 +215,3 @@ class VocabularyEncoder:
             "missing_id": MISSING,
             "unknown_id": UNKNOWN,
         }
-
-
-def _runs(row: npt.NDArray[np.int32]) -> Iterator[npt.NDArray[np.int32]]:
-    for start in range(0, len(row), _RUN):
-        yield row[start : start + _RUN]

@@ -9,6 +9,7 @@ a fifth of all the work, since it has to find every separator again; the words t
 
 from __future__ import annotations
 
+import math
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,7 +22,8 @@ COLUMNS = 40
 INTEGERS = 13
 FEATURES = 26
 LONGEST_LINE = 4096  # bytes; a good line has at most about 600 (more only with leading zeros)
-BLOCK_BYTES = 1 << 18  # of text: about a thousand rows
+BLOCK_BYTES = 1 << 19  # of text: about two thousand rows
+_PIECE = 1 << 16  # bytes whose newlines are counted at once
 _WORD = 8  # bytes
 _TAB, _NEWLINE = ord("\t"), ord("\n")
 _ZEROS = np.uint64(0x3030303030303030)  # the text 00000000
@@ -34,27 +36,38 @@ _INT64 = range(-(1 << 63), 1 << 63)
 
 
 class Scratch:
-    """Memory for one thread's blocks, reused: fresh pages would cost more than the work on them."""
+    """Memory for one thread's blocks, reused: fresh pages would cost more than the work on them.
+
+    What one step needs only for itself lies in "one" and "two", whatever it is, to stay in the cache.
+    """
 
     def __init__(self) -> None:
-        self._flat: dict[str, npt.NDArray[Any]] = {}
+        self._bytes: dict[str, npt.NDArray[np.uint64]] = {}
 
     def array(self, name: str, dtype: type[np.generic], *shape: int) -> npt.NDArray[Any]:
-        """Return an array whose values are whatever was there."""
-        size = int(np.prod(shape))
-        flat = self._flat.get(name)
-        if flat is None or len(flat) < size:
-            flat = self._flat[name] = np.empty(size + size // 4, dtype)
-        return flat[:size].reshape(shape)
+        """Return an array whose values are whatever was there; it is the name's only one."""
+        size = math.prod(shape)
+        words = -(-size * np.dtype(dtype).itemsize // _WORD)
+        memory = self._bytes.get(name)
+        if memory is None or len(memory) < words:
+            memory = self._bytes[name] = np.empty(words + words // 4, np.uint64)
+        return memory.view(dtype)[:size].reshape(shape)
 
 
 class Block(NamedTuple):
     """Whole lines, cut into fields. It lies in the scratch memory: the next block overwrites it."""
 
     text: npt.NDArray[np.uint8]
-    stops: npt.NDArray[np.int64]  # [40, lines]: where each field ends
-    lengths: npt.NDArray[np.int64]  # [39, lines]: bytes of each field but the label
+    stops: npt.NDArray[np.int32]  # [40, lines]: where each field ends
+    lengths: npt.NDArray[np.int32]  # [39, lines]: bytes of each field but the label
     words: npt.NDArray[np.uint64]  # [39, lines]: the eight bytes before each of their ends
+
+
+def count_lines(text: bytes) -> int:
+    """Count newlines: piece by piece in the processor's cache, four times as fast as bytes.count."""
+    characters = np.frombuffer(text, np.uint8)
+    pieces = range(0, len(text), _PIECE)
+    return sum(int(np.count_nonzero(characters[p : p + _PIECE] == _NEWLINE)) for p in pieces)
 
 
 def cut(
@@ -75,9 +88,9 @@ def cut(
     if held_out is not None:
         order = np.concatenate([np.flatnonzero(~held_out), np.flatnonzero(held_out)])
         ends, labels = np.take(ends, order, axis=0, mode="clip"), labels[order]
-    stops = scratch.array("stops", np.int64, *ends.shape[::-1])
+    stops = scratch.array("stops", np.int32, *ends.shape[::-1])
     stops[...] = ends.T
-    lengths = scratch.array("lengths", np.int64, COLUMNS - 1, len(ends))
+    lengths = scratch.array("lengths", np.int32, COLUMNS - 1, len(ends))
     np.subtract(stops[1:], stops[:-1], out=lengths)
     lengths -= 1
     return labels, Block(text, stops, lengths, _words(padded, stops[1:], scratch))
@@ -85,8 +98,8 @@ def cut(
 
 def _line_ends(text: npt.NDArray[np.uint8], scratch: Scratch) -> npt.NDArray[np.int64] | None:
     """Return where each field ends: [lines, 40]; None when a line has other columns or is too long."""
-    marks = scratch.array("marks", np.bool_, len(text))
-    newlines = scratch.array("newlines", np.bool_, len(text))
+    marks = scratch.array("one", np.bool_, len(text))
+    newlines = scratch.array("two", np.bool_, len(text))
     np.equal(text, _TAB, out=marks)
     np.equal(text, _NEWLINE, out=newlines)
     lines = np.count_nonzero(newlines)
@@ -110,20 +123,22 @@ def _labels(text: npt.NDArray[np.uint8], ends: npt.NDArray[np.int64]) -> npt.NDA
 
 
 def _words(
-    padded: npt.NDArray[np.uint64], stops: npt.NDArray[np.int64], scratch: Scratch
+    padded: npt.NDArray[np.uint64], stops: npt.NDArray[np.int32], scratch: Scratch
 ) -> npt.NDArray[np.uint64]:
     """Return the eight bytes before each place: two aligned words, shifted together.
 
     (Numpy gathers unaligned words element by element, at twice the cost.)
     """
-    at = scratch.array("at", np.int64, *stops.shape)
-    low = scratch.array("low", np.uint64, *stops.shape)
-    high = scratch.array("high", np.uint64, *stops.shape)
-    np.right_shift(stops, 3, out=at)
+    at = scratch.array("one", np.int64, *stops.shape)
+    low = scratch.array("words", np.uint64, *stops.shape)
+    high = scratch.array("two", np.uint64, *stops.shape)
+    at[...] = stops
+    at >>= 3
     np.take(padded, at, out=low, mode="clip")  # "clip" (they are within) spares a buffer for the result
     np.take(padded[1:], at, out=high, mode="clip")
-    np.left_shift(stops, 3, out=at)
-    at &= 63
+    at[...] = stops
+    at &= 7
+    at <<= 3
     bits = at.view(np.uint64)
     low >>= bits
     np.subtract(64, bits, out=bits)
@@ -135,8 +150,8 @@ def _words(
 def integers(block: Block, scratch: Scratch) -> npt.NDArray[np.float32] | None:
     """Return log1p(max(value, 0)) of each integer, 0 where it is missing: [13, lines]; None: one is none."""
     lengths = block.lengths[:INTEGERS]
-    digits = scratch.array("digits", np.uint64, *lengths.shape)
-    other = scratch.array("other", np.uint64, *lengths.shape)
+    digits = scratch.array("one", np.uint64, *lengths.shape)
+    other = scratch.array("two", np.uint64, *lengths.shape)
     np.take(_KEEP, lengths, out=digits, mode="clip")
     np.bitwise_xor(block.words[:INTEGERS], _ZEROS, out=other)
     digits &= other

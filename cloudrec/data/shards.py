@@ -13,6 +13,7 @@ from isal import isal_zlib
 from cloudrec.data.manifest import ShardFile
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     import numpy.typing as npt
@@ -79,18 +80,27 @@ def write_array(folder: Path, path: str, array: npt.NDArray[Any], *, finished: b
     return ShardFile(path=path, bytes=len(header) + len(data), crc32=f"{crc:08x}")
 
 
-def read_array(folder: Path, path: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
-    """Read an array that `write_array` wrote; it is known, so the header is skipped."""
-    array = np.empty(shape, dtype)
-    with (folder / path).open("rb", buffering=0) as file:
-        file.seek(len(_header(array)))
-        data = array.reshape(-1).view(np.uint8).data
-        while data:
-            count = file.readinto(data)
-            if not count:
-                raise OSError(errno.EIO, os.strerror(errno.EIO), str(folder / path))
-            data = data[count:]
-    return array
+def turn_array(
+    folder: Path, path: str, width: int, turn: Callable[[int, npt.NDArray[np.int32]], None]
+) -> ShardFile:
+    """Change the [26, width] numbers that `write_array` wrote, and write them through to the disk.
+
+    One feature at a time, in place: its memory and its pages in the system's cache are used again.
+    """
+    row = np.empty(width, np.int32)
+    data = row.view(np.uint8).data
+    header = _header(np.broadcast_to(row, (_FEATURES, width)))
+    crc = isal_zlib.crc32(header)
+    with (folder / path).open("r+b", buffering=0) as file:
+        for feature in range(_FEATURES):
+            file.seek(len(header) + feature * len(data))
+            _read_all(file, data)
+            turn(feature, row)
+            file.seek(len(header) + feature * len(data))
+            _write_all(file, data)
+            crc = isal_zlib.crc32(data, crc)
+        os.fsync(file.fileno())
+    return ShardFile(path=path, bytes=len(header) + _FEATURES * len(data), crc32=f"{crc:08x}")
 
 
 def _header(array: npt.NDArray[Any]) -> bytes:
@@ -98,6 +108,14 @@ def _header(array: npt.NDArray[Any]) -> bytes:
     description = {"descr": array.dtype.str, "fortran_order": False, "shape": array.shape}
     np.lib.format.write_array_header_1_0(buffer, description)
     return buffer.getvalue()
+
+
+def _read_all(file: io.FileIO, data: memoryview) -> None:
+    while data:
+        count = file.readinto(data)
+        if not count:
+            raise OSError(errno.EIO, "the file has become shorter", str(file.name))
+        data = data[count:]
 
 
 def _write_all(file: io.FileIO, data: memoryview) -> None:
