@@ -11,17 +11,14 @@ import numpy as np
 
 from cloudrec.data.codes import Cache, Dictionary
 from cloudrec.data.fields import are_hexadecimal, from_hexadecimal
-from cloudrec.data.shards import turn_array, write_array
 from cloudrec.data.tsv import CATEGORIES
 from cloudrec.errors import DataError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import numpy.typing as npt
 
     from cloudrec.data.manifest import Shard, ShardFile
-    from cloudrec.data.shards import ShardRows
+    from cloudrec.data.shards import Disk, ShardRows
 
 MISSING = 0
 UNKNOWN = 1
@@ -134,14 +131,14 @@ class HashEncoder:
             self.cache.add(feature, words, ids)
         return ids
 
-    def write(self, folder: Path, name: str, rows: ShardRows, *, counted: bool) -> dict[str, ShardFile]:
+    def write(self, disk: Disk, name: str, rows: ShardRows, *, counted: bool) -> dict[str, ShardFile]:
         """Write a shard's ids."""
         del counted  # a hash learns nothing from the rows
-        return {"sparse": write_array(folder, f"{name}.sparse.npy", rows.numbers)}
+        return {"sparse": disk.write(f"{name}.sparse.npy", rows.numbers)}
 
-    def finish(self, folder: Path, shard: Shard) -> Shard:
+    def finish(self, disk: Disk, shard: Shard) -> Shard:
         """Nothing is left to do."""
-        del folder
+        del disk
         return shard
 
     def num_embeddings(self) -> list[int]:
@@ -176,18 +173,18 @@ class VocabularyEncoder:
                 self.cache.add(feature, words[new], numbers[new])
             return numbers
 
-    def write(self, folder: Path, name: str, rows: ShardRows, *, counted: bool) -> dict[str, ShardFile]:
+    def write(self, disk: Disk, name: str, rows: ShardRows, *, counted: bool) -> dict[str, ShardFile]:
         """Stage a shard's numbers, and count those of training rows."""
         if counted:
             for counter, lock, numbers in zip(self._counters, self._locks, rows.numbers, strict=True):
                 with lock:
                     counter.count(numbers)
-        write_array(folder, f"{name}.sparse.npy", rows.numbers, finished=False)
+        disk.write(f"{name}.sparse.npy", rows.numbers, finished=False)
         return {}
 
-    def finish(self, folder: Path, shard: Shard) -> Shard:
+    def finish(self, disk: Disk, shard: Shard) -> Shard:
         """Turn a shard's staged numbers into ids."""
-        file = turn_array(folder, f"{shard.name}.sparse.npy", shard.rows, self._turn)
+        file = disk.turn(f"{shard.name}.sparse.npy", shard.rows, self._turn)
         return replace(shard, files={**shard.files, "sparse": file})
 
     def _turn(self, feature: int, numbers: npt.NDArray[np.int32]) -> None:

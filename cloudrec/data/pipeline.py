@@ -16,7 +16,7 @@ import numpy as np
 import cloudrec
 from cloudrec.data import manifest, tsv
 from cloudrec.data.encode import HashEncoder, VocabularyEncoder, mix64
-from cloudrec.data.shards import ShardRows, write_array
+from cloudrec.data.shards import Disk, ShardRows
 from cloudrec.data.sources import Reading, read_chunks
 from cloudrec.errors import DataError
 
@@ -78,7 +78,7 @@ class Pipeline:
         progress: Callable[[int, int | None], None],
     ) -> None:
         self.bad_rows = BadRows(options.max_bad_rows)
-        self._folder = workspace.staging
+        self._disk = Disk(workspace.staging)
         self._options = options
         self._files = files
         self._progress = progress
@@ -95,7 +95,7 @@ class Pipeline:
 
     def run(self) -> dict[str, Any]:
         """Write all shards and return what dataset.json will hold."""
-        with ThreadPoolExecutor(self._threads) as parsers, ThreadPoolExecutor(1) as writer:
+        with self._disk, ThreadPoolExecutor(self._threads) as parsers, ThreadPoolExecutor(1) as writer:
             for number, parsed in self._parsed(parsers):
                 source = self._sources[number]
                 self.bad_rows.add(self._files[number], parsed.bad)
@@ -108,9 +108,10 @@ class Pipeline:
             self._require_rows(shards)
             embeddings = self._encoder.num_embeddings()
             finished = {
-                name: list(parsers.map(partial(self._encoder.finish, self._folder), of_split))
+                name: list(parsers.map(partial(self._encoder.finish, self._disk), of_split))
                 for name, of_split in shards.items()
             }
+            self._disk.finish()
         return self._content(finished, embeddings)
 
     def _parsed(self, pool: ThreadPoolExecutor) -> Iterator[tuple[int, Parsed]]:
@@ -180,10 +181,10 @@ class Pipeline:
     def _write(self, split: str, number: int, rows: ShardRows) -> manifest.Shard:
         name = f"{split}/shard-{number:05d}"
         files = {
-            "labels": write_array(self._folder, f"{name}.labels.npy", rows.labels),
-            "dense": write_array(self._folder, f"{name}.dense.npy", rows.dense),
+            "labels": self._disk.write(f"{name}.labels.npy", rows.labels),
+            "dense": self._disk.write(f"{name}.dense.npy", rows.dense),
         }
-        files |= self._encoder.write(self._folder, name, rows, counted=split == "train")
+        files |= self._encoder.write(self._disk, name, rows, counted=split == "train")
         return manifest.Shard(name=name, rows=rows.rows, files=files)
 
     def _require_rows(self, shards: dict[str, list[manifest.Shard]]) -> None:

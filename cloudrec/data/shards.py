@@ -5,7 +5,10 @@ from __future__ import annotations
 import errno
 import io
 import os
-from typing import TYPE_CHECKING, Any
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from isal import isal_zlib
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
 
 _FEATURES = 26
 _INTEGERS = 13
+_FLUSHED_AT_ONCE = 4  # files
+_MOST_FLUSHED = 8  # files that are flushed or wait for it
 
 
 class ShardRows:
@@ -64,48 +69,80 @@ class ShardRows:
         return self._numbers[:, : self.rows]
 
 
-def write_array(folder: Path, path: str, array: npt.NDArray[Any], *, finished: bool = True) -> ShardFile:
-    """Write one .npy file, through to the disk unless it is not finished."""
-    header = _header(array)
-    data = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
-    # Not emptied first when it is there: an array of its shape is, and its pages need not be made again.
-    flags = os.O_WRONLY | os.O_CREAT
-    with os.fdopen(os.open(folder / path, flags, 0o666), "wb", buffering=0) as file:
-        file.write(header)
-        _write_all(file, data)
-        if not finished:
-            return ShardFile(path=path, bytes=len(header) + len(data), crc32="")
-        os.fsync(file.fileno())
-    crc = isal_zlib.crc32(data, isal_zlib.crc32(header))
-    return ShardFile(path=path, bytes=len(header) + len(data), crc32=f"{crc:08x}")
+class Disk:
+    """Writes arrays as .npy files; threads of its own flush them through to the disk behind the work.
 
-
-def turn_array(
-    folder: Path, path: str, width: int, turn: Callable[[int, npt.NDArray[np.int32]], None]
-) -> ShardFile:
-    """Change the [26, width] numbers that `write_array` wrote, and write them through to the disk.
-
-    One feature at a time, in place: its memory and its pages in the system's cache are used again.
+    A few files are flushed at once, which takes a disk hardly longer than one; `finish` waits for them all.
     """
-    row = np.empty(width, np.int32)
-    data = row.view(np.uint8).data
-    header = _header(np.broadcast_to(row, (_FEATURES, width)))
-    crc = isal_zlib.crc32(header)
-    with (folder / path).open("r+b", buffering=0) as file:
-        for feature in range(_FEATURES):
-            file.seek(len(header) + feature * len(data))
-            _read_all(file, data)
-            turn(feature, row)
-            file.seek(len(header) + feature * len(data))
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._pool = ThreadPoolExecutor(_FLUSHED_AT_ONCE)
+        self._flushing: deque[Future[None]] = deque()
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        """End the threads; only `finish` tells of their errors."""
+        self._pool.shutdown()
+
+    def finish(self) -> None:
+        """Wait until all is on the disk; OSError when the disk refuses."""
+        while self._flushing:
+            self._flushing.popleft().result()
+
+    def write(self, path: str, array: npt.NDArray[Any], *, finished: bool = True) -> ShardFile:
+        """Write one .npy file; it need not reach the disk when it is not finished."""
+        header = _header(array.dtype, array.shape)
+        data = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+        with ExitStack() as stack:
+            file = stack.enter_context((self._folder / path).open("wb", buffering=0))
+            file.write(header)
             _write_all(file, data)
-            crc = isal_zlib.crc32(data, crc)
+            if finished:
+                stack.pop_all()
+                self._flush(file)
+        crc = isal_zlib.crc32(data, isal_zlib.crc32(header)) if finished else 0
+        return ShardFile(path=path, bytes=len(header) + len(data), crc32=f"{crc:08x}")
+
+    def turn(self, path: str, width: int, turned: Callable[[int, npt.NDArray[np.int32]], None]) -> ShardFile:
+        """Change the [26, width] numbers of a file that was not finished, and finish it.
+
+        One feature at a time, in place: its memory and its pages in the system's cache are used again.
+        """
+        row = np.empty(width, np.int32)
+        data = row.view(np.uint8).data
+        header = _header(row.dtype, (_FEATURES, width))
+        crc = isal_zlib.crc32(header)
+        with ExitStack() as stack:
+            file = stack.enter_context((self._folder / path).open("r+b", buffering=0))
+            for feature in range(_FEATURES):
+                file.seek(len(header) + feature * len(data))
+                _read_all(file, data)
+                turned(feature, row)
+                file.seek(len(header) + feature * len(data))
+                _write_all(file, data)
+                crc = isal_zlib.crc32(data, crc)
+            stack.pop_all()
+            self._flush(file)
+        return ShardFile(path=path, bytes=len(header) + _FEATURES * len(data), crc32=f"{crc:08x}")
+
+    def _flush(self, file: io.FileIO) -> None:
+        self._flushing.append(self._pool.submit(_flush, file))
+        if len(self._flushing) > _MOST_FLUSHED:  # what waits for the disk stays bounded
+            self._flushing.popleft().result()
+
+
+def _flush(file: io.FileIO) -> None:
+    with file:
         os.fsync(file.fileno())
-    return ShardFile(path=path, bytes=len(header) + _FEATURES * len(data), crc32=f"{crc:08x}")
 
 
-def _header(array: npt.NDArray[Any]) -> bytes:
+def _header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
     buffer = io.BytesIO()
-    description = {"descr": array.dtype.str, "fortran_order": False, "shape": array.shape}
+    description = {"descr": dtype.str, "fortran_order": False, "shape": shape}
     np.lib.format.write_array_header_1_0(buffer, description)
     return buffer.getvalue()
 

@@ -34,6 +34,7 @@ _CATEGORY = re.compile(rb"[0-9a-fA-F]{0,8}")
 _LINE = re.compile(rb"[01](?:\t(?:-?\d+)?){13}(?:\t[0-9a-fA-F]{0,8}){26}")
 _LONG_INTEGER = re.compile(rb"\d{19}")
 _INT64 = range(-(1 << 63), 1 << 63)
+_MANY = 16  # one unknown category in so many is many
 _SHOWN = 40  # characters of a bad value
 _OF_THREAD = threading.local()
 
@@ -161,7 +162,7 @@ def _parse_clean(
     """Parse lines that are thought to be good; None when one of them is not."""
     room = _Room(len(rows), None if held_out is None else held_out(rows))
     for block in _blocks(text):
-        if not room.take(block, encoder.cache):
+        if not room.take(block, encoder):
             return None
     return room.parsed() if room.settle(encoder) else None
 
@@ -197,7 +198,7 @@ class _Room:
         self._ends = [0, rows - self._held_out_rows]  # of each split's rows so far
         self._new: list[tuple[npt.NDArray[np.intp], npt.NDArray[np.uint64]]] = []  # places, words
 
-    def take(self, text: npt.NDArray[np.uint8], cache: Cache) -> bool:
+    def take(self, text: npt.NDArray[np.uint8], encoder: Encoder) -> bool:
         """Read some lines; False when one of them is no good."""
         scratch = _scratch()
         held_out = None
@@ -212,23 +213,23 @@ class _Room:
         dense, words = fields.integers(block, scratch), fields.categories(block)
         if dense is None or words is None:
             return False
-        numbers, new = cache.look_up(words, scratch)
-        self._put(labels, dense, numbers, 0 if held_out is None else int(np.count_nonzero(held_out)))
+        numbers, new = encoder.cache.look_up(words, scratch)
+        trained = len(labels) - (0 if held_out is None else int(np.count_nonzero(held_out)))
+        self._put(labels, dense, numbers, trained)
         if len(new):
             feature, row = np.divmod(new, len(labels))
-            trained = len(labels) - (0 if held_out is None else int(np.count_nonzero(held_out)))
             first = np.where(row < trained, self._ends[0] - trained, self._ends[1] - len(labels))
             self._new.append((feature * len(self._labels) + first + row, words.reshape(-1)[new]))
-        return True
+        # At the start of a file nothing is known: what one block brings spares the next ones the long way.
+        return len(new) * _MANY < words.size or self.settle(encoder)
 
     def _put(
         self,
         labels: npt.NDArray[np.uint8],
         dense: npt.NDArray[np.float32],
         numbers: npt.NDArray[np.int32],
-        held_out: int,
+        trained: int,
     ) -> None:
-        trained = len(labels) - held_out
         for split, source in enumerate((slice(0, trained), slice(trained, None))):
             start = self._ends[split]
             self._ends[split] = start + len(labels[source])
@@ -251,6 +252,7 @@ class _Room:
             if numbers is None:
                 return False
             flat[places[of_feature]] = numbers
+        self._new.clear()
         return True
 
     def parsed(self) -> Parsed:
