@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +16,7 @@ from cloudrec.errors import DataError
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from cloudrec.data.manifest import Shard, ShardFile
-    from cloudrec.data.shards import Disk, ShardRows
+    from cloudrec.data.tsv import Parsed
 
 MISSING = 0
 UNKNOWN = 1
@@ -131,15 +129,11 @@ class HashEncoder:
             self.cache.add(feature, words, ids)
         return ids
 
-    def write(self, disk: Disk, name: str, rows: ShardRows, *, counted: bool) -> dict[str, ShardFile]:
-        """Write a shard's ids."""
-        del counted  # a hash learns nothing from the rows
-        return {"sparse": disk.write(f"{name}.sparse.npy", rows.numbers)}
+    def count(self, parsed: Parsed, stop: int) -> None:
+        """A hash learns nothing from the rows."""
 
-    def finish(self, disk: Disk, shard: Shard) -> Shard:
-        """Nothing is left to do."""
-        del disk
-        return shard
+    def turn(self, feature: int, numbers: npt.NDArray[np.int32]) -> None:
+        """Nothing is left to do: the numbers are the ids."""
 
     def num_embeddings(self) -> list[int]:
         """Return each feature's number of ids."""
@@ -173,21 +167,14 @@ class VocabularyEncoder:
                 self.cache.add(feature, words[new], numbers[new])
             return numbers
 
-    def write(self, disk: Disk, name: str, rows: ShardRows, *, counted: bool) -> dict[str, ShardFile]:
-        """Stage a shard's numbers, and count those of training rows."""
-        if counted:
-            for counter, lock, numbers in zip(self._counters, self._locks, rows.numbers, strict=True):
-                with lock:
-                    counter.count(numbers)
-        disk.write(f"{name}.sparse.npy", rows.numbers, finished=False)
-        return {}
+    def count(self, parsed: Parsed, stop: int) -> None:
+        """Count the numbers of the first rows, the training ones. One thread at a time."""
+        for counter, lock, numbers in zip(self._counters, self._locks, parsed.numbers, strict=True):
+            with lock:
+                counter.count(numbers[:stop])
 
-    def finish(self, disk: Disk, shard: Shard) -> Shard:
-        """Turn a shard's staged numbers into ids."""
-        file = disk.turn(f"{shard.name}.sparse.npy", shard.rows, self._turn)
-        return replace(shard, files={**shard.files, "sparse": file})
-
-    def _turn(self, feature: int, numbers: npt.NDArray[np.int32]) -> None:
+    def turn(self, feature: int, numbers: npt.NDArray[np.int32]) -> None:
+        """Turn numbers into ids, in place, once all are counted."""
         table, _ = self._vocabularies[feature]
         places = np.empty(min(_RUN, len(numbers)), np.intp)
         for start in range(0, len(numbers), _RUN):

@@ -1,4 +1,4 @@
-"""The way of the rows: chunks, parsed side by side, gathered in order into shards, written by one thread."""
+"""The way of the rows: chunks, parsed side by side, put in order into shards by one thread."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,7 @@ import numpy as np
 import cloudrec
 from cloudrec.data import manifest, tsv
 from cloudrec.data.encode import HashEncoder, VocabularyEncoder, mix64
-from cloudrec.data.shards import Disk, ShardRows
+from cloudrec.data.shards import Disk
 from cloudrec.data.sources import Reading, read_chunks
 from cloudrec.errors import DataError
 
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
 
     from cloudrec.data.folder import Workspace
     from cloudrec.data.prepare import PrepareOptions
+    from cloudrec.data.shards import OpenShard
     from cloudrec.data.sources import Source
     from cloudrec.data.tsv import BadLine, Parsed
 
@@ -61,9 +61,9 @@ class _Split:
     """A split while it is being written."""
 
     name: str
-    room: ShardRows | None = None  # being filled
-    spare: ShardRows | None = None  # being written, or written: filled again after that
-    shards: list[Future[manifest.Shard]] = field(default_factory=list)
+    shards: list[OpenShard] = field(default_factory=list)
+    files: list[dict[str, manifest.ShardFile]] = field(default_factory=list)  # of full shards, but the ids
+    room: int = 0  # rows that the last shard still takes
     positives: int = 0
 
 
@@ -96,23 +96,32 @@ class Pipeline:
     def run(self) -> dict[str, Any]:
         """Write all shards and return what dataset.json will hold."""
         with self._disk, ThreadPoolExecutor(self._threads) as parsers, ThreadPoolExecutor(1) as writer:
+            writing: deque[Future[None]] = deque()
             for number, parsed in self._parsed(parsers):
                 source = self._sources[number]
                 self.bad_rows.add(self._files[number], parsed.bad)
                 source["rows"] += len(parsed.labels)
                 source["bad_rows"] += len(parsed.bad)
-                self._distribute(writer, number, parsed)
+                writing.append(writer.submit(self._distribute, number, parsed))
+                if len(writing) > 1:  # memory stays bounded
+                    writing.popleft().result()
+            for future in writing:
+                future.result()
+            self._require_rows()
             for split in self._splits.values():
-                self._close_shard(writer, split)
-            shards = {name: [f.result() for f in split.shards] for name, split in self._splits.items()}
-            self._require_rows(shards)
+                if split.room:
+                    split.files.append(split.shards[-1].finish_rows(self._disk))
             embeddings = self._encoder.num_embeddings()
-            finished = {
-                name: list(parsers.map(partial(self._encoder.finish, self._disk), of_split))
-                for name, of_split in shards.items()
+            shards = {
+                name: list(parsers.map(self._finished, split.shards, split.files))
+                for name, split in self._splits.items()
             }
             self._disk.finish()
-        return self._content(finished, embeddings)
+        return self._content(shards, embeddings)
+
+    def _finished(self, shard: OpenShard, files: dict[str, manifest.ShardFile]) -> manifest.Shard:
+        ids = shard.finish_numbers(self._disk, self._encoder.turn)
+        return manifest.Shard(name=shard.name, rows=shard.rows, files={**files, "sparse": ids})
 
     def _parsed(self, pool: ThreadPoolExecutor) -> Iterator[tuple[int, Parsed]]:
         """Parse all chunks, a few at a time, and give the results in order."""
@@ -144,12 +153,13 @@ class Pipeline:
         chosen = None if split is not None or not self._options.test_fraction else self._held_out
         return tsv.parse(chunk, self._encoder, chosen)
 
-    def _distribute(self, writer: ThreadPoolExecutor, number: int, parsed: Parsed) -> None:
-        """Give rows to their split's open shard; close shards that are full."""
+    def _distribute(self, number: int, parsed: Parsed) -> None:
+        """Give rows to their split's open shard, and count what is in the training ones."""
         rows = len(parsed.labels)
         trained = 0 if self._files[number].split == "test" else rows - parsed.held_out
-        self._append(writer, self._splits["train"], parsed, 0, trained)
-        self._append(writer, self._splits["test"], parsed, trained, rows)
+        self._append(self._splits["train"], parsed, 0, trained)
+        self._append(self._splits["test"], parsed, trained, rows)
+        self._encoder.count(parsed, trained)
 
     def _held_out(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         """Tell which rows are held out: a function of the row's number and the seed, whatever the chunks."""
@@ -157,38 +167,22 @@ class Pipeline:
         limit = np.uint64(int(self._options.test_fraction * 2**53) << 11)
         return mix64(rows.astype(np.uint64) ^ key) < limit
 
-    def _append(
-        self, writer: ThreadPoolExecutor, split: _Split, parsed: Parsed, start: int, stop: int
-    ) -> None:
+    def _append(self, split: _Split, parsed: Parsed, start: int, stop: int) -> None:
         split.positives += int(np.count_nonzero(parsed.labels[start:stop]))
         while start < stop:
-            if split.room is None:
-                split.room = ShardRows(capacity=self._options.shard_rows)
-            start = split.room.take(parsed, start, stop)
-            if split.room.is_full:
-                self._close_shard(writer, split)
+            if not split.room:
+                name = f"{split.name}/shard-{len(split.shards):05d}"
+                split.room = self._options.shard_rows
+                split.shards.append(self._disk.shard(name, capacity=split.room))
+            count = min(stop - start, split.room)
+            split.shards[-1].put(parsed, start, start + count)
+            split.room -= count
+            start += count
+            if not split.room:
+                split.files.append(split.shards[-1].finish_rows(self._disk))
 
-    def _close_shard(self, writer: ThreadPoolExecutor, split: _Split) -> None:
-        if split.room is None or not split.room.rows:
-            return
-        if split.shards:
-            split.shards[-1].result()  # one shard in writing, one being filled: memory stays bounded
-        split.shards.append(writer.submit(self._write, split.name, len(split.shards), split.room))
-        split.room, split.spare = split.spare, split.room
-        if split.room is not None:
-            split.room.rows = 0
-
-    def _write(self, split: str, number: int, rows: ShardRows) -> manifest.Shard:
-        name = f"{split}/shard-{number:05d}"
-        files = {
-            "labels": self._disk.write(f"{name}.labels.npy", rows.labels),
-            "dense": self._disk.write(f"{name}.dense.npy", rows.dense),
-        }
-        files |= self._encoder.write(self._disk, name, rows, counted=split == "train")
-        return manifest.Shard(name=name, rows=rows.rows, files=files)
-
-    def _require_rows(self, shards: dict[str, list[manifest.Shard]]) -> None:
-        if shards["train"]:
+    def _require_rows(self) -> None:
+        if self._splits["train"].shards:
             return
         if self.bad_rows.count:
             raise DataError(
