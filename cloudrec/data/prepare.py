@@ -2,9 +2,9 @@
 
 One pass reads, parses and writes labels and integers as they will be; categories are numbered as they are
 met, the numbers written where their ids will be, and counted. A second pass over the numbers alone turns them
-into ids. With hash encoding ids are known at once, and the second pass only takes checksums. Everything is built in OUT/.tmp and moved into
-place at the end; dataset.json comes last, so a folder without it is no dataset, and an earlier dataset stays
-until a new one is whole.
+into ids. With hash encoding ids are known at once, and the second pass only takes checksums. Everything is
+built in OUT/.tmp and moved into place at the end; dataset.json comes last, so a folder without it is no
+dataset, and an earlier dataset stays until a new one is whole.
 
 Memory: per thread a few chunks (4 MiB of text each, as much again once parsed), and what is known of the
 categories (80 bytes a distinct one at most, `max_vocabulary` of them per feature).

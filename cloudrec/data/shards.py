@@ -34,8 +34,8 @@ _MOST_FLUSHED = 8  # files that are flushed or wait for it
 class OpenShard:
     """The files of a shard that is being filled: rows go to their places as they come.
 
-    The system's cache holds them; memory of our own for a whole shard would cost more than the writing, as its
-    pages would have to be zeroed first.
+    The system's cache holds them; memory of our own for a whole shard would cost more than the writing, as
+    its pages would have to be zeroed first.
     """
 
     def __init__(self, folder: Path, name: str, *, capacity: int) -> None:
