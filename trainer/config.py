@@ -25,7 +25,21 @@ class _Group(BaseModel):
 class DataConfig(_Group):
     """What is read."""
 
-    dataset_path: str | None = Field(None, description="URI of the prepared dataset")
+    dataset_path: str | None = Field(None, description="path or file:// URI of the data")
+    dataset_format: Literal["auto", "prepared", "criteo_tsv", "npy_days", "parquet"] = Field(
+        "auto", description="auto looks at the names of the files in dataset_path"
+    )
+    dataset: str | None = Field(
+        None,
+        description="a loader of your own instead, MODULE:FACTORY (see trainer/data/loader.py)",
+    )
+    test_fraction: Annotated[float, Field(gt=0, lt=1)] = Field(
+        0.1, description="rows held out where text or Parquet files come without a test folder"
+    )
+    hash_overflow: bool = Field(
+        default=False,
+        description="take ids beyond a table modulo its rows, where they are an error otherwise",
+    )
     verify_data: bool = Field(default=True, description="check the data files' checksums before training")
     batch_size: PositiveInt = Field(
         1024, description="samples a step and RANK (the global batch is this times the ranks)"
@@ -148,6 +162,14 @@ class TrainerConfig(SystemConfig, RunConfig, OptimizerConfig, ModelConfig, DataC
             raise ValueError(
                 f"target_auc is {self.target_auc} but eval_interval is 0, so it would be looked at when the "
                 "run is over anyway; set eval_interval to the steps between evaluations"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if self.dataset is not None and self.dataset_path is not None:
+            raise ValueError(
+                f"dataset {self.dataset} and dataset_path {self.dataset_path} are both set; give one of them"
             )
         return self
 

@@ -61,10 +61,15 @@ def read_checkpoint(checkpoint: CommittedCheckpoint) -> TrainedModel:
     config, shape = make_config(extra["config"]), parse_shape(extra["model"])
     model = make_model(config, shape, torch.device("cpu"))
     dense = {name: parameter.detach() for name, parameter in model.dense.named_parameters()}
-    tables = {name: torch.empty(rows, shape.embedding_dim) for name, rows in shape.num_embeddings.items()}
+    stored = checkpoint.dtypes()
+    tables = {
+        name: torch.empty(rows, shape.embedding_dim, dtype=stored.get(f"tables/{name}/weight"))
+        for name, rows in shape.num_embeddings.items()
+    }
     named = {f"dense/{name}": value for name, value in dense.items()}
     named |= {f"tables/{name}/weight": value for name, value in tables.items()}
     checkpoint.fill({name: _whole(value) for name, value in named.items()})
+    tables = {name: weight.float() for name, weight in tables.items()}
     return TrainedModel(config, shape, checkpoint.commit.step, "none", tables, dense)
 
 

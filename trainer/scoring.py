@@ -8,8 +8,8 @@ import numpy as np
 import torch
 
 from trainer.checkpoint.reading import open_committed
-from trainer.data.prepared import PreparedDataset
-from trainer.data.stream import BatchStream
+from trainer.data.checks import BatchChecks
+from trainer.data.formats import open_source
 from trainer.distributed import choose_device
 from trainer.errors import ConfigError, DataError
 from trainer.exported import is_export, read_export
@@ -19,6 +19,8 @@ from trainer.scorer import Scorer, TrainedModel, read_checkpoint
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from trainer.config import TrainerConfig
+    from trainer.data.source import Source
     from trainer.tables import Quantization
 
 EVALUATION_BATCHES = 4  # as in a run's evaluation
@@ -56,27 +58,40 @@ def score_split(
         if device_choice == "cuda":
             raise ConfigError(f"device is cuda, but {trained.quantization} tables are scored on the CPU only")
         device = torch.device("cpu")
-    dataset = PreparedDataset.open(dataset_path, verify=False)
+    config = _data_config(trained, dataset_path)
+    dataset = open_source(config)
     _check_fits(trained, dataset)
-    stream = BatchStream(
-        dataset.train if split == "train" else dataset.test,
+    stream = dataset.batches(
+        split,
         batch_size=batch_size
         or trained.config.eval_batch_size
         or EVALUATION_BATCHES * trained.config.batch_size,
         rank=0,
         world_size=1,
-        seed=0,
-        epoch=0,
-        shuffle=False,
     )
-    logits, metrics = Scorer(trained, device).evaluate(stream)
+    checks = BatchChecks(dataset, trained.shape.num_embeddings, hash_overflow=config.hash_overflow)
+    logits, metrics = Scorer(trained, device).evaluate(checks.stream(stream))
     if out is not None:
         with out.open("wb") as file:  # np.save would add a suffix to the name
             np.save(file, torch.sigmoid(logits).numpy())
     return {"split": split, "step": trained.step, "quantization": trained.quantization, **metrics}
 
 
-def _check_fits(trained: TrainedModel, dataset: PreparedDataset) -> None:
+def _data_config(trained: TrainedModel, dataset_path: str) -> TrainerConfig:
+    """Read other data as the run read its own, into the model's tables."""
+    format_of_path = "auto" if dataset_path != trained.config.dataset_path else trained.config.dataset_format
+    return trained.config.model_copy(
+        update={
+            "dataset_path": dataset_path,
+            "dataset_format": format_of_path,
+            "dataset": None,
+            "num_embeddings": None,
+            "num_embeddings_per_feature": tuple(trained.shape.num_embeddings.values()),
+        }
+    )
+
+
+def _check_fits(trained: TrainedModel, dataset: Source) -> None:
     shape = trained.shape
     if tuple(shape.num_embeddings) != tuple(dataset.sparse_features):
         raise DataError(
@@ -88,7 +103,7 @@ def _check_fits(trained: TrainedModel, dataset: PreparedDataset) -> None:
             f"the model takes {shape.num_dense} dense features, the dataset has {len(dataset.dense_features)}"
         )
     for name, rows in shape.num_embeddings.items():
-        if dataset.num_embeddings[name] > rows:
+        if dataset.num_embeddings[name] > rows and not trained.config.hash_overflow:
             raise DataError(
                 f"the model's table of {name} has {rows} rows, but the dataset's ids need "
                 f"{dataset.num_embeddings[name]}; prepare the data with the training's vocabulary"

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from trainer.checkpoint import Checkpointer
-from trainer.data.stream import BatchStream
+from trainer.data.checks import BatchChecks, spell_ids
 from trainer.digest import SampleDigest, model_digest
-from trainer.errors import CheckpointError, NonFiniteLossError
+from trainer.errors import CheckpointError, DataError, NonFiniteLossError
 from trainer.learner import Learner
 from trainer.metrics import BinaryMetrics
 from trainer.preempt import StopFlag
@@ -26,11 +26,11 @@ from trainer.sharding import describe
 from trainer.window import Window
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from trainer.config import TrainerConfig
     from trainer.data.batch import Batch
-    from trainer.data.prepared import PreparedDataset
+    from trainer.data.source import Source
     from trainer.distributed import World
     from trainer.pipeline import Step
 
@@ -81,7 +81,7 @@ class Session:
         *,
         config: TrainerConfig,
         world: World,
-        dataset: PreparedDataset,
+        dataset: Source,
         learner: Learner,
         checkpointer: Checkpointer,
         reporter: Reporter,
@@ -91,6 +91,7 @@ class Session:
         self.config = config
         self.world = world
         self.dataset = dataset
+        self.checks = BatchChecks(dataset, learner.shape.num_embeddings, hash_overflow=config.hash_overflow)
         self.learner = learner
         self.checkpointer = checkpointer
         self.reporter = reporter
@@ -107,7 +108,8 @@ class Session:
         self._window = Window(self.learner.pipeline.data_wait_s)
         self._first_step_clock = time.perf_counter()
         left = 0 if self.target_reached else max(0, self.total_steps - self.progress.step)
-        for step in self.learner.pipeline.steps(islice(self._batches(), left), self.progress.step):
+        batches = self._checked(islice(self._batches(), left))
+        for step in self.learner.pipeline.steps(batches, self.progress.step):
             yield step
             self._window.resume()
 
@@ -152,16 +154,13 @@ class Session:
     def _evaluate(self) -> dict[str, Any]:
         started = time.perf_counter()
         metrics = BinaryMetrics("cpu")
-        stream = BatchStream(
-            self.dataset.test,
+        stream = self.dataset.batches(
+            "test",
             batch_size=self.config.eval_batch_size or EVALUATION_BATCHES * self.config.batch_size,
             rank=self.world.rank,
             world_size=self.world.size,
-            seed=0,
-            epoch=0,
-            shuffle=False,
         )
-        for logits, labels in self.learner.score(stream):
+        for logits, labels in self.learner.score(self.checks.stream(stream)):
             metrics.update(logits, labels)
         result = metrics.compute(self.world.control)
         seconds = time.perf_counter() - started
@@ -292,6 +291,12 @@ class Session:
         step = self.checkpointer.newest()
         if step is None:
             return None
+        if not self.dataset.resumable:
+            raise CheckpointError(
+                f"{self.config.checkpoint_uri} holds a checkpoint of step {step}, but the loader "
+                f"{self.config.dataset} cannot start where that stopped (resumable is False); take another "
+                "checkpoint_dir to start afresh"
+            )
         extra = self.checkpointer.load(step, self.learner.state, self._fingerprint())
         self.progress = Progress.from_json(extra["progress"], restarts=_restarts())
         if self.world.is_first:  # digests are summed over ranks: one of them carries the past
@@ -303,8 +308,8 @@ class Session:
         """All batches that are left; drawn ahead of the steps, so nothing here reads the progress twice."""
         start = self.progress.position
         for epoch in range(self.progress.epoch, self.config.num_epochs):
-            yield from BatchStream(
-                self.dataset.train,
+            yield from self.dataset.batches(
+                "train",
                 batch_size=self.config.batch_size,
                 rank=self.world.rank,
                 world_size=self.world.size,
@@ -314,6 +319,15 @@ class Session:
                 shuffle=self.config.shuffle,
             )
             start = 0
+
+    def _checked(self, batches: Iterable[Batch]) -> Iterator[Batch]:
+        """The batches of coming steps; what is wrong with one is told with its step and its samples."""
+        for number, batch in enumerate(batches, self.progress.step + 1):
+            try:
+                yield self.checks(batch)
+            except DataError as error:
+                ids = spell_ids(batch.sample_ids.tolist())
+                raise DataError(f"step {number}: {error} (its batch: {ids}; {self._last_good()})") from None
 
     def _log(self) -> None:
         window, progress = self._window, self.progress
@@ -360,13 +374,14 @@ class Session:
     def _attempt_productive_s(self) -> float:
         return self.progress.productive_s - self._first[1]
 
+    def _last_good(self) -> str:
+        if self._saved_step is None:
+            return "no checkpoint was saved before it"
+        return f"the last good checkpoint is that of step {self._saved_step} in {self.config.checkpoint_uri}"
+
     def _explain_bad_loss(self, step: int) -> str:
         rate = self.learner.optimizers.learning_rate
-        saved = "no checkpoint was saved before it"
-        if self._saved_step is not None:
-            saved = (
-                f"the last good checkpoint is that of step {self._saved_step} in {self.config.checkpoint_uri}"
-            )
+        saved = self._last_good()
         return (
             f"the loss became NaN or infinite at step {step} (learning_rate {rate:g}); {saved}; "
             "lower learning_rate or dense_learning_rate, or raise lr_warmup_steps"

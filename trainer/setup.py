@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from trainer.data.prepared import PreparedDataset
+from trainer.data.formats import open_source
 from trainer.errors import ConfigError, DataError
 from trainer.model import ModelShape
 
 if TYPE_CHECKING:
     from trainer.config import TrainerConfig
+    from trainer.data.source import Source
     from trainer.distributed import World
 
 
@@ -34,13 +35,11 @@ def _onednn_is_exact(world: World) -> bool:
     return world.device.type == "cpu" and not torch.cpu._is_amx_tile_supported()  # noqa: SLF001 - no public way to ask
 
 
-def open_dataset(config: TrainerConfig, world: World) -> PreparedDataset:
+def open_dataset(config: TrainerConfig, world: World) -> Source:
     """Open and check the data; if one rank finds it bad, all end with DataError."""
-    if config.dataset_path is None:
-        raise ConfigError("dataset_path is not set; give --dataset_path DIR, made by `cloudrec data prepare`")
     error: DataError | None = None
     try:
-        dataset = PreparedDataset.open(config.dataset_path, verify=False)
+        dataset = open_source(config)
         if config.verify_data:
             dataset.verify(part=world.rank, parts=world.size)
     except DataError as found:
@@ -53,7 +52,7 @@ def open_dataset(config: TrainerConfig, world: World) -> PreparedDataset:
     return dataset
 
 
-def count_steps(config: TrainerConfig, dataset: PreparedDataset, world: World) -> int:
+def count_steps(config: TrainerConfig, dataset: Source, world: World) -> int:
     """Steps of the whole run; a batch larger than the data is a ConfigError."""
     rows, batch = dataset.train.rows, config.batch_size * world.size
     if batch > rows:
@@ -65,7 +64,7 @@ def count_steps(config: TrainerConfig, dataset: PreparedDataset, world: World) -
     return min(steps, config.num_iterations or steps)
 
 
-def model_shape(config: TrainerConfig, dataset: PreparedDataset) -> ModelShape:
+def model_shape(config: TrainerConfig, dataset: Source) -> ModelShape:
     """Sizes of the model for this data; tables smaller than the data's ids are a ConfigError."""
     features = dataset.sparse_features
     sizes: tuple[int, ...]
@@ -82,11 +81,11 @@ def model_shape(config: TrainerConfig, dataset: PreparedDataset) -> ModelShape:
         )
     for name, size in zip(features, sizes, strict=True):
         needed = dataset.num_embeddings[name]
-        if size < needed:
+        if size < needed and not config.hash_overflow:
             raise ConfigError(
                 f"the table of {name} has {size} rows, but the dataset's ids need {needed}; leave "
                 "num_embeddings and num_embeddings_per_feature out, which takes what the dataset needs, "
-                "or prepare it with fewer ids"
+                "set hash_overflow to take ids modulo the rows, or prepare it with fewer ids"
             )
     return ModelShape(
         num_dense=len(dataset.dense_features),

@@ -48,9 +48,10 @@ class Outcome:
         return [line for line in map(json.loads, text.splitlines()) if line["kind"] == kind]
 
 
-def run_here(dataset: Path, output: Path, **settings: Any) -> Outcome:
+def run_here(dataset: Path | None, output: Path, /, **settings: Any) -> Outcome:
     """Run alone, in this process."""
-    config = make_config({**SMALL, **settings, "dataset_path": str(dataset), "output_dir": str(output)})
+    path = {} if dataset is None else {"dataset_path": str(dataset)}
+    config = make_config({**SMALL, **settings, **path, "output_dir": str(output)})
     return Outcome(run(config), output)
 
 

@@ -6,6 +6,8 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import torch
+
 from trainer.checkpoint import commit as commits
 from trainer.checkpoint.commit import Commit, DamagedError
 from trainer.checkpoint.folder import CheckpointFolder
@@ -26,6 +28,10 @@ class CommittedCheckpoint:
 
     directory: Path
     commit: Commit
+
+    def dtypes(self) -> dict[str, torch.dtype]:
+        """The type of every tensor."""
+        return {part.name: getattr(torch, part.dtype) for part in self.commit.parts}
 
     def fill(self, state: State) -> None:
         """Copy what `state` names into it, in place; the checkpoint may hold more.

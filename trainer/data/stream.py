@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import torch
@@ -17,7 +17,28 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from trainer.data.prepared import Split
+    from trainer.data.prepared import ShardArrays
+
+
+class ArraySplit(Protocol):
+    """A split's rows in arrays, one after the other: the shards of files, or what is in memory."""
+
+    @property
+    def name(self) -> str: ...  # noqa: D102 - said above
+    @property
+    def rows(self) -> int: ...  # noqa: D102 - said above
+    @property
+    def num_dense(self) -> int: ...  # noqa: D102 - said above
+    @property
+    def num_sparse(self) -> int: ...  # noqa: D102 - said above
+    @property
+    def starts(self) -> tuple[int, ...]:
+        """The first row of every shard, and `rows` at the end."""
+        ...
+
+    def arrays(self, index: int) -> ShardArrays:
+        """The arrays of one shard."""
+        ...
 
 
 class BatchStream:
@@ -32,7 +53,7 @@ class BatchStream:
 
     def __init__(
         self,
-        split: Split,
+        split: ArraySplit,
         *,
         batch_size: int,
         rank: int,
@@ -84,7 +105,7 @@ def _share(size: int, rank: int, world_size: int) -> RowRange:
 class _Buffers:
     """The memory of one batch to be: torch tensors, filled through their numpy views."""
 
-    def __init__(self, split: Split, size: int) -> None:
+    def __init__(self, split: ArraySplit, size: int) -> None:
         self._tensors = (
             torch.empty((size, split.num_dense), dtype=torch.float32),
             torch.empty((split.num_sparse, size), dtype=torch.int32),
@@ -104,7 +125,7 @@ class _Buffers:
 class _SequentialReader:
     """Rows in their own order: a few large copies out of the page cache."""
 
-    def __init__(self, split: Split) -> None:
+    def __init__(self, split: ArraySplit) -> None:
         self._split = split
 
     def read(self, positions: RowRange, out: _Buffers) -> None:
@@ -121,7 +142,7 @@ class _SequentialReader:
 class _ShuffledReader:
     """Rows in the epoch's order: one window is read at a time, then gathered from."""
 
-    def __init__(self, split: Split, order: EpochOrder) -> None:
+    def __init__(self, split: ArraySplit, order: EpochOrder) -> None:
         self._split = split
         self._order = order
         self._window: _Window | None = None
@@ -144,7 +165,7 @@ class _ShuffledReader:
 class _Window:
     """Some blocks of rows in memory, and the order in which they are to be given."""
 
-    def __init__(self, split: Split, order: EpochOrder, number: int) -> None:
+    def __init__(self, split: ArraySplit, order: EpochOrder, number: int) -> None:
         self.number = number
         self.positions = order.positions(number)
         size = self.positions.stop - self.positions.start
@@ -168,7 +189,7 @@ class _Window:
         np.take(self._labels, chosen, out=out.labels[there], mode="clip")
         np.take(self._ids, chosen, out=out.ids[there], mode="clip")
 
-    def _read(self, split: Split, block: RowRange, offset: int) -> None:
+    def _read(self, split: ArraySplit, block: RowRange, offset: int) -> None:
         for at, index, rows in _pieces(split, block):
             arrays = split.arrays(index)
             there = slice(offset + at, offset + at + rows.stop - rows.start)
@@ -179,7 +200,7 @@ class _Window:
         self._ids[offset : offset + block.stop - block.start] = np.arange(block.start, block.stop)
 
 
-def _pieces(split: Split, rows: RowRange) -> Iterator[tuple[int, int, RowRange]]:
+def _pieces(split: ArraySplit, rows: RowRange) -> Iterator[tuple[int, int, RowRange]]:
     """Cut a range of rows at the shards' borders: (offset in the range, shard, rows of the shard)."""
     index = int(np.searchsorted(split.starts, rows.start, side="right")) - 1
     start = rows.start

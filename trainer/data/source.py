@@ -1,0 +1,198 @@
+"""Where samples come from: one face for every format, and what all of them promise.
+
+A source's batches are a pure function of (seed, epoch, position): a run that goes on from a
+checkpoint, on any number of ranks, meets the same samples in the same order.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from trainer.data.prepared import PreparedDataset, ShardArrays
+from trainer.data.stream import BatchStream
+from trainer.splitmix import splitmix64
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    import numpy.typing as npt
+
+    from trainer.data.batch import Batch
+    from trainer.data.stream import ArraySplit
+
+DENSE_NAMES = tuple(f"I{index}" for index in range(1, 14))  # Criteo's 13 numbers
+SPARSE_NAMES = tuple(f"C{index}" for index in range(1, 27))  # and 26 categories
+
+
+class Rows(Protocol):
+    """A split: how many samples it has."""
+
+    @property
+    def rows(self) -> int: ...  # noqa: D102 - said above
+
+
+class Source(ABC):
+    """Two splits of samples; `checked` ones are known to be in range, others are looked at as they come."""
+
+    digest: str  # changes with the data
+    dense_features: tuple[str, ...]
+    sparse_features: tuple[str, ...]
+    num_embeddings: dict[str, int]  # rows that each feature's table needs
+    checked = False
+    resumable = True
+
+    @property
+    @abstractmethod
+    def train(self) -> Rows:
+        """The samples to learn from."""
+
+    @property
+    @abstractmethod
+    def test(self) -> Rows:
+        """The samples to evaluate on."""
+
+    @abstractmethod
+    def batches(
+        self,
+        split: str,
+        *,
+        batch_size: int,
+        rank: int,
+        world_size: int,
+        seed: int = 0,
+        epoch: int = 0,
+        start_sample: int = 0,
+        shuffle: bool = False,
+    ) -> Iterable[Batch]:
+        """One rank's batches from a position of an epoch to its end; see BatchStream."""
+
+    def verify(self, *, part: int, parts: int) -> None:  # noqa: B027 - most formats have nothing to check
+        """Read one of the `parts` of the data and refuse what is damaged, where the format can tell."""
+
+
+class ArraySource(Source):
+    """Samples in arrays, in memory or mapped from files."""
+
+    def __init__(
+        self,
+        *,
+        digest: str,
+        dense_features: Sequence[str],
+        num_embeddings: Mapping[str, int],
+        train: ArraySplit,
+        test: ArraySplit,
+    ) -> None:
+        self.digest = digest
+        self.dense_features = tuple(dense_features)
+        self.sparse_features = tuple(num_embeddings)
+        self.num_embeddings = dict(num_embeddings)
+        self._splits = {"train": train, "test": test}
+
+    @property
+    def train(self) -> ArraySplit:
+        """See Source."""
+        return self._splits["train"]
+
+    @property
+    def test(self) -> ArraySplit:
+        """See Source."""
+        return self._splits["test"]
+
+    def batches(
+        self,
+        split: str,
+        *,
+        batch_size: int,
+        rank: int,
+        world_size: int,
+        seed: int = 0,
+        epoch: int = 0,
+        start_sample: int = 0,
+        shuffle: bool = False,
+    ) -> BatchStream:
+        """See Source."""
+        return BatchStream(
+            self._splits[split],
+            batch_size=batch_size,
+            rank=rank,
+            world_size=world_size,
+            seed=seed,
+            epoch=epoch,
+            start_sample=start_sample,
+            shuffle=shuffle,
+        )
+
+
+class PreparedSource(ArraySource):
+    """A prepared dataset (trainer.data.prepared)."""
+
+    def __init__(self, uri: str) -> None:
+        self.dataset = PreparedDataset.open(uri, verify=False)
+        super().__init__(
+            digest=self.dataset.digest,
+            dense_features=self.dataset.dense_features,
+            num_embeddings={name: self.dataset.num_embeddings[name] for name in self.dataset.sparse_features},
+            train=self.dataset.train,
+            test=self.dataset.test,
+        )
+
+    def verify(self, *, part: int, parts: int) -> None:
+        """See Source; every byte and value is looked at once, so batches need not be."""
+        self.dataset.verify(part=part, parts=parts)
+        self.checked = True
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayParts:
+    """A split as arrays that are there already, one after the other."""
+
+    name: str
+    parts: tuple[ShardArrays, ...]
+    num_dense: int
+    num_sparse: int
+
+    @property
+    def starts(self) -> tuple[int, ...]:
+        """The first row of every part, and the number of rows at the end."""
+        return tuple(accumulate((len(part.labels) for part in self.parts), initial=0))
+
+    @property
+    def rows(self) -> int:
+        """Rows of all parts."""
+        return self.starts[-1]
+
+    def arrays(self, index: int) -> ShardArrays:
+        """One part."""
+        return self.parts[index]
+
+
+def array_parts(name: str, parts: Iterable[ShardArrays]) -> ArrayParts:
+    """A split of Criteo's 13 and 26 features."""
+    return ArrayParts(name, tuple(parts), len(DENSE_NAMES), len(SPARSE_NAMES))
+
+
+def split_rows(rows: ShardArrays, test_fraction: float) -> tuple[ShardArrays, ShardArrays]:
+    """Train and test, chosen by a hash of each row's number: the same rows every time."""
+    numbers = splitmix64(np.arange(len(rows.labels), dtype=np.uint64))
+    held_out = (numbers >> np.uint64(11)) < np.uint64(int(test_fraction * 2**53))
+    return _take(rows, ~held_out), _take(rows, held_out)
+
+
+def digest_arrays(splits: Iterable[ArrayParts], num_embeddings: Mapping[str, int]) -> str:
+    """Hash what a source in memory holds."""
+    digest = hashlib.sha256(repr(sorted(num_embeddings.items())).encode())
+    for split in splits:
+        for array in (array for part in split.parts for array in part):
+            digest.update(f"{array.dtype.str}{array.shape}".encode())
+            digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
+
+
+def _take(rows: ShardArrays, chosen: npt.NDArray[np.bool_]) -> ShardArrays:
+    return ShardArrays(rows.labels[chosen], rows.dense[chosen], np.ascontiguousarray(rows.sparse[:, chosen]))
