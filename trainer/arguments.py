@@ -148,7 +148,12 @@ def _underscored(word: str) -> str:
     return "--" + name[2:].replace("-", "_") + equals + value
 
 
-def _split_list(name: str, value: str) -> str | list[str]:
+def _split_list(name: str, value: str) -> Any:  # noqa: ANN401 - JSON can be anything
+    if get_origin(TrainerConfig.model_fields[name].annotation) is dict:
+        try:
+            return yaml.safe_load(value)
+        except yaml.YAMLError as error:
+            raise ConfigError(f"--{name} cannot be parsed as JSON: {' '.join(str(error).split())}") from error
     if tuple in _flatten(TrainerConfig.model_fields[name].annotation):
         return [part.strip() for part in value.split(",") if part.strip()]
     return value

@@ -14,12 +14,22 @@ PositiveInt = Annotated[int, Field(gt=0)]
 NonNegativeInt = Annotated[int, Field(ge=0)]
 PositiveFloat = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NonNegativeFloat = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-CommPrecision = Literal["fp32", "fp16", "bf16"]
-ShardingKind = Literal["table_wise", "row_wise", "table_row_wise"]
+CommPrecision = Literal["fp32", "fp16", "bf16", "fp8", "int8"]
+ShardingKind = Literal[
+    "table_wise", "row_wise", "column_wise", "table_row_wise", "grid_shard", "data_parallel"
+]
+KernelKind = Literal["fused", "fused_uvm", "fused_uvm_caching", "dense"]
 
 
 class _Group(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=False, protected_namespaces=())
+
+
+class TableConstraint(_Group):
+    """What one table may become, in place of what all may."""
+
+    sharding_types: Annotated[tuple[ShardingKind, ...], Field(min_length=1)] | None = None
+    compute_kernels: Annotated[tuple[KernelKind, ...], Field(min_length=1)] | None = None
 
 
 class DataConfig(_Group):
@@ -66,27 +76,54 @@ class ModelConfig(_Group):
     over_arch_layer_sizes: Annotated[tuple[PositiveInt, ...], Field(min_length=1)] = Field(
         (512, 256, 1), description="top MLP, comma-separated; the last must be 1"
     )
+    interaction: Literal["dot", "dcn"] = Field(
+        "dot", description="how features meet: pairwise dot products, or DCN-v2's low-rank crosses"
+    )
+    dcn_num_layers: PositiveInt = Field(3, description="crosses one after the other, with interaction dcn")
+    dcn_low_rank_dim: PositiveInt = Field(512, description="rank of a cross's matrices, with interaction dcn")
     embedding_init_scale: PositiveFloat = Field(1.0, description="tables start uniform in +-scale/sqrt(rows)")
 
 
 class OptimizerConfig(_Group):
     """How it is trained."""
 
-    learning_rate: PositiveFloat = Field(0.05, description="of the tables (row-wise Adagrad), at its height")
+    learning_rate: PositiveFloat = Field(0.05, description="of the tables, at its height")
+    table_optimizer: Literal["sgd", "adagrad", "rowwise_adagrad", "adam", "partial_rowwise_adam"] = Field(
+        "rowwise_adagrad",
+        description="optimizer of the tables, fused into their backward pass (adams: GPU or data_parallel)",
+    )
     dense_learning_rate: PositiveFloat = Field(0.003, description="of the dense part, at its height")
-    dense_optimizer: Literal["adagrad", "adam", "sgd"] = Field(
-        "adam", description="optimizer of the dense part"
+    dense_optimizer: Literal["adagrad", "adam", "adamw", "sgd"] = Field(
+        "adam", description="optimizer of the dense part; adam decays weights as adamw does"
     )
     optimizer_eps: PositiveFloat = Field(
         1e-4, description="the optimizers' epsilon; it keeps the steps of rarely seen ids small"
     )
     weight_decay: NonNegativeFloat = Field(0.0, description="L2 decay of the dense weights")
     lr_warmup_steps: NonNegativeInt = Field(0, description="steps over which the rates rise linearly from 0")
-    lr_decay: Literal["none", "linear", "cosine"] = Field(
+    lr_decay: Literal["none", "linear", "cosine", "polynomial"] = Field(
         "linear", description="how the rates fall to 0 over the run"
     )
-    precision: Literal["fp32", "bf16"] = Field(
-        "fp32", description="arithmetic of the dense part; weights are always fp32"
+    lr_decay_start: NonNegativeInt | None = Field(
+        None, description="step at which polynomial decay starts (default: after the warm-up)"
+    )
+    lr_decay_steps: PositiveInt | None = Field(
+        None, description="steps that polynomial decay takes (default: to the end of the run)"
+    )
+    lr_decay_power: PositiveFloat = Field(2.0, description="power of polynomial decay")
+    precision: Literal["fp32", "tf32", "bf16", "fp16"] = Field(
+        "fp32",
+        description="arithmetic of the dense part; its weights stay fp32, and fp16 scales the loss by itself",
+    )
+    embedding_weight_precision: Literal["fp32", "fp16"] = Field("fp32", description="storage of the tables")
+    gradient_clip_norm: PositiveFloat | None = Field(
+        None, description="limit on the norm of all dense gradients together (tables are not clipped)"
+    )
+    gradient_accumulation_steps: PositiveInt = Field(
+        1, description="steps whose mean gradient makes one dense update (tables update every step)"
+    )
+    activation_checkpointing: bool = Field(
+        default=False, description="compute the MLPs' activations again in backward: less memory, slower"
     )
 
 
@@ -127,8 +164,34 @@ class SystemConfig(_Group):
     pipeline: Literal["auto", "plain", "sparse_dist"] = Field(
         "auto", description="sparse_dist overlaps transfers with compute; auto takes it on GPUs"
     )
+    model_parallel: bool = Field(
+        default=True, description="tables are sharded over the ranks, unless data_parallel is on"
+    )
+    data_parallel: bool = Field(
+        default=False, description="every rank has all tables, kept equal by DDP; for small models"
+    )
     sharding_types: Annotated[tuple[ShardingKind, ...], Field(min_length=1)] = Field(
         ("table_wise", "row_wise", "table_row_wise"), description="what the planner may choose from"
+    )
+    compute_kernels: Annotated[tuple[KernelKind, ...], Field(min_length=1)] = Field(
+        ("fused", "dense"),
+        description="where tables may be: fused, in the device's memory; fused_uvm, fused_uvm_caching, in "
+        "the host's; dense is for data_parallel",
+    )
+    table_constraints: dict[str, TableConstraint] = Field(
+        {}, description="by table, as JSON: {C3: {sharding_types: [row_wise], compute_kernels: [fused]}}"
+    )
+    planner: Literal["greedy", "dynamic_programming"] = Field(
+        "greedy", description="how the planner searches; dynamic_programming weighs memory against time"
+    )
+    sharding_plan: str | None = Field(
+        None, description="JSON file with the plan to use, as saved in OUTPUT_DIR/sharding_plan.json"
+    )
+    hbm_cap_gb: PositiveFloat | None = Field(
+        None, description="GB of GPU memory a rank that the planner may count on (default: what is there)"
+    )
+    ddr_cap_gb: PositiveFloat | None = Field(
+        None, description="GB of host memory a rank that the planner may count on (default: its share)"
     )
     qcomm_forward_precision: CommPrecision = Field("fp32", description="of embeddings sent between ranks")
     qcomm_backward_precision: CommPrecision = Field("fp32", description="of their gradients")
@@ -162,6 +225,23 @@ class TrainerConfig(SystemConfig, RunConfig, OptimizerConfig, ModelConfig, DataC
             raise ValueError(
                 f"target_auc is {self.target_auc} but eval_interval is 0, so it would be looked at when the "
                 "run is over anyway; set eval_interval to the steps between evaluations"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _parallelism_fits(self) -> Self:
+        if not self.model_parallel and not self.data_parallel:
+            raise ValueError("model_parallel is off and data_parallel too; turn one of them on")
+        if self.data_parallel and (self.sharding_plan is not None or self.table_constraints):
+            raise ValueError(
+                "data_parallel replicates every table, so sharding_plan and table_constraints mean nothing; "
+                "leave them out, or leave data_parallel out"
+            )
+        if self.lr_decay != "polynomial" and not (
+            self.lr_decay_start is None and self.lr_decay_steps is None
+        ):
+            raise ValueError(
+                f"lr_decay_start and lr_decay_steps need lr_decay polynomial, but it is {self.lr_decay}"
             )
         return self
 

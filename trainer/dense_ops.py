@@ -83,12 +83,29 @@ class FusedMLP(nn.Module):
         )
         self.relu_last = relu_last
 
-    def forward(self, inputs: Tensor, *, bf16: bool) -> Tensor:
-        """Run in bf16, or in fp32."""
+    def forward(self, inputs: Tensor, *, dtype: torch.dtype) -> Tensor:
+        """Run in this precision."""
         weights = [layer.weight for layer in self.layers]
         biases = [layer.bias for layer in self.layers]
-        dtype = torch.bfloat16 if bf16 else torch.float32
         return _MLPFunction.apply(inputs.to(dtype), self.relu_last, *weights, *biases)
+
+
+class CrossNet(nn.Module):
+    """DCN-v2's low-rank crosses: x <- x0 * (W (V x) + b) + x, [B, N] -> [B, N]; weights are fp32."""
+
+    def __init__(self, width: int, layers: int, rank: int, *, device: torch.device) -> None:
+        super().__init__()
+        self.narrow = nn.ModuleList(nn.Linear(width, rank, bias=False, device=device) for _ in range(layers))
+        self.widen = nn.ModuleList(nn.Linear(rank, width, device=device) for _ in range(layers))
+
+    def forward(self, inputs: Tensor, *, dtype: torch.dtype) -> Tensor:
+        """Run in this precision."""
+        start = crossed = inputs.to(dtype)
+        for narrow, widen in zip(self.narrow, self.widen, strict=True):
+            projected = functional.linear(crossed, narrow.weight.to(dtype))
+            change = functional.linear(projected, widen.weight.to(dtype), widen.bias.to(dtype))
+            crossed = torch.addcmul(crossed, start, change)
+        return crossed
 
 
 class _MLPFunction(torch.autograd.Function):
@@ -124,7 +141,12 @@ class _MLPFunction(torch.autograd.Function):
 
 
 def _linear(inputs: Tensor, weight: Tensor, bias: Tensor, *, relu: bool) -> Tensor:
-    if inputs.device.type == "cpu" and torch.backends.mkldnn.is_available() and inputs.shape[0]:
+    if (
+        inputs.device.type == "cpu"
+        and inputs.dtype != torch.float16
+        and torch.backends.mkldnn.is_available()
+        and inputs.shape[0]
+    ):
         return torch.ops.mkldnn._linear_pointwise(inputs, weight, bias, "relu" if relu else "none", [], "")  # noqa: SLF001 - the ReLU inside the product, as torch.compile makes it
     output = functional.linear(inputs, weight, bias)
     return output.relu_() if relu else output

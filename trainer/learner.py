@@ -8,16 +8,26 @@ from typing import TYPE_CHECKING
 import torch
 from torchrec.distributed.model_parallel import get_unwrapped_module
 
+from trainer.kernels import table_pieces
 from trainer.model import ModelShape, TrainTask, initialise_dense, make_model
-from trainer.optim import Optimizers, Schedule, fuse_table_optimizer, make_dense_optimizer
+from trainer.optim import (
+    DenseUpdate,
+    LossScaler,
+    Optimizers,
+    Schedule,
+    fuse_table_optimizer,
+    make_dense_optimizer,
+)
 from trainer.pipeline import InputMaker, PlainPipeline, SparseDistPipeline
-from trainer.sharding import make_plan, shard
+from trainer.replicas import ReplicaOptimizer
+from trainer.sharding import make_plan, needs_equal_batches, shard
 from trainer.state import gather_state, initialise_tables
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from torch import Tensor
+    from torch.optim import Optimizer
 
     from trainer.checkpoint.entry import Entry
     from trainer.config import TrainerConfig
@@ -30,24 +40,27 @@ class Learner:
     """A sharded DLRM, ready to train; the same on any number of ranks, from the same seed."""
 
     def __init__(self, config: TrainerConfig, shape: ModelShape, world: World, *, total_steps: int) -> None:
+        self.config = config
         self.shape = shape
         self.world = world
         task = TrainTask(make_model(config, shape, world.device))
         initialise_dense(task.model.dense, config.seed)
         fuse_table_optimizer(task.model.embeddings, config)
-        self.plan = make_plan(task, config, world)
+        self.plan = make_plan(task, shape, config, world)
         self.model = shard(task, self.plan, config, world)
         initialise_tables(self.model, seed=config.seed, scale=config.embedding_init_scale)
-        self.dense_optimizer = make_dense_optimizer(self._task.model.dense.parameters(), config)
-        schedule = Schedule(config, total_steps)
-        self.optimizers = Optimizers(self.model, self.dense_optimizer, config, schedule)
-        self.make_input = InputMaker(tuple(shape.num_embeddings), world.size)
+        self.optimizers = self._make_optimizers(config, total_steps)
+        self.make_input = InputMaker(
+            tuple(shape.num_embeddings),
+            world.size,
+            equal=world.size > 1 and needs_equal_batches(self.plan),
+        )
         self.pipeline = self._make_pipeline(config.pipeline)
 
     @cached_property
     def state(self) -> dict[str, Entry]:
         """What this rank holds, by canonical name: live views, good for saving and for loading."""
-        return gather_state(self.model, self.dense_optimizer)
+        return gather_state(self.model, self.optimizers.dense)
 
     @torch.no_grad()
     def score(self, batches: Iterable[Batch]) -> Iterator[tuple[Tensor, Tensor]]:
@@ -62,6 +75,25 @@ class Learner:
     @property
     def _task(self) -> TrainTask:
         return get_unwrapped_module(self.model)
+
+    def _make_optimizers(self, config: TrainerConfig, total_steps: int) -> Optimizers:
+        dense = self._task.model.dense
+        scaler = LossScaler(active=config.precision == "fp16", device=self.world.device)
+        if scaler.active:
+            dense.loss_scale = scaler.scale
+        replicas = ReplicaOptimizer(
+            [piece for piece in table_pieces(self.model) if piece.replicated],
+            kind=config.table_optimizer,
+            learning_rate=config.learning_rate,
+            eps=config.optimizer_eps,
+        )
+        update = DenseUpdate(make_dense_optimizer(dense.parameters(), config), replicas, scaler, config)
+        return Optimizers(self.model, update, config, Schedule(config, total_steps))
+
+    @property
+    def dense_optimizer(self) -> Optimizer:
+        """The dense part's, without what surrounds its step."""
+        return self.optimizers.dense.optimizer
 
     def _make_pipeline(self, choice: str) -> Pipeline:
         on_gpu = self.world.device.type == "cuda"

@@ -1,4 +1,4 @@
-"""The DLRM: bottom MLP, one embedding table a categorical feature, pairwise dot interaction, top MLP.
+"""The DLRM: bottom MLP, one embedding table a categorical feature, their interaction, top MLP.
 
 The embedding collection is made on the meta device and sharded later (trainer.sharding); the dense
 part is one module, so that a pipeline sees two stages: tables, then everything else.
@@ -9,21 +9,30 @@ from __future__ import annotations
 import hashlib
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torchrec.modules.embedding_configs import EmbeddingBagConfig
+from torch.utils.checkpoint import checkpoint
+from torchrec.modules.embedding_configs import DataType, EmbeddingBagConfig
 from torchrec.modules.embedding_modules import EmbeddingBagCollection
 
-from trainer.dense_ops import DotInteraction, FusedMLP
+from trainer.dense_ops import CrossNet, DotInteraction, FusedMLP
 
 if TYPE_CHECKING:
     from torchrec.sparse.jagged_tensor import KeyedJaggedTensor, KeyedTensor
 
     from trainer.config import TrainerConfig
     from trainer.pipeline import ModelInput
+
+DENSE_TYPES = {
+    "fp32": torch.float32,
+    "tf32": torch.float32,
+    "bf16": torch.bfloat16,
+    "fp16": torch.float16,
+}
+TABLE_TYPES = {"fp32": DataType.FP32, "fp16": DataType.FP16}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,34 +44,79 @@ class ModelShape:
     embedding_dim: int
     dense_arch_layer_sizes: tuple[int, ...]
     over_arch_layer_sizes: tuple[int, ...]
+    interaction: str = "dot"
+    dcn_num_layers: int = 3
+    dcn_low_rank_dim: int = 512
 
     @property
     def interaction_size(self) -> int:
-        """Width of the top MLP's input: the bottom MLP's output and one dot product a pair of vectors."""
+        """Width of the top MLP's input: crossed vectors, or the bottom MLP's output and a product a pair."""
+        if self.interaction == "dcn":
+            return self.embedding_dim * (len(self.num_embeddings) + 1)
         return self.embedding_dim + math.comb(len(self.num_embeddings) + 1, 2)
+
+
+class _ScaledGradient(torch.autograd.Function):
+    """The values as they are; gradients times a factor on their way back."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, factor: Tensor) -> Tensor:  # noqa: ANN401 - autograd's context
+        ctx.save_for_backward(factor)
+        return values.view_as(values)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:  # noqa: ANN401 - autograd's context
+        (factor,) = ctx.saved_tensors
+        scaled = gradient * factor
+        return torch.nan_to_num(scaled, nan=0.0, posinf=0.0, neginf=0.0) if factor < 1 else scaled, None
 
 
 class DenseArch(nn.Module):
     """Everything behind the tables: (dense [B, num_dense], embeddings by feature) -> logits [B]."""
 
-    def __init__(self, shape: ModelShape, *, bf16: bool, device: torch.device) -> None:
+    def __init__(
+        self, shape: ModelShape, *, dtype: torch.dtype, device: torch.device, recompute: bool = False
+    ) -> None:
         super().__init__()
         self.features = tuple(shape.num_embeddings)
         self.embedding_dim = shape.embedding_dim
-        self.bf16 = bf16
+        self.dtype = dtype
+        self.recompute = recompute
         self.bottom = FusedMLP(shape.num_dense, shape.dense_arch_layer_sizes, relu_last=True, device=device)
+        self.crosses: CrossNet | None = None
+        if shape.interaction == "dcn":
+            self.crosses = CrossNet(
+                shape.interaction_size, shape.dcn_num_layers, shape.dcn_low_rank_dim, device=device
+            )
         self.top = FusedMLP(
             shape.interaction_size, shape.over_arch_layer_sizes, relu_last=False, device=device
         )
+        self.loss_scale: Tensor | None = None  # 0-d, for fp16: what gradients are multiplied by in here
         self._pairs: dict[tuple[str, ...], tuple[Tensor, Tensor]] = {}
 
     def forward(self, dense: Tensor, embedded: KeyedTensor) -> Tensor:
         """Logits [B], fp32."""
-        bottom = self.bottom(dense, bf16=self.bf16)
-        tables = embedded.values().view(-1, len(self.features), self.embedding_dim)
-        forward_index, backward_index = self._pair_indices(tuple(embedded.keys()), dense.device)
-        crossed = DotInteraction.apply(bottom, tables, forward_index, backward_index)
-        return self.top(crossed, bf16=self.bf16).view(-1).float()
+        bottom = self._run(self.bottom, dense)
+        values = embedded.values()
+        if self.loss_scale is not None:  # tables take gradients as they come, so those must be unscaled
+            values = _ScaledGradient.apply(values, 1.0 / self.loss_scale)
+        tables = values.view(-1, len(self.features), self.embedding_dim)
+        keys = tuple(embedded.keys())
+        if self.crosses is None:
+            forward_index, backward_index = self._pair_indices(keys, dense.device)
+            crossed = DotInteraction.apply(bottom, tables, forward_index, backward_index)
+        else:
+            if keys != self.features:
+                tables = torch.stack([tables[:, keys.index(feature)] for feature in self.features], dim=1)
+            stacked = torch.cat([bottom, tables.flatten(1).to(bottom.dtype)], dim=1)
+            crossed = self._run(self.crosses, stacked)
+        logits = self._run(self.top, crossed).view(-1).float()
+        return logits if self.loss_scale is None else _ScaledGradient.apply(logits, self.loss_scale)
+
+    def _run(self, part: nn.Module, inputs: Tensor) -> Tensor:
+        if self.recompute and self.training:
+            return checkpoint(part, inputs, dtype=self.dtype, use_reentrant=False)
+        return part(inputs, dtype=self.dtype)
 
     def _pair_indices(self, keys: tuple[str, ...], device: torch.device) -> tuple[Tensor, Tensor]:
         """Where each pair stands in the flat square of dot products, given the order the tables came in.
@@ -80,7 +134,7 @@ class DenseArch(nn.Module):
 class DLRM(nn.Module):
     """Scores a batch: (dense [B, num_dense], ids) -> logits [B]."""
 
-    def __init__(self, shape: ModelShape, *, bf16: bool, device: torch.device) -> None:
+    def __init__(self, shape: ModelShape, dense: DenseArch, table_type: DataType = DataType.FP32) -> None:
         super().__init__()
         self.embeddings = EmbeddingBagCollection(
             tables=[
@@ -89,12 +143,13 @@ class DLRM(nn.Module):
                     embedding_dim=shape.embedding_dim,
                     num_embeddings=rows,
                     feature_names=[name],
+                    data_type=table_type,
                 )
                 for name, rows in shape.num_embeddings.items()
             ],
             device=torch.device("meta"),
         )
-        self.dense = DenseArch(shape, bf16=bf16, device=device)
+        self.dense = dense
 
     def forward(self, dense: Tensor, sparse: KeyedJaggedTensor) -> Tensor:
         """Logits [B]."""
@@ -104,7 +159,10 @@ class DLRM(nn.Module):
 
 def make_model(config: TrainerConfig, shape: ModelShape, device: torch.device) -> DLRM:
     """Make the model that is configured, tables on the meta device: to train it, or to score with it."""
-    return DLRM(shape, bf16=config.precision == "bf16", device=device)
+    dense = DenseArch(
+        shape, dtype=DENSE_TYPES[config.precision], device=device, recompute=config.activation_checkpointing
+    )
+    return DLRM(shape, dense, TABLE_TYPES[config.embedding_weight_precision])
 
 
 class GlobalMeanLoss(nn.Module):
@@ -114,8 +172,10 @@ class GlobalMeanLoss(nn.Module):
     may hold different numbers of samples. So each rank's SUM is scaled by ranks / samples of the step.
     """
 
-    def forward(self, logits: Tensor, labels: Tensor, scale: Tensor) -> Tensor:
-        """scale: 0-d, world_size / global samples, or 0 where this rank only pads."""
+    def forward(self, logits: Tensor, labels: Tensor, scale: Tensor, samples: int) -> Tensor:
+        """scale: 0-d, world_size / global samples, or 0 where this rank only pads; the rest is padding."""
+        if 0 < samples < len(logits):
+            logits, labels = logits[:samples], labels[:samples]
         return functional.binary_cross_entropy_with_logits(logits, labels, reduction="sum") * scale
 
 
@@ -130,7 +190,7 @@ class TrainTask(nn.Module):
     def forward(self, batch: ModelInput) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """Shaped as torchrec's pipelines want it; they hand on the second part only."""
         logits = self.model(batch.dense, batch.sparse)
-        loss = self.loss(logits, batch.labels, batch.loss_scale)
+        loss = self.loss(logits, batch.labels, batch.loss_scale, batch.samples)
         return loss, (loss.detach(), logits.detach())
 
 

@@ -1,4 +1,4 @@
-"""Optimizers: row-wise Adagrad fused into the tables' backward pass, and one for the dense part."""
+"""Optimizers: the tables', fused into their backward pass or for replicas, and the dense part's."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import torch
+import torchrec.optim
 from torch.distributed.optim import _apply_optimizer_in_backward as apply_optimizer_in_backward
 from torchrec.optim.rowwise_adagrad import RowWiseAdagrad
+
+from trainer.kernels import set_iteration
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,12 +20,28 @@ if TYPE_CHECKING:
     from torchrec.distributed.model_parallel import DistributedModelParallel
 
     from trainer.config import TrainerConfig
+    from trainer.replicas import ReplicaOptimizer
+
+SMALLEST_FACTOR = 1e-6  # polynomial decay ends there and stays
+FIRST_SCALE = 2.0**16
+GROWTH_STEPS = 2000
+
+
+TABLE_OPTIMIZERS = {
+    "sgd": torchrec.optim.SGD,
+    "adagrad": torchrec.optim.Adagrad,
+    "rowwise_adagrad": RowWiseAdagrad,
+    "adam": torchrec.optim.Adam,
+    "partial_rowwise_adam": torchrec.optim.PartialRowWiseAdam,
+}
 
 
 def fuse_table_optimizer(tables: nn.Module, config: TrainerConfig) -> None:
     """Tables update themselves while gradients flow back; called before sharding."""
-    settings: dict[str, Any] = {"lr": config.learning_rate, "eps": config.optimizer_eps}
-    apply_optimizer_in_backward(RowWiseAdagrad, tables.parameters(), settings)
+    settings: dict[str, Any] = {"lr": config.learning_rate}
+    if config.table_optimizer != "sgd":
+        settings["eps"] = config.optimizer_eps
+    apply_optimizer_in_backward(TABLE_OPTIMIZERS[config.table_optimizer], tables.parameters(), settings)
 
 
 def make_dense_optimizer(parameters: Iterable[nn.Parameter], config: TrainerConfig) -> Optimizer:
@@ -35,7 +54,7 @@ def make_dense_optimizer(parameters: Iterable[nn.Parameter], config: TrainerConf
     if config.dense_optimizer == "sgd":
         return torch.optim.SGD(parameters, **settings)
     settings["eps"] = config.optimizer_eps
-    if config.dense_optimizer == "adam":
+    if config.dense_optimizer in ("adam", "adamw"):
         return _with_state(torch.optim.AdamW(parameters, **settings))
     return torch.optim.Adagrad(parameters, **settings)
 
@@ -59,6 +78,9 @@ class Schedule:
         self.warmup = config.lr_warmup_steps
         self.decay = config.lr_decay
         self.total = total_steps
+        self.power = config.lr_decay_power
+        self.decay_start = self.warmup if config.lr_decay_start is None else config.lr_decay_start
+        self.decay_steps = config.lr_decay_steps or max(1, total_steps - self.decay_start)
 
     def factor(self, step: int) -> float:
         """Factor for the step-th step, counted from 0; never 0 within the run."""
@@ -68,20 +90,96 @@ class Schedule:
             return rise * max(0.0, 1.0 - progress)
         if self.decay == "cosine":
             return rise * 0.5 * (1.0 + math.cos(math.pi * min(1.0, progress)))
+        if self.decay == "polynomial":
+            left = 1.0 - max(0, step - self.decay_start) / self.decay_steps
+            return rise * max(SMALLEST_FACTOR, max(0.0, left) ** self.power)
         return rise
 
 
-class Optimizers:
-    """Both optimizers under one schedule."""
+class LossScaler:
+    """fp16 loses small gradients: the loss is multiplied before backward, gradients divided after it.
+
+    The factor halves when a gradient overflows, and that step's dense update is left out; it doubles
+    after GROWTH_STEPS good ones. Off (factor 1) unless the precision is fp16.
+    """
+
+    def __init__(self, *, active: bool, device: torch.device) -> None:
+        self.active = active
+        self.scale = torch.full((), FIRST_SCALE if active else 1.0, device=device)
+        self.good_steps = torch.zeros((), dtype=torch.int32, device=device)
+
+    @torch.no_grad()
+    def unscale(self, gradients: list[torch.Tensor]) -> bool:
+        """Divide the gradients, in place; False if one of them overflowed."""
+        if not self.active:
+            return True
+        found = torch.zeros(1, device=self.scale.device)
+        torch._amp_foreach_non_finite_check_and_unscale_(gradients, found, 1.0 / self.scale)
+        torch._amp_update_scale_(self.scale, self.good_steps, found, 2.0, 0.5, GROWTH_STEPS)
+        return not bool(found)
+
+
+class DenseUpdate:
+    """The dense part's optimizer with all that happens between its gradients and its step.
+
+    Behaves like an optimizer, so that torchrec's pipelines drive it as one. Replicated tables are
+    updated at the same moment.
+    """
 
     def __init__(
-        self, model: DistributedModelParallel, dense: Optimizer, config: TrainerConfig, schedule: Schedule
+        self, optimizer: Optimizer, replicas: ReplicaOptimizer, scaler: LossScaler, config: TrainerConfig
     ) -> None:
+        self.optimizer = optimizer
+        self.param_groups = optimizer.param_groups
+        self.replicas = replicas
+        self.scaler = scaler
+        self.limit = config.gradient_clip_norm
+        self.every = config.gradient_accumulation_steps
+        self.parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        self.collected = [torch.zeros_like(parameter) for parameter in self.parameters if self.every > 1]
+        self.collected_steps = torch.zeros((), dtype=torch.int64)
+
+    def zero_grad(self, set_to_none: bool = True) -> None:  # noqa: FBT001, FBT002 - an optimizer's signature
+        """Forget the last step's gradients; collected ones stay."""
+        self.optimizer.zero_grad(set_to_none=set_to_none)
+
+    def step(self) -> None:
+        """Update, or collect where an update waits for more steps."""
+        self.replicas.step()
+        gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
+        if not self.scaler.unscale(gradients):
+            return
+        if self.every > 1 and not self._collect(gradients):
+            return
+        if self.limit is not None:
+            torch.nn.utils.clip_grad_norm_(self.parameters, self.limit)
+        self.optimizer.step()
+
+    def _collect(self, gradients: list[torch.Tensor]) -> bool:
+        """Add the gradients to those collected; True when they are complete, and then put in their place."""
+        torch._foreach_add_(self.collected, gradients, alpha=1.0 / self.every)
+        self.collected_steps += 1
+        if int(self.collected_steps) < self.every:
+            return False
+        torch._foreach_copy_(gradients, self.collected)
+        torch._foreach_zero_(self.collected)
+        self.collected_steps.zero_()
+        return True
+
+
+class Optimizers:
+    """All optimizers under one schedule."""
+
+    def __init__(
+        self, model: DistributedModelParallel, dense: DenseUpdate, config: TrainerConfig, schedule: Schedule
+    ) -> None:
+        self.model = model
         self.fused = model.fused_optimizer
         self.dense = dense
         self.schedule = schedule
         self.rates = (config.learning_rate, config.dense_learning_rate)
         self._factor = 1.0
+        self._counted = "adam" not in config.table_optimizer
 
     @property
     def learning_rate(self) -> float:
@@ -90,12 +188,17 @@ class Optimizers:
 
     def prepare(self, step: int) -> None:
         """Set the learning rates of a step; costs nothing where they stay."""
+        if not self._counted:
+            self._counted = True
+            set_iteration(self.model, step)
+            self.dense.replicas.steps = step
         factor = self.schedule.factor(step)
         if factor == self._factor:
             return
         self._factor = factor
         for group in self.fused.param_groups:
             group["lr"] = self.rates[0] * factor
+        self.dense.replicas.learning_rate = self.rates[0] * factor
         self.fused.step()  # tells the kernels the new rate; weights change in backward only
         for group in self.dense.param_groups:
             group["lr"] = self.rates[1] * factor

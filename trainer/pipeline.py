@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 from torchrec.distributed import TrainPipelineSparseDist
 from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
 from torchrec.streamable import Pipelineable
@@ -63,31 +64,50 @@ class ModelInput(Pipelineable):
 
 
 class InputMaker:
-    """Turns batches into model inputs; the lengths of one-hot ids are made once a batch size."""
+    """Turns batches into model inputs; the lengths of one-hot ids are made once a batch size.
 
-    def __init__(self, features: Sequence[str], world_size: int) -> None:
+    `equal` pads every rank to the same number of samples, for sharding types that sum over ranks.
+    """
+
+    def __init__(self, features: Sequence[str], world_size: int, *, equal: bool = False) -> None:
         self.features = list(features)
         self.world_size = world_size
+        self.equal = equal
         self._layouts: dict[int, tuple[Tensor, Tensor]] = {}
 
     def __call__(self, batch: Batch) -> ModelInput:
         """No rank may stay away from a step: one without samples takes part with one that weighs nothing."""
         samples = len(batch.labels)
-        if samples == 0:
-            return self._padding(batch)
-        scale = torch.tensor(self.world_size / batch.global_size)
-        return ModelInput(batch.dense, self._keyed(batch.sparse, samples), batch.labels, scale, samples)
+        missing = max(1, -(-batch.global_size // self.world_size) if self.equal else 0) - samples
+        if samples and missing <= 0:
+            scale = torch.tensor(self.world_size / batch.global_size)
+            sparse = self._keyed(batch.sparse, batch.lengths, samples)
+            return ModelInput(batch.dense, sparse, batch.labels, scale, samples)
+        return self._padded(batch, missing)
 
-    def _padding(self, batch: Batch) -> ModelInput:
+    def _padded(self, batch: Batch, missing: int) -> ModelInput:
+        """Samples of id 0 behind the batch's own; the loss leaves them out."""
+        samples = len(batch.labels)
+        count = samples + missing
+        if batch.lengths is None:
+            sparse = self._keyed(functional.pad(batch.sparse, (0, missing)), None, count)
+        else:
+            sparse = self._keyed(batch.sparse, functional.pad(batch.lengths, (0, missing)), count)
         return ModelInput(
-            dense=batch.dense.new_zeros(1, batch.dense.shape[1]),
-            sparse=self._keyed(batch.sparse.new_zeros(len(self.features), 1), 1),
-            labels=batch.labels.new_zeros(1),
-            loss_scale=torch.tensor(0.0),
-            samples=0,
+            dense=functional.pad(batch.dense, (0, 0, 0, missing)),
+            sparse=sparse,
+            labels=functional.pad(batch.labels, (0, missing)),
+            loss_scale=torch.tensor(self.world_size / batch.global_size if samples else 0.0),
+            samples=samples,
         )
 
-    def _keyed(self, ids: Tensor, samples: int) -> KeyedJaggedTensor:
+    def _keyed(self, ids: Tensor, lengths: Tensor | None, samples: int) -> KeyedJaggedTensor:
+        if lengths is not None:  # multi-hot: ids are flat, feature by feature
+            flat = lengths.reshape(-1).to(torch.int64)
+            offsets = functional.pad(flat.cumsum(0), (1, 0))
+            return KeyedJaggedTensor(
+                keys=self.features, values=ids.reshape(-1), lengths=flat, offsets=offsets, stride=samples
+            )
         lengths, offsets = self._layout(samples)
         count = len(self.features)
         return KeyedJaggedTensor(

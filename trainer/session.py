@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from contextlib import ExitStack, contextmanager
@@ -18,11 +19,13 @@ from trainer.digest import SampleDigest, model_digest
 from trainer.errors import CheckpointError, DataError, NonFiniteLossError
 from trainer.learner import Learner
 from trainer.metrics import BinaryMetrics
+from trainer.planfile import to_document
 from trainer.preempt import StopFlag
 from trainer.progress import Progress
 from trainer.report import Reporter
 from trainer.setup import count_steps, model_shape, open_dataset, set_numerics
 from trainer.sharding import describe
+from trainer.topology import this_world
 from trainer.window import Window
 
 if TYPE_CHECKING:
@@ -270,6 +273,7 @@ class Session:
             total_steps=self.total_steps,
             device=self.world.device.type,
         )
+        self._save_plan()
         if resumed is None:
             for line in describe(self.learner.plan):
                 self.reporter.say(line)
@@ -278,6 +282,14 @@ class Session:
             f"{self.dataset.train.rows} training rows, {self.total_steps} steps of "
             f"{self.config.batch_size} x {self.world.size} samples on {self.world.device.type}{origin}"
         )
+
+    def _save_plan(self) -> None:
+        """Beside the reports, so that it can be read, changed and given to another run."""
+        if self.world.is_first:
+            machines = this_world(self.config, self.world)
+            document = to_document(self.learner.plan, self.learner.shape, machines)
+            path = Path(self.config.output_dir) / "sharding_plan.json"
+            path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
     def _resume(self) -> int | None:
         steps = self.checkpointer.steps()
@@ -363,6 +375,9 @@ class Session:
             "embedding_dim": self.config.embedding_dim,
             "dense_arch_layer_sizes": list(self.config.dense_arch_layer_sizes),
             "over_arch_layer_sizes": list(self.config.over_arch_layer_sizes),
+            "interaction": self.config.interaction,
+            "table_optimizer": self.config.table_optimizer,
+            "embedding_weight_precision": self.config.embedding_weight_precision,
             "dense_optimizer": self.config.dense_optimizer,
             "seed": self.config.seed,
             "shuffle": self.config.shuffle,

@@ -22,7 +22,10 @@ def set_numerics(config: TrainerConfig, world: World) -> None:
     """Threads, determinism and the arithmetic of float32 products."""
     cores = len(os.sched_getaffinity(0))
     torch.set_num_threads(config.threads or max(1, cores // world.local_size))
-    torch.set_float32_matmul_precision("medium" if _onednn_is_exact(world) else "highest")
+    if world.device.type == "cuda":
+        torch.set_float32_matmul_precision("high" if config.precision == "tf32" else "highest")
+    else:
+        torch.set_float32_matmul_precision("medium" if _onednn_is_exact(world) else "highest")
     torch.use_deterministic_algorithms(config.deterministic)
     torch.utils.deterministic.fill_uninitialized_memory = False
 
@@ -93,4 +96,7 @@ def model_shape(config: TrainerConfig, dataset: Source) -> ModelShape:
         embedding_dim=config.embedding_dim,
         dense_arch_layer_sizes=config.dense_arch_layer_sizes,
         over_arch_layer_sizes=config.over_arch_layer_sizes,
+        interaction=config.interaction,
+        dcn_num_layers=config.dcn_num_layers,
+        dcn_low_rank_dim=config.dcn_low_rank_dim,
     )

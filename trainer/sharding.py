@@ -1,82 +1,182 @@
-"""Where every table lives: the planner's plan, its table for people, and the sharded model."""
+"""Where every table lives: the planner's plan or a given one, its table for people, and the sharded model."""
 
 from __future__ import annotations
 
+import math
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-import torch
+from torch import distributed
 from torchrec.distributed.embeddingbag import EmbeddingBagCollectionSharder
 from torchrec.distributed.fbgemm_qcomm_codec import CommType, QCommsConfig, get_qcomm_codecs_registry
 from torchrec.distributed.model_parallel import DistributedModelParallel
-from torchrec.distributed.planner import EmbeddingShardingPlanner, Topology
+from torchrec.distributed.planner import EmbeddingShardingPlanner
+from torchrec.distributed.planner.proposers import DynamicProgrammingProposer
 from torchrec.distributed.planner.storage_reservations import FixedPercentageStorageReservation
 from torchrec.distributed.planner.types import ParameterConstraints, PlannerError
 from torchrec.distributed.types import ShardingEnv
 
-from trainer.errors import ConfigError
+from trainer.errors import ConfigError, PeerError
+from trainer.planfile import MODULE, read_plan
+from trainer.topology import GB, Machines, make_topology, read_reserve, this_world
 
 if TYPE_CHECKING:
     from torchrec.distributed.types import ShardingPlan
 
     from trainer.config import TrainerConfig
     from trainer.distributed import World
-    from trainer.model import TrainTask
+    from trainer.model import ModelShape, TrainTask
 
-MILLISECONDS = 1000  # the planner counts bandwidth in bytes a millisecond
-FUSED_KERNELS = ["fused"]  # never spill silently to slower memory
+MIN_COLUMNS = 128  # torchrec's: narrower pieces of a row cost more than they save
+KERNEL_COLUMNS = 4  # the kernels' unit
+STATE_COPIES = {  # bytes of optimizer state for a byte of weights, roughly
+    "sgd": 0.0,
+    "adagrad": 1.0,
+    "rowwise_adagrad": 0.0,
+    "adam": 2.0,
+    "partial_rowwise_adam": 1.0,
+}
+SPLITS_ROWS = frozenset({"row_wise", "table_row_wise", "grid_shard"})
+
+
+class Sharder(EmbeddingBagCollectionSharder):
+    """torchrec's, without its reserve about row-wise tables on CPUs: they work there."""
+
+    def sharding_types(self, compute_device_type: str) -> list[str]:
+        """All of them, on every device."""
+        del compute_device_type
+        return [
+            "data_parallel",
+            "table_wise",
+            "column_wise",
+            "row_wise",
+            "table_row_wise",
+            "grid_shard",
+        ]
 
 
 def make_sharder(config: TrainerConfig) -> EmbeddingBagCollectionSharder:
     """Shard embedding collections, with quantised communication where it is asked for."""
     precisions = (config.qcomm_forward_precision, config.qcomm_backward_precision)
     if precisions == ("fp32", "fp32"):
-        return EmbeddingBagCollectionSharder()
+        return Sharder()
     forward, backward = (CommType[precision.upper()] for precision in precisions)
     registry = get_qcomm_codecs_registry(QCommsConfig(forward_precision=forward, backward_precision=backward))
-    return EmbeddingBagCollectionSharder(qcomm_codecs_registry=registry)
+    return Sharder(qcomm_codecs_registry=registry)
 
 
-def make_topology(world: World) -> Topology:
-    """Describe the machines to the planner: measured memory, bandwidths from the environment if given."""
-    bandwidths = {
-        parameter: float(os.environ[variable]) / MILLISECONDS
-        for parameter, variable in (
-            ("intra_host_bw", "INTRA_NODE_BANDWIDTH"),
-            ("inter_host_bw", "CROSS_NODE_BANDWIDTH"),
+def make_plan(task: TrainTask, shape: ModelShape, config: TrainerConfig, world: World) -> ShardingPlan:
+    """Rank 0 plans or reads the plan, the others take its; what is wrong there is everyone's ConfigError."""
+    answer: list[Any] = [None]
+    if world.rank == 0:
+        try:
+            answer = [choose_plan(task, shape, config, this_world(config, world))]
+        except Exception as error:  # noqa: BLE001 - raised below, once the others know and do not wait
+            answer = [error]
+    if world.size > 1:
+        told = [PeerError(str(answer[0])) if _is_unforeseen(answer[0]) else answer[0]]
+        distributed.broadcast_object_list(told, src=0, group=world.control)
+        answer = answer if world.rank == 0 else told
+    if isinstance(answer[0], Exception):
+        raise answer[0]
+    return answer[0]
+
+
+def _is_unforeseen(answer: Any) -> bool:  # noqa: ANN401 - a plan or an error
+    return isinstance(answer, Exception) and not isinstance(answer, ConfigError)
+
+
+def choose_plan(
+    task: TrainTask, shape: ModelShape, config: TrainerConfig, machines: Machines
+) -> ShardingPlan:
+    """Read the plan that is given, or make one for these machines; needs no process group and no GPU."""
+    for table in config.table_constraints:
+        if table not in shape.num_embeddings:
+            raise ConfigError(
+                f"table_constraints names {table}, but the model's tables are "
+                f"{', '.join(shape.num_embeddings)}"
+            )
+    if config.sharding_plan is not None:
+        plan = read_plan(Path(config.sharding_plan), shape, machines)
+    else:
+        plan = _search(task, shape, config, machines)
+    _check_optimizer(plan, config, machines)
+    return plan
+
+
+def _search(task: TrainTask, shape: ModelShape, config: TrainerConfig, machines: Machines) -> ShardingPlan:
+    if config.planner == "dynamic_programming" and machines.device == "cpu":
+        raise ConfigError(
+            "planner is dynamic_programming, which divides GPU memory, but the device is cpu; take greedy"
         )
-        if variable in os.environ
-    }
-    host_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    device_bytes = torch.cuda.mem_get_info()[1] if world.device.type == "cuda" else 0
-    return Topology(
-        world_size=world.size,
-        local_world_size=world.local_size,
-        compute_device=world.device.type,
-        hbm_cap=device_bytes,
-        ddr_cap=host_bytes // world.local_size,
-        **bandwidths,
-    )
-
-
-def make_plan(task: TrainTask, config: TrainerConfig, world: World) -> ShardingPlan:
-    """Rank 0 plans, the others take its plan; tables that fit nowhere are a ConfigError."""
-    constraint = ParameterConstraints(
-        sharding_types=list(config.sharding_types), compute_kernels=FUSED_KERNELS
-    )
-    percentage = float(os.environ.get("STORAGE_RESERVE_PERCENT", "0.15"))
     planner = EmbeddingShardingPlanner(
-        topology=make_topology(world),
+        topology=make_topology(machines, os.environ),
         batch_size=config.batch_size,
-        constraints=dict.fromkeys(task.model.dense.features, constraint),
-        storage_reservation=FixedPercentageStorageReservation(percentage),
+        constraints={table: _constraint(table, config) for table in shape.num_embeddings},
+        storage_reservation=FixedPercentageStorageReservation(read_reserve(os.environ)),
+        proposer=DynamicProgrammingProposer() if config.planner == "dynamic_programming" else None,
         debug=False,
         stats=[],
     )
     try:
-        return planner.collective_plan(task, [make_sharder(config)], world.control)
+        return planner.plan(task, [make_sharder(config)])
     except PlannerError as error:
-        raise ConfigError(f"no sharding plan fits this machine: {error}") from error
+        raise ConfigError(_explain_misfit(shape, config, machines)) from error
+    except RuntimeError as error:
+        if "No available sharding type" not in str(error):
+            raise
+        table = str(error).split("constraints for ")[-1].split(".")[0]
+        raise ConfigError(
+            f"nothing is left to choose from for {table}: no pair of its sharding_types and compute_kernels "
+            f"works on {machines.device}; data_parallel needs the kernel dense, all others fused, or on GPUs "
+            "fused_uvm or fused_uvm_caching"
+        ) from error
+
+
+def _constraint(table: str, config: TrainerConfig) -> ParameterConstraints:
+    own = config.table_constraints.get(table)
+    kinds = (own and own.sharding_types) or config.sharding_types
+    kernels = (own and own.compute_kernels) or config.compute_kernels
+    if config.data_parallel:
+        kinds, kernels = ("data_parallel",), ("dense",)
+    half = math.ceil(config.embedding_dim / 2 / KERNEL_COLUMNS) * KERNEL_COLUMNS
+    return ParameterConstraints(
+        sharding_types=list(kinds), compute_kernels=list(kernels), min_partition=min(MIN_COLUMNS, half)
+    )
+
+
+def _explain_misfit(shape: ModelShape, config: TrainerConfig, machines: Machines) -> str:
+    """The planner's own message tells of proposals and partitions; people need sizes."""
+    element = 2 if config.embedding_weight_precision == "fp16" else 4
+    row_bytes = shape.embedding_dim * element * (1 + STATE_COPIES[config.table_optimizer])
+    needs = {table: rows * row_bytes / GB for table, rows in shape.num_embeddings.items()}
+    largest = max(needs, key=lambda table: needs[table])
+    reserve = read_reserve(os.environ)
+    have = machines.memory_bytes * (1 - reserve) / GB
+    return (
+        f"the tables do not fit: with their optimizer state they need {sum(needs.values()):.3g} GB "
+        f"({largest} alone {needs[largest]:.3g}), and each of {machines.world_size} ranks has {have:.3g} GB "
+        f"of {machines.memory_name} memory for them ({reserve:.0%} kept back by STORAGE_RESERVE_PERCENT); "
+        "allow row_wise or column_wise in sharding_types, add ranks, take a smaller embedding_dim or "
+        "embedding_weight_precision fp16, or on GPUs allow fused_uvm_caching in compute_kernels"
+    )
+
+
+def _check_optimizer(plan: ShardingPlan, config: TrainerConfig, machines: Machines) -> None:
+    tables = plan.plan[MODULE]
+    fused = [table for table, parameter in tables.items() if parameter.sharding_type != "data_parallel"]
+    replicated = [table for table in tables if table not in fused]
+    if fused and machines.device == "cpu" and "adam" in config.table_optimizer:
+        raise ConfigError(
+            f"table_optimizer is {config.table_optimizer}, which has no fused kernel on CPUs, and {fused[0]} "
+            "is sharded; take sgd, adagrad or rowwise_adagrad, or data_parallel"
+        )
+    if replicated and config.embedding_weight_precision != "fp32":
+        raise ConfigError(
+            f"embedding_weight_precision is {config.embedding_weight_precision}, but {replicated[0]} is "
+            "data_parallel, which keeps fp32; take data_parallel out of sharding_types"
+        )
 
 
 def shard(
@@ -93,16 +193,23 @@ def shard(
     )
 
 
+def needs_equal_batches(plan: ShardingPlan) -> bool:
+    """Tables cut by rows sum over ranks, and gloo sums only what has one size on all of them."""
+    return any(parameter.sharding_type in SPLITS_ROWS for parameter in plan.plan[MODULE].values())
+
+
 def describe(plan: ShardingPlan) -> list[str]:
-    """One line a shard: table, sharding, rows and columns, rank."""
-    lines = [f"{'table':<12} {'sharding':<14} {'rows':>21} {'columns':>11} {'rank':>4}"]
-    for tables in plan.plan.values():
-        for name, parameter in tables.items():
-            for piece in parameter.sharding_spec.shards if parameter.sharding_spec else ():
-                rows, columns = (
-                    f"{start}..{start + size - 1}"
-                    for start, size in zip(piece.shard_offsets, piece.shard_sizes, strict=True)
-                )
-                rank = piece.placement.rank()
-                lines.append(f"{name:<12} {parameter.sharding_type:<14} {rows:>21} {columns:>11} {rank:>4}")
+    """One line a shard: table, sharding, kernel, rows and columns, rank."""
+    lines = [f"{'table':<12} {'sharding':<14} {'kernel':<18} {'rows':>21} {'columns':>11} {'rank':>4}"]
+    for name, parameter in plan.plan[MODULE].items():
+        start = f"{name:<12} {parameter.sharding_type:<14} {parameter.compute_kernel:<18}"
+        if parameter.sharding_spec is None:
+            lines.append(f"{start} {'all':>21} {'all':>11} {'all':>4}")
+            continue
+        for piece in parameter.sharding_spec.shards:
+            rows, columns = (
+                f"{first}..{first + size - 1}"
+                for first, size in zip(piece.shard_offsets, piece.shard_sizes, strict=True)
+            )
+            lines.append(f"{start} {rows:>21} {columns:>11} {piece.placement.rank():>4}")
     return lines

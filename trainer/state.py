@@ -1,21 +1,26 @@
 """The model's state under canonical names, which tell nothing of ranks, plans or sharding types.
 
-tables/<table>/weight             [rows, dim]    this rank's pieces
-tables/<table>/rowwise_adagrad    [rows]         sums of squared gradients, likewise
+tables/<table>/weight             [rows, dim]    this rank's pieces; all of it where it is replicated
+tables/<table>/<optimizer state>  [rows] or [rows, dim], likewise (TABLE_STATES)
 dense/<parameter>                                replicated
 dense_optimizer/<parameter>/<state>              replicated; steps are 0-d tensors
+dense_gradient/<parameter>, loss_scale/...       replicated; only with accumulation, with fp16
+
+One exception: optimizers with one number a row keep one for EACH piece of a row that is cut by
+columns; the state is then [rows, pieces], and only loads under a plan that cuts the same way.
 """
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 from torchrec.distributed.model_parallel import get_unwrapped_module
 
 from trainer.checkpoint.entry import Entry, Shard
+from trainer.kernels import Piece, sharded_tables, table_pieces
 from trainer.model import seeded_generator
 
 if TYPE_CHECKING:
@@ -24,23 +29,36 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
     from torchrec.distributed.model_parallel import DistributedModelParallel
 
-ACCUMULATOR = "momentum1"  # the kernels' name of row-wise Adagrad's sums
-TABLE_MARK = ".embedding_bags."  # stands before a table's name in torchrec's state
+    from trainer.optim import DenseUpdate
+    from trainer.replicas import ReplicaOptimizer
+
+TABLE_STATES = {  # by optimizer: the names of its states, and whether they have one number a row
+    "sgd": (),
+    "adagrad": (("adagrad", False),),
+    "rowwise_adagrad": (("rowwise_adagrad", True),),
+    "adam": (("exp_avg", False), ("exp_avg_sq", False)),
+    "partial_rowwise_adam": (("exp_avg", False), ("exp_avg_sq", True)),
+}
 INIT_BLOCK_ROWS = 16384  # a table's rows are drawn in blocks of this size, each with its own generator
 
 
-def gather_state(model: DistributedModelParallel, dense_optimizer: Optimizer) -> dict[str, Entry]:
+def gather_state(model: DistributedModelParallel, update: DenseUpdate) -> dict[str, Entry]:
     """Collect what this rank holds, as live views: writing to them changes the model."""
     return {
-        **dict(_table_entries(model)),
+        **dict(_table_entries(model, update.replicas)),
         **dict(_dense_entries(model)),
-        **dict(_optimizer_entries(model, dense_optimizer)),
+        **dict(_optimizer_entries(model, update.optimizer)),
+        **dict(_update_entries(model, update)),
     }
 
 
 def table_weights(model: DistributedModelParallel) -> dict[str, Entry]:
     """This rank's shards of every table's weights, by table."""
-    return {name.split("/")[1]: entry for name, entry in _table_entries(model) if name.endswith("/weight")}
+    pieces = list(table_pieces(model))
+    return {
+        table: _table_entry(shape, [(piece, piece.weight) for piece in pieces if piece.table == table])
+        for table, shape in _table_shapes(model).items()
+    }
 
 
 @torch.no_grad()
@@ -71,21 +89,45 @@ def _fill(shard: Shard, *, seed: int, table: str, shape: tuple[int, ...], bound:
         shard.tensor[low - first : high - first].copy_(part)
 
 
-def _table_entries(model: DistributedModelParallel) -> Iterator[tuple[str, Entry]]:
-    accumulators: dict[str, Entry] = {}  # of the tables that have a piece on this rank
-    for name, states in model.fused_optimizer.state_dict()["state"].items():
-        table = _table_of(name)
-        accumulators[table] = _sharded_entry(states[f"{table}.{ACCUMULATOR}"])
-    for name, value in model.state_dict().items():
-        if TABLE_MARK in name:
-            table, weight = _table_of(name), _sharded_entry(value)
-            yield f"tables/{table}/weight", weight
-            nothing = Entry(shape=weight.shape[:1], shards=())
-            yield f"tables/{table}/rowwise_adagrad", accumulators.get(table, nothing)
+def _table_entries(
+    model: DistributedModelParallel, replicas: ReplicaOptimizer
+) -> Iterator[tuple[str, Entry]]:
+    pieces = list(table_pieces(model))
+    names = TABLE_STATES[replicas.kind]
+    for table, weight in table_weights(model).items():
+        yield f"tables/{table}/weight", weight
+        mine = [piece for piece in pieces if piece.table == table]
+        lefts = _column_cuts(model, table)
+        for index, (name, row_wise) in enumerate(names):
+            held = [(piece, (piece.states or replicas.states[table])[index]) for piece in mine]
+            entry = _row_entry(weight.shape[0], lefts, held) if row_wise else _table_entry(weight.shape, held)
+            yield f"tables/{table}/{name}", entry
 
 
-def _table_of(name: str) -> str:
-    return name.split(TABLE_MARK)[1].removesuffix(".weight")
+def _table_shapes(model: DistributedModelParallel) -> dict[str, tuple[int, int]]:
+    configs = sharded_tables(model)._embedding_bag_configs  # noqa: SLF001 - torchrec keeps them to itself
+    return {config.name: (config.num_embeddings, config.embedding_dim) for config in configs}
+
+
+def _column_cuts(model: DistributedModelParallel, table: str) -> list[int]:
+    """The first columns of a table's pieces, in order: [0] if it is not cut by columns."""
+    spec = sharded_tables(model).module_sharding_plan[table].sharding_spec
+    return sorted({piece.shard_offsets[1] for piece in spec.shards}) if spec is not None else [0]
+
+
+def _table_entry(shape: tuple[int, ...], held: list[tuple[Piece, Tensor]]) -> Entry:
+    shards = tuple(Shard(tensor.view(piece.weight.shape), piece.offsets) for piece, tensor in held)
+    return Entry(shape=shape, shards=shards, replicated=any(piece.replicated for piece, _ in held))
+
+
+def _row_entry(rows: int, lefts: list[int], held: list[tuple[Piece, Tensor]]) -> Entry:
+    if len(lefts) == 1:
+        shards = tuple(Shard(tensor.view(-1), (piece.offsets[0],)) for piece, tensor in held)
+        return Entry(shape=(rows,), shards=shards, replicated=any(piece.replicated for piece, _ in held))
+    shards = tuple(
+        Shard(tensor.view(-1, 1), (piece.offsets[0], lefts.index(piece.offsets[1]))) for piece, tensor in held
+    )
+    return Entry(shape=(rows, len(lefts)), shards=shards)
 
 
 def _dense_entries(model: DistributedModelParallel) -> Iterator[tuple[str, Entry]]:
@@ -100,16 +142,21 @@ def _optimizer_entries(model: DistributedModelParallel, optimizer: Optimizer) ->
                 yield f"dense_optimizer/{name}/{key}", _replicated_entry(value)
 
 
+def _update_entries(model: DistributedModelParallel, update: DenseUpdate) -> Iterator[tuple[str, Entry]]:
+    """What lies between gradients and the optimizer: half-collected gradients, the loss's scale."""
+    if update.scaler.active:
+        yield "loss_scale/scale", _replicated_entry(update.scaler.scale)
+        yield "loss_scale/good_steps", _replicated_entry(update.scaler.good_steps)
+    if update.every > 1:
+        names = [name for name, _ in _dense_parameters(model)]
+        for name, tensor in zip(names, update.collected, strict=True):
+            yield f"dense_gradient/{name}", _replicated_entry(tensor)
+        yield "dense_gradient_steps", _replicated_entry(update.collected_steps)
+
+
 def _dense_parameters(model: DistributedModelParallel) -> Iterator[tuple[str, Tensor]]:
     yield from get_unwrapped_module(model).model.dense.named_parameters()
 
 
 def _replicated_entry(tensor: Tensor) -> Entry:
     return Entry(shape=tuple(tensor.shape), shards=(Shard(tensor, (0,) * tensor.dim()),), replicated=True)
-
-
-def _sharded_entry(value: Any) -> Entry:  # noqa: ANN401 - ShardedTensor is seen as Any
-    shards = tuple(
-        Shard(piece.tensor.detach(), tuple(piece.metadata.shard_offsets)) for piece in value.local_shards()
-    )
-    return Entry(shape=tuple(value.metadata().size), shards=shards)

@@ -20,9 +20,10 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RankPool]:
 
 @pytest.fixture(scope="session")
 def worlds(ranks: RankPool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worlds]:
-    """Whole worlds of one, two and three ranks."""
+    """Whole worlds of one to four ranks."""
     with (
         RankPool(1, tmp_path_factory.mktemp("one")) as one,
         RankPool(2, tmp_path_factory.mktemp("two")) as two,
+        RankPool(4, tmp_path_factory.mktemp("four")) as four,
     ):
-        yield Worlds({1: one, 2: two, 3: ranks})
+        yield Worlds({1: one, 2: two, 3: ranks, 4: four})

@@ -34,7 +34,7 @@ BAD = {
     ),
     "unknown choice": (
         ["--precision", "fp8"],
-        "precision: input should be 'fp32' or 'bf16', but it is 'fp8'",
+        "precision: input should be 'fp32', 'tf32', 'bf16' or 'fp16', but it is 'fp8'",
     ),
     "unknown sharding": (["--sharding_types", "diagonal"], "sharding_types: input should be 'table_wise'"),
     "unknown precision": (["--qcomm_forward_precision", "int3"], "qcomm_forward_precision: input should be"),
@@ -54,6 +54,20 @@ BAD = {
         ["--num_embeddings", "5", "--num_embeddings_per_feature", "5,5"],
         "num_embeddings and num_embeddings_per_feature are both set",
     ),
+    "no way to share tables": (["--no_model_parallel"], "model_parallel is off and data_parallel too"),
+    "a plan for replicas": (
+        ["--data_parallel", "--sharding_plan", "p.json"],
+        "data_parallel replicates every table, so sharding_plan and table_constraints mean nothing",
+    ),
+    "decay without its kind": (
+        ["--lr_decay_steps", "5"],
+        "lr_decay_start and lr_decay_steps need lr_decay polynomial, but it is linear",
+    ),
+    "unknown sharding of a table": (
+        ["--table_constraints", "{C1: {sharding_types: [diagonal]}}"],
+        "table_constraints: input should be 'table_wise'",
+    ),
+    "constraint that is no JSON": (["--table_constraints", "{C1: ["], "--table_constraints cannot be parsed"),
     "no such file": (["--config", "nowhere.yaml"], "cannot read the configuration file nowhere.yaml"),
 }
 

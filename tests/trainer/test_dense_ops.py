@@ -63,7 +63,7 @@ def test_the_mlp_and_its_gradients_are_those_of_plain_layers(*, relu_last: bool)
     mlp = FusedMLP(7, (12, 5, 3), relu_last=relu_last, device=CPU)
     twin = _twin(mlp, relu_last=relu_last)
     inputs, others = _random(9, 7), _random(9, 7)
-    mlp(inputs, bf16=False).square().sum().backward()
+    mlp(inputs, dtype=torch.float32).square().sum().backward()
     twin(others).square().sum().backward()
     torch.testing.assert_close(inputs.grad, others.grad)
     for ours, theirs in zip(mlp.parameters(), twin.parameters(), strict=True):
@@ -74,7 +74,7 @@ def test_bf16_keeps_weights_and_gradients_in_fp32_and_results_close() -> None:
     torch.manual_seed(0)
     mlp = FusedMLP(64, (128, 32, 1), relu_last=False, device=CPU)
     inputs = _random(256, 64)
-    exact, rounded = mlp(inputs, bf16=False), mlp(inputs, bf16=True)
+    exact, rounded = mlp(inputs, dtype=torch.float32), mlp(inputs, dtype=torch.bfloat16)
     assert rounded.dtype == torch.bfloat16
     torch.testing.assert_close(rounded.float(), exact, rtol=0.02, atol=0.02)
     rounded.float().sum().backward()
@@ -86,7 +86,7 @@ def test_fp32_products_are_fp32_accurate() -> None:
     try:
         left, right = _random(300, 500).detach(), _random(500, 200, seed=1).detach()
         mlp = FusedMLP(500, (200,), relu_last=False, device=CPU)
-        error = (mlp(left, bf16=False).detach().double() - _exact(left, mlp)).abs().max()
+        error = (mlp(left, dtype=torch.float32).detach().double() - _exact(left, mlp)).abs().max()
         product = (left @ right).double() - left.double() @ right.double()
         assert max(float(error), float(product.abs().max())) < 1e-3
     finally:

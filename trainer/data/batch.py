@@ -19,10 +19,11 @@ class Batch:
     """
 
     dense: Tensor  # float32 [B, D]
-    sparse: Tensor  # int32 [F, B], feature-major: its flat view is a KeyedJaggedTensor's values
+    sparse: Tensor  # int32 [F, B], feature-major; with lengths: int32 [sum of lengths], likewise
     labels: Tensor  # float32 [B], 0 or 1
     sample_ids: Tensor  # int64 [B], the row within the split; stays on the CPU
     global_size: int  # samples of this step over all ranks
+    lengths: Tensor | None = None  # int32 [F, B], ids of each feature in each sample; None: one each
 
     def __len__(self) -> int:
         return int(self.labels.shape[0])
@@ -37,12 +38,14 @@ class Batch:
 
     def record_stream(self, stream: Any) -> None:  # noqa: ANN401 - torch.Stream has no typed base
         """Tell the allocator that a stream uses these tensors (torchrec's pipelines call this)."""
-        for tensor in (self.dense, self.sparse, self.labels):
-            tensor.record_stream(stream)
+        for tensor in (self.dense, self.sparse, self.labels, self.lengths):
+            if tensor is not None:
+                tensor.record_stream(stream)
 
     def _map(self, function: Any) -> Self:  # noqa: ANN401 - Tensor is seen as Any
-        moved = {f.name: function(getattr(self, f.name)) for f in fields(self) if f.name in _MOVED}
+        tensors = {f.name: getattr(self, f.name) for f in fields(self) if f.name in _MOVED}
+        moved = {name: function(tensor) for name, tensor in tensors.items() if tensor is not None}
         return replace(self, **moved)
 
 
-_MOVED = frozenset({"dense", "sparse", "labels"})
+_MOVED = frozenset({"dense", "sparse", "labels", "lengths"})

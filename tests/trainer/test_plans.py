@@ -1,0 +1,210 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.trainer.support_learner import SHAPE, make_learner, make_world, train_losses
+from trainer.checkpoint import Checkpointer
+from trainer.digest import model_digest
+from trainer.errors import CheckpointError, ConfigError
+from trainer.planfile import MODULE, to_document
+from trainer.topology import this_world
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.trainer.support_ranks import Place
+    from tests.trainer.support_worlds import Worlds
+    from trainer.learner import Learner
+
+KINDS = ["table_wise", "row_wise", "column_wise", "table_row_wise", "grid_shard", "data_parallel"]
+SMOOTH = {
+    "dense_optimizer": "sgd",
+    "table_optimizer": "adagrad",  # row-wise sums depend on where rows are cut
+    "dense_learning_rate": 0.05,
+    "learning_rate": 0.05,
+}
+UNEVEN = ([64] * 9 + [1]) * 10
+MIXED = {
+    f"C{index + 1}": {"sharding_types": [kind]}
+    for index, kind in enumerate(["row_wise", "column_wise", "data_parallel", "table_row_wise", "table_wise"])
+}
+
+
+def _sharded(kind: str) -> dict[str, Any]:
+    return {**SMOOTH, "sharding_types": [kind]}
+
+
+def _kinds(learner: Learner) -> set[str]:
+    return {parameter.sharding_type for parameter in learner.plan.plan[MODULE].values()}
+
+
+def _losses(place: Place, settings: dict[str, Any], sizes: list[int]) -> tuple[list[float], set[str]]:
+    learner = make_learner(place, **settings)
+    return train_losses(place, learner, sizes), _kinds(learner)
+
+
+def _saved(place: Place, settings: dict[str, Any], folder: Path) -> str:
+    learner = make_learner(place, **settings)
+    train_losses(place, learner, [64] * 5)
+    with _checkpointer(place, folder) as checkpointer:
+        checkpointer.save(5, learner.state, {}, {})
+    return model_digest(learner.state, place.group)
+
+
+def _loaded(place: Place, settings: dict[str, Any], folder: Path) -> tuple[str, list[float]]:
+    learner = make_learner(place, **settings)
+    with _checkpointer(place, folder) as checkpointer:
+        checkpointer.load(5, learner.state)
+    return model_digest(learner.state, place.group), train_losses(place, learner, [64] * 5)
+
+
+def _checkpointer(place: Place, folder: Path) -> Checkpointer:
+    return Checkpointer(str(folder), keep=1, rank=place.rank, world_size=place.world_size, group=place.group)
+
+
+def _loading_error(place: Place, settings: dict[str, Any], folder: Path) -> str:
+    with pytest.raises(CheckpointError) as caught:
+        _loaded(place, settings, folder)
+    return str(caught.value)
+
+
+def _config_error(place: Place, settings: dict[str, Any]) -> str:
+    with pytest.raises(ConfigError) as caught:
+        make_learner(place, **settings)
+    return str(caught.value)
+
+
+def _document(place: Place, settings: dict[str, Any]) -> dict[str, Any]:
+    learner = make_learner(place, **settings)
+    return to_document(learner.plan, SHAPE, this_world(learner.config, make_world(place)))
+
+
+@pytest.fixture(scope="module")
+def alone(worlds: Worlds) -> list[float]:
+    """The losses of a single rank."""
+    losses, _ = worlds.run(1, _losses, SMOOTH, UNEVEN)[0]
+    return losses
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_sharding_type_gives_the_losses_of_one_rank(
+    worlds: Worlds, alone: list[float], kind: str
+) -> None:
+    losses, kinds = worlds.run(2, _losses, _sharded(kind), UNEVEN)[0]
+    assert kinds == {kind}
+    assert losses == pytest.approx(alone, abs=1e-5)
+    assert alone[-2] < 0.9 * alone[0]
+
+
+def test_four_ranks_with_a_type_for_each_table_give_the_losses_of_one(
+    worlds: Worlds, alone: list[float]
+) -> None:
+    losses, kinds = worlds.run(4, _losses, {**SMOOTH, "table_constraints": MIXED}, UNEVEN)[0]
+    assert kinds == {"row_wise", "column_wise", "data_parallel", "table_row_wise", "table_wise"}
+    assert losses == pytest.approx(alone, abs=1e-5)
+
+
+def test_data_parallel_replicates_every_table_and_learns_alike(worlds: Worlds, alone: list[float]) -> None:
+    losses, kinds = worlds.run(2, _losses, {**SMOOTH, "data_parallel": True}, UNEVEN)[0]
+    assert kinds == {"data_parallel"}
+    assert losses == pytest.approx(alone, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("row_wise", "data_parallel"),
+        ("data_parallel", "column_wise"),
+        ("column_wise", "table_wise"),
+        ("table_wise", "row_wise"),
+    ],
+)
+def test_a_checkpoint_moves_to_another_plan_and_world_size(
+    worlds: Worlds, tmp_path: Path, before: str, after: str
+) -> None:
+    saved = worlds.run(2, _saved, _sharded(before), tmp_path)[0]
+    loaded, losses = worlds.run(3, _loaded, _sharded(after), tmp_path)[0]
+    assert loaded == saved
+    _, expected = worlds.run(1, _loaded, _sharded("table_wise"), tmp_path)[0]
+    assert losses == pytest.approx(expected, abs=1e-5)
+
+
+def test_row_wise_sums_of_tables_cut_by_columns_load_under_the_same_cut_only(
+    worlds: Worlds, tmp_path: Path
+) -> None:
+    settings = {"sharding_types": ["column_wise"]}
+    saved = worlds.run(2, _saved, settings, tmp_path)[0]
+    loaded, _ = worlds.run(3, _loaded, settings, tmp_path)[0]
+    assert loaded == saved
+    error = worlds.run(2, _loading_error, {"sharding_types": ["row_wise"]}, tmp_path)[0]
+    assert "rowwise_adagrad" in error
+
+
+@pytest.mark.parametrize("kind", ["row_wise", "column_wise", "data_parallel", "table_wise"])
+def test_a_saved_plan_can_be_forced(worlds: Worlds, tmp_path: Path, kind: str) -> None:
+    document = worlds.run(2, _document, _sharded(kind))[0]
+    file = tmp_path / "plan.json"
+    file.write_text(json.dumps(document))
+    settings = {**SMOOTH, "sharding_plan": str(file)}
+    assert worlds.run(2, _document, settings)[1] == document
+    losses, kinds = worlds.run(2, _losses, settings, [64] * 3)[0]
+    assert kinds == {kind}
+    assert losses == pytest.approx(worlds.run(2, _losses, _sharded(kind), [64] * 3)[0][0], abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"world_size": 4}, "it was made for world_size 4, but this run has 2"),
+        ({"embedding_dim": 16}, "it was made for embedding_dim 16, but this run has 8"),
+        ({"format": "other"}, "is no sharding plan"),
+        ({"tables": {}}, "the model has a table C1, which the plan has not"),
+    ],
+)
+def test_a_plan_for_another_model_or_world_is_refused_on_every_rank(
+    worlds: Worlds, tmp_path: Path, change: dict[str, Any], message: str
+) -> None:
+    document = worlds.run(2, _document, _sharded("table_wise"))[0]
+    file = tmp_path / "plan.json"
+    file.write_text(json.dumps({**document, **change}))
+    for error in worlds.run(2, _config_error, {"sharding_plan": str(file)}):
+        assert message in error
+
+
+def test_a_plan_with_another_tables_size_or_a_missing_shard_is_refused(
+    worlds: Worlds, tmp_path: Path
+) -> None:
+    file = tmp_path / "plan.json"
+    for change, message in (
+        ({"rows": 41}, "it has 41 rows for C1, but the model's table has 40"),
+        ({"shards": []}, "its shards of C1 hold 0 elements, but the table has 320"),
+        ({"compute_kernel": "fused_uvm"}, "C1 has the kernel fused_uvm, which needs a GPU"),
+    ):
+        document = worlds.run(2, _document, _sharded("table_wise"))[0]
+        document["tables"]["C1"] |= change
+        file.write_text(json.dumps(document))
+        assert message in worlds.run(2, _config_error, {"sharding_plan": str(file)})[0]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"ddr_cap_gb": 1e-6}, "the tables do not fit: with their optimizer state they need"),
+        ({"table_constraints": {"C9": {}}}, "table_constraints names C9, but the model's tables are C1, C2"),
+        ({"compute_kernels": ["fused_uvm"]}, "nothing is left to choose from for C1"),
+        ({"planner": "dynamic_programming"}, "planner is dynamic_programming, which divides GPU memory"),
+        ({"table_optimizer": "adam"}, "table_optimizer is adam, which has no fused kernel on CPUs"),
+        (
+            {"data_parallel": True, "embedding_weight_precision": "fp16"},
+            "embedding_weight_precision is fp16, but C1 is data_parallel",
+        ),
+    ],
+)
+def test_what_cannot_be_planned_is_refused_on_every_rank_with_a_remedy(
+    worlds: Worlds, settings: dict[str, Any], message: str
+) -> None:
+    for error in worlds.run(2, _config_error, settings):
+        assert message in error

@@ -1,0 +1,74 @@
+"""The tables as this rank's embedding kernels hold them, whatever the sharding type.
+
+torchrec's own state names differ by sharding type, and its optimizer states have invented offsets
+where tables are cut by columns; the kernels themselves tell plainly what they hold.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from torchrec.distributed.embeddingbag import ShardedEmbeddingBagCollection
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from torch import Tensor, nn
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A rectangle of a table on this rank: live memory."""
+
+    table: str
+    weight: Tensor  # [rows, columns]
+    states: tuple[Tensor, ...]  # the fused optimizer's; none where a table is replicated
+    offsets: tuple[int, int]  # of the first row and column
+    replicated: bool
+    gradient_of: Tensor | None = None  # where replicated: the flat parameter whose gradient has the table's
+    gradient_start: int = 0  # and where in it
+
+
+def sharded_tables(model: nn.Module) -> ShardedEmbeddingBagCollection:
+    """The one sharded collection of a model."""
+    return next(part for part in model.modules() if isinstance(part, ShardedEmbeddingBagCollection))
+
+
+def table_pieces(model: nn.Module) -> Iterator[Piece]:
+    """What this rank holds, kernel by kernel."""
+    for kernel, tables in _kernels(model):
+        weights = kernel.split_embedding_weights()
+        if hasattr(kernel, "split_optimizer_states"):
+            states = kernel.split_optimizer_states() or [()] * len(weights)
+            for table, weight, state in zip(tables, weights, states, strict=True):
+                first, left = table.local_metadata.shard_offsets
+                yield Piece(table.name, weight, tuple(state), (first, left), replicated=False)
+        else:
+            start = 0
+            for table, weight in zip(tables, weights, strict=True):
+                yield Piece(
+                    table.name,
+                    weight,
+                    (),
+                    (0, 0),
+                    replicated=True,
+                    gradient_of=kernel.weights,
+                    gradient_start=start,
+                )
+                start += weight.numel()
+
+
+def set_iteration(model: nn.Module, step: int) -> None:
+    """Tell the kernels how many steps were done: Adam's bias correction depends on it."""
+    for kernel, _ in _kernels(model):
+        counter = getattr(kernel, "iter", None)
+        if counter is not None:
+            counter.fill_(step)
+
+
+def _kernels(model: nn.Module) -> Iterator[tuple[Any, list[Any]]]:
+    """Every embedding kernel of this rank with the configurations of its tables."""
+    for lookup in sharded_tables(model)._lookups:  # noqa: SLF001 - torchrec shows its kernels nowhere else
+        for holder in getattr(lookup, "module", lookup)._emb_modules:  # noqa: SLF001 - as above; DDP wraps replicas
+            yield holder.emb_module, holder._config.embedding_tables  # noqa: SLF001 - as above
