@@ -126,7 +126,8 @@ class _MLPFunction(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Context, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        hidden, weights = ctx.saved_tensors[: ctx.layers + 1], ctx.saved_tensors[ctx.layers + 1 :]
+        saved = ctx.saved_tensors  # once: activation checkpointing hands them out a single time
+        hidden, weights = saved[: ctx.layers + 1], saved[ctx.layers + 1 :]
         weight_gradients: list[Tensor] = []
         bias_gradients: list[Tensor] = []
         for index in reversed(range(ctx.layers)):
