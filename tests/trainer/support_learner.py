@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -45,7 +46,13 @@ def make_learner(place: Place, **settings: Any) -> Learner:
         "over_arch_layer_sizes": SHAPE.over_arch_layer_sizes,
     }
     config = make_config({"threads": 1, **sizes, **settings})
-    return Learner(config, SHAPE, make_world(place), total_steps=100)
+    shape = replace(
+        SHAPE,
+        interaction=config.interaction,
+        dcn_num_layers=config.dcn_num_layers,
+        dcn_low_rank_dim=config.dcn_low_rank_dim,
+    )
+    return Learner(config, shape, make_world(place), total_steps=100)
 
 
 def make_batches(place: Place, sizes: Sequence[int]) -> Iterator[Batch]:
