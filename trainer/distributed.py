@@ -46,6 +46,14 @@ class World:
         distributed.all_reduce(total, group=self.control)
         return [float(value) for value in total]
 
+    def gather_lists(self, values: list[int]) -> list[int]:
+        """Every rank's numbers, one rank after the other."""
+        if self.size == 1:
+            return values
+        parts: list[list[int]] = [[] for _ in range(self.size)]
+        distributed.all_gather_object(parts, values, group=self.control)
+        return [value for part in parts for value in part]
+
     def gather(self, tensor: Tensor) -> list[Tensor]:
         """Every rank's tensor of one shape, in the order of ranks."""
         if self.size == 1:

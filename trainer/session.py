@@ -26,7 +26,7 @@ from trainer.report import Reporter
 from trainer.setup import count_steps, model_shape, open_dataset, set_numerics
 from trainer.sharding import describe
 from trainer.topology import this_world
-from trainer.window import Window
+from trainer.window import LossWatch, Window
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -102,6 +102,7 @@ class Session:
         self.total_steps = total_steps
         self.progress = Progress(attempt=_restarts())
         self.seen = SampleDigest()
+        self._losses = LossWatch()
         self._saved_step: int | None = None
         self._evaluated: tuple[int, dict[str, Any]] | None = None  # step and metrics of the last evaluation
         self._begin()
@@ -121,6 +122,7 @@ class Session:
         batch = step.batch
         self.seen.update(self.progress.epoch, batch.sample_ids)
         seconds = self._window.add(step.loss, batch.global_size)
+        self._losses.add(step.loss, batch.sample_ids)
         self.progress.advance(batch.global_size, self.dataset.train.rows, seconds)
         if self.due(self.config.log_interval):
             self._log()
@@ -134,7 +136,7 @@ class Session:
         last = self.progress.step >= self.total_steps
         if not (last or self.due(POLL_STEPS) or self._checkpoint_due()):
             return False
-        bad_step = self._window.first_bad_step(self.progress.step)
+        bad_step = self._losses.first_bad_step(self.progress.step)
         wishes = torch.tensor([int(self.stop.requested), bad_step])
         answers = self.world.gather(wishes)
         bad_steps = [int(answer[1]) for answer in answers if int(answer[1])]
@@ -395,10 +397,12 @@ class Session:
         return f"the last good checkpoint is that of step {self._saved_step} in {self.config.checkpoint_uri}"
 
     def _explain_bad_loss(self, step: int) -> str:
+        ids = self.world.gather_lists(self._losses.samples_of(step, self.progress.step))
         rate = self.learner.optimizers.learning_rate
         saved = self._last_good()
         return (
-            f"the loss became NaN or infinite at step {step} (learning_rate {rate:g}); {saved}; "
+            f"the loss became NaN or infinite at step {step} (learning_rate {rate:g}) in the batch of "
+            f"{spell_ids(ids)}; {saved}; "
             "lower learning_rate or dense_learning_rate, or raise lr_warmup_steps"
         )
 

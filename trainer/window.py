@@ -21,7 +21,6 @@ class Window:
         self.seconds = 0.0
         self.checkpoint_s = 0.0
         self._total: Tensor | None = None
-        self._losses: list[Tensor] = []  # since the last look for bad ones
         self._clock = time.perf_counter()
 
     @property
@@ -38,7 +37,6 @@ class Window:
         seconds = time.perf_counter() - self._clock
         weighted = loss * samples
         self._total = weighted if self._total is None else self._total + weighted
-        self._losses.append(loss)
         self.steps, self.samples, self.seconds = (
             self.steps + 1,
             self.samples + samples,
@@ -46,13 +44,33 @@ class Window:
         )
         return seconds
 
+
+class LossWatch:
+    """The losses of the newest steps and their samples, until somebody looks."""
+
+    def __init__(self) -> None:
+        self._losses: list[Tensor] = []
+        self._samples: list[Tensor] = []
+        self._last: list[tuple[Tensor, Tensor]] = []  # those that were looked at
+
+    def add(self, loss: Tensor, sample_ids: Tensor) -> None:
+        """Remember a step."""
+        self._losses.append(loss)
+        self._samples.append(sample_ids)
+
     def first_bad_step(self, step: int) -> int:
         """The first of the steps since the last call whose loss is not finite; 0 if all are.
 
         `step` is the number of the newest.
         """
         losses, self._losses = self._losses, []
+        self._last, self._samples = list(zip(losses, self._samples, strict=True)), []
         if not losses:
             return 0
         finite = torch.isfinite(torch.stack(losses)).tolist()
         return 0 if all(finite) else step - len(losses) + 1 + finite.index(False)
+
+    def samples_of(self, bad_step: int, step: int) -> list[int]:
+        """This rank's samples of a step just found bad, if its own loss is; `step` is the newest's number."""
+        loss, samples = self._last[bad_step - step - 1]
+        return [] if bool(torch.isfinite(loss)) else [int(sample) for sample in samples]

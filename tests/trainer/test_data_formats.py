@@ -243,7 +243,13 @@ class _Loader:
         for name, tensor in (("dense", dense[:, 0]), ("sparse", sparse[1]), ("labels", labels)):
             if name in self.bad:
                 tensor[ids == 110] = self.bad[name]
-        return Batch(dense, sparse, labels, ids, size)
+        if not self.bad.get("bags"):
+            return Batch(dense, sparse, labels, ids, size)
+        lengths = torch.stack([ids % 3, ids % 2 + 1]).int()  # some bags are empty
+        bags = sparse.flatten().repeat_interleave(lengths.flatten())
+        if "last" in self.bad:
+            bags[-1] = self.bad["last"]
+        return Batch(dense, bags, labels, ids, size, lengths)
 
 
 def good(config: TrainerConfig) -> _Loader:
@@ -260,6 +266,14 @@ def short(config: TrainerConfig) -> _Loader:
 
 def wrong_type(config: TrainerConfig) -> _Loader:
     return _Loader(config, dtype=torch.int64)
+
+
+def bags(config: TrainerConfig) -> _Loader:
+    return _Loader(config, bags=True)
+
+
+def bad_bags(config: TrainerConfig) -> _Loader:
+    return _Loader(config, bags=True, last=5)
 
 
 def nan(config: TrainerConfig) -> _Loader:
@@ -296,6 +310,13 @@ def test_a_loader_of_ones_own_trains_and_goes_on_from_a_checkpoint(tmp_path: Pat
     for steps in (7, None):
         parts = _run_loader(tmp_path / "parts", "good", **settings, num_iterations=steps).summary
     assert parts["model_digest"] == whole["model_digest"]
+
+
+def test_a_loader_may_give_several_ids_a_sample(tmp_path: Path) -> None:
+    assert _run_loader(tmp_path / "good", "bags").code == 0
+    assert _run_loader(tmp_path / "modulo", "bad_bags", hash_overflow=True).code == 0
+    with pytest.raises(DataError, match=r"step 1: C2 of sample 24 holds the id 5; its table has 5 rows"):
+        _run_loader(tmp_path / "bad", "bad_bags")
 
 
 def test_a_loader_that_cannot_go_on_is_not_asked_to(tmp_path: Path) -> None:

@@ -140,10 +140,12 @@ def test_a_loss_that_is_not_finite_names_the_step_and_the_last_good_checkpoint(
     tmp_path: Path, dataset: Path
 ) -> None:
     settings = {"dense_optimizer": "sgd", "dense_learning_rate": 1e30, "checkpoint_interval": 1}
+    settings |= {"shuffle": False, "log_interval": 1}
     with pytest.raises(NonFiniteLossError) as caught:
         run_here(dataset, tmp_path, **settings)
     message = str(caught.value)
     assert "the loss became NaN or infinite at step 2 " in message
+    assert "in the batch of samples 25, 26, 27, 28, 29, 30, 31, 32 and 17 more" in message
     assert "the last good checkpoint is that of step 1 in" in message
 
 

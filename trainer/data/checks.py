@@ -12,6 +12,8 @@ from trainer.errors import DataError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from torch import Tensor
+
     from trainer.data.batch import Batch
     from trainer.data.source import Source
 
@@ -37,7 +39,7 @@ class BatchChecks:
             DataError: a value is out of range; feature, value, limit and sample are named.
         """
         if self.wraps:
-            batch = replace(batch, sparse=torch.remainder(batch.sparse, self.limits))
+            batch = replace(batch, sparse=torch.remainder(batch.sparse, self._limits_of(batch)))
         if self.looks and len(batch):
             self._check_ids(batch)
             self._check_dense(batch)
@@ -49,18 +51,26 @@ class BatchChecks:
         return map(self, batches) if self.wraps or self.looks else iter(batches)
 
     def _check_ids(self, batch: Batch) -> None:
-        low, high = batch.sparse.amin(dim=1, keepdim=True), batch.sparse.amax(dim=1, keepdim=True)
-        bad = (low < 0) | (high >= self.limits)
+        bad = (batch.sparse < 0) | (batch.sparse >= self._limits_of(batch))
         if not bool(bad.any()):
             return
-        feature = int(bad.flatten().int().argmax())
-        ids, limit = batch.sparse[feature], int(self.limits[feature])
-        place = int(((ids < 0) | (ids >= limit)).int().argmax())
+        place = int(bad.flatten().int().argmax())
+        cells = torch.arange(len(self.features) * len(batch))  # feature by feature, a sample each
+        if batch.lengths is not None:
+            cells = cells.repeat_interleave(batch.lengths.flatten())
+        feature, sample = divmod(int(cells[place]), len(batch))
+        limit, found = int(self.limits[feature]), int(batch.sparse.flatten()[place])
         raise DataError(
-            f"{self.features[feature]} of sample {int(batch.sample_ids[place])} holds the id "
-            f"{int(ids[place])}; its table has {limit} rows, so ids go from 0 to {limit - 1}; mend the "
-            "data, give larger num_embeddings, or set hash_overflow to take ids modulo the rows"
+            f"{self.features[feature]} of sample {int(batch.sample_ids[sample])} holds the id {found}; its "
+            f"table has {limit} rows, so ids go from 0 to {limit - 1}; mend the data, give larger "
+            "num_embeddings, or set hash_overflow to take ids modulo the rows"
         )
+
+    def _limits_of(self, batch: Batch) -> Tensor:
+        """What each id must stay below, in the shape of the batch's ids or one that spreads to it."""
+        if batch.lengths is None:
+            return self.limits
+        return self.limits.flatten().repeat_interleave(batch.lengths.sum(dim=1))
 
     def _check_dense(self, batch: Batch) -> None:
         if bool(torch.isfinite(batch.dense.sum())):  # one pass; a sum of finite values can overflow

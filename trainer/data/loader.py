@@ -152,6 +152,9 @@ class LoaderSource(Source):
             "labels": (torch.float32, (size,)),
             "sample_ids": (torch.int64, (size,)),
         }
+        if batch.lengths is not None:  # several ids a sample, flat, feature by feature
+            wanted["lengths"] = (torch.int32, (len(self.sparse_features), size))
+            wanted["sparse"] = (torch.int32, (int(batch.lengths.sum()),))
         for name, (dtype, shape) in wanted.items():
             tensor = getattr(batch, name)
             if (tensor.dtype, tuple(tensor.shape)) != (dtype, shape):
