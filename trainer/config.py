@@ -137,6 +137,9 @@ class RunConfig(_Group):
         None, description="end the run as soon as an evaluation reaches this AUC; needs eval_interval"
     )
     log_interval: PositiveInt = Field(50, description="steps between lines of metrics.jsonl")
+    profile: Annotated[str, Field(pattern=r"^\d+:\d+$")] | None = Field(
+        None, description="START:END, write a Chrome trace of these steps to OUTPUT_DIR/profile/rank-N.json"
+    )
     output_dir: str = Field(".", description="folder of metrics.jsonl, summary.json and tensorboard/")
     checkpoint_dir: str | None = Field(
         None, description="where checkpoints go (default: OUTPUT_DIR/checkpoints)"
@@ -250,6 +253,16 @@ class TrainerConfig(SystemConfig, RunConfig, OptimizerConfig, ModelConfig, DataC
         if self.dataset is not None and self.dataset_path is not None:
             raise ValueError(
                 f"dataset {self.dataset} and dataset_path {self.dataset_path} are both set; give one of them"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _profile_is_a_range(self) -> Self:
+        start, _, end = (self.profile or "0:1").partition(":")
+        if int(start) >= int(end):
+            raise ValueError(
+                f"profile is {self.profile}; START:END are the first step and the one after the last, "
+                "as in 100:110"
             )
         return self
 

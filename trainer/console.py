@@ -67,6 +67,24 @@ def _quieten() -> None:
     warnings.filterwarnings("ignore", category=DeprecationWarning, module=r"torch|fbgemm_gpu")
     for name in ("torchrec", "torch.fx", "torch.distributed"):
         logging.getLogger(name).setLevel(logging.ERROR)
+    ours = logging.getLogger("trainer")
+    if not ours.handlers:
+        ours.addHandler(_FirstTime())
+
+
+class _FirstTime(logging.Handler):
+    """Tells a warning once, and on the first rank only."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self._told: set[str] = set()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """See logging."""
+        text = record.getMessage()
+        if text not in self._told and os.environ.get("RANK", "0") == "0":
+            self._told.add(text)
+            print(f"warning: {text}", file=sys.stderr, flush=True)
 
 
 def _complain(error: TrainerError) -> int:

@@ -18,6 +18,8 @@ from torchrec.distributed import TrainPipelineSparseDist
 from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
 from torchrec.streamable import Pipelineable
 
+from trainer.profiling import PhaseClock
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
@@ -139,6 +141,7 @@ class Pipeline(Protocol):
     """Runs steps over batches; yields after every step, when no state is half-way."""
 
     data_wait_s: float  # time spent waiting for batches so far
+    phases: PhaseClock  # of a step; empty where phases overlap
 
     def steps(self, batches: Iterable[Batch], first_step: int) -> Iterator[Step]:
         """Run one step a batch; steps are numbered from `first_step` for the learning-rate schedule."""
@@ -193,18 +196,23 @@ class PlainPipeline:
         self.make_input = make_input
         self.device = device
         self.data_wait_s = 0.0
+        self.phases = PhaseClock(device)
 
     def steps(self, batches: Iterable[Batch], first_step: int) -> Iterator[Step]:
         """See Pipeline."""
         feed = _Feed(batches, self.make_input, pin=False)
         for number, made in enumerate(feed, first_step):
             self.data_wait_s += feed.take_wait()
+            self.phases.begin(number)
             self.model.train()
             self.optimizers.prepare(number)
             self.optimizers.dense.zero_grad()
             loss, _ = self.model(made if self.device.type == "cpu" else made.to(self.device))
+            self.phases.end("forward")
             loss.backward()
+            self.phases.end("backward")
             self.optimizers.dense.step()
+            self.phases.end("update")
             yield Step(feed.under_way.popleft(), loss.detach())
 
     def release(self) -> None:
@@ -226,6 +234,7 @@ class SparseDistPipeline:
         self.make_input = make_input
         self.device = device
         self.data_wait_s = 0.0
+        self.phases = PhaseClock(device)
         self._pipeline: TrainPipelineSparseDist | None = None
 
     def steps(self, batches: Iterable[Batch], first_step: int) -> Iterator[Step]:

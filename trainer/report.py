@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import platform
+import sys
 import time
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 1
 SECONDS_BETWEEN_LINES = 5.0
+BAR_WIDTH = 30  # characters
 
 
 class Reporter:
@@ -30,6 +32,8 @@ class Reporter:
         self._metrics: TextIO | None = None
         self._board: SummaryWriter | None = None
         self._last_line = 0.0
+        self._on_terminal = active and sys.stdout.isatty()
+        self._bar = ""  # what stands on the terminal's last line
 
     def __enter__(self) -> Self:
         if self.active:
@@ -44,6 +48,8 @@ class Reporter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._bar:
+            print(flush=True)
         if self._metrics is not None:
             self._metrics.close()
         if self._board is not None:
@@ -64,8 +70,24 @@ class Reporter:
         """Print a line for people; one that comes `often` only if the last is some seconds old."""
         now = time.monotonic()
         if self.active and not (often and now - self._last_line < SECONDS_BETWEEN_LINES):
+            self._wipe()
             print(text, flush=True)
             self._last_line = now
+
+    def advance(self, step: int, steps: int, text: str) -> None:
+        """Show how far the run is: one line that changes on a terminal, a line now and then elsewhere."""
+        if not self._on_terminal:
+            self.say(f"step {step}/{steps}  {text}", often=True)
+            return
+        self._wipe()
+        done = BAR_WIDTH * step // max(steps, 1)
+        self._bar = f"[{'#' * done}{'-' * (BAR_WIDTH - done)}] {step}/{steps}  {text}"
+        print(self._bar, end="", flush=True)
+
+    def _wipe(self) -> None:
+        if self._bar:
+            print("\r" + " " * len(self._bar) + "\r", end="")
+            self._bar = ""
 
     def summarise(self, values: Mapping[str, object]) -> None:
         """Write summary.json, whole or not at all."""

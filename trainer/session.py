@@ -21,6 +21,7 @@ from trainer.learner import Learner
 from trainer.metrics import BinaryMetrics
 from trainer.planfile import to_document
 from trainer.preempt import StopFlag
+from trainer.profiling import StepProfiler, memory_bytes
 from trainer.progress import Progress
 from trainer.report import Reporter
 from trainer.setup import count_steps, model_shape, open_dataset, set_numerics
@@ -100,6 +101,9 @@ class Session:
         self.reporter = reporter
         self.stop = stop
         self.total_steps = total_steps
+        self.profiler = StepProfiler(
+            config.profile, Path(config.output_dir) / "profile" / f"rank-{world.rank}.json"
+        )
         self.progress = Progress(attempt=_restarts())
         self.seen = SampleDigest()
         self._losses = LossWatch()
@@ -113,9 +117,12 @@ class Session:
         self._first_step_clock = time.perf_counter()
         left = 0 if self.target_reached else max(0, self.total_steps - self.progress.step)
         batches = self._checked(islice(self._batches(), left))
+        self.profiler.before_step(self.progress.step)
         for step in self.learner.pipeline.steps(batches, self.progress.step):
             yield step
+            self.profiler.before_step(self.progress.step)
             self._window.resume()
+        self.profiler.close()
 
     def advance(self, step: Step) -> None:
         """Count a step that is done."""
@@ -216,7 +223,8 @@ class Session:
         )
 
     def finish(self, status: str, metrics: Mapping[str, Any] | None) -> None:
-        """Write the summary."""
+        """Write the summary, and the trace of a run that ended while it was recorded."""
+        self.profiler.close()
         progress = self.progress
         samples = self.seen.merge(self.world.control)
         wall_s = time.perf_counter() - self._started
@@ -360,10 +368,11 @@ class Session:
             step_s=window.seconds / max(window.steps, 1),
             data_wait_s=(self.learner.pipeline.data_wait_s - window.data_wait_start_s) / max(window.steps, 1),
             ckpt_stall_s=window.checkpoint_s / max(window.steps, 1),
+            **{f"{phase}_s": seconds for phase, seconds in self.learner.pipeline.phases.take().items()},
+            memory_bytes=memory_bytes(self.world.device),
         )
-        self.reporter.say(
-            f"step {progress.step}/{self.total_steps}  loss {loss:.4f}  {speed:,.0f} samples/s", often=True
-        )
+        text = f"loss {loss:.4f}  {speed:,.0f} samples/s"
+        self.reporter.advance(progress.step, self.total_steps, text)
         self._window = Window(self.learner.pipeline.data_wait_s)
 
     def _checkpoint_due(self) -> bool:

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from tests.trainer.support_dataset import Rows, write_dataset, write_rows
+from tests.trainer.support_runs import command, run_here
+from trainer.__main__ import main
+from trainer.arguments import make_config
+from trainer.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PHASES = ("forward_s", "backward_s", "update_s")
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("data") / "small"
+    write_dataset(path, train_rows=1000, test_rows=200, num_dense=3, num_sparse=4)
+    return path
+
+
+def test_every_figure_is_in_the_metrics_and_on_tensorboard(dataset: Path, tmp_path: Path) -> None:
+    outcome = run_here(dataset, tmp_path, eval_interval=20)
+    wanted = {"loss", "samples_per_s", "lr", "data_wait_s", "step_s", "memory_bytes", *PHASES}
+    for line in outcome.lines("train"):
+        assert wanted <= set(line)
+        assert 0 < sum(line[name] for name in PHASES) <= line["step_s"]
+        assert line["memory_bytes"] > 10e6
+    board = EventAccumulator(str(tmp_path / "tensorboard"))
+    board.Reload()
+    assert {f"train/{name}" for name in wanted} | {"eval/auc"} <= set(board.Tags()["scalars"])
+
+
+@pytest.mark.parametrize(("profile", "steps"), [("5:8", 3), ("38:99", 2), ("90:99", 0)])
+def test_a_trace_holds_the_steps_that_were_asked_for(
+    dataset: Path, tmp_path: Path, profile: str, steps: int
+) -> None:
+    assert run_here(dataset, tmp_path, profile=profile).code == 0
+    path = tmp_path / "profile" / "rank-0.json"
+    if not steps:
+        assert not path.exists()
+        return
+    names = [event.get("name") for event in json.loads(path.read_text())["traceEvents"]]
+    assert names.count("aten::binary_cross_entropy_with_logits") >= steps
+    assert names.count("Optimizer.step#AdamW.step") == steps
+
+
+@pytest.mark.parametrize("profile", ["5", "5:", "a:b", "8:8", "9:8", "-1:4"])
+def test_ranges_that_are_none_are_refused(profile: str) -> None:
+    with pytest.raises(ConfigError, match="profile"):
+        make_config({"profile": profile})
+
+
+def test_a_terminal_shows_one_line_that_grows(dataset: Path, tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    words = command(dataset, tmp_path, log_interval=10, eval_interval=20)
+    with subprocess.Popen(words, stdout=theirs, stderr=subprocess.STDOUT) as process:
+        os.close(theirs)
+        text = _read_all(ours)  # until the process ends
+        assert process.wait(60) == 0
+    lines = text.replace("\r\n", "\n").split("\n")
+    (bars,) = (line for line in lines if "] 10/40  loss" in line)
+    assert "] 20/40  loss" in bars
+    assert "\r" in bars
+    assert any("] 40/40  loss" in line for line in lines)
+
+
+def _read_all(descriptor: int) -> str:
+    parts = []
+    try:
+        while part := os.read(descriptor, 65536):
+            parts.append(part)
+    except OSError:  # a terminal whose other side is closed
+        pass
+    finally:
+        os.close(descriptor)
+    return b"".join(parts).decode()
+
+
+def test_a_warning_is_told_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = write_dataset(tmp_path / "source", num_dense=3, num_sparse=4)
+    rows["test"] = Rows(rows["test"].labels * 0, rows["test"].dense, rows["test"].sparse)
+    write_rows(tmp_path / "data", rows, num_embeddings={f"C{i}": 50 for i in range(1, 5)}, shard_rows=500)
+    words = command(tmp_path / "data", tmp_path / "run", eval_interval=10)[3:]
+    assert main(words) == 0
+    assert capsys.readouterr().err.count("0 of 200 samples are positive: AUC and normalized entropy") == 1

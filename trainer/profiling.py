@@ -1,0 +1,94 @@
+"""Where a step's time goes: a torch profiler trace on demand, and the seconds of a step's phases."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+import torch
+from torch import profiler
+
+from trainer.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+GPU_STEPS = 20  # on a GPU one step in so many is measured: it costs waits for the device
+
+
+class StepProfiler:
+    """Records the steps START to END - 1, counted from 0, into a Chrome trace: one file a rank."""
+
+    def __init__(self, steps: str | None, path: Path) -> None:
+        self.path = path
+        self._start, self._end = (int(part) for part in steps.split(":")) if steps else (-1, -1)
+        self._profile: profiler.profile | None = None
+
+    def before_step(self, step: int) -> None:
+        """Begin or end the recording, if it is time; `step` is the number of steps done."""
+        if self._profile is None and self._start <= step < self._end:
+            activities = [profiler.ProfilerActivity.CPU]
+            if torch.cuda.is_available():
+                activities.append(profiler.ProfilerActivity.CUDA)
+            self._profile = profiler.profile(activities=activities)
+            self._profile.__enter__()
+        elif step >= self._end:
+            self.close()
+
+    def close(self) -> None:
+        """End the recording and write it, if there is one."""
+        if self._profile is None:
+            return
+        self._profile.__exit__(None, None, None)
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._profile.export_chrome_trace(str(self.path))
+        except (OSError, RuntimeError) as error:
+            raise ConfigError(f"profile: {self.path} cannot be written: {error}") from error
+        finally:
+            self._profile, self._start, self._end = None, -1, -1  # once a run
+
+
+class PhaseClock:
+    """Mean seconds of each phase of a step since somebody looked."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._on_gpu = device.type == "cuda"
+        self._seconds: dict[str, float] = {}
+        self._steps = 0
+        self._running = False
+        self._clock = 0.0
+
+    def begin(self, step: int) -> None:
+        """A step begins; on a GPU not every one is measured."""
+        self._running = not self._on_gpu or step % GPU_STEPS == 0
+        if self._running:
+            self._steps += 1
+            self._clock = self._now()
+
+    def end(self, phase: str) -> None:
+        """A phase is over, and the next begins."""
+        if self._running:
+            now = self._now()
+            self._seconds[phase] = self._seconds.get(phase, 0.0) + now - self._clock
+            self._clock = now
+
+    def take(self) -> dict[str, float]:
+        """Mean seconds by phase, and begin anew."""
+        means = {phase: seconds / self._steps for phase, seconds in self._seconds.items()}
+        self._seconds, self._steps = {}, 0
+        return means
+
+    def _now(self) -> float:
+        if self._on_gpu:
+            torch.cuda.synchronize()
+        return time.perf_counter()
+
+
+def memory_bytes(device: torch.device) -> int:
+    """The most that this rank has used of the GPU's memory, or what it uses now of the machine's."""
+    if device.type == "cuda":
+        return int(torch.cuda.max_memory_allocated(device))
+    with open("/proc/self/statm", encoding="ascii") as file:  # noqa: PTH123 - no path to speak of
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
