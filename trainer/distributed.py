@@ -14,11 +14,13 @@ from torch import Tensor, distributed
 from trainer.errors import ConfigError, PeerError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, MutableMapping
+    from pathlib import Path
 
     from torch.distributed import ProcessGroup
 
 DEFAULT_TIMEOUT_SECONDS = 600.0
+FLIGHT_EVENTS = "2000"  # nccl's last operations that each rank remembers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,12 +66,17 @@ class World:
 
 
 @contextmanager
-def join_world(device_choice: str) -> Iterator[World]:
-    """Join the ranks that torchrun started, or be a world of one; leave in the end."""
+def join_world(device_choice: str, output_dir: Path | None = None) -> Iterator[World]:
+    """Join the ranks that torchrun started, or be a world of one; leave in the end.
+
+    Where a GPU's exchange times out, what the ranks were doing is written below `output_dir`.
+    """
     environment = _rendezvous(os.environ)
     local_rank = int(environment.get("LOCAL_RANK", "0"))
     device = choose_device(device_choice, local_rank)
     timeout = timedelta(seconds=read_timeout(os.environ))
+    if device.type == "cuda" and output_dir is not None:
+        record_flights(output_dir, os.environ)
     try:
         _initialise(device, environment, timeout)
         control = (
@@ -91,6 +98,15 @@ def join_world(device_choice: str) -> Iterator[World]:
         )
     finally:
         distributed.destroy_process_group()
+
+
+def record_flights(output_dir: Path, environment: MutableMapping[str, str]) -> None:
+    """Have nccl write down its last operations when one times out, a file a rank, unless told otherwise."""
+    folder = output_dir.resolve() / "flight_recorder"
+    folder.mkdir(parents=True, exist_ok=True)
+    environment.setdefault("TORCH_FR_BUFFER_SIZE", FLIGHT_EVENTS)
+    environment.setdefault("TORCH_NCCL_DUMP_ON_TIMEOUT", "true")
+    environment.setdefault("TORCH_NCCL_DEBUG_INFO_TEMP_FILE", f"{folder}/rank_")
 
 
 def choose_device(choice: str, local_rank: int) -> torch.device:
@@ -144,6 +160,7 @@ def _rendezvous(environment: Mapping[str, str]) -> dict[str, str]:
 
 def _initialise(device: torch.device, environment: Mapping[str, str], timeout: timedelta) -> None:
     backend = "nccl" if device.type == "cuda" else "gloo"
+    os.environ.setdefault("LOCAL_WORLD_SIZE", environment.get("LOCAL_WORLD_SIZE", "1"))  # torchrec reads it
     if "ALONE" in environment:
         store = distributed.HashStore()  # a world of one needs no port
         distributed.init_process_group(backend, store=store, rank=0, world_size=1, timeout=timeout)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainer.distributed import join_world
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 def run(config: TrainerConfig) -> int:
     """Train as configured, as one of the ranks; the exit code of the process."""
-    with join_world(config.device) as world, open_session(config, world) as session:
+    with join_world(config.device, Path(config.output_dir)) as world, open_session(config, world) as session:
         return train(session)
 
 

@@ -12,6 +12,7 @@ from torchrec.distributed.embeddingbag import EmbeddingBagCollectionSharder
 from torchrec.distributed.fbgemm_qcomm_codec import CommType, QCommsConfig, get_qcomm_codecs_registry
 from torchrec.distributed.model_parallel import DistributedModelParallel
 from torchrec.distributed.planner import EmbeddingShardingPlanner
+from torchrec.distributed.planner.enumerators import EmbeddingEnumerator
 from torchrec.distributed.planner.proposers import DynamicProgrammingProposer
 from torchrec.distributed.planner.storage_reservations import FixedPercentageStorageReservation
 from torchrec.distributed.planner.types import ParameterConstraints, PlannerError
@@ -28,7 +29,10 @@ if TYPE_CHECKING:
     from trainer.distributed import World
     from trainer.model import ModelShape, TrainTask
 
+KINDS = ("table_wise", "row_wise", "column_wise", "table_row_wise", "grid_shard", "data_parallel")
+KERNELS = ("fused", "fused_uvm_caching", "fused_uvm", "dense")
 MIN_COLUMNS = 128  # torchrec's: narrower pieces of a row cost more than they save
+MAX_ROWS = 2**31 - 1
 KERNEL_COLUMNS = 4  # the kernels' unit
 STATE_COPIES = {  # bytes of optimizer state for a byte of weights, roughly
     "sgd": 0.0,
@@ -46,14 +50,17 @@ class Sharder(EmbeddingBagCollectionSharder):
     def sharding_types(self, compute_device_type: str) -> list[str]:
         """All of them, on every device."""
         del compute_device_type
-        return [
-            "data_parallel",
-            "table_wise",
-            "column_wise",
-            "row_wise",
-            "table_row_wise",
-            "grid_shard",
-        ]
+        return list(KINDS)
+
+
+class OrderedEnumerator(EmbeddingEnumerator):
+    """torchrec's, but the first of equals is the same in every process: it picks by the order of sets."""
+
+    def _filter_sharding_types(self, *given: Any, **named: Any) -> list[str]:  # noqa: ANN401 - handed on
+        return sorted(super()._filter_sharding_types(*given, **named), key=KINDS.index)
+
+    def _filter_compute_kernels(self, *given: Any, **named: Any) -> list[str]:  # noqa: ANN401 - handed on
+        return sorted(super()._filter_compute_kernels(*given, **named), key=KERNELS.index)
 
 
 def make_sharder(config: TrainerConfig) -> EmbeddingBagCollectionSharder:
@@ -62,8 +69,14 @@ def make_sharder(config: TrainerConfig) -> EmbeddingBagCollectionSharder:
     if precisions == ("fp32", "fp32"):
         return Sharder()
     forward, backward = (CommType[precision.upper()] for precision in precisions)
-    registry = get_qcomm_codecs_registry(QCommsConfig(forward_precision=forward, backward_precision=backward))
-    return Sharder(qcomm_codecs_registry=registry)
+    row = config.embedding_dim  # fp8 has one scale a row
+    settings = QCommsConfig(
+        forward_precision=forward,
+        backward_precision=backward,
+        fp8_quantize_dim=row if forward == CommType.FP8 else None,
+        fp8_quantize_dim_bwd=row if backward == CommType.FP8 else None,
+    )
+    return Sharder(qcomm_codecs_registry=get_qcomm_codecs_registry(settings))
 
 
 def make_plan(task: TrainTask, shape: ModelShape, config: TrainerConfig, world: World) -> ShardingPlan:
@@ -97,11 +110,18 @@ def choose_plan(
                 f"table_constraints names {table}, but the model's tables are "
                 f"{', '.join(shape.num_embeddings)}"
             )
+    for table, rows in shape.num_embeddings.items():
+        if rows > MAX_ROWS:
+            raise ConfigError(
+                f"the table {table} has {rows} rows; ids are 32 bits wide, so {MAX_ROWS} is the most: hash "
+                "its ids into fewer rows"
+            )
     if config.sharding_plan is not None:
         plan = read_plan(Path(config.sharding_plan), shape, machines)
     else:
         plan = _search(task, shape, config, machines)
     _check_optimizer(plan, config, machines)
+    _check_communication(plan, config, machines)
     return plan
 
 
@@ -110,10 +130,13 @@ def _search(task: TrainTask, shape: ModelShape, config: TrainerConfig, machines:
         raise ConfigError(
             "planner is dynamic_programming, which divides GPU memory, but the device is cpu; take greedy"
         )
+    topology = make_topology(machines, os.environ)
+    constraints = {table: _constraint(table, config) for table in shape.num_embeddings}
     planner = EmbeddingShardingPlanner(
-        topology=make_topology(machines, os.environ),
+        topology=topology,
         batch_size=config.batch_size,
-        constraints={table: _constraint(table, config) for table in shape.num_embeddings},
+        enumerator=OrderedEnumerator(topology, config.batch_size, constraints),
+        constraints=constraints,
         storage_reservation=FixedPercentageStorageReservation(read_reserve(os.environ)),
         proposer=DynamicProgrammingProposer() if config.planner == "dynamic_programming" else None,
         debug=False,
@@ -177,6 +200,20 @@ def _check_optimizer(plan: ShardingPlan, config: TrainerConfig, machines: Machin
             f"embedding_weight_precision is {config.embedding_weight_precision}, but {replicated[0]} is "
             "data_parallel, which keeps fp32; take data_parallel out of sharding_types"
         )
+
+
+def _check_communication(plan: ShardingPlan, config: TrainerConfig, machines: Machines) -> None:
+    """Bytes with scales of their own cannot be summed on their way, as pieces cut by rows are."""
+    cut = [table for table, parameter in plan.plan[MODULE].items() if parameter.sharding_type in SPLITS_ROWS]
+    for name in ("qcomm_forward_precision", "qcomm_backward_precision"):
+        precision = getattr(config, name)
+        if precision == "fp8" and machines.device == "cpu":
+            raise ConfigError(f"{name} is fp8, which fbgemm has for GPUs only; take fp16, bf16 or int8")
+        if cut and precision in ("int8", "fp8"):
+            raise ConfigError(
+                f"{name} is {precision}, but {cut[0]} is cut by rows, whose pieces are summed on their way; "
+                "take fp16 or bf16, or keep row_wise, table_row_wise and grid_shard out of sharding_types"
+            )
 
 
 def shard(

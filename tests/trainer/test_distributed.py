@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from trainer.distributed import read_timeout, record_flights
+from trainer.errors import ConfigError
+
+PATIENCE_SECONDS = 60.0
+SUM_WITH_A_RANK_THAT_STAYS_AWAY = """
+import sys
+from pathlib import Path
+from trainer.console import guarded
+from trainer.distributed import join_world
+
+def work():
+    with join_world("cpu", Path()) as world:
+        print("joined", flush=True)
+        if world.rank == 1:
+            sys.stdin.read()
+        world.sum([1.0])
+    return 0
+
+sys.exit(guarded(work))
+"""
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def _start(rank: int, port: int, timeout: str) -> subprocess.Popen[str]:
+    place = {"RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": "2"}
+    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "GLOO_SOCKET_IFNAME": "lo"}
+    return subprocess.Popen(
+        [sys.executable, "-c", SUM_WITH_A_RANK_THAT_STAYS_AWAY],
+        env={**os.environ, **place, **meeting, "PROCESS_GROUP_TIMEOUT_SECONDS": timeout},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_a_rank_waits_for_the_others_as_long_as_it_is_told() -> None:
+    port = _free_port()
+    with _start(0, port, "3") as waiting, _start(1, port, "30") as away:
+        try:
+            assert waiting.stdout is not None
+            assert waiting.stderr is not None
+            assert waiting.stdout.readline() == "joined\n"
+            started = time.monotonic()
+            code = waiting.wait(PATIENCE_SECONDS)
+            waited = time.monotonic() - started
+            message = waiting.stderr.read()
+        finally:
+            waiting.kill()
+            away.kill()
+    assert code == 1
+    assert message.startswith("error: lost contact with another rank")
+    assert 2 < waited < 20
+
+
+@pytest.mark.parametrize("text", ["soon", "0", "-1", "inf", ""])
+def test_a_timeout_that_is_no_number_of_seconds_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="PROCESS_GROUP_TIMEOUT_SECONDS"):
+        read_timeout({"PROCESS_GROUP_TIMEOUT_SECONDS": text})
+    assert read_timeout({"PROCESS_GROUP_TIMEOUT_SECONDS": "2.5"}) == 2.5
+    assert read_timeout({}) == 600
+
+
+def test_nccls_last_operations_are_written_below_the_output_unless_told_otherwise(tmp_path: Path) -> None:
+    environment = {"TORCH_NCCL_DUMP_ON_TIMEOUT": "false"}
+    record_flights(tmp_path, environment)
+    assert environment == {
+        "TORCH_FR_BUFFER_SIZE": "2000",
+        "TORCH_NCCL_DUMP_ON_TIMEOUT": "false",
+        "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": f"{tmp_path.resolve()}/flight_recorder/rank_",
+    }
+    assert Path(environment["TORCH_NCCL_DEBUG_INFO_TEMP_FILE"]).parent.is_dir()

@@ -1,0 +1,172 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.trainer.support_dataset import write_dataset
+from tests.trainer.support_learner import ROWS, make_learner, train_losses
+from trainer.plan import main
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.trainer.support_ranks import Place
+    from tests.trainer.support_worlds import Worlds
+
+CRITEO_1TB = (
+    "45833188,36746,17245,7413,20243,3,7114,1441,62,29275261,1572176,345138,10,2209,11267,128,4,974,14,"
+    "48937457,11316796,40094537,452104,12606,104,35"
+)
+MLPERF = ["--embedding_dim", "128", "--dense_arch_layer_sizes", "512,256,128"]
+SMALL = ["--embedding_dim", "8", "--dense_arch_layer_sizes", "16,8"]
+
+
+def _plan(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
+    code = main(["--json", *words])
+    shown = capsys.readouterr()
+    assert (code, shown.err) == (0, "")
+    document: dict[str, Any] = json.loads(shown.out)
+    return document
+
+
+def _error(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    code = main(["--json", *words])
+    shown = capsys.readouterr()
+    assert (code, shown.out, shown.err.count("\n")) == (64, "", 1)
+    return shown.err
+
+
+def test_the_terabyte_tables_are_planned_for_gpus_that_are_not_here(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = ["--num_embeddings_per_feature", CRITEO_1TB, *MLPERF, "--hbm_cap_gb", "40"]
+    document = _plan(capsys, "--world_size", "16", *words)
+    held = document["weight_bytes_by_rank"]
+    assert sum(held) == sum(map(int, CRITEO_1TB.split(","))) * 128 * 4
+    assert max(held) < 40e9
+    halves = _plan(capsys, "--world_size", "16", "--embedding_weight_precision", "fp16", *words)
+    assert sum(halves["weight_bytes_by_rank"]) * 2 == sum(held)
+
+
+def test_what_does_not_fit_is_told_in_sizes_unless_host_memory_is_allowed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = ["--world_size", "1", "--num_embeddings_per_feature", CRITEO_1TB, *MLPERF]
+    assert "they need 91.1 GB (C20 alone 25.1), and each of 1 ranks has 68 GB of GPU memory" in _error(
+        capsys, *words
+    )
+    spilled = ["--compute_kernels", "fused,fused_uvm_caching"]
+    for planner in ("greedy", "dynamic_programming"):
+        document = _plan(capsys, *words, *spilled, "--planner", planner)
+        kernels = {entry["compute_kernel"] for entry in document["tables"].values()}
+        assert kernels == {"fused", "fused_uvm_caching"}, planner
+
+
+def test_a_table_is_held_to_its_own_constraints(capsys: pytest.CaptureFixture[str]) -> None:
+    constraints = "{C2: {sharding_types: [row_wise]}, C3: {compute_kernels: [fused_uvm]}}"
+    words = ["--num_embeddings_per_feature", "4000,3000,2000", "--table_constraints", constraints]
+    document = _plan(capsys, "--world_size", "4", "--sharding_types", "table_wise", *words)
+    tables = document["tables"]
+    assert {name: (entry["sharding_type"], entry["compute_kernel"]) for name, entry in tables.items()} == {
+        "C1": ("table_wise", "fused"),
+        "C2": ("row_wise", "fused"),
+        "C3": ("table_wise", "fused_uvm"),
+    }
+    assert [piece["rows"] for piece in tables["C2"]["shards"]] == [[750 * rank, 750] for rank in range(4)]
+
+
+def test_a_plan_made_offline_is_one_to_train_by(
+    worlds: Worlds, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sizes = ",".join(map(str, ROWS))
+    words = ["--target", "cpu", "--sharding_types", "column_wise", "--num_embeddings_per_feature", sizes]
+    document = _plan(capsys, "--world_size", "2", *SMALL, *words)
+    file = tmp_path / "plan.json"
+    file.write_text(json.dumps(document))
+    assert len(worlds.run(2, _losses, str(file))[0]) == 3
+
+
+def _losses(place: Place, plan: str) -> list[float]:
+    return train_losses(place, make_learner(place, sharding_plan=plan), [64] * 3)
+
+
+def test_sizes_come_from_a_dataset_where_none_are_given(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_dataset(tmp_path, train_rows=50)
+    document = _plan(capsys, "--world_size", "2", "--dataset_path", str(tmp_path))
+    sizes = json.loads((tmp_path / "dataset.json").read_text())["num_embeddings_per_feature"]
+    assert {name: entry["rows"] for name, entry in document["tables"].items()} == sizes
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--world_size", "0"], "--world-size: must be a whole number above 0, but it is '0'"),
+        (["--world_size", "2"], "the tables' sizes are not known"),
+        (["--world_size", "3", "--local_world_size", "2"], "must be a multiple of local_world_size 2"),
+        (["--world_size", "2", "--bogus"], "unknown flag --bogus"),
+        (
+            ["--world_size", "2", "--num_embeddings_per_feature", "3000000000"],
+            "C1 has 3000000000 rows",
+        ),
+        (
+            ["--world_size", "2", "--num_embeddings_per_feature", "9", "--table_constraints", "{X: {}}"],
+            "table_constraints names X, but the model's tables are C1",
+        ),
+    ],
+)
+def test_what_is_wrong_is_one_line_and_64(
+    capsys: pytest.CaptureFixture[str], words: list[str], message: str
+) -> None:
+    assert message in _error(capsys, *words)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "message"),
+    [
+        ("INTRA_NODE_BANDWIDTH", "fast", "INTRA_NODE_BANDWIDTH is 'fast'; it must be a number of bytes"),
+        ("CROSS_NODE_BANDWIDTH", "-1", "CROSS_NODE_BANDWIDTH is '-1'"),
+        ("STORAGE_RESERVE_PERCENT", "15", "STORAGE_RESERVE_PERCENT is '15'; it must be a fraction"),
+    ],
+)
+def test_the_environments_figures_are_checked(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    variable: str,
+    value: str,
+    message: str,
+) -> None:
+    monkeypatch.setenv(variable, value)
+    assert message in _error(capsys, "--world_size", "2", "--num_embeddings_per_feature", "9")
+
+
+def test_reserved_memory_is_not_planned_with(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--world_size", "1", "--num_embeddings_per_feature", "100000", "--hbm_cap_gb", "0.06"]
+    _plan(capsys, *words)
+    monkeypatch.setenv("STORAGE_RESERVE_PERCENT", "0.7")
+    assert "the tables do not fit" in _error(capsys, *words)
+
+
+def test_every_process_makes_the_same_plan() -> None:
+    """torchrec leaves ties to the order of sets of strings, which differs from process to process."""
+    words = ["--world_size", "1", "--num_embeddings_per_feature", "100,200"]
+    shown = {
+        subprocess.run(
+            [sys.executable, "-m", "trainer.plan", *words],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(shown) == 1
+    assert shown.pop().splitlines()[1].split()[:3] == ["C1", "table_wise", "fused"]
