@@ -65,6 +65,8 @@ def _quieten() -> None:
     """Keep what the libraries say about their own future from people who can do nothing about it."""
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"torch|trainer")
     warnings.filterwarnings("ignore", category=DeprecationWarning, module=r"torch|fbgemm_gpu")
+    registration = r"fbgemm::dense_embedding_codegen_lookup_function"  # its gradients are tested to be right
+    warnings.filterwarnings("ignore", category=UserWarning, message=registration)
     for name in ("torchrec", "torch.fx", "torch.distributed"):
         logging.getLogger(name).setLevel(logging.ERROR)
     ours = logging.getLogger("trainer")

@@ -14,6 +14,8 @@ from trainer import export, predict
 if TYPE_CHECKING:
     from pathlib import Path
 
+# fbgemm's own registration; that such runs learn alike is tested with the plans
+QUIET = pytest.mark.filterwarnings("ignore:fbgemm..dense_embedding_codegen_lookup:UserWarning")
 SIZES = {"C1": 30, "C2": 25, "C3": 40}
 
 
@@ -158,3 +160,47 @@ def test_bad_requests_are_told(
     error = _predict(capsys, *words, code=code)
     assert error.startswith("error: ")
     assert message in error
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"interaction": "dcn"},
+        {"embedding_weight_precision": "fp16"},
+        pytest.param({"data_parallel": True}, marks=QUIET, id="data_parallel"),
+        {"precision": "bf16"},
+        {"dense_optimizer": "sgd", "table_optimizer": "adagrad"},
+        {"pipeline": "sparse_dist"},
+        {"hash_overflow": True, "num_embeddings": 20},
+    ],
+    ids=lambda settings: "-".join(f"{name}={value}" for name, value in settings.items()),
+)
+def test_every_kind_of_model_is_scored_as_it_was_evaluated(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], settings: dict[str, Any]
+) -> None:
+    write_dataset(tmp_path / "data", num_dense=2, num_sparse=3)
+    outcome = run_here(tmp_path / "data", tmp_path / "run", **settings)
+    capsys.readouterr()  # the run's own lines
+    words = ("--checkpoint", outcome.directory / "checkpoints", "--dataset_path", tmp_path / "data")
+    result = _predict(capsys, *words)
+    for name in ("auc", "logloss"):
+        assert result[name] == pytest.approx(outcome.summary[name], abs=1e-6)
+
+
+def test_raw_text_is_scored_with_the_tables_of_the_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    random = np.random.default_rng(0)
+    lines = [
+        "\t".join(
+            [str(label), *(str(i) for i in range(13)), *(f"{random.integers(99):x}" for _ in range(26))]
+        )
+        for label in random.integers(0, 2, 400)
+    ]
+    for split in ("train", "test"):
+        (tmp_path / "data" / split).mkdir(parents=True)
+        (tmp_path / "data" / split / "day.tsv").write_text("\n".join(lines) + "\n")
+    outcome = run_here(tmp_path / "data", tmp_path / "run", num_embeddings=50)
+    capsys.readouterr()  # the run's own lines
+    words = ("--checkpoint", outcome.directory / "checkpoints", "--dataset_path", tmp_path / "data")
+    assert _predict(capsys, *words)["auc"] == pytest.approx(outcome.summary["auc"], abs=1e-6)
