@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.trainer.support_learner import make_world
+from tests.trainer.support_runs import SMALL
+from trainer.arguments import make_config
+from trainer.errors import NonFiniteLossError
+from trainer.loop import train
+from trainer.session import open_session
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.trainer.support_ranks import Place, RankPool
+
+
+def _diverge(place: Place, output: str) -> str:
+    """Train on a loader with a rate at which the second step's loss is NaN on both ranks."""
+    settings = {"dense_optimizer": "sgd", "dense_learning_rate": 1e30, "checkpoint_interval": 1}
+    loader = "tests.trainer.test_data_formats:good"
+    config = make_config({**SMALL, **settings, "dataset": loader, "output_dir": output})
+    with open_session(config, make_world(place)) as session:
+        try:
+            train(session)
+        except NonFiniteLossError as error:
+            return str(error)
+    return ""
+
+
+def test_a_bad_loss_names_the_samples_of_all_ranks_on_all_ranks(ranks: RankPool, tmp_path: Path) -> None:
+    first, second = ranks.run(2, _diverge, str(tmp_path))
+    assert first == second
+    assert "at step 2 " in first
+    assert "in the batch of samples 50, 51, 52, 53, 54, 55, 56, 57 and 42 more" in first
+    assert "the last good checkpoint is that of step 1 in" in first
