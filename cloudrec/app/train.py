@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _BAD_CONFIGURATION = 64  # the trainer's exit code for it
 _CHECK_TIMEOUT_S = 120
-_PATHS = ("dataset_path", "checkpoint_dir")  # the trainer's keys that name places
+_PATHS = ("dataset_path", "checkpoint_dir", "sharding_plan")  # the trainer's keys that name places
 
 
 @dataclass(frozen=True, kw_only=True)
