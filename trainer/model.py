@@ -57,18 +57,21 @@ class ModelShape:
 
 
 class _ScaledGradient(torch.autograd.Function):
-    """The values as they are; gradients times a factor on their way back."""
+    """The values as they are; gradients times a factor on their way back, without what overflowed."""
 
     @staticmethod
-    def forward(ctx: Any, values: Tensor, factor: Tensor) -> Tensor:  # noqa: ANN401 - autograd's context
+    def forward(ctx: Any, values: Tensor, factor: Tensor, cleaned: bool) -> Tensor:  # noqa: ANN401, FBT001 - autograd's protocol
         ctx.save_for_backward(factor)
+        ctx.cleaned = cleaned
         return values.view_as(values)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:  # noqa: ANN401 - autograd's context
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:  # noqa: ANN401 - autograd's context
         (factor,) = ctx.saved_tensors
         scaled = gradient * factor
-        return torch.nan_to_num(scaled, nan=0.0, posinf=0.0, neginf=0.0) if factor < 1 else scaled, None
+        if ctx.cleaned:
+            scaled = torch.nan_to_num(scaled, nan=0.0, posinf=0.0, neginf=0.0)
+        return scaled, None, None
 
 
 class DenseArch(nn.Module):
@@ -99,7 +102,7 @@ class DenseArch(nn.Module):
         bottom = self._run(self.bottom, dense)
         values = embedded.values()
         if self.loss_scale is not None:  # tables take gradients as they come, so those must be unscaled
-            values = _ScaledGradient.apply(values, 1.0 / self.loss_scale)
+            values = _ScaledGradient.apply(values, 1.0 / self.loss_scale, True)  # noqa: FBT003 - apply() takes no keywords
         tables = values.view(-1, len(self.features), self.embedding_dim)
         keys = tuple(embedded.keys())
         if self.crosses is None:
@@ -111,7 +114,7 @@ class DenseArch(nn.Module):
             stacked = torch.cat([bottom, tables.flatten(1).to(bottom.dtype)], dim=1)
             crossed = self._run(self.crosses, stacked)
         logits = self._run(self.top, crossed).view(-1).float()
-        return logits if self.loss_scale is None else _ScaledGradient.apply(logits, self.loss_scale)
+        return logits if self.loss_scale is None else _ScaledGradient.apply(logits, self.loss_scale, False)  # noqa: FBT003 - as above
 
     def _run(self, part: nn.Module, inputs: Tensor) -> Tensor:
         if self.recompute and self.training:

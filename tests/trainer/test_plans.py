@@ -5,7 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.trainer.support_dataset import write_dataset
 from tests.trainer.support_learner import SHAPE, make_learner, make_world, train_losses
+from tests.trainer.support_runs import run_here
 from trainer.checkpoint import Checkpointer
 from trainer.digest import model_digest
 from trainer.errors import CheckpointError, ConfigError
@@ -208,3 +210,16 @@ def test_what_cannot_be_planned_is_refused_on_every_rank_with_a_remedy(
 ) -> None:
     for error in worlds.run(2, _config_error, settings):
         assert message in error
+
+
+def test_a_run_saves_its_plan_and_another_takes_it(tmp_path: Path) -> None:
+    dataset = tmp_path / "data"
+    write_dataset(dataset, train_rows=100)
+    first = run_here(dataset, tmp_path / "first", sharding_types=["row_wise"])
+    plan = tmp_path / "first" / "sharding_plan.json"
+    assert {entry["sharding_type"] for entry in json.loads(plan.read_text())["tables"].values()} == {
+        "row_wise"
+    }
+    second = run_here(dataset, tmp_path / "second", sharding_plan=str(plan))
+    assert (tmp_path / "second" / "sharding_plan.json").read_text() == plan.read_text()
+    assert second.summary["model_digest"] == first.summary["model_digest"]
