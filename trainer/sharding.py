@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import os
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +25,8 @@ from trainer.planfile import MODULE, read_plan
 from trainer.topology import GB, Machines, make_topology, read_reserve, this_world
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from torchrec.distributed.types import ShardingPlan
 
     from trainer.config import TrainerConfig
@@ -143,7 +147,8 @@ def _search(task: TrainTask, shape: ModelShape, config: TrainerConfig, machines:
         stats=[],
     )
     try:
-        return planner.plan(task, [make_sharder(config)])
+        with _without_remarks_on_replicas():
+            return planner.plan(task, [make_sharder(config)])
     except PlannerError as error:
         raise ConfigError(_explain_misfit(shape, config, machines)) from error
     except RuntimeError as error:
@@ -228,6 +233,21 @@ def shard(
         sharders=[make_sharder(config)],
         init_data_parallel=world.size > 1,
     )
+
+
+@contextmanager
+def _without_remarks_on_replicas() -> Iterator[None]:
+    """Torchrec warns, by the root logger, that replicated tables have no shards."""
+
+    def keep(record: logging.LogRecord) -> bool:
+        return not record.getMessage().startswith("Sharding spec not found")
+
+    root = logging.getLogger()
+    root.addFilter(keep)
+    try:
+        yield
+    finally:
+        root.removeFilter(keep)
 
 
 def needs_equal_batches(plan: ShardingPlan) -> bool:

@@ -155,6 +155,15 @@ def test_reserved_memory_is_not_planned_with(
     assert "the tables do not fit" in _error(capsys, *words)
 
 
+def test_planning_replicas_says_nothing_on_stderr() -> None:
+    words = ["--world_size", "2", "--num_embeddings_per_feature", "100,200", "--data_parallel"]
+    done = subprocess.run(
+        [sys.executable, "-m", "trainer.plan", *words], capture_output=True, text=True, check=True
+    )
+    assert done.stderr == ""
+    assert done.stdout.splitlines()[1].split() == ["C1", "data_parallel", "dense", "all", "all", "all"]
+
+
 def test_every_process_makes_the_same_plan() -> None:
     """torchrec leaves ties to the order of sets of strings, which differs from process to process."""
     words = ["--world_size", "1", "--num_embeddings_per_feature", "100,200"]
