@@ -59,7 +59,7 @@ def measure(kind: str, path: Path) -> dict[str, float]:
 def _one(kind: str, path: Path) -> None:
     import polars as pl  # noqa: PLC0415 - loading it is nobody's work
 
-    import cloudrec.data.prepare  # noqa: PLC0415 - likewise
+    import cloudrec.data.pipeline  # noqa: PLC0415 - likewise
 
     del cloudrec, pl
     loaded = time.process_time()
@@ -120,7 +120,7 @@ def _table(rows: int, size: int, results: dict[str, list[dict[str, float]]]) -> 
     return "\n".join(lines) + "\n"
 
 
-def main(rows: int = 1_000_000, repetitions: int = 5) -> None:
+def main(rows: int = 2_000_000, repetitions: int = 5) -> None:
     """Measure, print the table and keep it in benchmarks/results."""
     from cloudrec.data.synth import synthesize  # noqa: PLC0415 - likewise
 

@@ -39,7 +39,7 @@ class PrepareOptions:
     test_fraction: float = 0.1  # held out when the source is not already split
     max_bad_rows: int = 0
     shard_rows: int = 262_144
-    chunk_bytes: int = 4 << 20
+    chunk_bytes: int = 8 << 20
     seed: int = 0  # which rows are held out
     overwrite: bool = False
     threads: int | None = None  # chunks parsed at once; by default the processors there are, at most 8
