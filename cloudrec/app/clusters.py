@@ -118,7 +118,9 @@ def down(
             lambda: provider.search(cluster.title),
             settle_s=provider.settle_s,
         )
-        if not any(action.step is engine_apply.Step.KEEP for action in removal.plan.actions):
+        if any(action.step is engine_apply.Step.KEEP for action in removal.plan.actions):
+            app.journal.mark_down(cluster.title)
+        else:
             app.journal.forget_cluster(cluster.title)
     return removal
 
@@ -229,18 +231,18 @@ def _view(app: AppContext, record: ClusterRecord) -> ClusterView:
         name=record.name,
         provider=record.provider,
         owner=cluster.owner,
-        state=_state(missing, found),
+        state=_state(record, missing),
         resources=found,
         hourly_usd=sum(seen.hourly_usd for seen in found),
         created=record.created,
     )
 
 
-def _state(missing: AbstractSet[str], found: Sequence[Observed]) -> str:
-    """READY: all there; DOWN: only data that `down --keep-data` kept; INCOMPLETE: anything between."""
-    if not missing:
-        return "READY"
-    return "DOWN" if all(seen.holds_data for seen in found) else "INCOMPLETE"
+def _state(record: ClusterRecord, missing: AbstractSet[str]) -> str:
+    """READY: all there; DOWN: taken down, its data kept; INCOMPLETE: something is missing."""
+    if record.is_down:
+        return "DOWN"
+    return "INCOMPLETE" if missing else "READY"
 
 
 def _unfit(blocking: Sequence[Finding]) -> PreflightError:

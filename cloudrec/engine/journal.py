@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 _SCHEMA_VERSION = 1
 _SCHEMA = """
 create table if not exists clusters (
-    name text primary key, provider text not null, request text not null, created real not null
+    name text primary key, provider text not null, request text not null, created real not null,
+    is_down integer not null default 0
 );
 create table if not exists entries (
     cluster text not null, key text not null, kind text not null, name text not null,
@@ -48,6 +49,7 @@ class ClusterRecord:
     provider: str
     request: Mapping[str, Any]
     created: float
+    is_down: bool = False  # taken down, its data kept
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,8 +105,8 @@ class Journal:
         """Remember that this cluster was asked for, before anything of it is created."""
         with self._connected() as connection:
             connection.execute(
-                "insert into clusters values (?, ?, ?, ?) on conflict (name) "
-                "do update set provider = excluded.provider, request = excluded.request",
+                "insert into clusters values (?, ?, ?, ?, 0) on conflict (name) "
+                "do update set provider = excluded.provider, request = excluded.request, is_down = 0",
                 (name, provider, json.dumps(request), time.time()),
             )
 
@@ -112,9 +114,17 @@ class Journal:
         """Return every cluster that was asked for and not yet taken down."""
         with self._connected() as connection:
             rows = connection.execute(
-                "select name, provider, request, created from clusters order by name"
+                "select name, provider, request, created, is_down from clusters order by name"
             ).fetchall()
-        return [ClusterRecord(name=n, provider=p, request=json.loads(r), created=c) for n, p, r, c in rows]
+        return [
+            ClusterRecord(name=n, provider=p, request=json.loads(r), created=c, is_down=bool(d))
+            for n, p, r, c, d in rows
+        ]
+
+    def mark_down(self, name: str) -> None:
+        """Remember that a cluster was taken down and its data kept, until `up` asks for it again."""
+        with self._connected() as connection:
+            connection.execute("update clusters set is_down = 1 where name = ?", (name,))
 
     def forget_cluster(self, name: str) -> None:
         """Drop a cluster of which nothing is left."""
