@@ -40,6 +40,7 @@ class Cloud:
     calls: list[str] = field(default_factory=list)
     faults: dict[str, list[BaseException]] = field(default_factory=dict)
     pending_polls: int = 0
+    unlisted: set[str] = field(default_factory=set)  # identities that a search does not show yet
     _polls: dict[str, int] = field(default_factory=dict)
 
     def enter(self, call: str) -> None:
@@ -54,7 +55,11 @@ class Cloud:
 
     def search(self, cluster: str) -> list[Observed]:
         """Find by tag."""
-        return [thing for thing in self.things.values() if thing.cluster == cluster]
+        return [
+            thing
+            for identity, thing in self.things.items()
+            if thing.cluster == cluster and identity not in self.unlisted
+        ]
 
 
 @dataclass

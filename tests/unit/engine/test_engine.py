@@ -117,6 +117,14 @@ def test_down_finds_everything_with_the_journal_lost(tmp_path: Path) -> None:
     assert bench.cloud.things == {}
 
 
+def test_down_removes_what_the_journal_knows_and_a_search_does_not_show_yet(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.up()
+    bench.cloud.unlisted = {"id-net", "id-gpu"}
+    bench.down()
+    assert bench.cloud.things == {}
+
+
 def test_a_throttled_call_is_made_again(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.cloud.faults["create vpc/net"] = [ThrottledError(), ThrottledError()]
