@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,16 +14,18 @@ import torch
 from trainer.checkpoint import Checkpointer
 from trainer.data.checks import BatchChecks, spell_ids
 from trainer.digest import SampleDigest, model_digest
-from trainer.errors import CheckpointError, DataError, NonFiniteLossError
+from trainer.errors import DataError, NonFiniteLossError
+from trainer.evaluation import Evaluator, target_reached
 from trainer.learner import Learner
-from trainer.metrics import BinaryMetrics
 from trainer.planfile import to_document
 from trainer.preempt import StopFlag
 from trainer.profiling import StepProfiler, memory_bytes
 from trainer.progress import Progress
 from trainer.report import Reporter
+from trainer.saving import Saving, restarts
 from trainer.setup import count_steps, model_shape, open_dataset, set_numerics
 from trainer.sharding import describe
+from trainer.summary import AttemptClock, make_summary
 from trainer.topology import this_world
 from trainer.window import LossWatch, Window
 
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 POLL_STEPS = (
     5  # steps between asking all ranks whether to stop: a collective costs less than a step, not nothing
 )
-EVALUATION_BATCHES = 4  # an evaluation batch is this many training batches, unless set
 
 
 @contextmanager
@@ -97,24 +96,32 @@ class Session:
         self.dataset = dataset
         self.checks = BatchChecks(dataset, learner.shape.num_embeddings, hash_overflow=config.hash_overflow)
         self.learner = learner
-        self.checkpointer = checkpointer
         self.reporter = reporter
+        self.saving = Saving(
+            config=config, world=world, dataset=dataset, learner=learner, checkpointer=checkpointer
+        )
+        self.evaluator = Evaluator(
+            config=config,
+            world=world,
+            dataset=dataset,
+            learner=learner,
+            checks=self.checks,
+            reporter=reporter,
+        )
         self.stop = stop
         self.total_steps = total_steps
         self.profiler = StepProfiler(
             config.profile, Path(config.output_dir) / "profile" / f"rank-{world.rank}.json"
         )
-        self.progress = Progress(attempt=_restarts())
+        self.progress = Progress(attempt=restarts())
         self.seen = SampleDigest()
         self._losses = LossWatch()
-        self._saved_step: int | None = None
-        self._evaluated: tuple[int, dict[str, Any]] | None = None  # step and metrics of the last evaluation
         self._begin()
 
     def steps(self) -> Iterator[Step]:
         """Run the steps that are left; the clock of each starts when the loop asks for it."""
         self._window = Window(self.learner.pipeline.data_wait_s)
-        self._first_step_clock = time.perf_counter()
+        self._clock.begin_steps()
         left = 0 if self.target_reached else max(0, self.total_steps - self.progress.step)
         batches = self._checked(islice(self._batches(), left))
         self.profiler.before_step(self.progress.step)
@@ -154,69 +161,22 @@ class Session:
     @property
     def target_reached(self) -> bool:
         """Whether an evaluation, of this attempt or an earlier one, has reached target_auc."""
-        wanted, target = self.config.target_auc, self.progress.target
-        return wanted is not None and target is not None and target["auc"] >= wanted
+        return target_reached(self.config, self.progress)
 
     def evaluate(self) -> dict[str, Any]:
         """Score the test split exactly, over all ranks; once a step is enough."""
-        if self._evaluated is None or self._evaluated[0] != self.progress.step:
-            self._evaluated = (self.progress.step, self._evaluate())
-        return self._evaluated[1]
-
-    def _evaluate(self) -> dict[str, Any]:
-        started = time.perf_counter()
-        metrics = BinaryMetrics("cpu")
-        stream = self.dataset.batches(
-            "test",
-            batch_size=self.config.eval_batch_size or EVALUATION_BATCHES * self.config.batch_size,
-            rank=self.world.rank,
-            world_size=self.world.size,
-        )
-        for logits, labels in self.learner.score(self.checks.stream(stream)):
-            metrics.update(logits, labels)
-        result = metrics.compute(self.world.control)
-        seconds = time.perf_counter() - started
-        self.reporter.record("eval", self.progress.step, **result, seconds=seconds)
-        self.reporter.say(f"step {self.progress.step}: {_spell(result)}")
-        self._note_target(result["auc"])
+        result = self.evaluator.evaluate(self.progress.step)
+        self.evaluator.note_target(self.progress, result["auc"], self._clock.training_s)
         return result
-
-    def _note_target(self, auc: float | None) -> None:
-        """Keep when target_auc was first reached: MLPerf's time to train, from the first step on."""
-        progress, wanted = self.progress, self.config.target_auc
-        if wanted is None or auc is None or auc < wanted or self.target_reached:
-            return
-        progress.target = {
-            "auc": auc,
-            "step": progress.step,
-            "samples": progress.samples,
-            "seconds": self._training_seconds(),
-        }
-        self.reporter.say(
-            f"step {progress.step}: target_auc {wanted} reached after {progress.target['seconds']:.1f} s"
-        )
-
-    def _training_seconds(self) -> float:
-        """Wall time from the first step on; of earlier attempts, up to the checkpoint gone on from."""
-        return self._training_before_s + time.perf_counter() - self._first_step_clock
 
     def save(self) -> None:
         """Commit a checkpoint of this step, unless there is one."""
-        if self._saved_step == self.progress.step:
+        if self.saving.step == self.progress.step:
             return
         self.progress.checkpoint_count += 1
-        self.progress.training_s = self._training_seconds()
-        extra = {
-            "progress": self.progress.to_json(),
-            "samples": self.seen.merge(self.world.control).state(),
-            "config": self.config.model_dump(mode="json"),  # with "model", what scoring needs
-            "model": asdict(self.learner.shape),
-        }
-        report = self.checkpointer.save(self.progress.step, self.learner.state, extra, self._fingerprint())
-        self._saved_step = self.progress.step
-        self.progress.checkpoint_s += report.seconds
+        self.progress.training_s = self._clock.training_s
+        report = self.saving.save(self.progress, self.seen)
         self._window.checkpoint_s += report.seconds
-        self._saved_bytes = report.bytes
         self.reporter.record("checkpoint", report.step, seconds=report.seconds, bytes=report.bytes)
         self.reporter.say(
             f"step {report.step}: checkpoint, {report.bytes / 1e6:.1f} MB in {report.seconds:.2f} s"
@@ -226,54 +186,24 @@ class Session:
         """Write the summary, and the trace of a run that ended while it was recorded."""
         self.profiler.close()
         progress = self.progress
-        samples = self.seen.merge(self.world.control)
-        wall_s = time.perf_counter() - self._started
-        quality = {name: (metrics or {}).get(name) for name in ("auc", "logloss", "ne", "calibration")}
-        self.reporter.summarise(
-            {
-                "status": status,
-                "step": progress.step,
-                "epochs": progress.epoch + progress.position / self.dataset.train.rows,
-                "samples_seen": progress.samples,
-                "samples_digest": samples.hex(),
-                "model_digest": model_digest(self.learner.state, self.world.control),
-                **quality,
-                "samples_per_s": self._attempt_samples() / max(self._attempt_productive_s(), 1e-9),
-                "wall_s": wall_s,
-                "goodput": progress.goodput,
-                **self._target_figures(),
-                "restarts": progress.attempt,
-                "checkpoint": {
-                    "count": progress.checkpoint_count,
-                    "seconds": progress.checkpoint_s,
-                    "bytes": self._saved_bytes,
-                    "last_step": self._saved_step,
-                },
-                "world_size": self.world.size,
-            }
-        )
+        digests = {
+            "samples_digest": self.seen.merge(self.world.control).hex(),
+            "model_digest": model_digest(self.learner.state, self.world.control),
+        }
+        figures = make_summary(self.config, progress, self._clock, self.saving, metrics)
+        self.reporter.summarise({"status": status, **figures, **digests})
         self.reporter.say(
             f"{status} at step {progress.step} of {self.total_steps}, {progress.samples} samples"
         )
 
-    def _target_figures(self) -> dict[str, Any]:
-        reached = (self.progress.target or {}) if self.target_reached else {}
-        return {
-            "target_auc": self.config.target_auc,
-            "target_reached": self.target_reached if self.config.target_auc else None,
-            "time_to_target_s": reached.get("seconds"),
-            "steps_to_target": reached.get("step"),
-            "samples_to_target": reached.get("samples"),
-        }
-
     def _begin(self) -> None:
         """Resume, if there is something to go on from, and say what is going to happen."""
-        self._started = time.perf_counter()
-        self._saved_bytes = 0
-        resumed = self._resume()
-        self._training_before_s = self.progress.training_s
-        self._first_step_clock = time.perf_counter()
-        self._first = (self.progress.samples, self.progress.productive_s)
+        started = time.perf_counter()
+        before = self.saving.resume()
+        if before is not None:
+            self.progress, self.seen = before.progress, before.seen
+        resumed = self.saving.step
+        self._clock = AttemptClock(started, self.progress)
         self.reporter.record(
             "start",
             self.progress.step,
@@ -301,31 +231,6 @@ class Session:
             path = Path(self.config.output_dir) / "sharding_plan.json"
             path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
-    def _resume(self) -> int | None:
-        steps = self.checkpointer.steps()
-        if not self.config.resume:
-            if steps:
-                raise CheckpointError(
-                    f"{self.config.checkpoint_uri} holds checkpoints up to step {steps[-1]}, and resume is "
-                    "off; take another checkpoint_dir, or leave resume on to go on from them"
-                )
-            return None
-        step = self.checkpointer.newest()
-        if step is None:
-            return None
-        if not self.dataset.resumable:
-            raise CheckpointError(
-                f"{self.config.checkpoint_uri} holds a checkpoint of step {step}, but the loader "
-                f"{self.config.dataset} cannot start where that stopped (resumable is False); take another "
-                "checkpoint_dir to start afresh"
-            )
-        extra = self.checkpointer.load(step, self.learner.state, self._fingerprint())
-        self.progress = Progress.from_json(extra["progress"], restarts=_restarts())
-        if self.world.is_first:  # digests are summed over ranks: one of them carries the past
-            self.seen = SampleDigest.from_state(extra["samples"])
-        self._saved_step = step
-        return step
-
     def _batches(self) -> Iterator[Batch]:
         """All batches that are left; drawn ahead of the steps, so nothing here reads the progress twice."""
         start = self.progress.position
@@ -349,7 +254,9 @@ class Session:
                 yield self.checks(batch)
             except DataError as error:
                 ids = spell_ids(batch.sample_ids.tolist())
-                raise DataError(f"step {number}: {error} (its batch: {ids}; {self._last_good()})") from None
+                raise DataError(
+                    f"step {number}: {error} (its batch: {ids}; {self.saving.last_good()})"
+                ) from None
 
     def _log(self) -> None:
         window, progress = self._window, self.progress
@@ -378,48 +285,12 @@ class Session:
     def _checkpoint_due(self) -> bool:
         return self.due(self.config.checkpoint_interval)
 
-    def _fingerprint(self) -> dict[str, Any]:
-        """What must be equal for a checkpoint to be gone on from."""
-        return {
-            "dataset": self.dataset.digest,
-            "num_embeddings": self.learner.shape.num_embeddings,
-            "embedding_dim": self.config.embedding_dim,
-            "dense_arch_layer_sizes": list(self.config.dense_arch_layer_sizes),
-            "over_arch_layer_sizes": list(self.config.over_arch_layer_sizes),
-            "interaction": self.config.interaction,
-            "table_optimizer": self.config.table_optimizer,
-            "embedding_weight_precision": self.config.embedding_weight_precision,
-            "dense_optimizer": self.config.dense_optimizer,
-            "seed": self.config.seed,
-            "shuffle": self.config.shuffle,
-        }
-
-    def _attempt_samples(self) -> int:
-        return self.progress.samples - self._first[0]
-
-    def _attempt_productive_s(self) -> float:
-        return self.progress.productive_s - self._first[1]
-
-    def _last_good(self) -> str:
-        if self._saved_step is None:
-            return "no checkpoint was saved before it"
-        return f"the last good checkpoint is that of step {self._saved_step} in {self.config.checkpoint_uri}"
-
     def _explain_bad_loss(self, step: int) -> str:
         ids = self.world.gather_lists(self._losses.samples_of(step, self.progress.step))
         rate = self.learner.optimizers.learning_rate
-        saved = self._last_good()
+        saved = self.saving.last_good()
         return (
             f"the loss became NaN or infinite at step {step} (learning_rate {rate:g}) in the batch of "
             f"{spell_ids(ids)}; {saved}; "
             "lower learning_rate or dense_learning_rate, or raise lr_warmup_steps"
         )
-
-
-def _restarts() -> int:
-    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
-
-
-def _spell(metrics: Mapping[str, Any]) -> str:
-    shown = ("auc", "logloss", "ne", "calibration")
-    return "  ".join(f"{name} {metrics[name]:.4f}" for name in shown if metrics.get(name) is not None)
