@@ -1,0 +1,131 @@
+"""What every store promises, whatever it is made of."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import pytest
+
+from trainer.checkpoint.store import MissingError, NameTakenError, Store, open_store
+from trainer.errors import CheckpointError, ConfigError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return open_store(str(tmp_path / "checkpoints"))
+
+
+def test_what_was_created_is_read_back_whole_and_in_pieces(store: Store) -> None:
+    store.create("step-00000001/commit.json", b"0123456789")
+    assert store.read("step-00000001/commit.json") == b"0123456789"
+    assert store.read("step-00000001/commit.json", 3) == b"3456789"
+    assert store.read("step-00000001/commit.json", 3, 4) == b"3456"
+    assert store.read("step-00000001/commit.json", 8, 4) == b"89"
+    assert store.read("step-00000001/commit.json", 10) == b""
+    assert store.read("step-00000001/commit.json", 2, 0) == b""
+
+
+def test_a_name_is_taken_once(store: Store) -> None:
+    store.create("owners/00000001.json", b"mine")
+    with pytest.raises(NameTakenError, match=r"owners/00000001\.json: is there already"):
+        store.create("owners/00000001.json", b"yours")
+    assert store.read("owners/00000001.json") == b"mine"
+
+
+def test_creating_the_same_bytes_again_is_success(store: Store) -> None:
+    store.create("owners/00000001.json", b"mine")
+    store.create("owners/00000001.json", b"mine")
+    assert store.sizes() == {"owners/00000001.json": 4}
+
+
+def test_of_many_that_create_one_name_at_once_one_succeeds(store: Store) -> None:
+    def attempt(token: int) -> int | None:
+        try:
+            store.create("owners/00000001.json", str(token).encode() * 1000)
+        except NameTakenError:
+            return None
+        return token
+
+    with ThreadPoolExecutor(8) as threads:
+        winners = [token for token in threads.map(attempt, range(24)) if token is not None]
+    assert [str(token).encode() * 1000 for token in winners] == [store.read("owners/00000001.json")]
+
+
+def test_a_stream_appears_whole_when_it_is_closed_and_replaces_what_was_there(store: Store) -> None:
+    with store.write("step-00000001/rank-0.bin") as file:
+        file.write(b"first")
+    with store.write("step-00000001/rank-0.bin") as file:
+        file.write(b"sec")
+        file.write(memoryview(b"ond"))
+        assert file.tell() == 6
+        assert store.read("step-00000001/rank-0.bin") == b"first"
+        assert store.sizes() == {"step-00000001/rank-0.bin": 5}
+    assert store.read("step-00000001/rank-0.bin") == b"second"
+
+
+def test_a_stream_that_fails_leaves_nothing(store: Store) -> None:
+    with pytest.raises(RuntimeError, match="halfway"), store.write("rank-0.bin") as file:  # noqa: PT012
+        file.write(b"x" * 1000)
+        raise RuntimeError("halfway")
+    assert store.sizes() == {}
+
+
+def test_an_empty_stream_is_an_empty_object(store: Store) -> None:
+    with store.write("empty.bin"):
+        pass
+    assert store.read("empty.bin") == b""
+    assert store.sizes() == {"empty.bin": 0}
+
+
+def test_sizes_lists_names_by_prefix_and_in_order(store: Store) -> None:
+    assert store.sizes() == {}
+    for name in ("step-00000002/b", "step-00000002/a", "step-00000010/c", "owners/1"):
+        store.create(name, name.encode())
+    assert list(store.sizes()) == ["owners/1", "step-00000002/a", "step-00000002/b", "step-00000010/c"]
+    assert store.sizes("step-00000002/") == {"step-00000002/a": 15, "step-00000002/b": 15}
+    assert list(store.sizes("step-000000")) == ["step-00000002/a", "step-00000002/b", "step-00000010/c"]
+    assert store.sizes("nothing/") == {}
+    assert store.sizes("owners/1/deeper") == {}
+
+
+def test_what_was_removed_is_gone_and_absent_names_are_fine(store: Store) -> None:
+    for name in ("a/1", "a/2", "b/1"):
+        store.create(name, b"x")
+    store.remove(["a/1", "a/2", "a/3", "c"])
+    assert store.sizes() == {"b/1": 1}
+    store.create("a/1", b"y")
+    assert store.read("a/1") == b"y"
+    store.remove([])
+
+
+def test_a_missing_name_is_told(store: Store) -> None:
+    store.create("there", b"")
+    with pytest.raises(MissingError, match="step-00000001/gone"):
+        store.read("step-00000001/gone")
+    with pytest.raises(MissingError):
+        store.read("step-00000001/gone", 5, 5)
+    assert issubclass(MissingError, CheckpointError)
+
+
+def test_tidying_leaves_every_object_as_it_is(store: Store) -> None:
+    store.create("a/1", b"x")
+    with store.write("a/2") as file:
+        file.write(b"yy")
+    store.tidy()
+    assert store.sizes() == {"a/1": 1, "a/2": 2}
+
+
+@pytest.mark.parametrize("name", ["", "/a", "a/", "a//b", "../a", "a/./b", ".tmp/a"])
+def test_what_is_no_name_is_refused(store: Store, name: str) -> None:
+    with pytest.raises(ValueError, match="no name in a store"):
+        store.create(name, b"")
+
+
+@pytest.mark.parametrize("uri", ["ftp://host/a", "file://elsewhere/a", "memory://a"])
+def test_a_uri_of_no_known_kind_is_a_clear_error(uri: str) -> None:
+    with pytest.raises(ConfigError, match="checkpoint_dir"):
+        open_store(uri)
