@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import math
 import os
 import signal
 from typing import TYPE_CHECKING
 
 import pytest
 
-from trainer.preempt import SIGNALS, StopFlag
+from trainer.preempt import SIGNALS, Notice, StopFlag
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,8 +24,8 @@ def flag() -> Iterator[StopFlag]:
 
 
 class _Announced:
-    def noticed(self) -> bool:
-        return True
+    def notice(self) -> Notice:
+        return Notice(source="test", reason="announced")
 
 
 def _agreed(place: Place, asked: int | None) -> bool:
@@ -60,6 +61,32 @@ def test_the_signals_are_given_back() -> None:
 
 def test_a_notice_counts_like_a_signal() -> None:
     assert StopFlag([_Announced()]).requested
+
+
+def test_a_sigterm_leaves_the_grace_from_the_first_one_on(flag: StopFlag) -> None:
+    assert flag.seconds_left == math.inf
+    signal.raise_signal(signal.SIGTERM)
+    assert flag.seconds_left == math.inf  # nobody said how long
+    hurried = StopFlag(grace_s=15)
+    hurried.install()
+    try:
+        signal.raise_signal(signal.SIGTERM)
+        left = hurried.seconds_left
+        signal.raise_signal(signal.SIGTERM)
+        assert hurried.seconds_left <= left <= 15
+    finally:
+        hurried.uninstall()
+
+
+def test_ctrl_c_comes_before_no_kill() -> None:
+    flag = StopFlag(grace_s=15)
+    flag.install()
+    try:
+        signal.raise_signal(signal.SIGINT)
+        assert flag.requested
+        assert flag.seconds_left == math.inf
+    finally:
+        flag.uninstall()
 
 
 @pytest.mark.parametrize("asked", [0, 1])

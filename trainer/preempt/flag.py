@@ -1,0 +1,110 @@
+"""A request to stop, noticed at once, agreed on by all ranks, and acted on between two steps."""
+
+from __future__ import annotations
+
+import math
+import signal
+import time
+from typing import TYPE_CHECKING
+
+import torch
+from torch import distributed
+
+from trainer.preempt.notice import Notice
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import FrameType
+
+    from trainer.preempt.notice import NoticeSource
+
+# SIGTERM: the launcher or the cluster; SIGUSR1: Slurm's warning; SIGINT: Ctrl-C reaches every rank
+SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
+
+
+class StopFlag:
+    """Set by the first signal or notice; further ones change nothing, so that a checkpoint can be finished.
+
+    Args:
+        sources: who else may announce the end.
+        grace_s: seconds between a SIGTERM and the kill; None where nobody knows.
+    """
+
+    def __init__(self, sources: Sequence[NoticeSource] = (), *, grace_s: float | None = None) -> None:
+        self._sources = tuple(sources)
+        self._grace_s = math.inf if grace_s is None else grace_s
+        self._asked: Notice | None = None
+        self._signalled: tuple[int, float] | None = None  # the first signal, and when it came
+        self._heeded: set[Notice] = set()  # advice that was followed
+        self._previous: dict[signal.Signals, signal._HANDLER] = {}
+
+    def install(self) -> None:
+        """Take over the signals; only the main thread can."""
+        for number in SIGNALS:
+            self._previous[number] = signal.signal(number, self._handle)
+
+    def uninstall(self) -> None:
+        """Give the signals back to whoever had them."""
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+        self._previous.clear()
+
+    def request(self) -> None:
+        """Ask for a stop at the next step boundary."""
+        self._asked = self._asked or Notice(source="request", reason="asked to stop")
+
+    @property
+    def notice(self) -> Notice | None:
+        """Why this rank is to stop: the notice that leaves least time; None when it is not to."""
+        return min(self._final_notices(), key=lambda notice: notice.ends_at, default=None)
+
+    @property
+    def requested(self) -> bool:
+        """Whether this rank was asked to stop."""
+        return self.notice is not None
+
+    @property
+    def seconds_left(self) -> float:
+        """Until this machine goes; infinity where nobody knows."""
+        notice = self.notice
+        return math.inf if notice is None else notice.seconds_left
+
+    def take_advice(self) -> Notice | None:
+        """Advice that was not taken yet, now taken: a checkpoint would pay, though nothing ends."""
+        for source in self._sources:
+            notice = source.notice()
+            if notice is not None and not notice.final and notice not in self._heeded:
+                self._heeded.add(notice)
+                return notice
+        return None
+
+    def agreed(
+        self, group: distributed.ProcessGroup | None = None, device: torch.device | str = "cpu"
+    ) -> bool:
+        """Whether any rank was asked to stop; collective, and the same on all ranks.
+
+        Every rank calls it at the same step boundary, so that all leave after the same step.
+        `device` is where the collectives of `group` work.
+        """
+        if not distributed.is_initialized() or distributed.get_world_size(group) == 1:
+            return self.requested
+        flag = torch.tensor([int(self.requested)], dtype=torch.int32, device=device)
+        distributed.all_reduce(flag, op=distributed.ReduceOp.MAX, group=group)
+        return bool(flag.item())
+
+    def _final_notices(self) -> list[Notice]:
+        notices = [self._asked, self._signal_notice(), *(source.notice() for source in self._sources)]
+        return [notice for notice in notices if notice is not None and notice.final]
+
+    def _signal_notice(self) -> Notice | None:
+        if self._signalled is None:
+            return None
+        number, at = self._signalled
+        # a SIGTERM is followed by a kill; the other signals are not, or much later
+        ends_at = at + self._grace_s if number == signal.SIGTERM else math.inf
+        return Notice(source=signal.Signals(number).name, reason="told to stop", ends_at=ends_at)
+
+    def _handle(self, number: int, _frame: FrameType | None) -> None:
+        # no logging here: a handler may interrupt the logging it would wait for
+        if self._signalled is None:
+            self._signalled = (number, time.monotonic())
