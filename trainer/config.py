@@ -164,6 +164,11 @@ class SystemConfig(_Group):
     threads: PositiveInt | None = Field(
         None, description="CPU threads a rank (default: this machine's cores / local ranks)"
     )
+    compile: bool = Field(
+        default=False,
+        description="compile the dense part with torch.compile, for GPUs; on CPUs it needs a C++ compiler "
+        "and is no faster than the kernels used without it",
+    )
     pipeline: Literal["auto", "plain", "sparse_dist"] = Field(
         "auto", description="sparse_dist overlaps transfers with compute; auto takes it on GPUs"
     )

@@ -18,6 +18,7 @@ from torch.utils.checkpoint import checkpoint
 from torchrec.modules.embedding_configs import DataType, EmbeddingBagConfig
 from torchrec.modules.embedding_modules import EmbeddingBagCollection
 
+from trainer.compiled import CompiledDense
 from trainer.dense_ops import CrossNet, DotInteraction, FusedMLP
 
 if TYPE_CHECKING:
@@ -78,7 +79,13 @@ class DenseArch(nn.Module):
     """Everything behind the tables: (dense [B, num_dense], embeddings by feature) -> logits [B]."""
 
     def __init__(
-        self, shape: ModelShape, *, dtype: torch.dtype, device: torch.device, recompute: bool = False
+        self,
+        shape: ModelShape,
+        *,
+        dtype: torch.dtype,
+        device: torch.device,
+        recompute: bool = False,
+        compiled: bool = False,
     ) -> None:
         super().__init__()
         self.features = tuple(shape.num_embeddings)
@@ -96,25 +103,29 @@ class DenseArch(nn.Module):
         )
         self.loss_scale: Tensor | None = None  # 0-d, for fp16: what gradients are multiplied by in here
         self._pairs: dict[tuple[str, ...], tuple[Tensor, Tensor]] = {}
+        self._compiled = CompiledDense(self.bottom, self.crosses, self.top, dtype) if compiled else None
 
     def forward(self, dense: Tensor, embedded: KeyedTensor) -> Tensor:
         """Logits [B], fp32."""
-        bottom = self._run(self.bottom, dense)
         values = embedded.values()
         if self.loss_scale is not None:  # tables take gradients as they come, so those must be unscaled
             values = _ScaledGradient.apply(values, 1.0 / self.loss_scale, True)  # noqa: FBT003 - apply() takes no keywords
         tables = values.view(-1, len(self.features), self.embedding_dim)
-        keys = tuple(embedded.keys())
-        if self.crosses is None:
-            forward_index, backward_index = self._pair_indices(keys, dense.device)
-            crossed = DotInteraction.apply(bottom, tables, forward_index, backward_index)
-        else:
-            if keys != self.features:
-                tables = torch.stack([tables[:, keys.index(feature)] for feature in self.features], dim=1)
-            stacked = torch.cat([bottom, tables.flatten(1).to(bottom.dtype)], dim=1)
-            crossed = self._run(self.crosses, stacked)
-        logits = self._run(self.top, crossed).view(-1).float()
+        logits = self._score(dense, tables, tuple(embedded.keys())).float()
         return logits if self.loss_scale is None else _ScaledGradient.apply(logits, self.loss_scale, False)  # noqa: FBT003 - as above
+
+    def _score(self, dense: Tensor, tables: Tensor, keys: tuple[str, ...]) -> Tensor:
+        indices = self._pair_indices(keys, dense.device) if self.crosses is None else None
+        if self.crosses is not None and keys != self.features:
+            tables = torch.stack([tables[:, keys.index(feature)] for feature in self.features], dim=1)
+        if self._compiled is not None:
+            return self._compiled(dense, tables, indices, recompute=self.recompute and self.training)
+        bottom = self._run(self.bottom, dense)
+        if indices is not None:
+            crossed = DotInteraction.apply(bottom, tables, *indices)
+        else:
+            crossed = self._run(self.crosses, torch.cat([bottom, tables.flatten(1).to(bottom.dtype)], dim=1))
+        return self._run(self.top, crossed).view(-1)
 
     def _run(self, part: nn.Module, inputs: Tensor) -> Tensor:
         if self.recompute and self.training:
@@ -163,7 +174,11 @@ class DLRM(nn.Module):
 def make_model(config: TrainerConfig, shape: ModelShape, device: torch.device) -> DLRM:
     """Make the model that is configured, tables on the meta device: to train it, or to score with it."""
     dense = DenseArch(
-        shape, dtype=DENSE_TYPES[config.precision], device=device, recompute=config.activation_checkpointing
+        shape,
+        dtype=DENSE_TYPES[config.precision],
+        device=device,
+        recompute=config.activation_checkpointing,
+        compiled=config.compile,
     )
     return DLRM(shape, dense, TABLE_TYPES[config.embedding_weight_precision])
 

@@ -58,7 +58,7 @@ def read_checkpoint(checkpoint: CommittedCheckpoint) -> TrainedModel:
             f"{checkpoint.directory}: does not tell its model's configuration: an older version wrote it; "
             "go on with the run for a step, which writes one that does"
         )
-    config, shape = make_config(extra["config"]), parse_shape(extra["model"])
+    config, shape = make_config(extra["config"] | {"compile": False}), parse_shape(extra["model"])
     model = make_model(config, shape, torch.device("cpu"))
     dense = {name: parameter.detach() for name, parameter in model.dense.named_parameters()}
     stored = checkpoint.dtypes()

@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import os
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+
+from tests.trainer.support_dataset import write_dataset
+from tests.trainer.support_learner import make_batches, make_learner, train_losses
+from tests.trainer.support_runs import command, run_here
+from trainer.scoring import open_model, score_split
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.trainer.support_ranks import Place
+    from tests.trainer.support_worlds import Worlds
+
+SMOOTH = {"dense_optimizer": "sgd", "dense_learning_rate": 0.05, "learning_rate": 0.05}
+DCN = {"interaction": "dcn", "dcn_num_layers": 2, "dcn_low_rank_dim": 4}
+SIZES = [64] * 6 + [40, 1]  # the last batches of epochs have other sizes
+
+
+def _losses_and_graphs(place: Place, settings: dict[str, Any]) -> tuple[list[float], list[float], int]:
+    """Losses of training, logits of evaluations of other sizes, and how many graphs were compiled."""
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    learner = make_learner(place, **SMOOTH, **settings)
+    losses = train_losses(place, learner, SIZES)
+    scores = [
+        float(logit)
+        for size in (96, 33, 128)
+        for logits, _ in learner.score(make_batches(place, [size]))
+        for logit in logits
+    ]
+    losses += train_losses(place, learner, SIZES)
+    return losses, scores, torch._dynamo.utils.counters["stats"]["unique_graphs"]
+
+
+@pytest.mark.parametrize("settings", [{}, DCN, {"activation_checkpointing": True}], ids=str)
+def test_a_compiled_model_learns_and_scores_as_the_plain_one(
+    worlds: Worlds, settings: dict[str, Any]
+) -> None:
+    losses, scores, none = worlds.run(1, _losses_and_graphs, settings)[0]
+    compiled_losses, compiled_scores, graphs = worlds.run(
+        1, _losses_and_graphs, {**settings, "compile": True}
+    )[0]
+    assert compiled_losses == pytest.approx(losses, abs=1e-5)
+    assert compiled_scores == pytest.approx(scores, abs=1e-4)
+    assert (none, 0 < graphs <= 4) == (0, True)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+def test_compiled_ranks_learn_alike_in_every_precision(worlds: Worlds, precision: str) -> None:
+    settings = {**SMOOTH, "precision": precision}
+    plain = worlds.run(1, _losses, settings)[0]
+    compiled = worlds.run(2, _losses, {**settings, "compile": True})[0]
+    assert compiled == pytest.approx(plain, abs=1e-5 if precision == "fp32" else 0.01)
+
+
+def _losses(place: Place, settings: dict[str, Any]) -> list[float]:
+    torch._dynamo.reset()
+    return train_losses(place, make_learner(place, **settings), SIZES)
+
+
+# Two of torch's tracer about itself: it hides the first, but only where warnings are not errors.
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")
+def test_a_compiled_run_in_pieces_ends_like_an_unbroken_one_and_scores_plainly(tmp_path: Path) -> None:
+    write_dataset(tmp_path / "data", train_rows=110, test_rows=60, num_sparse=4, num_dense=3)
+    settings = {"compile": True, "deterministic": True, "lr_decay": "none"}
+    torch._dynamo.reset()
+    whole = run_here(tmp_path / "data", tmp_path / "whole", **settings)
+    for steps in (3, None):
+        torch._dynamo.reset()
+        pieces = run_here(tmp_path / "data", tmp_path / "pieces", **settings, num_iterations=steps)
+    assert pieces.summary["model_digest"] == whole.summary["model_digest"]
+    scored = score_split(
+        open_model(str(tmp_path / "whole/checkpoints"), None, "none"),
+        dataset_path=str(tmp_path / "data"),
+        split="test",
+        batch_size=None,
+        device_choice="cpu",
+        out=None,
+    )
+    assert scored["auc"] == pytest.approx(whole.summary["auc"], abs=1e-6)
+
+
+def test_a_machine_without_a_compiler_is_told_so(tmp_path: Path) -> None:
+    write_dataset(tmp_path / "data", train_rows=110, test_rows=60, num_sparse=4, num_dense=3)
+    environment = os.environ | {"CXX": "no-such-compiler", "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
+    words = command(tmp_path / "data", tmp_path / "out", compile=True)
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 64
+    assert "compile is on, but torch.compile fails on this machine" in done.stderr
+    assert "no-such-compiler" in done.stderr
+    assert "Traceback" not in done.stderr
