@@ -155,7 +155,8 @@ def _make_durably(folder: Path) -> None:
     if folder.is_dir():
         return
     _make_durably(folder.parent)
-    folder.mkdir(exist_ok=True)
+    with suppress(FileExistsError):  # and not exist_ok, which fails if it is removed at that instant
+        folder.mkdir()
     sync_directory(folder.parent)
 
 
