@@ -19,6 +19,7 @@ ShardingKind = Literal[
     "table_wise", "row_wise", "column_wise", "table_row_wise", "grid_shard", "data_parallel"
 ]
 KernelKind = Literal["fused", "fused_uvm", "fused_uvm_caching", "dense"]
+CacheShare = Annotated[float, Field(gt=0, lt=1)]
 
 
 class _Group(BaseModel):
@@ -30,6 +31,7 @@ class TableConstraint(_Group):
 
     sharding_types: Annotated[tuple[ShardingKind, ...], Field(min_length=1)] | None = None
     compute_kernels: Annotated[tuple[KernelKind, ...], Field(min_length=1)] | None = None
+    uvm_cache_load_factor: CacheShare | None = None
 
 
 class DataConfig(_Group):
@@ -186,8 +188,13 @@ class SystemConfig(_Group):
         description="where tables may be: fused, in the device's memory; fused_uvm, fused_uvm_caching, in "
         "the host's; dense is for data_parallel",
     )
+    uvm_cache_load_factor: CacheShare = Field(
+        0.2, description="part of a fused_uvm_caching table's rows that GPU memory keeps"
+    )
     table_constraints: dict[str, TableConstraint] = Field(
-        {}, description="by table, as JSON: {C3: {sharding_types: [row_wise], compute_kernels: [fused]}}"
+        {},
+        description="by table, as JSON: {C3: {sharding_types: [row_wise], compute_kernels: [fused]}}, and "
+        "uvm_cache_load_factor likewise",
     )
     planner: Literal["greedy", "dynamic_programming"] = Field(
         "greedy", description="how the planner searches; dynamic_programming weighs memory against time"

@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.distributed._shard.metadata import ShardMetadata
 from torch.distributed._shard.sharding_spec import EnumerableShardingSpec
-from torchrec.distributed.types import EmbeddingModuleShardingPlan, ParameterSharding, ShardingPlan
+from torchrec.distributed.types import (
+    CacheParams,
+    EmbeddingModuleShardingPlan,
+    ParameterSharding,
+    ShardingPlan,
+)
 
 from trainer.errors import ConfigError
 
@@ -20,6 +25,7 @@ if TYPE_CHECKING:
 
 FORMAT = "cloudrec-sharding-plan"
 MODULE = "model.embeddings"  # the collection's place in a TrainTask
+CACHING = "fused_uvm_caching"  # the kernel that keeps some rows in GPU memory
 
 
 def to_document(plan: ShardingPlan, shape: ModelShape, machines: Machines) -> dict[str, Any]:
@@ -94,11 +100,13 @@ def _describe(parameter: ParameterSharding, rows: int, dim: int) -> dict[str, An
         }
         for piece in (spec.shards if spec is not None else ())
     ]
+    caching = parameter.compute_kernel == CACHING and parameter.cache_params is not None
     return {
         "rows": rows,
         "columns": dim,
         "sharding_type": parameter.sharding_type,
         "compute_kernel": parameter.compute_kernel,
+        **({"uvm_cache_load_factor": parameter.cache_params.load_factor} if caching else {}),
         "ranks": parameter.ranks,
         "shards": shards,
     }
@@ -116,7 +124,25 @@ def _parse(table: str, entry: dict[str, Any], rows: int, dim: int, machines: Mac
     covered = sum(piece.shard_sizes[0] * piece.shard_sizes[1] for piece in pieces)
     if covered != rows * dim:
         raise ConfigError(f"its shards of {table} hold {covered} elements, but the table has {rows * dim}")
-    return ParameterSharding(kind, kernel, ranks=entry["ranks"], sharding_spec=EnumerableShardingSpec(pieces))
+    return ParameterSharding(
+        kind,
+        kernel,
+        ranks=entry["ranks"],
+        sharding_spec=EnumerableShardingSpec(pieces),
+        cache_params=_parse_cache(table, entry) if kernel == CACHING else None,
+    )
+
+
+def _parse_cache(table: str, entry: dict[str, Any]) -> CacheParams | None:
+    """None where the plan leaves the size to torchrec."""
+    share = entry.get("uvm_cache_load_factor")
+    if share is None:
+        return None
+    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share < 1:
+        raise ConfigError(
+            f"its uvm_cache_load_factor of {table} is {share!r}; it must be a number between 0 and 1"
+        )
+    return CacheParams(load_factor=float(share))
 
 
 def _parse_shard(table: str, piece: dict[str, Any], machines: Machines) -> ShardMetadata:

@@ -18,10 +18,10 @@ from torchrec.distributed.planner.enumerators import EmbeddingEnumerator
 from torchrec.distributed.planner.proposers import DynamicProgrammingProposer
 from torchrec.distributed.planner.storage_reservations import FixedPercentageStorageReservation
 from torchrec.distributed.planner.types import ParameterConstraints, PlannerError
-from torchrec.distributed.types import ShardingEnv
+from torchrec.distributed.types import CacheParams, ShardingEnv
 
 from trainer.errors import ConfigError, PeerError
-from trainer.planfile import MODULE, read_plan
+from trainer.planfile import CACHING, MODULE, read_plan
 from trainer.topology import GB, Machines, make_topology, read_reserve, this_world
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from trainer.model import ModelShape, TrainTask
 
 KINDS = ("table_wise", "row_wise", "column_wise", "table_row_wise", "grid_shard", "data_parallel")
-KERNELS = ("fused", "fused_uvm_caching", "fused_uvm", "dense")
+KERNELS = ("fused", CACHING, "fused_uvm", "dense")
 MIN_COLUMNS = 128  # torchrec's: narrower pieces of a row cost more than they save
 MAX_ROWS = 2**31 - 1
 KERNEL_COLUMNS = 4  # the kernels' unit
@@ -169,8 +169,12 @@ def _constraint(table: str, config: TrainerConfig) -> ParameterConstraints:
     if config.data_parallel:
         kinds, kernels = ("data_parallel",), ("dense",)
     half = math.ceil(config.embedding_dim / 2 / KERNEL_COLUMNS) * KERNEL_COLUMNS
+    share = (own and own.uvm_cache_load_factor) or config.uvm_cache_load_factor
     return ParameterConstraints(
-        sharding_types=list(kinds), compute_kernels=list(kernels), min_partition=min(MIN_COLUMNS, half)
+        sharding_types=list(kinds),
+        compute_kernels=list(kernels),
+        min_partition=min(MIN_COLUMNS, half),
+        cache_params=CacheParams(load_factor=share) if CACHING in kernels else None,
     )
 
 

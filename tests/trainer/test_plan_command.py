@@ -80,6 +80,35 @@ def test_a_table_is_held_to_its_own_constraints(capsys: pytest.CaptureFixture[st
     assert [piece["rows"] for piece in tables["C2"]["shards"]] == [[750 * rank, 750] for rank in range(4)]
 
 
+def test_the_cache_of_tables_in_host_memory_is_as_large_as_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sizes = ["--world_size", "1", "--num_embeddings_per_feature", "4000,3000,2000"]
+    own = "{C2: {uvm_cache_load_factor: 0.5}, C3: {compute_kernels: [fused_uvm]}}"
+    kernels = ["--compute_kernels", "fused_uvm_caching", "--table_constraints", own]
+    document = _plan(capsys, *sizes, *kernels, "--uvm_cache_load_factor", "0.1")
+    assert {name: entry.get("uvm_cache_load_factor") for name, entry in document["tables"].items()} == {
+        "C1": 0.1,
+        "C2": 0.5,
+        "C3": None,
+    }
+    file = tmp_path / "plan.json"
+    file.write_text(json.dumps(document))
+    assert _plan(capsys, *sizes, "--sharding_plan", str(file)) == document
+    document["tables"]["C1"]["uvm_cache_load_factor"] = 1.5
+    file.write_text(json.dumps(document))
+    message = _error(capsys, *sizes, "--sharding_plan", str(file))
+    assert "its uvm_cache_load_factor of C1 is 1.5; it must be a number between 0 and 1" in message
+
+
+def test_a_larger_cache_takes_more_of_the_gpus_memory(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--world_size", "1", "--num_embeddings_per_feature", "400000000", *MLPERF]
+    words += ["--compute_kernels", "fused_uvm_caching", "--ddr_cap_gb", "600"]
+    document = _plan(capsys, *words, "--uvm_cache_load_factor", "0.2")
+    assert document["tables"]["C1"]["uvm_cache_load_factor"] == 0.2
+    assert "do not fit" in _error(capsys, *words, "--uvm_cache_load_factor", "0.5")
+
+
 def test_a_plan_made_offline_is_one_to_train_by(
     worlds: Worlds, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
