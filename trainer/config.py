@@ -92,7 +92,7 @@ class OptimizerConfig(_Group):
     learning_rate: PositiveFloat = Field(0.05, description="of the tables, at its height")
     table_optimizer: Literal["sgd", "adagrad", "rowwise_adagrad", "adam", "partial_rowwise_adam"] = Field(
         "rowwise_adagrad",
-        description="optimizer of the tables, fused into their backward pass (adams: GPU or data_parallel)",
+        description="optimizer of the tables, fused into their backward pass",
     )
     dense_learning_rate: PositiveFloat = Field(0.003, description="of the dense part, at its height")
     dense_optimizer: Literal["adagrad", "adam", "adamw", "sgd"] = Field(
@@ -170,6 +170,11 @@ class SystemConfig(_Group):
         default=False,
         description="compile the dense part with torch.compile, for GPUs; on CPUs it needs a C++ compiler "
         "and is no faster than the kernels used without it",
+    )
+    table_kernel: Literal["auto", "native", "torch", "fbgemm"] = Field(
+        "auto",
+        description="what looks up and updates sharded tables on CPUs: C compiled on first use, torch, or "
+        "fbgemm; auto is native where there is a C compiler, else torch; fp16 tables are always fbgemm's",
     )
     pipeline: Literal["auto", "plain", "sparse_dist"] = Field(
         "auto", description="sparse_dist overlaps transfers with compute; auto takes it on GPUs"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from torchrec.distributed.embeddingbag import ShardedEmbeddingBagCollection
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from torch import Tensor, nn
 
@@ -37,7 +37,7 @@ def sharded_tables(model: nn.Module) -> ShardedEmbeddingBagCollection:
 
 def table_pieces(model: nn.Module) -> Iterator[Piece]:
     """What this rank holds, kernel by kernel."""
-    for kernel, tables in _kernels(model):
+    for kernel, tables in table_kernels(model):
         weights = kernel.split_embedding_weights()
         if hasattr(kernel, "split_optimizer_states"):
             states = kernel.split_optimizer_states() or [()] * len(weights)
@@ -59,16 +59,31 @@ def table_pieces(model: nn.Module) -> Iterator[Piece]:
                 start += weight.numel()
 
 
+def replace_kernels(model: nn.Module, replace: Callable[[Any], nn.Module | None]) -> None:
+    """Put what `replace` makes of a kernel in its place; None leaves it. The memory must stay the same.
+
+    torchrec's optimizer goes on telling the learning rate to the kernel that was there.
+    """
+    for holder in _holders(model):
+        other = replace(holder.emb_module)
+        if other is not None:
+            holder._emb_module = other  # noqa: SLF001 - torchrec has no public way
+
+
 def set_iteration(model: nn.Module, step: int) -> None:
     """Tell the kernels how many steps were done: Adam's bias correction depends on it."""
-    for kernel, _ in _kernels(model):
+    for kernel, _ in table_kernels(model):
         counter = getattr(kernel, "iter", None)
         if counter is not None:
             counter.fill_(step)
 
 
-def _kernels(model: nn.Module) -> Iterator[tuple[Any, list[Any]]]:
+def table_kernels(model: nn.Module) -> Iterator[tuple[Any, list[Any]]]:
     """Every embedding kernel of this rank with the configurations of its tables."""
+    for holder in _holders(model):
+        yield holder.emb_module, holder._config.embedding_tables  # noqa: SLF001 - torchrec shows them nowhere else
+
+
+def _holders(model: nn.Module) -> Iterator[Any]:
     for lookup in sharded_tables(model)._lookups:  # noqa: SLF001 - torchrec shows its kernels nowhere else
-        for holder in getattr(lookup, "module", lookup)._emb_modules:  # noqa: SLF001 - as above; DDP wraps replicas
-            yield holder.emb_module, holder._config.embedding_tables  # noqa: SLF001 - as above
+        yield from getattr(lookup, "module", lookup)._emb_modules  # noqa: SLF001 - as above; DDP wraps replicas

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 import torch
 from torchrec.distributed.model_parallel import get_unwrapped_module
 
+from trainer.host_tables import take_over_tables
 from trainer.kernels import table_pieces
+from trainer.memory import keep_freed_memory
 from trainer.model import ModelShape, TrainTask, initialise_dense, make_model
 from trainer.optim import (
     DenseUpdate,
@@ -45,10 +47,14 @@ class Learner:
         self.world = world
         task = TrainTask(make_model(config, shape, world.device))
         initialise_dense(task.model.dense, config.seed)
-        fuse_table_optimizer(task.model.embeddings, config)
+        fuse_table_optimizer(task.model.embeddings, config, world.device)
         self.plan = make_plan(task, shape, config, world)
         self.model = shard(task, self.plan, config, world)
+        if world.device.type == "cpu":
+            take_over_tables(self.model, config)
         initialise_tables(self.model, seed=config.seed, scale=config.embedding_init_scale)
+        if world.device.type == "cpu":
+            keep_freed_memory()
         self.optimizers = self._make_optimizers(config, total_steps)
         self.make_input = InputMaker(
             tuple(shape.num_embeddings),

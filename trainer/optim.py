@@ -36,12 +36,19 @@ TABLE_OPTIMIZERS = {
 }
 
 
-def fuse_table_optimizer(tables: nn.Module, config: TrainerConfig) -> None:
-    """Tables update themselves while gradients flow back; called before sharding."""
+def fuse_table_optimizer(tables: nn.Module, config: TrainerConfig, device: torch.device) -> None:
+    """Tables update themselves while gradients flow back; called before sharding.
+
+    fbgemm has no Adam for CPUs and refuses it when it is made; trainer.host_tables, which does the
+    updates there, brings its own states.
+    """
+    kind = config.table_optimizer
+    if device.type == "cpu" and "adam" in kind:
+        kind = "sgd"
     settings: dict[str, Any] = {"lr": config.learning_rate}
-    if config.table_optimizer != "sgd":
+    if kind != "sgd":
         settings["eps"] = config.optimizer_eps
-    apply_optimizer_in_backward(TABLE_OPTIMIZERS[config.table_optimizer], tables.parameters(), settings)
+    apply_optimizer_in_backward(TABLE_OPTIMIZERS[kind], tables.parameters(), settings)
 
 
 def make_dense_optimizer(parameters: Iterable[nn.Parameter], config: TrainerConfig) -> Optimizer:

@@ -1,8 +1,4 @@
-"""Updates of replicated tables: the arithmetic of the fused kernels, on gradients that DDP has averaged.
-
-Only rows with a gradient are touched, as the kernels do: Adam's moments of an id that a step did not
-see stay as they are.
-"""
+"""Updates of replicated tables, on gradients that DDP has averaged."""
 
 from __future__ import annotations
 
@@ -10,14 +6,12 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from trainer.row_rules import make_states, update_rows
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from torch import Tensor
-
     from trainer.kernels import Piece
-
-BETAS = (0.9, 0.999)
 
 
 class ReplicaOptimizer:
@@ -29,7 +23,7 @@ class ReplicaOptimizer:
         self.learning_rate = learning_rate
         self.eps = eps
         self.steps = 0
-        self.states = {piece.table: self._make_states(piece.weight) for piece in pieces}
+        self.states = {piece.table: make_states(kind, piece.weight) for piece in pieces}
 
     @torch.no_grad()
     def step(self) -> None:
@@ -42,37 +36,16 @@ class ReplicaOptimizer:
             stop = piece.gradient_start + piece.weight.numel()
             gradient = flat.grad.view(-1)[piece.gradient_start : stop].view(piece.weight.shape)
             rows = gradient.any(dim=1).nonzero().view(-1)
-            piece.weight.index_add_(
-                0, rows, -self.learning_rate * self._direction(piece.table, rows, gradient[rows])
+            update_rows(
+                self.kind,
+                piece.weight,
+                self.states[piece.table],
+                rows,
+                gradient[rows],
+                learning_rate=self.learning_rate,
+                eps=self.eps,
+                steps=self.steps,
             )
         for flat in {id(piece.gradient_of): piece.gradient_of for piece in self.pieces}.values():
             if flat is not None and flat.grad is not None:
                 flat.grad.zero_()
-
-    def _make_states(self, weight: Tensor) -> tuple[Tensor, ...]:
-        whole, row = torch.zeros_like(weight), weight.new_zeros(weight.shape[0])
-        return {
-            "sgd": (),
-            "adagrad": (whole,),
-            "rowwise_adagrad": (row,),
-            "adam": (whole, whole.clone()),
-            "partial_rowwise_adam": (whole, row),
-        }[self.kind]
-
-    def _direction(self, table: str, rows: Tensor, gradient: Tensor) -> Tensor:
-        """[touched rows, columns]: what is subtracted, but for the learning rate."""
-        if self.kind == "sgd":
-            return gradient
-        square = gradient * gradient
-        if "row" in self.kind:
-            square = square.mean(dim=1)
-        if "adagrad" in self.kind:
-            (sums,) = self.states[table]
-            sums[rows] += square
-            root = sums[rows].sqrt() + self.eps
-            return gradient / (root[:, None] if root.dim() == 1 else root)
-        first, second = self.states[table]
-        first[rows] = BETAS[0] * first[rows] + (1 - BETAS[0]) * gradient
-        second[rows] = BETAS[1] * second[rows] + (1 - BETAS[1]) * square
-        root = (second[rows] / (1 - BETAS[1] ** self.steps)).sqrt() + self.eps
-        return first[rows] / (1 - BETAS[0] ** self.steps) / (root[:, None] if root.dim() == 1 else root)

@@ -199,10 +199,14 @@ def _check_optimizer(plan: ShardingPlan, config: TrainerConfig, machines: Machin
     tables = plan.plan[MODULE]
     fused = [table for table, parameter in tables.items() if parameter.sharding_type != "data_parallel"]
     replicated = [table for table in tables if table not in fused]
-    if fused and machines.device == "cpu" and "adam" in config.table_optimizer:
+    on_cpu_by_fbgemm = machines.device == "cpu" and (
+        config.table_kernel == "fbgemm" or config.embedding_weight_precision != "fp32"
+    )
+    if fused and on_cpu_by_fbgemm and "adam" in config.table_optimizer:
         raise ConfigError(
-            f"table_optimizer is {config.table_optimizer}, which has no fused kernel on CPUs, and {fused[0]} "
-            "is sharded; take sgd, adagrad or rowwise_adagrad, or data_parallel"
+            f"table_optimizer is {config.table_optimizer}, which fbgemm has for GPUs only, and {fused[0]} is "
+            "sharded; on CPUs leave table_kernel at auto and embedding_weight_precision at fp32, take sgd, "
+            "adagrad or rowwise_adagrad, or data_parallel"
         )
     if replicated and config.embedding_weight_precision != "fp32":
         raise ConfigError(

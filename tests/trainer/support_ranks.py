@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+import pytest
 import torch
 from torch import distributed
 
@@ -99,6 +100,6 @@ def _serve(rank: int, size: int, rendezvous: str, connection: Connection) -> Non
             break
         try:
             connection.send((function(Place(rank, world_size, groups[world_size]), *arguments), None))
-        except Exception:  # noqa: BLE001 - told to the test
+        except (Exception, pytest.fail.Exception):  # noqa: BLE001 - told to the test
             connection.send((None, traceback.format_exc()))
     distributed.destroy_process_group()

@@ -198,7 +198,10 @@ def test_a_plan_with_another_tables_size_or_a_missing_shard_is_refused(
         ({"table_constraints": {"C9": {}}}, "table_constraints names C9, but the model's tables are C1, C2"),
         ({"compute_kernels": ["fused_uvm"]}, "nothing is left to choose from for C1"),
         ({"planner": "dynamic_programming"}, "planner is dynamic_programming, which divides GPU memory"),
-        ({"table_optimizer": "adam"}, "table_optimizer is adam, which has no fused kernel on CPUs"),
+        (
+            {"table_optimizer": "adam", "embedding_weight_precision": "fp16"},
+            "table_optimizer is adam, which fbgemm has for GPUs only, and C1 is sharded",
+        ),
         (
             {"data_parallel": True, "embedding_weight_precision": "fp16"},
             "embedding_weight_precision is fp16, but C1 is data_parallel",

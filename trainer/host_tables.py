@@ -1,0 +1,234 @@
+"""Sharded tables on CPUs: look-up and fused update in place of fbgemm's, on fbgemm's own memory.
+
+fbgemm's CPU kernel sorts ids and waits for memory row by row; rows.c knows the next rows and has them
+fetched meanwhile, five times as fast. It has every optimizer, of which fbgemm has three on CPUs.
+Where there is no C compiler the same is done by torch operations.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from trainer.errors import ConfigError
+from trainer.kernels import replace_kernels
+from trainer.native import load_rows
+from trainer.row_rules import BETAS, KINDS, STATE_WIDTHS, update_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from ctypes import CDLL
+
+    from torchrec.distributed.model_parallel import DistributedModelParallel
+
+    from trainer.config import TrainerConfig
+
+_FOUND_ALL, _NO_MEMORY = -1, -2
+
+
+def take_over_tables(model: DistributedModelParallel, config: TrainerConfig) -> None:
+    """Let HostTables do the work of every kernel that it can stand in for; others stay fbgemm's.
+
+    Raises:
+        ConfigError: the C kernels are asked for and cannot be had.
+    """
+    if config.table_kernel == "fbgemm":
+        return
+    library = None if config.table_kernel == "torch" else load_rows()
+    if config.table_kernel == "native" and library is None:
+        raise ConfigError(
+            "table_kernel is native, but the C kernels could not be compiled (the warning above says why); "
+            "install gcc or clang, or leave table_kernel at auto"
+        )
+
+    def replace(kernel: Any) -> nn.Module | None:  # noqa: ANN401 - fbgemm's modules are untyped
+        if not _fits(kernel):
+            return None
+        return HostTables(kernel, kind=config.table_optimizer, eps=config.optimizer_eps, library=library)
+
+    replace_kernels(model, replace)
+
+
+def _fits(kernel: Any) -> bool:  # noqa: ANN401 - fbgemm's modules are untyped
+    """fp32 rows of one width, a table of its own for each feature: all that the trainer makes but fp16."""
+    weights = kernel.split_embedding_weights()
+    return (
+        hasattr(kernel, "split_optimizer_states")
+        and bool(weights)
+        and all(weight.dtype == torch.float32 for weight in weights)
+        and len({weight.shape[1] for weight in weights}) == 1
+        and list(kernel.feature_table_map) == list(range(len(weights)))
+    )
+
+
+class HostTables(nn.Module):
+    """Several tables [rows, dim] in one piece of memory, as fbgemm's training kernel keeps them.
+
+    Called like that kernel: ids feature by feature, and offsets of the bags among them; gives
+    the sums of the bags' rows, [batch, features * dim]. In backward the rows are updated.
+    """
+
+    def __init__(self, kernel: Any, *, kind: str, eps: float, library: CDLL | None) -> None:  # noqa: ANN401 - untyped
+        super().__init__()
+        self.kernel = kernel
+        self.kind = kind
+        self.eps = eps
+        self.iter = torch.zeros(1, dtype=torch.int64)  # updates done: Adam's bias correction needs it
+        self._library = library
+        sizes = [weight.shape for weight in kernel.split_embedding_weights()]
+        self._dim = sizes[0][1]
+        self._rows = torch.tensor([rows for rows, _ in sizes])
+        self._first_rows = self._rows.cumsum(0) - self._rows
+        total = int(self._rows.sum())
+        self._weights = kernel.weights_host.detach().view(total, self._dim)
+        self._states = self._find_states(total)
+        self._anchor = torch.zeros((), requires_grad=True)  # backward must come by here
+        self._threads: ThreadPoolExecutor | None = None
+
+    def forward(self, indices: Tensor, offsets: Tensor, per_sample_weights: Tensor | None = None) -> Tensor:
+        """Look up; see the class."""
+        if per_sample_weights is not None:
+            raise NotImplementedError("ids with weights: set table_kernel to fbgemm")
+        looked_up: Tensor = _LookUp.apply(self._anchor, self, indices.long().contiguous(), offsets.long())
+        return looked_up
+
+    def split_embedding_weights(self) -> list[Tensor]:
+        """Live views [rows, dim], a table each."""
+        weights: list[Tensor] = self.kernel.split_embedding_weights()
+        return weights
+
+    def split_optimizer_states(self) -> list[tuple[Tensor, ...]]:
+        """Live views of each table's states: [rows, dim], or [rows] where they have one number a row."""
+        parts = [state.split(self._rows.tolist()) for state in self._states]
+        return list(zip(*parts, strict=True)) if parts else []
+
+    def look_up(self, ids: Tensor, offsets: Tensor) -> Tensor:
+        """Sums of bags [batch, features * dim]; no gradient."""
+        batch = (len(offsets) - 1) // len(self._rows)
+        if self._library is None:
+            bags = nn.functional.embedding_bag(
+                ids + self._spread(offsets, self._first_rows),
+                self._weights,
+                offsets,
+                mode="sum",
+                include_last_offset=True,
+            )
+            return bags.view(len(self._rows), batch, self._dim).transpose(0, 1).reshape(batch, -1)
+        out = torch.empty(batch, len(self._rows) * self._dim)
+        self._share(batch, lambda first, last: self._look_up_natively(ids, offsets, out, first, last))
+        return out
+
+    def update(self, ids: Tensor, offsets: Tensor, gradient: Tensor) -> None:
+        """Change every row that was looked up, once, by the sum of its bags' gradients."""
+        self.iter += 1
+        if gradient.stride(1) != 1 or gradient.dtype != torch.float32:
+            gradient = gradient.float().contiguous()
+        if self._library is None:
+            self._update_by_torch(ids, offsets, gradient)
+        else:
+            corrections = [1 - beta ** int(self.iter) for beta in BETAS]
+            rates = (self.kernel.get_learning_rate(), self.eps, *corrections)
+            self._share(
+                len(self._rows),
+                lambda *part: self._update_natively(ids, offsets, gradient, rates, part),
+            )
+
+    def _find_states(self, total: int) -> tuple[Tensor, ...]:
+        """Take fbgemm's where it has this optimizer, else zeros: [rows, dim] or [rows], all tables."""
+        shapes = [(total,) if width == 1 else (total, self._dim) for width in STATE_WIDTHS[self.kind]]
+        if self.kind.endswith("adagrad"):
+            return (self.kernel.momentum1_host.detach().view(shapes[0]),)
+        return tuple(torch.zeros(shape) for shape in shapes)
+
+    def _update_by_torch(self, ids: Tensor, offsets: Tensor, gradient: Tensor) -> None:
+        batch = (len(offsets) - 1) // len(self._rows)
+        bags = self._spread(offsets, torch.arange(len(offsets) - 1), batch=1)
+        rows, place = torch.unique(ids + self._first_rows[bags // batch], return_inverse=True)
+        each = gradient.view(batch, len(self._rows), self._dim)[bags % batch, bags // batch]
+        update_rows(
+            self.kind,
+            self._weights,
+            self._states,
+            rows,
+            torch.zeros(len(rows), self._dim).index_add_(0, place, each),
+            learning_rate=self.kernel.get_learning_rate(),
+            eps=self.eps,
+            steps=int(self.iter),
+        )
+
+    def _spread(self, offsets: Tensor, values: Tensor, *, batch: int | None = None) -> Tensor:
+        """A value a feature (or, with batch 1, a bag), repeated for each of its ids."""
+        step = (len(offsets) - 1) // len(self._rows) if batch is None else batch
+        return values.repeat_interleave(offsets[::step].diff() if step else offsets[:0])
+
+    def _look_up_natively(self, ids: Tensor, offsets: Tensor, out: Tensor, first: int, last: int) -> int:
+        return int(
+            self._library.look_up(  # type: ignore[union-attr] # only called where there is one
+                self._weights.data_ptr(),
+                ids.data_ptr(),
+                offsets.data_ptr(),
+                self._first_rows.data_ptr(),
+                self._rows.data_ptr(),
+                len(self._rows),
+                len(out),
+                self._dim,
+                first,
+                last,
+                out.data_ptr(),
+                out.stride(0),
+            )
+        )
+
+    def _update_natively(
+        self, ids: Tensor, offsets: Tensor, gradient: Tensor, rates: Sequence[float], part: tuple[int, int]
+    ) -> int:
+        pointers = [state.data_ptr() for state in self._states] + [0, 0]
+        widths = [width or self._dim for width in STATE_WIDTHS[self.kind]] + [0, 0]
+        return int(
+            self._library.update(  # type: ignore[union-attr] # only called where there is one
+                self._weights.data_ptr(),
+                *pointers[:2],
+                *widths[:2],
+                ids.data_ptr(),
+                offsets.data_ptr(),
+                self._first_rows.data_ptr(),
+                self._rows.data_ptr(),
+                *part,
+                len(gradient),
+                self._dim,
+                gradient.data_ptr(),
+                gradient.stride(0),
+                KINDS.index(self.kind),
+                *rates,
+            )
+        )
+
+    def _share(self, count: int, work: Callable[[int, int], int]) -> None:
+        """Divide 0..count among threads; each part writes where no other does."""
+        workers = min(torch.get_num_threads(), count)
+        cuts = [count * index // max(workers, 1) for index in range(workers + 1)]
+        parts = list(pairwise(cuts))
+        if len(parts) > 1 and self._threads is None:
+            self._threads = ThreadPoolExecutor(torch.get_num_threads() - 1, "tables")
+        others = [self._threads.submit(work, *part) for part in parts[1:]] if self._threads else []
+        found = [work(*part) for part in parts[:1]] + [other.result() for other in others]
+        if _NO_MEMORY in found:
+            raise MemoryError("no memory to sort a step's ids")
+        if bad := [at for at in found if at != _FOUND_ALL]:
+            raise IndexError(f"id {bad[0]} of the step is not a row of its table")
+
+
+class _LookUp(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, _anchor: Tensor, tables: HostTables, ids: Tensor, offsets: Tensor) -> Tensor:  # noqa: ANN401 - autograd's context
+        ctx.tables, ctx.ids, ctx.offsets = tables, ids, offsets
+        return tables.look_up(ids, offsets)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[None, None, None, None]:  # noqa: ANN401 - as above
+        ctx.tables.update(ctx.ids, ctx.offsets, gradient)
+        return None, None, None, None
