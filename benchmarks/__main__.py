@@ -8,7 +8,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-BENCHMARKS = ("startup", "prepare", "reading", "throughput")
+BENCHMARKS = ("startup", "prepare", "reading", "throughput", "interval")
 
 
 def main() -> int:

@@ -1,0 +1,166 @@
+"""When a checkpoint is due: by steps, by time, or when it pays; and what a notice's seconds are used for."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from benchmarks import interval as simulation
+from trainer.interval import (
+    CheckpointTimer,
+    Every,
+    Hazard,
+    SaveCosts,
+    StopPlan,
+    Uptime,
+    best_interval,
+    parse_interval,
+    plan_stop,
+)
+
+
+def _costs(stall_s: float, write_s: float | None = None) -> SaveCosts:
+    return SaveCosts([stall_s], [stall_s if write_s is None else write_s])
+
+
+def _lost(*seconds: float) -> list[Uptime]:
+    return [Uptime(each, lost=True) for each in seconds]
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        (0, Every(steps=0)),
+        ("500", Every(steps=500)),
+        ("1e3s", Every(seconds=1000)),
+        ("30s", Every(seconds=30)),
+        ("1.5m", Every(seconds=90)),
+        (" 2H ", Every(seconds=7200)),
+        ("auto", Every(auto=True)),
+    ],
+)
+def test_an_interval_is_steps_a_time_or_auto(given: object, meant: Every) -> None:
+    assert parse_interval(given) == meant
+
+
+@pytest.mark.parametrize(
+    "given", ["", "s", "-1", "-5s", "0s", "infs", "nans", "30 days", "10x", "often", 1.5, None]
+)
+def test_what_is_no_interval_is_told(given: object) -> None:
+    with pytest.raises(ValueError, match="is no interval; give steps"):
+        parse_interval(given)
+
+
+def test_without_a_past_the_hazard_is_the_prior_and_falls_with_age() -> None:
+    hazard = Hazard([])
+    assert 1 / 12_000 < hazard(0) < 1 / 3_000
+    ages = [hazard(age) for age in (0, 600, 6_000, 60_000, 600_000)]
+    assert ages == sorted(ages, reverse=True)
+    assert Hazard([], machines=8)(0) > 4 * hazard(0)
+
+
+def test_losses_raise_the_hazard_and_announced_ends_lower_it() -> None:
+    age = 1_000
+    assert Hazard(_lost(300, 200, 400))(age) > Hazard([])(age) > Hazard([Uptime(40_000, lost=False)])(age)
+
+
+def test_much_exponential_data_gives_its_rate_at_any_age() -> None:
+    hazard = Hazard(_lost(*np.random.default_rng(1).exponential(1_000, 2_000)))
+    assert [hazard(age) * 1_000 for age in (10, 1_000, 3_000)] == pytest.approx([1, 1, 1], rel=0.1)
+
+
+def test_heavy_tailed_data_gives_a_hazard_that_falls_as_the_true_one_does() -> None:
+    # Lomax of shape 1.5 and scale 960 s: the true hazard is 1.5 / (960 + age)
+    uptimes = 960 * np.random.default_rng(2).pareto(1.5, 2_000)
+    hazard = Hazard(_lost(*uptimes))
+    for age in (0, 1_000, 10_000, 50_000):
+        assert hazard(age) == pytest.approx(1.5 / (960 + age), rel=0.15)
+
+
+def test_auto_takes_the_interval_that_loses_least() -> None:
+    # constant hazard h: a fraction C/T + h T/2 of the time is lost; the best T by trying all
+    hazard = Hazard(_lost(*np.random.default_rng(3).exponential(5_000, 3_000)))
+    tried = np.arange(10.0, 4_000.0)
+    best = float(tried[np.argmin(20 / tried + tried / 5_000 / 2)])
+    assert best_interval(_costs(20), hazard, 1_000) == pytest.approx(best, rel=0.08)
+
+
+def test_auto_saves_less_often_the_longer_the_machine_lives() -> None:
+    hazard = Hazard(_lost(60, 120, 200, 40_000))
+    intervals = [best_interval(_costs(5), hazard, age) for age in (0, 600, 6_000, 30_000)]
+    assert intervals == sorted(intervals)
+    assert intervals[-1] > 2 * intervals[0]
+
+
+def test_a_save_is_never_begun_before_the_last_one_is_written() -> None:
+    hazard = Hazard(_lost(*[30.0] * 50))
+    assert best_interval(_costs(0.01, 45.0), hazard, 10) == 45
+    assert best_interval(_costs(0.0, 0.0), hazard, 10) == 1  # nor at every step where saves cost nothing
+
+
+def test_the_first_save_comes_soon_since_it_measures_the_cost() -> None:
+    timer = CheckpointTimer(Every(auto=True))
+    timer.begin(100.0)
+    assert not timer.due(1, 100.5)
+    assert timer.due(2, 101.0)
+    timer.saved(102.0, 10.0, 10.0)
+    assert not timer.due(3, 202.0)
+    assert timer.due(4, 102.0 + best_interval(_costs(10), Hazard([]), 102.0))
+
+
+def test_an_interval_in_seconds_counts_from_the_last_save() -> None:
+    timer = CheckpointTimer(Every(seconds=30))
+    timer.begin(7.0)
+    assert [timer.due(0, now) for now in (36.9, 37.0, 50.0)] == [False, True, True]
+    timer.saved(51.0, 1.0, 1.0)
+    assert [timer.due(0, now) for now in (80.9, 81.0)] == [False, True]
+
+
+def test_an_interval_in_steps_knows_no_clock() -> None:
+    timer = CheckpointTimer(Every(steps=4))
+    assert timer.by_steps
+    assert [step for step in range(1, 13) if timer.due(step, 0.0)] == [4, 8, 12]
+    assert not CheckpointTimer(Every(steps=0)).due(1, 1e9)
+
+
+def test_only_the_newest_saves_tell_the_cost() -> None:
+    costs = SaveCosts()
+    assert not costs.known
+    costs.add(100.0, 100.0)
+    for _ in range(8):
+        costs.add(1.0, 11.0)
+    assert (costs.write_s, costs.cost_s) == (11.0, pytest.approx(2.0))  # a tenth of the write is felt
+
+
+@pytest.mark.parametrize(
+    ("seconds_left", "committed", "decided_elsewhere", "plan"),
+    [
+        (math.inf, True, False, StopPlan("now", save=True)),  # a stop on request
+        (math.inf, True, True, StopPlan("now", save=True)),  # nobody knows when
+        (120.0, True, False, StopPlan("now", save=True)),  # somebody waits for the end
+        (120.0, True, True, StopPlan("later", save=True)),  # the cloud will end it anyway
+        (20.0, True, True, StopPlan("now", save=True)),
+        (9.0, True, True, StopPlan("now", save=False)),  # a write takes 10 s: the last commit stands for it
+        (9.0, False, True, StopPlan("now", save=True)),  # there is none: nothing to lose
+        (0.0, True, False, StopPlan("now", save=False)),
+    ],
+)
+def test_a_notice_is_used_for_training_for_a_checkpoint_or_for_nothing(
+    seconds_left: float, plan: StopPlan, *, committed: bool, decided_elsewhere: bool
+) -> None:
+    asked = {"committed": committed, "decided_elsewhere": decided_elsewhere}
+    assert plan_stop(seconds_left, _costs(0.1, 10.0), **asked) == plan
+
+
+def test_a_write_that_was_never_measured_is_tried() -> None:
+    assert plan_stop(5.0, SaveCosts(), committed=True, decided_elsewhere=True) == StopPlan("now", save=True)
+
+
+@pytest.mark.parametrize("trace", ["exponential", "Weibull 0.5", "lognormal 1.5"])
+def test_auto_with_notices_comes_near_an_oracle_on_unknown_machines(trace: str) -> None:
+    days = [simulation.job(trace, seed) for seed in range(3)]
+    goodput = simulation.measure(days, simulation.DIFFERENTIAL)
+    assert goodput["ours, notice"] > 0.985 * goodput["oracle"]
+    assert goodput["ours, notice"] > goodput["young"] > goodput["fixed"] > goodput["none"]
