@@ -20,8 +20,7 @@ from trainer.data.source import (
     DENSE_NAMES,
     SPARSE_NAMES,
     ArraySource,
-    array_parts,
-    digest_arrays,
+    source_in_memory,
     split_rows,
 )
 from trainer.errors import ConfigError, DataError
@@ -59,15 +58,7 @@ def open_tsv(
     read = {split: _read(paths, sizes) for split, paths in files.items()}
     if "test" not in read:
         read["train"], read["test"] = split_rows(read["train"], test_fraction)
-    train, test = (array_parts(split, [read[split]]) for split in ("train", "test"))
-    num_embeddings = dict(zip(SPARSE_NAMES, sizes, strict=True))
-    source = ArraySource(
-        digest=digest_arrays((train, test), num_embeddings),
-        dense_features=DENSE_NAMES,
-        num_embeddings=num_embeddings,
-        train=train,
-        test=test,
-    )
+    source = source_in_memory({split: [rows] for split, rows in read.items()}, sizes)
     source.checked = True  # every line was
     return source
 

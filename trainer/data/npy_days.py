@@ -3,6 +3,7 @@
     DIR/day_0_dense.npy    float32 [rows, 13], transformed already
     DIR/day_0_sparse.npy   int32   [rows, 26]
     DIR/day_0_labels.npy   int32   [rows, 1]
+    DIR/day_0_sparse_multi_hot.npz   in place of sparse.npy: several ids a feature (trainer.data.multi_hot)
 
 All days but the last are learnt from. The first half of the last (the larger, if they differ) is
 evaluated on, as MLPerf's 89,137,319 rows of day 23 are; its second half is left alone.
@@ -12,11 +13,11 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from trainer.data.prepared import ShardArrays
+from trainer.data.multi_hot import IdColumns, open_multi_hot
 from trainer.data.source import DENSE_NAMES, SPARSE_NAMES, ArraySource, array_parts
 from trainer.errors import DataError
 
@@ -26,8 +27,19 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-_FILE = re.compile(r"day_(\d+)_(dense|sparse|labels)\.npy")
-_KINDS = ("labels", "dense", "sparse")
+_FILE = re.compile(r"day_(\d+)_(dense\.npy|sparse\.npy|labels\.npy|sparse_multi_hot\.npz)")
+_ONE_HOT, _MULTI_HOT = "sparse.npy", "sparse_multi_hot.npz"
+
+
+class _Day(NamedTuple):
+    labels: npt.NDArray[Any]  # [rows]
+    dense: npt.NDArray[np.float32]  # [rows, 13]
+    sparse: IdColumns
+
+    def first(self, rows: int) -> _Day:
+        """The first rows alone."""
+        ids = IdColumns([ids[:rows] for ids in self.sparse.features])
+        return _Day(self.labels[:rows], self.dense[:rows], ids)
 
 
 def has_days(directory: Path) -> bool:
@@ -37,49 +49,77 @@ def has_days(directory: Path) -> bool:
 
 def open_days(directory: Path, sizes: Sequence[int] | None) -> ArraySource:
     """Map all days; without `sizes` every id is read once, to tell how large tables must be."""
-    days = _find(directory)
-    arrays = [_open_day(directory, day) for day in days]
-    half = (len(arrays[-1].labels) + 1) // 2
-    last = ShardArrays(arrays[-1].labels[:half], arrays[-1].dense[:half], arrays[-1].sparse[:, :half])
-    needed = sizes if sizes is not None and len(sizes) == len(SPARSE_NAMES) else _largest(arrays)
-    sizes_of_files = [(directory / f"day_{day}_{kind}.npy").stat().st_size for day in days for kind in _KINDS]
+    numbers, kinds = _find(directory)
+    days = [_open_day(directory, number, kinds) for number in numbers]
+    hotness = _common_hotness(numbers, days)
+    last = days[-1].first((len(days[-1].labels) + 1) // 2)
+    needed = sizes if sizes is not None and len(sizes) == len(SPARSE_NAMES) else _largest(days)
+    bytes_of_files = [(directory / name).stat().st_size for name in _names(numbers, kinds)]
     return ArraySource(
-        digest=hashlib.sha256(repr((days, sizes_of_files)).encode()).hexdigest(),
+        digest=hashlib.sha256(repr((numbers, bytes_of_files)).encode()).hexdigest(),
         dense_features=DENSE_NAMES,
         num_embeddings=dict(zip(SPARSE_NAMES, needed, strict=True)),
-        train=array_parts("train", arrays[:-1]),
-        test=array_parts("test", [last]),
+        train=array_parts("train", days[:-1], hotness),
+        test=array_parts("test", [last], hotness),
     )
 
 
-def _find(directory: Path) -> list[int]:
+def _find(directory: Path) -> tuple[list[int], tuple[str, str, str]]:
+    """The days' numbers, and the three kinds of files that each has."""
     matches = [match for path in directory.iterdir() if (match := _FILE.fullmatch(path.name))]
-    found = {match[0] for match in matches}
+    found = {match[2] for match in matches}
+    if {_ONE_HOT, _MULTI_HOT} <= found:
+        raise DataError(
+            f"{directory}: holds both day_N_{_ONE_HOT} and day_N_{_MULTI_HOT}, which say different things of "
+            "the same samples; keep one of the two in the folder"
+        )
+    kinds = ("labels.npy", "dense.npy", _MULTI_HOT if _MULTI_HOT in found else _ONE_HOT)
     days = sorted({int(match[1]) for match in matches})
     if len(days) < 2:  # noqa: PLR2004 - one to learn from, one to evaluate on
         raise DataError(
             f"{directory}: holds {len(days)} days (day_N_dense.npy, ...); the last is evaluated on, so two "
             "are needed at least"
         )
-    for name in (f"day_{day}_{kind}.npy" for day in days for kind in _KINDS):
-        if name not in found:
+    names = {match[0] for match in matches}
+    for name in _names(days, kinds):
+        if name not in names:
             raise DataError(f"{directory / name}: missing, though other files of that day are there")
-    return days
+    return days, kinds
 
 
-def _open_day(directory: Path, day: int) -> ShardArrays:
-    dense = _map(directory / f"day_{day}_dense.npy", "float32", len(DENSE_NAMES))
-    sparse = _map(directory / f"day_{day}_sparse.npy", "int32", len(SPARSE_NAMES))
-    path = directory / f"day_{day}_labels.npy"
-    labels = _load(path).reshape(-1)
+def _names(days: Sequence[int], kinds: Sequence[str]) -> list[str]:
+    return [f"day_{day}_{kind}" for day in days for kind in kinds]
+
+
+def _open_day(directory: Path, day: int, kinds: Sequence[str]) -> _Day:
+    labels_path, dense_path, sparse_path = (directory / name for name in _names([day], kinds))
+    dense = _map(dense_path, "float32", len(DENSE_NAMES))
+    sparse = (
+        open_multi_hot(sparse_path, len(SPARSE_NAMES))
+        if sparse_path.suffix == ".npz"
+        else IdColumns(np.split(_map(sparse_path, "int32", len(SPARSE_NAMES)), len(SPARSE_NAMES), axis=1))
+    )
+    labels = _load(labels_path).reshape(-1)
     if labels.dtype.kind not in "iuf":
-        raise DataError(f"{path}: holds {labels.dtype.name}; labels are numbers, 0 or 1")
-    if not len(labels) == len(dense) == len(sparse):
+        raise DataError(f"{labels_path}: holds {labels.dtype.name}; labels are numbers, 0 or 1")
+    if not len(labels) == len(dense) == len(sparse.features[0]):
         raise DataError(
-            f"{path}: {len(labels)} rows, but {len(dense)} in its dense and {len(sparse)} in its sparse "
-            "file; make or copy the day again"
+            f"{labels_path}: {len(labels)} rows, but {len(dense)} in its dense and "
+            f"{len(sparse.features[0])} in its sparse file; make or copy the day again"
         )
-    return ShardArrays(labels, dense, sparse.T)
+    return _Day(labels, dense, sparse)
+
+
+def _common_hotness(numbers: Sequence[int], days: Sequence[_Day]) -> tuple[int, ...]:
+    hotness = days[0].sparse.hotness
+    for number, day in zip(numbers, days, strict=True):
+        for name, one, other in zip(SPARSE_NAMES, hotness, day.sparse.hotness, strict=True):
+            if one != other:
+                raise DataError(
+                    f"day {numbers[0]} has {one} ids a row for {name}, but day {number} has {other}; all "
+                    "days must have equally many"
+                )
+    return hotness
 
 
 def _map(path: Path, dtype: str, columns: int) -> npt.NDArray[Any]:
@@ -98,6 +138,8 @@ def _load(path: Path) -> npt.NDArray[Any]:
         raise DataError(f"{path}: cannot be mapped: {error}; make or copy it again") from error
 
 
-def _largest(arrays: Sequence[ShardArrays]) -> list[int]:
-    highest = np.max([day.sparse.max(axis=1) for day in arrays if len(day.labels)], axis=0)
-    return [max(int(value), 0) + 1 for value in highest]
+def _largest(days: Sequence[_Day]) -> list[int]:
+    filled = [day.sparse.features for day in days if len(day.labels)]
+    if not filled:
+        raise DataError("the days hold no rows")
+    return [max(0, *(int(day[index].max()) for day in filled)) + 1 for index in range(len(SPARSE_NAMES))]

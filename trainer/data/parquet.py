@@ -15,8 +15,7 @@ from trainer.data.source import (
     DENSE_NAMES,
     SPARSE_NAMES,
     ArraySource,
-    array_parts,
-    digest_arrays,
+    source_in_memory,
     split_rows,
 )
 from trainer.errors import DataError, DependencyError
@@ -40,16 +39,8 @@ def open_parquet(
     if "test" not in read:
         halves = [split_rows(rows, test_fraction) for rows in read["train"]]
         read = {"train": [half[0] for half in halves], "test": [half[1] for half in halves]}
-    train, test = (array_parts(split, read[split]) for split in ("train", "test"))
     needed = sizes if sizes is not None and len(sizes) == len(SPARSE_NAMES) else _largest(read)
-    num_embeddings = dict(zip(SPARSE_NAMES, needed, strict=True))
-    return ArraySource(
-        digest=digest_arrays((train, test), num_embeddings),
-        dense_features=DENSE_NAMES,
-        num_embeddings=num_embeddings,
-        train=train,
-        test=test,
-    )
+    return source_in_memory(read, needed)
 
 
 def _read(path: Path) -> ShardArrays:

@@ -54,6 +54,11 @@ class Split:
     starts: tuple[int, ...]  # the first row of every shard, and `rows` at the end
     _mapped: OrderedDict[int, ShardArrays] = field(default_factory=OrderedDict, repr=False, compare=False)
 
+    @property
+    def hotness(self) -> tuple[int, ...]:
+        """One id a sample of every feature."""
+        return (1,) * self.num_sparse
+
     def arrays(self, index: int) -> ShardArrays:
         """The arrays of one shard; the mappings last used are kept."""
         if index in self._mapped:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from trainer.data.batch import Batch
-    from trainer.data.stream import ArraySplit
+    from trainer.data.stream import ArraySplit, RowArrays
 
 DENSE_NAMES = tuple(f"I{index}" for index in range(1, 14))  # Criteo's 13 numbers
 SPARSE_NAMES = tuple(f"C{index}" for index in range(1, 27))  # and 26 categories
@@ -153,9 +153,9 @@ class ArrayParts:
     """A split as arrays that are there already, one after the other."""
 
     name: str
-    parts: tuple[ShardArrays, ...]
+    parts: tuple[RowArrays, ...]
     num_dense: int
-    num_sparse: int
+    hotness: tuple[int, ...]
 
     @property
     def starts(self) -> tuple[int, ...]:
@@ -167,14 +167,16 @@ class ArrayParts:
         """Rows of all parts."""
         return self.starts[-1]
 
-    def arrays(self, index: int) -> ShardArrays:
+    def arrays(self, index: int) -> RowArrays:
         """One part."""
         return self.parts[index]
 
 
-def array_parts(name: str, parts: Iterable[ShardArrays]) -> ArrayParts:
+def array_parts(
+    name: str, parts: Iterable[RowArrays], hotness: tuple[int, ...] = (1,) * len(SPARSE_NAMES)
+) -> ArrayParts:
     """A split of Criteo's 13 and 26 features."""
-    return ArrayParts(name, tuple(parts), len(DENSE_NAMES), len(SPARSE_NAMES))
+    return ArrayParts(name, tuple(parts), len(DENSE_NAMES), hotness)
 
 
 def split_rows(rows: ShardArrays, test_fraction: float) -> tuple[ShardArrays, ShardArrays]:
@@ -184,13 +186,23 @@ def split_rows(rows: ShardArrays, test_fraction: float) -> tuple[ShardArrays, Sh
     return _take(rows, ~held_out), _take(rows, held_out)
 
 
-def digest_arrays(splits: Iterable[ArrayParts], num_embeddings: Mapping[str, int]) -> str:
-    """Hash what a source in memory holds."""
+def source_in_memory(splits: Mapping[str, Sequence[ShardArrays]], sizes: Sequence[int]) -> ArraySource:
+    """Criteo's features in arrays that were read whole; `sizes` are the rows of the features' tables."""
+    num_embeddings = dict(zip(SPARSE_NAMES, sizes, strict=True))
+    return ArraySource(
+        digest=_digest(splits, num_embeddings),
+        dense_features=DENSE_NAMES,
+        num_embeddings=num_embeddings,
+        train=array_parts("train", splits["train"]),
+        test=array_parts("test", splits["test"]),
+    )
+
+
+def _digest(splits: Mapping[str, Sequence[ShardArrays]], num_embeddings: Mapping[str, int]) -> str:
     digest = hashlib.sha256(repr(sorted(num_embeddings.items())).encode())
-    for split in splits:
-        for array in (array for part in split.parts for array in part):
-            digest.update(f"{array.dtype.str}{array.shape}".encode())
-            digest.update(np.ascontiguousarray(array).data)
+    for array in (array for split in ("train", "test") for part in splits[split] for array in part):
+        digest.update(f"{array.dtype.str}{array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()
 
 

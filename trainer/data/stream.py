@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
@@ -13,11 +13,26 @@ from trainer.data.order import BLOCK_ROWS, WINDOW_BLOCKS, EpochOrder, RowRange
 from trainer.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import numpy.typing as npt
 
-    from trainer.data.prepared import ShardArrays
+
+class Columns(Protocol):
+    """Ids [columns, rows], or what can be sliced like them."""
+
+    def __getitem__(self, key: tuple[slice, slice], /) -> npt.NDArray[np.int32]: ...
+
+
+class RowArrays(Protocol):
+    """The rows of one shard."""
+
+    @property
+    def labels(self) -> npt.NDArray[Any]: ...  # noqa: D102 - see trainer.data.prepared.ShardArrays
+    @property
+    def dense(self) -> npt.NDArray[np.float32]: ...  # noqa: D102 - as above
+    @property
+    def sparse(self) -> Columns: ...  # noqa: D102 - as above
 
 
 class ArraySplit(Protocol):
@@ -30,13 +45,16 @@ class ArraySplit(Protocol):
     @property
     def num_dense(self) -> int: ...  # noqa: D102 - said above
     @property
-    def num_sparse(self) -> int: ...  # noqa: D102 - said above
+    def hotness(self) -> Sequence[int]:
+        """Ids a sample of each feature: as many columns of ids follow one another."""
+        ...
+
     @property
     def starts(self) -> tuple[int, ...]:
         """The first row of every shard, and `rows` at the end."""
         ...
 
-    def arrays(self, index: int) -> ShardArrays:
+    def arrays(self, index: int) -> RowArrays:
         """The arrays of one shard."""
         ...
 
@@ -106,9 +124,10 @@ class _Buffers:
     """The memory of one batch to be: torch tensors, filled through their numpy views."""
 
     def __init__(self, split: ArraySplit, size: int) -> None:
+        self._hotness = split.hotness
         self._tensors = (
             torch.empty((size, split.num_dense), dtype=torch.float32),
-            torch.empty((split.num_sparse, size), dtype=torch.int32),
+            torch.empty((sum(split.hotness), size), dtype=torch.int32),
             torch.empty(size, dtype=torch.float32),
             torch.empty(size, dtype=torch.int64),
         )
@@ -119,7 +138,12 @@ class _Buffers:
         self.dense, self.sparse, self.labels, self.ids = (tensor.numpy() for tensor in self._tensors)
 
     def batch(self, global_size: int) -> Batch:
-        return Batch(*self._tensors, global_size)
+        if all(each == 1 for each in self._hotness):
+            return Batch(*self._tensors, global_size)
+        dense, columns, labels, ids = self._tensors
+        bags = torch.cat([part.t().reshape(-1) for part in columns.split(list(self._hotness))])
+        lengths = torch.tensor(self._hotness, dtype=torch.int32)[:, None].repeat(1, len(labels))
+        return Batch(dense, bags, labels, ids, global_size, lengths)
 
 
 class _SequentialReader:
@@ -171,7 +195,7 @@ class _Window:
         size = self.positions.stop - self.positions.start
         self._order = order.shuffle(number)
         self._dense = np.empty((size, split.num_dense), dtype=np.float32)
-        self._sparse = np.empty((split.num_sparse, size), dtype=np.int32)
+        self._sparse = np.empty((sum(split.hotness), size), dtype=np.int32)
         self._labels = np.empty(size, dtype=np.float32)
         self._ids = np.empty(size, dtype=np.int64)
         offset = 0
