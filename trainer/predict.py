@@ -1,9 +1,11 @@
 """`python -m trainer.predict`: score a split with a trained model, on one device and without ranks.
 
     python -m trainer.predict --checkpoint DIR --dataset_path DATA [--split test] [--out scores.npy]
+    python -m trainer.predict --checkpoint DIR --dataset MODULE:FACTORY ...
 
 DIR is a run's checkpoint_dir or an export's folder. The probabilities, float32 in the order of the
-split's rows, go to --out; the metrics of a run's own evaluation go to stdout, as one JSON object.
+split's rows (a loader's own order), go to --out; the metrics of a run's own evaluation go to stdout,
+as one JSON object.
 """
 
 from __future__ import annotations
@@ -64,6 +66,7 @@ def _main(argv: Sequence[str]) -> int:
     result = scoring.score_split(
         trained,
         dataset_path=arguments.dataset_path,
+        dataset=arguments.dataset,
         split=arguments.split,
         batch_size=arguments.batch_size,
         device_choice=arguments.device,
@@ -81,7 +84,11 @@ def _make_parser() -> CommandParser:
         allow_abbrev=False,
     )
     add_model_flags(parser)
-    parser.add_argument("--dataset_path", metavar="URI", required=True, help="the dataset to score")
+    data = parser.add_mutually_exclusive_group(required=True)
+    data.add_argument("--dataset_path", metavar="URI", help="the dataset to score")
+    data.add_argument(
+        "--dataset", metavar="MODULE:FACTORY", help="a loader of your own instead, as in `python -m trainer`"
+    )
     parser.add_argument("--split", choices=("train", "test"), default="test", help="[test]")
     parser.add_argument(
         "--out", metavar="FILE", help="where the probabilities go (.npy, float32 [rows]; default: nowhere)"

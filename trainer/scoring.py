@@ -46,22 +46,23 @@ def open_model(uri: str, step: int | None, quantization: Quantization) -> Traine
 def score_split(
     trained: TrainedModel,
     *,
-    dataset_path: str,
+    dataset_path: str | None,
+    dataset: str | None = None,
     split: str,
     batch_size: int | None,
     device_choice: str,
     out: Path | None,
 ) -> dict[str, Any]:
-    """Score every row of a split; writes the probabilities, gives back the metrics."""
+    """Score every row of a split of a path or a loader; writes the probabilities, gives back the metrics."""
     device = choose_device(device_choice, local_rank=0)
     if trained.quantization != "none":
         if device_choice == "cuda":
             raise ConfigError(f"device is cuda, but {trained.quantization} tables are scored on the CPU only")
         device = torch.device("cpu")
-    config = _data_config(trained, dataset_path)
-    dataset = open_source(config)
-    _check_fits(trained, dataset)
-    stream = dataset.batches(
+    config = _data_config(trained, dataset_path, dataset)
+    source = open_source(config)
+    _check_fits(trained, source)
+    stream = source.batches(
         split,
         batch_size=batch_size
         or trained.config.eval_batch_size
@@ -69,7 +70,7 @@ def score_split(
         rank=0,
         world_size=1,
     )
-    checks = BatchChecks(dataset, trained.shape.num_embeddings, hash_overflow=config.hash_overflow)
+    checks = BatchChecks(source, trained.shape.num_embeddings, hash_overflow=config.hash_overflow)
     logits, metrics = Scorer(trained, device).evaluate(checks.stream(stream))
     if out is not None:
         with out.open("wb") as file:  # np.save would add a suffix to the name
@@ -77,14 +78,14 @@ def score_split(
     return {"split": split, "step": trained.step, "quantization": trained.quantization, **metrics}
 
 
-def _data_config(trained: TrainedModel, dataset_path: str) -> TrainerConfig:
+def _data_config(trained: TrainedModel, dataset_path: str | None, dataset: str | None) -> TrainerConfig:
     """Read other data as the run read its own, into the model's tables."""
     format_of_path = "auto" if dataset_path != trained.config.dataset_path else trained.config.dataset_format
     return trained.config.model_copy(
         update={
             "dataset_path": dataset_path,
             "dataset_format": format_of_path,
-            "dataset": None,
+            "dataset": dataset,
             "num_embeddings": None,
             "num_embeddings_per_feature": tuple(trained.shape.num_embeddings.values()),
         }

@@ -5,14 +5,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+import torch
 from sklearn.metrics import log_loss, roc_auc_score
 
 from tests.trainer.support_dataset import Rows, write_dataset, write_rows
 from tests.trainer.support_runs import Outcome, run_here
 from trainer import export, predict
+from trainer.data.batch import Batch
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
+
+    from trainer.config import TrainerConfig
 
 # fbgemm's own registration; that such runs learn alike is tested with the plans
 QUIET = pytest.mark.filterwarnings("ignore:fbgemm..dense_embedding_codegen_lookup:UserWarning")
@@ -135,6 +140,7 @@ def test_a_damaged_checkpoint_is_passed_over(tmp_path: Path, capsys: pytest.Capt
         ),
         ({"--batch_size": "0"}, 64, "batch_size is 0; it must be at least 1"),
         ({"--out": "missing/scores.npy"}, 64, "there is no folder missing"),
+        ({"--dataset": "a:b"}, 64, "not allowed with argument --dataset"),
         ({"--split": "all"}, 64, "invalid choice: 'all'"),
         ({"--quantize": "int8", "--device": "cuda"}, 64, "device is cuda"),
     ],
@@ -185,6 +191,49 @@ def test_every_kind_of_model_is_scored_as_it_was_evaluated(
     result = _predict(capsys, *words)
     for name in ("auc", "logloss"):
         assert result[name] == pytest.approx(outcome.summary[name], abs=1e-6)
+
+
+class _Bags:
+    """A loader of its own: sample i has one to three ids of C1 and one of C2."""
+
+    dense_features, sparse_features = ("I1",), ("C1", "C2")
+    num_embeddings = {"C1": 7, "C2": 5}  # noqa: RUF012 - as a user would write it
+    resumable, digest = True, "bags"
+
+    def rows(self, split: str) -> int:
+        return 1000 if split == "train" else 200
+
+    def batches(
+        self, split: str, *, batch_size: int, rank: int, world_size: int, start_sample: int, **_: Any
+    ) -> Iterator[Batch]:
+        assert (rank, world_size) == (0, 1)
+        for start in range(start_sample, self.rows(split), batch_size):
+            ids = torch.arange(start, min(start + batch_size, self.rows(split)))
+            lengths = torch.stack([ids % 3 + 1, torch.ones_like(ids)]).int()
+            sparse = torch.cat([(ids % 7).repeat_interleave(lengths[0]), ids % 5]).int()
+            labels = (ids % 7 < 3 + ids % 2).float()
+            yield Batch((ids % 3).float()[:, None], sparse, labels, ids, len(ids), lengths)
+
+
+def bags(_: TrainerConfig) -> _Bags:
+    return _Bags()
+
+
+@pytest.mark.parametrize("quantization", ["none", "int8"])
+def test_a_loader_of_ones_own_is_scored_as_it_was_evaluated(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], quantization: str
+) -> None:
+    loader = "tests.trainer.test_predict:bags"
+    outcome = run_here(None, tmp_path / "run", dataset=loader, num_epochs=3)
+    capsys.readouterr()  # the run's own lines
+    out = tmp_path / "scores.npy"
+    words = ("--checkpoint", outcome.directory / "checkpoints", "--dataset", loader, "--out", out)
+    result = _predict(capsys, *words, "--quantize", quantization)
+    tolerance = 1e-6 if quantization == "none" else 0.01
+    assert result["logloss"] == pytest.approx(outcome.summary["logloss"], abs=tolerance)
+    labels = [sample % 7 < 3 + sample % 2 for sample in range(200)]
+    assert roc_auc_score(labels, np.load(out)) == pytest.approx(result["auc"], abs=1e-6)
+    assert "No module named 'nowhere'" in _predict(capsys, *words[:2], "--dataset", "nowhere:make", code=64)
 
 
 def test_raw_text_is_scored_with_the_tables_of_the_run(
