@@ -119,7 +119,12 @@ class OptimizerConfig(_Group):
     )
     embedding_weight_precision: Literal["fp32", "fp16"] = Field("fp32", description="storage of the tables")
     gradient_clip_norm: PositiveFloat | None = Field(
-        None, description="limit on the norm of all dense gradients together (tables are not clipped)"
+        None, description="limit on the norm of all dense gradients together"
+    )
+    table_gradient_clip_norm: PositiveFloat | None = Field(
+        None,
+        description="limit on the norm of the gradient that a sample sends to the vector of a feature; "
+        "gradients are those of the batch's mean loss, so about 1/batch large",
     )
     gradient_accumulation_steps: PositiveInt = Field(
         1, description="steps whose mean gradient makes one dense update (tables update every step)"

@@ -87,6 +87,8 @@ class Learner:
         scaler = LossScaler(active=config.precision == "fp16", device=self.world.device)
         if scaler.active:
             dense.loss_scale = scaler.scale
+        if config.table_gradient_clip_norm is not None:  # tables average the gradients of all ranks
+            dense.table_gradient_limit = config.table_gradient_clip_norm * self.world.size
         replicas = ReplicaOptimizer(
             [piece for piece in table_pieces(self.model) if piece.replicated],
             kind=config.table_optimizer,

@@ -75,6 +75,20 @@ class _ScaledGradient(torch.autograd.Function):
         return scaled, None, None
 
 
+class _ClippedGradient(torch.autograd.Function):
+    """Vectors [..., dim] as they are; the gradient of each no longer than a limit."""
+
+    @staticmethod
+    def forward(ctx: Any, vectors: Tensor, limit: float) -> Tensor:  # noqa: ANN401 - autograd's protocol
+        ctx.limit = limit
+        return vectors.view_as(vectors)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:  # noqa: ANN401 - autograd's context
+        lengths = torch.linalg.vector_norm(gradient, dim=-1, keepdim=True)
+        return gradient * (ctx.limit / lengths.clamp_min(ctx.limit)), None
+
+
 class DenseArch(nn.Module):
     """Everything behind the tables: (dense [B, num_dense], embeddings by feature) -> logits [B]."""
 
@@ -102,15 +116,17 @@ class DenseArch(nn.Module):
             shape.interaction_size, shape.over_arch_layer_sizes, relu_last=False, device=device
         )
         self.loss_scale: Tensor | None = None  # 0-d, for fp16: what gradients are multiplied by in here
+        self.table_gradient_limit: float | None = None  # on the gradient of each vector from a table
         self._pairs: dict[tuple[str, ...], tuple[Tensor, Tensor]] = {}
         self._compiled = CompiledDense(self.bottom, self.crosses, self.top, dtype) if compiled else None
 
     def forward(self, dense: Tensor, embedded: KeyedTensor) -> Tensor:
         """Logits [B], fp32."""
-        values = embedded.values()
+        tables = embedded.values().view(-1, len(self.features), self.embedding_dim)
+        if self.table_gradient_limit is not None:
+            tables = _ClippedGradient.apply(tables, self.table_gradient_limit)
         if self.loss_scale is not None:  # tables take gradients as they come, so those must be unscaled
-            values = _ScaledGradient.apply(values, 1.0 / self.loss_scale, True)  # noqa: FBT003 - apply() takes no keywords
-        tables = values.view(-1, len(self.features), self.embedding_dim)
+            tables = _ScaledGradient.apply(tables, 1.0 / self.loss_scale, True)  # noqa: FBT003 - apply() takes no keywords
         logits = self._score(dense, tables, tuple(embedded.keys())).float()
         return logits if self.loss_scale is None else _ScaledGradient.apply(logits, self.loss_scale, False)  # noqa: FBT003 - as above
 

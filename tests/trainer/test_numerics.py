@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from tests.trainer.support_ranks import Place
     from tests.trainer.support_worlds import Worlds
+    from trainer.learner import Learner
 
 SMOOTH = {"dense_optimizer": "sgd", "dense_learning_rate": 0.05, "learning_rate": 0.05}
 TABLE_OPTIMIZERS = ["sgd", "adagrad", "rowwise_adagrad", "adam", "partial_rowwise_adam"]
@@ -173,6 +174,38 @@ def test_dense_gradients_are_clipped_to_the_norm_of_all_together(worlds: Worlds,
     free = worlds.run(world_size, _clipped, 1e6)[0]
     assert free > 0.02
     assert worlds.run(world_size, _clipped, 0.01)[0] == pytest.approx(0.01, rel=1e-3)
+
+
+@pytest.mark.parametrize("settings", [{}, {"data_parallel": True}, {"precision": "fp16"}], ids=str)
+def test_the_gradient_of_a_samples_vector_is_clipped(worlds: Worlds, settings: dict[str, Any]) -> None:
+    free = worlds.run(1, _table_moves, 1e6, settings)[0]
+    limit = sorted(free)[2]
+    clipped = worlds.run(1, _table_moves, limit, settings)[0]
+    assert clipped == pytest.approx([min(move, limit) for move in free], rel=1e-2)
+    assert min(free) < limit < max(free)
+
+
+def _table_moves(place: Place, limit: float, settings: dict[str, Any]) -> list[float]:
+    """How far a single sample moves its row of each table, by SGD at rate 1."""
+    settings = {**settings, "table_optimizer": "sgd", "learning_rate": 1.0, "lr_decay": "none"}
+    learner = make_learner(place, **settings, table_gradient_clip_norm=limit)
+    weights = [_weight(learner, name) for name in learner.shape.num_embeddings]
+    before = [weight.clone() for weight in weights]
+    train_losses(place, learner, [1])
+    return [float((new - old).norm()) for new, old in zip(weights, before, strict=True)]
+
+
+def _weight(learner: Learner, table: str) -> torch.Tensor:
+    return learner.state[f"tables/{table}/weight"].shards[0].tensor
+
+
+@pytest.mark.parametrize("settings", [{}, {"data_parallel": True}, {"sharding_types": ["row_wise"]}], ids=str)
+def test_clipped_tables_learn_alike_on_any_number_of_ranks(worlds: Worlds, settings: dict[str, Any]) -> None:
+    clipping = {**SMOOTH, "table_optimizer": "sgd", "learning_rate": 5.0, "table_gradient_clip_norm": 2e-4}
+    one = worlds.run(1, _losses, clipping, 30)[0]
+    assert worlds.run(3, _losses, {**clipping, **settings}, 30)[0] == pytest.approx(one, abs=1e-5)
+    free = {**clipping, "table_gradient_clip_norm": None}
+    assert worlds.run(1, _losses, free, 30)[0] != pytest.approx(one, abs=1e-3)
 
 
 @pytest.mark.parametrize("world_size", [1, 2])
