@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 from typing import TYPE_CHECKING
@@ -13,9 +14,13 @@ from trainer.errors import ConfigError, DataError
 from trainer.model import ModelShape
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from trainer.config import TrainerConfig
     from trainer.data.source import Source
     from trainer.distributed import World
+
+_LOG = logging.getLogger(__name__)
 
 
 def set_numerics(config: TrainerConfig, world: World) -> None:
@@ -28,6 +33,19 @@ def set_numerics(config: TrainerConfig, world: World) -> None:
         torch.set_float32_matmul_precision("medium" if _onednn_is_exact(world) else "highest")
     torch.use_deterministic_algorithms(config.deterministic)
     torch.utils.deterministic.fill_uninitialized_memory = False
+    if world.device.type == "cpu" and lacks_arithmetic(config.precision, torch.cpu.get_capabilities()):
+        _LOG.warning(
+            "precision is %s, for which this CPU has no instructions: it is slower than fp32 here, bf16 0.4 "
+            "times as fast where it was measured; take fp32, or a CPU with AMX or AVX512-BF16",
+            config.precision,
+        )
+
+
+def lacks_arithmetic(precision: str, capabilities: Mapping[str, object]) -> bool:
+    """Whether a CPU must emulate a precision; `capabilities` are named as torch.cpu.get_capabilities does."""
+    if precision not in ("bf16", "fp16"):
+        return False
+    return not any(precision in name and has is True for name, has in capabilities.items())
 
 
 def _onednn_is_exact(world: World) -> bool:

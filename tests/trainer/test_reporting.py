@@ -7,6 +7,7 @@ import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
+import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from tests.trainer.support_dataset import Rows, write_dataset, write_rows
@@ -14,6 +15,7 @@ from tests.trainer.support_runs import command, run_here
 from trainer.__main__ import main
 from trainer.arguments import make_config
 from trainer.errors import ConfigError
+from trainer.setup import lacks_arithmetic
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -93,3 +95,34 @@ def test_a_warning_is_told_once(tmp_path: Path, capsys: pytest.CaptureFixture[st
     words = command(tmp_path / "data", tmp_path / "run", eval_interval=10)[3:]
     assert main(words) == 0
     assert capsys.readouterr().err.count("0 of 200 samples are positive: AUC and normalized entropy") == 1
+
+
+@pytest.mark.parametrize(
+    ("precision", "instructions", "lacking"),
+    [
+        ("bf16", {"avx512_f": True, "avx512_bf16": False, "amx_bf16": False}, True),
+        ("bf16", {"avx512_bf16": True}, False),
+        ("bf16", {"amx_bf16": True}, False),
+        ("bf16", {"cpu_name": "bf16", "avx2": True}, True),
+        ("fp16", {"amx_bf16": True, "f16c": True}, True),
+        ("fp16", {"avx512_fp16": True}, False),
+        ("fp32", {}, False),
+        ("tf32", {}, False),
+    ],
+)
+def test_a_cpu_without_a_precisions_instructions_is_known(
+    precision: str,
+    instructions: dict[str, object],
+    lacking: bool,  # noqa: FBT001 - a parameter of pytest's
+) -> None:
+    assert lacks_arithmetic(precision, instructions) is lacking
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
+def test_arithmetic_that_is_slow_here_is_warned_of_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, precision: str
+) -> None:
+    write_dataset(tmp_path / "data", num_dense=3, num_sparse=4, train_rows=50)
+    run_here(tmp_path / "data", tmp_path / "run", precision=precision)
+    told = [text for text in caplog.messages if "for which this CPU has no instructions" in text]
+    assert len(told) == lacks_arithmetic(precision, torch.cpu.get_capabilities())
