@@ -174,9 +174,10 @@ def _nearest(name: str) -> str:
 
 
 def _explain(problem: Any) -> str:  # noqa: ANN401 - pydantic's ErrorDetails is a TypedDict of mixed values
+    message = str(problem["msg"]).removeprefix("Value error, ")
     if not problem["loc"]:
-        return str(problem["msg"]).removeprefix("Value error, ")
+        return message
     key = str(problem["loc"][0])
     value = problem["input"]
     shown = ",".join(map(str, value)) if isinstance(value, list) else value
-    return f"{key}: {problem['msg'][0].lower()}{problem['msg'][1:]}, but it is {shown!r}"
+    return f"{key}: {message[0].lower()}{message[1:]}, but it is {shown!r}"

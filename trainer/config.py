@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from trainer.interval import Every, parse_interval
 
 PositiveInt = Annotated[int, Field(gt=0)]
 NonNegativeInt = Annotated[int, Field(ge=0)]
@@ -20,6 +22,14 @@ ShardingKind = Literal[
 ]
 KernelKind = Literal["fused", "fused_uvm", "fused_uvm_caching", "dense"]
 CacheShare = Annotated[float, Field(gt=0, lt=1)]
+
+
+def _read_interval(value: object) -> int | str:
+    every = parse_interval(value)
+    return str(value).strip().lower() if every.steps is None else every.steps
+
+
+CheckpointInterval = Annotated[int | str, BeforeValidator(_read_interval)]
 
 
 class _Group(BaseModel):
@@ -55,6 +65,10 @@ class DataConfig(_Group):
     verify_data: bool = Field(default=True, description="check the data files' checksums before training")
     batch_size: PositiveInt = Field(
         1024, description="samples a step and RANK (the global batch is this times the ranks)"
+    )
+    global_batch_size: PositiveInt | None = Field(
+        None,
+        description="samples a step over ALL ranks, in place of batch_size: the same on any number of ranks",
     )
     eval_batch_size: PositiveInt | None = Field(
         None, description="samples a step and rank in evaluation (default: 4 batches)"
@@ -151,10 +165,27 @@ class RunConfig(_Group):
     checkpoint_dir: str | None = Field(
         None, description="where checkpoints go (default: OUTPUT_DIR/checkpoints)"
     )
-    checkpoint_interval: NonNegativeInt = Field(
-        0, description="steps between checkpoints (0: at the end or at a stop only)"
+    checkpoint_interval: CheckpointInterval = Field(
+        0,
+        description="between checkpoints: steps (0: at the end or at a stop only), a time (30s, 10m), or "
+        "auto: by what they cost and how often the run was interrupted",
     )
     keep_checkpoints: PositiveInt = Field(2, description="newest committed checkpoints to keep")
+    preemption_notices: tuple[Literal["aws", "azure", "gcp"], ...] = Field(
+        (), description="clouds whose metadata service is watched for the end of this machine"
+    )
+    aws_metadata_url: str | None = Field(
+        None, description="of EC2's (default: $AWS_EC2_METADATA_SERVICE_ENDPOINT, or http://169.254.169.254)"
+    )
+    azure_metadata_url: str | None = Field(
+        None, description="of Azure's Scheduled Events (default: http://169.254.169.254)"
+    )
+    gcp_metadata_url: str | None = Field(
+        None, description="of GCP's (default: http://$GCE_METADATA_HOST, or http://metadata.google.internal)"
+    )
+    stop_grace_seconds: PositiveFloat | None = Field(
+        None, description="between SIGTERM and the kill; a checkpoint that takes longer is not begun"
+    )
     resume: bool = Field(
         default=True, description="go on from the newest committed checkpoint, if there is one"
     )
@@ -287,6 +318,11 @@ class TrainerConfig(SystemConfig, RunConfig, OptimizerConfig, ModelConfig, DataC
                 "as in 100:110"
             )
         return self
+
+    @property
+    def checkpoint_every(self) -> Every:
+        """When checkpoints are due."""
+        return parse_interval(self.checkpoint_interval)
 
     @property
     def checkpoint_uri(self) -> str:

@@ -50,9 +50,7 @@ def parse_interval(value: object) -> Every:
     except (KeyError, ValueError):
         seconds = -1.0
     if not 0 < seconds < math.inf or not number[-1:].isdecimal():
-        raise ValueError(
-            f"{value!r} is no interval; give steps (500, or 0 for never), a time (30s, 10m, 2h), or auto"
-        )
+        raise ValueError("must be steps (500, or 0 for never), a time (30s, 10m, 2h), or auto")
     return Every(seconds=seconds)
 
 

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Self
 
 from trainer.clock import SystemClock
@@ -88,6 +89,7 @@ class GoodputLedger:
         self._step = 0
         self._next_mark = 0.0
         self._warned = False
+        self._before = Goodput()  # up to this attempt's first step
         self._started = self._clock.process_start
         self._here = Attempt(
             restarted=restarted, boot=self._clock.boot_id, boot_s=self._started, time=self._time_of_start()
@@ -123,6 +125,8 @@ class GoodputLedger:
         if step == 0 and self.past and self.past[-1].status == FINISHED:
             self.past = []  # another run in the place of one that is over
         self._here.begun, self._here.first_step, self._step = self.elapsed, step, step
+        self._here.elapsed = self._here.begun
+        self._before = account([*self.past, self._here])
         self._append("begin", elapsed=self._here.begun, step=step)
 
     def mark(self, step: int) -> None:
@@ -143,12 +147,12 @@ class GoodputLedger:
 
     def totals(self) -> Goodput:
         """The whole run's figures up to now."""
-        elapsed = self.elapsed
         here = self._here
-        here.elapsed = elapsed
-        if here.begun is not None:
-            here.marks = [Mark(elapsed, self._step, self.spent)]
-        return account([*self.past, here])
+        here.elapsed = self.elapsed
+        if here.begun is None:
+            return account([*self.past, here])
+        here.marks = [Mark(here.elapsed, self._step, self.spent)]
+        return self._before + replace(here.split(math.inf), restart=0.0)  # that one is counted already
 
     def _mark(self, more: dict[str, float]) -> None:
         elapsed = self.elapsed

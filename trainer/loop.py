@@ -24,15 +24,15 @@ def train(session: Session) -> int:
     config = session.config
     for step in session.steps():
         session.advance(step)
-        if session.stop_agreed():
-            session.save()
-            session.finish("stopped", None)
+        verdict = session.agree()
+        if verdict.stop:
+            session.leave(verdict)
             return STOPPED
         if session.due(config.eval_interval):
             session.evaluate()
             if session.target_reached:
                 break
-        if session.due(config.checkpoint_interval):
+        if verdict.save:
             session.save()
     metrics = session.evaluate()
     session.save()

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 
@@ -16,7 +15,6 @@ class Progress:
     position: int = 0  # samples of this epoch that were trained on, by all ranks together
     samples: int = 0  # all samples trained on, all epochs
     attempt: int = 0  # 0, then one more each time the run is started again
-    started: float = field(default_factory=time.time)  # unix time of the first attempt
     productive_s: float = 0.0  # time in steps whose results were kept
     training_s: float = 0.0  # wall time from the first step on, all attempts; as of the last checkpoint
     target: dict[str, float] | None = None  # when target_auc was first reached: auc, step, samples, seconds
@@ -31,11 +29,6 @@ class Progress:
         self.productive_s += seconds
         if self.position >= epoch_samples:
             self.epoch, self.position = self.epoch + 1, 0
-
-    @property
-    def goodput(self) -> float:
-        """The part of all time since the first start that went into steps whose results were kept."""
-        return self.productive_s / max(time.time() - self.started, 1e-9)
 
     def to_json(self) -> dict[str, Any]:
         """What a checkpoint keeps."""

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from contextlib import ExitStack, contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
-
+from trainer.boundary import Verdict, make_boundary, watching
 from trainer.checkpoint import Checkpointer
 from trainer.data.checks import BatchChecks, spell_ids
 from trainer.digest import SampleDigest, model_digest
+from trainer.elastic import Course, fit_batch
 from trainer.errors import DataError, NonFiniteLossError
 from trainer.evaluation import Evaluator, target_reached
 from trainer.learner import Learner
+from trainer.ledger import GoodputLedger
 from trainer.planfile import to_document
-from trainer.preempt import StopFlag
 from trainer.profiling import StepProfiler, memory_bytes
 from trainer.progress import Progress
 from trainer.report import Reporter
@@ -37,15 +38,15 @@ if TYPE_CHECKING:
     from trainer.data.source import Source
     from trainer.distributed import World
     from trainer.pipeline import Step
+    from trainer.preempt import StopFlag
 
-POLL_STEPS = (
-    5  # steps between asking all ranks whether to stop: a collective costs less than a step, not nothing
-)
+STOPPED = "stopped"
 
 
 @contextmanager
 def open_session(config: TrainerConfig, world: World) -> Iterator[Session]:
     """Prepare everything that a run needs, and give it back in the end."""
+    config = fit_batch(config, world)
     set_numerics(config, world)
     with ExitStack() as stack:
         dataset = open_dataset(config, world)
@@ -59,10 +60,12 @@ def open_session(config: TrainerConfig, world: World) -> Iterator[Session]:
                 group=world.control,
             )
         )
-        stop = StopFlag()  # before anything tells the outside that the run is there
-        stop.install()
-        stack.callback(stop.uninstall)
-        reporter = stack.enter_context(Reporter(Path(config.output_dir), active=world.is_first))
+        stop = stack.enter_context(watching(config, world))  # before anything tells that the run is there
+        folder = Path(config.output_dir)
+        reporter = stack.enter_context(Reporter(folder, active=world.is_first))
+        ledger = stack.enter_context(
+            GoodputLedger(folder / "goodput.jsonl", active=world.is_first, restarted=restarts() > 0)
+        )
         learner = Learner(config, model_shape(config, dataset), world, total_steps=steps)
         yield Session(
             config=config,
@@ -71,8 +74,8 @@ def open_session(config: TrainerConfig, world: World) -> Iterator[Session]:
             learner=learner,
             checkpointer=checkpointer,
             reporter=reporter,
+            ledger=ledger,
             stop=stop,
-            total_steps=steps,
         )
 
 
@@ -88,8 +91,8 @@ class Session:
         learner: Learner,
         checkpointer: Checkpointer,
         reporter: Reporter,
+        ledger: GoodputLedger,
         stop: StopFlag,
-        total_steps: int,
     ) -> None:
         self.config = config
         self.world = world
@@ -109,7 +112,8 @@ class Session:
             reporter=reporter,
         )
         self.stop = stop
-        self.total_steps = total_steps
+        self.ledger = ledger
+        self.boundary = make_boundary(config, world, stop, ledger)
         self.profiler = StepProfiler(
             config.profile, Path(config.output_dir) / "profile" / f"rank-{world.rank}.json"
         )
@@ -122,10 +126,12 @@ class Session:
         """Run the steps that are left; the clock of each starts when the loop asks for it."""
         self._window = Window(self.learner.pipeline.data_wait_s)
         self._clock.begin_steps()
-        left = 0 if self.target_reached else max(0, self.total_steps - self.progress.step)
+        self.ledger.begin(self.progress.step)
+        self.boundary.begin(self.progress.step)
+        left = 0 if self.target_reached else self.course.left
         batches = self._checked(islice(self._batches(), left))
         self.profiler.before_step(self.progress.step)
-        for step in self.learner.pipeline.steps(batches, self.progress.step):
+        for step in self.learner.pipeline.steps(batches, self.course.done):
             yield step
             self.profiler.before_step(self.progress.step)
             self._window.resume()
@@ -138,6 +144,8 @@ class Session:
         seconds = self._window.add(step.loss, batch.global_size)
         self._losses.add(step.loss, batch.sample_ids)
         self.progress.advance(batch.global_size, self.dataset.train.rows, seconds)
+        self.ledger.spent.steps += seconds
+        self.ledger.spent.data_wait = self.learner.pipeline.data_wait_s
         if self.due(self.config.log_interval):
             self._log()
 
@@ -145,18 +153,20 @@ class Session:
         """Whether something done every `interval` steps is to be done now; 0 is never."""
         return interval > 0 and self.progress.step % interval == 0
 
-    def stop_agreed(self) -> bool:
-        """Ask all ranks, every few steps, whether one of them is to stop; a loss gone bad ends the run."""
-        last = self.progress.step >= self.total_steps
-        if not (last or self.due(POLL_STEPS) or self._checkpoint_due()):
-            return False
-        bad_step = self._losses.first_bad_step(self.progress.step)
-        wishes = torch.tensor([int(self.stop.requested), bad_step])
-        answers = self.world.gather(wishes)
-        bad_steps = [int(answer[1]) for answer in answers if int(answer[1])]
-        if bad_steps:
-            raise NonFiniteLossError(self._explain_bad_loss(min(bad_steps)))
-        return not last and any(int(answer[0]) for answer in answers)
+    def agree(self) -> Verdict:
+        """What all ranks do after this step; a loss gone bad ends the run."""
+        step = self.progress.step
+        last = step >= self.total_steps
+        if not self.boundary.is_due(step, last=last):
+            return Verdict()
+        self.ledger.mark(step)
+        bad_step = self._losses.first_bad_step(step)
+        verdict = self.boundary.ask(
+            step, last=last, committed=self.saving.step is not None, bad_step=bad_step
+        )
+        if verdict.bad_step:
+            raise NonFiniteLossError(self._explain_bad_loss(verdict.bad_step))
+        return verdict
 
     @property
     def target_reached(self) -> bool:
@@ -165,7 +175,9 @@ class Session:
 
     def evaluate(self) -> dict[str, Any]:
         """Score the test split exactly, over all ranks; once a step is enough."""
+        started = time.perf_counter()
         result = self.evaluator.evaluate(self.progress.step)
+        self.ledger.spent.evaluation += time.perf_counter() - started
         self.evaluator.note_target(self.progress, result["auc"], self._clock.training_s)
         return result
 
@@ -177,20 +189,47 @@ class Session:
         self.progress.training_s = self._clock.training_s
         report = self.saving.save(self.progress, self.seen)
         self._window.checkpoint_s += report.seconds
+        self.ledger.saved(report.step, stall_s=report.seconds, write_s=report.seconds)
+        self.boundary.timer.saved(self.ledger.elapsed, report.seconds, report.seconds)
         self.reporter.record("checkpoint", report.step, seconds=report.seconds, bytes=report.bytes)
         self.reporter.say(
             f"step {report.step}: checkpoint, {report.bytes / 1e6:.1f} MB in {report.seconds:.2f} s"
         )
 
-    def finish(self, status: str, metrics: Mapping[str, Any] | None) -> None:
-        """Write the summary, and the trace of a run that ended while it was recorded."""
+    def leave(self, verdict: Verdict) -> None:
+        """Stop here, with a checkpoint if there is time for one; otherwise the last one stands for it."""
+        notice = self.stop.notice
+        if notice is not None:
+            self.reporter.say(f"stopping: {notice.source}: {notice.reason}")
+        if verdict.save:
+            self.save()
+        else:
+            self.reporter.say(
+                f"{verdict.seconds_left:.0f} s left are too few for a checkpoint, which takes "
+                f"{self.boundary.timer.costs.write_s:.0f} s; {self.saving.last_good()}"
+            )
+        self.finish(STOPPED, None, in_haste=verdict.seconds_left < math.inf)
+
+    def finish(self, status: str, metrics: Mapping[str, Any] | None, *, in_haste: bool = False) -> None:
+        """Write the summary, and the trace of a run that ended while it was recorded.
+
+        In haste the model's digest is left out: reading all tables may take longer than there is time.
+        """
         self.profiler.close()
         progress = self.progress
         digests = {
             "samples_digest": self.seen.merge(self.world.control).hex(),
-            "model_digest": model_digest(self.learner.state, self.world.control),
+            "model_digest": None if in_haste else model_digest(self.learner.state, self.world.control),
         }
-        figures = make_summary(self.config, progress, self._clock, self.saving, metrics)
+        self.ledger.end(status, saved=self.saving.step == progress.step)
+        figures = make_summary(
+            self.config,
+            progress,
+            self._clock,
+            self.saving,
+            goodput=self.ledger.totals(),
+            metrics=metrics,
+        )
         self.reporter.summarise({"status": status, **figures, **digests})
         self.reporter.say(
             f"{status} at step {progress.step} of {self.total_steps}, {progress.samples} samples"
@@ -203,6 +242,9 @@ class Session:
         if before is not None:
             self.progress, self.seen = before.progress, before.seen
         resumed = self.saving.step
+        rows = self.dataset.train.rows
+        self.course = Course(self.config, self.progress, rows=rows, ranks=self.world.size)
+        self.total_steps = self.progress.step + self.course.left
         self._clock = AttemptClock(started, self.progress)
         self.reporter.record(
             "start",
@@ -262,6 +304,7 @@ class Session:
         window, progress = self._window, self.progress
         loss = self.world.sum([window.loss])[0] / self.world.size / max(window.samples, 1)
         speed = window.samples / max(window.seconds, 1e-9)
+        goodput = self.ledger.totals()
         self.reporter.record(
             "train",
             progress.step,
@@ -277,13 +320,12 @@ class Session:
             ckpt_stall_s=window.checkpoint_s / max(window.steps, 1),
             **{f"{phase}_s": seconds for phase, seconds in self.learner.pipeline.phases.take().items()},
             memory_bytes=memory_bytes(self.world.device),
+            goodput=goodput.fraction,
+            goodput_parts=goodput.to_json(),
         )
         text = f"loss {loss:.4f}  {speed:,.0f} samples/s"
         self.reporter.advance(progress.step, self.total_steps, text)
         self._window = Window(self.learner.pipeline.data_wait_s)
-
-    def _checkpoint_due(self) -> bool:
-        return self.due(self.config.checkpoint_interval)
 
     def _explain_bad_loss(self, step: int) -> str:
         ids = self.world.gather_lists(self._losses.samples_of(step, self.progress.step))

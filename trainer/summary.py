@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from trainer.config import TrainerConfig
+    from trainer.goodput import Goodput
     from trainer.progress import Progress
     from trainer.saving import Saving
 
@@ -50,6 +51,8 @@ def make_summary(
     progress: Progress,
     clock: AttemptClock,
     saving: Saving,
+    *,
+    goodput: Goodput,
     metrics: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
     """What summary.json says besides the run's status and digests."""
@@ -61,7 +64,8 @@ def make_summary(
         **quality,
         "samples_per_s": clock.samples_per_s(progress),
         "wall_s": clock.wall_s,
-        "goodput": progress.goodput,
+        "goodput": goodput.fraction,
+        "goodput_parts": goodput.to_json(),
         **_target_figures(config, progress),
         "restarts": progress.attempt,
         "checkpoint": {

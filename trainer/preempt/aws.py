@@ -62,6 +62,7 @@ def _interruption(answer: Answer) -> Notice:
         source="aws",
         reason=f"spot instance to {action} at {moment}",
         ends_at=plausible_end(_seconds_until(moment), lead_s=_LEAD_S),
+        fixed=True,
     )
 
 

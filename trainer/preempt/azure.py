@@ -67,6 +67,7 @@ def _notice(event: dict[str, Any]) -> Notice:
         source="azure",
         reason=f"{event.get('EventType')} of this machine" + (f" at {moment}" if moment else ""),
         ends_at=plausible_end(seconds_left, lead_s=_LEAD_S),
+        fixed=True,
     )
 
 

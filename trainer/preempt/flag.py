@@ -64,6 +64,11 @@ class StopFlag:
         return self.notice is not None
 
     @property
+    def patient(self) -> bool:
+        """Whether nobody waits for this process to end: all who announce the end have it come by itself."""
+        return all(notice.fixed for notice in self._final_notices())
+
+    @property
     def seconds_left(self) -> float:
         """Until this machine goes; infinity where nobody knows."""
         notice = self.notice

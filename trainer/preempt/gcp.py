@@ -39,7 +39,8 @@ class ComputeMetadata:
         self._etag = etag if etag.isalnum() else None
         if answer.text == "FALSE":
             return None
-        return Notice(source="gcp", reason="this machine is preempted", ends_at=time.monotonic() + _LEAD_S)
+        ends_at = time.monotonic() + _LEAD_S
+        return Notice(source="gcp", reason="this machine is preempted", ends_at=ends_at, fixed=True)
 
 
 SERVICE = Service(

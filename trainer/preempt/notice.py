@@ -16,12 +16,14 @@ class Notice:
         source: who says so, such as "aws" or "SIGTERM".
         reason: what is said, in words.
         ends_at: when this machine goes, on `time.monotonic`'s clock; infinity where nobody knows.
+        fixed: whether the end comes when it was said, so that until then there is time for training.
         final: False for advice: the end has become likelier, so a checkpoint pays, but nothing is decided.
     """
 
     source: str
     reason: str
     ends_at: float = math.inf
+    fixed: bool = False
     final: bool = True
 
     @property
