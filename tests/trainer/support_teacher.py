@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -31,17 +32,24 @@ class Lesson:
     test: Rows
     bayes_auc: float  # of the true probabilities
     linear_auc: float  # of the best sum over single features
+    num_embeddings: dict[str, int]
+    digest: str  # of the dataset that `write` makes
 
     def gap_closed(self, auc: float) -> float:
         """How far an AUC has come from the linear (0) to the Bayes one (1)."""
         return (auc - self.linear_auc) / (self.bayes_auc - self.linear_auc)
 
-    def write(self, directory: Path) -> None:
-        contents = {"train": self.train, "test": self.test}
-        write_rows(directory, contents, num_embeddings=NUM_EMBEDDINGS, shard_rows=SHARD_ROWS)
+
+def write_lesson(directory: Path, train: Rows, test: Rows) -> str:
+    """A prepared dataset; its digest."""
+    contents = {"train": train, "test": test}
+    write_rows(directory, contents, num_embeddings=NUM_EMBEDDINGS, shard_rows=SHARD_ROWS)
+    digest: str = json.loads((directory / "dataset.json").read_text())["digest"]
+    return digest
 
 
-def make_lesson(*, train_rows: int, test_rows: int) -> Lesson:
+def make_lesson(directory: Path, *, train_rows: int, test_rows: int) -> Lesson:
+    """Draw samples and write them to a folder."""
     train, _ = _draw(train_rows, seed=0)
     test, probability = _draw(test_rows, seed=1)
     linear = LogisticRegression(C=10, max_iter=100).fit(_one_hot(train), train.labels)
@@ -50,6 +58,8 @@ def make_lesson(*, train_rows: int, test_rows: int) -> Lesson:
         test=test,
         bayes_auc=float(roc_auc_score(test.labels, probability)),
         linear_auc=float(roc_auc_score(test.labels, linear.decision_function(_one_hot(test)))),
+        num_embeddings=NUM_EMBEDDINGS,
+        digest=write_lesson(directory, train, test),
     )
 
 

@@ -1,122 +1,211 @@
 from __future__ import annotations
 
+import dataclasses
+import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 from tests.trainer.support_dataset import Rows
-from tests.trainer.support_teacher import SHARD_ROWS, Lesson, make_lesson
-from trainer.arguments import make_config
+from tests.trainer.support_gate import Run, Sabotage, Verdict, gate, join, learn
+from tests.trainer.support_learner import make_world
+from tests.trainer.support_teacher import SHARD_ROWS, Lesson, make_lesson, write_lesson
 from trainer.distributed import join_world
-from trainer.session import open_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from torch import Tensor
 
+    from tests.trainer.support_ranks import Place
+    from tests.trainer.support_worlds import Worlds
     from trainer.session import Session
-
-GATE = 0.95  # of the gap between the best linear model and the best possible one
-SETTINGS: dict[str, Any] = {
-    "embedding_dim": 8,
-    "dense_arch_layer_sizes": (16, 8),
-    "over_arch_layer_sizes": (64, 32, 1),
-    "batch_size": 512,
-    "num_epochs": 2,
-    "learning_rate": 0.1,
-    "dense_learning_rate": 0.004,
-    "log_interval": 1000,
-    "threads": 1,
-}
 
 
 @pytest.fixture(scope="module")
-def lesson() -> Lesson:
-    return make_lesson(train_rows=5 * SHARD_ROWS, test_rows=30_000)
+def lesson_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("lesson")
 
 
-def _leave_alone(_: Session) -> None:
-    """Train as it is."""
+@pytest.fixture(scope="module")
+def lesson(lesson_folder: Path) -> Lesson:
+    return make_lesson(lesson_folder / "data", train_rows=5 * SHARD_ROWS, test_rows=30_000)
 
 
-def _learn(
-    lesson: Lesson,
-    directory: Path,
-    before: Callable[[Session], None] = _leave_alone,
-    after_step: Callable[[Session], None] = _leave_alone,
-    **settings: Any,
-) -> float:
-    """Train with something done to the live state; how much of the gap was closed."""
-    lesson.write(directory / "data")
-    paths = {"dataset_path": str(directory / "data"), "output_dir": str(directory / "run")}
-    config = make_config({**SETTINGS, **settings, **paths})
-    with join_world("cpu") as world, open_session(config, world) as session:
-        before(session)
-        for step in session.steps():
-            session.advance(step)
-            after_step(session)
-        return lesson.gap_closed(session.evaluate()["auc"])
+@pytest.fixture
+def directory(lesson: Lesson, lesson_folder: Path, tmp_path: Path) -> Path:
+    """A folder for a run, with the lesson's data."""
+    assert lesson.bayes_auc - lesson.linear_auc > 0.12
+    (tmp_path / "data").symlink_to(lesson_folder / "data")
+    return tmp_path
+
+
+def _learn(directory: Path, sabotage: Sabotage, **settings: Any) -> Run:
+    with join_world("cpu") as world:
+        return learn(world, str(directory), sabotage, **settings)
+
+
+def _learn_on_ranks(place: Place, directory: str, sabotage: Sabotage, settings: dict[str, Any]) -> Run:
+    return learn(make_world(place), directory, sabotage, **settings)
+
+
+def _judge(lesson: Lesson, directory: Path, sabotage: Sabotage | None = None) -> Verdict:
+    return gate(lesson, _learn(directory, sabotage or Sabotage()))
 
 
 def _live(session: Session, name: str) -> Tensor:
     return session.learner.state[name].shards[0].tensor
 
 
-def test_the_trainer_closes_the_gap_between_linear_and_bayes(lesson: Lesson, tmp_path: Path) -> None:
-    assert lesson.bayes_auc - lesson.linear_auc > 0.12
-    assert _learn(lesson, tmp_path) >= GATE
+def _states(session: Session, start: str) -> list[Tensor]:
+    """Live states of optimizers."""
+    names = [name for name in session.learner.state if name.startswith(start) and "weight" not in name[-6:]]
+    return [shard.tensor for name in names for shard in session.learner.state[name].shards]
 
 
-def test_a_frozen_table_fails_the_gate(lesson: Lesson, tmp_path: Path) -> None:
-    kept: list[Tensor] = []
-    closed = _learn(
-        lesson,
-        tmp_path,
-        before=lambda session: kept.append(_live(session, "tables/C1/weight").clone()),
-        after_step=lambda session: _live(session, "tables/C1/weight").copy_(kept[0]),
+class Restored(Sabotage):
+    """Every change to some of the live state is taken back after each step."""
+
+    def __init__(self, choose: Callable[[Session], list[Tensor]]) -> None:
+        self.choose = choose
+        self.kept: list[Tensor] = []
+
+    def begin(self, session: Session) -> None:
+        self.kept = [tensor.clone() for tensor in self.choose(session)]
+
+    def after_step(self, session: Session) -> None:
+        for tensor, kept in zip(self.choose(session), self.kept, strict=True):
+            tensor.copy_(kept)
+
+
+class Zeroed(Sabotage):
+    """Some of the live state is emptied after each step."""
+
+    def __init__(self, choose: Callable[[Session], list[Tensor]]) -> None:
+        self.choose = choose
+
+    def after_step(self, session: Session) -> None:
+        for tensor in self.choose(session):
+            tensor.zero_()
+
+
+class ZeroedBeforeTheStep(Zeroed):
+    """As if the state were made anew for every step: the last step's is all that is left."""
+
+    def begin(self, session: Session) -> None:
+        super().after_step(session)
+
+    def after_step(self, session: Session) -> None:
+        if session.progress.step not in (session.total_steps, session.total_steps // 2):
+            super().after_step(session)
+
+
+class TakenOver(Sabotage):
+    """The tables' sums of squares are those of a long past."""
+
+    def begin(self, session: Session) -> None:
+        for state in _states(session, "tables/"):
+            state.fill_(1e4)
+
+
+class Dropped(Sabotage):
+    """The reader leaves out the last of the data's shards."""
+
+    def begin(self, session: Session) -> None:
+        split: Any = session.dataset.train
+        less = dataclasses.replace(
+            split, rows=split.starts[-2], shards=split.shards[:-1], starts=split.starts[:-1]
+        )
+        splits: dict[str, Any] = session.dataset._splits  # type: ignore[attr-defined] # a reader that errs
+        splits["train"] = less
+
+
+def _table(session: Session) -> list[Tensor]:
+    return [_live(session, "tables/C1/weight")]
+
+
+def _second_ranks_part(session: Session) -> list[Tensor]:
+    """Of a table cut by rows, what rank 1 holds: rarely seen ids."""
+    shards = session.learner.state["tables/C2/weight"].shards
+    return [shard.tensor for shard in shards if session.world.rank == 1]
+
+
+def _table_states(session: Session) -> list[Tensor]:
+    return _states(session, "tables/")
+
+
+def _dense_states(session: Session) -> list[Tensor]:
+    return _states(session, "dense_optimizer/")
+
+
+def test_a_sound_run_passes(lesson: Lesson, directory: Path) -> None:
+    assert _judge(lesson, directory).reasons == ()
+
+
+def test_a_ranks_part_of_a_table_that_is_never_updated_fails(
+    worlds: Worlds, lesson: Lesson, directory: Path
+) -> None:
+    settings = {"sharding_types": ["row_wise"], "batch_size": 256}
+    runs = worlds.run(2, _learn_on_ranks, str(directory), Restored(_second_ranks_part), settings)
+    reasons = gate(lesson, join(runs)).reasons
+    assert f"rows {list(range(20, 40))} of C2 stand still after 0%" in reasons
+    assert all("of C2 stand" in reason or "of the gap" in reason for reason in reasons)  # the rest is sound
+
+
+def test_a_frozen_table_fails(lesson: Lesson, directory: Path) -> None:
+    reasons = _judge(lesson, directory, Restored(_table)).reasons
+    assert any("of the gap is closed after 100%" in reason for reason in reasons)
+    assert any("of C1 stand still" in reason for reason in reasons)
+
+
+def test_a_shard_of_the_data_that_is_not_read_fails(lesson: Lesson, directory: Path) -> None:
+    reasons = _judge(lesson, directory, Dropped()).reasons
+    assert any("it did not see every sample once an epoch" in reason for reason in reasons)
+
+
+def test_a_shard_of_the_data_that_is_not_there_fails(lesson: Lesson, tmp_path: Path) -> None:
+    few, train = slice(0, 4 * SHARD_ROWS), lesson.train
+    write_lesson(
+        tmp_path / "data", Rows(train.labels[few], train.dense[few], train.sparse[:, few]), lesson.test
     )
-    assert closed < GATE
+    reasons = _judge(lesson, tmp_path).reasons
+    assert any("the data is not the lesson's" in reason for reason in reasons)
+    assert any("it did not see every sample once an epoch" in reason for reason in reasons)
 
 
-def test_a_lost_shard_of_a_table_fails_the_gate(lesson: Lesson, tmp_path: Path) -> None:
-    def lose(session: Session) -> None:
-        _live(session, "tables/C2/weight")[: 40 // 4].zero_()
-
-    assert _learn(lesson, tmp_path, after_step=lose) < GATE
-
-
-def test_dropping_all_but_one_shard_of_the_data_fails_the_gate(lesson: Lesson, tmp_path: Path) -> None:
-    few = slice(0, SHARD_ROWS)
-    train = Rows(lesson.train.labels[few], lesson.train.dense[few], lesson.train.sparse[:, few])
-    less = Lesson(train, lesson.test, lesson.bayes_auc, lesson.linear_auc)
-    assert _learn(less, tmp_path) < GATE
-
-
-def test_shuffled_labels_fail_the_gate(lesson: Lesson, tmp_path: Path) -> None:
+def test_shuffled_labels_fail(lesson: Lesson, tmp_path: Path) -> None:
     labels = np.random.default_rng(0).permutation(lesson.train.labels)
-    train = Rows(labels, lesson.train.dense, lesson.train.sparse)
-    wrong = Lesson(train, lesson.test, lesson.bayes_auc, lesson.linear_auc)
-    assert _learn(wrong, tmp_path) < GATE
+    write_lesson(tmp_path / "data", dataclasses.replace(lesson.train, labels=labels), lesson.test)
+    reasons = _judge(lesson, tmp_path).reasons
+    assert any("of the gap is closed after 100%" in reason for reason in reasons)
 
 
-def test_the_optimizer_state_of_another_run_fails_the_gate(lesson: Lesson, tmp_path: Path) -> None:
-    def take_over(session: Session) -> None:
-        for name in session.learner.state:
-            if name.startswith("tables/") and not name.endswith("/weight"):
-                _live(session, name).fill_(1e4)  # the sums of squares of a long past
-
-    assert _learn(lesson, tmp_path, before=take_over) < GATE
+@pytest.mark.parametrize(
+    ("sabotage", "reason"),
+    [
+        (TakenOver(), "of the gap is closed after 100%"),
+        (Restored(_table_states), "rows of C1 do not grow"),
+        (Zeroed(_table_states), "rows of C1 do not grow"),
+        (ZeroedBeforeTheStep(_table_states), "rows of C1 do not grow after 50%"),
+        (Restored(_dense_states), "does not change"),
+        (Zeroed(_dense_states), "does not change"),
+    ],
+    ids=["of another run", "frozen", "zeroed", "made anew", "dense frozen", "dense zeroed"],
+)
+def test_stale_optimizer_state_fails(
+    lesson: Lesson, directory: Path, sabotage: Sabotage, reason: str
+) -> None:
+    reasons = _judge(lesson, directory, sabotage).reasons
+    assert any(reason in found for found in reasons), reasons
 
 
 @pytest.mark.soak
-def test_bf16_learns_as_well_as_fp32(lesson: Lesson, tmp_path: Path) -> None:
-    span = lesson.bayes_auc - lesson.linear_auc
+def test_bf16_learns_as_well_as_fp32(directory: Path) -> None:
     for seed in range(3):
-        closed = [
-            _learn(lesson, tmp_path / f"{precision}-{seed}", precision=precision, seed=seed)
-            for precision in ("fp32", "bf16")
-        ]
-        assert abs(closed[0] - closed[1]) * span <= 0.001
+        aucs = []
+        for precision in ("fp32", "bf16"):
+            aucs.append(_learn(directory, Sabotage(), precision=precision, seed=seed).curve[1.0])
+            shutil.rmtree(directory / "run")
+        assert aucs[1] == pytest.approx(aucs[0], abs=0.001)
