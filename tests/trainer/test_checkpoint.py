@@ -55,11 +55,13 @@ def test_any_world_size_loads_bit_for_bit_what_another_saved(
     assert ranks.run(after, _load, str(tmp_path), 7) == [(True, {"rank": 0})] * after
 
 
-def test_a_checkpoint_holds_one_file_a_rank_and_the_commit(ranks: RankPool, tmp_path: Path) -> None:
+def test_a_checkpoint_holds_a_file_and_a_manifest_a_rank_and_the_commit(
+    ranks: RankPool, tmp_path: Path
+) -> None:
     ranks.run(2, _save, str(tmp_path), 3)
-    names = sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file())
-    folder = "step-00000003"
-    assert names == [".lock", f"{folder}/commit.json", f"{folder}/rank-00000.bin", f"{folder}/rank-00001.bin"]
+    names = sorted(path.name for path in (tmp_path / "step-00000003").iterdir())
+    ranks_names = [f"rank-{rank:05d}.1.1.{kind}" for rank in (0, 1) for kind in ("bin", "json")]
+    assert names == ["commit.json", *ranks_names]
 
 
 def test_an_empty_folder_has_no_newest_checkpoint(checkpointer: Checkpointer) -> None:
@@ -154,7 +156,7 @@ def test_a_checkpoint_of_another_schema_version_is_refused_not_passed_over(
         checkpointer.save(step, whole(global_tensors()), {}, FINGERPRINT)
     path = tmp_path / "step-00000002" / "commit.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "schema_version": 99}))
-    with pytest.raises(CheckpointError, match="schema_version is 99, this trainer reads 1"):
+    with pytest.raises(CheckpointError, match="schema_version is 99, this trainer reads 2"):
         checkpointer.newest()
 
 
@@ -170,4 +172,4 @@ def test_state_that_is_not_all_there_is_not_committed(
 ) -> None:
     with pytest.raises(CheckpointError, match="w: the ranks hold"):
         checkpointer.save(1, {"w": Entry((10, 2), tuple(shards))}, {}, FINGERPRINT)
-    assert [path.name for path in tmp_path.iterdir()] == [".lock"]
+    assert not list(tmp_path.glob("step-*"))

@@ -1,7 +1,4 @@
-"""Checkpoints: written by all ranks, counted once committed, read on any world size.
-
-Importing the package imports no torch: the process that writes in the background has no use for it.
-"""
+"""Checkpoints: layers written by all ranks, counted once committed, read on any world size."""
 
 from __future__ import annotations
 
@@ -15,9 +12,10 @@ if TYPE_CHECKING:
 __all__ = ["CheckpointReport", "Checkpointer", "Entry", "Shard", "State"]
 
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401 - a module's attribute
-    if name not in {"CheckpointReport", "Checkpointer"}:
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever is asked for
+    """Import what needs torch when it is asked for: the process that writes in the background has none."""
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from trainer.checkpoint import checkpointer  # noqa: PLC0415 - it imports torch
+    from trainer.checkpoint import checkpointer  # noqa: PLC0415 - as above
 
     return getattr(checkpointer, name)

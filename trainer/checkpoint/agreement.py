@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import torch
 from torch import distributed
 
+from trainer.checkpoint.owner import FencedError
 from trainer.errors import CheckpointError
 
 if TYPE_CHECKING:
@@ -47,8 +49,23 @@ class Ranks:
         for rank, (_, message) in enumerate(outcomes):
             if message is not None:
                 where = f"rank {rank}: " if self.world_size > 1 else ""
-                raise CheckpointError(f"{problem}: {where}{message}")
+                kind = FencedError if message.fenced else CheckpointError
+                raise kind(f"{problem}: {where}{message.text}")
         return [outcome[0] for outcome in outcomes]
+
+    def each(self, problem: str, action: Callable[[], T]) -> T:
+        """Act on every rank; this rank's own result, which need not travel."""
+        held: list[T] = []
+        self.together(problem, lambda: held.append(action()))
+        return held[0]
+
+    def gather_numbers(self, number: int) -> list[int]:
+        """Every rank's number, cheaper than by `gather`."""
+        if self.world_size == 1:
+            return [number]
+        parts = [torch.empty(1, dtype=torch.int64) for _ in range(self.world_size)]
+        distributed.all_gather(parts, torch.tensor([number]), group=self.group)
+        return [int(part) for part in parts]
 
     def first(self, problem: str, action: Callable[[], T]) -> T:
         """Act on rank 0 alone; its result, or its error, is everybody's."""
@@ -60,10 +77,18 @@ def _nothing() -> Any:  # noqa: ANN401 - stands for any action
     return None
 
 
-def _tell(error: Exception) -> str:
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    text: str
+    fenced: bool = False
+
+
+def _tell(error: Exception) -> _Failure:
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
-        return (
+        return _Failure(
             f"{where}{error.strerror or error}; mend that (free space, permissions), or give another folder"
         )
-    return str(error) if isinstance(error, CheckpointError) else repr(error)
+    return _Failure(
+        str(error) if isinstance(error, CheckpointError) else repr(error), isinstance(error, FencedError)
+    )

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import time
-from dataclasses import dataclass
-from itertools import chain
+from dataclasses import dataclass, replace
+from functools import reduce
+from itertools import chain as joined
 from typing import TYPE_CHECKING, Any, Self
 
+from trainer.checkpoint import catalogue
 from trainer.checkpoint import commit as commits
 from trainer.checkpoint.agreement import Ranks
-from trainer.checkpoint.commit import Commit, DamagedError
-from trainer.checkpoint.folder import CheckpointFolder
+from trainer.checkpoint.background import Answer, BackgroundWriter
+from trainer.checkpoint.commit import DamagedError, Reference, SaveId
+from trainer.checkpoint.committing import CommitPlan, commit_layer, prune_after
+from trainer.checkpoint.frames import frames
+from trainer.checkpoint.layer import write_layer
 from trainer.checkpoint.lock import DirectoryLock
-from trainer.checkpoint.storage import fill, verify_file, write_file
+from trainer.checkpoint.owner import FencedError, claim
+from trainer.checkpoint.policy import SINCE, Kind, Mode, Sizes, choose_kind, measure
+from trainer.checkpoint.snapshot import groups_of, is_frozen_by_fork
+from trainer.checkpoint.storage import Layers, verify
+from trainer.checkpoint.store import open_store
 from trainer.errors import CheckpointError
+from trainer.location import local_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,10 +33,15 @@ if TYPE_CHECKING:
 
     from torch.distributed import ProcessGroup
 
-    from trainer.checkpoint.entry import State
+    from trainer.checkpoint.coding import Quantization
+    from trainer.checkpoint.entry import Initial, State
+    from trainer.checkpoint.touched import Intervals
 
 _LOG = logging.getLogger(__name__)
 _SHOWN = 5  # differences named in a message
+_TRIES = 3  # of a save whose writer dies
+_SHORTEST_WAIT_S, _LONGEST_WAIT_S = 0.001, 0.05
+_BUSY, _DONE, _FAILED, _LOST = range(4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,29 +49,108 @@ class CheckpointReport:
     """What a save cost."""
 
     step: int
-    seconds: float
+    seconds: float  # that the training loop stood still
     bytes: int  # over all ranks
+    write_s: float = 0.0  # from the cut to the commit
+    kind: str = "full"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavingOptions:
+    """How checkpoints are written; the same on all ranks."""
+
+    mode: Mode = "full"
+    in_background: bool = False
+    quantization: Quantization = "none"  # of the rows in differentials
+    chain: int = 8  # differentials above a base before they are merged
+    keep_every: int = 0  # steps; checkpoints at multiples of it stay for ever
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What a save is to hold."""
+
+    step: int
+    state: State
+    extra: Mapping[str, Any]
+    fingerprint: Mapping[str, Any]
+    initial: Initial | None
+    started: float
+
+
+@dataclass(slots=True)
+class _Save:
+    """A save that is not committed yet."""
+
+    id: SaveId
+    step: int
+    kind: Kind
+    base: str | None
+    earlier: tuple[tuple[Reference, ...], ...]
+    plan: CommitPlan | None  # on rank 0
+    cuts: list[tuple[Intervals, int]]
+    started: float
+    stall_s: float = 0.0
+    answer: Answer | None = None  # of this rank's writer
+
+    @property
+    def problem(self) -> str:
+        return _problem(self.step)
+
+
+@dataclass(slots=True)
+class _Chain:
+    """The committed checkpoint that the next one is built upon."""
+
+    base: str | None  # as in a commit
+    layers: tuple[tuple[Reference, ...], ...]
+
+    @property
+    def bottom(self) -> tuple[tuple[Reference, ...], ...]:
+        """The layers of the base."""
+        return self.layers[:1] if self.base is None else ()
+
+    @property
+    def differentials(self) -> int:
+        """The layers above the base."""
+        return len(self.layers) - len(self.bottom)
 
 
 class Checkpointer:
-    """Keeps the newest checkpoints of one run in a folder that all ranks see.
+    """Keeps the newest checkpoints of one run in a place that all ranks see.
 
     Every method but `close` is collective: all ranks call it, in the same order, and an error on one
     rank is raised on all of them. `group` must carry CPU objects (gloo).
     """
 
     def __init__(
-        self, uri: str, *, keep: int, rank: int, world_size: int, group: ProcessGroup | None = None
+        self,
+        uri: str,
+        *,
+        keep: int,
+        rank: int,
+        world_size: int,
+        group: ProcessGroup | None = None,
+        options: SavingOptions | None = None,
     ) -> None:
         if keep < 1:
             raise ValueError(f"keep is {keep}; at least one checkpoint must stay")
-        self._folder = CheckpointFolder(uri)
+        self._uri = uri
+        self._store = open_store(uri)
         self._keep = keep
+        self._options = options or SavingOptions()
         self._ranks = Ranks(rank, world_size, group)
-        self._good: set[int] = set()  # written or verified by this run
+        self._good: dict[int, int] = {}  # steps written or verified by this run, and their bytes
         self._damaged: set[int] = set()
+        self._sound_files: set[str] = set()  # manifests verified with all their bytes
+        self._chain: _Chain | None = None
+        self._numbers = 0
+        self._writer = BackgroundWriter()
+        self._save: _Save | None = None
+        self._lost = 0  # saves in a row whose writer died
+        self._reports: list[CheckpointReport] = []
         self._lock: DirectoryLock | None = None
-        self._ranks.first("checkpoint_dir cannot be used", self._take_lock)
+        self._owner = self._ranks.first("checkpoint_dir cannot be used", self._take_over)
 
     def __enter__(self) -> Self:
         return self
@@ -66,14 +161,19 @@ class Checkpointer:
         self.close()
 
     def close(self) -> None:
-        """Let another run use the folder."""
+        """Let another run use the place; a save that is under way is given up."""
+        self._writer.close()
+        self._save = None
         if self._lock is not None:
             self._lock.release()
             self._lock = None
 
     def steps(self) -> tuple[int, ...]:
         """The steps of all committed checkpoints, oldest first, unverified."""
-        return self._ranks.first("checkpoints cannot be listed", self._folder.steps)
+        return self._ranks.first(
+            "checkpoints cannot be listed",
+            lambda: tuple(each.step for each in catalogue.list_commits(self._store)),
+        )
 
     def newest(self) -> int | None:
         """The step of the newest checkpoint whose every byte is as written; None if there is none.
@@ -87,7 +187,6 @@ class Checkpointer:
         for step in reversed(self.steps()):
             damage = self._verify(step)
             if damage is None:
-                self._good.add(step)
                 return step
             damages.append(damage)
             self._damaged.add(step)
@@ -95,35 +194,74 @@ class Checkpointer:
                 _LOG.warning("the checkpoint of step %d is damaged and passed over: %s", step, damage)
         if damages:
             raise CheckpointError(
-                f"{self._folder.path}: every checkpoint is damaged ({len(damages)} in all), the newest: "
+                f"{self._store.uri}: every checkpoint is damaged ({len(damages)} in all), the newest: "
                 f"{damages[0]}; put back a copy, or start afresh in another checkpoint_dir"
             )
         return None
 
     def save(
-        self, step: int, state: State, extra: Mapping[str, Any], fingerprint: Mapping[str, Any]
-    ) -> CheckpointReport:
-        """Write a checkpoint and commit it; older ones beyond `keep` are then removed.
+        self,
+        step: int,
+        state: State,
+        extra: Mapping[str, Any],
+        fingerprint: Mapping[str, Any],
+        *,
+        initial: Initial | None = None,
+        wait: bool = True,
+    ) -> CheckpointReport | None:
+        """Write a checkpoint of the state as it is now; older ones beyond `keep` go once it is committed.
 
-        `extra` and `fingerprint` are JSON and taken from rank 0. Where the step has a good
-        checkpoint already, as right after a resume, that one stays as it is.
+        `extra` and `fingerprint` are JSON and taken from rank 0. Where the step has a good checkpoint
+        already, as right after a resume, that one stays as it is. `initial` is the state that the run began
+        with, if differentials may be told from it.
+
+        With `wait` the checkpoint is committed on return. Without, and if this Checkpointer writes in the
+        background, the report is None, and comes from `poll` later; a save that is still under way from
+        earlier is waited for.
 
         Raises:
             CheckpointError: on all ranks; what was committed before is intact.
         """
         started = time.perf_counter()
+        self._settle(wait=True)
         if step in self._good:
-            kept = self._ranks.first(
-                "the checkpoint is gone", lambda: commits.read(self._folder.of_step(step))
-            )
-            return CheckpointReport(step, time.perf_counter() - started, kept.bytes)
-        commit = self._write(step, state, extra, fingerprint)
-        self._good.add(step)
-        if self._ranks.rank == 0:
-            self._folder.prune(self._keep, self._damaged - self._good)
-        return CheckpointReport(step, time.perf_counter() - started, commit.bytes)
+            return CheckpointReport(step, time.perf_counter() - started, self._good[step])
+        while True:
+            save = self._begin(_Wanted(step, state, extra, fingerprint, initial, started))
+            if not self._options.in_background:
+                return self._write_here(save, state)
+            self._write_there(save, state)
+            save.stall_s = time.perf_counter() - started
+            if not wait:
+                return None
+            self._settle(wait=True)
+            if step in self._good:
+                report = self._reports.pop()
+                return replace(report, seconds=time.perf_counter() - started)
 
-    def load(self, step: int, state: State, fingerprint: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    def poll(self) -> list[CheckpointReport]:
+        """What was committed since the last call; cheap, and to be called often while a save is under way.
+
+        Raises:
+            CheckpointError: a save failed, on whichever rank.
+        """
+        self._settle(wait=False)
+        reports, self._reports = self._reports, []
+        return reports
+
+    @property
+    def is_saving(self) -> bool:
+        """Whether a save is under way, the same on all ranks."""
+        return self._save is not None
+
+    def load(
+        self,
+        step: int,
+        state: State,
+        fingerprint: Mapping[str, Any] | None = None,
+        *,
+        initial: Initial | None = None,
+    ) -> dict[str, Any]:
         """Copy a committed checkpoint into `state`, in place; give back its `extra`.
 
         Any world size and any cut into shards will do. All ranks together must want every name
@@ -132,62 +270,246 @@ class Checkpointer:
         Raises:
             CheckpointError: it belongs to another model or dataset, or names do not match.
         """
-        problem = f"the checkpoint of step {step} in {self._folder.path} cannot be loaded"
-        directory = self._folder.of_step(step)
-        commit = self._ranks.together(problem, lambda: commits.read(directory))[0]
-        wanted = set(chain.from_iterable(self._ranks.gather(sorted(state))))
-        self._ranks.together(problem, lambda: _check_fits(commit, wanted, fingerprint))
-        self._ranks.together(problem, lambda: fill(directory, commit, state))
-        return dict(commit.extra)
+        problem = f"the checkpoint of step {step} in {self._store.uri} cannot be loaded"
+        layers = self._ranks.each(
+            problem, lambda: Layers(self._store, commits.read_commit(self._store, step))
+        )
+        wanted = set(joined.from_iterable(self._ranks.gather(sorted(state))))
+        self._ranks.together(problem, lambda: _check_fits(layers, wanted, fingerprint))
+        for intervals in _intervals_of(state):
+            intervals.begin()
+        self._ranks.together(problem, lambda: layers.fill(state, initial))
+        self._chain = _Chain(layers.commit.base, layers.commit.layers)
+        return dict(layers.commit.extra)
 
-    def _take_lock(self) -> None:
-        self._folder.path.mkdir(parents=True, exist_ok=True)
-        self._lock = DirectoryLock(self._folder.path)
+    def _take_over(self) -> int:
+        """Have the place to ourselves, as far as can be; the number that this run claimed."""
+        if self._store.local_file(commits.FILE_NAME) is not None:
+            folder = local_path(self._uri)
+            folder.mkdir(parents=True, exist_ok=True)
+            self._lock = DirectoryLock(folder)
+            self._store.tidy()
+        return claim(self._store, lambda: catalogue.adoptable(self._store)).number
 
-    def _write(
-        self, step: int, state: State, extra: Mapping[str, Any], fingerprint: Mapping[str, Any]
-    ) -> Commit:
-        problem = f"the checkpoint of step {step} was not written, earlier ones are intact"
-        rank = self._ranks.rank
-        path = self._folder.unfinished(step) / f"rank-{rank:05d}.bin"
+    def _begin(self, wanted: _Wanted) -> _Save:
+        """Cut, and decide on all ranks alike what is written."""
+        cuts = [(intervals, intervals.cut()) for intervals in _intervals_of(wanted.state)]
+        chain = self._chain
+        if chain is None and wanted.initial is not None:
+            chain = _Chain(wanted.initial.identity, ())
+        kind = self._choose(wanted, chain)
+        if kind == "full" or chain is None:
+            chain = _Chain(None, ())
+        earlier = chain.bottom if kind == "merged" else chain.layers
+        self._numbers += 1
+        save_id = SaveId(self._owner, self._numbers)
+        plan = CommitPlan(
+            step=wanted.step,
+            save=save_id,
+            world_size=self._ranks.world_size,
+            base=chain.base,
+            earlier=earlier,
+            fingerprint=wanted.fingerprint,
+            extra=wanted.extra,
+            keep=self._keep,
+            keep_every=self._options.keep_every,
+            damaged=tuple(sorted(self._damaged)),
+        )
+        mine = plan if self._ranks.rank == 0 else None
+        return _Save(save_id, wanted.step, kind, chain.base, earlier, mine, cuts, wanted.started)
+
+    def _choose(self, wanted: _Wanted, chain: _Chain | None) -> Kind:
+        """What is to be written; refuses what rank 0 cannot put into a commit."""
+        options, first_rank = self._options, self._ranks.rank == 0
+        length = None if chain is None else chain.differentials
+
+        def measured() -> Sizes:
+            if first_rank:
+                json.dumps([wanted.extra, wanted.fingerprint])
+            longest = length is not None and length >= options.chain
+            return measure(wanted.state, first_rank=first_rank, since_base=longest)
+
+        sizes = self._ranks.together(_problem(wanted.step), measured)
+        return choose_kind(
+            options.mode, differentials=length, longest=options.chain, sizes=reduce(Sizes.plus, sizes)
+        )
+
+    def _write_here(self, save: _Save, state: State) -> CheckpointReport:
+        """Write in this process; the loop stands still."""
         try:
-            self._ranks.first(problem, lambda: self._folder.prepare(step, self._damaged))
-            written = self._ranks.together(problem, lambda: write_file(path, state, first_rank=rank == 0))
-            files = {file.name: file.size for file in written}
-            parts = tuple(chain.from_iterable(file.parts for file in written))
-            commit = Commit(step, self._ranks.world_size, fingerprint, extra, files, parts)
-            self._ranks.first(problem, lambda: self._folder.commit(commit))
+            groups = groups_of(state, first_rank=save.plan is not None, since=SINCE[save.kind])
+            stem = save.id.stem(save.step, self._ranks.rank)
+            quantization = self._options.quantization
+            self._ranks.each(
+                save.problem, lambda: write_layer(self._store, stem, frames(groups), quantization)
+            )
+            layer = self._ranks.first(save.problem, lambda: self._commit(save.plan))
         except CheckpointError:
-            if rank == 0:
-                self._folder.abandon(step)
+            self._clear(save)
             raise
-        return commit
+        self._finish(save, layer)
+        return replace(self._reports.pop(), seconds=time.perf_counter() - save.started)
+
+    def _commit(self, plan: CommitPlan | None) -> tuple[Reference, ...]:
+        assert plan is not None  # noqa: S101 - for the type checker: only rank 0 commits
+        commit = commit_layer(self._store, plan, _not_shared)
+        prune_after(self._store, plan)
+        return commit.layers[-1]
+
+    def _write_there(self, save: _Save, state: State) -> None:
+        """Freeze the state and have it written in the background."""
+        self._save = save
+        job = {
+            "uri": self._store.uri,
+            "stem": save.id.stem(save.step, self._ranks.rank),
+            "quantization": self._options.quantization,
+            "commit": None if save.plan is None else save.plan.to_json(),
+        }
+        groups = groups_of(state, first_rank=save.plan is not None, since=SINCE[save.kind])
+        try:
+            self._writer.submit(job, groups, frozen=is_frozen_by_fork(state))
+        except (BrokenPipeError, ConnectionError):
+            save.answer = Answer({}, lost=True)
+        except OSError as error:
+            save.answer = Answer({"error": f"no process can be started to write it: {error}"})
+
+    def _settle(self, *, wait: bool) -> None:
+        """Bring a save that is under way to its end, on all ranks; without `wait` only if it is there."""
+        pause = _SHORTEST_WAIT_S
+        while (save := self._save) is not None:
+            codes = self._ranks.gather_numbers(self._code(save))
+            if _FAILED in codes:
+                self._fail(save)
+            if _LOST in codes:
+                self._recover(save)
+            elif all(code == _DONE for code in codes):
+                rows: Any = self._ranks.gather(save.answer.values.get("layer") if save.answer else None)[0]
+                self._finish(save, tuple(Reference(*row) for row in rows))
+            if not wait:
+                return
+            time.sleep(pause)
+            pause = min(pause * 1.5, _LONGEST_WAIT_S)
+
+    def _code(self, save: _Save) -> int:
+        if save.answer is None:
+            save.answer = self._writer.answer()
+        if save.answer is None:
+            return _BUSY
+        if save.answer.lost:
+            return _LOST
+        return _FAILED if save.answer.error is not None else _DONE
+
+    def _fail(self, save: _Save) -> None:
+        """Raise on all ranks what failed on one."""
+        self._clear(save)
+        answer = save.answer
+
+        def tell() -> None:
+            if answer is not None and answer.error is not None:
+                raise (FencedError if answer.fenced else CheckpointError)(answer.error)
+
+        self._ranks.together(save.problem, tell)
+
+    def _recover(self, save: _Save) -> None:
+        """A process died over a save, which may be committed all the same; if not, the next one stands in."""
+        layer = self._ranks.first(save.problem, lambda: self._find(save))
+        if layer is not None:
+            self._finish(save, layer)
+            return
+        self._clear(save)
+        self._lost += 1
+        if self._lost >= _TRIES:
+            raise CheckpointError(
+                f"{save.problem}: the process that writes died {self._lost} times in a row; look for what "
+                "kills it (memory that runs out, for instance), or set checkpoint_async to false"
+            )
+        if self._ranks.rank == 0:
+            _LOG.warning("%s: the process that wrote it died; another takes over", save.problem)
+
+    def _find(self, save: _Save) -> tuple[Reference, ...] | None:
+        try:
+            found = commits.read_commit(self._store, save.step)
+        except DamagedError:  # or missing
+            return None
+        ours = (found.owner, found.number) == (save.id.owner, save.id.number)
+        return found.layers[-1] if ours else None
+
+    def _clear(self, save: _Save) -> None:
+        """Give a save up."""
+        self._save = None
+        self._writer.close()
+        if self._ranks.rank == 0:
+            catalogue.remove_save(self._store, save.step, save.id)
+
+    def _finish(self, save: _Save, layer: tuple[Reference, ...]) -> None:
+        """A save is committed: the next one builds upon it."""
+        self._save = None
+        self._lost = 0
+        for intervals, cut in save.cuts:
+            intervals.commit(cut, base=save.kind == "full")
+        self._chain = _Chain(save.base, (*save.earlier, layer))
+        written = sum(reference.bytes for reference in layer)
+        self._good[save.step] = written
+        self._damaged.discard(save.step)
+        seconds = time.perf_counter() - save.started
+        self._reports.append(CheckpointReport(save.step, save.stall_s, written, seconds, save.kind))
 
     def _verify(self, step: int) -> str | None:
         """What is wrong with a checkpoint, if anything; every rank reads some of its files."""
-        directory = self._folder.of_step(step)
+        problem = f"the checkpoint of step {step} cannot be used"
+        sound: list[str] = []
+        held: list[int] = []
 
         def damage() -> str | None:
             try:
-                commit = commits.read(directory)
-                for name in sorted(commit.files)[self._ranks.rank :: self._ranks.world_size]:
-                    verify_file(directory, commit, name)
+                commit = commits.read_commit(self._store, step)
+                held.append(commit.bytes)
+                references = sorted(commit.references, key=lambda reference: reference.name)
+                unknown = [each for each in references if each.name not in self._sound_files]
+                for reference in unknown[self._ranks.rank :: self._ranks.world_size]:
+                    verify(self._store, reference)
+                    sound.append(reference.name)
             except DamagedError as error:
                 return str(error)
             return None
 
-        found = self._ranks.together(f"the checkpoint of step {step} cannot be used", damage)
-        return next((each for each in found if each is not None), None)
+        found = self._ranks.together(problem, damage)
+        self._sound_files.update(joined.from_iterable(self._ranks.gather(sound)))
+        worst = next((each for each in found if each is not None), None)
+        if worst is None:
+            self._good[step] = held[0]
+        return worst
 
 
-def _check_fits(commit: Commit, wanted: set[str], fingerprint: Mapping[str, Any] | None) -> None:
-    differences = () if fingerprint is None else commits.differences(fingerprint, commit.fingerprint)
-    if found := list(differences):
+def _problem(step: int) -> str:
+    return f"the checkpoint of step {step} was not written, earlier ones are intact"
+
+
+def _intervals_of(state: State) -> list[Intervals]:
+    found = {
+        id(shard.stamps.intervals): shard.stamps.intervals
+        for entry in state.values()
+        for shard in entry.shards
+        if shard.stamps is not None
+    }
+    return list(found.values())
+
+
+def _not_shared(name: str) -> None:
+    raise CheckpointError(
+        f"rank 0 does not find {name}, which another rank wrote; checkpoint_dir must be a folder that all "
+        "nodes share"
+    )
+
+
+def _check_fits(layers: Layers, wanted: set[str], fingerprint: Mapping[str, Any] | None) -> None:
+    found = () if fingerprint is None else commits.differences(fingerprint, layers.commit.fingerprint)
+    if differences := list(found):
         raise CheckpointError(
-            f"it belongs to something else: {_some(found)}; use the configuration and the dataset that it "
-            "was made with, or another checkpoint_dir"
+            f"it belongs to something else: {_some(differences)}; use the configuration and the dataset that "
+            "it was made with, or another checkpoint_dir"
         )
-    stored = {part.name for part in commit.parts}
+    stored = set(layers.named)
     if missing := sorted(wanted - stored):
         raise CheckpointError(f"it lacks {_some(missing)}; use the configuration that it was made with")
     if superfluous := sorted(stored - wanted):

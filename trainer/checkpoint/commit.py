@@ -1,31 +1,41 @@
-"""`commit.json`: the last file of a checkpoint, and the index of all the others.
+"""The documents of a checkpoint: `commit.json`, written last, and the manifests that it names.
 
-    CHECKPOINT_DIR/step-00001234/rank-00000.bin   raw little-endian tensor bytes of one rank
-    CHECKPOINT_DIR/step-00001234/commit.json      written last: only then does the checkpoint count
+    step-00001234/rank-00000.3.1.bin    one rank's bytes, of save 1 by owner 3 (raw, little-endian)
+    step-00001234/rank-00000.3.1.json   its manifest: what lies where in the .bin, with checksums
+    step-00001234/commit.json           created last: only then does the checkpoint count
 
-A part is a rectangle of a named global tensor, so that any rank of any world size can find the
-rows it wants. torch.distributed.checkpoint was considered: it has no commit across ranks that
-survives a crash at any point, no checksums, no fall-back, and names that follow the sharding plan.
+A commit lists layers, each a manifest a rank: first a base, which is either a full checkpoint or the
+initial state that every run of this configuration starts from (and is not written), then differentials
+that hold the rows touched since the layer before. A later layer's rows stand in for an earlier one's.
+Layers may lie in the folders of earlier steps, so a file goes only when no kept commit needs it.
+
+A part is a rectangle of a named global tensor, or some rows of one, so that any rank of any world size
+can find the rows it wants. torch.distributed.checkpoint was considered: it has no commit across ranks
+that survives a crash at any point, no checksums, no fall-back, no differentials, and names that follow
+the sharding plan.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import zlib
+from collections import Counter
 from dataclasses import asdict, dataclass, fields
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from trainer.checkpoint.store import MissingError
 from trainer.errors import CheckpointError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from pathlib import Path
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from trainer.checkpoint.store import Store
 
 FILE_NAME = "commit.json"
 FORMAT = "cloudrec-checkpoint"
-SCHEMA_VERSION = 1
+MANIFEST_FORMAT = "cloudrec-checkpoint-part"
+SCHEMA_VERSION = 2
 
 
 class DamagedError(CheckpointError):
@@ -33,105 +43,181 @@ class DamagedError(CheckpointError):
 
 
 @dataclass(frozen=True, slots=True)
+class SaveId:
+    """Which save by which owner: no two are alike, so what a dead one left is never taken for another's."""
+
+    owner: int
+    number: int
+
+    def stem(self, step: int, rank: int) -> str:
+        """Where a rank's files lie, without .bin or .json."""
+        return f"{folder_of(step)}/rank-{rank:05d}.{self.owner}.{self.number}"
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Which rows of a part's extent it holds, sorted; see trainer.checkpoint.coding."""
+
+    coding: str
+    count: int
+    position: int
+    length: int
+    crc32: int
+
+
+@dataclass(frozen=True, slots=True)
 class Part:
-    """A rectangle of a global tensor, and where its bytes are."""
+    """A rectangle of a global tensor, or some rows of it, and where the bytes are."""
 
     name: str
     dtype: str  # as torch names it: float32, int64, ...
     shape: tuple[int, ...]  # of the global tensor
     offsets: tuple[int, ...]
-    sizes: tuple[int, ...]
-    file: str
+    sizes: tuple[int, ...]  # of the rectangle
     position: int  # bytes from the start of the file
     length: int  # bytes
     crc32: int
+    coding: str = "raw"  # or int8, int4
+    rows: Rows | None = None  # None: all
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A manifest that a commit names, and what it must be."""
+
+    name: str
+    bytes: int  # of the .bin beside it
+    crc32: int  # of the manifest
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What one rank wrote for one layer."""
+
+    file: str
+    bytes: int
+    parts: tuple[Part, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """All that is known of a committed checkpoint."""
+    """All that is known of a committed checkpoint, but for its manifests."""
 
     step: int
+    owner: int
+    number: int  # of the save, among its owner's
     world_size: int
+    base: str | None  # the identity of the initial state; None: the first layer is a full checkpoint
+    layers: tuple[tuple[Reference, ...], ...]
     fingerprint: Mapping[str, Any]  # what the checkpoint belongs to: model sizes, dataset, ...
     extra: Mapping[str, Any]  # the loop's own state
-    files: Mapping[str, int]  # name -> bytes
-    parts: tuple[Part, ...]
 
     @property
     def bytes(self) -> int:
-        """The bytes of all files."""
-        return sum(self.files.values())
+        """The bytes that this checkpoint added: those of its last layer."""
+        return sum(reference.bytes for reference in self.layers[-1])
 
-    def by_name(self) -> dict[str, list[Part]]:
-        """The parts of every tensor."""
-        named: dict[str, list[Part]] = {}
-        for part in self.parts:
-            named.setdefault(part.name, []).append(part)
-        return named
+    @property
+    def references(self) -> tuple[Reference, ...]:
+        """The manifests of all layers."""
+        return tuple(reference for layer in self.layers for reference in layer)
 
-    def check_complete(self) -> None:
-        """Refuse parts that do not cover each tensor exactly: a mistake of whoever sharded it."""
-        for name, parts in self.by_name().items():
-            kinds = {(part.dtype, part.shape) for part in parts}
-            covered = sum(prod(part.sizes) for part in parts)
-            starts = {part.offsets for part in parts if prod(part.sizes)}
-            whole = prod(parts[0].shape)
-            if len(kinds) > 1:
-                raise CheckpointError(f"{name}: ranks disagree about its type and shape: {sorted(kinds)}")
-            if covered != whole or len(starts) != sum(1 for part in parts if prod(part.sizes)):
-                raise CheckpointError(
-                    f"{name}: the ranks hold {covered} of its {whole} elements in {len(parts)} parts; "
-                    "a shard is missing or held twice"
-                )
+    @property
+    def files(self) -> set[str]:
+        """Every name that the checkpoint needs, besides its commit."""
+        names = {reference.name for reference in self.references}
+        return names | {data_name(name) for name in names}
 
 
-def write(directory: Path, commit: Commit) -> None:
-    """Commit a checkpoint: from the moment of the rename on it counts, whatever happens."""
-    document = {"format": FORMAT, "schema_version": SCHEMA_VERSION, **asdict(commit)}
-    document["parts"] = [list(asdict(part).values()) for part in commit.parts]
-    document = json.loads(json.dumps(document))  # as it will be read: keys are strings, tuples lists
-    document["crc32"] = _checksum(document)
-    temporary = directory / f"{FILE_NAME}.tmp"
-    with temporary.open("w", encoding="utf-8") as file:
-        json.dump(document, file, separators=(",", ":"))
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.rename(directory / FILE_NAME)
-    sync_directory(directory)
+def folder_of(step: int) -> str:
+    """The part of a step's names before the first slash."""
+    return f"step-{step:08d}"
 
 
-def read(directory: Path) -> Commit:
-    """Read a commit file.
+def commit_name(step: int) -> str:
+    """The name of a step's commit."""
+    return f"{folder_of(step)}/{FILE_NAME}"
+
+
+def data_name(manifest: str) -> str:
+    """The name of the data that a manifest tells of."""
+    return f"{manifest.removesuffix('.json')}.bin"
+
+
+def encode_commit(commit: Commit) -> bytes:
+    """A commit as it is stored."""
+    document = asdict(commit)
+    document["layers"] = [[list(asdict(each).values()) for each in layer] for layer in commit.layers]
+    return _seal({"format": FORMAT, "schema_version": SCHEMA_VERSION, **document})
+
+
+def encode_manifest(manifest: Manifest) -> bytes:
+    """A manifest as it is stored."""
+    document = asdict(manifest)
+    document["parts"] = [
+        [list(value.values()) if isinstance(value, dict) else value for value in asdict(part).values()]
+        for part in manifest.parts
+    ]
+    return _seal({"format": MANIFEST_FORMAT, "schema_version": SCHEMA_VERSION, **document})
+
+
+def read_commit(store: Store, step: int) -> Commit:
+    """Read a commit.
 
     Raises:
         DamagedError: it is not what was written.
         CheckpointError: it was written by another version.
     """
-    path = directory / FILE_NAME
+    return parse_commit(_place(store, commit_name(step)), _read(store, commit_name(step)))
+
+
+def read_manifest(store: Store, reference: Reference) -> Manifest:
+    """Read a manifest that a commit names; DamagedError where it is not what was written."""
+    data, where = _read(store, reference.name), _place(store, reference.name)
+    if zlib.crc32(data) != reference.crc32:
+        raise DamagedError(f"{where}: its checksum does not fit its contents")
+    return parse_manifest(where, data)
+
+
+def parse_commit(where: str, data: bytes) -> Commit:
+    """See `read_commit`; `where` is told in errors."""
     try:
-        document = json.loads(path.read_bytes())
-        if document["format"] != FORMAT:
-            raise DamagedError(f"{path}: its format is {document['format']!r}, not {FORMAT!r}")
-        if document["schema_version"] != SCHEMA_VERSION:
+        document = _open(where, data, FORMAT)
+        kept = {field.name: document[field.name] for field in fields(Commit)}
+        layers = tuple(tuple(Reference(*row) for row in layer) for layer in document["layers"])
+        if not layers:
+            raise DamagedError(f"{where}: it has no layers")
+        return Commit(**kept | {"layers": layers})
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DamagedError(f"{where}: cannot be read: {error!r}") from error
+
+
+def parse_manifest(where: str, data: bytes) -> Manifest:
+    """See `read_manifest`."""
+    try:
+        document = _open(where, data, MANIFEST_FORMAT)
+        parts = tuple(_parse_part(row) for row in document["parts"])
+        return Manifest(str(document["file"]), int(document["bytes"]), parts)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DamagedError(f"{where}: cannot be read: {error!r}") from error
+
+
+def check_complete(parts: Sequence[Part]) -> None:
+    """Refuse a layer whose parts do not cover each tensor exactly: a mistake of whoever sharded it."""
+    named: dict[str, list[Part]] = {}
+    for part in parts:
+        named.setdefault(part.name, []).append(part)
+    for name, its in named.items():
+        kinds = {(part.dtype, part.shape) for part in its}
+        if len(kinds) > 1:
+            raise CheckpointError(f"{name}: ranks disagree about its type and shape: {sorted(kinds)}")
+        covered = sum(prod(part.sizes) for part in its)
+        starts = Counter(part.offsets for part in its if prod(part.sizes))
+        if covered != prod(its[0].shape) or any(count > 1 for count in starts.values()):
             raise CheckpointError(
-                f"{path}: schema_version is {document['schema_version']!r}, this trainer reads "
-                f"{SCHEMA_VERSION}; go on with the version that wrote it, or use another checkpoint_dir"
+                f"{name}: the ranks hold {covered} of its {prod(its[0].shape)} elements in {len(its)} parts; "
+                "a shard is missing or held twice"
             )
-        if document.pop("crc32") != _checksum(document):
-            raise DamagedError(f"{path}: its checksum does not fit its contents")
-        return _parse(document)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DamagedError(f"{path}: cannot be read: {error!r}") from error
-
-
-def sync_directory(directory: Path) -> None:
-    """Make the names in a folder survive a power cut."""
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def differences(wanted: Mapping[str, Any], found: Mapping[str, Any], prefix: str = "") -> Iterable[str]:
@@ -146,13 +232,44 @@ def differences(wanted: Mapping[str, Any], found: Mapping[str, Any], prefix: str
             yield f"{name} is {there!r} in the checkpoint and {here!r} in this run"
 
 
-def _parse(document: dict[str, Any]) -> Commit:
-    names = [field.name for field in fields(Part)]
-    rows = (dict(zip(names, row, strict=True)) for row in document["parts"])
-    listed = ("shape", "offsets", "sizes")
-    parts = tuple(Part(**{**row, **{key: tuple(row[key]) for key in listed}}) for row in rows)
-    kept = {field.name: document[field.name] for field in fields(Commit) if field.name != "parts"}
-    return Commit(**kept, parts=parts)
+def _read(store: Store, name: str) -> bytes:
+    try:
+        return store.read(name)
+    except MissingError as error:
+        raise DamagedError(f"{_place(store, name)}: missing") from error
+
+
+def _place(store: Store, name: str) -> str:
+    return f"{store.uri.rstrip('/')}/{name}"
+
+
+def _seal(document: dict[str, Any]) -> bytes:
+    document = json.loads(json.dumps(document))  # as it will be read: keys are strings, tuples lists
+    document["crc32"] = _checksum(document)
+    return json.dumps(document, separators=(",", ":")).encode()
+
+
+def _open(where: str, data: bytes, kind: str) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(data)
+    if document["format"] != kind:
+        raise DamagedError(f"{where}: its format is {document['format']!r}, not {kind!r}")
+    if document["schema_version"] != SCHEMA_VERSION:
+        raise CheckpointError(
+            f"{where}: schema_version is {document['schema_version']!r}, this trainer reads "
+            f"{SCHEMA_VERSION}; go on with the version that wrote it, or use another checkpoint_dir"
+        )
+    if document.pop("crc32") != _checksum(document):
+        raise DamagedError(f"{where}: its checksum does not fit its contents")
+    return document
+
+
+def _parse_part(row: list[Any]) -> Part:
+    values = dict(zip([field.name for field in fields(Part)], row, strict=True))
+    for key in ("shape", "offsets", "sizes"):
+        values[key] = tuple(values[key])
+    if values["rows"] is not None:
+        values["rows"] = Rows(*values["rows"])
+    return Part(**values)
 
 
 def _checksum(document: dict[str, Any]) -> int:

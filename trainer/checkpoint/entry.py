@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from trainer.checkpoint.touched import RowStamps
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +18,7 @@ class Shard:
 
     tensor: Tensor
     offsets: tuple[int, ...]  # one for every dimension of the global tensor
+    stamps: RowStamps | None = None  # which of its rows were touched when; None: any may have changed
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,3 +34,13 @@ class Entry:
 
 
 State: TypeAlias = Mapping[str, Entry]  # by canonical name, the same on every world size and plan
+
+
+class Initial(Protocol):
+    """The state before the first step, which need not be written because it can be made again."""
+
+    identity: str  # equal where `make` would make the same
+
+    def make(self) -> None:
+        """Put every tensor that has stamps into that state, in place."""
+        ...

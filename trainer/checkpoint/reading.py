@@ -3,73 +3,69 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import torch
-
-from trainer.checkpoint import commit as commits
-from trainer.checkpoint.commit import Commit, DamagedError
-from trainer.checkpoint.folder import CheckpointFolder
-from trainer.checkpoint.storage import fill, verify_file
+from trainer.checkpoint import catalogue
+from trainer.checkpoint.commit import Commit, DamagedError, read_commit
+from trainer.checkpoint.storage import Layers, verify
+from trainer.checkpoint.store import open_store
 from trainer.errors import CheckpointError
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    import torch
 
-    from trainer.checkpoint.entry import State
+    from trainer.checkpoint.entry import Initial, State
+    from trainer.checkpoint.store import Store
 
 _LOG = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
 class CommittedCheckpoint:
     """A checkpoint whose every byte is as written."""
 
-    directory: Path
-    commit: Commit
+    def __init__(self, store: Store, commit: Commit) -> None:
+        self.place = f"{store.uri} at step {commit.step}"
+        self.commit = commit
+        self._layers = Layers(store, commit)
 
     def dtypes(self) -> dict[str, torch.dtype]:
         """The type of every tensor."""
-        return {part.name: getattr(torch, part.dtype) for part in self.commit.parts}
+        return self._layers.dtypes()
 
-    def fill(self, state: State) -> None:
+    def fill(self, state: State, initial: Initial | None = None) -> None:
         """Copy what `state` names into it, in place; the checkpoint may hold more.
+
+        `initial` makes the state that the run began with: a checkpoint may tell only what changed since.
 
         Raises:
             CheckpointError: it lacks a name, or has it with another type or shape.
         """
-        stored = {part.name for part in self.commit.parts}
-        if missing := sorted(set(state) - stored):
-            raise CheckpointError(f"{self.directory}: lacks {missing[0]}; it is of another kind of model")
-        fill(self.directory, self.commit, state)
+        if missing := sorted(set(state) - set(self._layers.named)):
+            raise CheckpointError(f"{self.place}: lacks {missing[0]}; it is of another kind of model")
+        self._layers.fill(state, initial)
 
 
 def open_committed(uri: str, step: int | None = None) -> CommittedCheckpoint:
     """The checkpoint of a step, or the newest sound one; a damaged one is passed over with a warning."""
-    folder = CheckpointFolder(uri)
-    steps = folder.steps() if folder.path.is_dir() else ()
+    store = open_store(uri)
+    steps = [each.step for each in catalogue.list_commits(store)]
     if not steps:
         raise CheckpointError(
-            f"{folder.path}: holds no committed checkpoint (step-NNNNNNNN/commit.json); give the run's "
+            f"{store.uri}: holds no committed checkpoint (step-NNNNNNNN/commit.json); give the run's "
             "checkpoint_dir, or OUTPUT_DIR/checkpoints"
         )
     if step is not None and step not in steps:
         raise CheckpointError(
-            f"{folder.path}: has no checkpoint of step {step}; it has {', '.join(map(str, steps))}"
+            f"{store.uri}: has no checkpoint of step {step}; it has {', '.join(map(str, steps))}"
         )
     damages: list[str] = []
     for candidate in reversed(steps) if step is None else (step,):
         try:
-            return _verified(folder.of_step(candidate))
+            commit = read_commit(store, candidate)
+            for reference in commit.references:
+                verify(store, reference)
+            return CommittedCheckpoint(store, commit)
         except DamagedError as error:
             damages.append(str(error))
             _LOG.warning("the checkpoint of step %d is damaged: %s", candidate, error)
-    raise CheckpointError(f"{folder.path}: no checkpoint can be trusted: {damages[0]}; put back a copy")
-
-
-def _verified(directory: Path) -> CommittedCheckpoint:
-    commit = commits.read(directory)
-    for name in sorted(commit.files):
-        verify_file(directory, commit, name)
-    return CommittedCheckpoint(directory, commit)
+    raise CheckpointError(f"{store.uri}: no checkpoint can be trusted: {damages[0]}; put back a copy")

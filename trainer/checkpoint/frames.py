@@ -1,0 +1,163 @@
+"""State on its way from the trainer's memory to a file, with nothing but numpy: safe in a forked child.
+
+A frame is a head (JSON) and its bytes in chunks. A group's frames are the rows that are meant, unless all
+are, then a block for each of its tensors; the last frame of a stream is empty.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from trainer.checkpoint.coding import encode_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+CHUNK_BYTES = 1 << 20
+_COMPARED = 1 << 20  # stamps compared at a time
+_END = b"\0\0\0\0"
+
+Array: TypeAlias = Any  # numpy's, of any type
+Chunk: TypeAlias = "bytes | bytearray | memoryview"
+Frame: TypeAlias = "tuple[dict[str, Any], Iterator[Chunk]]"
+
+
+class StreamError(Exception):
+    """A stream ended before its end: whoever sent it died."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A piece of a named tensor: this process's memory."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]  # of the global tensor
+    offsets: tuple[int, ...]
+    sizes: tuple[int, ...]  # of the piece
+    array: Array  # the piece, or only those of its rows that are meant
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row; of an element where there are no rows."""
+        return int(np.prod(self.sizes[1:], dtype=np.int64)) * int(self.array.itemsize)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Blocks whose first dimensions are the same rows, all of them or those that are meant.
+
+    Where `stamps` are given, the rows stamped later than `after` are meant; where `rows` are given,
+    these, and the blocks' arrays hold no others.
+    """
+
+    blocks: tuple[Block, ...]
+    stamps: Array | None = None
+    after: int = 0
+    rows: Array | None = None
+
+    def copied(self) -> Group:
+        """The same with memory of its own, of only what is meant."""
+        if self.rows is not None:
+            return self
+        if self.stamps is None:
+            return replace(self, blocks=tuple(replace(each, array=each.array.copy()) for each in self.blocks))
+        rows = touched_rows(self.stamps, self.after)
+        taken = tuple(replace(each, array=np.take(each.array, rows, axis=0)) for each in self.blocks)
+        return Group(taken, rows=rows)
+
+
+def frames(groups: Sequence[Group]) -> Iterator[Frame]:
+    """What is to be written, as frames; each one's chunks must be used up before the next."""
+    for group in groups:
+        rows = group.rows
+        if group.stamps is not None:
+            rows = touched_rows(group.stamps, group.after)
+        if rows is not None:
+            size = group.blocks[0].sizes[0]
+            coding, data = encode_rows(rows, size)
+            yield {"rows": coding, "count": len(rows), "length": len(data)}, iter([data])
+        for block in group.blocks:
+            head = {
+                "name": block.name,
+                "dtype": block.dtype,
+                "shape": block.shape,
+                "offsets": block.offsets,
+                "sizes": block.sizes,
+                "some": rows is not None,
+                "row_bytes": block.row_bytes,
+                "length": block.array.nbytes if rows is None else len(rows) * block.row_bytes,
+            }
+            yield head, _chunks(block, rows if group.rows is None else None)
+
+
+def touched_rows(stamps: Array, after: int) -> Array:
+    """The rows stamped later than an interval, int64."""
+    found = [
+        np.flatnonzero(stamps[start : start + _COMPARED] > after) + start
+        for start in range(0, len(stamps), _COMPARED)
+    ]
+    return np.concatenate([np.empty(0, dtype=np.int64), *found])
+
+
+def send(groups: Sequence[Group], descriptor: int) -> None:
+    """Write frames to a pipe."""
+    for head, chunks in frames(groups):
+        text = json.dumps(head).encode()
+        _write(descriptor, len(text).to_bytes(4, "little") + text)
+        for chunk in chunks:
+            _write(descriptor, chunk)
+    _write(descriptor, _END)
+
+
+def receive(descriptor: int) -> Iterator[Frame]:
+    """Read frames from a pipe; StreamError where it ends too early."""
+    with os.fdopen(descriptor, "rb", buffering=0) as file:
+        while True:
+            size = int.from_bytes(_exactly(file, 4), "little")
+            if not size:
+                return
+            head = json.loads(_exactly(file, size))
+            yield head, _received(file, head["length"], head.get("row_bytes", 1))
+
+
+def _chunks(block: Block, rows: Array | None) -> Iterator[Chunk]:
+    array, step = block.array, max(CHUNK_BYTES // max(block.row_bytes, 1), 1)
+    if array.nbytes == 0:
+        return
+    if rows is None or len(rows) == len(array):
+        flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        for start in range(0, len(flat), step * block.row_bytes):
+            yield flat[start : start + step * block.row_bytes].data
+        return
+    for start in range(0, len(rows), step):
+        taken = np.take(array, rows[start : start + step], axis=0)
+        yield taken.reshape(-1).view(np.uint8).data
+
+
+def _received(file: Any, length: int, row_bytes: int) -> Iterator[Chunk]:  # noqa: ANN401 - a raw file
+    step = max(CHUNK_BYTES // max(row_bytes, 1), 1) * max(row_bytes, 1)  # quantising needs whole rows
+    for start in range(0, length, step):
+        yield _exactly(file, min(step, length - start))
+
+
+def _exactly(file: Any, size: int) -> bytearray:  # noqa: ANN401 - a raw file
+    data = bytearray(size)
+    view, done = memoryview(data), 0
+    while done < size:
+        count = file.readinto(view[done:])
+        if not count:
+            raise StreamError("the process that read the trainer's memory died")
+        done += count
+    return data
+
+
+def _write(descriptor: int, data: Chunk) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]

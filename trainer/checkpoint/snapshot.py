@@ -1,0 +1,149 @@
+"""The state as it is at a step boundary, streamed to a pipe while training goes on.
+
+On CPUs a forked child does it: the system copies a page when either side first writes to it, so the
+child sees the memory as of the fork, and the loop waits for the fork alone. The child calls nothing
+but numpy and os.write: torch's threads are not there. Where the system refuses to fork, and for tensors
+that a fork does not freeze (on GPUs, in shared memory), what is meant is copied first, and a thread sends it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import threading
+import warnings
+from contextlib import suppress
+from typing import TYPE_CHECKING, Literal, NoReturn
+
+import torch
+
+from trainer.checkpoint.frames import Block, Group, send
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from trainer.checkpoint.entry import Shard, State
+    from trainer.checkpoint.frames import Array
+    from trainer.checkpoint.touched import RowStamps
+
+_PR_SET_PDEATHSIG = 1
+_NUMPY_LACKS = {torch.bfloat16: torch.int16}
+
+_libc = ctypes.CDLL(None)  # loaded here: a forked child must not load anything
+
+
+def groups_of(state: State, *, first_rank: bool, since: Literal["saved", "base"] | None) -> list[Group]:
+    """What this rank writes: tensors without stamps whole, of others only the rows touched `since`.
+
+    Nothing is copied from CPU tensors. `since` None means whole tensors throughout.
+    """
+    by_stamps: dict[int, tuple[RowStamps, list[tuple[str, tuple[int, ...], Shard]]]] = {}
+    whole: list[Group] = []
+    for name, entry in sorted(state.items()):
+        for shard in entry.shards if first_rank or not entry.replicated else ():
+            if shard.stamps is None or since is None:
+                whole.append(Group((_block(name, entry.shape, shard, as_array(shard.tensor)),)))
+            else:
+                held = by_stamps.setdefault(id(shard.stamps), (shard.stamps, []))[1]
+                held.append((name, entry.shape, shard))
+    return whole + [
+        _group(held, stamps, stamps.intervals.saved if since == "saved" else stamps.intervals.base)
+        for stamps, held in by_stamps.values()
+    ]
+
+
+def is_frozen_by_fork(state: State) -> bool:
+    """Whether a forked child sees the state as of the fork."""
+    tensors = [shard.tensor for entry in state.values() for shard in entry.shards]
+    return all(tensor.device.type == "cpu" and not tensor.is_shared() for tensor in tensors)
+
+
+def as_array(tensor: Tensor) -> Array:
+    """A tensor's memory as numpy sees it; a GPU's is copied."""
+    tensor = tensor.detach()
+    if tensor.dtype in _NUMPY_LACKS:
+        tensor = tensor.view(_NUMPY_LACKS[tensor.dtype])
+    return tensor.cpu().numpy()
+
+
+class Sender:
+    """Sends groups to a pipe, whose descriptor it closes, from a snapshot taken when it is made."""
+
+    def __init__(self, groups: list[Group], descriptor: int, *, frozen: bool) -> None:
+        self._child: int | None = None
+        if frozen:
+            with suppress(OSError):  # no memory for a process of this size: copy instead
+                self._child = _fork(groups, descriptor)
+        if self._child is None:
+            copied = [group.copied() for group in groups]
+            threading.Thread(target=_send_and_close, args=(copied, descriptor), daemon=True).start()
+        else:
+            os.close(descriptor)
+
+    def close(self) -> None:
+        """Leave nothing behind; what was not sent yet is not sent."""
+        if self._child is not None:
+            with suppress(ProcessLookupError):
+                os.kill(self._child, signal.SIGKILL)
+            self._reap(0)
+
+    def reap(self) -> None:
+        """Let the system forget a child that has ended."""
+        self._reap(os.WNOHANG)
+
+    def _reap(self, options: int) -> None:
+        if self._child is not None:
+            with suppress(ChildProcessError):
+                if os.waitpid(self._child, options)[0] == 0:
+                    return
+            self._child = None
+
+
+def _block(name: str, shape: tuple[int, ...], shard: Shard, array: Array) -> Block:
+    kind = str(shard.tensor.dtype).removeprefix("torch.")
+    return Block(name, kind, tuple(shape), tuple(shard.offsets), tuple(shard.tensor.shape), array)
+
+
+def _group(held: list[tuple[str, tuple[int, ...], Shard]], stamps: RowStamps, after: int) -> Group:
+    if stamps.values.device.type == "cpu":
+        blocks = tuple(_block(name, shape, shard, as_array(shard.tensor)) for name, shape, shard in held)
+        return Group(blocks, stamps.values.numpy(), after)
+    # Only the touched rows leave the device.
+    rows = (stamps.values > after).nonzero().view(-1)
+    blocks = tuple(_block(name, shape, shard, as_array(shard.tensor[rows])) for name, shape, shard in held)
+    return Group(blocks, rows=rows.cpu().numpy())
+
+
+def _fork(groups: list[Group], descriptor: int) -> int:
+    """The child's process id; only the parent returns."""
+    with warnings.catch_warnings():
+        # Python warns that locks of other threads may be held for ever: the child takes none.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child == 0:
+        _be_the_child(groups, descriptor)
+    return child
+
+
+def _be_the_child(groups: list[Group], descriptor: int) -> NoReturn:
+    """End with the trainer, and hold nothing of it open: locks and connections last with their holders."""
+    code = 1
+    try:
+        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_IGN)
+        os.dup2(descriptor, 3)
+        os.closerange(4, os.sysconf("SC_OPEN_MAX"))
+        send(groups, 3)
+        code = 0
+    finally:
+        os._exit(code)
+
+
+def _send_and_close(groups: list[Group], descriptor: int) -> None:
+    try:
+        with suppress(BrokenPipeError):  # the writer is gone, which is noticed elsewhere
+            send(groups, descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,76 @@
+"""Marking the rows that training touches, so that a checkpoint can hold only those."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from trainer.checkpoint.touched import Intervals, RowStamps
+from trainer.kernels import table_kernels
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from torch import nn
+
+    from trainer.kernels import Piece
+
+
+class TouchTracker:
+    """Stamps the rows that the kernels of a model look up in training, since those are what backward changes.
+
+    Replicated tables are updated elsewhere, which stamps their rows itself (trainer.replicas).
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self.intervals = Intervals()
+        self._stamps: dict[tuple[str, tuple[int, int]], RowStamps] = {}
+        for kernel, tables in table_kernels(model):
+            weights = kernel.split_embedding_weights()
+            if weights:
+                self._track(kernel, tables, weights)
+
+    def of(self, piece: Piece) -> RowStamps:
+        """The stamps of a piece's rows."""
+        return self._stamps[piece.table, piece.offsets]
+
+    def replicated(self, pieces: list[Piece]) -> Mapping[str, RowStamps]:
+        """The stamps of replicated tables, by table."""
+        return {piece.table: self.of(piece) for piece in pieces}
+
+    def _track(self, kernel: Any, tables: list[Any], weights: list[Tensor]) -> None:  # noqa: ANN401 - torchrec's
+        sizes = [len(weight) for weight in weights]
+        values = self.intervals.add(sum(sizes), weights[0].device)
+        is_sharded = hasattr(kernel, "split_optimizer_states")
+        for table, part in zip(tables, values.split(sizes), strict=True):
+            first, left = table.local_metadata.shard_offsets if is_sharded else (0, 0)
+            self._stamps[table.name, (first, left)] = RowStamps(part, self.intervals)
+        if is_sharded:
+            starts = torch.tensor([sum(sizes[:index]) for index in range(len(sizes))])
+            features = list(getattr(kernel, "feature_table_map", range(len(sizes))))
+            stamp = _Stamp(RowStamps(values, self.intervals), starts[features])
+            kernel.register_forward_pre_hook(stamp, with_kwargs=True)
+
+
+class _Stamp:
+    """A forward hook; `first_rows` tells where each feature's table begins among the stamps."""
+
+    def __init__(self, stamps: RowStamps, first_rows: Tensor) -> None:
+        self._stamps = stamps
+        self._first_rows = first_rows.to(stamps.values.device)
+
+    def __call__(self, module: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> None:
+        """Stamp the rows of a call with (indices, offsets): ids feature by feature, and the bags' bounds."""
+        if not (module.training or torch.is_grad_enabled()):
+            return
+        values = dict(zip(("indices", "offsets"), given, strict=False)) | named
+        indices, offsets = values["indices"], values["offsets"]
+        bags = (len(offsets) - 1) // len(self._first_rows)
+        if bags == 0 or len(indices) == 0:
+            return
+        device = self._first_rows.device
+        lengths = offsets[::bags].diff().to(device)
+        first_rows = torch.repeat_interleave(self._first_rows, lengths, output_size=len(indices))
+        self._stamps.touch(indices.to(device=device, dtype=torch.int64) + first_rows)
