@@ -9,6 +9,7 @@ the quantised communication is left out: in a world of one rank nothing is sent.
 from __future__ import annotations
 
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import torch
@@ -27,11 +28,25 @@ from torchrec.optim.optimizers import in_backward_optimizer_filter
 from torchrec.optim.rowwise_adagrad import RowWiseAdagrad
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from benchmarks.work import Work
 
 
 def measure(work: Work) -> list[float]:
     """Seconds of each timed step."""
+    seconds = []
+    with open_pipeline(work) as step:
+        for _ in range(work.warmup_steps + work.timed_steps):
+            started = time.perf_counter()
+            step()
+            seconds.append(time.perf_counter() - started)
+    return seconds[work.warmup_steps :]
+
+
+@contextmanager
+def open_pipeline(work: Work) -> Iterator[Callable[[], object]]:
+    """What does one step when called."""
     distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
     device = torch.device("cpu")
     model = _make_model(work, device)
@@ -51,13 +66,8 @@ def measure(work: Work) -> list[float]:
             num_generated_batches=work.batches_in_memory,
         )
     )
-    seconds = []
-    for _ in range(work.warmup_steps + work.timed_steps):
-        started = time.perf_counter()
-        pipeline.progress(batches)
-        seconds.append(time.perf_counter() - started)
+    yield lambda: pipeline.progress(batches)
     distributed.destroy_process_group()
-    return seconds[work.warmup_steps :]
 
 
 def _make_model(work: Work, device: torch.device) -> DistributedModelParallel:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 
@@ -20,6 +21,17 @@ def describe_machine() -> str:
         f"{_processor()}, {len(os.sched_getaffinity(0))} cores, {memory:.0f} GiB; "
         f"Python {platform.python_version()}, {versions}."
     )
+
+
+def has_bf16() -> bool:
+    """Whether the processor multiplies bf16 itself."""
+    flags = Path("/proc/cpuinfo").read_text(encoding="utf-8").split()
+    return bool({"avx512_bf16", "amx_bf16", "bf16"} & set(flags))
+
+
+def today() -> str:
+    """The date that results are named by."""
+    return f"{datetime.now(UTC):%Y-%m-%d}"
 
 
 def _processor() -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import contextmanager
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING
 
@@ -14,15 +15,29 @@ from trainer.model import ModelShape
 from trainer.setup import set_numerics
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from benchmarks.work import Work
 
 
-def measure(work: Work, *, precision: str) -> list[float]:
+def measure(work: Work, *, precision: str, threads: int = 1) -> list[float]:
     """Seconds of each timed step."""
+    steps = work.warmup_steps + work.timed_steps
+    with open_learner(work, precision=precision, threads=threads) as (learner, stream):
+        ends = [time.perf_counter() for _ in learner.pipeline.steps(islice(stream, steps), 0)]
+    return [after - before for before, after in pairwise(ends)][work.warmup_steps - 1 :]
+
+
+@contextmanager
+def open_learner(
+    work: Work, *, precision: str = "fp32", threads: int = 1, table_kernel: str = "auto"
+) -> Iterator[tuple[Learner, SyntheticStream]]:
+    """A learner of this work, and batches for it."""
     config = make_config(
         {
             "precision": precision,
-            "threads": 1,
+            "threads": threads,
+            "table_kernel": table_kernel,
             "batch_size": work.batch_size,
             "embedding_dim": work.embedding_dim,
             "dense_arch_layer_sizes": work.dense_arch_layer_sizes,
@@ -47,9 +62,6 @@ def measure(work: Work, *, precision: str) -> list[float]:
         seed=0,
         num_batches_in_memory=work.batches_in_memory,
     )
-    steps = work.warmup_steps + work.timed_steps
     with join_world("cpu") as world:
         set_numerics(config, world)
-        learner = Learner(config, shape, world, total_steps=steps)
-        ends = [time.perf_counter() for _ in learner.pipeline.steps(islice(stream, steps), 0)]
-    return [after - before for before, after in pairwise(ends)][work.warmup_steps - 1 :]
+        yield Learner(config, shape, world, total_steps=work.warmup_steps + work.timed_steps), stream

@@ -1,62 +1,118 @@
-"""How fast prepared data is read back: samples/s of one thread, from the page cache.
+"""How fast prepared data is read back, alone and beside training.
 
-    python -m benchmarks.reading [--rows N] [--batch-size B] [--dataset DIR]
+    python -m benchmarks.reading [--rows N] [--dataset DIR] [--write]
 
-Without a dataset a random one is written to a temporary folder.
+Alone: samples/s of one thread, from the page cache, in both orders. Beside training: the trainer's own
+steps (benchmarks/work.py, one thread) over the same files, shuffled, and the part of their time that
+was spent waiting for a batch, reading, checking and making the model's input included. Without a
+dataset a random one is written to a temporary folder.
 """
 
 from __future__ import annotations
 
 import argparse
+import statistics
 import tempfile
 import time
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 
+from benchmarks.machine import describe_machine, today
+from benchmarks.ours import open_learner
+from benchmarks.work import Work
 from tests.trainer.support_dataset import write_dataset
+from trainer.data.checks import BatchChecks
 from trainer.data.prefetch import Prefetcher
 from trainer.data.prepared import PreparedDataset
 from trainer.data.stream import BatchStream
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from trainer.data.batch import Batch
     from trainer.data.prepared import Split
 
+RESULTS = Path(__file__).parent / "results"
+BATCH_SIZES = (1024, 8192)
+ROUNDS = 5
+STEPS = 150
 
-def main() -> None:
-    """Measure and print one line for each way of reading."""
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Measure, print, and write the table if asked to."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--rows", type=int, default=2_000_000)
-    parser.add_argument("--batch-size", type=int, default=8192)
     parser.add_argument("--dataset", type=Path)
-    arguments = parser.parse_args()
+    parser.add_argument("--write", action="store_true", help="write results/reading-DATE.md")
+    arguments = parser.parse_args(argv)
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
         directory = arguments.dataset or Path(folder)
         if arguments.dataset is None:
-            write_dataset(directory, train_rows=arguments.rows, num_embeddings=100_000, shard_rows=262_144)
-        _report(directory, arguments.batch_size)
+            rows = Work().rows
+            write_dataset(directory, train_rows=arguments.rows, num_embeddings=rows, shard_rows=262_144)
+        dataset = PreparedDataset.open(str(directory), verify=True)
+        table = "\n".join([*_alone(dataset.train), "", *_beside_training(dataset)])
+    page = f"# Reading prepared data\n\n{table}\n\nMeasured {today()}. {describe_machine()}"
+    print(page)
+    if arguments.write:
+        (RESULTS / f"reading-{today()}.md").write_text(page + "\n", encoding="utf-8")
 
 
-def _report(directory: Path, batch_size: int) -> None:
-    start = time.perf_counter()
-    split = PreparedDataset.open(str(directory), verify=True).train
-    print(f"verify: {split.rows / (time.perf_counter() - start) / 1e6:.1f}M rows/s")
-    for shuffle in (False, True):
-        best = max(_samples_per_second(split, _stream(split, batch_size, shuffle=shuffle)) for _ in range(5))
-        print(f"batch {batch_size}, shuffle={shuffle}: {best / 1e6:.1f}M samples/s")
-    with Prefetcher(_stream(split, batch_size, shuffle=True)) as batches:
-        print(f"  read ahead by a thread: {_samples_per_second(split, batches) / 1e6:.1f}M samples/s")
+def _alone(split: Split) -> list[str]:
+    lines = [
+        f"Alone: {split.rows:,} samples, one thread; median of {ROUNDS} passes, slowest to fastest.",
+        "",
+        "| batch | order | samples/s |",
+        "| ---: | --- | ---: |",
+    ]
+    for batch_size in BATCH_SIZES:
+        for shuffle in (False, True):
+            speeds = [
+                _samples_per_second(split, _stream(split, batch_size, shuffle=shuffle)) for _ in range(ROUNDS)
+            ]
+            order = "shuffled" if shuffle else "as stored"
+            lines.append(f"| {batch_size} | {order} | {_spread(speeds)} |")
+    speeds = []
+    for _ in range(ROUNDS):
+        with Prefetcher(_stream(split, BATCH_SIZES[-1], shuffle=True)) as batches:
+            speeds.append(_samples_per_second(split, batches))
+    lines.append(f"| {BATCH_SIZES[-1]} | shuffled, read ahead by a thread | {_spread(speeds)} |")
+    return lines
 
 
-def _stream(split: Split, batch_size: int, *, shuffle: bool) -> BatchStream:
-    return BatchStream(split, batch_size=batch_size, rank=0, world_size=1, seed=1, epoch=0, shuffle=shuffle)
+def _beside_training(dataset: PreparedDataset) -> list[str]:
+    work = Work()
+    with open_learner(work) as (learner, _):
+        checks = BatchChecks(dataset, learner.shape.num_embeddings, hash_overflow=False)
+        shares, step_times = [], []
+        for number in range(ROUNDS):
+            stream = _stream(dataset.train, work.batch_size, shuffle=True, epoch=number)
+            steps = learner.pipeline.steps(checks.stream(islice(stream, STEPS)), number * STEPS)
+            wait, start = learner.pipeline.data_wait_s, time.perf_counter()
+            count = sum(1 for _ in steps)
+            seconds = time.perf_counter() - start
+            shares.append((learner.pipeline.data_wait_s - wait) / seconds)
+            step_times.append(seconds / count)
+    return [
+        (
+            f"Beside training: {STEPS} steps of {work.batch_size} samples at "
+            f"{work.batch_size / statistics.median(step_times):,.0f} samples/s, fp32; of a step's "
+            f"{1e3 * statistics.median(step_times):.1f} ms {statistics.median(shares):.2%} went to its batch "
+            f"({min(shares):.2%} to {max(shares):.2%} over {ROUNDS} rounds)."
+        )
+    ]
+
+
+def _stream(split: Split, batch_size: int, *, shuffle: bool, epoch: int = 0) -> BatchStream:
+    return BatchStream(
+        split, batch_size=batch_size, rank=0, world_size=1, seed=1, epoch=epoch, shuffle=shuffle
+    )
 
 
 def _samples_per_second(split: Split, batches: Iterable[Batch]) -> float:
@@ -65,6 +121,10 @@ def _samples_per_second(split: Split, batches: Iterable[Batch]) -> float:
     if samples != split.rows:
         raise RuntimeError(f"read {samples} of {split.rows} samples")
     return samples / (time.perf_counter() - start)
+
+
+def _spread(speeds: Sequence[float]) -> str:
+    return f"{statistics.median(speeds):,.0f} ({min(speeds):,.0f} to {max(speeds):,.0f})"
 
 
 if __name__ == "__main__":

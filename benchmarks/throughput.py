@@ -1,9 +1,11 @@
-"""Samples/s of the trainer beside torchrec's golden_training, on the same work, one thread, no GPU.
+"""Samples/s of the trainer beside two references and this machine's roofline, on the same work, no GPU.
 
     python -m benchmarks.throughput [--rounds N] [--write]
 
-Every candidate runs in a fresh process, in turns, so that a slow minute of the machine hits all alike.
-A round's figure is its median step; the table gives the median round and the slowest to fastest.
+References: torchrec's golden_training and nn.EmbeddingBag with DDP, both re-created here with their own
+parts. Every candidate runs in a fresh process, in turns, so that a slow minute of the machine hits all
+alike. A round's figure is its median step; the table gives the median round and the slowest to fastest.
+bf16 is measured where the processor has instructions for it; elsewhere it is emulated, and slower.
 """
 
 from __future__ import annotations
@@ -14,23 +16,62 @@ import os
 import statistics
 import subprocess
 import sys
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.machine import describe_machine
+from benchmarks.machine import describe_machine, has_bf16, today
 from benchmarks.work import Work
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-CANDIDATES = ("golden", "fp32", "bf16")
-LABELS = {
-    "golden": "torchrec golden_training (fp32)",
-    "fp32": "cloudrec trainer, fp32",
-    "bf16": "cloudrec trainer, --precision bf16",
-}
 RESULTS = Path(__file__).parent / "results"
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """Something to measure."""
+
+    label: str
+    program: str  # golden, ddp, ours or roofline
+    precision: str = "fp32"
+    threads: int = 1
+
+    @property
+    def name(self) -> str:
+        """As the command line has it."""
+        return f"{self.program}:{self.precision}:{self.threads}"
+
+    @property
+    def roofline(self) -> str:
+        """The name of the roofline that it is compared with."""
+        return f"roofline:{self.precision}:{self.threads}"
+
+
+def candidates() -> list[Candidate]:
+    """Those that this processor can run as intended."""
+    fp32 = [
+        Candidate("torchrec golden_training, 1 thread", "golden"),
+        Candidate("nn.EmbeddingBag + DDP, 1 thread", "ddp"),
+        *(_of("fp32", threads) for threads in (1, 2)),
+        *(_roof("fp32", threads) for threads in (1, 2)),
+    ]
+    if not has_bf16():
+        return fp32
+    return fp32 + [make("bf16", threads) for make in (_of, _roof) for threads in (1, 2)]
+
+
+def _of(precision: str, threads: int) -> Candidate:
+    return Candidate(f"cloudrec trainer, {precision}, {_count(threads)}", "ours", precision, threads)
+
+
+def _roof(precision: str, threads: int) -> Candidate:
+    return Candidate(f"roofline, {precision}, {_count(threads)}", "roofline", precision, threads)
+
+
+def _count(threads: int) -> str:
+    return "1 thread" if threads == 1 else f"{threads} threads"
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -40,72 +81,91 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--write", action="store_true", help="write results/throughput-DATE.md")
-    parser.add_argument("--candidate", choices=CANDIDATES, help=argparse.SUPPRESS)
+    parser.add_argument("--candidate", help=argparse.SUPPRESS)
     arguments = parser.parse_args(argv)
     if arguments.candidate:
-        print(json.dumps(run_candidate(arguments.candidate)))
+        print(json.dumps(run_candidate(*arguments.candidate.split(":"))))
         return
-    rounds = [{name: _fresh_process(name) for name in CANDIDATES} for _ in range(arguments.rounds)]
-    table = format_table(rounds)
+    measured = candidates()
+    rounds = [{each.name: _fresh_process(each) for each in measured} for _ in range(arguments.rounds)]
+    table = format_table(measured, rounds)
     print(table)
     if arguments.write:
-        path = RESULTS / f"throughput-{datetime.now(UTC):%Y-%m-%d}.md"
-        path.write_text(table + "\n", encoding="utf-8")
+        (RESULTS / f"throughput-{today()}.md").write_text(table + "\n", encoding="utf-8")
 
 
-def run_candidate(name: str) -> float:
+def run_candidate(program: str, precision: str, threads: str) -> float:
     """Samples/s by the median step of one process."""
     import torch  # noqa: PLC0415 - the parent process needs no torch
 
-    torch.set_num_threads(1)
+    torch.set_num_threads(int(threads))
     work = Work()
-    if name == "golden":
-        from benchmarks.golden import measure  # noqa: PLC0415 - likewise
+    if program == "golden":
+        from benchmarks.golden import measure as golden  # noqa: PLC0415 - likewise
 
-        seconds = measure(work)
-    else:
-        from benchmarks.ours import measure as measure_ours  # noqa: PLC0415 - likewise
+        return work.batch_size / statistics.median(golden(work))
+    if program == "ddp":
+        from benchmarks.embedding_bag_ddp import measure as ddp  # noqa: PLC0415 - likewise
 
-        seconds = measure_ours(work, precision=name)
-    return work.batch_size / statistics.median(seconds)
+        return work.batch_size / statistics.median(ddp(work))
+    if program == "roofline":
+        from benchmarks.roofline import measure as roofline  # noqa: PLC0415 - likewise
+
+        return work.batch_size / roofline(work, precision).step
+    from benchmarks.ours import measure as ours  # noqa: PLC0415 - likewise
+
+    return work.batch_size / statistics.median(ours(work, precision=precision, threads=int(threads)))
 
 
-def format_table(rounds: Sequence[dict[str, float]]) -> str:
+def format_table(measured: Sequence[Candidate], rounds: Sequence[dict[str, float]]) -> str:
     """A Markdown page: figures, noise, work and machine."""
     work = Work()
-    reference = [figures["golden"] for figures in rounds]
     description = (
         f"{work.num_dense} dense features, {work.tables} tables x {work.rows} rows x {work.embedding_dim}, "
         f"one id a feature, batch {work.batch_size}, MLPs {_dashed(work.dense_arch_layer_sizes)} and "
-        f"{_dashed(work.over_arch_layer_sizes)}, RowWiseAdagrad and Adagrad, one rank, gloo, 1 thread. "
-        f"Medians of {len(rounds)} rounds in turns, fresh processes, {work.timed_steps} steps each."
+        f"{_dashed(work.over_arch_layer_sizes)}, RowWiseAdagrad and Adagrad, one rank, gloo. "
+        f"Medians of {len(rounds)} rounds in turns, fresh processes, {work.timed_steps} steps each; ratios "
+        "are medians of each round's. The roofline is a step's matrix products and rows, and nothing else."
     )
+    columns = ("", "samples/s", "slowest to fastest", "x golden", "x EmbeddingBag + DDP", "of its roofline")
     lines = [
         "# Training throughput on a CPU",
         "",
         description,
         "",
-        "| | samples/s | slowest to fastest round | times golden (median of each round's ratio) |",
-        "| --- | ---: | ---: | ---: |",
+        f"| {' | '.join(columns)} |",
+        "| --- | ---: | ---: | ---: | ---: | ---: |",
+        *(_line(each, rounds) for each in measured),
+        "",
     ]
-    for name in CANDIDATES:
-        values = [figures[name] for figures in rounds]
-        ratio = statistics.median(value / golden for value, golden in zip(values, reference, strict=True))
-        lines.append(
-            f"| {LABELS[name]} | {statistics.median(values):,.0f} | {min(values):,.0f} to {max(values):,.0f} "
-            f"| {ratio:.2f} |"
-        )
-    return "\n".join([*lines, "", f"Measured {datetime.now(UTC):%Y-%m-%d}. {describe_machine()}"])
+    if not has_bf16():
+        lines += ["This processor has no bf16 instructions: torch emulates them, so bf16 is left out.", ""]
+    return "\n".join([*lines, f"Measured {today()}. {describe_machine()}"])
+
+
+def _line(candidate: Candidate, rounds: Sequence[dict[str, float]]) -> str:
+    values = [figures[candidate.name] for figures in rounds]
+
+    def ratio(to: str) -> float:
+        return statistics.median(figures[candidate.name] / figures[to] for figures in rounds)
+
+    golden, ddp = ratio("golden:fp32:1"), ratio("ddp:fp32:1")
+    roofline = f"{ratio(candidate.roofline):.0%}" if candidate.program != "roofline" else ""
+    return (
+        f"| {candidate.label} | {statistics.median(values):,.0f} | {min(values):,.0f} to {max(values):,.0f} "
+        f"| {golden:.2f} | {ddp:.2f} | {roofline} |"
+    )
 
 
 def _dashed(sizes: Sequence[int]) -> str:
     return "-".join(map(str, sizes))
 
 
-def _fresh_process(name: str) -> float:
-    command = [sys.executable, "-W", "ignore", "-m", "benchmarks.throughput", "--candidate", name]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-    done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)
+def _fresh_process(candidate: Candidate) -> float:
+    command = [sys.executable, "-W", "ignore", "-m", "benchmarks.throughput", "--candidate", candidate.name]
+    threads = str(candidate.threads)
+    environment = os.environ | {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
+    done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
     return float(json.loads(done.stdout.splitlines()[-1]))
 
 

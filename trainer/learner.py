@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torchrec.distributed.model_parallel import get_unwrapped_module
 
-from trainer.host_tables import take_over_tables
+from trainer.host_tables import find_short_way, take_over_tables
 from trainer.kernels import table_pieces
 from trainer.memory import keep_freed_memory
 from trainer.model import ModelShape, TrainTask, initialise_dense, make_model
@@ -52,6 +52,8 @@ class Learner:
         self.model = shard(task, self.plan, config, world)
         if world.device.type == "cpu":
             take_over_tables(self.model, config)
+        if world.device.type == "cpu" and world.size == 1:
+            self._task.model.look_up = find_short_way(self.model, tuple(shape.num_embeddings))
         initialise_tables(self.model, seed=config.seed, scale=config.embedding_init_scale)
         if world.device.type == "cpu":
             keep_freed_memory()

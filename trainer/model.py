@@ -22,6 +22,8 @@ from trainer.compiled import CompiledDense
 from trainer.dense_ops import CrossNet, DotInteraction, FusedMLP
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from torchrec.sparse.jagged_tensor import KeyedJaggedTensor, KeyedTensor
 
     from trainer.config import TrainerConfig
@@ -180,10 +182,11 @@ class DLRM(nn.Module):
             device=torch.device("meta"),
         )
         self.dense = dense
+        self.look_up: Callable[[KeyedJaggedTensor], KeyedTensor] | None = None  # a shorter way to the tables
 
     def forward(self, dense: Tensor, sparse: KeyedJaggedTensor) -> Tensor:
         """Logits [B]."""
-        embedded = self.embeddings(sparse)
+        embedded = self.embeddings(sparse) if self.look_up is None else self.look_up(sparse)
         return self.dense(dense, embedded)
 
 

@@ -55,12 +55,12 @@ def update_rows(
         direction = _adagrad(states[0], rows, gradient, eps)
     elif "adam" in kind:
         direction = _adam(states, rows, gradient, eps, steps)
-    weight.index_add_(0, rows, direction, alpha=-learning_rate)
+    weight.index_add_(0, rows, direction * -learning_rate)
 
 
 def _adagrad(sums: Tensor, rows: Tensor, gradient: Tensor, eps: float) -> Tensor:
-    sums[rows] += _square(gradient, sums)
-    return gradient / _column(sums[rows].sqrt() + eps)
+    sums.index_add_(0, rows, _square(gradient, sums))
+    return gradient / _column(sums.index_select(0, rows).sqrt_().add_(eps))
 
 
 def _adam(states: Sequence[Tensor], rows: Tensor, gradient: Tensor, eps: float, steps: int) -> Tensor:

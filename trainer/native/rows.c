@@ -2,7 +2,7 @@
  *
  * A step touches tens of thousands of rows, each somewhere else in gigabytes: what counts is that
  * the next rows are on their way from memory while one is worked on, that a row is visited once,
- * and that gradients are read where autograd left them. Equal ids of a step are found by a small
+ * and that gradients are read where autograd left them, in their order. Equal ids of a step are found by a small
  * hash table a feature, their gradients summed in the order of samples, so results do not depend
  * on the number of threads.
  *
@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define AHEAD 12   /* rows on their way; line-fill buffers are about as many */
+#define AHEAD 24   /* rows on their way, to the second level: the first has room for few */
 #define LINE 16    /* floats in a cache line */
 #define LANES 16   /* partial sums: the order of additions is fixed, whatever the vector width */
 
@@ -28,9 +28,9 @@ static inline void fetch(const float *row, int64_t dim, int write)
 {
     for (int64_t d = 0; d < dim; d += LINE) {
         if (write)
-            __builtin_prefetch(row + d, 1);
+            __builtin_prefetch(row + d, 1, 2);
         else
-            __builtin_prefetch(row + d, 0);
+            __builtin_prefetch(row + d, 0, 2);
     }
 }
 
@@ -209,7 +209,6 @@ int64_t update(float *weights, float *first_state, float *second_state, int64_t 
         if (index + AHEAD < made) {
             const int64_t row = visits[index + AHEAD].row;
             fetch(weights + row * dim, dim, 1);
-            fetch(visits[index + AHEAD].gradient, dim, 0);
             if (first_width)
                 fetch(first_state + row * first_width, first_width, 1);
             if (second_width)
