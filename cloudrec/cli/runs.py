@@ -127,6 +127,8 @@ def _show(application: AppContext, name: str | None, *, events: bool) -> None:
         "runs": [run.to_json() for run in runs],
     }
     text = [_clusters_table(clusters), runs_table(runs)]
+    if name is not None:
+        text += [_goodput_line(run) for run in runs if run.goodput_parts]
     if events:
         document["events"] = _events(application, clusters, runs)
         rows = [
@@ -198,15 +200,39 @@ def runs_table(runs: Sequence[RunView]) -> str:
             _figure(run.loss, ".4f"),
             _figure(run.auc, ".4f"),
             _figure(run.samples_per_s, ",.0f"),
+            _figure(run.goodput, ".0%"),
             run.restarts,
             run.checkpoint,
             _duration(run.wall_s),
         )
         for run in runs
     ]
-    headers = ("RUN", "STATE", "RANKS", "STEP", "LOSS", "AUC", "SAMPLES/S", "RESTARTS", "CHECKPOINT", "TIME")
+    headers = (
+        "RUN",
+        "STATE",
+        "RANKS",
+        "STEP",
+        "LOSS",
+        "AUC",
+        "SAMPLES/S",
+        "GOODPUT",
+        "RESTARTS",
+        "CHECKPOINT",
+        "TIME",
+    )
     causes = [f"{run.name}: {run.cause}" for run in runs if run.cause]
     return "\n".join([columns(headers, rows), *causes])
+
+
+def _goodput_line(run: RunView) -> str:
+    """Tell where a run's time went, the largest part first; what took no time is left out."""
+    parts = sorted((run.goodput_parts or {}).items(), key=lambda part: -part[1])
+    told = [
+        f"{name.removesuffix('_s').replace('_', ' ')} {_duration(seconds)}"
+        for name, seconds in parts
+        if round(seconds)
+    ]
+    return f"{run.name}: {', '.join(told) or 'no time yet'}"
 
 
 def _steps(run: RunView) -> str | None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from cloudrec.launch import outputs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
 _FIRST_TAIL = 64 * 1024
@@ -27,6 +27,7 @@ class LatestMetrics:
     auc: float | None = None
     checkpoint: int | None = None
     total_steps: int | None = None
+    train: Mapping[str, Any] = field(default_factory=dict)  # the newest record of steps, as it stands
 
 
 def latest_metrics(path: Path) -> LatestMetrics:
@@ -48,6 +49,7 @@ def latest_metrics(path: Path) -> LatestMetrics:
         auc=finite(evaluation.get("auc")),
         checkpoint=_integer(newest.get("checkpoint", {}).get("step")),
         total_steps=_integer(_first_start(path).get("total_steps")),
+        train=train,
     )
 
 

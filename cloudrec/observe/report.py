@@ -91,7 +91,7 @@ def _figures(view: RunView, summary: dict[str, Any]) -> list[Figure]:
         "Normalized entropy": (finite(summary.get("ne")), None),
         "Training loss": (view.loss, None),
         "Samples/s": (finite(summary.get("samples_per_s")), view.samples_per_s),
-        "Goodput": (finite(summary.get("goodput")), None),
+        "Goodput": (view.goodput, finite(summary.get("goodput"))),
         "Step": (view.step, None),
         "Steps to do": (view.total_steps, None),
         "Checkpoint at step": (view.checkpoint, None),

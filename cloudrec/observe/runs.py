@@ -10,10 +10,11 @@ from cloudrec.errors import CloudrecError, UsageError
 from cloudrec.launch import launcher, outputs
 from cloudrec.launch.folder import RunFolder
 from cloudrec.launch.ledger import Event, RunState, last_launch
+from cloudrec.observe.goodput import newest_goodput
 from cloudrec.observe.metrics import latest_metrics
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from cloudrec.launch.runspec import RunSpec
@@ -39,6 +40,8 @@ class RunView:
         loss: its training loss.
         auc: the newest evaluation's AUC.
         samples_per_s: its throughput over all ranks.
+        goodput: the share of all time since its first start that went into work whose results were kept.
+        goodput_parts: where that time went, seconds by part, as the trainer names them.
         checkpoint: step of the newest committed checkpoint.
         restarts: how often the workers were started again, over all launches.
         launches: how often the run was launched: 1, and one more for each resume.
@@ -63,6 +66,8 @@ class RunView:
     loss: float | None = None
     auc: float | None = None
     samples_per_s: float | None = None
+    goodput: float | None = None
+    goodput_parts: Mapping[str, float] | None = None
     checkpoint: int | None = None
     restarts: int = 0
     launches: int = 0
@@ -119,6 +124,7 @@ def view_run(run: RunFolder) -> RunView:
     status = launcher(spec.launcher).state(run)
     events = run.ledger.read()
     metrics = latest_metrics(run.metrics_file)
+    goodput = newest_goodput(metrics.train, outputs.read_summary(run))
     started = [event.time for event in events if event.event == "started"]
     return RunView(
         name=run.name,
@@ -134,6 +140,8 @@ def view_run(run: RunFolder) -> RunView:
         loss=metrics.loss,
         auc=metrics.auc,
         samples_per_s=metrics.samples_per_s,
+        goodput=goodput.fraction if goodput else None,
+        goodput_parts=goodput.parts if goodput else None,
         checkpoint=_checkpoint(run, spec, metrics.checkpoint),
         restarts=sum(event.event == "restarting" for event in events),
         launches=sum(event.event == "submitted" for event in events),

@@ -57,6 +57,29 @@ def test_a_run_shows_its_newest_figures(tmp_path: Path) -> None:
     assert json.loads(json.dumps(view.to_json()))["state"] == "SUCCEEDED"
 
 
+@pytest.mark.parametrize("summary_is_newer", [True, False])
+def test_goodput_is_what_accounts_for_most_time(tmp_path: Path, *, summary_is_newer: bool) -> None:
+    """A summary may be of a launch before this one, and the metrics older than the end."""
+    told = [
+        {"goodput": 0.5, "goodput_parts": {"productive_s": 5.0, "lost_s": 5.0}},
+        {"goodput": 0.6, "goodput_parts": {"productive_s": 60.0, "lost_s": 40.0}},
+    ]
+    in_metrics, in_summary = told if summary_is_newer else told[::-1]
+    run = _run(tmp_path, "one", "submitted", "started")
+    _metrics(run, {"kind": "train", "step": 10, **in_metrics}, {"kind": "eval", "step": 10})
+    run.summary_file.write_text(json.dumps({"status": "stopped", **in_summary}))
+    view = load_run(tmp_path, "one")
+    assert view.to_json()["goodput"] == 0.6
+    assert view.to_json()["goodput_parts"] == {"productive_s": 60.0, "lost_s": 40.0}
+
+
+@pytest.mark.parametrize("parts", [None, [1], {"lost_s": "much"}])
+def test_a_run_that_tells_no_goodput_has_none(tmp_path: Path, parts: object) -> None:
+    run = _run(tmp_path, "one", "submitted", "started")
+    _metrics(run, {"kind": "train", "step": 10, "goodput": "high", "goodput_parts": parts})
+    assert load_run(tmp_path, "one").goodput is None
+
+
 def test_a_checkpoint_in_an_object_store_is_the_one_that_the_trainer_reported(tmp_path: Path) -> None:
     run = _run(tmp_path, "one", trainer_flags=("--checkpoint_dir", "s3://bucket/one"))
     _metrics(run, {"kind": "checkpoint", "step": 30, "seconds": 1.0, "bytes": 5})
