@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from trainer.metrics import BinaryMetrics
@@ -21,26 +22,17 @@ if TYPE_CHECKING:
 EVALUATION_BATCHES = 4  # an evaluation batch is this many training batches, unless set
 
 
+@dataclass(kw_only=True)
 class Evaluator:
     """Scores the test split exactly, over all ranks; every method is called by all ranks alike."""
 
-    def __init__(
-        self,
-        *,
-        config: TrainerConfig,
-        world: World,
-        dataset: Source,
-        learner: Learner,
-        checks: BatchChecks,
-        reporter: Reporter,
-    ) -> None:
-        self.config = config
-        self.world = world
-        self.dataset = dataset
-        self.learner = learner
-        self.checks = checks
-        self.reporter = reporter
-        self._last: tuple[int, dict[str, Any]] | None = None  # step and metrics of the last evaluation
+    config: TrainerConfig
+    world: World
+    dataset: Source
+    learner: Learner
+    checks: BatchChecks
+    reporter: Reporter
+    _last: tuple[int, dict[str, Any]] | None = None  # step and metrics of the last evaluation
 
     def evaluate(self, step: int) -> dict[str, Any]:
         """The metrics after `step` steps, told to the reporter; once a step is enough."""

@@ -181,8 +181,8 @@ class _Feed:
         return made
 
 
-class PlainPipeline:
-    """Forward, backward, update."""
+class _Base:
+    """What a way of running steps is made from."""
 
     def __init__(
         self,
@@ -197,6 +197,10 @@ class PlainPipeline:
         self.device = device
         self.data_wait_s = 0.0
         self.phases = PhaseClock(device)
+
+
+class PlainPipeline(_Base):
+    """Forward, backward, update."""
 
     def steps(self, batches: Iterable[Batch], first_step: int) -> Iterator[Step]:
         """See Pipeline."""
@@ -219,23 +223,10 @@ class PlainPipeline:
         """See Pipeline: nothing to do."""
 
 
-class SparseDistPipeline:
+class SparseDistPipeline(_Base):
     """TrainPipelineSparseDist: two batches are on their way while one is computed."""
 
-    def __init__(
-        self,
-        model: DistributedModelParallel,
-        optimizers: Optimizers,
-        make_input: InputMaker,
-        device: torch.device,
-    ) -> None:
-        self.model = model
-        self.optimizers = optimizers
-        self.make_input = make_input
-        self.device = device
-        self.data_wait_s = 0.0
-        self.phases = PhaseClock(device)
-        self._pipeline: TrainPipelineSparseDist | None = None
+    _pipeline: TrainPipelineSparseDist | None = None
 
     def steps(self, batches: Iterable[Batch], first_step: int) -> Iterator[Step]:
         """See Pipeline."""

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     from trainer.config import TrainerConfig
     from trainer.data.batch import Batch
+    from trainer.data.source import Reading
 
 _NEEDED = ("dense_features", "sparse_features", "num_embeddings", "resumable", "digest", "rows", "batches")
 
@@ -87,61 +88,33 @@ class LoaderSource(Source):
     """A user's loader, held to its promises batch by batch."""
 
     def __init__(self, name: str, dataset: UserDataset) -> None:
+        sizes = dataset.num_embeddings
+        super().__init__(
+            digest=f"{name}:{dataset.digest}",
+            dense_features=dataset.dense_features,
+            num_embeddings={feature: int(sizes[feature]) for feature in dataset.sparse_features},
+            train=_Size(int(dataset.rows("train"))),
+            test=_Size(int(dataset.rows("test"))),
+            resumable=bool(dataset.resumable),
+        )
         self.name = name
         self.dataset = dataset
-        self.dense_features = tuple(dataset.dense_features)
-        self.sparse_features = tuple(dataset.sparse_features)
-        self.num_embeddings = {
-            feature: int(dataset.num_embeddings[feature]) for feature in self.sparse_features
-        }
-        self.resumable = bool(dataset.resumable)
-        self.digest = f"{name}:{dataset.digest}"
 
-    @property
-    def train(self) -> _Size:
-        """See Source."""
-        return _Size(int(self.dataset.rows("train")))
-
-    @property
-    def test(self) -> _Size:
-        """See Source."""
-        return _Size(int(self.dataset.rows("test")))
-
-    def batches(
-        self,
-        split: str,
-        *,
-        batch_size: int,
-        rank: int,
-        world_size: int,
-        seed: int = 0,
-        epoch: int = 0,
-        start_sample: int = 0,
-        shuffle: bool = False,
-    ) -> Iterator[Batch]:
-        """See Source; exactly as many batches as the rows make, so that no rank waits for another."""
-        rows, step = int(self.dataset.rows(split)), batch_size * world_size
-        given = iter(
-            self.dataset.batches(
-                split,
-                batch_size=batch_size,
-                rank=rank,
-                world_size=world_size,
-                seed=seed,
-                epoch=epoch,
-                start_sample=start_sample,
-                shuffle=shuffle,
-            )
-        )
-        expected = math.ceil((rows - start_sample) / step)
+    def _read(self, split: str, reading: Reading) -> Iterator[Batch]:
+        """Exactly as many batches as the rows make, so that no rank waits for another."""
+        rows = {"train": self.train, "test": self.test}[split].rows
+        step = reading["batch_size"] * reading["world_size"]
+        left = rows - reading["start_sample"]
+        given = iter(self.dataset.batches(split, **reading))
+        expected = math.ceil(left / step)
         for index in range(expected):
             batch = next(given, None)
             if batch is None:
                 raise DataError(
                     f"the loader {self.name} ended after {index} batches of {split}; {rows} rows in steps of "
-                    f"{step} samples from row {start_sample} on make {expected}"
+                    f"{step} samples from row {reading['start_sample']} on make {expected}"
                 )
-            self._check(batch, min(step, rows - start_sample - index * step))
+            self._check(batch, min(step, left - index * step))
             yield batch
 
     def _check(self, batch: Batch, global_size: int) -> None:

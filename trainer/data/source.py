@@ -10,7 +10,7 @@ import hashlib
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypedDict
 
 import numpy as np
 
@@ -37,27 +37,42 @@ class Rows(Protocol):
     def rows(self) -> int: ...  # noqa: D102 - said above
 
 
+class Reading(TypedDict):
+    """One rank's part of an epoch; see BatchStream."""
+
+    batch_size: int
+    rank: int
+    world_size: int
+    seed: int
+    epoch: int
+    start_sample: int
+    shuffle: bool
+
+
 class Source(ABC):
     """Two splits of samples; `checked` ones are known to be in range, others are looked at as they come."""
 
-    digest: str  # changes with the data
-    dense_features: tuple[str, ...]
-    sparse_features: tuple[str, ...]
-    num_embeddings: dict[str, int]  # rows that each feature's table needs
     checked = False
-    resumable = True
 
-    @property
-    @abstractmethod
-    def train(self) -> Rows:
-        """The samples to learn from."""
+    def __init__(
+        self,
+        *,
+        digest: str,
+        dense_features: Sequence[str],
+        num_embeddings: Mapping[str, int],
+        train: Rows,
+        test: Rows,
+        resumable: bool = True,
+    ) -> None:
+        """`digest` changes with the data; `num_embeddings` are the rows that each feature's table needs."""
+        self.digest = digest
+        self.dense_features = tuple(dense_features)
+        self.sparse_features = tuple(num_embeddings)
+        self.num_embeddings = dict(num_embeddings)
+        self.train = train  # to learn from
+        self.test = test  # to evaluate on
+        self.resumable = resumable
 
-    @property
-    @abstractmethod
-    def test(self) -> Rows:
-        """The samples to evaluate on."""
-
-    @abstractmethod
     def batches(
         self,
         split: str,
@@ -71,6 +86,20 @@ class Source(ABC):
         shuffle: bool = False,
     ) -> Iterable[Batch]:
         """One rank's batches from a position of an epoch to its end; see BatchStream."""
+        reading = Reading(
+            batch_size=batch_size,
+            rank=rank,
+            world_size=world_size,
+            seed=seed,
+            epoch=epoch,
+            start_sample=start_sample,
+            shuffle=shuffle,
+        )
+        return self._read(split, reading)
+
+    @abstractmethod
+    def _read(self, split: str, reading: Reading) -> Iterable[Batch]:
+        """See batches."""
 
     def verify(self, *, part: int, parts: int) -> None:  # noqa: B027 - most formats have nothing to check
         """Read one of the `parts` of the data and refuse what is damaged, where the format can tell."""
@@ -88,45 +117,17 @@ class ArraySource(Source):
         train: ArraySplit,
         test: ArraySplit,
     ) -> None:
-        self.digest = digest
-        self.dense_features = tuple(dense_features)
-        self.sparse_features = tuple(num_embeddings)
-        self.num_embeddings = dict(num_embeddings)
+        super().__init__(
+            digest=digest,
+            dense_features=dense_features,
+            num_embeddings=num_embeddings,
+            train=train,
+            test=test,
+        )
         self._splits = {"train": train, "test": test}
 
-    @property
-    def train(self) -> ArraySplit:
-        """See Source."""
-        return self._splits["train"]
-
-    @property
-    def test(self) -> ArraySplit:
-        """See Source."""
-        return self._splits["test"]
-
-    def batches(
-        self,
-        split: str,
-        *,
-        batch_size: int,
-        rank: int,
-        world_size: int,
-        seed: int = 0,
-        epoch: int = 0,
-        start_sample: int = 0,
-        shuffle: bool = False,
-    ) -> BatchStream:
-        """See Source."""
-        return BatchStream(
-            self._splits[split],
-            batch_size=batch_size,
-            rank=rank,
-            world_size=world_size,
-            seed=seed,
-            epoch=epoch,
-            start_sample=start_sample,
-            shuffle=shuffle,
-        )
+    def _read(self, split: str, reading: Reading) -> BatchStream:
+        return BatchStream(self._splits[split], **reading)
 
 
 class PreparedSource(ArraySource):
