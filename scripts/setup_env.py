@@ -14,6 +14,7 @@ import venv
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+AZURITE = "3.35.0"  # Azure Blob Storage's stand-in for the tests, a program for node
 TORCH, FBGEMM, TORCHREC = "2.13.0", "1.8.0", "1.8.0"  # they must match: 1.9.0 does not load with torch 2.13
 MINIMUM = (3, 11)
 
@@ -50,12 +51,23 @@ def main() -> int:
     constraints = ["--constraint", "constraints.txt"]
     if fbgemm == "fbgemm-gpu":
         needs = [n for n in trainer_needs() if not n.startswith(("fbgemm", "torch>", "torchrec"))]
-        pip(*constraints, *needs, "--editable", ".[data,dev]")
+        pip(*constraints, *needs, "--editable", ".[data,dev,aws,azure,gcp]")
     else:
-        pip(*constraints, "--editable", ".[data,dev,trainer-cpu]")
+        pip(*constraints, "--editable", ".[data,dev,aws,azure,gcp,trainer-cpu]")
     # Last, so that pip does not complain of the CUDA build that torchrec's metadata asks for.
     pip("--no-deps", f"{fbgemm}=={FBGEMM}", f"torchrec=={TORCHREC}")
+    install_azurite(target / "azurite")
     return 0
+
+
+def install_azurite(target: Path) -> None:
+    """Install Azurite where npm is at hand; where it is not, the tests that need it are skipped."""
+    npm = shutil.which("npm")
+    if npm is None or (target / "node_modules" / "azurite" / "package.json").exists():
+        return
+    command = [npm, "install", "--prefix", str(target), "--no-audit", "--no-fund", "--ignore-scripts"]
+    if subprocess.run([*command, "--loglevel=error", f"azurite@{AZURITE}"], check=False).returncode != 0:
+        print("note: Azurite could not be installed, so tests of Azure Blob Storage are skipped")
 
 
 def trainer_needs() -> list[str]:

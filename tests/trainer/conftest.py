@@ -1,14 +1,18 @@
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
+import stamina
 
+from tests.standins.servers import why_no_azurite
+from tests.trainer.support_clouds import CLOUDS, CloudPlace, Clouds
 from tests.trainer.support_ranks import RankPool
 from tests.trainer.support_worlds import Worlds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 
 @pytest.fixture(scope="session")
@@ -27,3 +31,34 @@ def worlds(ranks: RankPool, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         RankPool(4, tmp_path_factory.mktemp("four")) as four,
     ):
         yield Worlds({1: one, 2: two, 3: ranks, 4: four})
+
+
+@pytest.fixture(scope="session")
+def clouds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clouds]:
+    """The clouds' object stores on loopback, each started when it is first asked for."""
+    with ExitStack() as stack:
+        yield Clouds(stack, tmp_path_factory.mktemp("clouds"))
+
+
+@pytest.fixture
+def enter_cloud(clouds: Clouds, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], CloudPlace]]:
+    """Lead the standard variables to a cloud's object store, which has no fault yet."""
+
+    def enter(name: str) -> CloudPlace:
+        if name == "azure" and (reason := why_no_azurite()):
+            pytest.skip(reason)
+        place = clouds.start(name)
+        for variable, value in place.variables.items():
+            monkeypatch.setenv(variable, value)
+        place.proxy.clear()
+        return place
+
+    # Our own retries do not wait; the SDKs', below them, do so for a moment.
+    with stamina.set_testing(True, attempts=5, cap=True):
+        yield enter
+
+
+@pytest.fixture(params=CLOUDS)
+def cloud(request: pytest.FixtureRequest, enter_cloud: Callable[[str], CloudPlace]) -> CloudPlace:
+    """Every cloud's object store in turn."""
+    return enter_cloud(request.param)

@@ -7,16 +7,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.trainer.support_clouds import CLOUDS, CloudPlace
 from trainer.checkpoint.store import MissingError, NameTakenError, Store, open_store
 from trainer.errors import CheckpointError, ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return open_store(str(tmp_path / "checkpoints"))
+@pytest.fixture(params=["local", *CLOUDS])
+def store(request: pytest.FixtureRequest, tmp_path: Path, enter_cloud: Callable[[str], CloudPlace]) -> Store:
+    if request.param == "local":
+        return open_store(str(tmp_path / "checkpoints"))
+    return open_store(enter_cloud(request.param).new_uri())
 
 
 def test_what_was_created_is_read_back_whole_and_in_pieces(store: Store) -> None:

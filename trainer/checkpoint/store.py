@@ -88,6 +88,11 @@ def open_store(uri: str) -> Store:
     Raises:
         ConfigError: there is no store of this kind, or its extra is not installed.
     """
+    scheme, separator, _ = uri.partition("://")
+    if separator and scheme.lower() != "file":
+        from trainer.checkpoint.store_fsspec import FsspecStore  # noqa: PLC0415 - only what is used
+
+        return FsspecStore(uri)
     from trainer.checkpoint.store_local import LocalStore  # noqa: PLC0415 - it needs this module
     from trainer.location import local_path  # noqa: PLC0415
 
