@@ -171,6 +171,23 @@ class RunConfig(_Group):
         "auto: by what they cost and how often the run was interrupted",
     )
     keep_checkpoints: PositiveInt = Field(2, description="newest committed checkpoints to keep")
+    keep_every_steps: NonNegativeInt = Field(
+        0, description="keep every checkpoint whose step is a multiple of this, too (0: none)"
+    )
+    checkpoint_mode: Literal["auto", "full", "incremental"] = Field(
+        "auto",
+        description="full: everything each time; incremental: the rows touched since the last checkpoint; "
+        "auto: incremental unless most rows were touched",
+    )
+    checkpoint_chain: Annotated[int, Field(gt=0, le=200)] = Field(
+        8, description="incremental checkpoints one upon another before they are merged"
+    )
+    checkpoint_quantization: Literal["none", "int8", "int4"] = Field(
+        "none", description="bits of the weights in incremental checkpoints; none restores bit for bit"
+    )
+    checkpoint_async: bool = Field(
+        default=True, description="write checkpoints in a process beside the training, which goes on"
+    )
     preemption_notices: tuple[Literal["aws", "azure", "gcp"], ...] = Field(
         (), description="clouds whose metadata service is watched for the end of this machine"
     )

@@ -23,7 +23,8 @@ from trainer.optim import (
 from trainer.pipeline import InputMaker, PlainPipeline, SparseDistPipeline
 from trainer.replicas import ReplicaOptimizer
 from trainer.sharding import make_plan, needs_equal_batches, shard
-from trainer.state import gather_state, initialise_tables
+from trainer.state import InitialTables, gather_state
+from trainer.touched import TouchTracker
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -41,7 +42,15 @@ if TYPE_CHECKING:
 class Learner:
     """A sharded DLRM, ready to train; the same on any number of ranks, from the same seed."""
 
-    def __init__(self, config: TrainerConfig, shape: ModelShape, world: World, *, total_steps: int) -> None:
+    def __init__(
+        self,
+        config: TrainerConfig,
+        shape: ModelShape,
+        world: World,
+        *,
+        total_steps: int,
+        draw: bool = True,  # else the tables are to be loaded, or `initial` to be made
+    ) -> None:
         self.config = config
         self.shape = shape
         self.world = world
@@ -54,7 +63,7 @@ class Learner:
             take_over_tables(self.model, config)
         if world.device.type == "cpu" and world.size == 1:
             self._task.model.look_up = find_short_way(self.model, tuple(shape.num_embeddings))
-        initialise_tables(self.model, seed=config.seed, scale=config.embedding_init_scale)
+        self.touched = TouchTracker(self.model) if config.checkpoint_mode != "full" else None
         if world.device.type == "cpu":
             keep_freed_memory()
         self.optimizers = self._make_optimizers(config, total_steps)
@@ -64,11 +73,28 @@ class Learner:
             equal=world.size > 1 and needs_equal_batches(self.plan),
         )
         self.pipeline = self._make_pipeline(config.pipeline)
+        if draw:
+            self.initial.make()
 
     @cached_property
     def state(self) -> dict[str, Entry]:
         """What this rank holds, by canonical name: live views, good for saving and for loading."""
-        return gather_state(self.model, self.optimizers.dense)
+        return gather_state(self.model, self.optimizers.dense, self.touched)
+
+    @cached_property
+    def initial(self) -> InitialTables:
+        """The tables before the first step: where a run starts, and checkpoints tell changes from."""
+        tables = {
+            name.split("/")[1]: entry
+            for name, entry in self.state.items()
+            if name.startswith("tables/") and name.endswith("/weight")
+        }
+        states = [
+            entry
+            for name, entry in self.state.items()
+            if name.startswith("tables/") and not name.endswith("/weight")
+        ]
+        return InitialTables(tables, states, seed=self.config.seed, scale=self.config.embedding_init_scale)
 
     @torch.no_grad()
     def score(self, batches: Iterable[Batch]) -> Iterator[tuple[Tensor, Tensor]]:
@@ -96,6 +122,7 @@ class Learner:
             kind=config.table_optimizer,
             learning_rate=config.learning_rate,
             eps=config.optimizer_eps,
+            stamps=self.touched.stamps_of_replicas(self.model) if self.touched else None,
         )
         update = DenseUpdate(make_dense_optimizer(dense.parameters(), config), replicas, scaler, config)
         return Optimizers(self.model, update, config, Schedule(config, total_steps))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trainer.console import is_lost_peer, lost_peer
 from trainer.distributed import join_world
 from trainer.errors import FINISHED, STOPPED
 from trainer.session import Session, open_session
@@ -16,7 +17,12 @@ if TYPE_CHECKING:
 def run(config: TrainerConfig) -> int:
     """Train as configured, as one of the ranks; the exit code of the process."""
     with join_world(config.device, Path(config.output_dir)) as world, open_session(config, world) as session:
-        return train(session)
+        try:
+            return train(session)
+        except RuntimeError as error:
+            if not is_lost_peer(error):
+                raise
+            raise lost_peer(resumable=session.saving.step is not None) from error
 
 
 def train(session: Session) -> int:
@@ -33,7 +39,7 @@ def train(session: Session) -> int:
             if session.target_reached:
                 break
         if verdict.save:
-            session.save()
+            session.save(wait=False)
     metrics = session.evaluate()
     session.save()
     session.finish("finished", metrics)

@@ -9,16 +9,26 @@ import torch
 from trainer.row_rules import make_states, update_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from trainer.checkpoint.touched import RowStamps
     from trainer.kernels import Piece
 
 
 class ReplicaOptimizer:
     """One optimizer for all replicated tables; its states start at 0, and are the same on every rank."""
 
-    def __init__(self, pieces: Sequence[Piece], *, kind: str, learning_rate: float, eps: float) -> None:
+    def __init__(
+        self,
+        pieces: Sequence[Piece],
+        *,
+        kind: str,
+        learning_rate: float,
+        eps: float,
+        stamps: Mapping[str, RowStamps] | None = None,  # by table: where touched rows are marked
+    ) -> None:
         self.pieces = pieces
+        self.stamps = stamps or {}
         self.kind = kind
         self.learning_rate = learning_rate
         self.eps = eps
@@ -36,6 +46,8 @@ class ReplicaOptimizer:
             stop = piece.gradient_start + piece.weight.numel()
             gradient = flat.grad.view(-1)[piece.gradient_start : stop].view(piece.weight.shape)
             rows = gradient.any(dim=1).nonzero().view(-1)
+            if piece.table in self.stamps:
+                self.stamps[piece.table].touch(rows)
             update_rows(
                 self.kind,
                 piece.weight,

@@ -6,6 +6,7 @@ import os
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from trainer.checkpoint.checkpointer import SavingOptions
 from trainer.digest import SampleDigest
 from trainer.errors import CheckpointError
 from trainer.progress import Progress
@@ -46,26 +47,58 @@ class Saving:
         self.checkpointer = checkpointer
         self.step: int | None = None  # of the newest checkpoint that this run saved or went on from
         self.bytes = 0  # of the newest checkpoint that this run saved
+        self.begun: int | None = None  # the step of the newest checkpoint that this run began to save
 
-    def save(self, progress: Progress, seen: SampleDigest) -> CheckpointReport:
-        """Commit a checkpoint of this step; its seconds are added to `progress` afterwards."""
+    def save(self, progress: Progress, seen: SampleDigest, *, wait: bool) -> list[CheckpointReport]:
+        """Save this step: committed on return with `wait`, else `poll` tells when it is.
+
+        Gives back what was committed since the last call of this or `poll`; the seconds are added to
+        `progress` then.
+        """
+        self.begun = progress.step
         extra = {
             "progress": progress.to_json(),
             "samples": seen.merge(self.world.control).state(),
             "config": self.config.model_dump(mode="json"),  # with "model", what scoring needs
             "model": asdict(self.learner.shape),
         }
-        report = self.checkpointer.save(progress.step, self.learner.state, extra, self._fingerprint())
-        self.step, self.bytes = progress.step, report.bytes
-        progress.checkpoint_s += report.seconds
-        return report
+        report = self.checkpointer.save(
+            progress.step,
+            self.learner.state,
+            extra,
+            self._fingerprint(),
+            initial=self.learner.initial,
+            wait=wait,
+        )
+        return self._note(progress, [] if report is None else [report])
+
+    def poll(self, progress: Progress, *, wait: bool = False) -> list[CheckpointReport]:
+        """What was committed since the last call; with `wait`, after what is under way has ended."""
+        return self._note(progress, [], wait=wait)
+
+    def _note(
+        self, progress: Progress, newest: list[CheckpointReport], *, wait: bool = False
+    ) -> list[CheckpointReport]:
+        reports = self.checkpointer.poll(wait=wait) + newest
+        for report in reports:
+            self.step, self.bytes = report.step, report.bytes
+            progress.checkpoint_s += report.seconds
+        return reports
 
     def resume(self) -> Resumed | None:
         """Load the newest good checkpoint into the learner; None if there is nothing to go on from.
 
+        The learner's tables need not be drawn before: they are where they are not loaded.
+
         Raises:
             CheckpointError: it cannot be gone on from, or is not to be.
         """
+        resumed = self._resume()
+        if resumed is None:
+            self.learner.initial.make()
+        return resumed
+
+    def _resume(self) -> Resumed | None:
         if not self.config.resume:
             self._refuse_to_overwrite()
             return None
@@ -78,10 +111,17 @@ class Saving:
                 f"{self.config.dataset} cannot start where that stopped (resumable is False); take another "
                 "checkpoint_dir to start afresh"
             )
-        extra = self.checkpointer.load(step, self.learner.state, self._fingerprint())
+        extra = self.checkpointer.load(
+            step, self.learner.state, self._fingerprint(), initial=self.learner.initial
+        )
         self.step = step
         seen = SampleDigest.from_state(extra["samples"]) if self.world.is_first else SampleDigest()
         return Resumed(Progress.from_json(extra["progress"], restarts=restarts()), seen)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a checkpoint is being written; the same on all ranks."""
+        return self.checkpointer.is_saving
 
     def last_good(self) -> str:
         """Words for where to go back to."""
@@ -112,6 +152,17 @@ class Saving:
             "seed": self.config.seed,
             "shuffle": self.config.shuffle,
         }
+
+
+def saving_options(config: TrainerConfig) -> SavingOptions:
+    """How checkpoints are written."""
+    return SavingOptions(
+        mode=config.checkpoint_mode,
+        in_background=config.checkpoint_async,
+        quantization=config.checkpoint_quantization,
+        chain=config.checkpoint_chain,
+        keep_every=config.keep_every_steps,
+    )
 
 
 def restarts() -> int:

@@ -13,6 +13,7 @@ from trainer.errors import CheckpointError
 from trainer.metrics import BinaryMetrics
 from trainer.model import DLRM, ModelShape, make_model
 from trainer.pipeline import InputMaker
+from trainer.state import InitialTables
 from trainer.tables import Quantization, QuantizedTables, quantize_rows
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def read_checkpoint(checkpoint: CommittedCheckpoint) -> TrainedModel:
     extra = checkpoint.commit.extra
     if "config" not in extra or "model" not in extra:
         raise CheckpointError(
-            f"{checkpoint.directory}: does not tell its model's configuration: an older version wrote it; "
+            f"{checkpoint.place}: does not tell its model's configuration: an older version wrote it; "
             "go on with the run for a step, which writes one that does"
         )
     config, shape = make_config(extra["config"] | {"compile": False}), parse_shape(extra["model"])
@@ -68,7 +69,10 @@ def read_checkpoint(checkpoint: CommittedCheckpoint) -> TrainedModel:
     }
     named = {f"dense/{name}": value for name, value in dense.items()}
     named |= {f"tables/{name}/weight": value for name, value in tables.items()}
-    checkpoint.fill({name: _whole(value) for name, value in named.items()})
+    state = {name: _whole(value) for name, value in named.items()}
+    entries = {name: state[f"tables/{name}/weight"] for name in tables}
+    initial = InitialTables(entries, (), seed=config.seed, scale=config.embedding_init_scale)
+    checkpoint.fill(state, initial)
     tables = {name: weight.float() for name, weight in tables.items()}
     return TrainedModel(config, shape, checkpoint.commit.step, "none", tables, dense)
 

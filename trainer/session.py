@@ -6,6 +6,7 @@ import json
 import math
 import time
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,7 @@ from trainer.planfile import to_document
 from trainer.profiling import StepProfiler, memory_bytes
 from trainer.progress import Progress
 from trainer.report import Reporter
-from trainer.saving import Saving, restarts
+from trainer.saving import Saving, restarts, saving_options
 from trainer.setup import count_steps, model_shape, open_dataset, set_numerics
 from trainer.sharding import describe
 from trainer.summary import AttemptClock, make_summary
@@ -33,6 +34,7 @@ from trainer.window import LossWatch, Window
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from trainer.checkpoint.checkpointer import CheckpointReport
     from trainer.config import TrainerConfig
     from trainer.data.batch import Batch
     from trainer.data.source import Source
@@ -58,6 +60,7 @@ def open_session(config: TrainerConfig, world: World) -> Iterator[Session]:
                 rank=world.rank,
                 world_size=world.size,
                 group=world.control,
+                options=saving_options(config),
             )
         )
         stop = stack.enter_context(watching(config, world))  # before anything tells that the run is there
@@ -66,7 +69,7 @@ def open_session(config: TrainerConfig, world: World) -> Iterator[Session]:
         ledger = stack.enter_context(
             GoodputLedger(folder / "goodput.jsonl", active=world.is_first, restarted=restarts() > 0)
         )
-        learner = Learner(config, model_shape(config, dataset), world, total_steps=steps)
+        learner = Learner(config, model_shape(config, dataset), world, total_steps=steps, draw=False)
         yield Session(
             config=config,
             world=world,
@@ -160,12 +163,16 @@ class Session:
         if not self.boundary.is_due(step, last=last):
             return Verdict()
         self.ledger.mark(step)
+        self._note(self.saving.poll(self.progress))
         bad_step = self._losses.first_bad_step(step)
         verdict = self.boundary.ask(
             step, last=last, committed=self.saving.step is not None, bad_step=bad_step
         )
         if verdict.bad_step:
+            self._note(self.saving.poll(self.progress, wait=True))  # it may be what to go back to
             raise NonFiniteLossError(self._explain_bad_loss(verdict.bad_step))
+        if verdict.save and not verdict.stop and self.saving.is_busy and not self.boundary.timer.by_steps:
+            return replace(verdict, save=False)  # due by time, but the last one is still being written
         return verdict
 
     @property
@@ -181,20 +188,33 @@ class Session:
         self.evaluator.note_target(self.progress, result["auc"], self._clock.training_s)
         return result
 
-    def save(self) -> None:
-        """Commit a checkpoint of this step, unless there is one."""
+    def save(self, *, wait: bool = True) -> None:
+        """Save a checkpoint of this step, unless there is one; with `wait` it is committed on return."""
         if self.saving.step == self.progress.step:
             return
-        self.progress.checkpoint_count += 1
+        if self.saving.begun != self.progress.step:
+            self.progress.checkpoint_count += 1
         self.progress.training_s = self._clock.training_s
-        report = self.saving.save(self.progress, self.seen)
-        self._window.checkpoint_s += report.seconds
-        self.ledger.saved(report.step, stall_s=report.seconds, write_s=report.seconds)
-        self.boundary.timer.saved(self.ledger.elapsed, report.seconds, report.seconds)
-        self.reporter.record("checkpoint", report.step, seconds=report.seconds, bytes=report.bytes)
-        self.reporter.say(
-            f"step {report.step}: checkpoint, {report.bytes / 1e6:.1f} MB in {report.seconds:.2f} s"
-        )
+        self._note(self.saving.save(self.progress, self.seen, wait=wait))
+
+    def _note(self, reports: list[CheckpointReport]) -> None:
+        """Tell of checkpoints that are committed."""
+        for report in reports:
+            self._window.checkpoint_s += report.seconds
+            self.ledger.saved(self.progress.step, stall_s=report.seconds, write_s=report.write_s)
+            self.boundary.timer.saved(self.ledger.elapsed, report.seconds, report.write_s)
+            self.reporter.record(
+                "checkpoint",
+                report.step,
+                seconds=report.seconds,
+                write_s=report.write_s,
+                bytes=report.bytes,
+                content=report.kind,
+            )
+            self.reporter.say(
+                f"step {report.step}: {report.kind} checkpoint, {report.bytes / 1e6:.1f} MB written in "
+                f"{report.write_s:.2f} s, training stopped for {report.seconds * 1e3:.0f} ms"
+            )
 
     def leave(self, verdict: Verdict) -> None:
         """Stop here, with a checkpoint if there is time for one; otherwise the last one stands for it."""

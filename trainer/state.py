@@ -13,6 +13,9 @@ columns; the state is then [rows, pieces], and only loads under a plan that cuts
 from __future__ import annotations
 
 import math
+import zlib
+from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import torch
@@ -24,13 +27,14 @@ from trainer.kernels import Piece, sharded_tables, table_pieces
 from trainer.model import seeded_generator
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from torch.optim import Optimizer
     from torchrec.distributed.model_parallel import DistributedModelParallel
 
     from trainer.optim import DenseUpdate
     from trainer.replicas import ReplicaOptimizer
+    from trainer.touched import TouchTracker
 
 TABLE_STATES = {  # by optimizer: the names of its states, and whether they have one number a row
     "sgd": (),
@@ -42,10 +46,12 @@ TABLE_STATES = {  # by optimizer: the names of its states, and whether they have
 INIT_BLOCK_ROWS = 16384  # a table's rows are drawn in blocks of this size, each with its own generator
 
 
-def gather_state(model: DistributedModelParallel, update: DenseUpdate) -> dict[str, Entry]:
+def gather_state(
+    model: DistributedModelParallel, update: DenseUpdate, touched: TouchTracker | None = None
+) -> dict[str, Entry]:
     """Collect what this rank holds, as live views: writing to them changes the model."""
     return {
-        **dict(_table_entries(model, update.replicas)),
+        **dict(_table_entries(model, update.replicas, touched)),
         **dict(_dense_entries(model)),
         **dict(_optimizer_entries(model, update.optimizer)),
         **dict(_update_entries(model, update)),
@@ -61,47 +67,80 @@ def table_weights(model: DistributedModelParallel) -> dict[str, Entry]:
     }
 
 
-@torch.no_grad()
-def initialise_tables(model: DistributedModelParallel, *, seed: int, scale: float) -> None:
-    """Set every row from (seed, table, row) alone: any plan on any number of ranks starts the same.
+class InitialTables:
+    """Every row drawn from (seed, table, row) alone: any plan on any number of ranks starts the same.
 
-    Uniform in +-scale/sqrt(rows), torchrec's own choice at scale 1. A block of rows is drawn whole
-    where a shard needs part of it.
+    Uniform in +-scale/sqrt(rows), torchrec's own choice at scale 1; optimizer states start at 0. A
+    block of rows is drawn whole where a shard needs part of it.
     """
-    for table, entry in table_weights(model).items():
-        bound = scale / math.sqrt(entry.shape[0])
-        for shard in entry.shards:
-            _fill(shard, seed=seed, table=table, shape=entry.shape, bound=bound)
+
+    def __init__(
+        self, tables: Mapping[str, Entry], states: Iterable[Entry], *, seed: int, scale: float
+    ) -> None:
+        self._tables = tables
+        self._states = tuple(states)
+        self._seed = seed
+        self._scale = scale
+
+    @cached_property
+    def identity(self) -> str:
+        """Tells one initial state from another, also where a version of torch draws otherwise."""
+        table = min(self._tables, default="")
+        shape = self._tables[table].shape if self._tables else (0, 0)
+        drawn = _draw_block(seed=self._seed, table=table, shape=shape, bound=1.0, block=0)
+        checksum = zlib.crc32(drawn.numpy())
+        return f"uniform/seed={self._seed}/scale={self._scale}/crc32={checksum:08x}"
+
+    @torch.no_grad()
+    def make(self) -> None:
+        """Set every row, in place."""
+        for table, entry in self._tables.items():
+            bound = self._scale / math.sqrt(entry.shape[0])
+            for shard in entry.shards:
+                _fill(shard, seed=self._seed, table=table, shape=entry.shape, bound=bound)
+        for entry in self._states:
+            for shard in entry.shards:
+                shard.tensor.zero_()
 
 
 def _fill(shard: Shard, *, seed: int, table: str, shape: tuple[int, ...], bound: float) -> None:
-    rows, width = shape
     first, left = shard.offsets
     stop = first + shard.tensor.shape[0]
     for block in range(first // INIT_BLOCK_ROWS, -(-stop // INIT_BLOCK_ROWS)):
         start = block * INIT_BLOCK_ROWS
-        size = min(INIT_BLOCK_ROWS, rows - start)
-        values = torch.empty(size, width).uniform_(
-            -bound, bound, generator=seeded_generator(seed, "tables", table, block)
-        )
-        low, high = max(first, start), min(stop, start + size)
+        values = _draw_block(seed=seed, table=table, shape=shape, bound=bound, block=block)
+        low, high = max(first, start), min(stop, start + len(values))
         part = values[low - start : high - start, left : left + shard.tensor.shape[1]]
         shard.tensor[low - first : high - first].copy_(part)
 
 
+def _draw_block(*, seed: int, table: str, shape: tuple[int, ...], bound: float, block: int) -> Tensor:
+    rows, width = shape
+    size = min(INIT_BLOCK_ROWS, rows - block * INIT_BLOCK_ROWS)
+    generator = seeded_generator(seed, "tables", table, block)
+    return torch.empty(max(size, 0), width).uniform_(-bound, bound, generator=generator)
+
+
 def _table_entries(
-    model: DistributedModelParallel, replicas: ReplicaOptimizer
+    model: DistributedModelParallel, replicas: ReplicaOptimizer, touched: TouchTracker | None
 ) -> Iterator[tuple[str, Entry]]:
     pieces = list(table_pieces(model))
     names = TABLE_STATES[replicas.kind]
     for table, weight in table_weights(model).items():
-        yield f"tables/{table}/weight", weight
         mine = [piece for piece in pieces if piece.table == table]
+        yield f"tables/{table}/weight", _stamped(weight, mine, touched)
         lefts = _column_cuts(model, table)
         for index, (name, row_wise) in enumerate(names):
             held = [(piece, (piece.states or replicas.states[table])[index]) for piece in mine]
             entry = _row_entry(weight.shape[0], lefts, held) if row_wise else _table_entry(weight.shape, held)
-            yield f"tables/{table}/{name}", entry
+            yield f"tables/{table}/{name}", _stamped(entry, mine, touched)
+
+
+def _stamped(entry: Entry, pieces: list[Piece], touched: TouchTracker | None) -> Entry:
+    if touched is None:
+        return entry
+    pairs = zip(entry.shards, pieces, strict=True)
+    return replace(entry, shards=tuple(replace(shard, stamps=touched.of(piece)) for shard, piece in pairs))
 
 
 def _table_shapes(model: DistributedModelParallel) -> dict[str, tuple[int, int]]:

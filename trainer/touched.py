@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from trainer.checkpoint.touched import Intervals, RowStamps
-from trainer.kernels import table_kernels
+from trainer.kernels import table_kernels, table_pieces
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,9 +36,9 @@ class TouchTracker:
         """The stamps of a piece's rows."""
         return self._stamps[piece.table, piece.offsets]
 
-    def replicated(self, pieces: list[Piece]) -> Mapping[str, RowStamps]:
+    def stamps_of_replicas(self, model: nn.Module) -> Mapping[str, RowStamps]:
         """The stamps of replicated tables, by table."""
-        return {piece.table: self.of(piece) for piece in pieces}
+        return {piece.table: self.of(piece) for piece in table_pieces(model) if piece.replicated}
 
     def _track(self, kernel: Any, tables: list[Any], weights: list[Tensor]) -> None:  # noqa: ANN401 - torchrec's
         sizes = [len(weight) for weight in weights]

@@ -120,7 +120,7 @@ def test_a_changed_export_is_refused(
 def test_a_damaged_checkpoint_is_passed_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_dataset(tmp_path / "data", num_dense=2, num_sparse=2)
     outcome = run_here(tmp_path / "data", tmp_path / "run", checkpoint_interval=20)
-    newest = outcome.directory / "checkpoints" / "step-00000040" / "rank-00000.bin"
+    newest = outcome.directory / "checkpoints" / "step-00000040" / "rank-00000.1.2.bin"
     newest.write_bytes(newest.read_bytes()[:-1])
     capsys.readouterr()  # the run's own lines
     words = ("--checkpoint", outcome.directory / "checkpoints", "--dataset_path", tmp_path / "data")

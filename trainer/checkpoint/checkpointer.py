@@ -225,7 +225,7 @@ class Checkpointer:
         started = time.perf_counter()
         self._settle(wait=True)
         if step in self._good:
-            return CheckpointReport(step, time.perf_counter() - started, self._good[step])
+            return self._told(step, started)
         while True:
             save = self._begin(_Wanted(step, state, extra, fingerprint, initial, started))
             if not self._options.in_background:
@@ -236,16 +236,17 @@ class Checkpointer:
                 return None
             self._settle(wait=True)
             if step in self._good:
-                report = self._reports.pop()
-                return replace(report, seconds=time.perf_counter() - started)
+                return self._told(step, started)
 
-    def poll(self) -> list[CheckpointReport]:
+    def poll(self, *, wait: bool = False) -> list[CheckpointReport]:
         """What was committed since the last call; cheap, and to be called often while a save is under way.
+
+        With `wait`, that save has come to its end before.
 
         Raises:
             CheckpointError: a save failed, on whichever rank.
         """
-        self._settle(wait=False)
+        self._settle(wait=wait)
         reports, self._reports = self._reports, []
         return reports
 
@@ -281,6 +282,14 @@ class Checkpointer:
         self._ranks.together(problem, lambda: layers.fill(state, initial))
         self._chain = _Chain(layers.commit.base, layers.commit.layers)
         return dict(layers.commit.extra)
+
+    def _told(self, step: int, started: float) -> CheckpointReport:
+        """The report of a committed step, to somebody who has waited for it."""
+        waited_s = time.perf_counter() - started
+        if self._reports and self._reports[-1].step == step:
+            report = self._reports.pop()
+            return replace(report, seconds=max(report.seconds, waited_s))
+        return CheckpointReport(step, waited_s, self._good[step])
 
     def _take_over(self) -> int:
         """Have the place to ourselves, as far as can be; the number that this run claimed."""

@@ -39,7 +39,10 @@ State: TypeAlias = Mapping[str, Entry]  # by canonical name, the same on every w
 class Initial(Protocol):
     """The state before the first step, which need not be written because it can be made again."""
 
-    identity: str  # equal where `make` would make the same
+    @property
+    def identity(self) -> str:
+        """Equal where `make` would make the same."""
+        ...
 
     def make(self) -> None:
         """Put every tensor that has stamps into that state, in place."""
