@@ -86,8 +86,8 @@ def _make_parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="python -m trainer",
         description="Train a sharded DLRM. Alone it is one rank; under torchrun, one of WORLD_SIZE.",
-        epilog="Exit codes: 0 finished, 75 stopped with a committed checkpoint (start it again to go on), "
-        "64 bad configuration, 65 bad data, 1 anything else.",
+        epilog="Exit codes: 0 finished, 75 stopped, or another rank lost, with a committed checkpoint (start "
+        "it again to go on), 64 bad configuration, 65 bad data, 1 anything else.",
         allow_abbrev=False,
     )
     parser.add_argument(

@@ -33,15 +33,24 @@ def guarded(command: Callable[[], int]) -> int:
             raise
         return _complain(TrainerError(f"cannot write {error.filename or 'a file'}: {error.strerror}"))
     except RuntimeError as error:
-        text = " ".join(str(error).lower().split())
-        if not any(sign in text for sign in LOST_PEER):
+        if not is_lost_peer(error):
             raise
-        return _complain(
-            PeerError(
-                "lost contact with another rank: it failed or was ended (its own log tells why), "
-                "or it did not answer within PROCESS_GROUP_TIMEOUT_SECONDS"
-            )
-        )
+        return _complain(lost_peer())
+
+
+def is_lost_peer(error: RuntimeError) -> bool:
+    """Whether one of torch's errors means that another rank is gone; it has no class of its own."""
+    text = " ".join(str(error).lower().split())
+    return any(sign in text for sign in LOST_PEER)
+
+
+def lost_peer(*, resumable: bool = False) -> PeerError:
+    """What to tell of it; `resumable` where there is a checkpoint to go on from."""
+    return PeerError(
+        "lost contact with another rank: it failed or was ended (its own log tells why), "
+        "or it did not answer within PROCESS_GROUP_TIMEOUT_SECONDS",
+        resumable=resumable,
+    )
 
 
 @contextmanager

@@ -6,10 +6,10 @@ TrainerError                 1   anything else that ends a run
 ├── DependencyError          1   torch, fbgemm or torchrec is missing, or they do not fit one another
 ├── CheckpointError          1   a checkpoint cannot be written or read
 ├── NonFiniteLossError       1   the loss became NaN or infinite
-└── PeerError                1   another rank failed or stopped answering
+└── PeerError                1   another rank failed or stopped answering (75 if there is a checkpoint)
 
 The codes are the handshake with whatever launched the trainer: 64 and 65 mean that starting again
-without a change is useless, 75 (no error: `STOPPED`) that starting again goes on from a checkpoint.
+without a change is useless, 75 (`STOPPED`) that starting again goes on from a checkpoint.
 """
 
 from __future__ import annotations
@@ -49,4 +49,8 @@ class NonFiniteLossError(TrainerError):
 
 
 class PeerError(TrainerError):
-    """Another rank failed or stopped answering."""
+    """Another rank failed or stopped answering; with a checkpoint to go on from, it is worth a new start."""
+
+    def __init__(self, message: str, *, resumable: bool = False) -> None:
+        super().__init__(message)
+        self.exit_code = STOPPED if resumable else TrainerError.exit_code
