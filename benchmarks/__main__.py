@@ -8,7 +8,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-BENCHMARKS = ("startup", "prepare", "reading", "throughput", "interval")
+BENCHMARKS = ("startup", "prepare", "reading", "throughput", "interval", "learning")
 
 
 def main() -> int:
