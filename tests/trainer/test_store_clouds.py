@@ -13,6 +13,7 @@ from tests.standins.faults import Fault
 from tests.trainer.support_clouds import small_parts
 from trainer.checkpoint.owner import FencedError, claim
 from trainer.checkpoint.store import MissingError, NameTakenError, Store, StoreError, open_store
+from trainer.checkpoint.store_fsspec import part_bytes_at
 from trainer.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -81,6 +82,15 @@ def test_a_large_stream_goes_in_parts_and_one_that_fails_midway_leaves_no_object
         file.write(LARGE)
         raise RuntimeError("midway")
     assert store.sizes() == {"large": len(LARGE)}
+
+
+def test_parts_grow_so_that_ten_thousand_of_them_hold_ten_terabytes() -> None:
+    least, position, parts = 32 * 2**20, 0, 0
+    while position < 10 * 10**12:
+        position += part_bytes_at(position, least)
+        parts += 1
+    assert 1_000 < parts <= 10_000
+    assert part_bytes_at(40 * 2**30, least) == least
 
 
 def test_tidying_drops_the_parts_of_uploads_that_died(
@@ -215,6 +225,17 @@ def test_of_two_runs_in_one_bucket_the_older_is_fenced(cloud: CloudPlace) -> Non
     newer.check()
     with pytest.raises(FencedError, match="another run"):
         older.check()
+
+
+def test_a_store_in_a_cloud_imports_no_torch(cloud: CloudPlace) -> None:
+    code = (
+        "import sys\n"
+        "from trainer.checkpoint.store import open_store\n"
+        f"open_store({cloud.new_uri()!r}).create('a', b'x')\n"
+        "print(sorted({'torch', 'torchrec'} & set(sys.modules)))\n"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (found.stdout, found.stderr) == ("[]\n", "")
 
 
 @pytest.mark.parametrize(

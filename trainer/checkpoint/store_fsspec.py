@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _LOG = logging.getLogger(__name__)
-_PART_BYTES = 64 * 2**20  # at 10,000 parts, S3's limit, an object can have 640 GB
+_PART_BYTES = 32 * 2**20
+_GROWING_AFTER = 1500  # parts
 _PIECE_BYTES = 8 * 2**20
 _TAKEN = 412
 _REFUSED = {401, 403}
@@ -63,7 +64,7 @@ class FsspecStore:
 
     @contextmanager
     def write(self, name: str) -> Iterator[BinaryIO]:
-        """See `Store`; takes memory for two parts."""
+        """See `Store`; takes memory for about four parts, of 32 MiB unless the object is huge."""
         path, mark = self._path(name), uuid.uuid4().hex
         options = self._cloud.marked(mark)
         file = self._files.open(path, "wb", block_size=self._part_bytes, **options)
@@ -203,9 +204,14 @@ class _Pieces(io.BufferedIOBase):
     def write(self, data: ReadableBuffer) -> int:
         with memoryview(data).cast("B") as view, self._told_of(self._name):
             for start in range(0, len(view), _PIECE_BYTES):
-                self._file.write(view[start : start + _PIECE_BYTES])
-            self._position += len(view)
+                self._file.blocksize = part_bytes_at(self._position, self._file.blocksize)
+                self._position += self._file.write(view[start : start + _PIECE_BYTES])
             return len(view)
+
+
+def part_bytes_at(position: int, least: int) -> int:
+    """How large the part at a position is: the 10,000 parts that S3 takes suffice for 10 TB."""
+    return max(least, position // _GROWING_AFTER)
 
 
 def _is_object(name: str) -> bool:
