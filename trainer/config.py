@@ -221,8 +221,8 @@ class SystemConfig(_Group):
     )
     compile: bool = Field(
         default=False,
-        description="compile the dense part with torch.compile, for GPUs; on CPUs it needs a C++ compiler "
-        "and is no faster than the kernels used without it",
+        description="compile the dense part with torch.compile, meant for GPUs; on CPUs it needs a C++ "
+        "compiler and is no faster than the kernels used without it",
     )
     table_kernel: Literal["auto", "native", "torch", "fbgemm"] = Field(
         "auto",
