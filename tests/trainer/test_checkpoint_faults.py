@@ -4,13 +4,13 @@ import logging
 import os
 import resource
 import shutil
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
 
+from tests.trainer.support_layers import die_at
 from tests.trainer.support_ranks import RankPool
 from tests.trainer.support_state import cut, global_tensors, same_bits, whole, zeros_like
 from trainer.checkpoint import Checkpointer
@@ -176,20 +176,6 @@ def test_a_commit_that_fails_on_rank_0_fails_on_all(ranks: RankPool, tmp_path: P
     assert not list(tmp_path.glob("step-*"))
 
 
-def _die_at(event_number: int) -> None:
-    """End this process, as SIGKILL would, before its n-th change of the file system."""
-    changes = {"open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.link"}
-    seen = 0
-
-    def hook(event: str, _arguments: tuple[object, ...]) -> None:
-        nonlocal seen
-        seen += event in changes
-        if seen >= event_number:
-            os._exit(9)
-
-    sys.addaudithook(hook)
-
-
 def _crash_at_every_point(_place: Place, pristine: str, directory: str) -> int:
     """Save step 3 over a copy of `pristine` again and again, dying one change later each time.
 
@@ -203,7 +189,7 @@ def _crash_at_every_point(_place: Place, pristine: str, directory: str) -> int:
         if child == 0:
             with _open(Path(directory)) as checkpointer:
                 checkpointer.newest()
-                _die_at(point)
+                die_at(point)
                 checkpointer.save(3, expected[3], {}, {})
             os._exit(0)
         died = os.waitpid(child, 0)[1] != 0
@@ -236,7 +222,7 @@ def _save_while_a_rank_dies(place: Place, directory: str) -> None:
     )
     checkpointer.save(1, state, {}, {})
     if place.rank == 1:
-        _die_at(1)  # before it opens its file
+        die_at(1)  # before it opens its file
     with pytest.raises(RuntimeError, match=r"(?i)connection|peer"):
         checkpointer.save(2, state, {}, {})
     checkpointer.close()

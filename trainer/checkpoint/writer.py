@@ -16,6 +16,7 @@ import signal
 import socket
 import sys
 import time
+from contextlib import suppress
 from typing import Any
 
 from trainer.checkpoint.committing import CommitPlan, commit_layer, prune_after
@@ -36,7 +37,7 @@ def main() -> int:
         signal.signal(number, signal.SIG_IGN)  # they mean the trainer, which will want its last save written
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     os.nice(_NICENESS)
-    with socket.socket(fileno=int(sys.argv[1])) as control:
+    with suppress(ConnectionError), socket.socket(fileno=int(sys.argv[1])) as control:  # the trainer died
         while (job := _next_job(control)) is not None:
             answer = _answer(control, *job)
             control.sendall(json.dumps(answer).encode() + b"\n")
