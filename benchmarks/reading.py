@@ -27,6 +27,7 @@ from tests.trainer.support_dataset import write_dataset
 from trainer.data.checks import BatchChecks
 from trainer.data.prefetch import Prefetcher
 from trainer.data.prepared import PreparedDataset
+from trainer.data.source import PreparedSource
 from trainer.data.stream import BatchStream
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
     from trainer.data.batch import Batch
     from trainer.data.prepared import Split
+    from trainer.data.source import Source
 
 RESULTS = Path(__file__).parent / "results"
 BATCH_SIZES = (1024, 8192)
@@ -56,8 +58,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         if arguments.dataset is None:
             rows = Work().rows
             write_dataset(directory, train_rows=arguments.rows, num_embeddings=rows, shard_rows=262_144)
-        dataset = PreparedDataset.open(str(directory), verify=True)
-        table = "\n".join([*_alone(dataset.train), "", *_beside_training(dataset)])
+        split = PreparedDataset.open(str(directory), verify=True).train
+        table = "\n".join([*_alone(split), "", *_beside_training(PreparedSource(str(directory)))])
     page = f"# Reading prepared data\n\n{table}\n\nMeasured {today()}. {describe_machine()}"
     print(page)
     if arguments.write:
@@ -86,13 +88,15 @@ def _alone(split: Split) -> list[str]:
     return lines
 
 
-def _beside_training(dataset: PreparedDataset) -> list[str]:
+def _beside_training(dataset: Source) -> list[str]:
     work = Work()
     with open_learner(work) as (learner, _):
         checks = BatchChecks(dataset, learner.shape.num_embeddings, hash_overflow=False)
         shares, step_times = [], []
         for number in range(ROUNDS):
-            stream = _stream(dataset.train, work.batch_size, shuffle=True, epoch=number)
+            stream = dataset.batches(
+                "train", batch_size=work.batch_size, rank=0, world_size=1, seed=1, epoch=number, shuffle=True
+            )
             steps = learner.pipeline.steps(checks.stream(islice(stream, STEPS)), number * STEPS)
             wait, start = learner.pipeline.data_wait_s, time.perf_counter()
             count = sum(1 for _ in steps)
@@ -109,10 +113,8 @@ def _beside_training(dataset: PreparedDataset) -> list[str]:
     ]
 
 
-def _stream(split: Split, batch_size: int, *, shuffle: bool, epoch: int = 0) -> BatchStream:
-    return BatchStream(
-        split, batch_size=batch_size, rank=0, world_size=1, seed=1, epoch=epoch, shuffle=shuffle
-    )
+def _stream(split: Split, batch_size: int, *, shuffle: bool) -> BatchStream:
+    return BatchStream(split, batch_size=batch_size, rank=0, world_size=1, seed=1, epoch=0, shuffle=shuffle)
 
 
 def _samples_per_second(split: Split, batches: Iterable[Batch]) -> float:

@@ -73,6 +73,9 @@ class DataConfig(_Group):
     eval_batch_size: PositiveInt | None = Field(
         None, description="samples a step and rank in evaluation (default: 4 batches)"
     )
+    read_ahead: NonNegativeInt = Field(
+        2, description="batches that a thread reads and lays out before their steps (0: no thread)"
+    )
     shuffle: bool = Field(default=True, description="new order of the training samples each epoch (seeded)")
 
 

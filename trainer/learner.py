@@ -61,8 +61,6 @@ class Learner:
         self.model = shard(task, self.plan, config, world)
         if world.device.type == "cpu":
             take_over_tables(self.model, config)
-        if world.device.type == "cpu" and world.size == 1:
-            self._task.model.look_up = find_short_way(self.model, tuple(shape.num_embeddings))
         self.touched = TouchTracker(self.model) if config.checkpoint_mode != "full" else None
         if world.device.type == "cpu":
             keep_freed_memory()
@@ -135,5 +133,15 @@ class Learner:
     def _make_pipeline(self, choice: str) -> Pipeline:
         on_gpu = self.world.device.type == "cuda"
         if choice == "sparse_dist" or (choice == "auto" and on_gpu):
-            return SparseDistPipeline(self.model, self.optimizers, self.make_input, self.world.device)
-        return PlainPipeline(self.model, self.optimizers, self.make_input, self.world.device)
+            kind: type[SparseDistPipeline | PlainPipeline] = SparseDistPipeline
+        else:
+            kind = PlainPipeline
+            if self.world.size == 1 and not on_gpu:
+                self._task.model.look_up = find_short_way(self.model, tuple(self.shape.num_embeddings))
+        return kind(
+            self.model,
+            self.optimizers,
+            self.make_input,
+            self.world.device,
+            read_ahead=self.config.read_ahead,
+        )

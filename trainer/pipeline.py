@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import torch
 from torch import Tensor
@@ -18,6 +18,7 @@ from torchrec.distributed import TrainPipelineSparseDist
 from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
 from torchrec.streamable import Pipelineable
 
+from trainer.data.prefetch import Prefetcher
 from trainer.profiling import PhaseClock
 
 if TYPE_CHECKING:
@@ -153,16 +154,29 @@ class Pipeline(Protocol):
 
 
 class _Feed:
-    """Hands out inputs and remembers the batches that they came from, in order."""
+    """Hands out inputs and remembers the batches that they came from, in order; use it as a context.
 
-    def __init__(self, batches: Iterable[Batch], make_input: InputMaker, *, pin: bool) -> None:
-        self._batches = iter(batches)
+    A thread reads, lays out and pins up to `ahead` of them before they are asked for.
+    """
+
+    def __init__(self, batches: Iterable[Batch], make_input: InputMaker, *, pin: bool, ahead: int) -> None:
         self._make_input = make_input
         self._pin = pin
+        self._reader = Prefetcher(self._lay_out(batches), depth=ahead) if ahead else None
+        self._ready = self._lay_out(batches) if self._reader is None else iter(self._reader)
         self.under_way: deque[Batch] = deque()
         self._wait_s = 0.0
 
-    def __iter__(self) -> _Feed:
+    def __enter__(self) -> Self:
+        if self._reader is not None:
+            self._reader.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._reader is not None:
+            self._reader.__exit__(None, None, None)
+
+    def __iter__(self) -> Self:
         return self
 
     def take_wait(self) -> float:
@@ -172,13 +186,15 @@ class _Feed:
 
     def __next__(self) -> ModelInput:
         start = time.perf_counter()
-        batch = next(self._batches)
+        batch, made = next(self._ready)
         self.under_way.append(batch)
-        made = self._make_input(batch)
-        if self._pin:
-            made = made.pin_memory()
         self._wait_s += time.perf_counter() - start
         return made
+
+    def _lay_out(self, batches: Iterable[Batch]) -> Iterator[tuple[Batch, ModelInput]]:
+        for batch in batches:
+            made = self._make_input(batch)
+            yield batch, made.pin_memory() if self._pin else made
 
 
 class _Base:
@@ -190,7 +206,10 @@ class _Base:
         optimizers: Optimizers,
         make_input: InputMaker,
         device: torch.device,
+        *,
+        read_ahead: int = 0,
     ) -> None:
+        self.read_ahead = read_ahead
         self.model = model
         self.optimizers = optimizers
         self.make_input = make_input
@@ -198,20 +217,29 @@ class _Base:
         self.data_wait_s = 0.0
         self.phases = PhaseClock(device)
 
+    def _feed(self, batches: Iterable[Batch]) -> _Feed:
+        pin = self.device.type == "cuda"
+        return _Feed(batches, self.make_input, pin=pin, ahead=self.read_ahead)
+
 
 class PlainPipeline(_Base):
     """Forward, backward, update."""
 
     def steps(self, batches: Iterable[Batch], first_step: int) -> Iterator[Step]:
         """See Pipeline."""
-        feed = _Feed(batches, self.make_input, pin=False)
+        with self._feed(batches) as feed:
+            yield from self._run(feed, first_step)
+
+    def _run(self, feed: _Feed, first_step: int) -> Iterator[Step]:
         for number, made in enumerate(feed, first_step):
             self.data_wait_s += feed.take_wait()
             self.phases.begin(number)
             self.model.train()
             self.optimizers.prepare(number)
             self.optimizers.dense.zero_grad()
-            loss, _ = self.model(made if self.device.type == "cpu" else made.to(self.device))
+            loss, _ = self.model(
+                made if self.device.type == "cpu" else made.to(self.device, non_blocking=True)
+            )
             self.phases.end("forward")
             loss.backward()
             self.phases.end("backward")
@@ -230,7 +258,10 @@ class SparseDistPipeline(_Base):
 
     def steps(self, batches: Iterable[Batch], first_step: int) -> Iterator[Step]:
         """See Pipeline."""
-        feed = _Feed(batches, self.make_input, pin=self.device.type == "cuda")
+        with self._feed(batches) as feed:
+            yield from self._run(feed, first_step)
+
+    def _run(self, feed: _Feed, first_step: int) -> Iterator[Step]:
         self.release()
         self._pipeline = TrainPipelineSparseDist(self.model, self.optimizers.dense, self.device)
         number = first_step

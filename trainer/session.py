@@ -45,6 +45,10 @@ if TYPE_CHECKING:
 STOPPED = "stopped"
 
 
+class _BadBatchError(DataError):
+    """A batch that must not be learnt from; its message wants its end."""
+
+
 @contextmanager
 def open_session(config: TrainerConfig, world: World) -> Iterator[Session]:
     """Prepare everything that a run needs, and give it back in the end."""
@@ -134,10 +138,13 @@ class Session:
         left = 0 if self.target_reached else self.course.left
         batches = self._checked(islice(self._batches(), left))
         self.profiler.before_step(self.progress.step)
-        for step in self.learner.pipeline.steps(batches, self.course.done):
-            yield step
-            self.profiler.before_step(self.progress.step)
-            self._window.resume()
+        try:
+            for step in self.learner.pipeline.steps(batches, self.course.done):
+                yield step
+                self.profiler.before_step(self.progress.step)
+                self._window.resume()
+        except _BadBatchError as error:
+            raise DataError(f"{error}; {self.saving.last_good()})") from None
         self.profiler.close()
 
     def advance(self, step: Step) -> None:
@@ -195,6 +202,8 @@ class Session:
         if self.saving.begun != self.progress.step:
             self.progress.checkpoint_count += 1
         self.progress.training_s = self._clock.training_s
+        self.ledger.cut(self.progress.step)
+        self.boundary.timer.cut(self.ledger.elapsed)
         self._note(self.saving.save(self.progress, self.seen, wait=wait))
 
     def _note(self, reports: list[CheckpointReport]) -> None:
@@ -202,7 +211,7 @@ class Session:
         for report in reports:
             self._window.checkpoint_s += report.seconds
             self.ledger.saved(self.progress.step, stall_s=report.seconds, write_s=report.write_s)
-            self.boundary.timer.saved(self.ledger.elapsed, report.seconds, report.write_s)
+            self.boundary.timer.saved(report.seconds, report.write_s)
             self.reporter.record(
                 "checkpoint",
                 report.step,
@@ -310,15 +319,16 @@ class Session:
             start = 0
 
     def _checked(self, batches: Iterable[Batch]) -> Iterator[Batch]:
-        """The batches of coming steps; what is wrong with one is told with its step and its samples."""
+        """The batches of coming steps; what is wrong with one is told with its step and its samples.
+
+        Runs ahead of the steps, so which checkpoint is the last good one is told when the step is reached.
+        """
         for number, batch in enumerate(batches, self.progress.step + 1):
             try:
                 yield self.checks(batch)
             except DataError as error:
                 ids = spell_ids(batch.sample_ids.tolist())
-                raise DataError(
-                    f"step {number}: {error} (its batch: {ids}; {self.saving.last_good()})"
-                ) from None
+                raise _BadBatchError(f"step {number}: {error} (its batch: {ids}") from None
 
     def _log(self) -> None:
         window, progress = self._window, self.progress
