@@ -170,12 +170,17 @@ class CheckpointTimer:
             return self.every.steps > 0 and step % self.every.steps == 0
         return now >= self._next_s
 
-    def saved(self, now: float, stall_s: float, write_s: float) -> None:
-        """A checkpoint was taken."""
-        self.costs.add(stall_s, write_s)
+    def cut(self, now: float) -> None:
+        """A checkpoint is taken: the next interval begins."""
         self._plan(now)
 
+    def saved(self, stall_s: float, write_s: float) -> None:
+        """A checkpoint is committed, and its cost known."""
+        self.costs.add(stall_s, write_s)
+        self._plan(self._last_s)
+
     def _plan(self, now: float) -> None:
+        self._last_s = now
         if self.every.seconds is not None:
             self._next_s = now + self.every.seconds
         elif self.every.auto:

@@ -135,14 +135,21 @@ class GoodputLedger:
         if self.elapsed >= self._next_mark:
             self._mark({})
 
+    def cut(self, step: int) -> None:
+        """A checkpoint of this step is taken: what comes later is lost if a next attempt goes on from it."""
+        self._step = step
+        self._mark({})
+
     def saved(self, step: int, *, stall_s: float, write_s: float) -> None:
-        """A checkpoint of this step was taken."""
+        """A checkpoint is committed, while the attempt is at this step."""
         self._step = step
         self.spent.checkpoint += stall_s
         self._mark({"stall": stall_s, "write": write_s})
 
     def end(self, status: str, *, saved: bool) -> None:
         """It ends in good order; `saved` tells whether all its steps are in a checkpoint."""
+        if self._here.begun is not None:
+            self._mark({})
         self._append("end", elapsed=self.elapsed, status=status, saved=saved)
 
     def totals(self) -> Goodput:

@@ -96,6 +96,38 @@ def test_work_after_the_checkpoint_gone_on_from_is_lost(tmp_path: Path, clock: M
     assert ledger.totals() == Goodput(productive=90, lost=20, checkpoint=1, restart=11)
 
 
+def test_a_checkpoint_counts_from_its_cut_however_late_it_is_committed(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    path = tmp_path / "goodput.jsonl"
+    ledger = _open(path, clock)
+    ledger.begin(0)
+    _steps(ledger, clock, 10, 50)
+    _steps(ledger, clock, 11, 0.5)
+    ledger.cut(11)
+    _steps(ledger, clock, 20, 30)
+    ledger.saved(20, stall_s=0.25, write_s=30)
+    _steps(ledger, clock, 22, 4)
+    ledger = _open(path, clock, restarted=True)
+    ledger.begin(11)
+    assert ledger.totals() == Goodput(productive=50.5, lost=34)
+
+
+def test_steps_since_the_last_mark_are_lost_when_a_stop_could_not_save(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    path = tmp_path / "goodput.jsonl"
+    ledger = _open(path, clock)
+    ledger.begin(0)
+    _steps(ledger, clock, 10, 50)
+    _save(ledger, clock, 10, 1)
+    _steps(ledger, clock, 11, 0.25)
+    ledger.end("stopped", saved=False)
+    ledger = _open(path, clock)
+    ledger.begin(10)
+    assert ledger.totals() == Goodput(productive=50, checkpoint=1, lost=0.25)
+
+
 def test_a_pause_nobody_ended_is_idle(tmp_path: Path, clock: ManualClock) -> None:
     path = tmp_path / "goodput.jsonl"
     ledger = _open(path, clock)

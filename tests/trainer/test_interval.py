@@ -105,7 +105,8 @@ def test_the_first_save_comes_soon_since_it_measures_the_cost() -> None:
     timer.begin(100.0)
     assert not timer.due(1, 100.5)
     assert timer.due(2, 101.0)
-    timer.saved(102.0, 10.0, 10.0)
+    timer.cut(102.0)
+    timer.saved(10.0, 10.0)  # a while later: the interval counts from the cut
     assert not timer.due(3, 202.0)
     assert timer.due(4, 102.0 + best_interval(_costs(10), Hazard([]), 102.0))
 
@@ -114,7 +115,8 @@ def test_an_interval_in_seconds_counts_from_the_last_save() -> None:
     timer = CheckpointTimer(Every(seconds=30))
     timer.begin(7.0)
     assert [timer.due(0, now) for now in (36.9, 37.0, 50.0)] == [False, True, True]
-    timer.saved(51.0, 1.0, 1.0)
+    timer.cut(51.0)
+    timer.saved(1.0, 20.0)
     assert [timer.due(0, now) for now in (80.9, 81.0)] == [False, True]
 
 
