@@ -18,6 +18,7 @@ from trainer.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from tests.trainer.support_clouds import CloudPlace
 
@@ -207,6 +208,33 @@ def test_a_store_that_stays_ill_is_told_and_what_was_there_is_intact(cloud: Clou
         store.create("new", b"mine")
     cloud.proxy.faults.clear()
     assert store.sizes() == {"there": 4}
+
+
+def test_without_credentials_the_remedy_is_told(
+    enter_cloud: Callable[[str], CloudPlace], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cloud = enter_cloud("s3")
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    with pytest.raises(StoreError, match=r"refused \(NoCredentialsError.*mend its credentials"):
+        small_parts(cloud.new_uri()).create("new", b"mine")
+    assert cloud.proxy.requests == []
+
+
+def test_a_workload_identity_is_taken_for_credentials(
+    enter_cloud: Callable[[str], CloudPlace], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    cloud = enter_cloud("s3")
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    token = tmp_path / "token"
+    token.write_text("as the cluster signed it")
+    monkeypatch.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", str(token))
+    monkeypatch.setenv("AWS_ROLE_ARN", "arn:aws:iam::123456789012:role/trainer")
+    small_parts(cloud.new_uri()).create("new", b"mine")
+    asked, put = cloud.proxy.requests
+    assert (asked.method, asked.path) == ("POST", "/")  # of the token service
+    assert "x-amz-security-token" in put.headers  # temporary, as the service gave it
 
 
 def test_a_bucket_that_is_not_there_is_told(cloud: CloudPlace) -> None:

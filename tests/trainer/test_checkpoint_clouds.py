@@ -1,0 +1,73 @@
+"""Checkpoints in object stores."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.standins.faults import Fault
+from tests.trainer.support_state import global_tensors, same_bits, whole, zeros_like
+from trainer.checkpoint import Checkpointer
+from trainer.checkpoint.checkpointer import SavingOptions
+from trainer.checkpoint.owner import FencedError
+from trainer.errors import CheckpointError
+
+if TYPE_CHECKING:
+    from tests.trainer.support_clouds import CloudPlace
+
+
+def _open(uri: str, *, in_background: bool = False) -> Checkpointer:
+    options = SavingOptions(in_background=in_background)
+    return Checkpointer(uri, keep=2, rank=0, world_size=1, options=options)
+
+
+@pytest.mark.parametrize("in_background", [False, True], ids=["at once", "in the background"])
+def test_the_newest_checkpoints_are_kept_and_come_back_bit_for_bit(
+    cloud: CloudPlace, *, in_background: bool
+) -> None:
+    uri = cloud.new_uri()
+    with _open(uri, in_background=in_background) as checkpointer:
+        for step in (1, 2, 3):
+            checkpointer.save(step, whole(global_tensors(step)), {"at": step}, {})
+    state = whole(zeros_like(global_tensors()))
+    with _open(uri) as checkpointer:
+        assert checkpointer.steps() == (2, 3)
+        assert checkpointer.newest() == 3
+        assert checkpointer.load(3, state) == {"at": 3}
+    assert same_bits(state, whole(global_tensors(3)))
+
+
+@pytest.mark.parametrize("kind", ["reset", "lose"])
+def test_a_commit_whose_answer_is_lost_is_committed_once(cloud: CloudPlace, kind: str) -> None:
+    method, holding = ("POST", "ifGenerationMatch=0") if cloud.cloud == "gcs" else ("PUT", "commit")
+    with _open(cloud.new_uri()) as checkpointer:
+        fault = Fault("lose" if kind == "lose" else "reset", method=method, holding=holding)
+        fault.skip = 1 if cloud.cloud == "gcs" else 0  # the rank's manifest is created first
+        cloud.proxy.faults.append(fault)
+        checkpointer.save(1, whole(global_tensors(1)), {}, {})
+        assert fault.times == 0
+        assert checkpointer.newest() == 1
+
+
+def test_a_store_that_refuses_to_write_leaves_what_was_committed(cloud: CloudPlace) -> None:
+    with _open(cloud.new_uri()) as checkpointer:
+        checkpointer.save(1, whole(global_tensors(1)), {}, {})
+        for method in ("PUT", "POST"):
+            cloud.proxy.faults.append(cloud.refusal(403, method=method, times=100))
+        with pytest.raises(CheckpointError, match="give this process's identity the permission"):
+            checkpointer.save(2, whole(global_tensors(2)), {}, {})
+        cloud.proxy.clear()
+        assert checkpointer.newest() == 1
+
+
+def test_a_run_that_another_took_over_from_stops_and_harms_nothing(cloud: CloudPlace) -> None:
+    uri = cloud.new_uri()
+    older = _open(uri)
+    older.save(1, whole(global_tensors(1)), {}, {})
+    with older, _open(uri) as newer:
+        newer.save(2, whole(global_tensors(2)), {}, {})
+        with pytest.raises(FencedError, match="another run"):
+            older.save(3, whole(global_tensors(3)), {}, {})
+        assert newer.newest() == 2
+        assert newer.steps() == (1, 2)
