@@ -92,37 +92,19 @@ def _bytes_by_rank(document: dict[str, Any], element: int) -> list[int]:
 
 
 def _model_shape(config: TrainerConfig) -> ModelShape:
-    from trainer.model import ModelShape  # noqa: PLC0415 - torch takes seconds to import
+    from trainer.data.formats import open_source  # noqa: PLC0415 - torch takes seconds to import
+    from trainer.setup import make_shape, model_shape  # noqa: PLC0415 - as above
 
     sizes = config.num_embeddings_per_feature
     if sizes is not None:
-        tables, num_dense = {f"C{index + 1}": rows for index, rows in enumerate(sizes)}, CRITEO_DENSE
-    elif config.dataset_path is not None:
-        tables, num_dense = _dataset_sizes(config, config.dataset_path)
-    else:
+        tables = {f"C{index + 1}": rows for index, rows in enumerate(sizes)}
+        return make_shape(config, CRITEO_DENSE, tables)
+    if config.dataset_path is None and config.dataset is None:
         raise ConfigError(
             "the tables' sizes are not known; give --num_embeddings_per_feature N1,N2,... or "
             "--dataset_path DIR"
         )
-    return ModelShape(
-        num_dense=num_dense,
-        num_embeddings=tables,
-        embedding_dim=config.embedding_dim,
-        dense_arch_layer_sizes=config.dense_arch_layer_sizes,
-        over_arch_layer_sizes=config.over_arch_layer_sizes,
-        interaction=config.interaction,
-        dcn_num_layers=config.dcn_num_layers,
-        dcn_low_rank_dim=config.dcn_low_rank_dim,
-    )
-
-
-def _dataset_sizes(config: TrainerConfig, path: str) -> tuple[dict[str, int], int]:
-    from trainer.data.prepared import PreparedDataset  # noqa: PLC0415 - torch takes seconds to import
-
-    dataset = PreparedDataset.open(path, verify=False)
-    rows = config.num_embeddings
-    tables = {name: rows or dataset.num_embeddings[name] for name in dataset.sparse_features}
-    return tables, len(dataset.dense_features)
+    return model_shape(config, open_source(config))
 
 
 def _make_parser() -> argparse.ArgumentParser:

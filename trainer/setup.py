@@ -108,9 +108,14 @@ def model_shape(config: TrainerConfig, dataset: Source) -> ModelShape:
                 "num_embeddings and num_embeddings_per_feature out, which takes what the dataset needs, "
                 "set hash_overflow to take ids modulo the rows, or prepare it with fewer ids"
             )
+    return make_shape(config, len(dataset.dense_features), dict(zip(features, sizes, strict=True)))
+
+
+def make_shape(config: TrainerConfig, num_dense: int, num_embeddings: dict[str, int]) -> ModelShape:
+    """Sizes of the configured model for so many numbers, and for tables of so many rows."""
     return ModelShape(
-        num_dense=len(dataset.dense_features),
-        num_embeddings=dict(zip(features, sizes, strict=True)),
+        num_dense=num_dense,
+        num_embeddings=num_embeddings,
         embedding_dim=config.embedding_dim,
         dense_arch_layer_sizes=config.dense_arch_layer_sizes,
         over_arch_layer_sizes=config.over_arch_layer_sizes,

@@ -133,6 +133,15 @@ def test_sizes_come_from_a_dataset_where_none_are_given(
     assert {name: entry["rows"] for name, entry in document["tables"].items()} == sizes
 
 
+def test_a_loader_of_ones_own_tells_the_sizes_too(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--world_size", "2", "--dataset", "tests.trainer.test_data_formats:good"]
+    document = _plan(capsys, *words, "--num_embeddings", "30")
+    assert {name: entry["rows"] for name, entry in document["tables"].items()} == {"C1": 30, "C2": 30}
+    assert "the table of C1 has 3 rows, but the dataset's ids need 7" in _error(
+        capsys, *words, "--num_embeddings", "3"
+    )
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
