@@ -1,12 +1,15 @@
-"""From the URI a user gives to a path on this machine.
-
-Object stores will be reached through fsspec; this is the one place that decides what can be.
-"""
+"""From the URI a user gives to a path on this machine, where it names one."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
+
+
+def is_local(uri: str) -> bool:
+    """Whether it is a path or a file:// URI, and no other one."""
+    scheme, separator, _ = uri.partition("://")
+    return not separator or scheme.lower() == "file"
 
 
 def local_path(uri: str) -> Path:
@@ -18,7 +21,7 @@ def local_path(uri: str) -> Path:
     scheme, separator, _ = uri.partition("://")
     if not separator:
         return Path(uri).expanduser()
-    if scheme.lower() != "file":
+    if not is_local(uri):
         raise ValueError(
             f"{uri!r}: the scheme {scheme!r} is not supported yet, only paths and file://; "
             "copy or mount it on this machine and give its path"

@@ -13,7 +13,7 @@ from trainer.data.formats import open_source
 from trainer.distributed import choose_device
 from trainer.errors import ConfigError, DataError
 from trainer.exported import is_export, read_export
-from trainer.location import local_path
+from trainer.location import is_local, local_path
 from trainer.scorer import Scorer, TrainedModel, read_checkpoint
 
 if TYPE_CHECKING:
@@ -29,10 +29,10 @@ EVALUATION_BATCHES = 4  # as in a run's evaluation
 def open_model(uri: str, step: int | None, quantization: Quantization) -> TrainedModel:
     """Read a checkpoint or an export, and quantise its tables if that is asked for."""
     try:
-        folder = local_path(uri)
+        folder = local_path(uri) if is_local(uri) else None
     except ValueError as error:
         raise ConfigError(f"checkpoint {error}") from error
-    if is_export(folder):
+    if folder is not None and is_export(folder):
         trained = read_export(folder)
         if step not in (None, trained.step):
             raise ConfigError(f"step is {step}, but {folder} is an export of step {trained.step}")

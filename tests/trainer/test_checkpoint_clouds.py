@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.standins.faults import Fault
+from tests.trainer.support_dataset import write_dataset
+from tests.trainer.support_runs import run_here
 from tests.trainer.support_state import global_tensors, same_bits, whole, zeros_like
+from trainer import predict
 from trainer.checkpoint import Checkpointer
 from trainer.checkpoint.checkpointer import SavingOptions
 from trainer.checkpoint.owner import FencedError
 from trainer.errors import CheckpointError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
     from tests.trainer.support_clouds import CloudPlace
 
 
@@ -36,6 +43,34 @@ def test_the_newest_checkpoints_are_kept_and_come_back_bit_for_bit(
         assert checkpointer.newest() == 3
         assert checkpointer.load(3, state) == {"at": 3}
     assert same_bits(state, whole(global_tensors(3)))
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("data") / "small"
+    write_dataset(path, train_rows=1000, test_rows=300, num_dense=3, num_sparse=3)
+    return path
+
+
+def test_a_run_that_goes_on_from_a_bucket_ends_like_an_unbroken_one_and_is_scored_from_there(
+    enter_cloud: Callable[[str], CloudPlace],
+    dataset: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    cloud = enter_cloud("s3")
+    settings = {"deterministic": True, "checkpoint_interval": 10, "lr_decay": "none"}
+    whole_run = run_here(dataset, tmp_path / "whole", **settings)
+    settings["checkpoint_dir"] = uri = cloud.new_uri()
+    for steps in (13, None):
+        parts = run_here(dataset, tmp_path / "parts", **settings, num_iterations=steps)
+    assert [line["resumed_from"] for line in parts.lines("start")] == [None, 13]
+    for name in ("model_digest", "samples_digest", "auc"):
+        assert parts.summary[name] == whole_run.summary[name]
+    assert not (tmp_path / "parts" / "checkpoints").exists()
+    capsys.readouterr()
+    assert predict.main(["--checkpoint", uri, "--dataset_path", str(dataset)]) == 0
+    assert json.loads(capsys.readouterr().out)["auc"] == pytest.approx(whole_run.summary["auc"], abs=1e-6)
 
 
 @pytest.mark.parametrize("kind", ["reset", "lose"])

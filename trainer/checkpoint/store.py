@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from trainer.errors import CheckpointError, ConfigError
+from trainer.location import is_local, local_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -88,13 +89,11 @@ def open_store(uri: str) -> Store:
     Raises:
         ConfigError: there is no store of this kind, or its extra is not installed.
     """
-    scheme, separator, _ = uri.partition("://")
-    if separator and scheme.lower() != "file":
+    if not is_local(uri):
         from trainer.checkpoint.store_fsspec import FsspecStore  # noqa: PLC0415 - only what is used
 
         return FsspecStore(uri)
     from trainer.checkpoint.store_local import LocalStore  # noqa: PLC0415 - it needs this module
-    from trainer.location import local_path  # noqa: PLC0415
 
     try:
         return LocalStore(local_path(uri))
