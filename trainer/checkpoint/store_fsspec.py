@@ -67,7 +67,8 @@ class FsspecStore:
         """See `Store`; takes memory for about four parts, of 32 MiB unless the object is huge."""
         path, mark = self._path(name), uuid.uuid4().hex
         options = self._cloud.marked(mark)
-        file = self._files.open(path, "wb", block_size=self._part_bytes, **options)
+        with self._told(name):
+            file = self._files.open(path, "wb", block_size=self._part_bytes, **options)
         try:
             yield cast("BinaryIO", _Pieces(file, self._told, name))
             self._finish(name, file, mark)
