@@ -8,7 +8,16 @@ from __future__ import annotations
 import subprocess
 import sys
 
-BENCHMARKS = ("startup", "prepare", "reading", "throughput", "interval", "learning")
+BENCHMARKS = (
+    "startup",
+    "prepare",
+    "reading",
+    "throughput",
+    "embedding",
+    "step_profile",
+    "interval",
+    "learning",
+)
 
 
 def main() -> int:
