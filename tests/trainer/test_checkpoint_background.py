@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,11 +51,12 @@ def _children(name: str = "trainer.checkpoint.writer") -> list[psutil.Process]:
     return [child for child in psutil.Process().children() if name in child.cmdline()]
 
 
-def _save_while_training(place: Place, directory: str) -> list[int]:
+def _save_while_training(place: Place, directory: str, copied_share: float) -> list[int]:
     """Change everything right behind each cut; the steps that were committed."""
     model = Model(place)
     committed = []
-    with checkpointer(directory, place, keep=9, options=BACKGROUND) as writer:
+    options = replace(BACKGROUND, copied_share=copied_share)
+    with checkpointer(directory, place, keep=9, options=options) as writer:
         for step in range(1, 8):
             model.train(step)
             save(writer, model, step, wait=False)
@@ -73,11 +75,12 @@ def _all_as_trained(place: Place, directory: str, steps: int) -> list[bool]:
         return [same(load(writer, step, place), trained(step, place)) for step in range(1, steps + 1)]
 
 
+@pytest.mark.parametrize("copied_share", [0.0, 1.0])  # by a fork, and by copies
 @pytest.mark.parametrize("world_size", [1, 2, 3])
 def test_what_is_committed_is_the_state_of_the_cut_though_training_went_on(
-    ranks: RankPool, tmp_path: Path, world_size: int
+    ranks: RankPool, tmp_path: Path, world_size: int, copied_share: float
 ) -> None:
-    steps = ranks.run(world_size, _save_while_training, str(tmp_path))
+    steps = ranks.run(world_size, _save_while_training, str(tmp_path), copied_share)
     assert steps == [list(range(1, 8))] * world_size
     assert ranks.run(world_size, _all_as_trained, str(tmp_path), 7) == [[True] * 7] * world_size
 

@@ -68,14 +68,14 @@ class BackgroundWriter:
                 env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)},
             )
 
-    def submit(self, job: dict[str, Any], groups: list[Group], *, frozen: bool) -> None:
+    def submit(self, job: dict[str, Any], groups: list[Group], *, fork: bool) -> None:
         """Freeze the groups as they are now and have them written; OSError where that cannot begin."""
         self.start()
         assert self._control is not None  # noqa: S101 - for the type checker: `start` made it
         text = json.dumps(job).encode()
         reading, writing = os.pipe()
         try:
-            self._sender = Sender(groups, writing, frozen=frozen)
+            self._sender = Sender(groups, writing, fork=fork)
             socket.send_fds(self._control, [len(text).to_bytes(8, "little")], [reading])
             self._control.sendall(text)
         finally:

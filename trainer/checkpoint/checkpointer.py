@@ -20,8 +20,8 @@ from trainer.checkpoint.frames import frames
 from trainer.checkpoint.layer import write_layer
 from trainer.checkpoint.lock import DirectoryLock
 from trainer.checkpoint.owner import FencedError, claim
-from trainer.checkpoint.policy import SINCE, Kind, Mode, Sizes, choose_kind, measure
-from trainer.checkpoint.snapshot import groups_of, is_frozen_by_fork
+from trainer.checkpoint.policy import Kind, Mode, Sizes, is_worth_it, measure, plan_kind
+from trainer.checkpoint.snapshot import Since, Touched, find_touched, groups_of, is_frozen_by_fork
 from trainer.checkpoint.storage import Layers, verify
 from trainer.checkpoint.store import open_store
 from trainer.errors import CheckpointError
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from trainer.checkpoint.coding import Quantization
     from trainer.checkpoint.entry import Initial, State
+    from trainer.checkpoint.frames import Group
     from trainer.checkpoint.touched import Intervals
 
 _LOG = logging.getLogger(__name__)
@@ -64,6 +65,7 @@ class SavingOptions:
     quantization: Quantization = "none"  # of the rows in differentials
     chain: int = 8  # differentials above a base before they are merged
     keep_every: int = 0  # steps; checkpoints at multiples of it stay for ever
+    copied_share: float = 1 / 16  # of a rank's bytes: up to so many are copied at a cut; a fork freezes more
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,8 @@ class _Save:
     earlier: tuple[tuple[Reference, ...], ...]
     plan: CommitPlan | None  # on rank 0
     cuts: list[tuple[Intervals, int]]
+    groups: list[Group]
+    sizes: Sizes  # on this rank
     started: float
     stall_s: float = 0.0
     answer: Answer | None = None  # of this rank's writer
@@ -229,7 +233,7 @@ class Checkpointer:
         while True:
             save = self._begin(_Wanted(step, state, extra, fingerprint, initial, started))
             if not self._options.in_background:
-                return self._write_here(save, state)
+                return self._write_here(save)
             self._write_there(save, state)
             save.stall_s = time.perf_counter() - started
             if not wait:
@@ -306,7 +310,7 @@ class Checkpointer:
         chain = self._chain
         if chain is None and wanted.initial is not None:
             chain = _Chain(wanted.initial.identity, ())
-        kind = self._choose(wanted, chain)
+        kind, touched, sizes = self._choose(wanted, chain)
         if kind == "full" or chain is None:
             chain = _Chain(None, ())
         earlier = chain.bottom if kind == "merged" else chain.layers
@@ -324,33 +328,50 @@ class Checkpointer:
             keep_every=self._options.keep_every,
             damaged=tuple(sorted(self._damaged)),
         )
-        mine = plan if self._ranks.rank == 0 else None
-        return _Save(save_id, wanted.step, kind, chain.base, earlier, mine, cuts, wanted.started)
-
-    def _choose(self, wanted: _Wanted, chain: _Chain | None) -> Kind:
-        """What is to be written; refuses what rank 0 cannot put into a commit."""
-        options, first_rank = self._options, self._ranks.rank == 0
-        length = None if chain is None else chain.differentials
-
-        def measured() -> Sizes:
-            if first_rank:
-                json.dumps([wanted.extra, wanted.fingerprint])
-            longest = length is not None and length >= options.chain
-            return measure(wanted.state, first_rank=first_rank, since_base=longest)
-
-        sizes = self._ranks.together(_problem(wanted.step), measured)
-        return choose_kind(
-            options.mode, differentials=length, longest=options.chain, sizes=reduce(Sizes.plus, sizes)
+        return _Save(
+            id=save_id,
+            step=wanted.step,
+            kind=kind,
+            base=chain.base,
+            earlier=earlier,
+            plan=plan if self._ranks.rank == 0 else None,
+            cuts=cuts,
+            groups=groups_of(wanted.state, first_rank=self._ranks.rank == 0, touched=touched),
+            sizes=sizes,
+            started=wanted.started,
         )
 
-    def _write_here(self, save: _Save, state: State) -> CheckpointReport:
+    def _choose(self, wanted: _Wanted, chain: _Chain | None) -> tuple[Kind, Touched | None, Sizes]:
+        """What is to be written, and of this rank how much; refuses what cannot go into a commit."""
+        options, first_rank = self._options, self._ranks.rank == 0
+        kind = plan_kind(
+            options.mode,
+            differentials=None if chain is None else chain.differentials,
+            longest=options.chain,
+        )
+
+        def find() -> tuple[Touched | None, Sizes]:
+            if first_rank:
+                json.dumps([wanted.extra, wanted.fingerprint])
+            touched = None
+            if kind != "full":
+                since: Since = "saved" if kind == "differential" else "base"
+                touched = find_touched(wanted.state, first_rank=first_rank, since=since)
+            return touched, measure(wanted.state, touched, first_rank=first_rank)
+
+        touched, mine = self._ranks.each(_problem(wanted.step), find)
+        every = reduce(Sizes.plus, self._ranks.gather(mine))
+        if touched is None or not is_worth_it(options.mode, every):
+            return "full", None, Sizes(mine.full, mine.full)
+        return kind, touched, mine
+
+    def _write_here(self, save: _Save) -> CheckpointReport:
         """Write in this process; the loop stands still."""
         try:
-            groups = groups_of(state, first_rank=save.plan is not None, since=SINCE[save.kind])
             stem = save.id.stem(save.step, self._ranks.rank)
             quantization = self._options.quantization
             self._ranks.each(
-                save.problem, lambda: write_layer(self._store, stem, frames(groups), quantization)
+                save.problem, lambda: write_layer(self._store, stem, frames(save.groups), quantization)
             )
             layer = self._ranks.first(save.problem, lambda: self._commit(save.plan))
         except CheckpointError:
@@ -374,9 +395,10 @@ class Checkpointer:
             "quantization": self._options.quantization,
             "commit": None if save.plan is None else save.plan.to_json(),
         }
-        groups = groups_of(state, first_rank=save.plan is not None, since=SINCE[save.kind])
+        fork = save.sizes.touched > self._options.copied_share * save.sizes.full and is_frozen_by_fork(state)
+        groups, save.groups = save.groups, []
         try:
-            self._writer.submit(job, groups, frozen=is_frozen_by_fork(state))
+            self._writer.submit(job, groups, fork=fork)
         except (BrokenPipeError, ConnectionError):
             save.answer = Answer({}, lost=True)
         except OSError as error:

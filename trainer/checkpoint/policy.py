@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from trainer.checkpoint.entry import State
+    from trainer.checkpoint.snapshot import Touched
 
 Kind = Literal["full", "differential", "merged"]
 Mode = Literal["auto", "full", "incremental"]
 
-SINCE: dict[Kind, Literal["saved", "base"] | None] = {"full": None, "differential": "saved", "merged": "base"}
 _WORTH = 0.5  # of a full checkpoint's bytes: a differential that saves less only lengthens the way back
 
 
@@ -20,16 +20,15 @@ class Sizes:
     """Bytes that one rank, or all, would write."""
 
     full: int
-    touched: int  # since the last checkpoint
-    since_base: int
+    touched: int  # of the rows that were touched, and of all tensors that are written whole
 
     def plus(self, other: Sizes) -> Sizes:
         """Of two ranks together."""
-        return Sizes(self.full + other.full, self.touched + other.touched, self.since_base + other.since_base)
+        return Sizes(self.full + other.full, self.touched + other.touched)
 
 
-def choose_kind(mode: Mode, *, differentials: int | None, longest: int, sizes: Sizes) -> Kind:
-    """The kind of the next checkpoint.
+def plan_kind(mode: Mode, *, differentials: int | None, longest: int) -> Kind:
+    """The kind of the next checkpoint, as far as sizes play no part.
 
     `differentials` is how many the chain has; None where there is nothing to build upon. A chain of
     `longest` is merged: what was touched since its base is written anew from memory. That reads nothing back,
@@ -37,30 +36,24 @@ def choose_kind(mode: Mode, *, differentials: int | None, longest: int, sizes: S
     """
     if mode == "full" or differentials is None:
         return "full"
-    kind: Kind = "merged" if differentials >= longest else "differential"
-    size = sizes.since_base if kind == "merged" else sizes.touched
-    return "full" if mode == "auto" and size > _WORTH * sizes.full else kind
+    return "merged" if differentials >= longest else "differential"
 
 
-def measure(state: State, *, first_rank: bool, since_base: bool) -> Sizes:
-    """What this rank would write; rows since the base are counted only where that is asked for."""
-    full = touched = older = 0
-    counts: dict[int, tuple[int, int]] = {}
+def is_worth_it(mode: Mode, sizes: Sizes) -> bool:
+    """Whether not to write everything."""
+    return mode == "incremental" or sizes.touched <= _WORTH * sizes.full
+
+
+def measure(state: State, touched: Touched | None, *, first_rank: bool) -> Sizes:
+    """What this rank would write of these rows."""
+    full = some = 0
     for entry in state.values():
         for shard in entry.shards if first_rank or not entry.replicated else ():
             size = shard.tensor.numel() * shard.tensor.element_size()
             full += size
-            stamps = shard.stamps
-            if stamps is None or not len(stamps.values):
-                touched, older = touched + size, older + size
-                continue
-            if id(stamps) not in counts:
-                intervals = stamps.intervals
-                counts[id(stamps)] = (
-                    stamps.count(intervals.saved),
-                    stamps.count(intervals.base) if since_base else 0,
-                )
-            row = size // len(stamps.values)
-            touched += counts[id(stamps)][0] * row
-            older += counts[id(stamps)][1] * row
-    return Sizes(full, touched, older)
+            if shard.stamps is None or touched is None:
+                some += size
+            else:
+                rows = max(len(shard.stamps.values), 1)
+                some += len(touched[id(shard.stamps)]) * (size // rows)
+    return Sizes(full, some)

@@ -1,9 +1,11 @@
 """The state as it is at a step boundary, streamed to a pipe while training goes on.
 
-On CPUs a forked child does it: the system copies a page when either side first writes to it, so the
-child sees the memory as of the fork, and the loop waits for the fork alone. The child calls nothing
-but numpy and os.write: torch's threads are not there. Where the system refuses to fork, and for tensors
-that a fork does not freeze (on GPUs, in shared memory), what is meant is copied first, and a thread sends it.
+Few touched rows are copied, by some threads at once, and sent by another. Where much is to be written a
+forked child sends it: the system copies a page when either side first writes to it, so the child sees the
+memory as of the fork, and the loop waits for the fork alone. But a fork takes time for each page of the
+process, and so does every first write to one afterwards, which is why few rows are copied. The child
+calls nothing but numpy and os.write: torch's threads are not there. Where the system refuses to fork, and
+for tensors that a fork does not freeze (on GPUs, in shared memory), everything is copied.
 """
 
 from __future__ import annotations
@@ -13,12 +15,13 @@ import os
 import signal
 import threading
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import TYPE_CHECKING, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import torch
 
-from trainer.checkpoint.frames import Block, Group, send
+from trainer.checkpoint.frames import Block, Group, send, touched_rows
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -27,30 +30,42 @@ if TYPE_CHECKING:
     from trainer.checkpoint.frames import Array
     from trainer.checkpoint.touched import RowStamps
 
+Since = Literal["saved", "base"]
+Touched = dict[int, Any]  # numpy's int64, sorted, by `id` of RowStamps
+
 _PR_SET_PDEATHSIG = 1
+_THREADS = min(4, len(os.sched_getaffinity(0)))  # a copy waits for memory; more gain little
 _NUMPY_LACKS = {torch.bfloat16: torch.int16}
 
 _libc = ctypes.CDLL(None)  # loaded here: a forked child must not load anything
 
 
-def groups_of(state: State, *, first_rank: bool, since: Literal["saved", "base"] | None) -> list[Group]:
-    """What this rank writes: tensors without stamps whole, of others only the rows touched `since`.
+def find_touched(state: State, *, first_rank: bool, since: Since) -> Touched:
+    """The rows that this rank would write, by `id` of their stamps."""
+    found: Touched = {}
+    for entry in state.values():
+        for shard in entry.shards if first_rank or not entry.replicated else ():
+            stamps = shard.stamps
+            if stamps is not None and id(stamps) not in found:
+                after = stamps.intervals.saved if since == "saved" else stamps.intervals.base
+                found[id(stamps)] = _rows(stamps, after)
+    return found
 
-    Nothing is copied from CPU tensors. `since` None means whole tensors throughout.
+
+def groups_of(state: State, *, first_rank: bool, touched: Touched | None) -> list[Group]:
+    """What this rank writes: tensors without stamps whole, of others only the rows touched.
+
+    Nothing is copied from CPU tensors; without `touched` whole tensors throughout.
     """
-    by_stamps: dict[int, tuple[RowStamps, list[tuple[str, tuple[int, ...], Shard]]]] = {}
+    by_stamps: dict[int, list[tuple[str, tuple[int, ...], Shard]]] = {}
     whole: list[Group] = []
     for name, entry in sorted(state.items()):
         for shard in entry.shards if first_rank or not entry.replicated else ():
-            if shard.stamps is None or since is None:
+            if shard.stamps is None or touched is None:
                 whole.append(Group((_block(name, entry.shape, shard, as_array(shard.tensor)),)))
             else:
-                held = by_stamps.setdefault(id(shard.stamps), (shard.stamps, []))[1]
-                held.append((name, entry.shape, shard))
-    return whole + [
-        _group(held, stamps, stamps.intervals.saved if since == "saved" else stamps.intervals.base)
-        for stamps, held in by_stamps.values()
-    ]
+                by_stamps.setdefault(id(shard.stamps), []).append((name, entry.shape, shard))
+    return whole + [_group(held, (touched or {})[key]) for key, held in by_stamps.items()]
 
 
 def is_frozen_by_fork(state: State) -> bool:
@@ -70,13 +85,14 @@ def as_array(tensor: Tensor) -> Array:
 class Sender:
     """Sends groups to a pipe, whose descriptor it closes, from a snapshot taken when it is made."""
 
-    def __init__(self, groups: list[Group], descriptor: int, *, frozen: bool) -> None:
+    def __init__(self, groups: list[Group], descriptor: int, *, fork: bool) -> None:
         self._child: int | None = None
-        if frozen:
+        if fork:
             with suppress(OSError):  # no memory for a process of this size: copy instead
                 self._child = _fork(groups, descriptor)
         if self._child is None:
-            copied = [group.copied() for group in groups]
+            with ThreadPoolExecutor(_THREADS) as pool:
+                copied = [group.copied(pool) for group in groups]
             threading.Thread(target=_send_and_close, args=(copied, descriptor), daemon=True).start()
         else:
             os.close(descriptor)
@@ -105,14 +121,22 @@ def _block(name: str, shape: tuple[int, ...], shard: Shard, array: Array) -> Blo
     return Block(name, kind, tuple(shape), tuple(shard.offsets), tuple(shard.tensor.shape), array)
 
 
-def _group(held: list[tuple[str, tuple[int, ...], Shard]], stamps: RowStamps, after: int) -> Group:
-    if stamps.values.device.type == "cpu":
+def _group(held: list[tuple[str, tuple[int, ...], Shard]], rows: Array) -> Group:
+    if all(shard.tensor.device.type == "cpu" for _, _, shard in held):
         blocks = tuple(_block(name, shape, shard, as_array(shard.tensor)) for name, shape, shard in held)
-        return Group(blocks, stamps.values.numpy(), after)
+        return Group(blocks, rows)
     # Only the touched rows leave the device.
-    rows = (stamps.values > after).nonzero().view(-1)
-    blocks = tuple(_block(name, shape, shard, as_array(shard.tensor[rows])) for name, shape, shard in held)
-    return Group(blocks, rows=rows.cpu().numpy())
+    on_device = torch.from_numpy(rows).to(held[0][2].tensor.device)
+    blocks = tuple(
+        _block(name, shape, shard, as_array(shard.tensor[on_device])) for name, shape, shard in held
+    )
+    return Group(blocks, rows, picked=True)
+
+
+def _rows(stamps: RowStamps, after: int) -> Array:
+    if stamps.values.device.type == "cpu":
+        return touched_rows(stamps.values.numpy(), after)
+    return (stamps.values > after).nonzero().view(-1).cpu().numpy()
 
 
 def _fork(groups: list[Group], descriptor: int) -> int:
