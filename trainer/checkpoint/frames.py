@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
 CHUNK_BYTES = 1 << 20
-_COMPARED = 1 << 18  # stamps compared at a time: they stay in the processor's cache
+_COMPARED = 1 << 19  # stamps, by one thread at a time
 _COPIED_ROWS = 1 << 14  # by one thread at a time
 _END = b"\0\0\0\0"
 
@@ -87,20 +87,14 @@ def frames(groups: Sequence[Group]) -> Iterator[Frame]:
             yield head, _chunks(block, None if group.picked else rows)
 
 
-def touched_rows(stamps: Array, after: int) -> Array:
-    """The rows stamped later than an interval, int64.
+def touched_rows(stamps: Array, after: int, pool: Executor) -> Array:
+    """The rows stamped later than an interval, int64."""
 
-    Touched rows are few: eight stamps are looked at as one number before they are looked at one by one.
-    """
-    even = len(stamps) // 8 * 8
-    found = [np.empty(0, dtype=np.int64)]
-    for start in range(0, even, _COMPARED):
-        marks = stamps[start : min(start + _COMPARED, even)] > after
-        eights = np.flatnonzero(marks.view(np.uint64))
-        which, place = np.nonzero(marks.reshape(-1, 8)[eights])
-        found.append(eights[which] * 8 + place + start)
-    found.append(np.flatnonzero(stamps[even:] > after) + even)
-    return np.concatenate(found)
+    def find(start: int) -> Array:
+        return np.flatnonzero(stamps[start : start + _COMPARED] > after) + start
+
+    found = pool.map(find, range(0, len(stamps), _COMPARED))
+    return np.concatenate([np.empty(0, dtype=np.int64), *found])
 
 
 def _copy(block: Block, rows: Array | None, pool: Executor) -> Array:

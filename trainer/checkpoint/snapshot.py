@@ -43,12 +43,13 @@ _libc = ctypes.CDLL(None)  # loaded here: a forked child must not load anything
 def find_touched(state: State, *, first_rank: bool, since: Since) -> Touched:
     """The rows that this rank would write, by `id` of their stamps."""
     found: Touched = {}
-    for entry in state.values():
-        for shard in entry.shards if first_rank or not entry.replicated else ():
-            stamps = shard.stamps
-            if stamps is not None and id(stamps) not in found:
-                after = stamps.intervals.saved if since == "saved" else stamps.intervals.base
-                found[id(stamps)] = _rows(stamps, after)
+    with ThreadPoolExecutor(_THREADS) as pool:
+        for entry in state.values():
+            for shard in entry.shards if first_rank or not entry.replicated else ():
+                stamps = shard.stamps
+                if stamps is not None and id(stamps) not in found:
+                    after = stamps.intervals.saved if since == "saved" else stamps.intervals.base
+                    found[id(stamps)] = _rows(stamps, after, pool)
     return found
 
 
@@ -133,9 +134,9 @@ def _group(held: list[tuple[str, tuple[int, ...], Shard]], rows: Array) -> Group
     return Group(blocks, rows, picked=True)
 
 
-def _rows(stamps: RowStamps, after: int) -> Array:
+def _rows(stamps: RowStamps, after: int, pool: ThreadPoolExecutor) -> Array:
     if stamps.values.device.type == "cpu":
-        return touched_rows(stamps.values.numpy(), after)
+        return touched_rows(stamps.values.numpy(), after, pool)
     return (stamps.values > after).nonzero().view(-1).cpu().numpy()
 
 
