@@ -240,11 +240,14 @@ def test_libraries_that_are_missing_or_do_not_fit_are_named_with_what_to_install
     assert done.stderr.count("\n") == 1
 
 
-def test_a_rank_whose_peer_dies_says_so(dataset: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("interval", "awaited", "code"), [(0, '"train"', 1), (20, '"checkpoint"', 75)])
+def test_a_rank_whose_peer_dies_says_so_and_whether_a_new_start_goes_on(
+    dataset: Path, tmp_path: Path, interval: int, awaited: str, code: int
+) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    words = command(dataset, tmp_path, num_epochs=5000)
+    words = command(dataset, tmp_path, num_epochs=5000, checkpoint_interval=interval)
     common = {
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(port),
@@ -256,9 +259,9 @@ def test_a_rank_whose_peer_dies_says_so(dataset: Path, tmp_path: Path) -> None:
         start(words, log, **common, RANK=str(rank), LOCAL_RANK=str(rank)) for rank, log in enumerate(logs)
     ]
     try:
-        wait_until(lambda: (tmp_path / "metrics.jsonl").exists() and "train" in _read(tmp_path), processes[0])
+        wait_until(lambda: (tmp_path / "metrics.jsonl").exists() and awaited in _read(tmp_path), processes[0])
         kill(processes[1])
-        assert processes[0].wait(30) == 1
+        assert processes[0].wait(30) == code
     finally:
         for process in processes:
             kill(process)
