@@ -50,6 +50,7 @@ class ModelShape:
     interaction: str = "dot"
     dcn_num_layers: int = 3
     dcn_low_rank_dim: int = 512
+    hotness: tuple[int, ...] = ()  # ids a sample of each feature, where they are known: for the planner
 
     @property
     def interaction_size(self) -> int:

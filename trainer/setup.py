@@ -108,10 +108,13 @@ def model_shape(config: TrainerConfig, dataset: Source) -> ModelShape:
                 "num_embeddings and num_embeddings_per_feature out, which takes what the dataset needs, "
                 "set hash_overflow to take ids modulo the rows, or prepare it with fewer ids"
             )
-    return make_shape(config, len(dataset.dense_features), dict(zip(features, sizes, strict=True)))
+    tables = dict(zip(features, sizes, strict=True))
+    return make_shape(config, len(dataset.dense_features), tables, dataset.hotness)
 
 
-def make_shape(config: TrainerConfig, num_dense: int, num_embeddings: dict[str, int]) -> ModelShape:
+def make_shape(
+    config: TrainerConfig, num_dense: int, num_embeddings: dict[str, int], hotness: tuple[int, ...] = ()
+) -> ModelShape:
     """Sizes of the configured model for so many numbers, and for tables of so many rows."""
     return ModelShape(
         num_dense=num_dense,
@@ -122,4 +125,5 @@ def make_shape(config: TrainerConfig, num_dense: int, num_embeddings: dict[str, 
         interaction=config.interaction,
         dcn_num_layers=config.dcn_num_layers,
         dcn_low_rank_dim=config.dcn_low_rank_dim,
+        hotness=hotness,
     )

@@ -135,7 +135,11 @@ def _search(task: TrainTask, shape: ModelShape, config: TrainerConfig, machines:
             "planner is dynamic_programming, which divides GPU memory, but the device is cpu; take greedy"
         )
     topology = make_topology(machines, os.environ)
-    constraints = {table: _constraint(table, config) for table in shape.num_embeddings}
+    hotness = shape.hotness or (1,) * len(shape.num_embeddings)
+    constraints = {
+        table: _constraint(table, hot, config)
+        for table, hot in zip(shape.num_embeddings, hotness, strict=True)
+    }
     planner = EmbeddingShardingPlanner(
         topology=topology,
         batch_size=config.batch_size,
@@ -162,7 +166,7 @@ def _search(task: TrainTask, shape: ModelShape, config: TrainerConfig, machines:
         ) from error
 
 
-def _constraint(table: str, config: TrainerConfig) -> ParameterConstraints:
+def _constraint(table: str, hotness: int, config: TrainerConfig) -> ParameterConstraints:
     own = config.table_constraints.get(table)
     kinds = (own and own.sharding_types) or config.sharding_types
     kernels = (own and own.compute_kernels) or config.compute_kernels
@@ -174,6 +178,7 @@ def _constraint(table: str, config: TrainerConfig) -> ParameterConstraints:
         sharding_types=list(kinds),
         compute_kernels=list(kernels),
         min_partition=min(MIN_COLUMNS, half),
+        pooling_factors=[float(hotness)],
         cache_params=CacheParams(load_factor=share) if CACHING in kernels else None,
     )
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import zipfile
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from tests.trainer.support_runs import run_here
 from trainer.arguments import make_config
 from trainer.data.formats import open_source
 from trainer.errors import DataError
+from trainer.plan import main
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -193,6 +195,19 @@ def test_archives_that_do_not_fit_are_named(tmp_path: Path, spoil: Any, message:
     spoil(tmp_path, days[1])
     with pytest.raises(DataError, match=message):
         _open(tmp_path)
+
+
+def test_a_feature_of_many_ids_weighs_more_in_a_plan(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, hotness in (("one", ONE_HOT), ("many", (40, *ONE_HOT[1:]))):
+        _write_days(tmp_path / name, hotness=hotness)
+        words = ["--world_size", "2", "--target", "cpu", "--sharding_types", "table_wise", "--json"]
+        assert main([*words, "--dataset_path", str(tmp_path / name)]) == 0
+        tables = json.loads(capsys.readouterr().out)["tables"]
+        ranks = [tables[f"C{index + 1}"]["shards"][0]["rank"] for index in range(FEATURES)]
+        beside_the_first = ranks.count(ranks[0])
+        assert beside_the_first == 13 if name == "one" else beside_the_first < 10
 
 
 def test_opening_reads_no_more_than_headers(tmp_path: Path) -> None:

@@ -53,6 +53,7 @@ class Source(ABC):
     """Two splits of samples; `checked` ones are known to be in range, others are looked at as they come."""
 
     checked = False
+    hotness: tuple[int, ...] = ()  # ids a sample of each feature, where all have equally many
 
     def __init__(
         self,
@@ -124,6 +125,7 @@ class ArraySource(Source):
             train=train,
             test=test,
         )
+        self.hotness = tuple(train.hotness)
         self._splits = {"train": train, "test": test}
 
     def _read(self, split: str, reading: Reading) -> BatchStream:
