@@ -59,7 +59,7 @@ def _noticed_run(
 ) -> None:
     """Run until a checkpoint and some more, then announce; the run ends with 75."""
     metadata.control(**QUIET)
-    urls = {f"{cloud}_metadata_url": metadata.url for cloud in ("aws", "azure", "gcp")}
+    urls: dict[str, Any] = {f"{cloud}_metadata_url": metadata.url for cloud in ("aws", "azure", "gcp")}
     process = start(command(dataset, run, **EXACT, **settings, **urls), run.with_suffix(".log"))
     try:
         wait_until(lambda: bool(_committed(run)) and _step(run) > _committed(run)[0] + 20, process)
