@@ -10,6 +10,7 @@ from __future__ import annotations
 import statistics
 import time
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -66,14 +67,14 @@ def _products(work: Work, dtype: torch.dtype) -> Iterator[Callable[[], Tensor]]:
         inputs = torch.randn(work.batch_size, wide).to(dtype)
         weight = torch.randn(narrow, wide).to(dtype)
         gradient = torch.randn(work.batch_size, narrow).to(dtype)
-        yield lambda a=inputs, b=weight: a @ b.t()
-        yield lambda a=gradient, b=inputs: a.t() @ b
+        yield partial(torch.matmul, inputs, weight.t())
+        yield partial(torch.matmul, gradient.t(), inputs)
         if index:  # nobody asks for the gradient of the dense features
-            yield lambda a=gradient, b=weight: a @ b
+            yield partial(torch.matmul, gradient, weight)
     stacked = torch.randn(work.batch_size, vectors, work.embedding_dim).to(dtype)
     square = torch.randn(work.batch_size, vectors, vectors).to(dtype)
-    yield lambda: torch.bmm(stacked, stacked.transpose(1, 2))
-    yield lambda: torch.bmm(square, stacked)
+    yield partial(torch.bmm, stacked, stacked.transpose(1, 2))
+    yield partial(torch.bmm, square, stacked)
 
 
 def _rows(work: Work) -> tuple[float, float]:
