@@ -6,14 +6,14 @@ import os
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from trainer.checkpoint.checkpointer import SavingOptions
+from trainer.checkpoint.saves import SavingOptions
 from trainer.digest import SampleDigest
 from trainer.errors import CheckpointError
 from trainer.progress import Progress
 
 if TYPE_CHECKING:
     from trainer.checkpoint import Checkpointer
-    from trainer.checkpoint.checkpointer import CheckpointReport
+    from trainer.checkpoint.saves import CheckpointReport
     from trainer.config import TrainerConfig
     from trainer.data.source import Source
     from trainer.distributed import World

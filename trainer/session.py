@@ -34,7 +34,7 @@ from trainer.window import LossWatch, Window
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from trainer.checkpoint.checkpointer import CheckpointReport
+    from trainer.checkpoint.saves import CheckpointReport
     from trainer.config import TrainerConfig
     from trainer.data.batch import Batch
     from trainer.data.source import Source

@@ -12,7 +12,7 @@ import torch
 from tests.trainer.support_ranks import Place
 from tests.trainer.support_state import cut, global_tensors
 from trainer.checkpoint import Checkpointer, Entry
-from trainer.checkpoint.checkpointer import SavingOptions
+from trainer.checkpoint.saves import SavingOptions
 from trainer.checkpoint.touched import Intervals, RowStamps
 
 if TYPE_CHECKING:

@@ -28,7 +28,8 @@ from tests.trainer.support_layers import (
     trained,
 )
 from trainer.checkpoint import Checkpointer, Entry, Shard
-from trainer.checkpoint.checkpointer import SavingOptions
+from trainer.checkpoint.background import BackgroundWriter
+from trainer.checkpoint.saves import SavingOptions
 from trainer.errors import CheckpointError
 
 if TYPE_CHECKING:
@@ -176,6 +177,21 @@ def test_an_error_of_one_ranks_writer_is_everyones_at_the_next_boundary_and_spoi
     assert len({message[0] for message in messages}) == 1
     assert messages[0][0].startswith("the checkpoint of step 2 was not written, earlier ones are intact: ")
     assert "File too large" in messages[0][0]
+
+
+def test_a_writer_that_gives_no_sign_of_life_is_taken_for_dead(tmp_path: Path) -> None:
+    writer = BackgroundWriter(silence_s=0.2)
+    try:
+        writer.start()
+        _children()[0].suspend()
+        job = {"uri": str(tmp_path), "stem": "step-00000001/rank-00000.1.1", "quantization": "none"}
+        writer.submit({**job, "commit": None}, [], fork=True)
+        _until(lambda: writer.answer() is not None)
+        answer = writer.answer()
+        assert answer is not None
+        assert answer.lost
+    finally:
+        writer.close()
 
 
 def test_a_save_waits_for_the_one_before_it(tmp_path: Path) -> None:

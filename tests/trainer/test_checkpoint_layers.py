@@ -21,10 +21,10 @@ from tests.trainer.support_layers import (
     save,
     trained,
 )
-from trainer.checkpoint.checkpointer import SavingOptions
 from trainer.checkpoint.coding import decode_rows, dequantize, encode_rows, quantize
 from trainer.checkpoint.owner import FencedError
 from trainer.checkpoint.reading import open_committed
+from trainer.checkpoint.saves import SavingOptions
 from trainer.checkpoint.touched import Intervals, RowStamps
 from trainer.errors import CheckpointError
 

@@ -7,7 +7,7 @@ import torch
 
 from tests.trainer.support_learner import make_batches, make_learner
 from trainer.checkpoint import Checkpointer
-from trainer.checkpoint.checkpointer import SavingOptions
+from trainer.checkpoint.saves import SavingOptions
 from trainer.digest import model_digest
 
 if TYPE_CHECKING:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from trainer.checkpoint.entry import Entry, Shard, State
+from trainer.checkpoint.saves import CheckpointReport, SavingOptions
 
 if TYPE_CHECKING:
-    from trainer.checkpoint.checkpointer import Checkpointer, CheckpointReport
+    from trainer.checkpoint.checkpointer import Checkpointer
 
-__all__ = ["CheckpointReport", "Checkpointer", "Entry", "Shard", "State"]
+__all__ = ["CheckpointReport", "Checkpointer", "Entry", "SavingOptions", "Shard", "State"]
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever is asked for

@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from trainer.checkpoint.snapshot import Sender
 if TYPE_CHECKING:
     from trainer.checkpoint.frames import Group
 
+SILENCE_S = 300.0  # without a sign of life a writer, or who sends to it, is taken for dead
 _PACKAGES = Path(__file__).parents[2]  # where the trainer's own package lies
 
 
@@ -42,11 +44,13 @@ class Answer:
 class BackgroundWriter:
     """Writes one save at a time in another process, which is started when it is first needed."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, silence_s: float = SILENCE_S) -> None:
+        self._silence_s = silence_s
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
         self._sender: Sender | None = None
         self._received = b""
+        self._heard_at = 0.0
 
     @property
     def pid(self) -> int | None:
@@ -72,7 +76,10 @@ class BackgroundWriter:
         """Freeze the groups as they are now and have them written; OSError where that cannot begin."""
         self.start()
         assert self._control is not None  # noqa: S101 - for the type checker: `start` made it
+        self._heard_at = time.monotonic()
         text = json.dumps(job).encode()
+        if self._sender is not None:
+            self._sender.close()  # its save is over: nobody reads what it may still have to say
         reading, writing = os.pipe()
         try:
             self._sender = Sender(groups, writing, fork=fork)
@@ -88,15 +95,19 @@ class BackgroundWriter:
         if self._sender is not None:
             self._sender.reap()
         with suppress(BlockingIOError):
-            while b"\n" not in self._received:
-                more = self._hear(self._control)
-                if not more:
-                    return Answer({}, lost=True)
-                self._received += more
-            line, _, self._received = self._received.partition(b"\n")
-            values = json.loads(line)
-            return Answer(values, lost="lost" in values)
-        return None
+            while True:
+                while b"\n" not in self._received:
+                    more = self._hear(self._control)
+                    if not more:
+                        return Answer({}, lost=True)
+                    self._received += more
+                    self._heard_at = time.monotonic()
+                line, _, self._received = self._received.partition(b"\n")
+                if line:
+                    values = json.loads(line)
+                    return Answer(values, lost="lost" in values)
+        silent = time.monotonic() > self._heard_at + self._silence_s
+        return Answer({}, lost=True) if silent else None
 
     def _hear(self, control: socket.socket) -> bytes:
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 from itertools import chain as joined
 from typing import TYPE_CHECKING, Any, Self
@@ -20,9 +20,10 @@ from trainer.checkpoint.frames import frames
 from trainer.checkpoint.layer import write_layer
 from trainer.checkpoint.lock import DirectoryLock
 from trainer.checkpoint.owner import FencedError, claim
-from trainer.checkpoint.policy import Kind, Mode, Sizes, is_worth_it, measure, plan_kind
+from trainer.checkpoint.policy import Kind, Sizes, is_worth_it, measure, plan_kind
+from trainer.checkpoint.saves import Chain, CheckpointReport, Save, SavingOptions, Wanted, problem_of
 from trainer.checkpoint.snapshot import Since, Touched, find_touched, groups_of, is_frozen_by_fork
-from trainer.checkpoint.storage import Layers, verify
+from trainer.checkpoint.storage import Layers, check_fits, verify
 from trainer.checkpoint.store import open_store
 from trainer.errors import CheckpointError
 from trainer.location import local_path
@@ -33,91 +34,13 @@ if TYPE_CHECKING:
 
     from torch.distributed import ProcessGroup
 
-    from trainer.checkpoint.coding import Quantization
     from trainer.checkpoint.entry import Initial, State
-    from trainer.checkpoint.frames import Group
     from trainer.checkpoint.touched import Intervals
 
 _LOG = logging.getLogger(__name__)
-_SHOWN = 5  # differences named in a message
 _TRIES = 3  # of a save whose writer dies
 _SHORTEST_WAIT_S, _LONGEST_WAIT_S = 0.001, 0.05
 _BUSY, _DONE, _FAILED, _LOST = range(4)
-
-
-@dataclass(frozen=True, slots=True)
-class CheckpointReport:
-    """What a save cost."""
-
-    step: int
-    seconds: float  # that the training loop stood still
-    bytes: int  # over all ranks
-    write_s: float = 0.0  # from the cut to the commit
-    kind: str = "full"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SavingOptions:
-    """How checkpoints are written; the same on all ranks."""
-
-    mode: Mode = "full"
-    in_background: bool = False
-    quantization: Quantization = "none"  # of the rows in differentials
-    chain: int = 8  # differentials above a base before they are merged
-    keep_every: int = 0  # steps; checkpoints at multiples of it stay for ever
-    copied_share: float = 1 / 16  # of a rank's bytes: up to so many are copied at a cut; a fork freezes more
-
-
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    """What a save is to hold."""
-
-    step: int
-    state: State
-    extra: Mapping[str, Any]
-    fingerprint: Mapping[str, Any]
-    initial: Initial | None
-    started: float
-
-
-@dataclass(slots=True)
-class _Save:
-    """A save that is not committed yet."""
-
-    id: SaveId
-    step: int
-    kind: Kind
-    base: str | None
-    earlier: tuple[tuple[Reference, ...], ...]
-    plan: CommitPlan | None  # on rank 0
-    cuts: list[tuple[Intervals, int]]
-    groups: list[Group]
-    sizes: Sizes  # on this rank
-    started: float
-    stall_s: float = 0.0
-    answer: Answer | None = None  # of this rank's writer
-
-    @property
-    def problem(self) -> str:
-        return _problem(self.step)
-
-
-@dataclass(slots=True)
-class _Chain:
-    """The committed checkpoint that the next one is built upon."""
-
-    base: str | None  # as in a commit
-    layers: tuple[tuple[Reference, ...], ...]
-
-    @property
-    def bottom(self) -> tuple[tuple[Reference, ...], ...]:
-        """The layers of the base."""
-        return self.layers[:1] if self.base is None else ()
-
-    @property
-    def differentials(self) -> int:
-        """The layers above the base."""
-        return len(self.layers) - len(self.bottom)
 
 
 class Checkpointer:
@@ -147,10 +70,10 @@ class Checkpointer:
         self._good: dict[int, int] = {}  # steps written or verified by this run, and their bytes
         self._damaged: set[int] = set()
         self._sound_files: set[str] = set()  # manifests verified with all their bytes
-        self._chain: _Chain | None = None
+        self._chain: Chain | None = None
         self._numbers = 0
         self._writer = BackgroundWriter()
-        self._save: _Save | None = None
+        self._save: Save | None = None
         self._lost = 0  # saves in a row whose writer died
         self._reports: list[CheckpointReport] = []
         self._lock: DirectoryLock | None = None
@@ -231,7 +154,7 @@ class Checkpointer:
         if step in self._good:
             return self._told(step, started)
         while True:
-            save = self._begin(_Wanted(step, state, extra, fingerprint, initial, started))
+            save = self._begin(Wanted(step, state, extra, fingerprint, initial, started))
             if not self._options.in_background:
                 return self._write_here(save)
             self._write_there(save, state)
@@ -280,11 +203,11 @@ class Checkpointer:
             problem, lambda: Layers(self._store, commits.read_commit(self._store, step))
         )
         wanted = set(joined.from_iterable(self._ranks.gather(sorted(state))))
-        self._ranks.together(problem, lambda: _check_fits(layers, wanted, fingerprint))
+        self._ranks.together(problem, lambda: check_fits(layers, wanted, fingerprint))
         for intervals in _intervals_of(state):
             intervals.begin()
         self._ranks.together(problem, lambda: layers.fill(state, initial))
-        self._chain = _Chain(layers.commit.base, layers.commit.layers)
+        self._chain = Chain(layers.commit.base, layers.commit.layers)
         return dict(layers.commit.extra)
 
     def _told(self, step: int, started: float) -> CheckpointReport:
@@ -304,15 +227,15 @@ class Checkpointer:
             self._store.tidy()
         return claim(self._store, lambda: catalogue.adoptable(self._store)).number
 
-    def _begin(self, wanted: _Wanted) -> _Save:
+    def _begin(self, wanted: Wanted) -> Save:
         """Cut, and decide on all ranks alike what is written."""
         cuts = [(intervals, intervals.cut()) for intervals in _intervals_of(wanted.state)]
         chain = self._chain
         if chain is None and wanted.initial is not None:
-            chain = _Chain(wanted.initial.identity, ())
+            chain = Chain(wanted.initial.identity, ())
         kind, touched, sizes = self._choose(wanted, chain)
         if kind == "full" or chain is None:
-            chain = _Chain(None, ())
+            chain = Chain(None, ())
         earlier = chain.bottom if kind == "merged" else chain.layers
         self._numbers += 1
         save_id = SaveId(self._owner, self._numbers)
@@ -328,7 +251,7 @@ class Checkpointer:
             keep_every=self._options.keep_every,
             damaged=tuple(sorted(self._damaged)),
         )
-        return _Save(
+        return Save(
             id=save_id,
             step=wanted.step,
             kind=kind,
@@ -341,7 +264,7 @@ class Checkpointer:
             started=wanted.started,
         )
 
-    def _choose(self, wanted: _Wanted, chain: _Chain | None) -> tuple[Kind, Touched | None, Sizes]:
+    def _choose(self, wanted: Wanted, chain: Chain | None) -> tuple[Kind, Touched | None, Sizes]:
         """What is to be written, and of this rank how much; refuses what cannot go into a commit."""
         options, first_rank = self._options, self._ranks.rank == 0
         kind = plan_kind(
@@ -359,13 +282,13 @@ class Checkpointer:
                 touched = find_touched(wanted.state, first_rank=first_rank, since=since)
             return touched, measure(wanted.state, touched, first_rank=first_rank)
 
-        touched, mine = self._ranks.each(_problem(wanted.step), find)
+        touched, mine = self._ranks.each(problem_of(wanted.step), find)
         every = reduce(Sizes.plus, self._ranks.gather(mine))
         if touched is None or not is_worth_it(options.mode, every):
             return "full", None, Sizes(mine.full, mine.full)
         return kind, touched, mine
 
-    def _write_here(self, save: _Save) -> CheckpointReport:
+    def _write_here(self, save: Save) -> CheckpointReport:
         """Write in this process; the loop stands still."""
         try:
             stem = save.id.stem(save.step, self._ranks.rank)
@@ -386,7 +309,7 @@ class Checkpointer:
         prune_after(self._store, plan)
         return commit.layers[-1]
 
-    def _write_there(self, save: _Save, state: State) -> None:
+    def _write_there(self, save: Save, state: State) -> None:
         """Freeze the state and have it written in the background."""
         self._save = save
         job = {
@@ -421,7 +344,7 @@ class Checkpointer:
             time.sleep(pause)
             pause = min(pause * 1.5, _LONGEST_WAIT_S)
 
-    def _code(self, save: _Save) -> int:
+    def _code(self, save: Save) -> int:
         if save.answer is None:
             save.answer = self._writer.answer()
         if save.answer is None:
@@ -430,7 +353,7 @@ class Checkpointer:
             return _LOST
         return _FAILED if save.answer.error is not None else _DONE
 
-    def _fail(self, save: _Save) -> None:
+    def _fail(self, save: Save) -> None:
         """Raise on all ranks what failed on one."""
         self._clear(save)
         answer = save.answer
@@ -441,7 +364,7 @@ class Checkpointer:
 
         self._ranks.together(save.problem, tell)
 
-    def _recover(self, save: _Save) -> None:
+    def _recover(self, save: Save) -> None:
         """A process died over a save, which may be committed all the same; if not, the next one stands in."""
         layer = self._ranks.first(save.problem, lambda: self._find(save))
         if layer is not None:
@@ -457,7 +380,7 @@ class Checkpointer:
         if self._ranks.rank == 0:
             _LOG.warning("%s: the process that wrote it died; another takes over", save.problem)
 
-    def _find(self, save: _Save) -> tuple[Reference, ...] | None:
+    def _find(self, save: Save) -> tuple[Reference, ...] | None:
         try:
             found = commits.read_commit(self._store, save.step)
         except DamagedError:  # or missing
@@ -465,20 +388,20 @@ class Checkpointer:
         ours = (found.owner, found.number) == (save.id.owner, save.id.number)
         return found.layers[-1] if ours else None
 
-    def _clear(self, save: _Save) -> None:
+    def _clear(self, save: Save) -> None:
         """Give a save up."""
         self._save = None
         self._writer.close()
         if self._ranks.rank == 0:
             catalogue.remove_save(self._store, save.step, save.id)
 
-    def _finish(self, save: _Save, layer: tuple[Reference, ...]) -> None:
+    def _finish(self, save: Save, layer: tuple[Reference, ...]) -> None:
         """A save is committed: the next one builds upon it."""
         self._save = None
         self._lost = 0
         for intervals, cut in save.cuts:
             intervals.commit(cut, base=save.kind == "full")
-        self._chain = _Chain(save.base, (*save.earlier, layer))
+        self._chain = Chain(save.base, (*save.earlier, layer))
         written = sum(reference.bytes for reference in layer)
         self._good[save.step] = written
         self._damaged.discard(save.step)
@@ -512,10 +435,6 @@ class Checkpointer:
         return worst
 
 
-def _problem(step: int) -> str:
-    return f"the checkpoint of step {step} was not written, earlier ones are intact"
-
-
 def _intervals_of(state: State) -> list[Intervals]:
     found = {
         id(shard.stamps.intervals): shard.stamps.intervals
@@ -531,24 +450,3 @@ def _not_shared(name: str) -> None:
         f"rank 0 does not find {name}, which another rank wrote; checkpoint_dir must be a folder that all "
         "nodes share"
     )
-
-
-def _check_fits(layers: Layers, wanted: set[str], fingerprint: Mapping[str, Any] | None) -> None:
-    found = () if fingerprint is None else commits.differences(fingerprint, layers.commit.fingerprint)
-    if differences := list(found):
-        raise CheckpointError(
-            f"it belongs to something else: {_some(differences)}; use the configuration and the dataset that "
-            "it was made with, or another checkpoint_dir"
-        )
-    stored = set(layers.named)
-    if missing := sorted(wanted - stored):
-        raise CheckpointError(f"it lacks {_some(missing)}; use the configuration that it was made with")
-    if superfluous := sorted(stored - wanted):
-        raise CheckpointError(
-            f"this run has no place for {_some(superfluous)}; use the configuration that it was made with"
-        )
-
-
-def _some(found: list[str]) -> str:
-    more = len(found) - _SHOWN
-    return "; ".join(found[:_SHOWN]) + (f"; and {more} more" if more > 0 else "")

@@ -13,13 +13,14 @@ import torch
 from isal import isal_zlib
 
 from trainer.checkpoint.coding import decode_rows, dequantize, quantized_bytes
-from trainer.checkpoint.commit import DamagedError, data_name, read_manifest
+from trainer.checkpoint.commit import DamagedError, data_name, differences, read_manifest
 from trainer.checkpoint.store import MissingError
 from trainer.errors import CheckpointError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from types import TracebackType
+    from typing import Any
 
     from torch import Tensor
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from trainer.checkpoint.frames import Array
     from trainer.checkpoint.store import Store
 
+_SHOWN = 5  # differences named in a message
 _CHUNK_BYTES = 8 << 20  # read at a time where it cannot go straight to its place
 
 
@@ -256,3 +258,25 @@ def _read_rows(files: Files, file: str, part: Part, start: int, stop: int) -> Te
     if not data:
         return torch.empty((stop - start, *part.sizes[1:]), dtype=_dtype(part))
     return torch.frombuffer(data, dtype=_dtype(part)).reshape(stop - start, *part.sizes[1:])
+
+
+def check_fits(layers: Layers, wanted: set[str], fingerprint: Mapping[str, Any] | None) -> None:
+    """Refuse a checkpoint of something else, and one that would drop state of this run or invent it."""
+    found = () if fingerprint is None else differences(fingerprint, layers.commit.fingerprint)
+    if unlike := list(found):
+        raise CheckpointError(
+            f"it belongs to something else: {_some(unlike)}; use the configuration and the dataset that "
+            "it was made with, or another checkpoint_dir"
+        )
+    stored = set(layers.named)
+    if missing := sorted(wanted - stored):
+        raise CheckpointError(f"it lacks {_some(missing)}; use the configuration that it was made with")
+    if superfluous := sorted(stored - wanted):
+        raise CheckpointError(
+            f"this run has no place for {_some(superfluous)}; use the configuration that it was made with"
+        )
+
+
+def _some(found: list[str]) -> str:
+    more = len(found) - _SHOWN
+    return "; ".join(found[:_SHOWN]) + (f"; and {more} more" if more > 0 else "")

@@ -2,7 +2,7 @@
 
 One a rank, started by the trainer and ended with it, without torch. Over a socket it is given jobs (a
 length, JSON, and the descriptor of a pipe with the snapshot's frames) and answers each with a line of
-JSON. Rank 0's waits for the manifests of all ranks, and commits.
+JSON; empty lines before it are signs of life. Rank 0's waits for the manifests of all ranks, and commits.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import socket
 import sys
 import time
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trainer.checkpoint.committing import CommitPlan, commit_layer, prune_after
 from trainer.checkpoint.frames import StreamError, receive
@@ -26,8 +26,15 @@ from trainer.checkpoint.owner import FencedError
 from trainer.checkpoint.store import open_store
 from trainer.errors import CheckpointError
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from trainer.checkpoint.frames import Chunk, Frame
+
 _PR_SET_PDEATHSIG = 1
 _NICENESS = 5  # of two that want a core, training goes first
+_LIFE_S = 1.0  # between signs of life
+_PATIENCE_S = 1800.0  # for the slowest rank, once this one has written
 _SHORTEST_WAIT_S, _LONGEST_WAIT_S = 0.01, 1.0
 
 
@@ -61,23 +68,54 @@ def _answer(control: socket.socket, job: dict[str, Any], descriptor: int) -> dic
 
 def _do(control: socket.socket, job: dict[str, Any], descriptor: int) -> dict[str, Any]:
     store = open_store(job["uri"])
-    write_layer(store, job["stem"], receive(descriptor), job["quantization"])
+    alive = _Life(control)
+    write_layer(store, job["stem"], alive.during(receive(descriptor)), job["quantization"])
     if job["commit"] is None:
         return {}
     plan = CommitPlan.from_json(job["commit"])
-    commit = commit_layer(store, plan, _Patience(control).wait)
+    commit = commit_layer(store, plan, _Patience(control, alive).wait)
     prune_after(store, plan)
     return {"layer": [[each.name, each.bytes, each.crc32] for each in commit.layers[-1]]}
+
+
+class _Life:
+    """Tells the trainer now and then that something moves."""
+
+    def __init__(self, control: socket.socket) -> None:
+        self._control = control
+        self._told_at = time.monotonic()
+
+    def tell(self) -> None:
+        if time.monotonic() > self._told_at + _LIFE_S:
+            self._told_at = time.monotonic()
+            self._control.sendall(b"\n")
+
+    def during(self, frames: Iterable[Frame]) -> Iterator[Frame]:
+        for head, chunks in frames:
+            yield head, self._each(chunks)
+
+    def _each(self, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
+        for chunk in chunks:
+            yield chunk
+            self.tell()
 
 
 class _Patience:
     """Waits for other ranks, longer and longer, as long as the trainer lives."""
 
-    def __init__(self, control: socket.socket) -> None:
+    def __init__(self, control: socket.socket, alive: _Life) -> None:
         self._control = control
+        self._alive = alive
         self._seconds = _SHORTEST_WAIT_S
+        self._began = time.monotonic()
 
-    def wait(self, _name: str) -> None:
+    def wait(self, name: str) -> None:
+        if time.monotonic() > self._began + _PATIENCE_S:
+            raise CheckpointError(
+                f"rank 0 does not find {name}, which another rank was to write, after {_PATIENCE_S:.0f} s; "
+                "checkpoint_dir must be a folder that all nodes share"
+            )
+        self._alive.tell()
         if select.select([self._control], [], [], self._seconds)[0]:
             raise SystemExit(0)  # the socket was closed: nobody wants this any more
         self._seconds = min(self._seconds * 1.5, _LONGEST_WAIT_S)
