@@ -368,3 +368,14 @@ def test_ids_beyond_a_table_are_taken_modulo_its_rows_if_that_is_asked_for(tmp_p
 def test_loaders_that_cannot_be_had_are_told(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         open_source(make_config(settings))
+
+
+def test_made_up_samples_depend_on_their_position_alone(tmp_path: Path) -> None:
+    settings = {"dataset": "trainer.data.synthetic:made_up", "num_embeddings": 50, "batch_size": 64}
+    whole = run_here(None, tmp_path / "whole", num_iterations=6, **settings).summary
+    assert whole["samples_seen"] == 6 * 64
+    for steps in (2, 6):
+        parts = run_here(None, tmp_path / "parts", num_iterations=steps, lr_decay="none", **settings).summary
+    unbroken = run_here(None, tmp_path / "same", num_iterations=6, lr_decay="none", **settings).summary
+    for key in ("samples_digest", "model_digest"):
+        assert parts[key] == unbroken[key]

@@ -1,4 +1,4 @@
-"""Batches made up in memory, for benchmarks in which reading must cost nothing."""
+"""Batches made up in memory, for measurements in which reading must cost nothing."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from torch import Tensor
+
+    from trainer.config import TrainerConfig
 
 
 class SyntheticStream:
@@ -31,7 +33,7 @@ class SyntheticStream:
         """`zipf` draws ids with probability about 1 / (id + 1); otherwise all are equally likely."""
         generator = torch.Generator().manual_seed(seed)
         draw = _zipf_ids if zipf else _uniform_ids
-        self._batches = tuple(
+        self.batches = tuple(
             Batch(
                 dense=torch.rand((batch_size, num_dense), generator=generator),
                 sparse=torch.stack([draw(rows, batch_size, generator) for rows in num_embeddings]),
@@ -44,7 +46,7 @@ class SyntheticStream:
 
     def __iter__(self) -> Iterator[Batch]:
         while True:
-            yield from self._batches
+            yield from self.batches
 
 
 def _uniform_ids(rows: int, size: int, generator: torch.Generator) -> Tensor:
@@ -55,3 +57,56 @@ def _zipf_ids(rows: int, size: int, generator: torch.Generator) -> Tensor:
     uniform = torch.rand(size, generator=generator, dtype=torch.float64)
     ids = torch.pow(float(rows + 1), uniform) - 1.0  # the inverse of log(id + 1) / log(rows + 1)
     return ids.to(torch.int32).clamp_(0, rows - 1)
+
+
+POOL_ROWS = 65_536  # samples in memory, gone through again and again
+TRAIN_ROWS = 1 << 30
+CRITEO_DENSE, CRITEO_SPARSE = 13, 26
+DEFAULT_ROWS = 100_000  # of every table
+
+
+class _MadeUp:
+    """Random samples in Criteo's shape; what is at a position of an epoch depends on that alone."""
+
+    resumable = True
+
+    def __init__(self, sizes: Sequence[int]) -> None:
+        self.dense_features = tuple(f"I{index + 1}" for index in range(CRITEO_DENSE))
+        self.sparse_features = tuple(f"C{index + 1}" for index in range(len(sizes)))
+        self.num_embeddings = dict(zip(self.sparse_features, sizes, strict=True))
+        self.digest = f"made-up-{'-'.join(map(str, sizes))}"
+        (self._pool,) = SyntheticStream(
+            CRITEO_DENSE, sizes, POOL_ROWS, seed=0, num_batches_in_memory=1, zipf=True
+        ).batches
+
+    def rows(self, split: str) -> int:
+        """See trainer.data.loader.UserDataset."""
+        return TRAIN_ROWS if split == "train" else POOL_ROWS
+
+    def batches(
+        self, split: str, *, batch_size: int, rank: int, world_size: int, start_sample: int, **order: object
+    ) -> Iterator[Batch]:
+        """See trainer.data.loader.UserDataset."""
+        del order  # there is nothing to shuffle
+        step = batch_size * world_size
+        for start in range(start_sample, self.rows(split), step):
+            size = min(step, self.rows(split) - start)
+            share = torch.arange(start + size * rank // world_size, start + size * (rank + 1) // world_size)
+            chosen = share % POOL_ROWS
+            yield Batch(
+                dense=self._pool.dense[chosen],
+                sparse=self._pool.sparse[:, chosen].contiguous(),
+                labels=self._pool.labels[chosen],
+                sample_ids=share,
+                global_size=size,
+            )
+
+
+def made_up(config: TrainerConfig) -> _MadeUp:
+    """Make samples up in memory: `--dataset trainer.data.synthetic:made_up --num_iterations 1000`.
+
+    For finding out how fast a machine trains. Tables are as large as `num_embeddings_per_feature` or
+    `num_embeddings` say, else of 100,000 rows; a split for learning does not end.
+    """
+    sizes = config.num_embeddings_per_feature or (config.num_embeddings or DEFAULT_ROWS,) * CRITEO_SPARSE
+    return _MadeUp(sizes)
