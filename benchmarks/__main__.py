@@ -17,6 +17,7 @@ BENCHMARKS = (
     "step_profile",
     "interval",
     "learning",
+    "checkpoint",
 )
 
 
