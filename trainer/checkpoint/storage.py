@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from itertools import pairwise
 from math import prod
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from trainer.checkpoint.store import Store
 
 _SHOWN = 5  # differences named in a message
+_THREADS = min(4, len(os.sched_getaffinity(0)))  # that read at once
 _CHUNK_BYTES = 8 << 20  # read at a time where it cannot go straight to its place
 
 
@@ -96,9 +98,10 @@ def verify(store: Store, reference: Reference) -> None:
 def _verify_parts(files: Files, manifest: Manifest) -> None:
     runs = {(part.position, part.length, part.crc32): part for part in manifest.parts}
     runs |= {(r.position, r.length, r.crc32): part for part in manifest.parts if (r := part.rows)}
-    buffer = memoryview(bytearray(_CHUNK_BYTES))
-    for position, length, checksum in sorted(runs):
-        found = 0
+
+    def check(run: tuple[int, int, int]) -> None:
+        position, length, checksum = run
+        buffer, found = memoryview(bytearray(min(length, _CHUNK_BYTES))), 0
         for start in range(position, position + length, _CHUNK_BYTES):
             chunk = buffer[: min(_CHUNK_BYTES, position + length - start)]
             files.read_into(manifest.file, start, chunk)
@@ -108,6 +111,10 @@ def _verify_parts(files: Files, manifest: Manifest) -> None:
             raise DamagedError(
                 f"{files.store.uri}/{manifest.file}: the bytes of {part.name} at {part.offsets} have changed"
             )
+
+    with ThreadPoolExecutor(_THREADS) as pool:
+        for _ in pool.map(check, sorted(runs)):
+            pass  # the first error is raised here
 
 
 class Layers:
@@ -140,10 +147,10 @@ class Layers:
                     "with the configuration and the version of torch that the run began with"
                 )
             initial.make()
-        with Files(self.store) as files:
-            for name, entry in state.items():
-                for shard in entry.shards:
-                    self._fill_shard(files, name, shard)
+        work = [(name, shard) for name, entry in state.items() for shard in entry.shards]
+        with Files(self.store) as files, ThreadPoolExecutor(_THREADS) as pool:
+            for _ in pool.map(lambda each: self._fill_shard(files, *each), work):
+                pass  # the first error is raised here
 
     def _some(self) -> Iterator[tuple[str, tuple[str, Part]]]:
         for name, layers in self.named.items():
