@@ -46,7 +46,7 @@ def load_rows() -> ctypes.CDLL | None:
         return _declare(ctypes.CDLL(str(_library())))
     except (OSError, subprocess.SubprocessError) as error:
         detail = getattr(error, "stderr", None) or error
-        _LOG.warning("tables are updated by torch operations, at a third of the speed: no C kernel (%s)", _short(detail))
+        _LOG.warning("tables are updated by torch, at a third of the speed: no C kernel (%s)", _short(detail))
         return None
 
 
