@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -124,7 +125,11 @@ class Saving:
         return self.checkpointer.is_saving
 
     def last_good(self) -> str:
-        """Words for where to go back to."""
+        """Words for where to go back to; a save under way is waited for, but not in a world of several."""
+        if self.world.size == 1:
+            with suppress(CheckpointError):
+                for report in self.checkpointer.poll(wait=True):
+                    self.step, self.bytes = report.step, report.bytes
         if self.step is None:
             return "no checkpoint was saved before it"
         return f"the last good checkpoint is that of step {self.step} in {self.config.checkpoint_uri}"

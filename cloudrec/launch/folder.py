@@ -16,6 +16,7 @@ from cloudrec.launch.runspec import RunSpec
 if TYPE_CHECKING:
     from pathlib import Path
 
+_COMMIT = "commit-*.json"  # one for each run that wrote there
 _CHECKPOINT = re.compile(r"step-(\d+)")
 
 
@@ -126,7 +127,7 @@ def newest_checkpoint(folder: Path) -> int | None:
     Only a folder with its commit file counts: without it the checkpoint was never finished.
     """
     try:
-        committed = [entry.name for entry in folder.iterdir() if (entry / "commit.json").is_file()]
+        committed = [path.parent.name for path in folder.glob(f"*/{_COMMIT}")]
     except OSError:
         return None
     steps = [int(match[1]) for name in committed if (match := _CHECKPOINT.fullmatch(name))]

@@ -102,7 +102,7 @@ def test_checkpoints_count_by_their_commit_file(
 ) -> None:
     folders = sorted((finished[0] / "checkpoints").glob("step-*"))
     assert [folder.name for folder in folders] == ["step-00000010", "step-00000020"]
-    assert all((folder / "commit.json").exists() for folder in folders)
+    assert all(len(list(folder.glob("commit-*.json"))) == 1 for folder in folders)
 
 
 @pytest.mark.parametrize(

@@ -69,14 +69,14 @@ class Trainer:
             sys.exit(crash["how"])
 
     def newest(self) -> int:
-        committed = self.checkpoints.glob("step-*/commit.json")
+        committed = self.checkpoints.glob("step-*/commit-*.json")
         return max((int(path.parent.name.removeprefix("step-")) for path in committed), default=0)
 
     def commit(self, step: int) -> None:
         if RANK == 0:
             folder = self.checkpoints / f"step-{step:08d}"
             folder.mkdir(parents=True, exist_ok=True)
-            (folder / "commit.json").write_text("{}")
+            (folder / "commit-00000001.json").write_text("{}")
             self.record(kind="checkpoint", step=step, seconds=0.0, bytes=2)
 
     def record(self, **fields: object) -> None:

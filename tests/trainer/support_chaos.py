@@ -194,7 +194,7 @@ class Chaos:
         listed = catalogue.list_commits(store)
         if not listed:
             return
-        commit = read_commit(store, listed[-1].step)
+        commit = read_commit(store, listed[-1].name)
         for reference in commit.references:
             verify(store, reference)
         self.toll.verified += 1

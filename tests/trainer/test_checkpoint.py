@@ -30,6 +30,7 @@ def _save(place: Place, directory: str, step: int) -> tuple[int, int]:
         directory, keep=2, rank=place.rank, world_size=place.world_size, group=place.group
     ) as checkpointer:
         report = checkpointer.save(step, cut(place, global_tensors(step)), {"rank": place.rank}, FINGERPRINT)
+    assert report is not None
     return report.step, report.bytes
 
 
@@ -61,7 +62,7 @@ def test_a_checkpoint_holds_a_file_and_a_manifest_a_rank_and_the_commit(
     ranks.run(2, _save, str(tmp_path), 3)
     names = sorted(path.name for path in (tmp_path / "step-00000003").iterdir())
     ranks_names = [f"rank-{rank:05d}.1.1.{kind}" for rank in (0, 1) for kind in ("bin", "json")]
-    assert names == ["commit.json", *ranks_names]
+    assert names == ["commit-00000001.json", *ranks_names]
 
 
 def test_an_empty_folder_has_no_newest_checkpoint(checkpointer: Checkpointer) -> None:
@@ -89,6 +90,8 @@ def test_saving_a_step_again_keeps_the_good_checkpoint(checkpointer: Checkpointe
     first = checkpointer.save(4, whole(global_tensors(1)), {"n": 1}, FINGERPRINT)
     again = checkpointer.save(4, whole(global_tensors(2)), {"n": 2}, FINGERPRINT)
     state = whole(zeros_like(global_tensors(1)))
+    assert first is not None
+    assert again is not None
     assert again.bytes == first.bytes
     assert checkpointer.load(4, state) == {"n": 1}
     assert same_bits(state, whole(global_tensors(1)))
@@ -102,7 +105,7 @@ def test_a_step_of_another_run_is_never_overwritten(tmp_path: Path) -> None:
                     checkpointer.save(4, whole(global_tensors(2)), {}, FINGERPRINT)
             else:
                 checkpointer.save(4, whole(global_tensors(1)), {}, FINGERPRINT)
-    assert (tmp_path / "step-00000004" / "commit.json").exists()
+    assert (tmp_path / "step-00000004" / "commit-00000001.json").exists()
 
 
 def _without(name: str) -> Callable[[dict[str, Entry]], object]:
@@ -154,7 +157,7 @@ def test_a_checkpoint_of_another_schema_version_is_refused_not_passed_over(
 ) -> None:
     for step in (1, 2):
         checkpointer.save(step, whole(global_tensors()), {}, FINGERPRINT)
-    path = tmp_path / "step-00000002" / "commit.json"
+    path = tmp_path / "step-00000002" / "commit-00000001.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "schema_version": 99}))
     with pytest.raises(CheckpointError, match="schema_version is 99, this trainer reads 2"):
         checkpointer.newest()

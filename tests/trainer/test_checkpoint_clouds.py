@@ -13,8 +13,8 @@ from tests.trainer.support_runs import run_here
 from tests.trainer.support_state import global_tensors, same_bits, whole, zeros_like
 from trainer import predict
 from trainer.checkpoint import Checkpointer
-from trainer.checkpoint.saves import SavingOptions
 from trainer.checkpoint.owner import FencedError
+from trainer.checkpoint.saves import SavingOptions
 from trainer.errors import CheckpointError
 
 if TYPE_CHECKING:

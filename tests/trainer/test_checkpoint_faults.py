@@ -40,6 +40,11 @@ def _one(folder: Path, kind: str) -> Path:
     return next(folder.glob(f"rank-00000.*.{kind}"))
 
 
+def _commit(folder: Path) -> Path:
+    (path,) = folder.glob("commit-*.json")
+    return path
+
+
 def _flip(path: Path, position: int) -> None:
     data = bytearray(path.read_bytes())
     data[position] ^= 0x10
@@ -53,9 +58,9 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "a missing file": lambda folder: _one(folder, "bin").unlink(),
     "a flipped bit in a manifest": lambda folder: _flip(_one(folder, "json"), 70),
     "a missing manifest": lambda folder: _one(folder, "json").unlink(),
-    "a flipped bit in the commit": lambda folder: _flip(folder / "commit.json", 70),
-    "a truncated commit": lambda folder: os.truncate(folder / "commit.json", 50),
-    "an empty commit": lambda folder: os.truncate(folder / "commit.json", 0),
+    "a flipped bit in the commit": lambda folder: _flip(_commit(folder), 70),
+    "a truncated commit": lambda folder: os.truncate(_commit(folder), 50),
+    "an empty commit": lambda folder: os.truncate(_commit(folder), 0),
 }
 
 
@@ -101,7 +106,7 @@ def test_when_all_are_damaged_nothing_starts_afresh_by_itself(two_steps: Path) -
 
 
 def test_what_was_never_committed_does_not_count_and_goes_with_the_next_save(two_steps: Path) -> None:
-    (two_steps / "step-00000002" / "commit.json").unlink()
+    _commit(two_steps / "step-00000002").unlink()
     (two_steps / ".tmp" / "left").write_bytes(b"by a dead attempt")
     with _open(two_steps) as checkpointer:
         assert checkpointer.newest() == 1

@@ -88,7 +88,7 @@ def _works(run: Path, world_size: int, attempts: int) -> Callable[[], bool]:
         begun = starts[-1]["step"]
         return any(
             int(path.parent.name.removeprefix("step-")) > begun
-            for path in run.glob("checkpoints/step-*/commit.json")
+            for path in run.glob("checkpoints/step-*/commit-*.json")
         )
 
     return true

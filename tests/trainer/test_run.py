@@ -198,7 +198,7 @@ def test_two_ranks_killed_at_any_moment_go_on_from_the_last_checkpoint(dataset: 
     words = {name: command(dataset, tmp_path / name, ranks=2, **settings) for name in ("whole", "parts")}
     process = start(words["parts"], tmp_path / "log")
     try:
-        committed = tmp_path / "parts" / "checkpoints" / "step-00000020" / "commit.json"
+        committed = tmp_path / "parts" / "checkpoints" / "step-00000020" / "commit-00000001.json"
         wait_until(committed.exists, process)
     finally:
         kill(process)

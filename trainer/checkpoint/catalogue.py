@@ -7,7 +7,14 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from trainer.checkpoint.commit import Commit, DamagedError, SaveId, commit_name, read_commit
+from trainer.checkpoint.commit import (
+    Commit,
+    DamagedError,
+    SaveId,
+    commit_name,
+    folder_of,
+    read_commit,
+)
 from trainer.checkpoint.owner import current_owner
 from trainer.checkpoint.store import StoreError
 from trainer.errors import CheckpointError
@@ -18,7 +25,7 @@ if TYPE_CHECKING:
     from trainer.checkpoint.store import Store
 
 _LOG = logging.getLogger(__name__)
-_COMMITTED = re.compile(r"step-(\d{8,})/commit\.json")
+_COMMITTED = re.compile(r"step-(\d{8,})/commit-(\d{8,})\.json")
 _WRITTEN = re.compile(r"step-\d{8,}/rank-\d+\.(\d+)\.(\d+)\.(?:bin|json)")
 
 
@@ -27,44 +34,44 @@ class Listed:
     """A commit file, and what is in it or why that cannot be told."""
 
     step: int
+    name: str
     commit: Commit | None
     problem: CheckpointError | None = None
 
 
 def list_commits(store: Store) -> list[Listed]:
-    """Every commit that counts or cannot be read, oldest step first."""
+    """Every commit that counts, oldest step first; of a step's several the newest run's."""
     owner = current_owner(store)
-    listed = []
-    for step in _steps(store):
-        try:
-            commit = read_commit(store, step)
-        except StoreError:
-            raise
-        except CheckpointError as error:
-            listed.append(Listed(step, None, error))
-            continue
-        if owner.counts(key_of(commit), commit.owner):
-            listed.append(Listed(step, commit))
-    return listed
+    counting = {step: name for step, number, name in _names(store) if owner.counts(name, number)}
+    return [_read(store, step, name) for step, name in sorted(counting.items())]
+
+
+def find_commit(store: Store, step: int) -> Commit:
+    """The commit of a step that counts.
+
+    Raises:
+        DamagedError: there is none, or it is not what was written.
+        CheckpointError: it was written by another version.
+    """
+    owner = current_owner(store)
+    names = [name for found, number, name in _names(store) if found == step and owner.counts(name, number)]
+    if not names:
+        raise DamagedError(f"{store.uri}/{folder_of(step)}: has no commit that counts")
+    return read_commit(store, names[-1])
 
 
 def adoptable(store: Store) -> dict[str, int]:
-    """For `owner.claim`: every commit that can be read, with its owner."""
-    found = {}
-    for step in _steps(store):
-        try:
-            commit = read_commit(store, step)
-        except StoreError:
-            raise
-        except CheckpointError:
-            continue  # damaged: whoever resumes tells
-        found[key_of(commit)] = commit.owner
-    return found
+    """For `owner.claim`: every commit, with its owner."""
+    return {name: number for _, number, name in _names(store)}
 
 
-def key_of(commit: Commit) -> str:
-    """What a commit is known by: no two have the same, though they be of one step."""
-    return f"{commit_name(commit.step)} of {commit.owner}.{commit.number}"
+def _read(store: Store, step: int, name: str) -> Listed:
+    try:
+        return Listed(step, name, read_commit(store, name))
+    except StoreError:
+        raise
+    except CheckpointError as error:
+        return Listed(step, name, None, error)
 
 
 def prune(store: Store, *, keep: int, keep_every: int, damaged: Collection[int], newest: SaveId) -> None:
@@ -87,9 +94,10 @@ def _prune(store: Store, keep: int, keep_every: int, damaged: Collection[int], n
     kept = sound[-keep:] + [each for each in sound[:-keep] if keep_every and each.step % keep_every == 0]
     if not kept:
         return
-    needed = {name for commit in kept for name in commit.files} | {commit_name(each.step) for each in kept}
+    needed = {name for commit in kept for name in (*commit.files, commit_name(commit.step, commit.owner))}
+    old = [name for _, number, name in _names(store) if number <= newest.owner and name not in needed]
     names = store.sizes("step-")
-    store.remove([name for name in names if _COMMITTED.fullmatch(name) and name not in needed])  # these first
+    store.remove(old)  # these first
     store.remove([name for name in names if name not in needed and _is_old(name, newest)])
 
 
@@ -97,15 +105,16 @@ def remove_save(store: Store, step: int, save: SaveId) -> None:
     """Remove what a failed save wrote; nothing committed is touched."""
     endings = (f".{save.owner}.{save.number}.bin", f".{save.owner}.{save.number}.json")
     try:
-        prefix = commit_name(step).rpartition("/")[0] + "/rank-"
+        prefix = f"{folder_of(step)}/rank-"
         store.remove([name for name in store.sizes(prefix) if name.endswith(endings)])
     except CheckpointError as error:
         _LOG.warning("what a failed save left could not be removed, which costs space only: %s", error)
 
 
-def _steps(store: Store) -> list[int]:
+def _names(store: Store) -> list[tuple[int, int, str]]:
+    """Step, owner and name of every commit, oldest first."""
     matches: Iterable[re.Match[str] | None] = (_COMMITTED.fullmatch(name) for name in store.sizes("step-"))
-    return sorted(int(match[1]) for match in matches if match)
+    return sorted((int(match[1]), int(match[2]), match[0]) for match in matches if match)
 
 
 def _is_old(name: str, newest: SaveId) -> bool:

@@ -11,7 +11,6 @@ from itertools import chain as joined
 from typing import TYPE_CHECKING, Any, Self
 
 from trainer.checkpoint import catalogue
-from trainer.checkpoint import commit as commits
 from trainer.checkpoint.agreement import Ranks
 from trainer.checkpoint.background import Answer, BackgroundWriter
 from trainer.checkpoint.commit import DamagedError, Reference, SaveId
@@ -200,7 +199,7 @@ class Checkpointer:
         """
         problem = f"the checkpoint of step {step} in {self._store.uri} cannot be loaded"
         layers = self._ranks.each(
-            problem, lambda: Layers(self._store, commits.read_commit(self._store, step))
+            problem, lambda: Layers(self._store, catalogue.find_commit(self._store, step))
         )
         wanted = set(joined.from_iterable(self._ranks.gather(sorted(state))))
         self._ranks.together(problem, lambda: check_fits(layers, wanted, fingerprint))
@@ -220,12 +219,13 @@ class Checkpointer:
 
     def _take_over(self) -> int:
         """Have the place to ourselves, as far as can be; the number that this run claimed."""
-        if self._store.local_file(commits.FILE_NAME) is not None:
+        if self._store.local_file("owners") is not None:
             folder = local_path(self._uri)
             folder.mkdir(parents=True, exist_ok=True)
             self._lock = DirectoryLock(folder)
-            self._store.tidy()
-        return claim(self._store, lambda: catalogue.adoptable(self._store)).number
+        number = claim(self._store, lambda: catalogue.adoptable(self._store)).number
+        self._store.tidy()  # what dead runs left half-written: whoever still writes there is fenced
+        return number
 
     def _begin(self, wanted: Wanted) -> Save:
         """Cut, and decide on all ranks alike what is written."""
@@ -382,7 +382,7 @@ class Checkpointer:
 
     def _find(self, save: Save) -> tuple[Reference, ...] | None:
         try:
-            found = commits.read_commit(self._store, save.step)
+            found = catalogue.find_commit(self._store, save.step)
         except DamagedError:  # or missing
             return None
         ours = (found.owner, found.number) == (save.id.owner, save.id.number)
@@ -416,7 +416,7 @@ class Checkpointer:
 
         def damage() -> str | None:
             try:
-                commit = commits.read_commit(self._store, step)
+                commit = catalogue.find_commit(self._store, step)
                 held.append(commit.bytes)
                 references = sorted(commit.references, key=lambda reference: reference.name)
                 unknown = [each for each in references if each.name not in self._sound_files]

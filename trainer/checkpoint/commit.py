@@ -1,8 +1,8 @@
-"""The documents of a checkpoint: `commit.json`, written last, and the manifests that it names.
+"""The documents of a checkpoint: its commit, written last, and the manifests that it names.
 
     step-00001234/rank-00000.3.1.bin    one rank's bytes, of save 1 by owner 3 (raw, little-endian)
     step-00001234/rank-00000.3.1.json   its manifest: what lies where in the .bin, with checksums
-    step-00001234/commit.json           created last: only then does the checkpoint count
+    step-00001234/commit-00000003.json  created last, by owner 3: only then does the checkpoint count
 
 A commit lists layers, each a manifest a rank: first a base, which is either a full checkpoint or the
 initial state that every run of this configuration starts from (and is not written), then differentials
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from trainer.checkpoint.store import Store
 
-FILE_NAME = "commit.json"
 FORMAT = "cloudrec-checkpoint"
 MANIFEST_FORMAT = "cloudrec-checkpoint-part"
 SCHEMA_VERSION = 2
@@ -134,9 +133,9 @@ def folder_of(step: int) -> str:
     return f"step-{step:08d}"
 
 
-def commit_name(step: int) -> str:
-    """The name of a step's commit."""
-    return f"{folder_of(step)}/{FILE_NAME}"
+def commit_name(step: int, owner: int) -> str:
+    """The name of a run's commit of a step: no other run writes, or removes, this name while it may count."""
+    return f"{folder_of(step)}/commit-{owner:08d}.json"
 
 
 def data_name(manifest: str) -> str:
@@ -161,14 +160,14 @@ def encode_manifest(manifest: Manifest) -> bytes:
     return _seal({"format": MANIFEST_FORMAT, "schema_version": SCHEMA_VERSION, **document})
 
 
-def read_commit(store: Store, step: int) -> Commit:
+def read_commit(store: Store, name: str) -> Commit:
     """Read a commit.
 
     Raises:
         DamagedError: it is not what was written.
         CheckpointError: it was written by another version.
     """
-    return parse_commit(_place(store, commit_name(step)), _read(store, commit_name(step)))
+    return parse_commit(_place(store, name), _read(store, name))
 
 
 def read_manifest(store: Store, reference: Reference) -> Manifest:

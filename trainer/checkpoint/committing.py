@@ -19,9 +19,8 @@ from trainer.checkpoint.commit import (
     data_name,
     encode_commit,
     parse_manifest,
-    read_commit,
 )
-from trainer.checkpoint.owner import Ownership, current_owner
+from trainer.checkpoint.owner import Ownership
 from trainer.checkpoint.store import MissingError
 from trainer.errors import CheckpointError
 
@@ -85,8 +84,10 @@ def commit_layer(store: Store, plan: CommitPlan, wait: Callable[[str], None]) ->
     )
     ownership = Ownership(store, plan.save.owner)
     ownership.check()
-    check_free(store, plan.step, plan.damaged, remove=True)
-    store.create(commit_name(plan.step), encode_commit(commit))
+    check_free(store, plan.step, plan.damaged)
+    name = commit_name(plan.step, plan.save.owner)
+    store.remove([name])  # of this run itself, and damaged: nobody else writes it
+    store.create(name, encode_commit(commit))
     ownership.check()
     return commit
 
@@ -97,21 +98,17 @@ def prune_after(store: Store, plan: CommitPlan) -> None:
     catalogue.prune(store, keep=plan.keep, keep_every=plan.keep_every, damaged=damaged, newest=plan.save)
 
 
-def check_free(store: Store, step: int, damaged: tuple[int, ...], *, remove: bool) -> None:
-    """Refuse a step that has a checkpoint which counts; one that does not count, or is damaged, may go."""
+def check_free(store: Store, step: int, damaged: tuple[int, ...]) -> None:
+    """Refuse a step that has a checkpoint which counts and is not damaged."""
     try:
-        found = read_commit(store, step)
-    except DamagedError:  # or missing
-        counts = False
-    else:
-        counts = step not in damaged and current_owner(store).counts(catalogue.key_of(found), found.owner)
-    if counts:
+        found = catalogue.find_commit(store, step)
+    except DamagedError:  # or there is none
+        return
+    if step not in damaged:
         raise CheckpointError(
-            f"{store.uri}/{commit_name(step)}: is there already, from a run that this one did not go on "
-            "from; give another checkpoint_dir"
+            f"{store.uri}/{commit_name(step, found.owner)}: is there already, from a run that this one did "
+            "not go on from; give another checkpoint_dir"
         )
-    if remove:
-        store.remove([commit_name(step)])
 
 
 def _gather(store: Store, name: str, wait: Callable[[str], None]) -> tuple[Reference, Manifest]:

@@ -48,10 +48,11 @@ class CommittedCheckpoint:
 def open_committed(uri: str, step: int | None = None) -> CommittedCheckpoint:
     """The checkpoint of a step, or the newest sound one; a damaged one is passed over with a warning."""
     store = open_store(uri)
-    steps = [each.step for each in catalogue.list_commits(store)]
+    listed = {each.step: each.name for each in catalogue.list_commits(store)}
+    steps = list(listed)
     if not steps:
         raise CheckpointError(
-            f"{store.uri}: holds no committed checkpoint (step-NNNNNNNN/commit.json); give the run's "
+            f"{store.uri}: holds no committed checkpoint (step-*/commit-*.json); give the run's "
             "checkpoint_dir, or OUTPUT_DIR/checkpoints"
         )
     if step is not None and step not in steps:
@@ -61,7 +62,7 @@ def open_committed(uri: str, step: int | None = None) -> CommittedCheckpoint:
     damages: list[str] = []
     for candidate in reversed(steps) if step is None else (step,):
         try:
-            commit = read_commit(store, candidate)
+            commit = read_commit(store, listed[candidate])
             for reference in commit.references:
                 verify(store, reference)
             return CommittedCheckpoint(store, commit)

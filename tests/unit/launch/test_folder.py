@@ -61,7 +61,7 @@ def test_only_a_committed_checkpoint_counts(tmp_path: Path) -> None:
     for name, committed in [("step-00000005", True), ("step-00000030", False), ("step-x", True)]:
         (tmp_path / name).mkdir()
         if committed:
-            (tmp_path / name / "commit.json").write_text("{}")
+            (tmp_path / name / "commit-00000001.json").write_text("{}")
     assert newest_checkpoint(tmp_path) == 5
 
 

@@ -45,7 +45,7 @@ def test_a_run_shows_its_newest_figures(tmp_path: Path) -> None:
         {"kind": "checkpoint", "step": 25, "seconds": 0.1, "bytes": 7},
     )
     (run.path / "checkpoints" / "step-00000020").mkdir(parents=True)
-    (run.path / "checkpoints" / "step-00000020" / "commit.json").touch()
+    (run.path / "checkpoints" / "step-00000020" / "commit-00000001.json").touch()
     view = load_run(tmp_path, "one")
     assert view.state is RunState.SUCCEEDED
     assert (view.step, view.total_steps, view.epoch) == (25, 40, 1)
