@@ -6,8 +6,11 @@ test of two ranks uses the first two of three.
 
 from __future__ import annotations
 
+import faulthandler
 import multiprocessing
 import os
+import signal
+import time
 import traceback
 from dataclasses import dataclass
 from datetime import timedelta
@@ -41,11 +44,12 @@ class RankPool:
 
     def __init__(self, size: int, folder: Path) -> None:
         context = multiprocessing.get_context("spawn")
+        self._folder = folder
         self._connections: list[Connection] = []
         self._processes = []
         for rank in range(size):
             here, there = context.Pipe()
-            arguments = (rank, size, f"file://{folder}/rendezvous", there)
+            arguments = (rank, size, f"file://{folder}/rendezvous", there, self._stacks(rank))
             process = context.Process(target=_serve, args=arguments, daemon=True)
             process.start()
             there.close()
@@ -68,16 +72,26 @@ class RankPool:
         used = self._connections[:world_size]
         for connection in used:
             connection.send((world_size, function, arguments))
-        outcomes = [_receive(connection) for connection in used]
-        for rank, (_, failure) in enumerate(outcomes):
-            if failure is not None:
-                raise AssertionError(f"rank {rank} of {world_size} failed:\n{failure}")
+        give_up = time.monotonic() + _TIMEOUT_SECONDS
+        outcomes = [self._receive(rank, max(0.0, give_up - time.monotonic())) for rank in range(world_size)]
+        failures = [f"rank {rank}: {failure}" for rank, (_, failure) in enumerate(outcomes) if failure]
+        if failures:
+            raise AssertionError("\n".join(failures))
         return [result for result, _ in outcomes]
+
+    def _receive(self, rank: int, seconds: float) -> tuple[Any, str | None]:
+        if self._connections[rank].poll(seconds):
+            return _receive(self._connections[rank])
+        os.kill(self._processes[rank].pid or 0, signal.SIGUSR2)  # it writes down where it stands
+        time.sleep(0.5)
+        stacks = self._stacks(rank).read_text(encoding="utf-8")
+        return None, f"did not answer within {_TIMEOUT_SECONDS} s:\n{stacks}"
+
+    def _stacks(self, rank: int) -> Path:
+        return self._folder / f"stacks-{rank}"
 
 
 def _receive(connection: Connection) -> tuple[Any, str | None]:
-    if not connection.poll(_TIMEOUT_SECONDS):
-        raise AssertionError(f"a rank did not answer within {_TIMEOUT_SECONDS} s")
     try:
         outcome: tuple[Any, str | None] = connection.recv()
     except EOFError:
@@ -85,7 +99,8 @@ def _receive(connection: Connection) -> tuple[Any, str | None]:
     return outcome
 
 
-def _serve(rank: int, size: int, rendezvous: str, connection: Connection) -> None:
+def _serve(rank: int, size: int, rendezvous: str, connection: Connection, stacks: Path) -> None:
+    faulthandler.register(signal.SIGUSR2, file=stacks.open("w", encoding="utf-8"), all_threads=True)
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     torch.set_num_threads(1)
     timeout = timedelta(seconds=_TIMEOUT_SECONDS)

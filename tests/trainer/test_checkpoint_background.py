@@ -49,7 +49,15 @@ def _until(true: Callable[[], bool]) -> None:
 
 
 def _children(name: str = "trainer.checkpoint.writer") -> list[psutil.Process]:
-    return [child for child in psutil.Process().children() if name in child.cmdline()]
+    return [child for child in psutil.Process().children() if name in _words(child)]
+
+
+def _words(process: psutil.Process) -> list[str]:
+    try:
+        words: list[str] = process.cmdline()
+    except psutil.Error:  # it has just ended
+        return []
+    return words
 
 
 def _save_while_training(place: Place, directory: str, copied_share: float) -> list[int]:
