@@ -103,19 +103,15 @@ class Saving:
         if not self.config.resume:
             self._refuse_to_overwrite()
             return None
-        step = self.checkpointer.newest()
-        if step is None:
-            return None
         if not self.dataset.resumable:
-            raise CheckpointError(
-                f"{self.config.checkpoint_uri} holds a checkpoint of step {step}, but the loader "
-                f"{self.config.dataset} cannot start where that stopped (resumable is False); take another "
-                "checkpoint_dir to start afresh"
-            )
-        extra = self.checkpointer.load(
-            step, self.learner.state, self._fingerprint(), initial=self.learner.initial
+            self._refuse_to_go_on()
+            return None
+        loaded = self.checkpointer.load_newest(
+            self.learner.state, self._fingerprint(), initial=self.learner.initial
         )
-        self.step = step
+        if loaded is None:
+            return None
+        self.step, extra = loaded
         seen = SampleDigest.from_state(extra["samples"]) if self.world.is_first else SampleDigest()
         return Resumed(Progress.from_json(extra["progress"], restarts=restarts()), seen)
 
@@ -140,6 +136,15 @@ class Saving:
             raise CheckpointError(
                 f"{self.config.checkpoint_uri} holds checkpoints up to step {steps[-1]}, and resume is "
                 "off; take another checkpoint_dir, or leave resume on to go on from them"
+            )
+
+    def _refuse_to_go_on(self) -> None:
+        step = self.checkpointer.newest()
+        if step is not None:
+            raise CheckpointError(
+                f"{self.config.checkpoint_uri} holds a checkpoint of step {step}, but the loader "
+                f"{self.config.dataset} cannot start where that stopped (resumable is False); take another "
+                "checkpoint_dir to start afresh"
             )
 
     def _fingerprint(self) -> dict[str, Any]:

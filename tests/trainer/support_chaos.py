@@ -27,7 +27,7 @@ import psutil
 
 from trainer.checkpoint import catalogue
 from trainer.checkpoint.commit import read_commit
-from trainer.checkpoint.storage import verify
+from trainer.checkpoint.runs import verify
 from trainer.checkpoint.store import open_store
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
+from tests.trainer.support_damage import DAMAGES, commit_of
 from tests.trainer.support_layers import die_at
 from tests.trainer.support_ranks import RankPool
 from tests.trainer.support_state import cut, global_tensors, same_bits, whole, zeros_like
@@ -17,8 +18,6 @@ from trainer.checkpoint import Checkpointer
 from trainer.errors import CheckpointError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tests.trainer.support_ranks import Place
 
 
@@ -33,35 +32,6 @@ def two_steps(tmp_path: Path) -> Path:
         for step in (1, 2):
             checkpointer.save(step, whole(global_tensors(step)), {}, {})
     return tmp_path
-
-
-def _one(folder: Path, kind: str) -> Path:
-    """What rank 0 wrote."""
-    return next(folder.glob(f"rank-00000.*.{kind}"))
-
-
-def _commit(folder: Path) -> Path:
-    (path,) = folder.glob("commit-*.json")
-    return path
-
-
-def _flip(path: Path, position: int) -> None:
-    data = bytearray(path.read_bytes())
-    data[position] ^= 0x10
-    path.write_bytes(data)
-
-
-DAMAGES: dict[str, Callable[[Path], object]] = {
-    "a flipped bit": lambda folder: _flip(_one(folder, "bin"), 1000),
-    "a truncated file": lambda folder: os.truncate(_one(folder, "bin"), 500),
-    "an empty file": lambda folder: os.truncate(_one(folder, "bin"), 0),
-    "a missing file": lambda folder: _one(folder, "bin").unlink(),
-    "a flipped bit in a manifest": lambda folder: _flip(_one(folder, "json"), 70),
-    "a missing manifest": lambda folder: _one(folder, "json").unlink(),
-    "a flipped bit in the commit": lambda folder: _flip(_commit(folder), 70),
-    "a truncated commit": lambda folder: os.truncate(_commit(folder), 50),
-    "an empty commit": lambda folder: os.truncate(_commit(folder), 0),
-}
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
@@ -106,7 +76,7 @@ def test_when_all_are_damaged_nothing_starts_afresh_by_itself(two_steps: Path) -
 
 
 def test_what_was_never_committed_does_not_count_and_goes_with_the_next_save(two_steps: Path) -> None:
-    _commit(two_steps / "step-00000002").unlink()
+    commit_of(two_steps / "step-00000002").unlink()
     (two_steps / ".tmp" / "left").write_bytes(b"by a dead attempt")
     with _open(two_steps) as checkpointer:
         assert checkpointer.newest() == 1

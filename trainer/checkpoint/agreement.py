@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 from torch import distributed
 
+from trainer.checkpoint.commit import DamagedError
 from trainer.checkpoint.owner import FencedError
 from trainer.errors import CheckpointError
 
@@ -57,6 +58,27 @@ class Ranks:
         """Act on every rank; this rank's own result, which need not travel."""
         held: list[T] = []
         self.together(problem, lambda: held.append(action()))
+        return held[0]
+
+    def trusting(self, problem: str, action: Callable[[], T]) -> T:
+        """Act on every rank; this rank's own result.
+
+        Raises:
+            DamagedError: on all ranks, if any rank's action raised one, in the words of the first.
+            CheckpointError: see `together`.
+        """
+        held: list[T] = []
+
+        def act() -> str | None:
+            try:
+                held.append(action())
+            except DamagedError as error:
+                return str(error)
+            return None
+
+        for damage in self.together(problem, act):
+            if damage is not None:
+                raise DamagedError(damage)
         return held[0]
 
     def gather_numbers(self, number: int) -> list[int]:

@@ -8,7 +8,7 @@ import time
 from dataclasses import replace
 from functools import reduce
 from itertools import chain as joined
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from trainer.checkpoint import catalogue
 from trainer.checkpoint.agreement import Ranks
@@ -17,25 +17,27 @@ from trainer.checkpoint.commit import DamagedError, Reference, SaveId
 from trainer.checkpoint.committing import CommitPlan, commit_layer, prune_after
 from trainer.checkpoint.frames import frames
 from trainer.checkpoint.layer import write_layer
+from trainer.checkpoint.loading import Target, intervals_of, load_checked, load_trusted, unusable
 from trainer.checkpoint.lock import DirectoryLock
 from trainer.checkpoint.owner import FencedError, claim
 from trainer.checkpoint.policy import Kind, Sizes, is_worth_it, measure, plan_kind
+from trainer.checkpoint.runs import verify
 from trainer.checkpoint.saves import Chain, CheckpointReport, Save, SavingOptions, Wanted, problem_of
 from trainer.checkpoint.snapshot import Since, Touched, find_touched, groups_of, is_frozen_by_fork
-from trainer.checkpoint.storage import Layers, check_fits, verify
 from trainer.checkpoint.store import open_store
 from trainer.errors import CheckpointError
 from trainer.location import local_path
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from types import TracebackType
 
     from torch.distributed import ProcessGroup
 
+    from trainer.checkpoint.commit import Commit
     from trainer.checkpoint.entry import Initial, State
-    from trainer.checkpoint.touched import Intervals
 
+T = TypeVar("T")
 _LOG = logging.getLogger(__name__)
 _TRIES = 3  # of a save whose writer dies
 _SHORTEST_WAIT_S, _LONGEST_WAIT_S = 0.001, 0.05
@@ -109,15 +111,40 @@ class Checkpointer:
         Raises:
             CheckpointError: there are checkpoints, but all are damaged, or of another version.
         """
+        return self._newest(self._verify)
+
+    def load_newest(
+        self, state: State, fingerprint: Mapping[str, Any] | None = None, *, initial: Initial | None = None
+    ) -> tuple[int, dict[str, Any]] | None:
+        """As `newest`, then `load`, but each byte is read about once; the step and its `extra`.
+
+        Damage is found while `state` is filled, or right after, so that what a damaged checkpoint has left
+        there is overwritten from the one before. None, and `state` as it was, if there is no checkpoint.
+
+        Raises:
+            CheckpointError: as by `newest` or `load`; nothing is to be made of `state` then.
+        """
+
+        def load(step: int) -> tuple[int, dict[str, Any]]:
+            layers = load_checked(
+                self._ranks, self._store, step, Target(state, fingerprint, initial), sound=self._sound_files
+            )
+            self._trust(layers.commit)
+            return step, self._build_upon(layers.commit)
+
+        return self._newest(load)
+
+    def _newest(self, attempt: Callable[[int], T]) -> T | None:
+        """What becomes of the newest checkpoint for which `attempt` raises no DamagedError, on all ranks."""
         damages: list[str] = []
         for step in reversed(self.steps()):
-            damage = self._verify(step)
-            if damage is None:
-                return step
-            damages.append(damage)
+            try:
+                return attempt(step)
+            except DamagedError as error:
+                damages.append(str(error))
             self._damaged.add(step)
             if self._ranks.rank == 0:
-                _LOG.warning("the checkpoint of step %d is damaged and passed over: %s", step, damage)
+                _LOG.warning("the checkpoint of step %d is damaged and passed over: %s", step, damages[-1])
         if damages:
             raise CheckpointError(
                 f"{self._store.uri}: every checkpoint is damaged ({len(damages)} in all), the newest: "
@@ -197,17 +224,18 @@ class Checkpointer:
         Raises:
             CheckpointError: it belongs to another model or dataset, or names do not match.
         """
-        problem = f"the checkpoint of step {step} in {self._store.uri} cannot be loaded"
-        layers = self._ranks.each(
-            problem, lambda: Layers(self._store, catalogue.find_commit(self._store, step))
-        )
-        wanted = set(joined.from_iterable(self._ranks.gather(sorted(state))))
-        self._ranks.together(problem, lambda: check_fits(layers, wanted, fingerprint))
-        for intervals in _intervals_of(state):
-            intervals.begin()
-        self._ranks.together(problem, lambda: layers.fill(state, initial))
-        self._chain = Chain(layers.commit.base, layers.commit.layers)
-        return dict(layers.commit.extra)
+        target = Target(state, fingerprint, initial)
+        return self._build_upon(load_trusted(self._ranks, self._store, step, target).commit)
+
+    def _build_upon(self, commit: Commit) -> dict[str, Any]:
+        """The state is now as in this checkpoint, whose `extra` is given back."""
+        self._chain = Chain(commit.base, commit.layers)
+        return dict(commit.extra)
+
+    def _trust(self, commit: Commit) -> None:
+        """Every byte is as written."""
+        self._sound_files.update(reference.name for reference in commit.references)
+        self._good[commit.step] = commit.bytes
 
     def _told(self, step: int, started: float) -> CheckpointReport:
         """The report of a committed step, to somebody who has waited for it."""
@@ -229,7 +257,7 @@ class Checkpointer:
 
     def _begin(self, wanted: Wanted) -> Save:
         """Cut, and decide on all ranks alike what is written."""
-        cuts = [(intervals, intervals.cut()) for intervals in _intervals_of(wanted.state)]
+        cuts = [(intervals, intervals.cut()) for intervals in intervals_of(wanted.state)]
         chain = self._chain
         if chain is None and wanted.initial is not None:
             chain = Chain(wanted.initial.identity, ())
@@ -408,41 +436,29 @@ class Checkpointer:
         seconds = time.perf_counter() - save.started
         self._reports.append(CheckpointReport(save.step, save.stall_s, written, seconds, save.kind))
 
-    def _verify(self, step: int) -> str | None:
-        """What is wrong with a checkpoint, if anything; every rank reads some of its files."""
-        problem = f"the checkpoint of step {step} cannot be used"
+    def _verify(self, step: int) -> int:
+        """A checkpoint's step, if all is as written; every rank reads some of its files.
+
+        Raises:
+            DamagedError: on all ranks, with what is wrong.
+        """
         sound: list[str] = []
-        held: list[int] = []
 
-        def damage() -> str | None:
-            try:
-                commit = catalogue.find_commit(self._store, step)
-                held.append(commit.bytes)
-                references = sorted(commit.references, key=lambda reference: reference.name)
-                unknown = [each for each in references if each.name not in self._sound_files]
-                for reference in unknown[self._ranks.rank :: self._ranks.world_size]:
-                    verify(self._store, reference)
-                    sound.append(reference.name)
-            except DamagedError as error:
-                return str(error)
-            return None
+        def check() -> Commit:
+            commit = catalogue.find_commit(self._store, step)
+            references = sorted(commit.references, key=lambda reference: reference.name)
+            unknown = [each for each in references if each.name not in self._sound_files]
+            for reference in unknown[self._ranks.rank :: self._ranks.world_size]:
+                verify(self._store, reference)
+                sound.append(reference.name)
+            return commit
 
-        found = self._ranks.together(problem, damage)
-        self._sound_files.update(joined.from_iterable(self._ranks.gather(sound)))
-        worst = next((each for each in found if each is not None), None)
-        if worst is None:
-            self._good[step] = held[0]
-        return worst
-
-
-def _intervals_of(state: State) -> list[Intervals]:
-    found = {
-        id(shard.stamps.intervals): shard.stamps.intervals
-        for entry in state.values()
-        for shard in entry.shards
-        if shard.stamps is not None
-    }
-    return list(found.values())
+        try:
+            self._trust(self._ranks.trusting(unusable(step), check))
+        except DamagedError:  # an older one may share files with it
+            self._sound_files.update(joined.from_iterable(self._ranks.gather(sound)))
+            raise
+        return step
 
 
 def _not_shared(name: str) -> None:

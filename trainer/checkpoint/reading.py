@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from trainer.checkpoint import catalogue
 from trainer.checkpoint.commit import Commit, DamagedError, read_commit
-from trainer.checkpoint.storage import Layers, verify
+from trainer.checkpoint.runs import verify
+from trainer.checkpoint.storage import Layers
 from trainer.checkpoint.store import open_store
 from trainer.errors import CheckpointError
 

@@ -1,120 +1,33 @@
-"""Reading what was written: every byte once to verify it, then what this rank holds, layer by layer."""
+"""Reading what was written: what this rank holds, layer by layer."""
 
 from __future__ import annotations
 
-import os
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
-from itertools import pairwise
+from itertools import chain, pairwise
 from math import prod
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from isal import isal_zlib
 
 from trainer.checkpoint.coding import decode_rows, dequantize, quantized_bytes
-from trainer.checkpoint.commit import DamagedError, data_name, differences, read_manifest
-from trainer.checkpoint.store import MissingError
+from trainer.checkpoint.commit import data_name, differences, read_manifest
+from trainer.checkpoint.runs import CHUNK_BYTES, THREADS, Files, rows_run, runs_of, values_run
 from trainer.errors import CheckpointError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from types import TracebackType
     from typing import Any
 
     from torch import Tensor
 
-    from trainer.checkpoint.commit import Commit, Manifest, Part, Reference
+    from trainer.checkpoint.commit import Commit, Part
     from trainer.checkpoint.entry import Entry, Initial, Shard, State
     from trainer.checkpoint.frames import Array
+    from trainer.checkpoint.runs import Run, RunReader
     from trainer.checkpoint.store import Store
 
 _SHOWN = 5  # differences named in a message
-_THREADS = min(4, len(os.sched_getaffinity(0)))  # that read at once
-_CHUNK_BYTES = 8 << 20  # read at a time where it cannot go straight to its place
-
-
-class Files:
-    """Reads ranges of a store's objects; use it as a context."""
-
-    def __init__(self, store: Store) -> None:
-        self.store = store
-        self._stack = ExitStack()
-        self._open: dict[str, int] = {}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stack.close()
-
-    def read_into(self, name: str, position: int, target: memoryview) -> None:
-        """Fill `target` (bytes) from an object; DamagedError where that ends before."""
-        done = 0
-        path = self.store.local_file(name)
-        if path is None:
-            data = self.store.read(name, position, len(target))
-            done = len(data)
-            target[:done] = data
-        else:
-            if name not in self._open:
-                descriptor = os.open(path, os.O_RDONLY)
-                self._stack.callback(os.close, descriptor)
-                self._open[name] = descriptor
-            while done < len(target):
-                count = os.preadv(self._open[name], [target[done:]], position + done)
-                if not count:
-                    break
-                done += count
-        if done < len(target):
-            raise DamagedError(f"{self.store.uri}/{name}: ends {len(target) - done} bytes too early")
-
-    def read(self, name: str, position: int, length: int) -> bytearray:
-        """`length` bytes of an object."""
-        data = bytearray(length)
-        self.read_into(name, position, memoryview(data))
-        return data
-
-
-def verify(store: Store, reference: Reference) -> None:
-    """Read a manifest and its whole file; DamagedError unless every part is what was written."""
-    manifest = read_manifest(store, reference)
-    where = f"{store.uri}/{manifest.file}"
-    try:
-        size = store.sizes(manifest.file).get(manifest.file)
-        if size is None:
-            raise DamagedError(f"{where}: missing")
-        if size != reference.bytes:
-            raise DamagedError(f"{where}: {size} bytes, {reference.bytes} were written")
-        with Files(store) as files:
-            _verify_parts(files, manifest)
-    except (OSError, MissingError) as error:
-        raise DamagedError(f"{where}: missing or unreadable: {error}") from error
-
-
-def _verify_parts(files: Files, manifest: Manifest) -> None:
-    runs = {(part.position, part.length, part.crc32): part for part in manifest.parts}
-    runs |= {(r.position, r.length, r.crc32): part for part in manifest.parts if (r := part.rows)}
-
-    def check(run: tuple[int, int, int]) -> None:
-        position, length, checksum = run
-        buffer, found = memoryview(bytearray(min(length, _CHUNK_BYTES))), 0
-        for start in range(position, position + length, _CHUNK_BYTES):
-            chunk = buffer[: min(_CHUNK_BYTES, position + length - start)]
-            files.read_into(manifest.file, start, chunk)
-            found = isal_zlib.crc32(chunk, found)
-        if found != checksum:
-            part = runs[position, length, checksum]
-            raise DamagedError(
-                f"{files.store.uri}/{manifest.file}: the bytes of {part.name} at {part.offsets} have changed"
-            )
-
-    with ThreadPoolExecutor(_THREADS) as pool:
-        for _ in pool.map(check, sorted(runs)):
-            pass  # the first error is raised here
 
 
 class Layers:
@@ -134,8 +47,16 @@ class Layers:
         """The type of every tensor."""
         return {name: getattr(torch, part.dtype) for name, (_, part) in self._some()}
 
-    def fill(self, state: State, initial: Initial | None) -> None:
-        """Copy into this rank's shards, in place, from whichever files hold their elements."""
+    def runs(self) -> list[Run]:
+        """All bytes that have checksums, in an order that is the same on every rank."""
+        return runs_of(chain.from_iterable(chain.from_iterable(self.named.values())))
+
+    def fill(self, state: State, initial: Initial | None, checked: set[Run] | None = None) -> None:
+        """Copy into this rank's shards, in place, from whichever files hold their elements.
+
+        With `checked`, DamagedError where something that is read whole has changed; what has not goes in
+        there, and the rest is not looked at.
+        """
         base = self.commit.base
         for name, (_, part) in self._some():
             if name in state:
@@ -148,7 +69,7 @@ class Layers:
                 )
             initial.make()
         work = [(name, shard) for name, entry in state.items() for shard in entry.shards]
-        with Files(self.store) as files, ThreadPoolExecutor(_THREADS) as pool:
+        with Files(self.store, checked) as files, ThreadPoolExecutor(THREADS) as pool:
             for _ in pool.map(lambda each: self._fill_shard(files, *each), work):
                 pass  # the first error is raised here
 
@@ -199,15 +120,17 @@ def _apply(
     inner = [slice(a - at, b - at) for (a, b), at in zip(overlap[1:], shard.offsets[1:], strict=True)]
     outer = [slice(a - at, b - at) for (a, b), at in zip(overlap[1:], part.offsets[1:], strict=True)]
     if not overlap:  # a single number
-        tensor.copy_(_read_rows(files, file, part, 0, 1).reshape(()))
+        with files.reading(values_run(file, part), whole=True) as reader:
+            tensor.copy_(_read_rows(reader, part, 0, 1).reshape(()))
         return
     first, (low, high) = part.offsets[0], overlap[0]
     target = tensor[(slice(None), *inner)]
     if part.rows is None:
-        for start, stop in _steps(part, low - first, high - first):
-            at = slice(first + start - shard.offsets[0], first + stop - shard.offsets[0])
-            if not _read_straight(files, file, part, start, target[at]):
-                target[at].copy_(_read_rows(files, file, part, start, stop)[(slice(None), *outer)])
+        with files.reading(values_run(file, part), whole=high - low == part.sizes[0]) as reader:
+            for start, stop in _steps(part, low - first, high - first):
+                at = slice(first + start - shard.offsets[0], first + stop - shard.offsets[0])
+                if not _read_straight(reader, part, start, target[at]):
+                    target[at].copy_(_read_rows(reader, part, start, stop)[(slice(None), *outer)])
         if shard.stamps is not None and not is_base:
             held = torch.arange(low - shard.offsets[0], high - shard.offsets[0], device=tensor.device)
             shard.stamps.restore(held)
@@ -215,16 +138,17 @@ def _apply(
     rows = _rows_of(files, file, part) + first
     begin, end = (int(found) for found in np.searchsorted(rows, [low, high]))
     numbers = torch.from_numpy(rows[begin:end] - shard.offsets[0]).to(tensor.device)
-    for start, stop in _steps(part, begin, end):
-        values = _read_rows(files, file, part, start, stop)[(slice(None), *outer)]
-        target.index_copy_(0, numbers[start - begin : stop - begin], values.to(tensor.device))
+    with files.reading(values_run(file, part), whole=end - begin == len(rows)) as reader:
+        for start, stop in _steps(part, begin, end):
+            values = _read_rows(reader, part, start, stop)[(slice(None), *outer)]
+            target.index_copy_(0, numbers[start - begin : stop - begin], values.to(tensor.device))
     if shard.stamps is not None:
         shard.stamps.restore(numbers)
 
 
 def _steps(part: Part, begin: int, end: int) -> Iterator[tuple[int, int]]:
     """Ranges of a part's stored rows that make about a chunk."""
-    step = max(_CHUNK_BYTES // max(_row_bytes(part), 1), 1)
+    step = max(CHUNK_BYTES // max(_row_bytes(part), 1), 1)
     return pairwise([*range(begin, end, step), end]) if end > begin else iter(())
 
 
@@ -240,25 +164,30 @@ def _dtype(part: Part) -> torch.dtype:
 
 
 def _rows_of(files: Files, file: str, part: Part) -> Array:
-    rows = part.rows
+    rows, run = part.rows, rows_run(file, part)
     assert rows is not None  # noqa: S101 - for the type checker: asked of such parts alone
-    return decode_rows(rows.coding, files.read(file, rows.position, rows.length), part.sizes[0])
+    assert run is not None  # noqa: S101 - as above
+    with files.reading(run, whole=True) as reader:
+        data = reader.read(0, run.length)
+    return decode_rows(
+        rows.coding, data, part.sizes[0]
+    )  # as written, if that is checked: it tells where to write
 
 
-def _read_straight(files: Files, file: str, part: Part, start: int, target: Tensor) -> bool:
+def _read_straight(reader: RunReader, part: Part, start: int, target: Tensor) -> bool:
     """Read rows from `start` on into memory that has their very layout; False where it has not."""
     if target.device.type != "cpu" or not target.is_contiguous() or target.shape[1:] != part.sizes[1:]:
         return False
     if target.numel():
         view = memoryview(target.view(-1).view(torch.uint8).numpy())
-        files.read_into(file, part.position + start * _row_bytes(part), view)
+        reader.read_into(start * _row_bytes(part), view)
     return True
 
 
-def _read_rows(files: Files, file: str, part: Part, start: int, stop: int) -> Tensor:
+def _read_rows(reader: RunReader, part: Part, start: int, stop: int) -> Tensor:
     """Rows `start` to `stop` of those that a part stores, [rows, ...]."""
     size = _row_bytes(part)
-    data = files.read(file, part.position + start * size, (stop - start) * size)
+    data = reader.read(start * size, (stop - start) * size)
     if part.coding != "raw":
         values = np.frombuffer(data, dtype=np.uint8).reshape(stop - start, size)
         return torch.from_numpy(dequantize(values, part.sizes[1], part.coding)).to(_dtype(part))

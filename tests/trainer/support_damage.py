@@ -1,0 +1,41 @@
+"""Ways in which a committed checkpoint can be damaged, each of which must be noticed."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+def written(folder: Path, kind: str) -> Path:
+    """What rank 0 wrote in the folder of a step."""
+    return next(folder.glob(f"rank-00000.*.{kind}"))
+
+
+def commit_of(folder: Path) -> Path:
+    """The commit in the folder of a step."""
+    (path,) = folder.glob("commit-*.json")
+    return path
+
+
+def flip(path: Path, position: int) -> None:
+    """Change a bit."""
+    data = bytearray(path.read_bytes())
+    data[position] ^= 0x10
+    path.write_bytes(data)
+
+
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "a flipped bit": lambda folder: flip(written(folder, "bin"), 1000),
+    "a truncated file": lambda folder: os.truncate(written(folder, "bin"), 500),
+    "an empty file": lambda folder: os.truncate(written(folder, "bin"), 0),
+    "a missing file": lambda folder: written(folder, "bin").unlink(),
+    "a flipped bit in a manifest": lambda folder: flip(written(folder, "json"), 70),
+    "a missing manifest": lambda folder: written(folder, "json").unlink(),
+    "a flipped bit in the commit": lambda folder: flip(commit_of(folder), 70),
+    "a truncated commit": lambda folder: os.truncate(commit_of(folder), 50),
+    "an empty commit": lambda folder: os.truncate(commit_of(folder), 0),
+}
