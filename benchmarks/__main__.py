@@ -18,6 +18,7 @@ BENCHMARKS = (
     "interval",
     "learning",
     "checkpoint",
+    "quantized_restores",
 )
 
 
