@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import platform
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from cloudrec.app.clusters import choose
 from cloudrec.errors import DataError, SpecError, UsageError
 from cloudrec.launch import launcher as find_launcher
 from cloudrec.launch.folder import RunFolder, create_run
+from cloudrec.launch.ledger import RunState
 from cloudrec.launch.outputs import flag_value
 from cloudrec.launch.runspec import RunSpec, default_trainer_command, new_run_name
 
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 
 _BAD_CONFIGURATION = 64  # the trainer's exit code for it
 _CHECK_TIMEOUT_S = 120
+_RESUMABLE = (RunState.FAILED, RunState.INTERRUPTED)
 _PATHS = ("dataset_path", "checkpoint_dir", "sharding_plan")  # the trainer's keys that name places
 
 
@@ -84,22 +87,52 @@ def train(
     return folder
 
 
-def resume(app: AppContext, name: str, *, decide: Callable[[Launch], bool]) -> RunFolder | None:
+def resume(
+    app: AppContext, name: str, *, nproc_per_node: int | None = None, decide: Callable[[Launch], bool]
+) -> RunFolder | None:
     """Go on with a run that was stopped or failed, from its newest committed checkpoint.
+
+    Args:
+        app: what every use case works with.
+        name: the run's name.
+        nproc_per_node: go on with so many processes a node, each step as large as before; None: as many.
+        decide: is shown what would be launched.
 
     Raises:
         UsageError: there is no such run, it is alive, or it has finished.
+        SpecError: so many processes cannot share a step evenly, or have no GPU each.
     """
     folder = RunFolder(path=app.home.run(name))
     spec = folder.spec()
     launcher = find_launcher(spec.launcher)
-    launcher.preflight(spec)
     cluster = choose(app, provider_name=spec.provider, cluster_name=spec.cluster)
+    if nproc_per_node is not None:
+        spec = _resized(spec, nproc_per_node)
+        _processes(nproc_per_node, app.provider(cluster.provider).access(cluster))  # refuses too many
+    launcher.preflight(spec)
     if not decide(_planned(app, cluster, launcher, folder, spec)):
         return None
     with app.cluster_lock(cluster.title):
+        if nproc_per_node is not None and launcher.state(folder).state in _RESUMABLE:
+            folder.write_spec(spec)
         launcher.submit(folder)
     return folder
+
+
+def _resized(spec: RunSpec, nproc_per_node: int) -> RunSpec:
+    """Return the spec for another number of processes, with as many samples a step over all of them."""
+    resized = replace(spec, nproc_per_node=nproc_per_node)
+    config = _check_configuration(spec)
+    if config is None or resized.world_size == spec.world_size:
+        return resized
+    samples = config["global_batch_size"] or config["batch_size"] * spec.world_size
+    if samples % resized.world_size:
+        raise SpecError(
+            f"a step of run {spec.name!r} is {samples} samples, which {resized.world_size} processes "
+            "cannot share evenly",
+            remedy=f"go on with a number of processes that divides {samples}",
+        )
+    return replace(resized, trainer_flags=(*spec.trainer_flags, f"--global_batch_size={samples}"))
 
 
 def _planned(
@@ -185,10 +218,13 @@ def _absolute(path: str, base: Path) -> str:
     return path if "://" in path else str((base / Path(path).expanduser()).absolute())
 
 
-def _check_configuration(spec: RunSpec) -> None:
-    """Have the trainer check its own configuration before anything is made; it needs no torch for that."""
+def _check_configuration(spec: RunSpec) -> dict[str, Any] | None:
+    """Have the trainer check its own configuration before anything is made; it needs no torch for that.
+
+    Returns every setting with its value, None where the trainer is another program.
+    """
     if spec.trainer_command != default_trainer_command():
-        return
+        return None
     with tempfile.TemporaryDirectory(prefix="cloudrec-") as folder:
         config = Path(folder) / "trainer.yaml"
         config.write_text(yaml.safe_dump(dict(spec.trainer_config)), encoding="utf-8")
@@ -205,7 +241,8 @@ def _check_configuration(spec: RunSpec) -> None:
             command, capture_output=True, text=True, timeout=_CHECK_TIMEOUT_S, check=False
         )
     if checked.returncode == 0:
-        return
+        resolved: dict[str, Any] = json.loads(checked.stdout)
+        return resolved
     said = checked.stderr.strip().replace(f"{config}: ", "").removeprefix("error: ")
     message, _, remedy = said.partition("\nremedy: ")
     if checked.returncode == _BAD_CONFIGURATION:

@@ -43,7 +43,11 @@ if TYPE_CHECKING:
 @click.option(
     "--launcher", metavar="NAME", help="How processes are started  [default: the cluster's own way]"
 )
-@click.option("--nproc-per-node", type=int, help="Processes on each machine  [default: one a GPU, or one]")
+@click.option(
+    "--nproc-per-node",
+    type=int,
+    help="Processes on each machine  [default: one a GPU, or one; with --resume: as many as before]",
+)
 @click.option("--max-restarts", type=int, help="How often a crashed run is started again  [default: 3]")
 @click.option("--detach", is_flag=True, help="Return once the run is under way; it survives the terminal.")
 @click.option(
@@ -76,6 +80,7 @@ def train(
     cloudrec train --dataset data/prepared --nproc-per-node 2 -- --num_epochs 2
     cloudrec train --detach                    with a dataset named in cloudrec.yaml
     cloudrec train --resume RUN                from its newest checkpoint
+    cloudrec train --resume RUN --nproc-per-node 1    with other processes, but the same steps
 
     Ctrl-C stops the run gracefully: it writes a checkpoint, and --resume goes on from there.
     """  # noqa: D301  # \b is click's mark for lines that are not to be joined
@@ -103,7 +108,7 @@ def train(
     application = context()
     if resume is not None:
         _refuse_with_resume(flags, trainer_flags, settings)
-        folder = app.resume(application, resume, decide=decide)
+        folder = app.resume(application, resume, nproc_per_node=nproc_per_node, decide=decide)
     else:
         folder = app.train(application, load_spec(file, settings, flags), trainer_flags, decide=decide)
     if folder is None:
@@ -164,8 +169,12 @@ def _finish(application: AppContext, name: str) -> int:
 
 
 def _refuse_with_resume(flags: Flags, trainer_flags: tuple[str, ...], settings: tuple[str, ...]) -> None:
-    """A resumed run keeps its own configuration: another one would make it another run."""
-    given = [flag for path, (flag, value) in flags.items() if value is not None and path[0] != "cluster"]
+    """A resumed run keeps its own configuration, but for its processes: else it would be another run."""
+    given = [
+        flag
+        for path, (flag, value) in flags.items()
+        if value is not None and path[0] != "cluster" and path != ("train", "nproc_per_node")
+    ]
     given += ["--set"] if settings else []
     given += [trainer_flags[0]] if trainer_flags else []
     if given:

@@ -97,6 +97,10 @@ class RunFolder:
         except OSError as error:
             raise DataError(f"cannot read {self.spec_file}: {error.strerror}") from error
 
+    def write_spec(self, spec: RunSpec) -> None:
+        """Change what the next launch is made from; nothing of the run may be alive."""
+        write_atomically(self.spec_file, spec.to_json())
+
 
 def create_run(runs: Path, spec: RunSpec) -> RunFolder:
     """Make the folder of a new run, whole or not at all; UsageError when the name is taken."""

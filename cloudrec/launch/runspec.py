@@ -1,4 +1,4 @@
-"""What was asked for when a run was launched: the frozen content of RUN/spec.json."""
+"""What was asked for when a run was launched, or resumed with other processes: RUN/spec.json's content."""
 
 from __future__ import annotations
 

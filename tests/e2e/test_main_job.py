@@ -149,6 +149,35 @@ def test_a_killed_rank_is_restarted_and_nothing_is_lost_or_repeated(
     bench.wait_until_alone()
 
 
+def test_a_run_goes_on_with_fewer_processes_in_steps_of_the_same_samples(
+    bench: Bench, undisturbed: dict[str, Any]
+) -> None:
+    launch(bench, "shrunk", *SOME)
+    bench.wait("shrunk", lambda view: (view["step"] or 0) >= 60)
+    running = bench.run("train", "--resume", "shrunk", "--nproc-per-node", "1", expect=2)
+    assert "is running" in running.stderr
+    assert bench.view("shrunk")["world_size"] == 2
+    (stopped,) = bench.ask("stop", "shrunk")["runs"]
+    assert stopped["state"] == "INTERRUPTED"
+    for processes, reason in (("3", "3 processes cannot share evenly"), ("0", "must be at least 1")):
+        refused = bench.run("train", "--resume", "shrunk", "--nproc-per-node", processes, expect=2)
+        assert reason in refused.stderr
+    shown = bench.ask("train", "--resume", "shrunk", "--nproc-per-node", "1", "--dry-run")["launch"]
+    assert shown["command"][-1] == "--global_batch_size=128"
+    assert bench.view("shrunk")["world_size"] == 2  # a dry run changes nothing
+    (resumed,) = bench.ask("train", "--resume", "shrunk", "--nproc-per-node", "1")["runs"]
+    assert (resumed["state"], resumed["world_size"]) == ("SUCCEEDED", 1)
+    one, two = undisturbed, bench.summary("shrunk")
+    for key in ("step", "samples_seen", "samples_digest"):
+        assert one[key] == two[key], key
+    assert two["world_size"] == 1
+    assert two["logloss"] == pytest.approx(one["logloss"], rel=1e-3)
+    refused = bench.run("train", "--resume", "shrunk", "--nproc-per-node", "2", expect=2)
+    assert "has finished" in refused.stderr
+    assert bench.view("shrunk")["world_size"] == 1
+    bench.wait_until_alone()
+
+
 def test_a_killed_supervisor_leaves_no_process_and_its_run_can_be_resumed(bench: Bench) -> None:
     launch(bench, "orphaned", *FOR_EVER, ranks=1)
     view = bench.wait("orphaned", lambda view: (view["checkpoint"] or 0) >= 50)
