@@ -126,7 +126,8 @@ def _show(application: AppContext, name: str | None, *, events: bool) -> None:
         "clusters": [_cluster_document(cluster) for cluster in clusters],
         "runs": [run.to_json() for run in runs],
     }
-    text = [_clusters_table(clusters), runs_table(runs)]
+    text = [_clusters_table(clusters)] if clusters or name is None else []  # a run's name is no cluster's
+    text.append(runs_table(runs))
     if name is not None:
         text += [_goodput_line(run) for run in runs if run.goodput_parts]
     if events:

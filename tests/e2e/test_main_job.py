@@ -243,6 +243,7 @@ def test_ctrl_c_in_an_attached_run_leaves_a_checkpoint(bench: Bench) -> None:
 
 @pytest.mark.usefixtures("undisturbed")
 def test_logs_and_report_tell_of_a_finished_run(bench: Bench) -> None:
+    assert bench.run("status", "undisturbed").stdout.startswith("RUN ")
     assert "finished at step" in bench.run("logs", "undisturbed").stdout
     assert bench.run("logs", "undisturbed", "--rank", "1", "--tail", "1").stdout.count("\n") == 1
     assert "it has ranks 0 to 1" in bench.run("logs", "undisturbed", "--rank", "2", expect=2).stderr
