@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test lint format soak bench clean
+.PHONY: setup demo demo-spot test lint format soak bench clean
 .DEFAULT_GOAL := help
 
 help: ## show the targets
@@ -18,6 +18,9 @@ $(STAMP): pyproject.toml constraints.txt scripts/setup_env.py
 
 demo: $(STAMP) ## the main job, end to end, on this machine
 	$(BIN)/python scripts/demo.py
+
+demo-spot: $(STAMP) ## kill one run, resume another with fewer processes, beside an undisturbed one
+	$(BIN)/python -m scripts.demo_spot
 
 lint: $(STAMP) ## ruff, mypy, import-linter
 	$(BIN)/ruff check .
