@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-_TIMEOUT_SECONDS = 60
+_TIMEOUT_SECONDS = 120
+_START_SECONDS = 150  # ten processes that import torch, on two cores that others use too
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,7 @@ class RankPool:
         context = multiprocessing.get_context("spawn")
         self._folder = folder
         self._connections: list[Connection] = []
+        self._starting: list[Connection] = []  # of ranks that have not said yet that they are there
         self._processes = []
         for rank in range(size):
             here, there = context.Pipe()
@@ -54,6 +56,7 @@ class RankPool:
             process.start()
             there.close()
             self._connections.append(here)
+            self._starting.append(here)
             self._processes.append(process)
 
     def __enter__(self) -> Self:
@@ -72,12 +75,20 @@ class RankPool:
         used = self._connections[:world_size]
         for connection in used:
             connection.send((world_size, function, arguments))
+        self._await_start()
         give_up = time.monotonic() + _TIMEOUT_SECONDS
         outcomes = [self._receive(rank, max(0.0, give_up - time.monotonic())) for rank in range(world_size)]
         failures = [f"rank {rank}: {failure}" for rank, (_, failure) in enumerate(outcomes) if failure]
         if failures:
             raise AssertionError("\n".join(failures))
         return [result for result, _ in outcomes]
+
+    def _await_start(self) -> None:
+        give_up = time.monotonic() + _START_SECONDS
+        while self._starting:
+            if not self._starting[-1].poll(max(0.0, give_up - time.monotonic())):
+                raise AssertionError(f"the ranks did not start within {_START_SECONDS} s")
+            self._starting.pop().recv()
 
     def _receive(self, rank: int, seconds: float) -> tuple[Any, str | None]:
         if self._connections[rank].poll(seconds):
@@ -108,6 +119,7 @@ def _serve(rank: int, size: int, rendezvous: str, connection: Connection, stacks
         "gloo", init_method=rendezvous, rank=rank, world_size=size, timeout=timeout
     )
     groups = {count: distributed.new_group(list(range(count))) for count in range(1, size + 1)}
+    connection.send("here")
     while True:
         try:
             world_size, function, arguments = connection.recv()
