@@ -113,6 +113,7 @@ def _receive(connection: Connection) -> tuple[Any, str | None]:
 def _serve(rank: int, size: int, rendezvous: str, connection: Connection, stacks: Path) -> None:
     faulthandler.register(signal.SIGUSR2, file=stacks.open("w", encoding="utf-8"), all_threads=True)
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    os.environ.pop("LOCAL_WORLD_SIZE", None)  # a run in the tests' own process leaves its own behind
     torch.set_num_threads(1)
     timeout = timedelta(seconds=_TIMEOUT_SECONDS)
     distributed.init_process_group(

@@ -206,7 +206,7 @@ def _save_while_a_rank_dies(place: Place, directory: str) -> None:
 def test_a_rank_that_dies_in_a_save_keeps_nobody_waiting_and_spoils_nothing(tmp_path: Path) -> None:
     with (
         RankPool(2, tmp_path) as own,
-        pytest.raises(AssertionError, match="rank 1 of 2 failed:\nits process died"),
+        pytest.raises(AssertionError, match="rank 1: its process died"),
     ):
         own.run(2, _save_while_a_rank_dies, str(tmp_path / "checkpoints"))
     state = whole(zeros_like(global_tensors()))
