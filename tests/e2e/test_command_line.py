@@ -11,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 import yaml
 
@@ -300,12 +301,12 @@ def test_ctrl_c_at_the_question_is_130_and_changes_nothing(home: Path) -> None:
         more = os.read(process.stderr.fileno(), 4096)
         assert more, process.communicate()
         seen += more
+    give_up = time.monotonic() + 30
+    while psutil.Process(process.pid).status() != psutil.STATUS_SLEEPING:
+        assert time.monotonic() < give_up  # the question is on the screen a moment before the answer is read
+        time.sleep(0.01)
     process.send_signal(2)
-    try:
-        _, rest = process.communicate(timeout=10)
-    except subprocess.TimeoutExpired:  # the question was on the screen before anybody read the answer
-        process.send_signal(2)
-        _, rest = process.communicate(timeout=30)
+    _, rest = process.communicate(timeout=30)
     os.close(controller)
     assert process.returncode == 130, rest
     assert json.loads(cloudrec(home, "status", "-o", "json").stdout)["clusters"][0]["state"] == "READY"
