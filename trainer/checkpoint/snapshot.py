@@ -6,12 +6,17 @@ memory as of the fork, and the loop waits for the fork alone. But a fork takes t
 process, and so does every first write to one afterwards, which is why few rows are copied. The child
 calls nothing but numpy and os.write: torch's threads are not there. Where the system refuses to fork, and
 for tensors that a fork does not freeze (on GPUs, in shared memory), everything is copied.
+
+A forked child may hang before its first line: CPython (3.11, 3.12) takes the lock of its list of threads
+there, and one that ended at that moment holds it for ever. So the child says that it lives, and one that
+does not is killed and another forked, while the loop still stands where it stood.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
+import select
 import signal
 import threading
 import warnings
@@ -35,6 +40,8 @@ Touched = dict[int, Any]  # numpy's int64, sorted, by `id` of RowStamps
 
 _PR_SET_PDEATHSIG = 1
 _THREADS = min(4, len(os.sched_getaffinity(0)))  # a copy waits for memory; more gain little
+_FIRST_WORD_S = 2.0  # within which a forked child says that it lives; a thousand times what it takes
+_FORKS = 3  # until everything is copied instead
 _NUMPY_LACKS = {torch.bfloat16: torch.int16}
 
 _libc = ctypes.CDLL(None)  # loaded here: a forked child must not load anything
@@ -90,7 +97,7 @@ class Sender:
         self._child: int | None = None
         if fork:
             with suppress(OSError):  # no memory for a process of this size: copy instead
-                self._child = _fork(groups, descriptor)
+                self._child = _fork_alive(groups, descriptor)
         if self._child is None:
             with ThreadPoolExecutor(_THREADS) as pool:
                 copied = [group.copied(pool) for group in groups]
@@ -140,21 +147,38 @@ def _rows(stamps: RowStamps, after: int, pool: ThreadPoolExecutor) -> Array:
     return (stamps.values > after).nonzero().view(-1).cpu().numpy()
 
 
-def _fork(groups: list[Group], descriptor: int) -> int:
+def _fork_alive(groups: list[Group], descriptor: int) -> int | None:
+    """The process id of a child that is at work; None if several hung. Only the parent returns."""
+    for _ in range(_FORKS):
+        reading, writing = os.pipe()
+        try:
+            child = _fork(groups, descriptor, writing)
+            if select.select([reading], [], [], _FIRST_WORD_S)[0]:
+                return child
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+        finally:
+            os.close(reading)
+            os.close(writing)
+    return None
+
+
+def _fork(groups: list[Group], descriptor: int, first_word: int) -> int:
     """The child's process id; only the parent returns."""
     with warnings.catch_warnings():
         # Python warns that locks of other threads may be held for ever: the child takes none.
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if child == 0:
-        _be_the_child(groups, descriptor)
+        _be_the_child(groups, descriptor, first_word)
     return child
 
 
-def _be_the_child(groups: list[Group], descriptor: int) -> NoReturn:
+def _be_the_child(groups: list[Group], descriptor: int, first_word: int) -> NoReturn:
     """End with the trainer, and hold nothing of it open: locks and connections last with their holders."""
     code = 1
     try:
+        os.write(first_word, b".")
         _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, signal.SIG_IGN)
