@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from cloudrec.engine.graph import Driver, Observed, Resource
     from cloudrec.spec.models import ClusterSpec
@@ -112,8 +113,18 @@ class Provider(Protocol):
         """Return a driver for every kind that `resources` or `search` may name."""
         ...
 
-    def search(self, cluster: str | None) -> Sequence[Observed]:
-        """Find by tag what exists of one cluster (or of any), without a journal."""
+    @property
+    def kinds(self) -> Mapping[str, AbstractSet[str]]:
+        """Every kind that `search` may show, with the kinds that one of it may need: the order of removal."""
+        ...
+
+    def search(self, cluster: str | None, *, locations: Sequence[str] = ()) -> Sequence[Observed]:
+        """Find by tag (by name, where tags are missing) what exists of one cluster or of any, with no journal.
+
+        Args:
+            cluster: its name; None for all of ours.
+            locations: the regions to look in; the spec's or the environment's own when empty.
+        """
         ...
 
     def access(self, cluster: ClusterSpec) -> Access:

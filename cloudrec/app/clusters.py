@@ -8,21 +8,23 @@ from typing import TYPE_CHECKING
 
 from cloudrec import providers
 from cloudrec.app.runs import stop_run
-from cloudrec.engine import apply as engine_apply
-from cloudrec.engine import destroy as engine_destroy
+from cloudrec.engine.apply import apply
+from cloudrec.engine.destroy import destroy, plan_removal
 from cloudrec.engine.graph import Graph, Observed
+from cloudrec.engine.plan import Step, merge
+from cloudrec.engine.plan import plan as make_plan
 from cloudrec.errors import PreflightError, UsageError
 from cloudrec.home import storage_error
 from cloudrec.observe.runs import list_runs
 from cloudrec.spec.models import ClusterSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
     from collections.abc import Set as AbstractSet
 
     from cloudrec.app.context import AppContext
-    from cloudrec.engine.apply import Plan
     from cloudrec.engine.journal import ClusterRecord
+    from cloudrec.engine.plan import Plan
     from cloudrec.observe.runs import RunView
     from cloudrec.provider import Finding, Provider
 
@@ -72,11 +74,17 @@ def up(app: AppContext, cluster: ClusterSpec, *, decide: Callable[[Plan], bool])
         _refuse_other_provider(app, cluster)
         graph = Graph.of(provider.resources(cluster))
         context = app.engine(provider.drivers(cluster))
-        existing = _existing(app, provider, cluster.title)
-        plan = engine_apply.plan(cluster.title, graph, context, list(existing.values()))
-        if decide(plan) and plan.changes:
+        plan = make_plan(
+            cluster.title,
+            graph,
+            context,
+            known=app.journal.known(cluster.title),
+            searched=provider.search(cluster.title),
+            settle_s=provider.settle_s,
+        )
+        if decide(plan):
             app.journal.put_cluster(cluster.title, provider.name, cluster.model_dump(mode="json"))
-            engine_apply.apply(plan, graph, context)
+            apply(plan, graph, context, settle_s=provider.settle_s)
     return plan
 
 
@@ -104,21 +112,22 @@ def down(
     with app.cluster_lock(cluster.title):
         existing = _existing(app, provider, cluster.title)
         removal = Removal(
-            plan=engine_destroy.plan_removal(cluster.title, existing, keep_data=keep_data),
+            plan=plan_removal(cluster.title, existing, keep_data=keep_data),
             runs=[run for run in list_runs(app.home.runs) if run.cluster == cluster.title],
             keep_data=keep_data,
         )
         if not decide(removal):
             return removal
         _end_runs(app, removal)
-        engine_destroy.destroy(
+        destroy(
             removal.plan,
             Graph.of(provider.resources(cluster)),
             app.engine(provider.drivers(cluster)),
             lambda: provider.search(cluster.title),
+            kinds=provider.kinds,
             settle_s=provider.settle_s,
         )
-        if any(action.step is engine_apply.Step.KEEP for action in removal.plan.actions):
+        if any(action.step is Step.KEEP for action in removal.plan.actions):
             app.journal.mark_down(cluster.title)
         else:
             app.journal.forget_cluster(cluster.title)
@@ -191,8 +200,8 @@ def _cluster_to_remove(
     return _only(fitting) if fitting else None
 
 
-def _existing(app: AppContext, provider: Provider, cluster: str) -> Mapping[str, Observed]:
-    return engine_destroy.merge(app.journal.known(cluster), provider.search(cluster))
+def _existing(app: AppContext, provider: Provider, cluster: str) -> Sequence[Observed]:
+    return merge(app.journal.known(cluster), provider.search(cluster))
 
 
 def _refuse_other_provider(app: AppContext, cluster: ClusterSpec) -> None:

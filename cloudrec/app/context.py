@@ -8,7 +8,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from cloudrec import providers
-from cloudrec.engine.apply import Context
+from cloudrec.engine.clock import Clock
+from cloudrec.engine.context import Context
 from cloudrec.engine.journal import Journal
 from cloudrec.home import locked
 
@@ -41,6 +42,11 @@ class AppContext:
         """The journal of this home."""
         return Journal(self.home.journal)
 
+    @property
+    def clock(self) -> Clock:
+        """What a command waits by: real time, but where a stand-in says that it lives faster."""
+        return Clock.of(self.environment)
+
     def provider(self, name: str) -> Provider:
         """Return the provider of this name."""
         return providers.load(name, home=self.home, environment=self.environment)
@@ -48,7 +54,10 @@ class AppContext:
     def engine(self, drivers: Mapping[str, Driver]) -> Context:
         """Return what the engine works with."""
         return Context(
-            journal=self.journal, drivers=drivers, report=lambda key, event: self.report(f"{key}: {event}")
+            journal=self.journal,
+            drivers=drivers,
+            report=lambda key, event: self.report(f"{key}: {event}"),
+            clock=self.clock,
         )
 
     @contextmanager

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cloudrec.app import Removal
-    from cloudrec.engine.apply import Action, Plan
     from cloudrec.engine.graph import Observed
+    from cloudrec.engine.plan import Action, Plan
     from cloudrec.provider import Finding
     from cloudrec.spec.load import Flags
     from cloudrec.spec.models import ClusterSpec

@@ -1,153 +1,48 @@
-"""Plan and apply: from what exists to what should, in the fewest calls and the shortest time."""
+"""Apply: from what exists to what should, each thing the moment that what it needs is ready."""
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field
-from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 from uuid import NAMESPACE_URL, uuid5
 
-import stamina
-
-from cloudrec.engine.graph import TAG_CLUSTER, Condition, Graph, Verdict
+from cloudrec.engine.context import UnavailableError
+from cloudrec.engine.graph import Condition, Verdict
+from cloudrec.engine.plan import Step
 from cloudrec.engine.walk import walk
-from cloudrec.errors import CloudrecError
+from cloudrec.errors import CloudrecError, NoCapacityError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping
 
-    from cloudrec.engine.graph import Driver, Observed, Resource
-    from cloudrec.engine.journal import Journal
-
-T = TypeVar("T")
-_ATTEMPTS = 6  # of a call whose driver says that it may be made again
+    from cloudrec.engine.context import Context
+    from cloudrec.engine.graph import Driver, Graph, Observed, Resource
+    from cloudrec.engine.plan import Action, Plan
 
 
-class Step(Enum):
-    """What has to be done with one resource."""
-
-    CREATE = "create"
-    KEEP = "keep"
-    CHANGE = "change"
-    REPLACE = "replace"
-    DELETE = "delete"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Action:
-    """One line of a plan: what is done with one resource, and why."""
-
-    step: Step
-    key: str
-    reason: str
-    hourly_usd: float = 0.0
-    resource: Resource | None = None
-    observed: Observed | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Plan:
-    """What would be done, as a value: what `--dry-run` prints is what `apply` does."""
-
-    cluster: str
-    actions: Sequence[Action]
-
-    @property
-    def changes(self) -> Sequence[Action]:
-        """The actions that change something."""
-        return [action for action in self.actions if action.step is not Step.KEEP]
-
-    @property
-    def hourly_usd(self) -> float:
-        """What the cluster costs an hour once the plan is done."""
-        return sum(action.hourly_usd for action in self.actions if action.step is not Step.DELETE)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Context:
-    """What the engine works with: the journal, the drivers by kind, and the clock."""
-
-    journal: Journal
-    drivers: Mapping[str, Driver]
-    report: Callable[[str, str], None] = field(default=lambda _key, _event: None)
-    sleep: Callable[[float], None] = time.sleep
-    now: Callable[[], float] = time.monotonic
-    poll_s: float = 1.0
-
-    def note(self, cluster: str, key: str, event: str, detail: str = "") -> None:
-        """Write an event down and tell whoever watches."""
-        self.journal.note(cluster, key, event, detail)
-        self.report(key, event)
-
-    def call(self, driver: Driver, work: Callable[[], T]) -> T:
-        """Make a call of a driver, again with back-off and jitter while the driver says that it may be."""
-        for attempt in stamina.retry_context(
-            on=lambda error: driver.verdict(error) is Verdict.RETRY, attempts=_ATTEMPTS, timeout=None
-        ):
-            with attempt:
-                return work()
-        raise AssertionError("stamina ends its loop by returning or raising")
-
-
-def plan(cluster: str, graph: Graph, context: Context, existing: Sequence[Observed]) -> Plan:
-    """Compare what should exist with what does; changes nothing.
+def apply(plan: Plan, graph: Graph, context: Context, *, settle_s: float = 0.0) -> None:
+    """Do what the plan says; CloudrecError names the first failure. Run again, it converges.
 
     Args:
-        cluster: the cluster's name.
-        graph: what should exist.
-        context: the drivers.
-        existing: what a search by tag and the journal found of this cluster, for what must go.
+        plan: from `plan`.
+        graph: the same that the plan was made from.
+        context: journal, drivers and clock.
+        settle_s: seconds until a listing shows what was made just now, waited where an answer was lost.
     """
-    actions = [_compare(graph.resources[key], context) for key in graph.order()]
-    superfluous = {found.key: found for found in existing if found.key not in graph.resources}
-    actions += [
-        Action(step=Step.DELETE, key=key, reason="no longer asked for", observed=found)
-        for key, found in superfluous.items()
-    ]
-    return Plan(cluster=cluster, actions=actions)
-
-
-def _compare(resource: Resource, context: Context) -> Action:
-    driver = context.drivers[resource.kind]
-    observed = context.call(driver, partial(driver.find, resource))
-    action = partial(
-        Action, key=resource.key, resource=resource, observed=observed, hourly_usd=resource.hourly_usd
-    )
-    if observed is None:
-        return action(step=Step.CREATE, reason="does not exist")
-    if observed.cluster != resource.tags.get(TAG_CLUSTER):
-        raise CloudrecError(
-            f"{resource.key} exists and is not this cluster's (it says {observed.cluster or 'nobody'!r})",
-            remedy="choose another cluster name with --cluster",
-        )
-    if observed.condition is Condition.FAILED:
-        return action(step=Step.REPLACE, reason=f"failed: {observed.reason}")
-    if observed.condition is Condition.PENDING:
-        return action(step=Step.CHANGE, reason="still being created")
-    difference = driver.difference(resource, observed)
-    if difference is None:
-        return action(step=Step.KEEP, reason="as asked for")
-    return action(step=Step.CHANGE if difference.in_place else Step.REPLACE, reason=difference.reason)
-
-
-def apply(plan: Plan, graph: Graph, context: Context) -> None:
-    """Do what the plan says; CloudrecError names the first failure. Run again, it converges."""
     actions = {action.key: action for action in plan.actions if action.resource is not None}
-    identities: dict[str, str] = {}
-
-    def converge(key: str) -> None:
-        identities[key] = _converge(plan.cluster, actions[key], context, identities)
-
-    failed = walk(graph.needs(), converge, stop_at_failure=True)
+    work = _Work(cluster=plan.cluster, context=context, settle_s=settle_s)
+    failed = walk(
+        graph.needs(), lambda key: work.converge(actions[key]), stop_at_failure=True, clock=context.clock
+    )
     if failed:
         raise_first(failed)
     # Newest first: what was made later may need what was made before. Last of all, so that a failure
     # above removes nothing.
-    for action in reversed([action for action in plan.actions if action.step is Step.DELETE]):
-        if action.observed is not None:
-            remove(plan.cluster, action.observed, context)
+    superfluous = [action.observed for action in plan.actions if action.step is Step.DELETE]
+    for observed in (*work.useless, *reversed(superfluous)):
+        if observed is not None:
+            remove(plan.cluster, observed, context)
 
 
 def remove(cluster: str, found: Observed, context: Context) -> None:
@@ -156,55 +51,147 @@ def remove(cluster: str, found: Observed, context: Context) -> None:
     if found.identity:  # an intent that no search found was never carried out: nothing is there to delete
         context.note(cluster, found.key, "deleting")
         context.call(driver, partial(driver.delete, found))
-        await_condition(context, driver, found.kind, found.identity, Condition.GONE)
-    context.journal.forget(cluster, found.key)
+        context.await_condition(driver, found.kind, found.identity, Condition.GONE)
+    context.journal.forget(cluster, found.key, found.identity)
     context.note(cluster, found.key, "gone")
 
 
-def _converge(cluster: str, action: Action, context: Context, identities: Mapping[str, str]) -> str:
-    resource, observed = action.resource, action.observed
-    if resource is None:
-        raise AssertionError(f"{action.key}: only resources that should exist are converged")
-    driver = context.drivers[resource.kind]
-    if action.step is Step.REPLACE and observed is not None:
-        context.note(cluster, resource.key, "deleting", action.reason)
-        context.call(driver, partial(driver.delete, observed))
-        await_condition(context, driver, observed.kind, observed.identity, Condition.GONE)
-        observed = None
-    context.journal.intend(cluster, resource)
-    if observed is None:
-        context.note(cluster, resource.key, "creating")
-        token = str(uuid5(NAMESPACE_URL, f"cloudrec/{cluster}/{resource.key}"))
-        create = partial(driver.create, resource, token=token, identities=dict(identities))
-        identity = context.call(driver, create)
-    else:
-        identity = observed.identity
-    context.journal.identify(cluster, resource.key, identity)
-    if action.step is Step.CHANGE and observed is not None and observed.condition is Condition.READY:
-        context.note(cluster, resource.key, "changing", action.reason)
-        context.call(driver, partial(driver.change, resource, observed))
-    if action.step is not Step.KEEP:
-        await_condition(context, driver, resource.kind, identity, Condition.READY)
-        context.note(cluster, resource.key, "ready")
-    return identity
+@dataclass(frozen=True, kw_only=True)
+class _Work:
+    """One `apply` under way."""
+
+    cluster: str
+    context: Context
+    settle_s: float
+    identities: dict[str, str] = field(default_factory=dict)  # of what is ready, by key
+    useless: list[Observed] = field(default_factory=list)  # what is left of candidates that could not be had
+
+    def converge(self, action: Action) -> None:
+        """Bring one resource to what is asked for."""
+        resource = action.resource
+        if resource is None:
+            raise AssertionError(f"{action.key}: only resources that should exist are converged")
+        if resource.candidates:
+            self.identities[action.key] = self._choose(resource, action)
+        else:
+            self.identities[action.key] = self._converge_one(resource, action)
+
+    def _choose(self, choice: Resource, action: Action) -> str:
+        """Take the candidate that exists, or try one after the other; each one's reason is told."""
+        if action.candidate is not None and action.step in {Step.KEEP, Step.CHANGE}:
+            try:
+                return self._converge_one(action.candidate, action)
+            except UnavailableError as error:
+                refused = {action.candidate.key: error.message}
+                self._give_up(action.candidate, error.message)
+        else:
+            refused = {}
+            if action.observed is not None:  # what is left of an attempt that failed
+                remove(self.cluster, action.observed, self.context)
+        for candidate in choice.candidates:
+            if candidate.key in refused:
+                continue
+            try:
+                return self._create(candidate)
+            except UnavailableError as error:
+                refused[candidate.key] = error.message
+                self._give_up(candidate, error.message)
+        tried = "".join(f"\n  {key}: {reason}" for key, reason in refused.items())
+        for observed in self.useless:
+            remove(self.cluster, observed, self.context)
+        self.useless.clear()
+        raise NoCapacityError(
+            f"{choice.key}: none of {len(refused)} candidates can be had; all else is kept:{tried}",
+            remedy="`cloudrec up` again goes on from here; allow other instance types or zones, or "
+            "on-demand beside spot; `cloudrec down` removes what is there",
+        )
+
+    def _give_up(self, candidate: Resource, reason: str) -> None:
+        """Note why a candidate could not be had; its remains go once another is there."""
+        self.context.note(self.cluster, candidate.key, "unavailable", reason)
+        driver = self.context.drivers[candidate.kind]
+        observed = self.context.call(driver, partial(driver.find, candidate))
+        if observed is not None:
+            self.useless.append(observed)
+        else:
+            self.context.journal.forget(self.cluster, candidate.key)
+
+    def _converge_one(self, resource: Resource, action: Action) -> str:
+        observed = action.observed
+        if observed is None:
+            return self._create(resource)
+        if action.step is Step.REPLACE:
+            self.context.note(self.cluster, resource.key, "replacing", action.reason)
+            remove(self.cluster, observed, self.context)
+            return self._create(resource)
+        if action.step is Step.KEEP:
+            self.context.journal.adopt(self.cluster, resource, observed.identity)
+            return observed.identity
+        return self._finish(resource, observed)
+
+    def _create(self, resource: Resource) -> str:
+        context, driver = self.context, self.context.drivers[resource.kind]
+        context.journal.intend(self.cluster, resource)
+        context.report(resource.key, "creating")
+        token = str(uuid5(NAMESPACE_URL, f"cloudrec/{self.cluster}/{resource.key}"))
+        attempts = _Attempts(self, resource, driver, token)
+        context.call(driver, attempts.make)
+        if attempts.found is not None:
+            return self._finish(resource, attempts.found)
+        identity = attempts.identity
+        context.journal.identify(self.cluster, resource.key, identity)
+        context.await_condition(driver, resource.kind, identity, Condition.READY)
+        context.note(self.cluster, resource.key, "ready")
+        return identity
+
+    def _finish(self, resource: Resource, observed: Observed) -> str:
+        """Complete what exists: wait until it is there, then change what differs."""
+        context, driver = self.context, self.context.drivers[resource.kind]
+        context.journal.adopt(self.cluster, resource, observed.identity)
+        if observed.condition is not Condition.READY:
+            context.await_condition(driver, resource.kind, observed.identity, Condition.READY)
+            observed = context.call(driver, partial(driver.find, resource)) or observed
+        difference = driver.difference(resource, observed)
+        if difference is not None and not difference.in_place:
+            context.note(self.cluster, resource.key, "replacing", difference.reason)
+            remove(self.cluster, observed, context)
+            return self._create(resource)
+        if difference is not None:
+            context.note(self.cluster, resource.key, "changing", difference.reason)
+            change = partial(driver.change, resource, observed, identities=dict(self.identities))
+            context.call(driver, change)
+            context.await_condition(driver, resource.kind, observed.identity, Condition.READY)
+        context.note(self.cluster, resource.key, "ready")
+        return observed.identity
 
 
-def await_condition(context: Context, driver: Driver, kind: str, identity: str, wanted: Condition) -> None:
-    """Poll until the resource is as wanted; an error at its deadline, or when it failed."""
-    deadline = context.now() + driver.deadline_s
-    while True:
-        condition, reason = context.call(driver, partial(driver.condition, kind, identity))
-        if condition is wanted:
-            return
-        if wanted is Condition.READY and condition in {Condition.FAILED, Condition.GONE}:
-            raise CloudrecError(f"{kind} {identity} {condition.value}: {reason}")
-        if context.now() >= deadline:
-            raise CloudrecError(
-                f"{kind} {identity} is {condition.value}, not {wanted.value}, after {driver.deadline_s:.0f} s"
-                + (f": {reason}" if reason else ""),
-                remedy="run the command again: it goes on from here",
-            )
-        context.sleep(context.poll_s)
+@dataclass
+class _Attempts:
+    """Makes one thing once, though an answer may be lost: a second attempt looks for the first's."""
+
+    work: _Work
+    resource: Resource
+    driver: Driver
+    token: str
+    identity: str = ""
+    found: Observed | None = None
+    doubtful: bool = False  # whether an attempt may have had its effect
+
+    def make(self) -> None:
+        """Create, or find what an earlier attempt created."""
+        if self.doubtful:
+            self.found = self.driver.find(self.resource)
+            if self.found is None:
+                self.work.context.clock.sleep(self.work.settle_s)
+                self.found = self.driver.find(self.resource)
+            if self.found is not None:
+                return
+        identities = self.work.identities
+        try:
+            self.identity = self.driver.create(self.resource, token=self.token, identities=dict(identities))
+        except Exception as error:
+            self.doubtful |= self.driver.verdict(error) is Verdict.LOST
+            raise
 
 
 def raise_first(failed: Mapping[str, Exception]) -> None:
@@ -212,5 +199,6 @@ def raise_first(failed: Mapping[str, Exception]) -> None:
     (key, first), *others = failed.items()
     also = "".join(f"\nalso: {other}: {error}" for other, error in others)
     if isinstance(first, CloudrecError):
-        raise type(first)(f"{first.message}{also}", remedy=first.remedy) from first
+        named = first.message if key in first.message else f"{key}: {first.message}"
+        raise type(first)(f"{named}{also}", remedy=first.remedy) from first
     raise CloudrecError(f"{key}: {type(first).__name__}: {first}{also}") from first

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 TAG_CLUSTER = "cloudrec-cluster"
 TAG_OWNER = "cloudrec-owner"
 TAG_KEY = "cloudrec-key"
+TAG_EXPIRES = "cloudrec-expires"  # ISO 8601, UTC; only on clusters that have an end
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +35,8 @@ class Resource:
         tags: given at birth, the three TAG_ ones included.
         hourly_usd: what it costs an hour while it exists.
         holds_data: kept by `down --keep-data`.
+        candidates: where the cloud may be out of it: what is tried in its place, the best first, until
+            one can be had. Such a resource is a choice: nothing of its own name is ever created.
     """
 
     kind: str
@@ -43,6 +46,7 @@ class Resource:
     tags: Mapping[str, str] = field(default_factory=dict)
     hourly_usd: float = 0.0
     holds_data: bool = False
+    candidates: tuple[Resource, ...] = ()
 
     @property
     def key(self) -> str:
@@ -56,13 +60,28 @@ class Condition(Enum):
     PENDING = "pending"
     READY = "ready"
     FAILED = "failed"
+    UNAVAILABLE = "unavailable"  # failed because the cloud has none of it, or allows no more
     DELETING = "deleting"
     GONE = "gone"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Observed:
-    """One thing that was found in the cloud."""
+    """One thing that was found in the cloud.
+
+    Attributes:
+        kind: chooses the driver.
+        name: as its `Resource`'s.
+        identity: the cloud's name for this very thing, by which it can be described and deleted.
+        condition: how far it has come.
+        properties: as far as drift is told from them.
+        tags: as the cloud has them.
+        hourly_usd: what it costs an hour.
+        holds_data: kept by `down --keep-data`.
+        reason: the cloud's own words where it failed.
+        location: region or zone.
+        created: seconds since the epoch; None where the cloud does not tell.
+    """
 
     kind: str
     name: str
@@ -73,11 +92,18 @@ class Observed:
     hourly_usd: float = 0.0
     holds_data: bool = False
     reason: str = ""
+    location: str = ""
+    created: float | None = None
 
     @property
     def key(self) -> str:
         """Its name within the cluster, as `Resource.key`."""
         return self.tags.get(TAG_KEY, f"{self.kind}/{self.name}")
+
+    @property
+    def owner(self) -> str:
+        """Who it says answers for it; empty when it says nobody."""
+        return self.tags.get(TAG_OWNER, "")
 
     @property
     def cluster(self) -> str:
@@ -96,16 +122,27 @@ class Difference:
 class Verdict(Enum):
     """What a driver says of an error of its cloud."""
 
-    RETRY = "retry"
+    RETRY = "retry"  # it had no effect, and may succeed a little later
+    LOST = "lost"  # as RETRY, but it may have had its effect: look before it is made again
+    UNAVAILABLE = "unavailable"  # none of it is to be had here: another candidate may do
     FATAL = "fatal"
 
 
 class Driver(Protocol):
-    """How the engine handles one kind of resource. Every call may be cut short by a crash and made again."""
+    """How the engine handles one kind of resource. Every call may be cut short by a crash and made again.
+
+    The SDK beneath must not repeat a changing call by itself: the engine does, and looks first whether an
+    answer that was lost had its effect all the same.
+    """
 
     @property
     def deadline_s(self) -> float:
         """Seconds from creation (or deletion) until waiting any longer is hopeless."""
+        ...
+
+    @property
+    def poll_s(self) -> float:
+        """Seconds between the first looks at one that is on its way; later looks are rarer."""
         ...
 
     def find(self, resource: Resource) -> Observed | None:
@@ -117,16 +154,19 @@ class Driver(Protocol):
         ...
 
     def create(self, resource: Resource, *, token: str, identities: Mapping[str, str]) -> str:
-        """Create it, tagged, and return its identity.
+        """Create it, tagged from birth, and return its identity.
+
+        Where this takes several calls and is cut short, `find` finds what there is and `difference` tells,
+        in place, what is missing.
 
         Args:
             resource: what to create.
             token: the same at every attempt for this resource: the cloud's idempotency token.
-            identities: identities of what it needs, by key.
+            identities: identities of what it needs, by key; of a choice, of the candidate that was had.
         """
         ...
 
-    def change(self, resource: Resource, observed: Observed) -> None:
+    def change(self, resource: Resource, observed: Observed, *, identities: Mapping[str, str]) -> None:
         """Change what exists into what is asked for, in place."""
         ...
 
@@ -140,6 +180,10 @@ class Driver(Protocol):
 
     def verdict(self, error: Exception) -> Verdict:
         """Tell whether the call that raised this may be made again."""
+        ...
+
+    def explain(self, error: Exception) -> CloudrecError:
+        """Say in a person's words what an error of the cloud means, with the remedy and the exit code."""
         ...
 
 
@@ -161,6 +205,9 @@ class Graph:
             missing = [need for need in resource.needs if need not in held]
             if missing:
                 raise CloudrecError(f"{resource.key} needs {missing[0]}, which is not in the graph")
+            for candidate in resource.candidates:
+                if candidate.key in held or candidate.candidates:
+                    raise CloudrecError(f"{candidate.key} cannot be a candidate for {resource.key}")
         graph = cls(resources=held)
         graph.order()
         return graph
@@ -168,6 +215,13 @@ class Graph:
     def needs(self) -> dict[str, set[str]]:
         """Return key -> keys that must be ready first."""
         return {key: set(resource.needs) for key, resource in self.resources.items()}
+
+    def places(self) -> dict[str, str]:
+        """Return key -> where it stands in the graph: itself, or for a candidate its choice."""
+        places = {key: key for key in self.resources}
+        for key, resource in self.resources.items():
+            places |= {candidate.key: key for candidate in resource.candidates}
+        return places
 
     def order(self) -> Sequence[str]:
         """Return the keys, each after everything that it needs."""

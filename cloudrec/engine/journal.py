@@ -135,20 +135,8 @@ class Journal:
     def intend(self, cluster: str, resource: Resource) -> None:
         """Write that this resource is about to be created."""
         with self._connected() as connection:
-            connection.execute(
-                "insert into entries values (?, ?, ?, ?, null, ?, ?, ?, ?) "
-                "on conflict (cluster, key) do nothing",
-                (
-                    cluster,
-                    resource.key,
-                    resource.kind,
-                    resource.name,
-                    json.dumps(dict(resource.tags)),
-                    resource.hourly_usd,
-                    resource.holds_data,
-                    time.time(),
-                ),
-            )
+            self._put(connection, cluster, resource, None)
+            self._event(connection, cluster, resource.key, "creating")
 
     def identify(self, cluster: str, key: str, identity: str) -> None:
         """Write the identity that the cloud gave it."""
@@ -158,10 +146,47 @@ class Journal:
                 (identity, time.time(), cluster, key),
             )
 
-    def forget(self, cluster: str, key: str) -> None:
-        """Drop a resource that is proven to be gone."""
+    def adopt(self, cluster: str, resource: Resource, identity: str) -> None:
+        """Make sure that a resource which was found is known here, as made by another home."""
         with self._connected() as connection:
-            connection.execute("delete from entries where cluster = ? and key = ?", (cluster, key))
+            known = connection.execute(
+                "select identity from entries where cluster = ? and key = ?", (cluster, resource.key)
+            ).fetchone()
+            if known is None or known[0] != identity:
+                self._put(connection, cluster, resource, identity)
+
+    def forget(self, cluster: str, key: str, identity: str | None = None) -> None:
+        """Drop a resource that is proven to be gone; with `identity`, only if known by that one or none."""
+        with self._connected() as connection:
+            connection.execute(
+                "delete from entries where cluster = ? and key = ? "
+                "and (? is null or identity is null or identity = ?)",
+                (cluster, key, identity, identity),
+            )
+
+    def _put(
+        self, connection: sqlite3.Connection, cluster: str, resource: Resource, identity: str | None
+    ) -> None:
+        connection.execute(
+            "insert or replace into entries values (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                cluster,
+                resource.key,
+                resource.kind,
+                resource.name,
+                identity,
+                json.dumps(dict(resource.tags)),
+                resource.hourly_usd,
+                resource.holds_data,
+                time.time(),
+            ),
+        )
+
+    @staticmethod
+    def _event(connection: sqlite3.Connection, cluster: str, key: str, event: str, detail: str = "") -> None:
+        connection.execute(
+            "insert into events values (?, ?, ?, ?, ?)", (time.time(), cluster, key, event, detail)
+        )
 
     def known(self, cluster: str) -> Sequence[Observed]:
         """Return what was created and not yet seen gone; an intent without identity has an empty one."""
@@ -187,9 +212,7 @@ class Journal:
     def note(self, cluster: str, key: str, event: str, detail: str = "") -> None:
         """Keep an event for `status --events`."""
         with self._connected() as connection:
-            connection.execute(
-                "insert into events values (?, ?, ?, ?, ?)", (time.time(), cluster, key, event, detail)
-            )
+            self._event(connection, cluster, key, event, detail)
 
     def events(self, cluster: str) -> Sequence[Event]:
         """Return what happened to a cluster, oldest first."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 import getpass
 import os
 import re
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     NonNegativeFloat,
@@ -17,7 +19,9 @@ from pydantic import (
     PositiveInt,
 )
 
+MAX_NODES = 512  # of eight GPUs each: more is a slip of the keyboard
 MAX_PROCESSES = 1024  # a process per GPU: more on one machine is a slip of the keyboard
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
 
 
@@ -40,8 +44,37 @@ def _label(longest: int) -> AfterValidator:
     return AfterValidator(check)
 
 
+def _duration(value: str) -> str:
+    seconds_of(value)
+    return value
+
+
+def seconds_of(duration: str) -> float:
+    """Return a duration such as 90m, 8h or 2d in seconds; ValueError where it is none."""
+    found = _DURATION.fullmatch(duration)
+    if found is None or not float(found[1]):
+        raise ValueError("is no duration such as 90m, 8h or 2d")
+    return float(found[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86400}[found[2]]
+
+
+def _moment(value: str) -> str:
+    if datetime.fromisoformat(value).tzinfo is None:
+        raise ValueError("has no time zone; end it with Z")
+    return value
+
+
 ClusterName = Annotated[str, _label(40)]  # suffixes of ours must still fit the clouds' 63
 RunName = Annotated[str, _label(52)]  # Kubernetes adds a rank and a hash to a Job's name within 63
+
+
+def _listed(value: object) -> object:
+    """Accept what files hold, a list, and what one flag or variable holds: a,b."""
+    if isinstance(value, str):
+        value = [part.strip() for part in value.split(",") if part.strip()]
+    return tuple(value) if isinstance(value, list) else value
+
+
+Names = Annotated[tuple[str, ...], BeforeValidator(_listed)]
 
 
 def default_owner() -> str:
@@ -60,6 +93,27 @@ class ClusterSpec(Model):
     provider: str = Field("local", description="who makes the cluster")
     owner: str = Field(
         default_factory=default_owner, description="who answers for it; every resource is born with this tag"
+    )
+    region: str | None = Field(None, description="where; the provider's own setting or variable when absent")
+    zones: Names = Field(
+        (), description="zones to try for GPU nodes, the best first; all that have the type when empty"
+    )
+    instance_types: Names = Field(
+        (), description="kinds of GPU node to try, the best first; the provider's usual one when empty"
+    )
+    nodes: Annotated[PositiveInt, Field(le=MAX_NODES)] = Field(1, description="GPU nodes")
+    capacity: Literal["on-demand", "spot", "spot-first"] = Field(
+        "on-demand", description="how GPU nodes are paid for; spot-first takes on-demand where spot is out"
+    )
+    kubernetes_version: str | None = Field(None, description="the newest in standard support when absent")
+    ttl: Annotated[str, AfterValidator(_duration)] | None = Field(
+        None, description="how long the cluster may live, as 8h, 2d or 90m; no end when absent"
+    )
+    budget_usd: Annotated[float, Field(gt=0)] | None = Field(
+        None, description="what the cluster may cost in all; no limit when absent"
+    )
+    expires: Annotated[str, AfterValidator(_moment)] | None = Field(
+        None, description="when the cluster ends (UTC); worked out from ttl and budget_usd by `up`"
     )
     settings: dict[str, Any] = Field(default_factory=dict, description="what only this provider understands")
 

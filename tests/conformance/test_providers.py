@@ -12,8 +12,8 @@ import pytest
 
 from cloudrec import app, providers
 from cloudrec.app import AppContext
-from cloudrec.engine.apply import Step
 from cloudrec.engine.graph import TAG_CLUSTER, TAG_KEY, TAG_OWNER, Graph
+from cloudrec.engine.plan import Step
 from cloudrec.errors import DeclinedError, SpecError, UsageError
 from cloudrec.home import Home
 from cloudrec.spec.models import ClusterSpec
@@ -162,7 +162,7 @@ sys.exit(run(arguments))
 
 
 def killed_after(home: Path, changes: int, *arguments: str) -> int:
-    environment = {**os.environ, "CLOUDREC_HOME": str(home)}
+    environment = {**os.environ, "CLOUDREC_HOME": str(home), "CLOUDREC_CLUSTER_OWNER": "tester"}
     command = [sys.executable, "-c", KILLER, str(changes), *arguments]
     return subprocess.run(command, env=environment, capture_output=True, timeout=60, check=False).returncode
 

@@ -2,91 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
-import psutil
 import pytest
 
-SMALL = (
-    *("--embedding_dim", "8", "--dense_arch_layer_sizes", "16,8", "--over_arch_layer_sizes", "16,1"),
-    *("--batch_size", "64", "--log_interval", "10", "--deterministic"),
-)
+from tests.e2e.support_bench import SMALL, Bench
+
 SOME = ("--num_epochs", "8", "--checkpoint_interval", "40")
 FOR_EVER = ("--num_epochs", "1000", "--checkpoint_interval", "50")
-PATIENCE_S = 90.0
-
-
-class Bench:
-    """One home and one prepared dataset; every command is a real process."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.home = folder / "home"
-
-    def run(self, *arguments: str, expect: int = 0) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            [sys.executable, "-m", "cloudrec", *arguments],
-            cwd=self.folder,
-            env={**os.environ, "CLOUDREC_HOME": str(self.home)},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=150,
-            check=False,
-        )
-        assert done.returncode == expect, done.stderr
-        assert "Traceback" not in done.stderr
-        return done
-
-    def ask(self, *arguments: str, expect: int = 0) -> Any:
-        return json.loads(self.run(arguments[0], "-o", "json", *arguments[1:], expect=expect).stdout)
-
-    def view(self, run: str) -> dict[str, Any]:
-        (view,) = self.ask("status", run)["runs"]
-        assert isinstance(view, dict)
-        return view
-
-    def wait(self, run: str, ready: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        give_up = time.monotonic() + PATIENCE_S
-        while not ready(view := self.view(run)):
-            assert time.monotonic() < give_up, view
-            time.sleep(0.2)
-        return view
-
-    def wait_for_file(self, run: str, name: str) -> None:
-        give_up = time.monotonic() + PATIENCE_S
-        while not (self.home / "runs" / run / name).exists():
-            assert time.monotonic() < give_up
-            time.sleep(0.1)
-
-    def summary(self, run: str) -> dict[str, Any]:
-        content = json.loads((self.home / "runs" / run / "summary.json").read_text(encoding="utf-8"))
-        assert isinstance(content, dict)
-        return content
-
-    def processes(self) -> list[psutil.Process]:
-        found = []
-        for process in psutil.process_iter():
-            try:
-                if process.environ().get("CLOUDREC_HOME") == str(self.home):
-                    found.append(process)
-            except (psutil.Error, OSError):
-                continue
-        return found
-
-    def wait_until_alone(self) -> None:
-        give_up = time.monotonic() + 20
-        while found := self.processes():
-            assert time.monotonic() < give_up, [process.cmdline() for process in found]
-            time.sleep(0.1)
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from cloudrec.engine.graph import (
@@ -16,6 +17,7 @@ from cloudrec.engine.graph import (
     Resource,
     Verdict,
 )
+from cloudrec.errors import SpecError
 from cloudrec.home import make_private, storage_error, write_atomically
 from cloudrec.providers.local import access, offers, quota, storage
 from cloudrec.providers.local.nodes import Machine, inspect
@@ -23,8 +25,10 @@ from cloudrec.providers.local.settings import settings_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from cloudrec.engine.graph import Driver
+    from cloudrec.errors import CloudrecError
     from cloudrec.home import Home
     from cloudrec.provider import Access, Finding, Offer
     from cloudrec.spec.models import ClusterSpec
@@ -37,13 +41,27 @@ class LocalProvider:
 
     name = "local"
     settle_s = 0.0  # a file system shows a change at once
+    kinds: Mapping[str, AbstractSet[str]] = MappingProxyType(
+        {MACHINE: frozenset({storage.KIND}), storage.KIND: frozenset()}
+    )
 
     def __init__(self, home: Home) -> None:
         self._home = home
 
     def check(self, cluster: ClusterSpec) -> None:
-        """Validate the settings."""
+        """Validate the settings, and refuse what asks for other machines than this one."""
         settings_of(cluster)
+        for key in ("region", "zones", "instance_types", "kubernetes_version", "ttl", "budget_usd"):
+            if value := getattr(cluster, key):
+                raise SpecError(
+                    f"cluster.{key} is {value!r}: provider 'local' is this machine and costs nothing",
+                    remedy=f"leave cluster.{key} out, or choose a cloud",
+                )
+        if cluster.nodes != 1:
+            raise SpecError(
+                f"cluster.nodes is {cluster.nodes}: provider 'local' is this one machine",
+                remedy="leave it out; --nproc-per-node starts several processes on it",
+            )
 
     def offers(self, cluster: ClusterSpec) -> Sequence[Offer]:
         """Return this machine."""
@@ -85,8 +103,9 @@ class LocalProvider:
             MACHINE: MachineDriver(self._home.clusters),
         }
 
-    def search(self, cluster: str | None) -> Sequence[Observed]:
+    def search(self, cluster: str | None, *, locations: Sequence[str] = ()) -> Sequence[Observed]:
         """Read the clusters' folders; they are this provider's tags."""
+        del locations  # there is only this machine
         found: list[Observed] = []
         folders = sorted(self._home.clusters.iterdir()) if self._home.clusters.is_dir() else []
         for folder in folders:
@@ -110,6 +129,7 @@ class MachineDriver:
     """Handles the registration of this machine: a file in the cluster's folder. Its identity is that file."""
 
     deadline_s = 10.0
+    poll_s = 0.05
 
     def __init__(self, clusters: Path) -> None:
         self._clusters = clusters
@@ -137,9 +157,9 @@ class MachineDriver:
         )
         return str(path)
 
-    def change(self, resource: Resource, observed: Observed) -> None:
+    def change(self, resource: Resource, observed: Observed, *, identities: Mapping[str, str]) -> None:
         """Write the registration anew."""
-        del observed
+        del observed, identities
         self.create(resource, token="", identities={})
 
     def condition(self, kind: str, identity: str) -> tuple[Condition, str]:
@@ -159,6 +179,10 @@ class MachineDriver:
         """A disk that refuses once refuses again."""
         del error
         return Verdict.FATAL
+
+    def explain(self, error: Exception) -> CloudrecError:
+        """Say what went wrong."""
+        return storage.explain(error)
 
 
 def registered(cluster_folder: Path) -> Observed | None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cloudrec.engine.graph import TAG_CLUSTER, TAG_KEY, Condition, Difference, Observed, Verdict
-from cloudrec.errors import StorageError
+from cloudrec.errors import CloudrecError, StorageError
 from cloudrec.home import make_private, storage_error, write_atomically
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ class StorageDriver:
     """Handles the folder that holds a local cluster's data. Its identity is its absolute path."""
 
     deadline_s = 10.0
+    poll_s = 0.05
 
     def __init__(self, clusters: Path) -> None:
         self._clusters = clusters
@@ -62,7 +63,7 @@ class StorageDriver:
             write_atomically(path / MARKER, json.dumps(marker))
         return str(path)
 
-    def change(self, resource: Resource, observed: Observed) -> None:
+    def change(self, resource: Resource, observed: Observed, *, identities: Mapping[str, str]) -> None:
         """Nothing of a folder changes in place."""
 
     def condition(self, kind: str, identity: str) -> tuple[Condition, str]:
@@ -93,8 +94,17 @@ class StorageDriver:
         del error
         return Verdict.FATAL
 
+    def explain(self, error: Exception) -> CloudrecError:
+        """Say what went wrong."""
+        return explain(error)
+
     def _pointer(self, cluster: str) -> Path:
         return self._clusters / cluster / POINTER
+
+
+def explain(error: Exception) -> CloudrecError:
+    """Say what an error that no driver foresaw was."""
+    return CloudrecError(f"{type(error).__name__}: {error}")
 
 
 def remove_if_empty(folder: Path) -> None:

@@ -14,6 +14,7 @@ from cloudrec.engine.graph import (
     Resource,
     Verdict,
 )
+from cloudrec.errors import CloudrecError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,6 +69,7 @@ class CloudDriver:
 
     cloud: Cloud
     deadline_s: float = 60.0
+    poll_s: float = 1.0
 
     def find(self, resource: Resource) -> Observed | None:
         """Look up by name."""
@@ -94,8 +96,9 @@ class CloudDriver:
         self.cloud.enter(f"created {resource.key}")
         return identity
 
-    def change(self, resource: Resource, observed: Observed) -> None:
+    def change(self, resource: Resource, observed: Observed, *, identities: Mapping[str, str]) -> None:
         """Take on the new properties."""
+        assert set(resource.needs) <= set(identities)
         self.cloud.enter(f"change {resource.key}")
         self._put(resource, observed.identity)
 
@@ -120,6 +123,10 @@ class CloudDriver:
     def verdict(self, error: Exception) -> Verdict:
         """Only throttling passes."""
         return Verdict.RETRY if isinstance(error, ThrottledError) else Verdict.FATAL
+
+    def explain(self, error: Exception) -> CloudrecError:
+        """Say it as it is."""
+        return CloudrecError(f"{type(error).__name__}: {error}")
 
     def _put(self, resource: Resource, identity: str) -> None:
         self.cloud.needs[resource.key] = resource.needs
