@@ -39,9 +39,7 @@ def test_a_run_whose_agents_are_killed_ends_with_the_model_of_an_undisturbed_one
                 break
             victim = dice.choice(["agent", "supervisor"])
             supervisor = psutil.Process(view["pid"])
-            (agent,) = [
-                each for each in supervisor.children() if "cloudrec.launch._elastic" in each.cmdline()
-            ]
+            (agent,) = [each for each in supervisor.children() if "_elastic" in each.cmdline()[2]]
             (agent if victim == "agent" else supervisor).send_signal(signal.SIGKILL)
             killed[victim] += 1
             bench.wait_until_alone()
