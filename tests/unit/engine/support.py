@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from cloudrec.engine.apply import apply
+from cloudrec.engine.clock import Clock
+from cloudrec.engine.context import Context
+from cloudrec.engine.destroy import destroy, plan_removal
 from cloudrec.engine.graph import (
     TAG_CLUSTER,
     TAG_KEY,
+    TAG_OWNER,
     Condition,
     Difference,
+    Graph,
     Observed,
     Resource,
     Verdict,
 )
+from cloudrec.engine.journal import Journal
+from cloudrec.engine.plan import Plan, Step, merge, plan
 from cloudrec.errors import CloudrecError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from collections.abc import Set as AbstractSet
+    from pathlib import Path
 
 
 class ThrottledError(Exception):
@@ -26,6 +36,14 @@ class ThrottledError(Exception):
 
 class DependencyError(Exception):
     """The cloud says: something still needs this."""
+
+
+class LostError(Exception):
+    """The answer did not come; whether the call had its effect, nobody knows."""
+
+
+class NoneLeftError(Exception):
+    """The cloud says: sold out."""
 
 
 class Crash(BaseException):  # not an error of the program: its death
@@ -41,12 +59,17 @@ class Cloud:
     calls: list[str] = field(default_factory=list)
     faults: dict[str, list[BaseException]] = field(default_factory=dict)
     pending_polls: int = 0
-    unlisted: set[str] = field(default_factory=set)  # identities that a search does not show yet
+    unlisted: set[str] = field(default_factory=set)  # identities that no listing shows yet
+    listed_after: dict[str, float] = field(default_factory=dict)  # seconds slept until then
+    born_at: dict[str, Resource] = field(default_factory=dict)  # at a call, by a controller
+    sold_out: dict[str, str] = field(default_factory=dict)  # key -> the reason that comes some time later
     _polls: dict[str, int] = field(default_factory=dict)
 
     def enter(self, call: str) -> None:
         """Record a call; raise the next fault planned for it."""
         self.calls.append(call)
+        if stray := self.born_at.pop(call, None):
+            CloudDriver(self)._put(stray, f"id-{stray.name}")
         if self.faults.get(call):
             raise self.faults[call].pop(0)
 
@@ -74,7 +97,11 @@ class CloudDriver:
     def find(self, resource: Resource) -> Observed | None:
         """Look up by name."""
         self.cloud.enter(f"find {resource.key}")
-        return self.cloud.things.get(f"id-{resource.name}")
+        identity = f"id-{resource.name}"
+        found = None if identity in self.cloud.unlisted else self.cloud.things.get(identity)
+        if found is not None and (reason := self.cloud.sold_out.get(found.key)):
+            return replace(found, condition=Condition.UNAVAILABLE, reason=reason)
+        return found
 
     def difference(self, resource: Resource, observed: Observed) -> Difference | None:
         """Compare sizes: growing works in place, another colour needs a new one."""
@@ -108,6 +135,8 @@ class CloudDriver:
         del kind
         if identity not in self.cloud.things:
             return Condition.GONE, ""
+        if reason := self.cloud.sold_out.get(self.cloud.things[identity].key):
+            return Condition.UNAVAILABLE, reason
         seen = self.cloud._polls.get(identity, 0)
         self.cloud._polls[identity] = seen + 1
         return (Condition.PENDING if seen < self.cloud.pending_polls else Condition.READY), ""
@@ -121,8 +150,13 @@ class CloudDriver:
         self.cloud.things.pop(observed.identity, None)
 
     def verdict(self, error: Exception) -> Verdict:
-        """Only throttling passes."""
-        return Verdict.RETRY if isinstance(error, ThrottledError) else Verdict.FATAL
+        """Only throttling passes, and a lost answer may be asked for again."""
+        verdicts = {
+            ThrottledError: Verdict.RETRY,
+            LostError: Verdict.LOST,
+            NoneLeftError: Verdict.UNAVAILABLE,
+        }
+        return verdicts.get(type(error), Verdict.FATAL)
 
     def explain(self, error: Exception) -> CloudrecError:
         """Say it as it is."""
@@ -142,7 +176,14 @@ class CloudDriver:
         )
 
 
-def resource(key: str, *needs: str, cluster: str = "c", **properties: Any) -> Resource:
+def resource(
+    key: str,
+    *needs: str,
+    cluster: str = "c",
+    owner: str = "",
+    candidates: tuple[Resource, ...] = (),
+    **properties: Any,
+) -> Resource:
     """Return a resource named kind/name."""
     kind, _, name = key.partition("/")
     return Resource(
@@ -150,7 +191,85 @@ def resource(key: str, *needs: str, cluster: str = "c", **properties: Any) -> Re
         name=name,
         needs=needs,
         properties=properties,
-        tags={TAG_CLUSTER: cluster, TAG_KEY: key},
+        tags={TAG_CLUSTER: cluster, TAG_KEY: key} | ({TAG_OWNER: owner} if owner else {}),
         hourly_usd=1.0,
         holds_data=kind == "bucket",
+        candidates=candidates,
     )
+
+
+SETTLE_S = 30.0
+GRAPH = (
+    resource("vpc/net"),
+    resource("role/admin"),
+    resource("bucket/data"),
+    resource("subnet/a", "vpc/net"),
+    resource("cluster/k", "subnet/a", "role/admin"),
+    resource("nodes/gpu", "cluster/k", size=2),
+)
+
+
+class FakeClock(Clock):
+    """Counts what was slept, and lets lists catch up."""
+
+    def __init__(self, cloud: Cloud) -> None:
+        super().__init__(speed=1000.0)  # what stamina waits is real: hurried
+        self.slept = 0.0
+        self._cloud = cloud
+
+    def now(self) -> float:
+        """Return what was slept so far."""
+        return self.slept
+
+    def sleep(self, seconds: float) -> None:
+        """Let time pass."""
+        self.check()
+        self.slept += seconds
+        for identity, moment in self._cloud.listed_after.items():
+            if self.slept >= moment:
+                self._cloud.unlisted.discard(identity)
+
+
+class Bench:
+    """One home, one cloud: what a test of the engine works with."""
+
+    def __init__(self, folder: Path, cloud: Cloud | None = None) -> None:
+        self.cloud = cloud or Cloud()
+        self.journal = Journal(folder / "journal.sqlite")
+        self.clock = FakeClock(self.cloud)
+
+    @property
+    def slept(self) -> float:
+        """Seconds that the last command waited."""
+        return self.clock.slept
+
+    def context(self) -> Context:
+        """Return what one command works with."""
+        self.clock = FakeClock(self.cloud)
+        kinds = {"vpc", "role", "bucket", "subnet", "cluster", "nodes", "gpu", "tap"}
+        drivers = dict.fromkeys(kinds, CloudDriver(self.cloud))
+        return Context(journal=self.journal, drivers=drivers, clock=self.clock)
+
+    def plan(self, resources: tuple[Resource, ...] = GRAPH, context: Context | None = None) -> Plan:
+        """Compare, and change nothing."""
+        context = context or self.context()
+        known, searched = self.journal.known("c"), self.cloud.search("c")
+        return plan("c", Graph.of(resources), context, known=known, searched=searched, settle_s=SETTLE_S)
+
+    def up(self, resources: tuple[Resource, ...] = GRAPH) -> list[tuple[Step, str]]:
+        context = self.context()
+        planned = self.plan(resources, context)
+        apply(planned, Graph.of(resources), context, settle_s=SETTLE_S)
+        return [(action.step, action.key) for action in planned.changes]
+
+    def down(
+        self,
+        resources: tuple[Resource, ...] = GRAPH,
+        *,
+        keep_data: bool = False,
+        kinds: Mapping[str, AbstractSet[str]] | None = None,
+    ) -> None:
+        existing = merge(self.journal.known("c"), self.cloud.search("c"))
+        removal = plan_removal("c", existing, keep_data=keep_data)
+        graph, context = Graph.of(resources), self.context()
+        destroy(removal, graph, context, lambda: self.cloud.search("c"), kinds=kinds, settle_s=SETTLE_S)

@@ -7,70 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from cloudrec.engine.apply import apply
-from cloudrec.engine.clock import Clock
-from cloudrec.engine.context import Context
-from cloudrec.engine.destroy import destroy, plan_removal
-from cloudrec.engine.graph import Graph, Resource
-from cloudrec.engine.journal import Journal
-from cloudrec.engine.plan import Step, merge, plan
+from cloudrec.engine.graph import Graph
+from cloudrec.engine.plan import Step
 from cloudrec.engine.walk import walk
 from cloudrec.errors import CloudrecError, ResourcesRemainError
-from tests.unit.engine.support import Cloud, CloudDriver, Crash, ThrottledError, resource
-
-SETTLE_S = 30.0
-GRAPH = (
-    resource("vpc/net"),
-    resource("role/admin"),
-    resource("bucket/data"),
-    resource("subnet/a", "vpc/net"),
-    resource("cluster/k", "subnet/a", "role/admin"),
-    resource("nodes/gpu", "cluster/k", size=2),
-)
-
-
-class FakeClock(Clock):
-    """Counts what was slept."""
-
-    slept = 0.0
-
-    def now(self) -> float:
-        return self.slept
-
-    def sleep(self, seconds: float) -> None:
-        self.check()
-        self.slept += seconds
-
-
-class Bench:
-    """One home, one cloud: what a test of the engine works with."""
-
-    def __init__(self, folder: Path, cloud: Cloud | None = None) -> None:
-        self.cloud = cloud or Cloud()
-        self.journal = Journal(folder / "journal.sqlite")
-        self.clock = FakeClock()
-
-    def context(self) -> Context:
-        """Return what one command works with."""
-        self.clock = FakeClock(speed=1000.0)  # what stamina waits is real: hurried
-        kinds = {"vpc", "role", "bucket", "subnet", "cluster", "nodes", "gpu", "tap"}
-        drivers = dict.fromkeys(kinds, CloudDriver(self.cloud))
-        return Context(journal=self.journal, drivers=drivers, clock=self.clock)
-
-    def up(self, resources: tuple[Resource, ...] = GRAPH) -> list[tuple[Step, str]]:
-        graph = Graph.of(resources)
-        known, searched = self.journal.known("c"), self.cloud.search("c")
-        context = self.context()
-        planned = plan("c", graph, context, known=known, searched=searched, settle_s=SETTLE_S)
-        apply(planned, graph, context, settle_s=SETTLE_S)
-        return [(action.step, action.key) for action in planned.changes]
-
-    def down(self, resources: tuple[Resource, ...] = GRAPH, *, keep_data: bool = False) -> None:
-        existing = merge(self.journal.known("c"), self.cloud.search("c"))
-        removal = plan_removal("c", existing, keep_data=keep_data)
-        destroy(
-            removal, Graph.of(resources), self.context(), lambda: self.cloud.search("c"), settle_s=SETTLE_S
-        )
+from tests.unit.engine.support import GRAPH, SETTLE_S, Bench, Cloud, Crash, ThrottledError, resource
 
 
 def test_up_creates_each_thing_after_what_it_needs_and_a_second_up_changes_nothing(tmp_path: Path) -> None:
@@ -88,7 +29,7 @@ def test_down_removes_everything_in_reverse_and_looks_twice(tmp_path: Path) -> N
     bench.down()  # the cloud refuses a deletion out of order
     assert bench.cloud.things == {}
     assert bench.journal.known("c") == []
-    assert bench.clock.slept >= SETTLE_S  # one empty listing is no proof
+    assert bench.slept >= SETTLE_S  # one empty listing is no proof
 
 
 def test_keep_data_keeps_what_holds_data(tmp_path: Path) -> None:
