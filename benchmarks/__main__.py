@@ -15,6 +15,7 @@ BENCHMARKS = (
     "throughput",
     "embedding",
     "step_profile",
+    "engine",
     "interval",
     "learning",
     "checkpoint",

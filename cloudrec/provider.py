@@ -119,7 +119,7 @@ class Provider(Protocol):
         ...
 
     def search(self, cluster: str | None, *, locations: Sequence[str] = ()) -> Sequence[Observed]:
-        """Find by tag (by name, where tags are missing) what exists of one cluster or of any, with no journal.
+        """Find by tag, or by name, what exists of one cluster or of any, without a journal.
 
         Args:
             cluster: its name; None for all of ours.

@@ -6,9 +6,12 @@ One SQLite file for all clusters, in write-ahead mode, so that several commands 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sqlite3
+import threading
 import time
+import weakref
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     from cloudrec.engine.graph import Resource
 
 _SCHEMA_VERSION = 1
+_BUSY_S = 30.0  # while another command writes
 _SCHEMA = """
 create table if not exists clusters (
     name text primary key, provider text not null, request text not null, created real not null,
@@ -68,6 +72,9 @@ class Journal:
     def __init__(self, path: Path) -> None:
         make_private(path.parent)
         self._path = path
+        self._lock = threading.Lock()
+        self._connection: sqlite3.Connection | None = None
+        self._process = 0  # that opened it: a connection must not be used on the other side of a fork
         with self._connected() as connection:
             version = connection.execute("pragma user_version").fetchone()[0]
             if version > _SCHEMA_VERSION:
@@ -80,15 +87,10 @@ class Journal:
 
     @contextmanager
     def _connected(self) -> Iterator[sqlite3.Connection]:
-        """Open a connection of this thread's own for one transaction."""
+        """Give the connection, which all threads share, for one transaction."""
         try:
-            connection = sqlite3.connect(self._path, timeout=30.0)
-            try:
-                connection.execute("pragma journal_mode = wal")
-                with connection:
-                    yield connection
-            finally:
-                connection.close()
+            with self._lock, self._open() as connection:
+                yield connection
         except sqlite3.OperationalError as error:  # the disk or a lock, not the content
             free = shutil.disk_usage(self._path.parent).free
             raise StorageError(
@@ -100,6 +102,17 @@ class Journal:
                 f"the journal {self._path} cannot be used: {error}",
                 remedy="if it is damaged, move it away: `cloudrec down` finds resources by tag without it",
             ) from error
+
+    def _open(self) -> sqlite3.Connection:
+        if self._connection is None or self._process != os.getpid():
+            connection = sqlite3.connect(self._path, timeout=_BUSY_S, check_same_thread=False)
+            weakref.finalize(self, connection.close)
+            connection.execute("pragma journal_mode = wal")
+            # What a process wrote outlives its death; only a dead machine may lose the last entries, and
+            # what those named is found by its tags.
+            connection.execute("pragma synchronous = normal")
+            self._connection, self._process = connection, os.getpid()
+        return self._connection
 
     def put_cluster(self, name: str, provider: str, request: Mapping[str, Any]) -> None:
         """Remember that this cluster was asked for, before anything of it is created."""

@@ -140,11 +140,17 @@ def test_two_clusters_of_one_name_and_two_providers_are_refused(tmp_path: Path, 
         up(application, cluster)
 
 
-# Runs one command of the real command line in a process that SIGKILL ends at its n-th change of a file.
+# Runs one command of the real command line in a process that SIGKILL ends at its n-th change of a file or
+# statement of the journal.
 KILLER = """
-import os, signal, sys
+import functools, os, signal, sqlite3, sys
 home, limit, arguments = os.environ["CLOUDREC_HOME"], int(sys.argv[1]), sys.argv[2:]
-CHANGES = {"os.mkdir", "os.rename", "os.remove", "os.rmdir", "sqlite3.connect", "open"}
+CHANGES = {"os.mkdir", "os.rename", "os.remove", "os.rmdir", "sqlite3.execute", "open"}
+class Counted(sqlite3.Connection):
+    def execute(self, *arguments):
+        watch("sqlite3.execute", [home])
+        return super().execute(*arguments)
+sqlite3.connect = functools.partial(sqlite3.connect, factory=Counted)
 changes = 0
 def watch(event, details):
     global changes
