@@ -114,6 +114,11 @@ class Provider(Protocol):
         ...
 
     @property
+    def control_plane(self) -> str:
+        """The kind that stands for a whole cluster: while one exists, all else of its name is in use."""
+        ...
+
+    @property
     def kinds(self) -> Mapping[str, AbstractSet[str]]:
         """Every kind that `search` may show, with the kinds that one of it may need: the order of removal."""
         ...

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from cloudrec.app.clusters import ClusterView, Removal, clusters, doctor, down, leaks, up
+from cloudrec.app.clusters import ClusterView, Removal, clusters, doctor, down, expired, up
 from cloudrec.app.context import AppContext
+from cloudrec.app.leaks import Leak, leaks, remove_leaks
 from cloudrec.app.runs import run_folder, runs, stop_run
 from cloudrec.app.train import Launch, resume, train
 
@@ -11,11 +12,14 @@ __all__ = [
     "AppContext",
     "ClusterView",
     "Launch",
+    "Leak",
     "Removal",
     "clusters",
     "doctor",
     "down",
+    "expired",
     "leaks",
+    "remove_leaks",
     "resume",
     "run_folder",
     "runs",

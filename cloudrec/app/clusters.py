@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from cloudrec import providers
+from cloudrec.app.lifetime import end_of, is_over, price_of, with_end
 from cloudrec.app.runs import stop_run
 from cloudrec.engine.apply import apply
 from cloudrec.engine.destroy import destroy, plan_removal
-from cloudrec.engine.graph import Graph, Observed
+from cloudrec.engine.graph import Graph, Observed, Resource
 from cloudrec.engine.plan import Step, merge
 from cloudrec.engine.plan import plan as make_plan
-from cloudrec.errors import PreflightError, UsageError
+from cloudrec.errors import CloudrecError, PreflightError, UsageError
 from cloudrec.home import storage_error
 from cloudrec.observe.runs import list_runs
 from cloudrec.spec.models import ClusterSpec
@@ -42,6 +44,8 @@ class ClusterView:
     resources: Sequence[Observed]
     hourly_usd: float
     created: float
+    expires: str | None = None
+    problem: str = ""  # why the cloud could not be asked
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,11 +71,19 @@ def up(app: AppContext, cluster: ClusterSpec, *, decide: Callable[[Plan], bool])
     """
     provider = app.provider(cluster.provider)
     provider.check(cluster)
-    blocking = [finding for finding in provider.preflight(cluster) if not finding.ok and finding.blocks]
-    if blocking:
-        raise _unfit(blocking)
     with app.cluster_lock(cluster.title):
         _refuse_other_provider(app, cluster)
+        blocking = [finding for finding in provider.preflight(cluster) if not finding.ok and finding.blocks]
+        if blocking:
+            raise _unfit(blocking)
+        searched = provider.search(cluster.title)
+        cluster = with_end(
+            cluster,
+            hourly_usd=price_of(provider.resources(cluster)),
+            known=_known(app, cluster.title),
+            searched=searched,
+            now=datetime.now(UTC),
+        )
         graph = Graph.of(provider.resources(cluster))
         context = app.engine(provider.drivers(cluster))
         plan = make_plan(
@@ -79,7 +91,7 @@ def up(app: AppContext, cluster: ClusterSpec, *, decide: Callable[[Plan], bool])
             graph,
             context,
             known=app.journal.known(cluster.title),
-            searched=provider.search(cluster.title),
+            searched=searched,
             settle_s=provider.settle_s,
         )
         if decide(plan):
@@ -139,10 +151,20 @@ def clusters(app: AppContext) -> Sequence[ClusterView]:
     return [_view(app, record) for record in app.journal.clusters()]
 
 
-def leaks(app: AppContext, provider_name: str) -> Sequence[tuple[Observed, bool]]:
-    """Search by tag for all that exists under our tags; with each, whether a cluster known here claims it."""
-    claimed = {record.name for record in app.journal.clusters()}
-    return [(found, found.cluster in claimed) for found in app.provider(provider_name).search(None)]
+def expired(app: AppContext, provider_name: str) -> Sequence[ClusterSpec]:
+    """Return the clusters of a provider whose end has come, by the journal and by what is tagged."""
+    now = datetime.now(UTC)
+    found = {
+        record.name: ClusterSpec.model_validate(record.request)
+        for record in app.journal.clusters()
+        if record.provider == provider_name
+    }
+    over = {name for name, spec in found.items() if is_over(spec.expires, now)}
+    for seen in app.provider(provider_name).search(None):
+        if seen.cluster and seen.cluster not in found and is_over(end_of(seen), now):
+            over.add(seen.cluster)
+            found[seen.cluster] = _stranger(provider_name, seen)
+    return [found[name] for name in sorted(over)]
 
 
 def doctor(app: AppContext, cluster: ClusterSpec) -> Sequence[Finding]:
@@ -195,9 +217,27 @@ def _cluster_to_remove(
     known = {cluster.title for cluster in fitting}
     searched = [provider_name] if provider_name else list(providers.names()) if cluster_name else [_USUAL]
     for name in searched:
-        found = {seen.cluster for seen in app.provider(name).search(cluster_name)} - known
-        fitting += [ClusterSpec(name=title, provider=name) for title in sorted(found)]
+        seen_there = app.provider(name).search(cluster_name)
+        strangers = {seen.cluster: _stranger(name, seen) for seen in seen_there if seen.cluster}
+        fitting += [strangers[title] for title in sorted(strangers.keys() - known)]
     return _only(fitting) if fitting else None
+
+
+def _stranger(provider_name: str, seen: Observed) -> ClusterSpec:
+    """What can be said of a cluster that no journal here knows, from one thing of it."""
+    return ClusterSpec(
+        name=seen.cluster,
+        provider=provider_name,
+        owner=seen.owner or "unknown",
+        region=seen.location or None,
+    )
+
+
+def _known(app: AppContext, title: str) -> ClusterSpec | None:
+    for record in app.journal.clusters():
+        if record.name == title and not record.is_down:
+            return ClusterSpec.model_validate(record.request)
+    return None
 
 
 def _existing(app: AppContext, provider: Provider, cluster: str) -> Sequence[Observed]:
@@ -231,27 +271,38 @@ def _end_runs(app: AppContext, removal: Removal) -> None:
 
 
 def _view(app: AppContext, record: ClusterRecord) -> ClusterView:
-    provider = app.provider(record.provider)
     cluster = ClusterSpec.model_validate(record.request)
-    found = provider.search(record.name)
-    wanted = {resource.key for resource in provider.resources(cluster)}
-    missing = wanted - {seen.key for seen in found}
+    problem = ""
+    found: Sequence[Observed] = app.journal.known(record.name)
+    try:
+        provider = app.provider(record.provider)
+        resources = provider.resources(cluster)
+        found = provider.search(record.name, locations=[cluster.region] if cluster.region else ())
+        state = _state(record, resources, {seen.key for seen in found})
+    except CloudrecError as error:  # no credentials, no network: the journal still knows something
+        state, problem = "UNREACHABLE", error.message
     return ClusterView(
         name=record.name,
         provider=record.provider,
         owner=cluster.owner,
-        state=_state(record, missing),
+        state=state,
         resources=found,
         hourly_usd=sum(seen.hourly_usd for seen in found),
         created=record.created,
+        expires=cluster.expires,
+        problem=problem,
     )
 
 
-def _state(record: ClusterRecord, missing: AbstractSet[str]) -> str:
+def _state(record: ClusterRecord, resources: Sequence[Resource], keys: AbstractSet[str]) -> str:
     """READY: all there; DOWN: taken down, its data kept; INCOMPLETE: something is missing."""
     if record.is_down:
         return "DOWN"
-    return "INCOMPLETE" if missing else "READY"
+    there = all(
+        any(each.key in keys for each in resource.candidates) if resource.candidates else resource.key in keys
+        for resource in resources
+    )
+    return "READY" if there else "INCOMPLETE"
 
 
 def _unfit(blocking: Sequence[Finding]) -> PreflightError:

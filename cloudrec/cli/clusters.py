@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,13 +19,14 @@ from cloudrec.cli.options import (
     set_option,
     yes_option,
 )
-from cloudrec.cli.output import columns, emit
+from cloudrec.cli.output import columns, duration, emit
 from cloudrec.errors import PreflightError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
-    from cloudrec.app import Removal
+    from cloudrec.app import Leak, Removal
     from cloudrec.engine.graph import Observed
     from cloudrec.engine.plan import Action, Plan
     from cloudrec.provider import Finding
@@ -32,10 +34,20 @@ if TYPE_CHECKING:
     from cloudrec.spec.models import ClusterSpec
 
 
+_WIDEST = 70  # characters of a thing's properties in a table
+
+
 @click.command()
 @click.argument("provider", required=False)
 @file_option
 @cluster_option
+@click.option("--region", metavar="NAME", help="Where.")
+@click.option("--zones", metavar="A,B", help="Zones to try for GPU nodes, the best first.")
+@click.option("--instance-types", metavar="A,B", help="Kinds of GPU node to try, the best first.")
+@click.option("--nodes", type=int, metavar="N", help="GPU nodes.")
+@click.option("--capacity", metavar="HOW", help="on-demand, spot, or spot-first.")
+@click.option("--ttl", metavar="TIME", help="How long the cluster may live, as 8h or 2d.")
+@click.option("--budget", type=float, metavar="USD", help="What the cluster may cost in all.")
 @set_option
 @dry_run_option
 @yes_option
@@ -48,13 +60,19 @@ def up(
     *,
     dry_run: bool,
     yes: bool,
+    **asked: object,
 ) -> None:
     """Create a cluster at PROVIDER, or converge one that is there; run again, it changes nothing."""
     from cloudrec import app  # noqa: PLC0415  # `--help` needs none of it
 
+    keys = {"budget": "budget_usd"}
     flags: Flags = {
         ("cluster", "provider"): ("PROVIDER", provider),
         ("cluster", "name"): ("--cluster", cluster),
+        **{
+            ("cluster", keys.get(name, name)): (f"--{name.replace('_', '-')}", value)
+            for name, value in asked.items()
+        },
     }
     spec = load_spec(file, settings, flags).spec.cluster
 
@@ -74,11 +92,34 @@ def up(
 @click.argument("provider", required=False)
 @cluster_option
 @click.option("--keep-data", is_flag=True, help="Keep runs and data.")
+@click.option("--expired", is_flag=True, help="Every cluster whose end has come; for cron, with --yes.")
 @dry_run_option
 @yes_option
 @output_option
-def down(provider: str | None, cluster: str | None, *, keep_data: bool, dry_run: bool, yes: bool) -> None:
+def down(
+    provider: str | None, cluster: str | None, *, keep_data: bool, expired: bool, dry_run: bool, yes: bool
+) -> None:
     """Remove everything that `up` and `train` made, then look whether anything is left."""
+    from cloudrec import app  # noqa: PLC0415  # `--help` needs none of it
+
+    if not expired:
+        document, text = _take_down(provider, cluster, keep_data=keep_data, dry_run=dry_run, yes=yes)
+        emit({"clusters": [document] if document else [], "dry_run": dry_run}, text)
+        return
+    over = app.expired(context(), _cluster_spec(provider).provider)
+    done = [
+        _take_down(each.provider, each.title, keep_data=keep_data, dry_run=dry_run, yes=yes)
+        for each in over
+        if cluster in {None, each.title}
+    ]
+    documents = [document for document, _ in done if document]
+    emit({"clusters": documents, "dry_run": dry_run}, "\n".join(text for _, text in done) or "none has ended")
+
+
+def _take_down(
+    provider: str | None, cluster: str | None, *, keep_data: bool, dry_run: bool, yes: bool
+) -> tuple[dict[str, Any] | None, str]:
+    """Remove one cluster; what was done for programs and for people."""
     from cloudrec import app  # noqa: PLC0415  # `--help` needs none of it
 
     def decide(removal: Removal) -> bool:
@@ -91,8 +132,7 @@ def down(provider: str | None, cluster: str | None, *, keep_data: bool, dry_run:
         context(), provider_name=provider, cluster_name=cluster, keep_data=keep_data, decide=decide
     )
     if removal is None:
-        emit({"clusters": [], "dry_run": dry_run}, "no cluster is up: nothing to remove")
-        return
+        return None, "no cluster is up: nothing to remove"
     done = "would be removed" if dry_run else "is gone; nothing of it is left"
     if keep_data and not dry_run:
         done = "is down; its data and runs are kept"
@@ -103,25 +143,62 @@ def down(provider: str | None, cluster: str | None, *, keep_data: bool, dry_run:
             {"name": run.name, "state": str(run.state), "removed": not keep_data} for run in removal.runs
         ],
     }
-    emit({"clusters": [document], "dry_run": dry_run}, f"cluster {removal.plan.cluster!r} {done}")
+    return document, f"cluster {removal.plan.cluster!r} {done}"
 
 
 @click.command()
 @click.argument("provider", required=False)
+@click.option("--region", "regions", multiple=True, metavar="NAME", help="Look there; may be given again.")
+@click.option("--delete", is_flag=True, help="Remove what no cluster claims.")
+@yes_option
 @output_option
-def leaks(provider: str | None) -> None:
+def leaks(provider: str | None, regions: tuple[str, ...], *, delete: bool, yes: bool) -> None:
     """Show what exists at PROVIDER under our tags, whether a cluster claims it, and its $/h."""
     from cloudrec import app  # noqa: PLC0415  # `--help` needs none of it
 
-    found = app.leaks(context(), _cluster_spec(provider).provider)
-    rows = [
-        (seen.cluster, seen.key, seen.identity, "yes" if claimed else "NO", f"${seen.hourly_usd:.2f}")
-        for seen, claimed in found
-    ]
-    table = (
-        columns(("CLUSTER", "RESOURCE", "IDENTITY", "CLAIMED", "$/H"), rows) if rows else "nothing is there"
+    application, name = context(), _cluster_spec(provider).provider
+    found = app.leaks(application, name, locations=regions)
+    gone: Sequence[Leak] = []
+    if delete:
+
+        def decide(stray: Sequence[Leak]) -> bool:
+            announce(_leaks_table(stray))
+            confirm("Remove these, which no cluster claims?", yes=yes)
+            return True
+
+        gone = app.remove_leaks(application, name, found, decide=decide)
+    removed = {leak.found.identity for leak in gone}
+    left = [leak for leak in found if leak.found.identity not in removed]
+    emit(
+        {"resources": [_leak(leak) for leak in left], "removed": [_leak(leak) for leak in gone]},
+        (f"{len(gone)} removed\n" if delete else "") + _leaks_table(left),
     )
-    emit({"resources": [{**_observed(seen), "claimed": claimed} for seen, claimed in found]}, table)
+
+
+def _leaks_table(found: Sequence[Leak]) -> str:
+    if not found:
+        return "nothing is there"
+    claims = {"": "NO", "known": "yes", "alive": "its cluster lives"}
+    rows = [
+        (
+            leak.found.cluster or None,
+            leak.found.key,
+            leak.found.identity,
+            leak.found.location or None,
+            None if leak.found.created is None else duration(time.time() - leak.found.created),
+            leak.found.owner or None,
+            claims[leak.claim],
+            f"${leak.found.hourly_usd:.2f}",
+        )
+        for leak in found
+    ]
+    total = sum(leak.found.hourly_usd for leak in found)
+    headers = ("CLUSTER", "RESOURCE", "IDENTITY", "REGION", "AGE", "OWNER", "CLAIMED", "$/H")
+    return f"{columns(headers, rows)}\n{len(found)} in all, ${total:.2f}/h"
+
+
+def _leak(leak: Leak) -> dict[str, Any]:
+    return {**_observed(leak.found), "claimed": bool(leak.claim), "claim": leak.claim or None}
 
 
 @click.command()
@@ -184,6 +261,9 @@ def _observed(seen: Observed) -> dict[str, Any]:
         "identity": seen.identity,
         "state": seen.condition.value,
         "tags": dict(seen.tags),
+        "owner": seen.owner,
+        "location": seen.location,
+        "created": seen.created,
         "hourly_usd": seen.hourly_usd,
     }
 
@@ -205,7 +285,7 @@ def _plan_document(plan: Plan) -> dict[str, Any]:
 
 
 def _properties(action: Action) -> Any:  # noqa: ANN401  # whatever the provider describes
-    source = action.resource or action.observed
+    source = action.candidate or action.resource or action.observed
     return source.properties if source is not None else {}
 
 
@@ -215,14 +295,21 @@ def _plan_text(plan: Plan) -> str:
         for action in plan.actions
     ]
     total = f"{len(plan.changes)} to change, {len(plan.actions) - len(plan.changes)} to keep; "
-    return (
-        columns(("STEP", "RESOURCE", "$/H", "WHY", "WHAT"), rows)
-        + f"\n{total}${plan.hourly_usd:.2f}/h in all"
-    )
+    text = columns(("STEP", "RESOURCE", "$/H", "WHY", "WHAT"), rows)
+    for action in plan.actions:
+        if action.resource is not None and action.resource.candidates:
+            text += f"\n{action.key} is the first of these that can be had:"
+            text += "".join(
+                f"\n  {number}. {one.name}  ${one.hourly_usd:.2f}/h"
+                for number, one in enumerate(action.resource.candidates, start=1)
+            )
+    return text + f"\n{total}${plan.hourly_usd:.2f}/h in all"
 
 
 def _shown(action: Action) -> str:
-    return ", ".join(f"{key}={value}" for key, value in _properties(action).items())
+    """Lay properties out in a line that fits; `-o json` has all of them."""
+    text = ", ".join(f"{key}={value}" for key, value in _properties(action).items())
+    return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 3]}..."
 
 
 def _removal_text(removal: Removal) -> str:

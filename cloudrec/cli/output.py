@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 1
 FORMATS = ("table", "json", "yaml")
+_MINUTE, _HOUR, _DAY = 60, 3600, 86400
 _chosen = {"format": "table"}
 
 
@@ -57,6 +58,17 @@ def columns(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
         return "  ".join(placed).rstrip()
 
     return "\n".join(line(row) for row in [list(headers), *cells])
+
+
+def duration(seconds: float) -> str:
+    """Tell a span of time in its two largest units."""
+    if seconds < _MINUTE:
+        return f"{seconds:.0f}s"
+    if seconds < _HOUR:
+        return f"{seconds // _MINUTE:.0f}m{seconds % _MINUTE:02.0f}s"
+    if seconds < _DAY:
+        return f"{seconds // _HOUR:.0f}h{seconds % _HOUR // _MINUTE:02.0f}m"
+    return f"{seconds // _DAY:.0f}d{seconds % _DAY // _HOUR:02.0f}h"
 
 
 def _print(document: Mapping[str, Any]) -> None:

@@ -12,7 +12,7 @@ import click
 
 from cloudrec.cli.console import announce
 from cloudrec.cli.options import complete_runs, context, dry_run_option, output_option, yes_option
-from cloudrec.cli.output import chosen_format, columns, emit
+from cloudrec.cli.output import chosen_format, columns, duration, emit
 from cloudrec.errors import UsageError
 
 if TYPE_CHECKING:
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from cloudrec.app import AppContext, ClusterView
     from cloudrec.observe.runs import RunView
-
-_MINUTE, _HOUR, _DAY = 60, 3600, 86400
 
 
 @click.command()
@@ -171,6 +169,8 @@ def _cluster_document(cluster: ClusterView) -> dict[str, Any]:
         "state": cluster.state,
         "hourly_usd": cluster.hourly_usd,
         "created": cluster.created,
+        "expires": cluster.expires,
+        "problem": cluster.problem or None,
         "resources": [
             {**asdict(seen), "condition": seen.condition.value, "cluster": seen.cluster}
             for seen in cluster.resources
@@ -182,10 +182,21 @@ def _clusters_table(clusters: Sequence[ClusterView]) -> str:
     if not clusters:
         return "no cluster is up (cloudrec up PROVIDER)"
     rows = [
-        (c.name, c.provider, c.state, f"${c.hourly_usd:.2f}", _duration(time.time() - c.created), c.owner)
+        (
+            c.name,
+            c.provider,
+            c.state,
+            f"${c.hourly_usd:.2f}",
+            duration(time.time() - c.created),
+            c.expires,
+            c.owner,
+        )
         for c in clusters
     ]
-    return columns(("CLUSTER", "PROVIDER", "STATE", "$/H", "AGE", "OWNER"), rows)
+    problems = [f"{c.name}: {c.problem}" for c in clusters if c.problem]
+    return "\n".join(
+        [columns(("CLUSTER", "PROVIDER", "STATE", "$/H", "AGE", "EXPIRES", "OWNER"), rows), *problems]
+    )
 
 
 def runs_table(runs: Sequence[RunView]) -> str:
@@ -204,7 +215,7 @@ def runs_table(runs: Sequence[RunView]) -> str:
             _figure(run.goodput, ".0%"),
             run.restarts,
             run.checkpoint,
-            _duration(run.wall_s),
+            duration(run.wall_s),
         )
         for run in runs
     ]
@@ -229,7 +240,7 @@ def _goodput_line(run: RunView) -> str:
     """Tell where a run's time went, the largest part first; what took no time is left out."""
     parts = sorted((run.goodput_parts or {}).items(), key=lambda part: -part[1])
     told = [
-        f"{name.removesuffix('_s').replace('_', ' ')} {_duration(seconds)}"
+        f"{name.removesuffix('_s').replace('_', ' ')} {duration(seconds)}"
         for name, seconds in parts
         if round(seconds)
     ]
@@ -244,16 +255,6 @@ def _steps(run: RunView) -> str | None:
 
 def _figure(value: float | None, how: str) -> str | None:
     return None if value is None else format(value, how)
-
-
-def _duration(seconds: float) -> str:
-    if seconds < _MINUTE:
-        return f"{seconds:.0f}s"
-    if seconds < _HOUR:
-        return f"{seconds // _MINUTE:.0f}m{seconds % _MINUTE:02.0f}s"
-    if seconds < _DAY:
-        return f"{seconds // _HOUR:.0f}h{seconds % _HOUR // _MINUTE:02.0f}m"
-    return f"{seconds // _DAY:.0f}d{seconds % _DAY // _HOUR:02.0f}h"
 
 
 def _clock(moment: float) -> str:

@@ -40,6 +40,7 @@ class LocalProvider:
     """This machine as a provider."""
 
     name = "local"
+    control_plane = MACHINE
     settle_s = 0.0  # a file system shows a change at once
     kinds: Mapping[str, AbstractSet[str]] = MappingProxyType(
         {MACHINE: frozenset({storage.KIND}), storage.KIND: frozenset()}
