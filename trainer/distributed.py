@@ -12,7 +12,6 @@ import torch
 from torch import Tensor, distributed
 
 from trainer.errors import ConfigError, PeerError
-from trainer.memory import use_huge_pages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, MutableMapping
@@ -72,7 +71,6 @@ def join_world(device_choice: str, output_dir: Path | None = None) -> Iterator[W
 
     Where a GPU's exchange times out, what the ranks were doing is written below `output_dir`.
     """
-    use_huge_pages(os.environ)
     environment = _rendezvous(os.environ)
     local_rank = int(environment.get("LOCAL_RANK", "0"))
     device = choose_device(device_choice, local_rank)

@@ -15,7 +15,7 @@ _PAD_BYTES = 64 << 20
 
 
 def use_huge_pages(environment: MutableMapping[str, str]) -> None:
-    """Have torch ask for pages of 2 MB for large tensors; to be called before the first is made.
+    """Have torch ask for pages of 2 MB for large tensors; to be called before the first tensor is made.
 
     A table is read and written row by row all over its memory, and frozen for a checkpoint by a fork, which
     copies the list of its pages: 3 GB are frozen in 6 to 12 ms instead of 51, and 200,000 rows
