@@ -13,10 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from trainer.checkpoint.snapshot import Sender
 
 if TYPE_CHECKING:
-    from trainer.checkpoint.frames import Group
+    from trainer.checkpoint.frames import Allocate, Group
 
 SILENCE_S = 300.0  # without a sign of life a writer, or who sends to it, is taken for dead
 _PACKAGES = Path(__file__).parents[2]  # where the trainer's own package lies
@@ -72,8 +74,17 @@ class BackgroundWriter:
                 env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)},
             )
 
-    def submit(self, job: dict[str, Any], groups: list[Group], *, fork: bool) -> None:
-        """Freeze the groups as they are now and have them written; OSError where that cannot begin."""
+    def submit(
+        self, job: dict[str, Any], groups: list[Group], *, fork: bool, allocate: Allocate = np.empty
+    ) -> None:
+        """Freeze the groups as they are now and have them written; OSError where that cannot begin.
+
+        Args:
+            job: what the writer is told.
+            groups: what it writes.
+            fork: freeze by a fork, where the system lets us; else by copies.
+            allocate: gives the copies' memory, which is in use until the job is answered.
+        """
         self.start()
         assert self._control is not None  # noqa: S101 - for the type checker: `start` made it
         self._heard_at = time.monotonic()
@@ -82,7 +93,7 @@ class BackgroundWriter:
             self._sender.close()  # its save is over: nobody reads what it may still have to say
         reading, writing = os.pipe()
         try:
-            self._sender = Sender(groups, writing, fork=fork)
+            self._sender = Sender(groups, writing, fork=fork, allocate=allocate)
             socket.send_fds(self._control, [len(text).to_bytes(8, "little")], [reading])
             self._control.sendall(text)
         finally:

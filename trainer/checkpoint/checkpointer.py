@@ -24,6 +24,7 @@ from trainer.checkpoint.policy import Kind, Sizes, is_worth_it, measure, plan_ki
 from trainer.checkpoint.runs import verify
 from trainer.checkpoint.saves import Chain, CheckpointReport, Save, SavingOptions, Wanted, problem_of
 from trainer.checkpoint.snapshot import Since, Touched, find_touched, groups_of, is_frozen_by_fork
+from trainer.checkpoint.staging import Staging
 from trainer.checkpoint.store import open_store
 from trainer.errors import CheckpointError
 from trainer.location import local_path
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _LOG = logging.getLogger(__name__)
 _TRIES = 3  # of a save whose writer dies
+_COLD_BYTES = 16 << 20  # fewer are copied into fresh memory in a few milliseconds
 _SHORTEST_WAIT_S, _LONGEST_WAIT_S = 0.001, 0.05
 _BUSY, _DONE, _FAILED, _LOST = range(4)
 
@@ -74,6 +76,7 @@ class Checkpointer:
         self._chain: Chain | None = None
         self._numbers = 0
         self._writer = BackgroundWriter()
+        self._staging = Staging()
         self._save: Save | None = None
         self._lost = 0  # saves in a row whose writer died
         self._reports: list[CheckpointReport] = []
@@ -346,14 +349,20 @@ class Checkpointer:
             "quantization": self._options.quantization,
             "commit": None if save.plan is None else save.plan.to_json(),
         }
-        fork = save.sizes.touched > self._options.copied_share * save.sizes.full and is_frozen_by_fork(state)
+        size = save.sizes.touched
+        is_cold = size > _COLD_BYTES and not self._staging.is_ready(size)
+        fork = (is_cold or not self._is_little(save.sizes)) and is_frozen_by_fork(state)
+        allocate = self._staging.allocator()
         groups, save.groups = save.groups, []
         try:
-            self._writer.submit(job, groups, fork=fork)
+            self._writer.submit(job, groups, fork=fork, allocate=allocate)
         except (BrokenPipeError, ConnectionError):
             save.answer = Answer({}, lost=True)
         except OSError as error:
             save.answer = Answer({"error": f"no process can be started to write it: {error}"})
+
+    def _is_little(self, sizes: Sizes) -> bool:
+        return sizes.touched <= self._options.copied_share * sizes.full
 
     def _settle(self, *, wait: bool) -> None:
         """Bring a save that is under way to its end, on all ranks; without `wait` only if it is there."""
@@ -427,6 +436,8 @@ class Checkpointer:
         """A save is committed: the next one builds upon it."""
         self._save = None
         self._lost = 0
+        if self._options.in_background and self._is_little(save.sizes):
+            self._staging.prepare(save.sizes.touched)
         for intervals, cut in save.cuts:
             intervals.commit(cut, base=save.kind == "full")
         self._chain = Chain(save.base, (*save.earlier, layer))

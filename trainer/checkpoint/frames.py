@@ -16,7 +16,7 @@ import numpy as np
 from trainer.checkpoint.coding import encode_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from concurrent.futures import Executor
 
 CHUNK_BYTES = 1 << 20
@@ -25,6 +25,7 @@ _COPIED_ROWS = 1 << 14  # by one thread at a time
 _END = b"\0\0\0\0"
 
 Array: TypeAlias = Any  # numpy's, of any type
+Allocate: TypeAlias = "Callable[[tuple[int, ...], Any], Array]"  # an array of a shape and type
 Chunk: TypeAlias = "bytes | bytearray | memoryview"
 Frame: TypeAlias = "tuple[dict[str, Any], Iterator[Chunk]]"
 
@@ -58,11 +59,11 @@ class Group:
     rows: Array | None = None  # int64, sorted; None: all
     picked: bool = False  # the blocks' arrays hold the rows that are meant, and no others
 
-    def copied(self, pool: Executor) -> Group:
+    def copied(self, pool: Executor, allocate: Allocate = np.empty) -> Group:
         """The same with memory of its own, of only what is meant."""
         if self.picked:
             return self
-        copies = tuple(replace(each, array=_copy(each, self.rows, pool)) for each in self.blocks)
+        copies = tuple(replace(each, array=_copy(each, self.rows, pool, allocate)) for each in self.blocks)
         return Group(copies, self.rows, picked=self.rows is not None)
 
 
@@ -97,10 +98,12 @@ def touched_rows(stamps: Array, after: int, pool: Executor) -> Array:
     return np.concatenate([np.empty(0, dtype=np.int64), *found])
 
 
-def _copy(block: Block, rows: Array | None, pool: Executor) -> Array:
+def _copy(block: Block, rows: Array | None, pool: Executor, allocate: Allocate) -> Array:
     if rows is None:
-        return block.array.copy()
-    copy = np.empty((len(rows), *block.array.shape[1:]), block.array.dtype)
+        whole = allocate(block.array.shape, block.array.dtype)
+        np.copyto(whole, block.array)
+        return whole
+    copy = allocate((len(rows), *block.array.shape[1:]), block.array.dtype)
     ranges = [slice(start, start + _COPIED_ROWS) for start in range(0, len(rows), _COPIED_ROWS)]
     # "clip" writes straight to its place, where "raise" would need a copy first
     list(pool.map(lambda at: np.take(block.array, rows[at], axis=0, out=copy[at], mode="clip"), ranges))

@@ -24,6 +24,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
+import numpy as np
 import torch
 
 from trainer.checkpoint.frames import Block, Group, send, touched_rows
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from trainer.checkpoint.entry import Shard, State
-    from trainer.checkpoint.frames import Array
+    from trainer.checkpoint.frames import Allocate, Array
     from trainer.checkpoint.touched import RowStamps
 
 Since = Literal["saved", "base"]
@@ -93,14 +94,16 @@ def as_array(tensor: Tensor) -> Array:
 class Sender:
     """Sends groups to a pipe, whose descriptor it closes, from a snapshot taken when it is made."""
 
-    def __init__(self, groups: list[Group], descriptor: int, *, fork: bool) -> None:
+    def __init__(
+        self, groups: list[Group], descriptor: int, *, fork: bool, allocate: Allocate = np.empty
+    ) -> None:
         self._child: int | None = None
         if fork:
             with suppress(OSError):  # no memory for a process of this size: copy instead
                 self._child = _fork_alive(groups, descriptor)
         if self._child is None:
             with ThreadPoolExecutor(_THREADS) as pool:
-                copied = [group.copied(pool) for group in groups]
+                copied = [group.copied(pool, allocate) for group in groups]
             threading.Thread(target=_send_and_close, args=(copied, descriptor), daemon=True).start()
         else:
             os.close(descriptor)
