@@ -170,6 +170,12 @@ class CheckpointTimer:
             return self.every.steps > 0 and step % self.every.steps == 0
         return now >= self._next_s
 
+    def halfway(self, step: int, now: float) -> bool:
+        """Whether half of the time until the next checkpoint is over."""
+        if self.every.steps is not None:
+            return self.every.steps > 0 and step % self.every.steps >= self.every.steps / 2
+        return now >= (self._last_s + self._next_s) / 2
+
     def cut(self, now: float) -> None:
         """A checkpoint is taken: the next interval begins."""
         self._plan(now)

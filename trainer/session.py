@@ -171,6 +171,8 @@ class Session:
             return Verdict()
         self.ledger.mark(step)
         self._note(self.saving.poll(self.progress))
+        if self.boundary.timer.halfway(step, self.ledger.elapsed):
+            self.saving.checkpointer.foresee(self.learner.state)
         bad_step = self._losses.first_bad_step(step)
         verdict = self.boundary.ask(
             step, last=last, committed=self.saving.step is not None, bad_step=bad_step

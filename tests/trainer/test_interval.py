@@ -127,6 +127,16 @@ def test_an_interval_in_steps_knows_no_clock() -> None:
     assert not CheckpointTimer(Every(steps=0)).due(1, 1e9)
 
 
+def test_half_of_an_interval_is_told_by_steps_or_by_time() -> None:
+    by_steps, by_time = CheckpointTimer(Every(steps=6)), CheckpointTimer(Every(seconds=30))
+    assert [step for step in range(1, 13) if by_steps.halfway(step, 0.0)] == [3, 4, 5, 9, 10, 11]
+    assert not CheckpointTimer(Every(steps=0)).halfway(1, 1e9)
+    by_time.begin(7.0)
+    assert [by_time.halfway(0, now) for now in (7.0, 21.9, 22.0)] == [False, False, True]
+    by_time.cut(40.0)
+    assert [by_time.halfway(0, now) for now in (54.9, 55.0)] == [False, True]
+
+
 def test_only_the_newest_saves_tell_the_cost() -> None:
     costs = SaveCosts()
     assert not costs.known

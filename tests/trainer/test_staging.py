@@ -1,9 +1,12 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
+from tests.trainer.support_layers import BACKGROUND, checkpointer, save, trained
 from trainer.checkpoint.staging import Staging
 
 
@@ -39,3 +42,19 @@ def test_memory_grows_with_the_cut_and_holds_some_more() -> None:
     staging.prepare(5000)
     _until_ready(staging, 6250)
     assert not staging.is_ready(6251)
+
+
+def test_what_is_foreseen_is_there_at_the_first_cut_and_never_more_than_may_be_copied(tmp_path: Path) -> None:
+    model = trained(1)
+    options = replace(BACKGROUND, mode="incremental", copied_share=0.5)
+    with checkpointer(str(tmp_path), options=options) as writer:
+        save(writer, model, 1)
+        model.train(2)
+        state = model.state
+        writer.foresee(state)
+        full = sum(shard.tensor.nbytes for entry in state.values() for shard in entry.shards)
+        _until_ready(writer._staging, 1)
+        assert not writer._staging.is_ready(int(full * 0.5 * 1.25) + 1)
+        writer._staging = Staging()
+        writer.foresee(state)  # once is enough: it looks through all stamps
+        assert not writer._staging.is_ready(1)

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _LOG = logging.getLogger(__name__)
 _TRIES = 3  # of a save whose writer dies
-_COLD_BYTES = 16 << 20  # fewer are copied into fresh memory in a few milliseconds
+_HALF = 1.7  # times what half an interval touched, an interval touches: rows come back
 _SHORTEST_WAIT_S, _LONGEST_WAIT_S = 0.001, 0.05
 _BUSY, _DONE, _FAILED, _LOST = range(4)
 
@@ -77,6 +77,7 @@ class Checkpointer:
         self._numbers = 0
         self._writer = BackgroundWriter()
         self._staging = Staging()
+        self._foreseen = False
         self._save: Save | None = None
         self._lost = 0  # saves in a row whose writer died
         self._reports: list[CheckpointReport] = []
@@ -193,6 +194,20 @@ class Checkpointer:
             self._settle(wait=True)
             if step in self._good:
                 return self._told(step, started)
+
+    def foresee(self, state: State) -> None:
+        """Have memory for the first cut's copies there in time; call it about half an interval before.
+
+        Takes as long as it takes to look through the stamps, once; nothing is asked of other ranks.
+        """
+        options = self._options
+        if self._foreseen or not options.in_background or options.mode == "full":
+            return
+        self._foreseen = True
+        first_rank = self._ranks.rank == 0
+        touched = find_touched(state, first_rank=first_rank, since="saved")
+        sizes = measure(state, touched, first_rank=first_rank)
+        self._staging.prepare(int(min(_HALF * sizes.touched, options.copied_share * sizes.full)))
 
     def poll(self, *, wait: bool = False) -> list[CheckpointReport]:
         """What was committed since the last call; cheap, and to be called often while a save is under way.
@@ -349,9 +364,7 @@ class Checkpointer:
             "quantization": self._options.quantization,
             "commit": None if save.plan is None else save.plan.to_json(),
         }
-        size = save.sizes.touched
-        is_cold = size > _COLD_BYTES and not self._staging.is_ready(size)
-        fork = (is_cold or not self._is_little(save.sizes)) and is_frozen_by_fork(state)
+        fork = not self._is_little(save.sizes) and is_frozen_by_fork(state)
         allocate = self._staging.allocator()
         groups, save.groups = save.groups, []
         try:

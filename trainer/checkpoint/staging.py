@@ -1,7 +1,7 @@
 """Memory for the copies of a cut, there before it is needed.
 
 Fresh memory comes page by page as it is first written to, which takes longer than the copy itself. So a
-thread writes to it once, while training goes on, after the first save has told how much is copied.
+thread writes to it once, while training goes on, as soon as it can be told how much will be copied.
 """
 
 from __future__ import annotations
