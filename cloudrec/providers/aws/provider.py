@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from cloudrec.providers.aws import endpoints, errors, firewall, nat, network, routes, zones
+from cloudrec.providers.aws import (
+    encryption,
+    endpoints,
+    errors,
+    firewall,
+    identity,
+    nat,
+    network,
+    routes,
+    storage,
+    zones,
+)
 from cloudrec.providers.aws.client import Aws
 from cloudrec.providers.aws.layout import Layout
 from cloudrec.providers.aws.settings import settings_of
@@ -28,7 +39,7 @@ _SEARCHES = 32  # at once
 INSTANCE_TYPES = ("p4d.24xlarge",)
 
 # Each part describes its resources, gives its drivers, and tells which kinds one of a kind may need.
-_PARTS = (network, routes, nat, firewall, endpoints)
+_PARTS = (network, routes, nat, firewall, endpoints, identity, encryption, storage)
 
 
 class AwsProvider:
