@@ -4,10 +4,10 @@
 
     speed       virtual seconds in a real one (60 at start)
     advance_s   let virtual time pass at once
-    durations   virtual seconds by name; the front of a name sets several: {"eks-cluster": 600}; `*` all
+    durations   seconds by name; its front sets several ({"eks-cluster": 600}), `*` all
     faults      list of {"kind", "service", "action", "times", "skip", "code", "status", "message"}; service
-                and action are regular expressions. Kinds: throttle, error, 5xx; drop (closed, no effect), lost
-                (closed after the effect), timeout (nothing until the client gives up)
+                and action are regular expressions. Kinds: throttle, error, 5xx; drop (closed, no effect),
+                lost (closed after it), timeout (nothing until the client gives up)
     kill        {"pid": P, "call": N, "when": "before"|"after"}: SIGKILL at the N-th call from now
     reset       true: back to an empty account
     and the settings that the modules of `services` add, each told in its module

@@ -9,6 +9,7 @@ from moto.core.model_instances import reset_model_data
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 
 from cloudrec.sandbox.aws.http import Reply
+from cloudrec.sandbox.aws.world import ACCOUNT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -36,7 +37,11 @@ class Moto:
 
     def reset(self) -> None:
         """Back to an empty account."""
-        BackendDict.reset()
+        used: Any = BackendDict
+        for backends in list(used._instances):  # noqa: SLF001 - its own reset makes everything anew, to drop it
+            if backends.service_name == "s3":
+                backends[ACCOUNT].reset()  # it also knows whose a bucket is, and has open files
+            backends.clear()
         reset_model_data()
 
 
