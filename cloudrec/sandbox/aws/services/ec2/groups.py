@@ -1,16 +1,36 @@
-"""Security groups: what keeps them from being deleted, names, the quota of rules."""
+"""Security groups: what keeps them from being deleted, names, the quota of rules.
+
+Duration: rules-visible, after which other services see a new rule.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from cloudrec.sandbox.aws.errors import AwsError
-from cloudrec.sandbox.aws.registry import operation
+from cloudrec.sandbox.aws.registry import durations, operation
 from cloudrec.sandbox.aws.services import quotas
 
 if TYPE_CHECKING:
     from cloudrec.sandbox.aws.call import Call
     from cloudrec.sandbox.aws.http import Reply
+    from cloudrec.sandbox.aws.world import World
+
+durations({"rules-visible": 1})
+
+
+@dataclass
+class Changes:
+    """When a group's rules were changed last, by id."""
+
+    moments: dict[str, float] = field(default_factory=dict)
+
+
+def rules_are_visible(world: World, region: str, group_id: str) -> bool:
+    """Whether other services see a group's rules as they are."""
+    changed = world.state(Changes, region).moments.get(group_id, 0.0)
+    return world.now() >= changed + world.duration("rules-visible")
 
 
 @operation("ec2", "CreateSecurityGroup")
@@ -81,4 +101,5 @@ def authorize(call: Call) -> Reply:
                 "RulesPerSecurityGroupLimitExceeded",
                 "The maximum number of rules per security group has been reached.",
             )
+        call.world.state(Changes, call.region).moments[group.id] = call.world.now()
     return call.pass_on()
