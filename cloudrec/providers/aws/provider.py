@@ -4,13 +4,23 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from graphlib import TopologicalSorter
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from cloudrec.providers.aws import errors, network, zones
+from cloudrec.providers.aws import (
+    encryption,
+    endpoints,
+    errors,
+    firewall,
+    identity,
+    nat,
+    network,
+    routes,
+    storage,
+    zones,
+)
 from cloudrec.providers.aws.client import Aws
 from cloudrec.providers.aws.layout import Layout
 from cloudrec.providers.aws.settings import settings_of
@@ -29,7 +39,7 @@ _SEARCHES = 32  # at once
 INSTANCE_TYPES = ("p4d.24xlarge",)
 
 # Each part describes its resources, gives its drivers, and tells which kinds one of a kind may need.
-_PARTS = (network,)
+_PARTS = (network, routes, nat, firewall, endpoints, identity, encryption, storage)
 
 
 class AwsProvider:
@@ -107,11 +117,6 @@ class AwsProvider:
     @staticmethod
     def _drivers(aws: Aws) -> Mapping[str, AwsDriver]:
         return {kind: driver for part in _PARTS for kind, driver in part.drivers(aws).items()}
-
-
-def in_order_of_need(kinds: Mapping[str, AbstractSet[str]]) -> Sequence[str]:
-    """Return the kinds, each after all that it may need."""
-    return tuple(TopologicalSorter(kinds).static_order())
 
 
 @contextmanager

@@ -74,9 +74,6 @@ class AwsSettings(Model):
     kms_key: str | None = Field(
         None, description="ARN of a key of your own for secrets, data and logs; one is made when absent"
     )
-    kms_deletion_days: Annotated[int, Field(ge=7, le=30)] = Field(
-        7, description="days during which a deleted key can still be saved"
-    )
     bucket: str | None = Field(
         None,
         pattern=r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$",
