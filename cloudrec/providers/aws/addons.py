@@ -11,6 +11,7 @@ from cloudrec.engine.graph import TAG_CLUSTER, Condition, Observed
 from cloudrec.providers.aws import eks
 from cloudrec.providers.aws.cluster import CLUSTER
 from cloudrec.providers.aws.driver import AwsDriver, needed
+from cloudrec.providers.aws.identity import LUSTRE_CSI_ACCOUNT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,7 +29,6 @@ KINDS: Mapping[str, AbstractSet[str]] = {
     POD_IDENTITY: frozenset({CLUSTER, "role"}),
 }
 
-_LUSTRE_ACCOUNT = "kube-system/fsx-csi-controller-sa"
 # GPU nodes are tainted, and their pods mount buckets too.
 _S3_CONFIGURATION = json.dumps({"node": {"tolerateAllTaints": True}})
 
@@ -43,7 +43,7 @@ def resources(layout: Layout) -> list[Resource]:
     found.append(_addon(layout, S3_CSI, needs=(cluster, nodes, agent), configuration=_S3_CONFIGURATION))
     found.append(_pod_identity(layout, "pod", layout.settings.service_account))
     if lustre:
-        found.append(_pod_identity(layout, "lustre-csi", _LUSTRE_ACCOUNT))
+        found.append(_pod_identity(layout, "lustre-csi", LUSTRE_CSI_ACCOUNT))
         needs = (cluster, nodes, agent, layout.key(POD_IDENTITY, "lustre-csi"))
         found.append(_addon(layout, LUSTRE_CSI, needs=needs))
     return found

@@ -53,7 +53,9 @@ class AccessEntryDriver(eks.PartDriver):
 
     def parts(self, cluster: str) -> Sequence[str]:
         """List by principal: EKS makes some itself, which are not ours."""
-        names: Sequence[str] = self.aws.read("eks", "list_access_entries", "accessEntries", clusterName=cluster)
+        names: Sequence[str] = self.aws.read(
+            "eks", "list_access_entries", "accessEntries", clusterName=cluster
+        )
         return names
 
     def described(self, cluster: str, name: str) -> eks.Row:
@@ -96,15 +98,16 @@ class AccessEntryDriver(eks.PartDriver):
         """Associate the policies that are missing, and no others."""
         del identities
         cluster, principal = eks.split(identity)
-        wanted, there = set(resource.properties["policies"]), set(self.described(cluster, principal)["policies"])
+        wanted, there = (
+            set(resource.properties["policies"]),
+            set(self.described(cluster, principal)["policies"]),
+        )
         for policy in sorted(wanted - there):
             self.eks.associate_access_policy(
                 clusterName=cluster, principalArn=principal, policyArn=policy, accessScope={"type": "cluster"}
             )
         for policy in sorted(there - wanted):
-            self.eks.disassociate_access_policy(
-                clusterName=cluster, principalArn=principal, policyArn=policy
-            )
+            self.eks.disassociate_access_policy(clusterName=cluster, principalArn=principal, policyArn=policy)
 
     def remove(self, observed: Observed) -> None:
         """Delete the entry."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import ClientError
 
 from cloudrec.engine.graph import TAG_CLUSTER, Condition, Difference, Observed
-from cloudrec.providers.aws import eks, errors, leftovers, network, prices
+from cloudrec.providers.aws import eks, encryption, errors, leftovers, network, prices
 from cloudrec.providers.aws.driver import AwsDriver, all_needed, is_ours, name_of, needed
 
 if TYPE_CHECKING:
@@ -16,12 +16,13 @@ if TYPE_CHECKING:
 
     from cloudrec.engine.graph import Resource
     from cloudrec.providers.aws.client import Aws
+    from cloudrec.providers.aws.eks import Row
     from cloudrec.providers.aws.layout import Layout
 
 CLUSTER = "cluster"
 KINDS: Mapping[str, AbstractSet[str]] = {
     # What its controllers left is swept once it is gone.
-    CLUSTER: frozenset({"role", network.SUBNET, "security-group", "key", *leftovers.KINDS})
+    CLUSTER: frozenset({"role", network.SUBNET, "security-group", encryption.KEY, *leftovers.KINDS})
 }
 _LOG_TYPES = frozenset({"api", "audit", "authenticator", "controllerManager", "scheduler"})
 
@@ -29,7 +30,6 @@ _LOG_TYPES = frozenset({"api", "audit", "authenticator", "controllerManager", "s
 def resources(layout: Layout) -> list[Resource]:
     """Describe the cluster."""
     settings = layout.settings
-    key = () if settings.kms_key else (layout.key("key"),)
     version = layout.cluster.kubernetes_version
     return [
         layout.resource(
@@ -38,7 +38,7 @@ def resources(layout: Layout) -> list[Resource]:
                 layout.key("role", "cluster"),
                 *network.private(layout),
                 layout.key(leftovers.LEFTOVERS),
-                *key,
+                *encryption.needs(layout),
             ),
             properties={
                 "public_access": sorted(settings.public_access_cidrs),
@@ -84,9 +84,9 @@ class ClusterDriver(AwsDriver):
         row = self.described(identity)
         return eks.STATES.get(row["status"], Condition.PENDING), eks.issues(row)
 
-    def described(self, name: str) -> eks.Row:
+    def described(self, name: str) -> Row:
         """Describe a cluster by its name; EKS's own error where it is not there."""
-        row: eks.Row = self.aws.read("eks", "describe_cluster", name=name)["cluster"]
+        row: Row = self.aws.read("eks", "describe_cluster", name=name)["cluster"]
         return row
 
     def make(self, resource: Resource, *, token: str, identities: Mapping[str, str]) -> str:
@@ -110,7 +110,8 @@ class ClusterDriver(AwsDriver):
                     {
                         "resources": ["secrets"],
                         "provider": {
-                            "keyArn": properties.get("own_key") or needed(resource, identities, "key")
+                            "keyArn": properties.get("own_key")
+                            or needed(resource, identities, encryption.KEY)
                         },
                     }
                 ],
@@ -128,7 +129,9 @@ class ClusterDriver(AwsDriver):
     def newest_version(self) -> str:
         """Return the newest version of Kubernetes that is in standard support."""
         rows = self.aws.read("eks", "describe_cluster_versions", "clusterVersions")
-        supported = [row["clusterVersion"] for row in rows if row["versionStatus"] == "STANDARD_SUPPORT"]
+        supported: list[str] = [
+            row["clusterVersion"] for row in rows if row["versionStatus"] == "STANDARD_SUPPORT"
+        ]
         return max(supported, key=_minor)
 
     def difference(self, resource: Resource, observed: Observed) -> Difference | None:
@@ -198,7 +201,7 @@ def _name(resource: Resource) -> str:
     return f"{eks.PREFIX}{resource.tags[TAG_CLUSTER]}"
 
 
-def _properties(row: eks.Row) -> dict[str, Any]:
+def _properties(row: Row) -> dict[str, Any]:
     network_config = row["resourcesVpcConfig"]
     public = network_config.get("endpointPublicAccess")
     logs = row.get("logging", {}).get("clusterLogging") or ()

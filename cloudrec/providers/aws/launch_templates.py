@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from botocore.exceptions import ClientError
 
@@ -98,7 +98,7 @@ class PlacementGroupDriver(Ec2Driver):
     operation, rows = "describe_placement_groups", "PlacementGroups"
     id_field, ids = "GroupName", "GroupNames"
     deadline_s = 1200.0  # it is in use until its instances are wholly gone
-    states: Mapping[str, Condition] = {"deleting": Condition.DELETING, "deleted": Condition.GONE}
+    states: ClassVar[Mapping[str, Condition]] = {"deleting": Condition.DELETING, "deleted": Condition.GONE}
 
     def make(self, resource: Resource, *, token: str, identities: Mapping[str, str]) -> str:
         """Create the group; EC2 has no token for it, but its name is unique."""

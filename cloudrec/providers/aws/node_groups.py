@@ -23,14 +23,14 @@ CPU, GPU = "cpu-nodes", "gpu-nodes"
 TAG_TYPE = "cloudrec-instance-type"  # on a node group, which does not tell its template's
 
 _MARKETS = {"on-demand": "ON_DEMAND", "spot": "SPOT", "capacity-block": "CAPACITY_BLOCK"}
-# Another type, zone or market may do: there is none of it, the account is allowed no more, or addresses are out.
+# Another type, zone or market may do: there is none, the account may have no more, or addresses are out.
 _CAPACITY = re.compile(
     r"Insufficient(Instance|Reserved\w*|Host)?Capacity|UnfulfillableCapacity|ReservationCapacityExceeded"
     r"|sufficient .*capacity|VcpuLimitExceeded|vCPU limit|InstanceLimitExceeded|MaxSpotInstanceCountExceeded"
     r"|InsufficientFreeAddresses|SpotMaxPriceTooLow|no Spot capacity|capacity-not-available",
     re.IGNORECASE,
 )
-_RUNNING_LATE = 3  # scaling activities that are looked at: the newest tells what is going on
+_ACTIVITIES = 3  # scaling activities that are read: the newest tells what is going on
 
 
 class _NodeGroupDriver(eks.PartDriver):
@@ -158,7 +158,7 @@ class _NodeGroupDriver(eks.PartDriver):
                 "autoscaling",
                 "describe_scaling_activities",
                 AutoScalingGroupName=group["name"],
-                MaxRecords=_RUNNING_LATE,
+                MaxRecords=_ACTIVITIES,
             )["Activities"]
             if activities and activities[0]["StatusCode"] == "Failed":
                 return str(activities[0].get("StatusMessage", ""))

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cloudrec.providers.aws import addons, network, offers, prices, templates
+from cloudrec.providers.aws import (
+    addons,
+    endpoints,
+    firewall,
+    identity,
+    network,
+    offers,
+    prices,
+    routes,
+    templates,
+)
 from cloudrec.providers.aws.cluster import CLUSTER
 from cloudrec.providers.aws.launch_templates import (
     PLACEMENT,
@@ -24,12 +34,21 @@ if TYPE_CHECKING:
     from cloudrec.providers.aws.driver import AwsDriver
     from cloudrec.providers.aws.layout import Layout
 
-_GROUP, _ROUTE, _ENDPOINT = "security-group", "route", "endpoint"
 _NODES = frozenset(
-    {CLUSTER, "role", TEMPLATE, PLACEMENT, network.SUBNET, _GROUP, _ROUTE, _ENDPOINT}
+    {
+        CLUSTER,
+        addons.ADDON,
+        identity.ROLE,
+        TEMPLATE,
+        PLACEMENT,
+        network.SUBNET,
+        firewall.GROUP,
+        routes.ROUTE,
+        endpoints.ENDPOINT,
+    }
 )
 KINDS: Mapping[str, AbstractSet[str]] = {
-    TEMPLATE: frozenset({CLUSTER, _GROUP, PLACEMENT}),
+    TEMPLATE: frozenset({CLUSTER, firewall.GROUP, PLACEMENT}),
     PLACEMENT: frozenset(),
     CPU: _NODES,
     GPU: _NODES,
@@ -91,8 +110,8 @@ def _cpu(layout: Layout) -> list[Resource]:
 def _gpu(layout: Layout) -> list[Resource]:
     """Describe the choice between all ways of having the GPU nodes, and what each way needs.
 
-    A placement group cannot span zones, and what is left of an attempt in one zone must not stand in the way of
-    the next: every zone has its own, and so has every template.
+    A placement group cannot span zones, and what is left of an attempt in one zone must not stand in the
+    way of the next: every zone has its own, and so has every template.
     """
     ways = places(layout)
     zones = sorted({way.zone for way in ways if layout.hardware[way.instance_type].efa})
@@ -160,7 +179,7 @@ def _template(layout: Layout, suffix: str, of: Mapping[str, Any], *needs: str) -
     return layout.resource(
         TEMPLATE,
         suffix,
-        needs=(layout.key(CLUSTER), layout.key(_GROUP, "nodes"), *needs),
+        needs=(layout.key(CLUSTER), layout.key(firewall.GROUP, "nodes"), *needs),
         properties={"of": dict(of), "digest": digest},
         tags={TAG_DIGEST: digest},
     )
@@ -170,11 +189,11 @@ def _needs(layout: Layout, zones: Sequence[str]) -> tuple[str, ...]:
     """What nodes of these zones need to join the cluster: a role, addresses, and a way to what they load."""
     return (
         layout.key(CLUSTER),
-        layout.key("role", "node"),
+        layout.key(identity.ROLE, "node"),
         *network.private(layout, zones),
         layout.key(addons.ADDON, addons.CNI),
-        *((layout.key(_ROUTE, "private"),) if layout.settings.nat else ()),
-        *layout.keys(_ENDPOINT, layout.settings.endpoints),
+        *((layout.key(routes.ROUTE, "private"),) if layout.settings.nat else ()),
+        *layout.keys(endpoints.ENDPOINT, layout.settings.endpoints),
     )
 
 

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from cloudrec.providers.aws.client import Aws
-
     from cloudrec.providers.aws.prices import Prices
     from cloudrec.spec.models import ClusterSpec
 

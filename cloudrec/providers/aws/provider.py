@@ -10,17 +10,26 @@ from typing import TYPE_CHECKING
 from botocore.exceptions import BotoCoreError, ClientError
 
 from cloudrec.providers.aws import (
+    access,
+    addons,
+    admins,
     encryption,
     endpoints,
     errors,
     firewall,
     identity,
+    leftovers,
     nat,
     network,
+    nodes,
+    offers,
+    prices,
+    quota,
     routes,
     storage,
     zones,
 )
+from cloudrec.providers.aws import cluster as control_plane
 from cloudrec.providers.aws.client import Aws
 from cloudrec.providers.aws.layout import Layout
 from cloudrec.providers.aws.settings import settings_of
@@ -36,10 +45,23 @@ if TYPE_CHECKING:
     from cloudrec.spec.models import ClusterSpec
 
 _SEARCHES = 32  # at once
-INSTANCE_TYPES = ("p4d.24xlarge",)
 
 # Each part describes its resources, gives its drivers, and tells which kinds one of a kind may need.
-_PARTS = (network, routes, nat, firewall, endpoints, identity, encryption, storage)
+_PARTS = (
+    network,
+    routes,
+    nat,
+    firewall,
+    endpoints,
+    identity,
+    encryption,
+    storage,
+    leftovers,
+    control_plane,
+    addons,
+    admins,
+    nodes,
+)
 
 
 class AwsProvider:
@@ -66,12 +88,19 @@ class AwsProvider:
 
     def offers(self, cluster: ClusterSpec) -> Sequence[Offer]:
         """Return the nodes that would serve, in order of preference."""
-        raise NotImplementedError(cluster)
+        layout, aws = self.layout(cluster), self.aws(cluster.region)
+        with _told_plainly():
+            spot = prices.spot(aws, layout.instance_types)
+        return offers.offers(nodes.places(layout), layout.hardware, prices.shipped(), spot)
 
     def preflight(self, cluster: ClusterSpec) -> Sequence[Finding]:
         """Look at credentials, quotas, offers and leftovers."""
-        del cluster
-        return []
+        aws = self.aws(cluster.region)
+        findings = quota.credentials(aws)
+        if not all(finding.ok for finding in findings):
+            return findings  # nothing else can be seen without
+        with _told_plainly():
+            return [*findings, *quota.findings(aws, self.layout(cluster))]
 
     def resources(self, cluster: ClusterSpec) -> Sequence[Resource]:
         """Describe what should exist."""
@@ -94,13 +123,16 @@ class AwsProvider:
         return list({(seen.kind, seen.identity): seen for seen in found}.values())
 
     def access(self, cluster: ClusterSpec) -> Access:
-        """Tell how to reach the cluster."""
-        raise NotImplementedError(cluster)
+        """Tell how to reach the cluster, and write its kubeconfig."""
+        with _told_plainly():
+            return access.of(
+                self.layout(cluster), self.aws(cluster.region), self._home, dict(self._environment)
+            )
 
     def layout(self, cluster: ClusterSpec) -> Layout:
         """Decide names and zones; asks AWS for the zones where the spec does not name them."""
         aws = self.aws(cluster.region)
-        types = cluster.instance_types or INSTANCE_TYPES
+        types = offers.types_of(cluster)
         with _told_plainly():
             chosen = zones.choose(aws, cluster, types)
             return Layout(
@@ -112,6 +144,8 @@ class AwsProvider:
                 gpu_zones=chosen.gpu,
                 zones=chosen.all,
                 instance_types=types,
+                hardware=offers.hardware_of(types, aws),
+                offered=zones.offering(aws, types),
             )
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""What a cluster's controllers made and left behind: no resource of ours, but it costs and blocks the network.
+"""What a cluster's controllers made and left: no resource of ours, but it costs, and blocks the network.
 
 They are looked for by LeftoversDriver, in the VPC or by the names that EKS and its controllers give, and only
 once the cluster is gone: before, they are its users'.
@@ -10,14 +10,14 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from botocore.exceptions import ClientError
-
 from cloudrec.engine.graph import TAG_CLUSTER, Condition, Observed
 from cloudrec.providers.aws import eks, errors, prices
 from cloudrec.providers.aws.driver import AwsDriver
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from botocore.exceptions import ClientError
 
     from cloudrec.engine.graph import Resource
 
@@ -61,6 +61,7 @@ class StrayDriver(AwsDriver):
 
     def make(self, resource: Resource, *, token: str, identities: Mapping[str, str]) -> str:
         """No resource is of this kind."""
+        del token, identities
         raise AssertionError(f"{resource.key}: a leftover is never asked for")
 
     def observe(
@@ -185,7 +186,7 @@ class InterfaceDriver(_Ec2StrayDriver):
         ]
 
     def leaving(self, place: Place) -> list[str]:
-        """List those of nodes that are ending, and of the control plane: soon they are attached to nothing."""
+        """List those of ending nodes and of the control plane: soon they are attached to nothing."""
         return [
             row[self.id_field]
             for row in self.within(place, status="in-use")
@@ -263,7 +264,9 @@ class StrayLogsDriver(StrayDriver):
     def look(self, identity: str) -> tuple[Condition, str]:
         """List by name."""
         rows = self.aws.read("logs", "describe_log_groups", "logGroups", logGroupNamePrefix=identity)
-        return (Condition.READY if any(row["logGroupName"] == identity for row in rows) else Condition.GONE), ""
+        return (
+            Condition.READY if any(row["logGroupName"] == identity for row in rows) else Condition.GONE
+        ), ""
 
     def remove(self, observed: Observed) -> None:
         """Delete it with all that was logged."""

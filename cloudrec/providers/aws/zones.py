@@ -92,18 +92,26 @@ def _named(aws: Aws, zones: Sequence[str]) -> tuple[str, ...]:
     return tuple(zones)
 
 
-def _offering(aws: Aws, instance_type: str) -> tuple[str, ...]:
+def offering(aws: Aws, instance_types: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Return the zones that have each type, sorted."""
     rows = aws.read(
         "ec2",
         "describe_instance_type_offerings",
         "InstanceTypeOfferings",
         LocationType="availability-zone",
-        Filters=[{"Name": "instance-type", "Values": [instance_type]}],
+        Filters=[{"Name": "instance-type", "Values": list(instance_types)}],
     )
-    zones = sorted(row["Location"] for row in rows)
+    return {
+        name: tuple(sorted(row["Location"] for row in rows if row["InstanceType"] == name))
+        for name in instance_types
+    }
+
+
+def _offering(aws: Aws, instance_type: str) -> tuple[str, ...]:
+    zones = offering(aws, [instance_type])[instance_type]
     if not zones:
         raise SpecError(
             f"region {aws.region} has no {instance_type}",
             remedy="choose another region (--set cluster.region=...) or other instance types",
         )
-    return tuple(zones[:_MOST])
+    return zones[:_MOST]
