@@ -15,8 +15,11 @@ from cloudrec.providers.aws import (
     errors,
     firewall,
     identity,
+    logs,
+    lustre,
     nat,
     network,
+    registry,
     routes,
     storage,
     zones,
@@ -39,7 +42,7 @@ _SEARCHES = 32  # at once
 INSTANCE_TYPES = ("p4d.24xlarge",)
 
 # Each part describes its resources, gives its drivers, and tells which kinds one of a kind may need.
-_PARTS = (network, routes, nat, firewall, endpoints, identity, encryption, storage)
+_PARTS = (network, routes, nat, firewall, endpoints, identity, encryption, storage, lustre, registry, logs)
 
 
 class AwsProvider:
