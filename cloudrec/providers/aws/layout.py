@@ -11,6 +11,7 @@ from cloudrec.engine.graph import TAG_CLUSTER, TAG_EXPIRES, TAG_KEY, TAG_OWNER, 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from cloudrec.providers.aws.offers import Hardware
     from cloudrec.providers.aws.settings import AwsSettings
     from cloudrec.spec.models import ClusterSpec
 
@@ -33,6 +34,8 @@ class Layout:
         gpu_zones: zones to try for GPU nodes, the best first.
         zones: zones with subnets, sorted: those for GPU nodes, and a second one where EKS wants two.
         instance_types: kinds of GPU node to try, the best first.
+        hardware: of each of them.
+        offered: the zones that have each of them at all.
     """
 
     cluster: ClusterSpec
@@ -43,6 +46,8 @@ class Layout:
     gpu_zones: tuple[str, ...] = field(default=())
     zones: tuple[str, ...] = field(default=())
     instance_types: tuple[str, ...] = field(default=())
+    hardware: Mapping[str, Hardware] = field(default_factory=dict)
+    offered: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property
     def title(self) -> str:

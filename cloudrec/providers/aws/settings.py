@@ -95,6 +95,10 @@ class AwsSettings(Model):
         ("m6i.large", "m5.large", "m6a.large"), description="kinds of node for what is no training"
     )
     cpu_nodes: PositiveInt = Field(2, description="nodes for what is no training")
+    gpu_root_gib: Annotated[int, Field(ge=50, le=16384)] = Field(
+        200, description="root disk of a GPU node, which holds images; scratch files go to its local disks"
+    )
+    admins: Names = Field((), description="ARNs of roles and users that administer the cluster beside you")
     capacity_reservation_id: str | None = Field(None, description="a reservation of GPU nodes that is yours")
     capacity_block_id: str | None = Field(None, description="a Capacity Block for ML that is yours")
     max_price: Annotated[float, Field(gt=0)] | None = Field(
