@@ -79,7 +79,7 @@ def up(app: AppContext, cluster: ClusterSpec, *, decide: Callable[[Plan], bool])
             graph,
             context,
             known=app.journal.known(cluster.title),
-            searched=provider.search(cluster.title),
+            searched=_searched(provider, cluster),
             settle_s=provider.settle_s,
         )
         if decide(plan):
@@ -110,7 +110,7 @@ def down(
         return None
     provider = app.provider(cluster.provider)
     with app.cluster_lock(cluster.title):
-        existing = _existing(app, provider, cluster.title)
+        existing = merge(app.journal.known(cluster.title), _searched(provider, cluster))
         removal = Removal(
             plan=plan_removal(cluster.title, existing, keep_data=keep_data),
             runs=[run for run in list_runs(app.home.runs) if run.cluster == cluster.title],
@@ -123,7 +123,7 @@ def down(
             removal.plan,
             Graph.of(provider.resources(cluster)),
             app.engine(provider.drivers(cluster)),
-            lambda: provider.search(cluster.title),
+            lambda: _searched(provider, cluster),
             kinds=provider.kinds,
             settle_s=provider.settle_s,
         )
@@ -140,9 +140,18 @@ def clusters(app: AppContext) -> Sequence[ClusterView]:
 
 
 def leaks(app: AppContext, provider_name: str) -> Sequence[tuple[Observed, bool]]:
-    """Search by tag for all that exists under our tags; with each, whether a cluster known here claims it."""
-    claimed = {record.name for record in app.journal.clusters()}
-    return [(found, found.cluster in claimed) for found in app.provider(provider_name).search(None)]
+    """Search by tag for all that exists under our tags; with each, whether a cluster known here claims it.
+
+    Looks where the provider looks by itself, and wherever a cluster known here is.
+    """
+    records = app.journal.clusters()
+    regions = {record.request.get("region") for record in records if record.provider == provider_name}
+    provider = app.provider(provider_name)
+    found = list(provider.search(None))
+    if regions - {None}:
+        found += provider.search(None, locations=sorted(region for region in regions if region))
+    claimed = {record.name for record in records}
+    return [(seen, seen.cluster in claimed) for seen in {(s.kind, s.identity): s for s in found}.values()]
 
 
 def doctor(app: AppContext, cluster: ClusterSpec) -> Sequence[Finding]:
@@ -200,8 +209,9 @@ def _cluster_to_remove(
     return _only(fitting) if fitting else None
 
 
-def _existing(app: AppContext, provider: Provider, cluster: str) -> Sequence[Observed]:
-    return merge(app.journal.known(cluster), provider.search(cluster))
+def _searched(provider: Provider, cluster: ClusterSpec) -> Sequence[Observed]:
+    """Search by tag where the spec says that the cluster is."""
+    return provider.search(cluster.title, locations=(cluster.region,) if cluster.region else ())
 
 
 def _refuse_other_provider(app: AppContext, cluster: ClusterSpec) -> None:
@@ -233,7 +243,7 @@ def _end_runs(app: AppContext, removal: Removal) -> None:
 def _view(app: AppContext, record: ClusterRecord) -> ClusterView:
     provider = app.provider(record.provider)
     cluster = ClusterSpec.model_validate(record.request)
-    found = provider.search(record.name)
+    found = _searched(provider, cluster)
     wanted = {resource.key for resource in provider.resources(cluster)}
     missing = wanted - {seen.key for seen in found}
     return ClusterView(

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from moto.backends import get_backend
 from moto.core.base_backend import BackendDict
-from moto.core.config import default_user_config
 from moto.core.model_instances import reset_model_data
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 
@@ -24,8 +22,6 @@ class Moto:
 
     def __init__(self) -> None:
         self._application = DomainDispatcherApplication(create_backend_app)
-        self._policies = _read_policies()
-        self._give_policies()
 
     def answer(self, request: HttpRequest) -> Reply:
         """Moto's reply; NotImplementedError for an operation that it lacks."""
@@ -47,24 +43,6 @@ class Moto:
                 backends[ACCOUNT].reset()  # it also knows whose a bucket is, and has open files
             backends.clear()
         reset_model_data()
-        self._give_policies()
-
-    def _give_policies(self) -> None:
-        """Let the account know AWS's own policies: read once, for moto would do so for every partition."""
-        iam: Any = get_backend("iam")[ACCOUNT]["aws"]
-        iam.aws_managed_policies = self._policies
-        iam.managed_policies = {policy.arn: policy for policy in self._policies}
-        for policy in self._policies:
-            policy.attachment_count = 0
-
-
-def _read_policies() -> list[Any]:
-    """AWS's own policies."""
-    default_user_config["iam"]["load_aws_managed_policies"] = True
-    iam: Any = get_backend("iam")[ACCOUNT]["aws"]
-    default_user_config["iam"]["load_aws_managed_policies"] = False
-    policies: list[Any] = iam.aws_managed_policies
-    return policies
 
 
 def _joined(chunks: Iterable[bytes]) -> bytes:

@@ -41,7 +41,10 @@ class Net:
         return table
 
     def let_in(self, group: str, source: str | None = None, protocol: str = "-1", port: int = 0) -> None:
-        permission: dict[str, Any] = {"IpProtocol": protocol, "UserIdGroupPairs": [{"GroupId": source or group}]}
+        permission: dict[str, Any] = {
+            "IpProtocol": protocol,
+            "UserIdGroupPairs": [{"GroupId": source or group}],
+        }
         if protocol != "-1":
             permission |= {"FromPort": port, "ToPort": port}
         self.ec2.authorize_security_group_ingress(GroupId=group, IpPermissions=[permission])

@@ -44,7 +44,9 @@ def make(net: Net, group: str, **more: Any) -> str:
 
 
 def row(net: Net, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = net.aws.client("fsx").describe_file_systems(FileSystemIds=[name])["FileSystems"][0]
+    found: dict[str, Any] = net.aws.client("fsx").describe_file_systems(FileSystemIds=[name])["FileSystems"][
+        0
+    ]
     return found
 
 
@@ -149,7 +151,9 @@ def test_fsx_lustre_tags_can_be_changed(net: Net, group: str) -> None:
     fsx.tag_resource(ResourceARN=arn, Tags=[{"Key": "a", "Value": "2"}, {"Key": "b", "Value": "3"}])
     fsx.untag_resource(ResourceARN=arn, TagKeys=["b"])
     assert fsx.list_tags_for_resource(ResourceARN=arn)["Tags"] == [{"Key": "a", "Value": "2"}]
-    tagged = net.aws.client("resourcegroupstaggingapi").get_resources(TagFilters=[{"Key": "a", "Values": ["2"]}])
+    tagged = net.aws.client("resourcegroupstaggingapi").get_resources(
+        TagFilters=[{"Key": "a", "Values": ["2"]}]
+    )
     assert [thing["ResourceARN"] for thing in tagged["ResourceTagMappingList"]] == [arn]
 
 

@@ -81,5 +81,6 @@ def _is_of(arn: str, types: Iterable[str]) -> bool:
 @tagged_things
 def repositories(world: World, region: str) -> Iterator[Tagged]:
     """ECR's, which moto leaves out."""
-    for repository in world.backend("ecr", region).repositories.values():
-        yield repository.arn, {tag["Key"]: tag["Value"] for tag in repository.tags}
+    ecr = world.backend("ecr", region)
+    for repository in ecr.repositories.values():
+        yield repository.arn, ecr.tagger.get_tag_dict_for_resource(repository.arn)

@@ -1,7 +1,8 @@
 """Internet gateways, NAT gateways with their lives, and elastic addresses.
 
-Durations: nat-create, nat-delete; eip-release, after which the address of a deleted NAT gateway can be
-released; igw-detach, for which a deleted NAT gateway keeps its VPC's internet gateway.
+Durations: nat-create, nat-delete; dead-nat-listed, for which its row stays; eip-release, after which the
+address of a deleted NAT gateway can be released; igw-detach, for which a deleted NAT gateway keeps its VPC's
+internet gateway.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from cloudrec.sandbox.aws.http import Reply
     from cloudrec.sandbox.aws.world import World
 
-durations({"nat-create": 120, "nat-delete": 60, "nat-listed": 3600, "eip-release": 20, "igw-detach": 30})
+durations({"nat-create": 120, "nat-delete": 60, "dead-nat-listed": 3600, "eip-release": 20, "igw-detach": 30})
 
 _GONE = ("deleted", "failed")
 _FAILURES = {
@@ -109,7 +110,7 @@ def _settle_nat(world: World, region: str, name: str, failure: str) -> None:
             _FAILURES[failure].format(vpc_id=nat.vpc_id),
         )
         ec2.enis.pop(nat._eni.id, None)
-        world.after(world.duration("nat-listed"), _forget_nat, region, name)
+        world.after(world.duration("dead-nat-listed"), _forget_nat, region, name)
     else:
         nat.state = "available"
 
@@ -140,7 +141,7 @@ def _finish_nat(world: World, region: str, name: str) -> None:
             holds.addresses[address.allocation_id] = world.now() + world.duration("eip-release")
             holds.networks[nat.vpc_id] = world.now() + world.duration("igw-detach")
             ec2.disassociate_address(address=address.public_ip)
-    world.after(world.duration("nat-listed"), _forget_nat, region, name)
+    world.after(world.duration("dead-nat-listed"), _forget_nat, region, name)
 
 
 def _end(world: World, nat: Any) -> None:  # noqa: ANN401 - moto's NAT gateway

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 durations({"rules-visible": 1})
 
+_FIRST_FAILURE = 300  # of HTTP's statuses
+
 
 @dataclass
 class Changes:
@@ -80,7 +82,7 @@ def _named(group: Any) -> set[str]:  # noqa: ANN401 - moto's security group
 
 @operation("ec2", "AuthorizeSecurityGroupIngress", "AuthorizeSecurityGroupEgress")
 def authorize(call: Call) -> Reply:
-    """Refuse more rules than the quota, and rules that name a group which is not there."""
+    """Refuse more rules than the quota, rules that name a missing group, and all where one is there."""
     ec2 = call.backend()
     wanted = call.params.get("IpPermissions", [])
     for pair in (pair for permission in wanted for pair in permission.get("UserIdGroupPairs", [])):
@@ -88,18 +90,23 @@ def authorize(call: Call) -> Reply:
         if source is not None and ec2.get_security_group_from_id(source) is None:
             raise AwsError("InvalidGroup.NotFound", f"The security group '{source}' does not exist")
     group = ec2.get_security_group_from_id(call.params.get("GroupId", ""))
-    if group is not None:
-        inward = call.action.endswith("Ingress")
-        there = len(group.ingress_rules if inward else group.egress_rules)
-        more = sum(
-            len(permission.get(kind, []))
-            for permission in wanted
-            for kind in ("IpRanges", "Ipv6Ranges", "UserIdGroupPairs", "PrefixListIds")
+    if group is None:
+        return call.pass_on()
+    rules = group.ingress_rules if call.action.endswith("Ingress") else group.egress_rules
+    before = list(rules)
+    more = sum(
+        len(permission.get(kind, []))
+        for permission in wanted
+        for kind in ("IpRanges", "Ipv6Ranges", "UserIdGroupPairs", "PrefixListIds")
+    )
+    if len(before) + more > quotas.limit(call.world, quotas.RULES):
+        raise AwsError(
+            "RulesPerSecurityGroupLimitExceeded",
+            "The maximum number of rules per security group has been reached.",
         )
-        if there + more > quotas.limit(call.world, quotas.RULES):
-            raise AwsError(
-                "RulesPerSecurityGroupLimitExceeded",
-                "The maximum number of rules per security group has been reached.",
-            )
+    reply = call.pass_on()
+    if reply.status >= _FIRST_FAILURE:
+        rules[:] = before  # moto keeps those that it came to before the bad one
+    else:
         call.world.state(Changes, call.region).moments[group.id] = call.world.now()
-    return call.pass_on()
+    return reply
