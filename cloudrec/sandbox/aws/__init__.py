@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 __all__ = ["serve"]
 
-# moto reads these when it is imported: AWS's own policies are there, and no browser of ours needs CORS.
-_MOTO = {"MOTO_IAM_LOAD_MANAGED_POLICIES": "true", "MOTO_DISABLE_GLOBAL_CORS": "true"}
+# moto reads these: no browser of ours needs CORS, and AWS's policies are loaded once by `upstream`.
+_MOTO = {"MOTO_IAM_LOAD_MANAGED_POLICIES": "false", "MOTO_DISABLE_GLOBAL_CORS": "true"}
 
 
 def serve(port: int) -> AwsServer:

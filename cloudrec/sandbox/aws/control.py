@@ -59,7 +59,6 @@ def reset(engine: Engine) -> None:
     """Back to an empty account: nothing exists, nothing is ordered, no call was made. The clock goes on."""
     engine.moto.reset()
     engine.world.clear()
-    engine.world.set_durations({})
     engine.faults.order([])
     engine.kill = None
     engine.calls.clear()

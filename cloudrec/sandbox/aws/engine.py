@@ -19,6 +19,7 @@ from cloudrec.sandbox.aws.world import World
 
 if TYPE_CHECKING:
     import threading
+    from collections.abc import Callable
 
     from cloudrec.sandbox.aws.http import HttpRequest, Reply
     from cloudrec.sandbox.aws.protocol import Target
@@ -50,7 +51,7 @@ class Engine:
         """The reply to `request`, or why there is none."""
         target = protocol.identify(request)
         with self.lock:
-            self.world.settle()
+            defect = self._settle()
             line = self._note(target)
             death = self._death()
             if death and death.when == "before":
@@ -59,12 +60,21 @@ class Engine:
             if fault and fault.kind in ("timeout", "drop"):
                 line["status"] = fault.kind
                 return Silence.TIMEOUT if fault.kind == "timeout" else Silence.DROP
-            reply = self._reply(target, request, fault)
+            reply = defect(target) if defect else self._reply(target, request, fault)
             line["status"] = reply.status
             if fault and fault.kind == "lost":
                 line["status"] = "lost"
                 return Silence.DROP
             return self._die(death, line) if death else reply
+
+    def _settle(self) -> Callable[[Target], Reply] | None:
+        """Do what is due; where that fails, what to answer."""
+        try:
+            self.world.settle()
+        except Exception:  # noqa: BLE001 - a defect of ours must reach the client, named
+            trace = traceback.format_exc(limit=-6)
+            return lambda target: _defect(target, trace)
+        return None
 
     def _note(self, target: Target) -> dict[str, Any]:
         line = {
@@ -103,21 +113,19 @@ class Engine:
             return protocol.refuse(target, error, str(uuid4()))
         except PassedOnError as passed:
             return passed.reply
-        except Exception as error:  # noqa: BLE001 - a defect of ours or moto's must reach the client, named
-            code, trace = "SandboxDefect", traceback.format_exc(limit=-6)
-            return protocol.refuse(
-                target,
-                AwsError(
-                    code, f"{error!r} in {target.action}: {trace}", status=HTTPStatus.INTERNAL_SERVER_ERROR
-                ),
-                str(uuid4()),
-            )
+        except Exception:  # noqa: BLE001 - a defect of ours or moto's must reach the client, named
+            return _defect(target, traceback.format_exc(limit=-6))
 
     def _ask_moto(self, call: Call) -> Reply:
         try:
             return self.moto.answer(call.request)
         except NotImplementedError as error:
             raise _unknown(call.target, call.request) from error
+
+
+def _defect(target: Target, trace: str) -> Reply:
+    error = AwsError("SandboxDefect", trace, status=HTTPStatus.INTERNAL_SERVER_ERROR)
+    return protocol.refuse(target, error, str(uuid4()))
 
 
 def _check(target: Target, request: HttpRequest, fault: Fault | None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import select
+import traceback
 from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -131,6 +132,8 @@ def _control(engine: Engine, request: HttpRequest) -> Reply:
         body = _control_document(engine, request, parts.path.removeprefix(_CONTROL), parse_qs(parts.query))
     except (ValueError, TypeError, KeyError) as error:
         return _json({"error": str(error)}, HTTPStatus.BAD_REQUEST)
+    except Exception:  # noqa: BLE001 - a defect of ours must reach whoever asked, named
+        return _json({"error": traceback.format_exc(limit=-6)}, HTTPStatus.INTERNAL_SERVER_ERROR)
     return _json(body, HTTPStatus.OK)
 
 

@@ -93,6 +93,7 @@ class World:
         return dict(backends[ACCOUNT])
 
     def clear(self) -> None:
-        """Forget what exists and what is to happen; the clock and the durations stay."""
+        """Forget what exists, what is to happen and what was set; the clock goes on."""
         self._agenda.clear()
         self._states.clear()
+        self._durations.clear()

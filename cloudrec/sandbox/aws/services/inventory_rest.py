@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cloudrec.sandbox.aws.registry import Entry, inventory
 
@@ -21,11 +21,17 @@ def identities(world: World) -> Iterator[Entry]:
     if iam is None:
         return
     for role in iam.roles.values():
+        if role.path.startswith("/aws-service-role/"):
+            continue  # AWS makes it for itself, and it stays
         yield Entry("iam", "role", role.name)
         for policy in role.managed_policies.values():
             yield Entry("iam", "role-policy", f"{role.name}/{policy.name}")
         for name in role.policies:
             yield Entry("iam", "role-inline-policy", f"{role.name}/{name}")
+    yield from _others(iam)
+
+
+def _others(iam: Any) -> Iterator[Entry]:  # noqa: ANN401 - moto's IAM backend
     for profile in iam.instance_profiles.values():
         yield Entry("iam", "instance-profile", profile.name)
     for policy in iam.managed_policies.values():
