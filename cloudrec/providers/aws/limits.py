@@ -1,4 +1,4 @@
-"""The account's quotas, what is used of them and what the cluster needs; some are 0 until one asks for more."""
+"""The account's quotas, what is used and what the cluster needs; some are 0 until one asks for more."""
 
 from __future__ import annotations
 
