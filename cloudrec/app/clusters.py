@@ -76,7 +76,7 @@ def up(app: AppContext, cluster: ClusterSpec, *, decide: Callable[[Plan], bool])
         blocking = [finding for finding in provider.preflight(cluster) if not finding.ok and finding.blocks]
         if blocking:
             raise _unfit(blocking)
-        searched = provider.search(cluster.title)
+        searched = _searched(provider, cluster)
         cluster = with_end(
             cluster,
             hourly_usd=price_of(provider.resources(cluster)),
@@ -122,7 +122,7 @@ def down(
         return None
     provider = app.provider(cluster.provider)
     with app.cluster_lock(cluster.title):
-        existing = _existing(app, provider, cluster.title)
+        existing = merge(app.journal.known(cluster.title), _searched(provider, cluster))
         removal = Removal(
             plan=plan_removal(cluster.title, existing, keep_data=keep_data),
             runs=[run for run in list_runs(app.home.runs) if run.cluster == cluster.title],
@@ -135,7 +135,7 @@ def down(
             removal.plan,
             Graph.of(provider.resources(cluster)),
             app.engine(provider.drivers(cluster)),
-            lambda: provider.search(cluster.title),
+            lambda: _searched(provider, cluster),
             kinds=provider.kinds,
             settle_s=provider.settle_s,
         )
@@ -240,8 +240,9 @@ def _known(app: AppContext, title: str) -> ClusterSpec | None:
     return None
 
 
-def _existing(app: AppContext, provider: Provider, cluster: str) -> Sequence[Observed]:
-    return merge(app.journal.known(cluster), provider.search(cluster))
+def _searched(provider: Provider, cluster: ClusterSpec) -> Sequence[Observed]:
+    """Search by tag where the spec says that the cluster is."""
+    return provider.search(cluster.title, locations=(cluster.region,) if cluster.region else ())
 
 
 def _refuse_other_provider(app: AppContext, cluster: ClusterSpec) -> None:
@@ -277,7 +278,7 @@ def _view(app: AppContext, record: ClusterRecord) -> ClusterView:
     try:
         provider = app.provider(record.provider)
         resources = provider.resources(cluster)
-        found = provider.search(record.name, locations=[cluster.region] if cluster.region else ())
+        found = _searched(provider, cluster)
         state = _state(record, resources, {seen.key for seen in found})
     except CloudrecError as error:  # no credentials, no network: the journal still knows something
         state, problem = "UNREACHABLE", error.message

@@ -34,10 +34,21 @@ class Leak:
 
 
 def leaks(app: AppContext, provider_name: str, *, locations: Sequence[str] = ()) -> Sequence[Leak]:
-    """Search for all that exists under our tags and names in these regions (the usual one when empty)."""
+    """Search for all that exists under our tags and names.
+
+    Args:
+        app: what every use case works with.
+        provider_name: whose.
+        locations: regions; when empty, the usual one and wherever a cluster known here is.
+    """
     provider = app.provider(provider_name)
-    found = provider.search(None, locations=locations)
-    known = {record.name for record in app.journal.clusters() if record.provider == provider_name}
+    records = [record for record in app.journal.clusters() if record.provider == provider_name]
+    regions = sorted({region for record in records if (region := record.request.get("region"))})
+    searched = [*provider.search(None, locations=locations)]
+    if regions and not locations:
+        searched += provider.search(None, locations=regions)
+    found = list({(seen.kind, seen.identity): seen for seen in searched}.values())
+    known = {record.name for record in records}
     alive = {
         (seen.cluster, seen.location)
         for seen in found

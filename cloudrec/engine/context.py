@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 from dataclasses import dataclass, field
 from functools import partial
@@ -27,6 +28,9 @@ AGAIN = frozenset({Verdict.RETRY, Verdict.LOST})
 _LATENESS = 0.005
 _JITTER = 0.1  # of a pause, so that many who wait do not ask at once
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 15.0  # between attempts at one call
+
+# A call that is made again is no news to a person; without a handler, logging writes it to stderr.
+logging.getLogger("stamina").addHandler(logging.NullHandler())
 
 
 class UnavailableError(NoCapacityError):

@@ -1,0 +1,152 @@
+"""How AWS is reached: one session for an environment, clients made when first used, reads that try again.
+
+A changing call is made once: whether it is made again, after a look whether it had its effect, is the
+engine's decision (see `Driver`). Only reads are repeated here.
+"""
+
+from __future__ import annotations
+
+import threading
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import boto3
+import stamina
+from botocore.config import Config
+from botocore.session import Session as BotocoreSession
+
+from cloudrec import __version__
+from cloudrec.engine.clock import Clock
+from cloudrec.errors import PreflightError
+from cloudrec.providers.aws.errors import is_transient
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_CONNECT_TIMEOUT_S, _READ_TIMEOUT_S = 10, 60
+_POOL = 64  # connections: as many as the engine has threads
+_ATTEMPTS = 10  # at one read
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 15.0
+
+
+class Aws:
+    """One account in one region, as the environment's credentials reach it.
+
+    Args:
+        environment: variables as boto3 knows them (AWS_ACCESS_KEY_ID, AWS_PROFILE, AWS_REGION,
+            AWS_ENDPOINT_URL...); what they leave out, boto3 looks for in its usual places.
+        region: the region; the environment's own when None.
+    """
+
+    def __init__(self, environment: Mapping[str, str], region: str | None = None) -> None:
+        self._environment = environment
+        self._region = region
+        self._speed = Clock.of(environment).speed
+        self._clients: dict[str, Any] = {}
+        self._lock = threading.Lock()  # making a client is not thread-safe; using one is
+
+    @cached_property
+    def session(self) -> Any:  # noqa: ANN401 - boto3 has no types
+        """The boto3 session; PreflightError names a profile that does not exist."""
+        given = self._environment.get
+        core = BotocoreSession(profile=given("AWS_PROFILE") or given("AWS_DEFAULT_PROFILE") or None)
+        core.user_agent_name, core.user_agent_version = "cloudrec", __version__
+        return boto3.Session(
+            botocore_session=core,
+            aws_access_key_id=given("AWS_ACCESS_KEY_ID") or None,
+            aws_secret_access_key=given("AWS_SECRET_ACCESS_KEY") or None,
+            aws_session_token=given("AWS_SESSION_TOKEN") or None,
+            region_name=self._region or given("AWS_REGION") or given("AWS_DEFAULT_REGION") or None,
+        )
+
+    @property
+    def region(self) -> str:
+        """The region; PreflightError where nothing names one."""
+        region: str | None = self.session.region_name
+        if not region:
+            raise PreflightError(
+                "no AWS region is named", remedy="give --set cluster.region=us-east-1, or set AWS_REGION"
+            )
+        return region
+
+    @cached_property
+    def partition(self) -> str:
+        """What an ARN of this region begins with after `arn:`."""
+        partition: str = self.session.get_partition_for_region(self.region)
+        return partition
+
+    @cached_property
+    def account(self) -> str:
+        """The account's twelve digits."""
+        account: str = self.identity["Account"]
+        return account
+
+    @cached_property
+    def identity(self) -> Mapping[str, str]:
+        """Who calls, as sts get_caller_identity tells: Account, Arn, UserId."""
+        identity: Mapping[str, str] = self.read("sts", "get_caller_identity")
+        return identity
+
+    def client(self, service: str) -> Any:  # noqa: ANN401 - boto3 has no types
+        """Return the client of a service, by boto3's name for it; it makes every call once."""
+        with self._lock:
+            if service not in self._clients:
+                self._clients[service] = self._make(service)
+            return self._clients[service]
+
+    def read(self, service: str, operation: str, key: str | None = None, **parameters: object) -> Any:  # noqa: ANN401 - whatever the service answers
+        """Make a call that changes nothing, again where the network or the rate limit is in its way.
+
+        Args:
+            service: boto3's name of it ("ec2").
+            operation: the client's method ("describe_vpcs").
+            key: of the list in the answer; all of its pages are joined. None returns the answer itself.
+            parameters: of the operation.
+
+        Raises:
+            botocore.exceptions.ClientError: the service refuses.
+            botocore.exceptions.BotoCoreError: it cannot be reached, or there are no credentials.
+        """
+        client = self.client(service)
+        for attempt in stamina.retry_context(
+            on=is_transient,
+            attempts=_ATTEMPTS,
+            timeout=None,
+            wait_initial=_FIRST_PAUSE_S / self._speed,
+            wait_max=_LONGEST_PAUSE_S / self._speed,
+            wait_jitter=_FIRST_PAUSE_S / self._speed,
+        ):
+            with attempt:
+                if key is None:
+                    return getattr(client, operation)(**parameters)
+                if client.can_paginate(operation):
+                    pages = client.get_paginator(operation).paginate(**parameters)
+                    return [row for page in pages for row in page.get(key) or ()]
+                return list(getattr(client, operation)(**parameters).get(key) or ())
+        raise AssertionError("stamina ends its loop by returning or raising")
+
+    def _make(self, service: str) -> Any:  # noqa: ANN401 - boto3 has no types
+        client = self.session.client(
+            service,
+            region_name=self.region,
+            endpoint_url=self._endpoint(service),
+            config=Config(
+                connect_timeout=_CONNECT_TIMEOUT_S,
+                read_timeout=_READ_TIMEOUT_S,
+                max_pool_connections=_POOL,
+                retries={"total_max_attempts": 1},
+            ),
+        )
+        client.meta.events.register("after-call.*.*", _name_the_service)
+        return client
+
+    def _endpoint(self, service: str) -> str | None:
+        """Return what the given environment says in place of the service's own address, as boto3 would."""
+        own = service.replace("-", "_").upper()
+        return self._environment.get(f"AWS_ENDPOINT_URL_{own}") or self._environment.get("AWS_ENDPOINT_URL")
+
+
+def _name_the_service(parsed: Any, model: Any, **_: object) -> None:  # noqa: ANN401 - botocore's own
+    """Write into a refusal which service it came from: a ClientError names only the operation."""
+    if isinstance(parsed, dict) and isinstance(parsed.get("Error"), dict):
+        parsed["Error"]["Service"] = model.service_model.signing_name

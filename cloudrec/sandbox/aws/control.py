@@ -1,0 +1,83 @@
+"""The keys of /_control that are no service's own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cloudrec.sandbox.aws.faults import Kill
+from cloudrec.sandbox.aws.registry import Entry, inventories, settings
+
+if TYPE_CHECKING:
+    from cloudrec.sandbox.aws.engine import Engine
+
+_KEYS = ("speed", "advance_s", "durations", "faults", "kill", "reset")
+
+
+def change(engine: Engine, wishes: dict[str, Any]) -> None:
+    """Change what is named; ValueError for what there is not, before anything has been changed."""
+    known = [*_KEYS, *settings]
+    if unknown := sorted(set(wishes) - set(known)):
+        raise ValueError(f"unknown: {', '.join(unknown)}; there are: {', '.join(sorted(known))}")
+    world = engine.world
+    with engine.lock:
+        if wishes.get("reset"):
+            reset(engine)
+        world.settle()
+        if "speed" in wishes:
+            world.clock.speed = float(wishes["speed"])
+        if "durations" in wishes:
+            world.set_durations(wishes["durations"])
+        for name, value in wishes.items():
+            if name in settings:
+                settings[name].write(world, value)
+        if "faults" in wishes:
+            engine.faults.order(wishes["faults"] or [])
+        if "kill" in wishes:
+            engine.kill = Kill(**wishes["kill"]) if wishes["kill"] else None
+        if "advance_s" in wishes:
+            world.clock.advance(float(wishes["advance_s"]))
+            world.settle()
+
+
+def document(engine: Engine) -> dict[str, Any]:
+    """Everything that can be changed, as it is."""
+    with engine.lock:
+        world = engine.world
+        world.settle()
+        return {
+            "speed": world.clock.speed,
+            "virtual_time": world.now(),
+            "durations": world.durations(),
+            "faults": engine.faults.document(),
+            "kill": vars(engine.kill) if engine.kill else None,
+            "calls": len(engine.calls),
+            **{name: key.read(world) for name, key in settings.items()},
+        }
+
+
+def reset(engine: Engine) -> None:
+    """Back to an empty account: nothing exists, nothing is ordered, no call was made. The clock goes on."""
+    engine.moto.reset()
+    engine.world.clear()
+    engine.faults.order([])
+    engine.kill = None
+    engine.calls.clear()
+
+
+def calls(engine: Engine, since: int) -> list[dict[str, Any]]:
+    """The calls after number `since`."""
+    with engine.lock:
+        return [dict(line) for line in engine.calls[since:]]
+
+
+def state(engine: Engine) -> dict[str, list[str]]:
+    """What exists, and what is only on its way out: sorted "service:kind:id"."""
+    with engine.lock:
+        engine.world.settle()
+        entries: set[Entry] = {entry for tell in inventories for entry in tell(engine.world)}
+    return {
+        name: sorted(
+            f"{entry.service}:{entry.kind}:{entry.id}" for entry in entries if entry.pending is pending
+        )
+        for name, pending in (("existing", False), ("pending", True))
+    }

@@ -1,0 +1,107 @@
+"""Faults that /_control orders: what goes wrong with which calls, and whose death comes with which call."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from contextlib import suppress
+from dataclasses import asdict, dataclass, fields
+from http import HTTPStatus
+from typing import Any
+
+from cloudrec.sandbox.aws.errors import AwsError
+
+KINDS = ("throttle", "error", "5xx", "timeout", "lost", "drop")
+# What each service says when it is asked too often; the rest says Throttling with 400.
+_THROTTLES = {
+    "ec2": ("RequestLimitExceeded", HTTPStatus.SERVICE_UNAVAILABLE),
+    "eks": ("ThrottlingException", HTTPStatus.TOO_MANY_REQUESTS),
+    "s3": ("SlowDown", HTTPStatus.SERVICE_UNAVAILABLE),
+    "fsx": ("ThrottlingException", HTTPStatus.BAD_REQUEST),
+    "kms": ("ThrottlingException", HTTPStatus.BAD_REQUEST),
+    "logs": ("ThrottlingException", HTTPStatus.BAD_REQUEST),
+    "service-quotas": ("TooManyRequestsException", HTTPStatus.BAD_REQUEST),
+}
+
+
+@dataclass(kw_only=True)
+class Fault:
+    """Goes wrong with `times` calls of `service` whose action matches, after `skip` that do not."""
+
+    kind: str
+    service: str = ".*"
+    action: str = ".*"
+    times: int = 1
+    skip: int = 0
+    code: str = "InternalFailure"
+    status: int = HTTPStatus.BAD_REQUEST
+    message: str = "ordered by /_control"
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ValueError(f"unknown kind of fault {self.kind!r}; there are: {', '.join(KINDS)}")
+
+    def error(self, service: str) -> AwsError:
+        """The refusal that it is; for the kinds throttle, error and 5xx."""
+        if self.kind == "throttle":
+            code, status = _THROTTLES.get(service, ("Throttling", HTTPStatus.BAD_REQUEST))
+            return AwsError(code, "Rate exceeded", status=status)
+        if self.kind == "5xx":
+            return AwsError(
+                self.code, self.message, status=max(self.status, HTTPStatus.INTERNAL_SERVER_ERROR)
+            )
+        return AwsError(self.code, self.message, status=self.status)
+
+
+class Faults:
+    """The faults in force, in their order."""
+
+    def __init__(self) -> None:
+        self._faults: list[Fault] = []
+
+    def order(self, wishes: list[dict[str, Any]]) -> None:
+        """Put these in the place of all others."""
+        names = {entry.name for entry in fields(Fault)}
+        for wish in wishes:
+            if unknown := sorted(set(wish) - names):
+                raise ValueError(f"a fault has no {', '.join(unknown)}; it has: {', '.join(sorted(names))}")
+        self._faults = [Fault(**wish) for wish in wishes]
+
+    def document(self) -> list[dict[str, Any]]:
+        """What is left of them."""
+        return [asdict(fault) for fault in self._faults]
+
+    def take(self, service: str, action: str) -> Fault | None:
+        """The fault that befalls this call; it is used up by one."""
+        for fault in self._faults:
+            if not (re.fullmatch(fault.service, service) and re.fullmatch(fault.action, action)):
+                continue
+            if fault.skip > 0:
+                fault.skip -= 1
+            elif fault.times > 0:
+                fault.times -= 1
+                return fault
+        return None
+
+
+@dataclass(kw_only=True)
+class Kill:
+    """SIGKILL for process `pid` at the `call`-th call from now, before or after that has had its effect."""
+
+    pid: int
+    call: int
+    when: str
+
+    def __post_init__(self) -> None:
+        if self.when not in ("before", "after"):
+            raise ValueError(f"when is {self.when!r}; it is before or after")
+        if self.call < 1:
+            raise ValueError(f"call is {self.call}; the first from now is 1")
+        if self.pid <= 1:
+            raise ValueError(f"pid is {self.pid}; no process of yours has it")
+
+    def strike(self) -> None:
+        """Kill; a process that has ended already is no news."""
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)

@@ -1,0 +1,159 @@
+"""The HTTP server: keeps connections open, reads requests, sends replies or none."""
+
+from __future__ import annotations
+
+import json
+import select
+import traceback
+from contextlib import suppress
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, cast
+from urllib.parse import parse_qs, urlsplit
+
+from cloudrec.sandbox.aws import control, registry
+from cloudrec.sandbox.aws.engine import Engine, Silence
+from cloudrec.sandbox.aws.http import HttpRequest, Reply
+
+_HOST = "127.0.0.1"
+_CONTROL = "/_control"
+_WAIT_S = 600.0  # the longest that a silent answer keeps a thread
+_REGION = "us-east-1"
+
+
+class AwsServer(ThreadingHTTPServer):
+    """Answers for all of AWS on one port."""
+
+    daemon_threads = True  # a silent answer must not keep the process alive
+    request_queue_size = 128  # clients of one test open dozens of connections at once
+
+    def __init__(self, port: int) -> None:
+        super().__init__((_HOST, port), _Handler)
+        registry.load()
+        self.engine = Engine()
+
+    def announcement(self) -> dict[str, Any]:
+        """What a client needs to reach it."""
+        address = f"http://{_HOST}:{self.server_port}"
+        return {
+            "endpoints": {"aws": address},
+            "env": {
+                "AWS_ENDPOINT_URL": address,
+                "AWS_ACCESS_KEY_ID": "AKIASANDBOX000000000",
+                "AWS_SECRET_ACCESS_KEY": "sandbox",
+                "AWS_REGION": _REGION,
+                "AWS_DEFAULT_REGION": _REGION,
+                "AWS_EC2_METADATA_DISABLED": "true",
+                "CLOUDREC_SANDBOX_SPEED": f"{self.engine.world.clock.speed:g}",
+            },
+        }
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    wbufsize = -1  # a reply's head and body leave together
+
+    def do_GET(self) -> None:
+        self._serve()
+
+    def do_HEAD(self) -> None:
+        self._serve()
+
+    def do_POST(self) -> None:
+        self._serve()
+
+    def do_PUT(self) -> None:
+        self._serve()
+
+    def do_DELETE(self) -> None:
+        self._serve()
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is http.server's
+        """Say nothing: stdout has one line, and stderr none."""
+
+    def handle_expect_100(self) -> bool:
+        """Tell the client to go on at once: the answer would else wait in the buffer."""
+        done = super().handle_expect_100()
+        self.wfile.flush()
+        return done
+
+    def _serve(self) -> None:
+        with suppress(ConnectionError):  # a client that has given up is no news
+            self._answer()
+
+    def _answer(self) -> None:
+        request = HttpRequest(
+            method=self.command, target=self.path, headers=dict(self.headers.items()), body=self._body()
+        )
+        engine = cast("AwsServer", self.server).engine
+        if urlsplit(self.path).path.startswith(_CONTROL):
+            self._send(_control(engine, request))
+            return
+        reply = engine.answer(request)
+        if isinstance(reply, Reply):
+            self._send(reply)
+            return
+        self.close_connection = True
+        if reply is Silence.TIMEOUT:
+            select.select([self.connection], [], [], _WAIT_S)  # readable when the client hangs up
+
+    def _body(self) -> bytes:
+        if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
+            return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        body = bytearray()
+        while size := int(self.rfile.readline().partition(b";")[0], 16):
+            body += self.rfile.read(size)
+            self.rfile.readline()
+        while self.rfile.readline().strip():
+            continue  # trailers
+        return bytes(body)
+
+    def _send(self, reply: Reply) -> None:
+        self.send_response_only(reply.status)
+        has_length = False
+        for name, value in reply.headers:
+            lower = name.lower()
+            has_length |= lower == "content-length"
+            if lower not in ("connection", "transfer-encoding"):
+                self.send_header(name, value)
+        bodiless = self.command == "HEAD" or reply.status in (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED)
+        if not has_length:
+            self.send_header("Content-Length", str(len(reply.body)))
+        self.end_headers()
+        if not bodiless:
+            self.wfile.write(reply.body)
+        self.wfile.flush()
+
+
+def _control(engine: Engine, request: HttpRequest) -> Reply:
+    parts = urlsplit(request.target)
+    try:
+        body = _control_document(engine, request, parts.path.removeprefix(_CONTROL), parse_qs(parts.query))
+    except (ValueError, TypeError, KeyError) as error:
+        return _json({"error": str(error)}, HTTPStatus.BAD_REQUEST)
+    except Exception:  # noqa: BLE001 - a defect of ours must reach whoever asked, named
+        return _json({"error": traceback.format_exc(limit=-6)}, HTTPStatus.INTERNAL_SERVER_ERROR)
+    return _json(body, HTTPStatus.OK)
+
+
+def _control_document(engine: Engine, request: HttpRequest, path: str, query: dict[str, list[str]]) -> Any:  # noqa: ANN401 - JSON
+    if request.method == "GET" and path == "/calls":
+        return control.calls(engine, int(query.get("since", ["0"])[0]))
+    if request.method == "GET" and path == "/state":
+        return control.state(engine)
+    if path:
+        raise ValueError(f"there is no {request.method} {_CONTROL}{path}")
+    if request.method == "POST":
+        control.change(engine, json.loads(request.body))
+    return control.document(engine)
+
+
+def _json(document: object, status: int) -> Reply:
+    body = json.dumps(document, default=str).encode()
+    return Reply(status=status, headers=(("Content-Type", "application/json"),), body=body)
+
+
+def serve(port: int) -> AwsServer:
+    """A server bound to a port of 127.0.0.1 (0: a free one), ready for `serve_forever`."""
+    return AwsServer(port)

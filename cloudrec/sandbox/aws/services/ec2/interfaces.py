@@ -1,0 +1,90 @@
+"""Network interfaces: those that AWS's services put into subnets, and who may not be deleted."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any
+
+from cloudrec.sandbox.aws.errors import AwsError
+from cloudrec.sandbox.aws.registry import operation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from cloudrec.sandbox.aws.call import Call
+    from cloudrec.sandbox.aws.http import Reply
+
+_RESERVED = 4  # AWS keeps the first four addresses of a subnet for itself
+
+
+def attach_service_interface(
+    ec2: Any,  # noqa: ANN401 - moto's EC2 backend
+    subnet_id: str,
+    groups: Sequence[str],
+    *,
+    description: str,
+    requester: str,
+    interface_type: str = "interface",
+) -> Any:  # noqa: ANN401 - moto's network interface
+    """An interface that a service of AWS uses: it holds its subnet and groups until the service lets go."""
+    eni = ec2.create_network_interface(
+        subnet_id, free_address(ec2, subnet_id), group_ids=list(groups), description=description
+    )
+    eni.status = "in-use"
+    eni.requester_managed = True
+    eni.requester_id = requester
+    eni.interface_type = interface_type
+    return eni
+
+
+def free_address(ec2: Any, subnet_id: str) -> str:  # noqa: ANN401 - moto's EC2 backend
+    """The first address of a subnet that no interface has; AwsError where there is none."""
+    taken = {
+        address["PrivateIpAddress"]
+        for eni in in_subnet(ec2, subnet_id)
+        for address in eni.private_ip_addresses
+    }
+    network = ec2.get_subnet(subnet_id).cidr
+    for offset in range(_RESERVED, network.num_addresses - 1):
+        address = str(ip_address(int(network.network_address) + offset))
+        if address not in taken:
+            return address
+    raise AwsError(
+        "InsufficientFreeAddressesInSubnet",
+        f"The specified subnet {subnet_id} does not have enough free addresses to satisfy the request.",
+    )
+
+
+def free_addresses(ec2: Any, subnet_id: str) -> int:  # noqa: ANN401 - moto's EC2 backend
+    """How many more interfaces fit into a subnet."""
+    return int(ec2.get_subnet(subnet_id).available_ip_address_count)
+
+
+def in_subnet(ec2: Any, subnet_id: str) -> Iterator[Any]:  # noqa: ANN401 - moto's EC2 backend
+    """The interfaces in a subnet."""
+    return (eni for eni in ec2.enis.values() if eni.subnet.id == subnet_id)
+
+
+def in_vpc(ec2: Any, vpc_id: str) -> Iterator[Any]:  # noqa: ANN401 - moto's EC2 backend
+    """The interfaces in a VPC."""
+    return (eni for eni in ec2.enis.values() if eni.subnet.vpc_id == vpc_id)
+
+
+@operation("ec2", "DeleteNetworkInterface")
+def delete(call: Call) -> Reply:
+    """Refuse one that is attached, or that a service uses."""
+    name = call.params["NetworkInterfaceId"]
+    eni = call.backend().enis.get(name)
+    if eni is not None and eni.status == "in-use":
+        raise AwsError("InvalidParameterValue", f"Network interface '{name}' is currently in use.")
+    return call.pass_on()
+
+
+@operation("ec2", "CreateNetworkInterface")
+def create(call: Call) -> Reply:
+    """Refuse groups that are not there: moto would make them."""
+    ec2 = call.backend()
+    for group in call.params.get("Groups", []):
+        if ec2.get_security_group_from_id(group) is None:
+            raise AwsError("InvalidGroup.NotFound", f"The security group '{group}' does not exist")
+    return call.pass_on()

@@ -1,0 +1,135 @@
+"""Placement groups, which moto lacks. Duration: placement-group (until available, and until gone)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from cloudrec.sandbox.aws.errors import AwsError
+from cloudrec.sandbox.aws.registry import Entry, durations, inventory, operation
+from cloudrec.sandbox.aws.services.ec2.filters import matching
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cloudrec.sandbox.aws.call import Call
+    from cloudrec.sandbox.aws.world import World
+
+durations({"placement-group": 2})
+
+_STRATEGIES = ("cluster", "spread", "partition")
+_TEMPLATE_ID, _TEMPLATE_VERSION = "aws:ec2launchtemplate:id", "aws:ec2launchtemplate:version"
+
+
+@dataclass
+class Groups:
+    """Rows as DescribePlacementGroups shows them, by name."""
+
+    rows: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+@operation("ec2", "CreatePlacementGroup")
+def create(call: Call) -> dict[str, Any]:
+    """Make one, pending for a moment; refuse a name that is taken."""
+    wanted, rows = call.params, call.world.state(Groups, call.region).rows
+    name, strategy = wanted.get("GroupName"), wanted.get("Strategy", "cluster")
+    if not name:
+        raise AwsError("MissingParameter", "The request must contain the parameter groupName")
+    if strategy not in _STRATEGIES:
+        raise AwsError("InvalidParameterValue", f"Value ({strategy}) for parameter strategy is invalid.")
+    if name in rows:
+        raise AwsError("InvalidPlacementGroup.Duplicate", f"The placement group '{name}' already exists.")
+    group_id = f"pg-{uuid4().hex[:17]}"
+    rows[name] = {
+        "GroupName": name,
+        "State": "pending",
+        "Strategy": strategy,
+        "GroupId": group_id,
+        "GroupArn": f"arn:aws:ec2:{call.region}:{call.account}:placement-group/{name}",
+        "Tags": [
+            tag
+            for specification in wanted.get("TagSpecifications", [])
+            for tag in specification.get("Tags", [])
+        ],
+    }
+    if strategy == "partition":
+        rows[name]["PartitionCount"] = wanted.get("PartitionCount", 2)
+    call.world.after(call.world.duration("placement-group"), _be_available, call.region, name, group_id)
+    return {"PlacementGroup": dict(rows[name])}
+
+
+def _be_available(world: World, region: str, name: str, group_id: str) -> None:
+    row = world.state(Groups, region).rows.get(name)
+    if row and row["GroupId"] == group_id and row["State"] == "pending":
+        row["State"] = "available"
+
+
+@operation("ec2", "DescribePlacementGroups")
+def describe(call: Call) -> dict[str, Any]:
+    """Those asked for; a name or an id that is not there is unknown."""
+    wanted, rows = call.params, call.world.state(Groups, call.region).rows
+    found = list(rows.values())
+    for parameter, member in (("GroupNames", "GroupName"), ("GroupIds", "GroupId")):
+        if names := wanted.get(parameter):
+            if missing := set(names) - {row[member] for row in rows.values()}:
+                raise _unknown(min(missing))
+            found = [row for row in found if row[member] in names]
+    filters = {
+        "group-name": lambda row: row["GroupName"],
+        "group-arn": lambda row: row["GroupArn"],
+        "state": lambda row: row["State"],
+        "strategy": lambda row: row["Strategy"],
+    }
+    return {"PlacementGroups": matching(found, wanted.get("Filters", []), filters)}
+
+
+@operation("ec2", "DeletePlacementGroup")
+def delete(call: Call) -> dict[str, Any]:
+    """Begin the end of one; refuse it while an instance in it is not fully terminated."""
+    name, rows = call.params["GroupName"], call.world.state(Groups, call.region).rows
+    if name not in rows:
+        raise _unknown(name)
+    if any(user == name for user in _used(call.backend())):
+        raise AwsError(
+            "InvalidPlacementGroup.InUse", f"The placement group '{name}' is in use and may not be deleted."
+        )
+    rows[name]["State"] = "deleting"
+    call.world.after(call.world.duration("placement-group"), _finish, call.region, name)
+    return {}
+
+
+def _finish(world: World, region: str, name: str) -> None:
+    world.state(Groups, region).rows.pop(name, None)
+
+
+def _unknown(name: str) -> AwsError:
+    return AwsError("InvalidPlacementGroup.Unknown", f"The Placement Group '{name}' is unknown.")
+
+
+def _used(ec2: Any) -> Iterator[str]:  # noqa: ANN401 - moto's EC2 backend
+    """The groups of all instances that are not terminated."""
+    for reservation in ec2.reservations.values():
+        for instance in reservation.instances:
+            if instance.state != "terminated":
+                yield group_of(ec2, instance)
+
+
+def group_of(ec2: Any, instance: Any) -> str:  # noqa: ANN401 - moto's own
+    """The placement group that an instance was started in; empty if none."""
+    if own := getattr(instance, "placement_group_name", ""):
+        return str(own)
+    tags = {tag["key"]: tag["value"] for tag in instance.get_tags()}
+    template = ec2.launch_templates.get(tags.get(_TEMPLATE_ID))
+    if template is None:
+        return ""
+    data = template.get_version(tags.get(_TEMPLATE_VERSION, "$Default")).data
+    return str(data.get("Placement", {}).get("GroupName", ""))
+
+
+@inventory
+def placement_groups(world: World) -> Iterator[Entry]:
+    """All of them."""
+    for groups in world.states(Groups).values():
+        for name, row in groups.rows.items():
+            yield Entry("ec2", "placement-group", name, row["State"] == "deleting")

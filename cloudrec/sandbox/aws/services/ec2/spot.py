@@ -1,0 +1,109 @@
+"""Spot capacity before it is asked for: price history and placement scores.
+
+`spot_scores` of /_control: scores from 1 to 10 by "type/zone", "type" or "*": {"p4d.24xlarge/us-east-1a": 1}.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from cloudrec.sandbox.aws.clock import as_datetime
+from cloudrec.sandbox.aws.errors import AwsError
+from cloudrec.sandbox.aws.registry import operation, setting
+from cloudrec.sandbox.aws.services import prices
+from cloudrec.sandbox.aws.services.ec2.filters import matching
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cloudrec.sandbox.aws.call import Call
+    from cloudrec.sandbox.aws.world import World
+
+_SCORES = range(1, 11)
+_USUAL = 7
+_LINUX = "Linux/UNIX"
+_CHANGES_EVERY_S = 6 * 3600.0
+
+
+@dataclass
+class Scores:
+    """What /_control has said."""
+
+    values: dict[str, int] = field(default_factory=dict)
+
+
+def _write(world: World, scores: Mapping[str, Any]) -> None:
+    if bad := [name for name, score in scores.items() if score not in _SCORES]:
+        raise ValueError(f"spot_scores of {', '.join(bad)}: not from 1 to 10")
+    world.state(Scores).values.update(scores)
+
+
+setting("spot_scores", read=lambda world: dict(world.state(Scores).values), write=_write)
+
+
+@operation("ec2", "GetSpotPlacementScores")
+def scores(call: Call) -> dict[str, Any]:
+    """How likely the capacity is, by region or zone, the best first."""
+    wanted, told = call.params, call.world.state(Scores).values
+    kinds = wanted.get("InstanceTypes", [])
+    if not kinds and "InstanceRequirementsWithMetadata" not in wanted:
+        raise AwsError("MissingParameter", "The request must contain InstanceTypes or InstanceRequirements")
+    rows = []
+    for region in wanted.get("RegionNames") or [call.region]:
+        ids = {
+            zone.name: zone.zone_id
+            for zone in call.world.backend("ec2", region).describe_availability_zones()
+        }
+        by_zone = {
+            zone: max(
+                (_score(told, kind, zone) for kind in kinds if zone in prices.zones_of(kind, region)),
+                default=1,
+            )
+            for zone in ids
+        }
+        if wanted.get("SingleAvailabilityZone"):
+            rows += [
+                {"Region": region, "AvailabilityZoneId": ids[zone], "Score": score}
+                for zone, score in by_zone.items()
+            ]
+        else:
+            rows.append({"Region": region, "Score": max(by_zone.values())})
+    return {"SpotPlacementScores": sorted(rows, key=lambda row: -row["Score"])}
+
+
+def _score(told: Mapping[str, int], kind: str, zone: str) -> int:
+    names = (f"{kind}/{zone}", kind, "*")
+    return next((told[name] for name in names if name in told), _USUAL)
+
+
+@operation("ec2", "DescribeSpotPriceHistory")
+def history(call: Call) -> dict[str, Any]:
+    """The prices in force, each since its last change."""
+    wanted, world = call.params, call.world
+    kinds = wanted.get("InstanceTypes") or []
+    for row in wanted.get("Filters", []):
+        if row["Name"] == "instance-type":
+            kinds = row["Values"]
+    if _LINUX not in wanted.get("ProductDescriptions", [_LINUX]):
+        return {"SpotPriceHistory": [], "NextToken": ""}
+    changed = world.now() - world.now() % _CHANGES_EVERY_S
+    rows = [
+        {
+            "AvailabilityZone": zone,
+            "InstanceType": kind,
+            "ProductDescription": _LINUX,
+            "SpotPrice": f"{prices.spot(world, kind, zone):.6f}",
+            "Timestamp": as_datetime(changed),
+        }
+        for kind in kinds
+        for zone in prices.zones_of(kind, call.region)
+        if wanted.get("AvailabilityZone", zone) == zone
+    ]
+    filters = {
+        "availability-zone": lambda row: row["AvailabilityZone"],
+        "instance-type": lambda row: row["InstanceType"],
+        "product-description": lambda row: row["ProductDescription"],
+        "spot-price": lambda row: row["SpotPrice"],
+    }
+    return {"SpotPriceHistory": matching(rows, wanted.get("Filters", []), filters), "NextToken": ""}

@@ -1,0 +1,58 @@
+"""EC2's things for the tagging API."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cloudrec.sandbox.aws.services.ec2.placement import Groups
+from cloudrec.sandbox.aws.services.ec2.reservations import Reservations
+from cloudrec.sandbox.aws.services.tagging import tagged_things
+from cloudrec.sandbox.aws.world import ACCOUNT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from cloudrec.sandbox.aws.world import World
+
+
+@tagged_things
+def tagged(world: World, region: str) -> Iterator[tuple[str, dict[str, str]]]:
+    """Everything of EC2 with its tags."""
+    ec2, front = world.backend("ec2", region), f"arn:aws:ec2:{region}:{ACCOUNT}"
+    for kind, names in _existing(ec2).items():
+        for name in names:
+            yield f"{front}:{kind}/{name}", dict(ec2.tags.get(name, {}))
+    for row in world.state(Groups, region).rows.values():
+        yield row["GroupArn"], _plain(row["Tags"])
+    for row in world.state(Reservations, region).rows.values():
+        yield row["CapacityReservationArn"], _plain(row["Tags"])
+
+
+def _plain(tags: list[dict[str, str]]) -> dict[str, str]:
+    return {tag["Key"]: tag.get("Value", "") for tag in tags}
+
+
+def _existing(ec2: Any) -> dict[str, Iterable[str]]:  # noqa: ANN401 - moto's EC2 backend
+    """Ids by the kind that ARNs name."""
+    groups = [group for groups in ec2.groups.values() for group in groups.values()]
+    return {
+        "elastic-ip": [address.allocation_id for address in ec2.addresses],
+        "instance": [
+            instance.id for reservation in ec2.reservations.values() for instance in reservation.instances
+        ],
+        "internet-gateway": ec2.internet_gateways,
+        "key-pair": [pair.id for pair in ec2.key_pairs.values()],
+        "launch-template": ec2.launch_templates,
+        "natgateway": ec2.nat_gateways,
+        "network-interface": ec2.enis,
+        "route-table": ec2.route_tables,
+        "security-group": [group.id for group in groups],
+        "security-group-rule": [
+            rule.id for group in groups for rule in (*group.ingress_rules, *group.egress_rules)
+        ],
+        "snapshot": ec2.snapshots,
+        "subnet": [name for zone in ec2.subnets.values() for name in zone],
+        "volume": ec2.volumes,
+        "vpc": ec2.vpcs,
+        "vpc-endpoint": ec2.vpc_end_points,
+    }

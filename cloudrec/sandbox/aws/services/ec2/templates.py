@@ -1,0 +1,43 @@
+"""Launch templates: EC2's three ways of not finding one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cloudrec.sandbox.aws.errors import AwsError
+from cloudrec.sandbox.aws.registry import operation
+
+if TYPE_CHECKING:
+    from cloudrec.sandbox.aws.call import Call
+    from cloudrec.sandbox.aws.http import Reply
+
+
+@operation(
+    "ec2",
+    "CreateLaunchTemplateVersion",
+    "DeleteLaunchTemplate",
+    "DescribeLaunchTemplateVersions",
+    "DescribeLaunchTemplates",
+    "ModifyLaunchTemplate",
+)
+def find(call: Call) -> Reply:
+    """Refuse ids and names that are not there: moto lists nothing, or names the wrong code."""
+    ec2, wanted = call.backend(), call.params
+    names = wanted.get("LaunchTemplateNames") or _one(wanted.get("LaunchTemplateName"))
+    for name in wanted.get("LaunchTemplateIds") or _one(wanted.get("LaunchTemplateId")):
+        if name not in ec2.launch_templates:
+            raise AwsError(
+                "InvalidLaunchTemplateId.NotFound",
+                f"The specified launch template, with template ID {name}, does not exist.",
+            )
+    for name in names:
+        if name not in ec2.launch_template_name_to_ids:
+            raise AwsError(
+                "InvalidLaunchTemplateName.NotFoundException",
+                f"The specified launch template, with template name {name}, does not exist.",
+            )
+    return call.pass_on()
+
+
+def _one(name: Any) -> list[str]:  # noqa: ANN401 - a parameter or None
+    return [] if name is None else [name]

@@ -1,0 +1,211 @@
+"""What EKS knows: clusters with all that hangs on them. Documents have boto3's shapes."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import uuid4
+
+from cloudrec.sandbox.aws.clock import as_datetime
+from cloudrec.sandbox.aws.errors import AwsError
+from cloudrec.sandbox.aws.registry import durations, setting
+
+if TYPE_CHECKING:
+    from cloudrec.sandbox.aws.call import Call
+    from cloudrec.sandbox.aws.world import World
+
+durations(
+    {
+        "eks-cluster-create": 600,
+        "eks-cluster-delete": 300,
+        "eks-cluster-name-reuse": 20,
+        "eks-cluster-update": 60,
+        "eks-cluster-update-shows": 2,
+        "eks-service-role": 5,
+    }
+)
+
+
+@dataclass
+class Nodegroup:
+    """A managed node group; its instances' lifecycle, and when it can be active at the earliest."""
+
+    document: dict[str, Any]
+    uid: str
+    lifecycle: str
+    parameters: dict[str, Any]
+    ripe: float = 0.0
+    instances: list[str] = field(default_factory=list)
+    problem: dict[str, Any] | None = None
+    updates: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+@dataclass
+class Addon:
+    """An add-on and what the caller asked for."""
+
+    document: dict[str, Any]
+    uid: str
+    parameters: dict[str, Any]
+    updates: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+@dataclass
+class AccessEntry:
+    """A principal's way in, with its policies by ARN."""
+
+    document: dict[str, Any]
+    policies: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+@dataclass
+class Cluster:
+    """A cluster; `enis` are the control plane's."""
+
+    document: dict[str, Any]
+    uid: str
+    parameters: dict[str, Any]
+    nodegroups: dict[str, Nodegroup] = field(default_factory=dict)
+    addons: dict[str, Addon] = field(default_factory=dict)
+    entries: dict[str, AccessEntry] = field(default_factory=dict)
+    associations: dict[str, dict[str, Any]] = field(default_factory=dict)
+    updates: dict[str, dict[str, Any]] = field(default_factory=dict)
+    enis: list[str] = field(default_factory=list)
+
+    @property
+    def is_updating(self) -> bool:
+        """Whether one of its own updates runs."""
+        return any(update["status"] == "InProgress" for update in self.updates.values())
+
+
+@dataclass
+class Eks:
+    """EKS in one region."""
+
+    clusters: dict[str, Cluster] = field(default_factory=dict)
+    taken: dict[str, float] = field(default_factory=dict)  # names of deleted clusters: until when
+    service_role_from: float | None = None  # when AWS's own role can be used
+
+
+@dataclass
+class Wishes:
+    """What /_control sets."""
+
+    kubernetes: dict[str, str] = field(default_factory=dict)
+    eviction_blocked: bool = False
+
+
+def eks_of(call: Call) -> Eks:
+    """EKS in the call's region."""
+    return call.world.state(Eks, call.region)
+
+
+def cluster_of(call: Call, parameter: str = "clusterName") -> Cluster:
+    """The cluster that the call names; ResourceNotFoundException without one."""
+    name = call.params[parameter]
+    cluster = eks_of(call).clusters.get(name)
+    if cluster is None:
+        raise not_found(f"No cluster found for name: {name}.", clusterName=name)
+    return cluster
+
+
+def require_active(cluster: Cluster) -> None:
+    """InvalidRequestException unless the cluster works."""
+    if cluster.document["status"] not in ("ACTIVE", "UPDATING"):
+        name = cluster.document["name"]
+        raise invalid_request(f"Cluster '{name}' is not in ACTIVE status", clusterName=name)
+
+
+class Where(NamedTuple):
+    """The cluster that a timed step is for."""
+
+    region: str
+    name: str
+    uid: str
+
+
+def where(call: Call, cluster: Cluster) -> Where:
+    """How a timed step finds the cluster again."""
+    return Where(call.region, cluster.document["name"], cluster.uid)
+
+
+def find(world: World, place: Where) -> Cluster | None:
+    """The cluster of a timed step, unless it has gone since."""
+    cluster = world.state(Eks, place.region).clusters.get(place.name)
+    return cluster if cluster and cluster.uid == place.uid else None
+
+
+def new_uid() -> str:
+    """A fresh id."""
+    return str(uuid4())
+
+
+def now(world: World) -> Any:  # noqa: ANN401 - a timestamp as the reply has it
+    """The virtual moment as a reply carries it."""
+    return as_datetime(world.now())
+
+
+def arn(call: Call, rest: str) -> str:
+    """An ARN of EKS."""
+    return f"arn:aws:eks:{call.region}:{call.account}:{rest}"
+
+
+def short_id(prefix: str) -> str:
+    """An id such as a-0123456789abcdefg."""
+    return prefix + secrets.token_hex(9)[:17]
+
+
+def page(call: Call, key: str, items: list[Any], default: int = 100) -> dict[str, Any]:
+    """One page of a list, as the call asks for it."""
+    start = int(call.params.get("nextToken") or 0)
+    end = start + int(call.params.get("maxResults") or default)
+    output: dict[str, Any] = {key: items[start:end]}
+    if end < len(items):
+        output["nextToken"] = str(end)
+    return output
+
+
+def invalid_parameter(message: str, **fields: str) -> AwsError:
+    """A parameter that does not fit."""
+    return AwsError("InvalidParameterException", message, fields=fields)
+
+
+def invalid_request(message: str, **fields: str) -> AwsError:
+    """A call that does not fit the state of things."""
+    return AwsError("InvalidRequestException", message, fields=fields)
+
+
+def in_use(message: str, **fields: str) -> AwsError:
+    """A name that is taken, or a thing that others need."""
+    return AwsError("ResourceInUseException", message, status=HTTPStatus.CONFLICT, fields=fields)
+
+
+def not_found(message: str, **fields: str) -> AwsError:
+    """Nothing by that name."""
+    return AwsError("ResourceNotFoundException", message, status=HTTPStatus.NOT_FOUND, fields=fields)
+
+
+def same_request(call: Call, before: dict[str, Any]) -> bool:
+    """Whether the call repeats an earlier one; InvalidRequestException if only its token does."""
+    token = call.params.get("clientRequestToken")
+    if not token or token != before.get("clientRequestToken"):
+        return False
+    if call.params != before:
+        raise invalid_request("The client request token was used before with different parameters")
+    return True
+
+
+def _set_kubernetes(world: World, value: dict[str, str]) -> None:
+    if unknown := sorted(set(value) - {"endpoint", "certificate_authority"}):
+        raise ValueError(f"kubernetes has no {', '.join(unknown)}; it has: certificate_authority, endpoint")
+    world.state(Wishes).kubernetes = dict(value)
+
+
+def _set_blocked(world: World, value: object) -> None:
+    world.state(Wishes).eviction_blocked = bool(value)
+
+
+setting("kubernetes", read=lambda world: world.state(Wishes).kubernetes, write=_set_kubernetes)
+setting("eviction_blocked", read=lambda world: world.state(Wishes).eviction_blocked, write=_set_blocked)

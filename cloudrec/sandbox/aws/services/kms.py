@@ -1,0 +1,84 @@
+"""KMS: principals of policies, keys that wait for their end. Duration: kms-day, one of the waiting days."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cloudrec.sandbox.aws.clock import as_datetime
+from cloudrec.sandbox.aws.errors import AwsError
+from cloudrec.sandbox.aws.registry import durations, operation
+from cloudrec.sandbox.aws.services.principals import invalid_principals
+
+if TYPE_CHECKING:
+    from cloudrec.sandbox.aws.call import Call
+    from cloudrec.sandbox.aws.http import Reply
+    from cloudrec.sandbox.aws.world import World
+
+durations({"kms-day": 86400})
+
+_FEWEST_DAYS = 7
+_PENDING = "PendingDeletion"
+_DEFAULT_DAYS = 30
+_NEED_A_LIVE_KEY = (
+    "CreateAlias",
+    "CreateGrant",
+    "Decrypt",
+    "DisableKey",
+    "EnableKey",
+    "EnableKeyRotation",
+    "Encrypt",
+    "GenerateDataKey*",
+    "PutKeyPolicy",
+    "ScheduleKeyDeletion",
+    "TagResource",
+    "UntagResource",
+    "UpdateAlias",
+    "UpdateKeyDescription",
+)
+
+
+@operation("kms", "CreateKey", "PutKeyPolicy", order=-10)
+def policy(call: Call) -> Reply:
+    """Refuse a policy that names someone who is not there."""
+    text = call.params.get("Policy")
+    if text is not None:
+        try:
+            missing = invalid_principals(call.world, text)
+        except ValueError as error:
+            raise AwsError("MalformedPolicyDocumentException", f"The policy is no JSON: {error}") from error
+        if missing:
+            raise AwsError(
+                "MalformedPolicyDocumentException",
+                "Policy contains a statement with one or more invalid principals.",
+            )
+    return call.pass_on()
+
+
+@operation("kms", *_NEED_A_LIVE_KEY)
+def use(call: Call) -> Reply | dict[str, Any]:
+    """Refuse a key that waits for its end."""
+    kms, name = call.backend(), call.params.get("KeyId") or call.params.get("TargetKeyId", "")
+    key = kms.keys.get(kms.any_id_to_key_id(name)) if name else None
+    if key is not None and key.key_state == _PENDING:
+        raise AwsError("KMSInvalidStateException", f"{key.arn} is pending deletion.")
+    if call.action == "ScheduleKeyDeletion" and key is not None:
+        return _schedule_deletion(call, key.id, key.arn)
+    return call.pass_on()
+
+
+def _schedule_deletion(call: Call, name: str, arn: str) -> dict[str, Any]:
+    """What moto does only for a key that is named by its id."""
+    days = call.params.get("PendingWindowInDays", _DEFAULT_DAYS)
+    if not _FEWEST_DAYS <= days <= _DEFAULT_DAYS:
+        raise AwsError("ValidationException", f"PendingWindowInDays {days} is not within 7 and 30.")
+    call.backend().schedule_key_deletion(name, days)
+    seconds = days * call.world.duration("kms-day")
+    call.world.after(seconds, _finish, call.region, name)
+    when = as_datetime(call.world.now() + seconds)
+    return {"KeyId": arn, "DeletionDate": when, "KeyState": _PENDING, "PendingWindowInDays": days}
+
+
+def _finish(world: World, region: str, name: str) -> None:
+    keys = world.backend("kms", region).keys
+    if name in keys and keys[name].key_state == _PENDING:
+        del keys[name]

@@ -1,0 +1,43 @@
+"""Policies that name IAM principals: services refuse those that are not there, or not there yet."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from cloudrec.sandbox.aws.world import ACCOUNT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cloudrec.sandbox.aws.world import World
+
+_IAM = f"arn:aws:iam::{ACCOUNT}:"
+
+
+def invalid_principals(world: World, policy: str) -> list[str]:
+    """The roles and users of this account that a policy names in vain; ValueError for no JSON object."""
+    document = json.loads(policy)
+    if not isinstance(document, dict):
+        raise ValueError("a policy is a JSON object")  # noqa: TRY004 - what json.loads raises, too
+    return [arn for arn in _named(document) if not _is_there(world, arn)]
+
+
+def _named(document: dict[str, Any]) -> Iterator[str]:
+    statements = document.get("Statement", [])
+    for statement in statements if isinstance(statements, list) else [statements]:
+        principal = statement.get("Principal", {})
+        named = principal.get("AWS", []) if isinstance(principal, dict) else []
+        yield from named if isinstance(named, list) else [named]
+
+
+def _is_there(world: World, arn: str) -> bool:
+    if not arn.startswith(_IAM):
+        return True  # of another account, or everyone
+    kind = arn.removeprefix(_IAM).partition("/")[0]
+    iam = world.backend("iam", "aws")
+    if kind == "role":
+        return any(role.arn == arn for role in iam.roles.values())
+    if kind == "user":
+        return any(user.arn == arn for user in iam.users.values())
+    return kind == "root"

@@ -1,0 +1,86 @@
+"""The tagging API, over everything that carries tags: moto's misses many kinds.
+
+A service module tells of its things by a function decorated with `tagged_things`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from moto.core.resource_tagging import iter_taggable_backends
+
+from cloudrec.sandbox.aws.registry import operation
+from cloudrec.sandbox.aws.world import ACCOUNT
+
+if TYPE_CHECKING:
+    from cloudrec.sandbox.aws.call import Call
+    from cloudrec.sandbox.aws.world import World
+
+Tagged = tuple[str, Mapping[str, str]]  # an ARN, its tags
+Teller = Callable[["World", str], Iterable[Tagged]]
+
+_PER_PAGE = 50
+_OURS = ("ec2", "fsx")  # moto's telling of these is left out
+_tellers: list[Teller] = []
+
+
+def tagged_things(teller: Teller) -> Teller:
+    """Let a function tell the ARNs and tags of what exists in a region."""
+    _tellers.append(teller)
+    return teller
+
+
+@operation("resourcegroupstaggingapi", "GetResources")
+def get_resources(call: Call) -> dict[str, Any]:
+    """What has the tags asked for, in pages; what never had a tag is not shown."""
+    wanted = call.params
+    found = sorted(
+        (arn, tags)
+        for arn, tags in _all(call.world, call.region)
+        if tags
+        and _has(tags, wanted.get("TagFilters", []))
+        and _is_of(arn, wanted.get("ResourceTypeFilters", []))
+    )
+    start = int(wanted.get("PaginationToken") or 0)
+    end = start + wanted.get("ResourcesPerPage", _PER_PAGE)
+    return {
+        "PaginationToken": str(end) if end < len(found) else "",
+        "ResourceTagMappingList": [
+            {"ResourceARN": arn, "Tags": [{"Key": key, "Value": value} for key, value in tags.items()]}
+            for arn, tags in found[start:end]
+        ],
+    }
+
+
+def _all(world: World, region: str) -> Iterator[tuple[str, dict[str, str]]]:
+    for backend in iter_taggable_backends(ACCOUNT, region):
+        if backend.SERVICE_NAMESPACE not in _OURS:
+            for thing in backend.iter_tagged_resources():
+                yield thing.arn, dict(thing.tags)
+    for tell in _tellers:
+        for arn, tags in tell(world, region):
+            yield arn, dict(tags)
+
+
+def _has(tags: Mapping[str, str], filters: Iterable[Mapping[str, Any]]) -> bool:
+    return all(
+        wanted["Key"] in tags and (not wanted.get("Values") or tags[wanted["Key"]] in wanted["Values"])
+        for wanted in filters
+    )
+
+
+def _is_of(arn: str, types: Iterable[str]) -> bool:
+    """Whether the ARN is of one of the types, such as `ec2:vpc` or `ec2`."""
+    service, rest = arn.split(":")[2], arn.split(":", 5)[5]
+    kind = re.split(r"[:/]", rest, maxsplit=1)[0]
+    return not types or any(name in (service, f"{service}:{kind}") for name in types)
+
+
+@tagged_things
+def repositories(world: World, region: str) -> Iterator[Tagged]:
+    """ECR's, which moto leaves out."""
+    ecr = world.backend("ecr", region)
+    for repository in ecr.repositories.values():
+        yield repository.arn, ecr.tagger.get_tag_dict_for_resource(repository.arn)

@@ -1,0 +1,95 @@
+"""What the tests of the AWS provider do with a cluster on the stand-in."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from cloudrec import app
+from cloudrec.app import AppContext
+from cloudrec.engine.graph import Observed
+from cloudrec.engine.plan import Action, Plan
+from cloudrec.home import Home
+from cloudrec.providers.aws.provider import AwsProvider
+from cloudrec.spec.models import ClusterSpec
+from tests.contract.sandbox_aws.support import Aws
+
+# Actions that change nothing begin so.
+_READS = ("Describe", "Get", "List", "Head")
+# One command of the real command line, which waits for a line before it begins: so its pid can be told.
+_HELD = "import sys; sys.stdin.readline(); from cloudrec.cli.main import run; sys.exit(run(sys.argv[1:]))"
+
+
+class Site:
+    """One home, one account on the stand-in, and a cluster that is asked for."""
+
+    def __init__(self, aws: Aws, folder: Path, **cluster: Any) -> None:
+        self.aws = aws
+        self.home = Home(root=folder / "home")
+        given: dict[str, Any] = {"name": "t", "provider": "aws", "owner": "tester", **cluster}
+        self.cluster = ClusterSpec.model_validate(given)
+
+    @property
+    def application(self) -> AppContext:
+        return AppContext(home=self.home, environment=self.aws.env)
+
+    @property
+    def provider(self) -> AwsProvider:
+        return AwsProvider(self.home, self.aws.env)
+
+    def up(self) -> Plan:
+        return app.up(self.application, self.cluster, decide=lambda _plan: True)
+
+    def planned(self) -> dict[str, Action]:
+        """What `up` would change, by key."""
+        plan = app.up(self.application, self.cluster, decide=lambda _plan: False)
+        return {action.key: action for action in plan.changes}
+
+    def down(self, *, keep_data: bool = False) -> None:
+        app.down(
+            self.application,
+            provider_name="aws",
+            cluster_name=self.cluster.title,
+            keep_data=keep_data,
+            decide=lambda _removal: True,
+        )
+
+    def found(self) -> dict[str, Observed]:
+        """What a search by tag shows, by key."""
+        return {seen.key: seen for seen in self.provider.search(self.cluster.title)}
+
+    def changes(self, since: int = 0) -> list[str]:
+        """The changing calls that the stand-in was asked for."""
+        return [
+            f"{call['service']}:{call['action']}"
+            for call in self.aws.calls(since)
+            if not call["action"].startswith(_READS)
+        ]
+
+    def killed(self, arguments: Sequence[str], *, call: int, when: str) -> int:
+        """Run one command that dies at its n-th call; return its exit status."""
+        environment: Mapping[str, str] = {
+            **os.environ,
+            **self.aws.env,
+            "CLOUDREC_HOME": str(self.home.root),
+            "CLOUDREC_CLUSTER_OWNER": "tester",
+        }
+        with subprocess.Popen(
+            [sys.executable, "-c", _HELD, *arguments],
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process:
+            try:
+                self.aws.control(kill={"pid": process.pid, "call": call, "when": when})
+                _, errors = process.communicate("go\n", timeout=120)
+            finally:
+                process.kill()
+        assert process.returncode in {0, -9}, errors
+        return process.returncode

@@ -1,0 +1,244 @@
+"""The network, roles and storage of a cluster on AWS: made, found again, mended, removed without a rest."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cloudrec import app
+from cloudrec.engine.plan import Step
+from cloudrec.errors import PreflightError, UsageError
+from tests.contract.aws.support import Site
+from tests.contract.sandbox_aws.support import Aws
+
+# Every call that brings something into being, with the service that it is made of.
+CREATIONS = [
+    ("ec2", "CreateVpc"),
+    ("ec2", "CreateSubnet"),
+    ("ec2", "CreateInternetGateway"),
+    ("ec2", "AllocateAddress"),
+    ("ec2", "CreateNatGateway"),
+    ("ec2", "CreateRouteTable"),
+    ("ec2", "CreateRoute"),
+    ("ec2", "CreateSecurityGroup"),
+    ("ec2", "CreateVpcEndpoint"),
+    ("iam", "CreateRole"),
+    ("kms", "CreateKey"),
+    ("s3", "CreateBucket"),
+    ("ecr", "CreateRepository"),
+    ("logs", "CreateLogGroup"),
+]
+# Calls that complete what is there already.
+COMPLETIONS = [
+    ("ec2", "ModifyVpcAttribute"),
+    ("ec2", "AttachInternetGateway"),
+    ("ec2", "AssociateRouteTable"),
+    ("ec2", "AuthorizeSecurityGroupIngress"),
+    ("iam", "AttachRolePolicy"),
+    ("kms", "CreateAlias"),
+    ("s3", "PutBucketPolicy"),
+    ("logs", "PutRetentionPolicy"),
+]
+
+
+def kinds(state: list[str]) -> Counter[str]:
+    """How many of each kind there are; rules of groups and the like are not counted apart."""
+    return Counter(line.rsplit(":", 1)[0] for line in state)
+
+
+def at(faults: list[tuple[str, str]], kind: str, **more: Any) -> list[dict[str, Any]]:
+    return [
+        {"service": service, "action": action, "kind": kind, "times": 1, **more} for service, action in faults
+    ]
+
+
+def test_a_second_up_changes_nothing_and_down_leaves_nothing(site: Site) -> None:
+    assert {action.step for action in site.up().actions} == {Step.CREATE}
+    since = len(site.aws.calls())
+    assert {action.step for action in site.up().actions} == {Step.KEEP}
+    assert site.changes(since) == []
+    assert [view.state for view in app.clusters(site.application)] == ["READY"]
+    site.down()
+    assert site.aws.state() == []
+    assert app.leaks(site.application, "aws") == []
+
+
+def test_everything_is_tagged_and_what_costs_says_so(site: Site) -> None:
+    plan = site.up()
+    found = site.found()
+    assert found.keys() == {action.key for action in plan.actions}
+    assert {seen.cluster for seen in found.values()} == {"t"}
+    assert {seen.owner for seen in found.values()} == {"tester"}
+    there = sum(seen.hourly_usd for seen in found.values())
+    assert there == pytest.approx(plan.hourly_usd)
+
+
+def test_an_answer_lost_at_any_creation_makes_no_second_one(site: Site) -> None:
+    site.up()
+    undisturbed = kinds(site.aws.state())
+    site.down()
+    site.aws.control(faults=at(CREATIONS, "lost"))
+    site.up()
+    assert kinds(site.aws.state()) == undisturbed
+    assert site.planned() == {}
+    site.down()
+    assert site.aws.state() == []
+
+
+@pytest.mark.parametrize("kind", ["throttle", "5xx", "drop"])
+def test_a_call_that_fails_for_a_while_is_made_again(site: Site, kind: str) -> None:
+    site.aws.control(faults=at(CREATIONS + COMPLETIONS, kind))
+    site.up()
+    assert site.planned() == {}
+
+
+def test_a_creation_cut_short_by_a_refusal_is_told_and_completed_later(site: Site) -> None:
+    refusal = {"code": "UnauthorizedOperation", "status": 403, "message": "You may not."}
+    site.aws.control(faults=at([("ec2", "AttachInternetGateway")], "error", **refusal))
+    with pytest.raises(PreflightError, match="may not do ec2:AttachInternetGateway"):
+        site.up()
+    site.aws.control(faults=[])
+    assert site.planned()["internet-gateway/t"].step is Step.CHANGE
+    site.up()
+    assert site.planned() == {}
+
+
+def test_down_works_from_another_machine_with_no_journal(site: Site, tmp_path: Path) -> None:
+    site.up()
+    Site(site.aws, tmp_path / "elsewhere").down()
+    assert site.aws.state() == []
+
+
+def test_lists_that_lag_make_nothing_twice_and_leave_nothing(site: Site) -> None:
+    site.aws.control(lag_s={"tags": 15, "lists": 15, "ids": 5})
+    site.up()
+    site.up()
+    assert max(kinds(site.aws.state())[kind] for kind in ("ec2:vpc", "ec2:internet-gateway")) == 1
+    site.down()
+    site.aws.control(lag_s={"tags": 0, "lists": 0, "ids": 0})
+    assert site.aws.state() == []
+
+
+def test_damage_done_by_hand_is_seen_and_mended(site: Site) -> None:
+    site.up()
+    found = {key: seen.identity for key, seen in site.found().items()}
+    ec2, iam, s3 = (site.aws.client(name) for name in ("ec2", "iam", "s3"))
+    ec2.modify_vpc_attribute(VpcId=found["vpc/t"], EnableDnsHostnames={"Value": False})
+    ec2.delete_route(RouteTableId=found["route-table/t-private"], DestinationCidrBlock="0.0.0.0/0")
+    everything = {"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": found["security-group/t-nodes"]}]}
+    ec2.revoke_security_group_ingress(GroupId=found["security-group/t-nodes"], IpPermissions=[everything])
+    table = ec2.describe_route_tables(RouteTableIds=[found["route-table/t-public"]])["RouteTables"][0]
+    ec2.disassociate_route_table(AssociationId=table["Associations"][0]["RouteTableAssociationId"])
+    role = found["role/t-node"].rpartition("/")[2]
+    policy = "arn:aws:iam::aws:policy/AmazonEKS_CNI_Policy"
+    iam.detach_role_policy(RoleName=role, PolicyArn=policy)
+    s3.delete_public_access_block(Bucket=found["bucket/t"])
+    assert site.planned().keys() == {
+        "vpc/t",
+        "route/t-private",
+        "security-group/t-nodes",
+        "route-table/t-public",
+        "role/t-node",
+        "bucket/t",
+    }
+    site.up()
+    assert site.planned() == {}
+
+
+def test_kept_data_keeps_the_bucket_and_its_key_and_comes_back(site: Site) -> None:
+    site.up()
+    bucket = site.found()["bucket/t"].identity
+    site.aws.client("s3").put_object(Bucket=bucket, Key="data/part-0", Body=b"x")
+    site.down(keep_data=True)
+    assert site.found().keys() == {"bucket/t", "key/t"}
+    site.up()
+    assert site.aws.client("s3").get_object(Bucket=bucket, Key="data/part-0")["Body"].read() == b"x"
+    site.down()
+    assert site.aws.state() == []
+
+
+def test_a_bucket_is_emptied_of_versions_markers_and_unfinished_uploads(site: Site) -> None:
+    site.up()
+    bucket, s3 = site.found()["bucket/t"].identity, site.aws.client("s3")
+    for body in (b"1", b"2"):
+        s3.put_object(Bucket=bucket, Key="again", Body=body)
+    s3.delete_object(Bucket=bucket, Key="again")
+    s3.create_multipart_upload(Bucket=bucket, Key="never-finished")
+    site.down()
+    assert site.aws.state() == []
+
+
+def test_a_bucket_name_that_another_account_has_is_told(site: Site) -> None:
+    name = f"cloudrec-t-{site.provider.aws().account}-us-east-1"
+    site.aws.control(foreign_buckets=[name])
+    with pytest.raises(UsageError, match=f"{name}.*not this cluster's"):
+        site.up()
+
+
+def test_a_security_group_that_others_name_goes(site: Site) -> None:
+    site.up()
+    found, ec2 = site.found(), site.aws.client("ec2")
+    other = ec2.create_security_group(GroupName="x", Description="x", VpcId=found["vpc/t"].identity)[
+        "GroupId"
+    ]
+    pair = {"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": found["security-group/t-nodes"].identity}]}
+    ec2.authorize_security_group_ingress(GroupId=other, IpPermissions=[pair])
+    ec2.authorize_security_group_egress(GroupId=other, IpPermissions=[pair])
+    driver = site.provider.drivers(site.cluster)["security-group"]
+    driver.delete(found["security-group/t-nodes"])
+    rules = ec2.describe_security_groups(GroupIds=[other])["SecurityGroups"][0]
+    assert rules["IpPermissions"] == []
+    assert [rule.get("UserIdGroupPairs") for rule in rules["IpPermissionsEgress"]] == [[]]
+
+
+def test_a_cluster_keeps_its_zones_when_aws_offers_others(aws: Aws, tmp_path: Path) -> None:
+    first = Site(aws, tmp_path, instance_types=("g5.xlarge",))
+    first.up()
+    zones = first.provider.layout(first.cluster).gpu_zones
+    later = Site(aws, tmp_path, instance_types=("p5.48xlarge",))
+    assert later.provider.layout(later.cluster).gpu_zones == zones
+    wider = Site(aws, tmp_path, zones=("us-east-1f",), instance_types=("g5.xlarge",))
+    assert set(wider.provider.layout(wider.cluster).zones) == {*zones, "us-east-1f"}
+
+
+def test_a_zone_of_another_region_and_a_type_that_is_nowhere_are_told(aws: Aws, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="'eu-west-1a', which is no zone of region us-east-1"):
+        Site(aws, tmp_path, zones=("eu-west-1a",)).up()
+    with pytest.raises(UsageError, match=r"region us-east-1 has no q9\.tiny"):
+        Site(aws, tmp_path, instance_types=("q9.tiny",)).up()
+
+
+def test_a_file_system_stands_before_the_bucket(aws: Aws, tmp_path: Path) -> None:
+    site = Site(aws, tmp_path, zones=("us-east-1a",), settings={"lustre_gib": 1200, "prefix": "team/a"})
+    site.up()
+    (link,) = aws.client("fsx").describe_data_repository_associations()["Associations"]
+    assert link["DataRepositoryPath"] == f"s3://{site.found()['bucket/t'].identity}/team/a"
+    assert site.planned() == {}
+    site.down()
+    assert site.aws.state() == []
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("command", ["up", "down"])
+def test_a_command_killed_at_any_call_is_healed_and_leaves_nothing(
+    aws: Aws, tmp_path: Path, command: str, when: str
+) -> None:
+    call = 1
+    while True:
+        site = Site(aws, tmp_path / str(call))
+        aws.control(reset=True, durations={"*": 5})
+        if command == "down":
+            site.up()
+        code = site.killed([command, "aws", "--cluster", "t", "--yes"], call=call, when=when)
+        if code == 0:
+            assert call > 1
+            break
+        if call % 2:
+            site.up()
+            assert site.planned() == {}
+        site.down()
+        assert aws.state() == [], f"{command} killed {when} call {call}"
+        call += 37
