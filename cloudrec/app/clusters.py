@@ -244,8 +244,9 @@ def _view(app: AppContext, record: ClusterRecord) -> ClusterView:
     provider = app.provider(record.provider)
     cluster = ClusterSpec.model_validate(record.request)
     found = _searched(provider, cluster)
-    wanted = {resource.key for resource in provider.resources(cluster)}
-    missing = wanted - {seen.key for seen in found}
+    graph = Graph.of(provider.resources(cluster))
+    places = graph.places()  # of a choice, any candidate will do
+    missing = graph.resources.keys() - {places.get(seen.key) for seen in found}
     return ClusterView(
         name=record.name,
         provider=record.provider,
