@@ -263,6 +263,8 @@ def _is_throttle(error: Exception) -> bool:
 def _is_lost(error: Exception) -> bool:
     if isinstance(error, boto.ClientError):
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-        return code(error) in _LOST or (status >= _SERVER_ERROR and status != _NOT_IMPLEMENTED)
+        # EC2 says that it has no capacity with the status of a failure of its own.
+        failed = status >= _SERVER_ERROR and status != _NOT_IMPLEMENTED and code(error) not in _CAPACITY
+        return failed or code(error) in _LOST
     # A reply that is cut short or is no reply of AWS's is as good as none.
     return isinstance(error, (*_NETWORK, ResponseParserError))

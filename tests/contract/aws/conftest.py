@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.aws.support import Site
+from tests.contract.aws.support import Site, fresh
 from tests.contract.sandbox_aws.support import Aws, stand_in
 
 
@@ -19,8 +19,7 @@ def process() -> Iterator[Aws]:
 
 @pytest.fixture
 def aws(process: Aws) -> Aws:
-    process.control(reset=True)
-    process.control(speed=60, durations={"*": 5})
+    fresh(process)
     return process
 
 

@@ -11,7 +11,7 @@ import pytest
 from cloudrec import app
 from cloudrec.engine.plan import Step
 from cloudrec.errors import PreflightError, UsageError
-from tests.contract.aws.support import Site
+from tests.contract.aws.support import Site, fresh
 from tests.contract.sandbox_aws.support import Aws
 
 # Every call that brings something into being, with the service that it is made of.
@@ -229,7 +229,7 @@ def test_a_command_killed_at_any_call_is_healed_and_leaves_nothing(
     call = 1
     while True:
         site = Site(aws, tmp_path / str(call))
-        aws.control(reset=True, durations={"*": 5})
+        fresh(aws)
         if command == "down":
             site.up()
         code = site.killed([command, "aws", "--cluster", "t", "--yes"], call=call, when=when)
