@@ -19,6 +19,7 @@ _HOST = "127.0.0.1"
 _CONTROL = "/_control"
 _WAIT_S = 600.0  # the longest that a silent answer keeps a thread
 _REGION = "us-east-1"
+_SNAPSHOTS = {"/save": control.save, "/restore": control.restore}
 
 
 class AwsServer(ThreadingHTTPServer):
@@ -142,6 +143,9 @@ def _control_document(engine: Engine, request: HttpRequest, path: str, query: di
         return control.calls(engine, int(query.get("since", ["0"])[0]))
     if request.method == "GET" and path == "/state":
         return control.state(engine)
+    if request.method == "POST" and path in _SNAPSHOTS:
+        _SNAPSHOTS[path](engine, json.loads(request.body))
+        return control.document(engine)
     if path:
         raise ValueError(f"there is no {request.method} {_CONTROL}{path}")
     if request.method == "POST":
