@@ -14,6 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 from cloudrec.sandbox.aws import control, registry
 from cloudrec.sandbox.aws.engine import Engine, Silence
 from cloudrec.sandbox.aws.http import HttpRequest, Reply
+from cloudrec.sandbox.aws.services.permissions.enforcement import ROOT_KEY
 
 _HOST = "127.0.0.1"
 _CONTROL = "/_control"
@@ -40,7 +41,7 @@ class AwsServer(ThreadingHTTPServer):
             "endpoints": {"aws": address},
             "env": {
                 "AWS_ENDPOINT_URL": address,
-                "AWS_ACCESS_KEY_ID": "AKIASANDBOX000000000",
+                "AWS_ACCESS_KEY_ID": ROOT_KEY,
                 "AWS_SECRET_ACCESS_KEY": "sandbox",
                 "AWS_REGION": _REGION,
                 "AWS_DEFAULT_REGION": _REGION,
