@@ -124,7 +124,8 @@ class Engine:
 
 
 def _defect(target: Target, trace: str) -> Reply:
-    error = AwsError("SandboxDefect", trace, status=HTTPStatus.INTERNAL_SERVER_ERROR)
+    # Not 500: clients would try again, and a second try may hide what the first one broke.
+    error = AwsError("SandboxDefect", trace, status=HTTPStatus.NOT_IMPLEMENTED)
     return protocol.refuse(target, error, str(uuid4()))
 
 

@@ -126,7 +126,7 @@ def _has_way_out(ec2: Any, subnet_id: str) -> bool:  # noqa: ANN401 - moto's EC2
     tables = [table for table in ec2.route_tables.values() if table.vpc_id == subnet.vpc_id]
     own = [table for table in tables if subnet_id in {entry.get("SubnetId") for entry in table.associations}]
     for table in own or [table for table in tables if table.main_association_id]:
-        for route in table.routes.values():
+        for route in table.routes:
             if route.destination_cidr_block != "0.0.0.0/0":
                 continue
             if route.nat_gateway and route.nat_gateway.state == "available":

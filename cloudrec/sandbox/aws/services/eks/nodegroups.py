@@ -142,6 +142,7 @@ def _start(call: Call, cluster: Cluster, group: Nodegroup) -> None:
         }
     gpu = any(kind.startswith(("p", "g")) for kind in nodes.types_of(world, call.region, group))
     length = world.duration("eks-gpu-nodegroup-create" if gpu else "eks-nodegroup-create")
+    group.ripe = world.now() + length
     key = (where(call, cluster), name, group.uid)
     world.after(length * _LAUNCH_SHARE, _launch, *key)
     world.after(length, _succeed, *key)
@@ -217,11 +218,8 @@ def _succeed(world: World, place: Where, name: str, uid: str) -> None:
         return
     document = found[1].document
     wanted = document["scalingConfig"]["desiredSize"]
-    born = document["createdAt"].timestamp()
-    gpu = any(kind.startswith(("p", "g")) for kind in nodes.types_of(world, place.region, found[1]))
-    ripe = world.now() - born >= world.duration("eks-gpu-nodegroup-create" if gpu else "eks-nodegroup-create")
     can_work = wanted == 0 or (found[1].problem is None and len(found[1].instances) >= wanted)
-    if ripe and can_work:
+    if world.now() >= found[1].ripe and can_work:
         document["status"] = "ACTIVE"
 
 

@@ -30,14 +30,14 @@ durations(
 
 @dataclass
 class Nodegroup:
-    """A managed node group; `lifecycle` is that of its instances."""
+    """A managed node group; its instances' lifecycle, and when it can be active at the earliest."""
 
     document: dict[str, Any]
     uid: str
     lifecycle: str
     parameters: dict[str, Any]
+    ripe: float = 0.0
     instances: list[str] = field(default_factory=list)
-    leaked: list[str] = field(default_factory=list)
     problem: dict[str, Any] | None = None
     updates: dict[str, dict[str, Any]] = field(default_factory=dict)
 

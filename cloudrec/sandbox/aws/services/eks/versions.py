@@ -91,7 +91,9 @@ def describe_addon_versions(call: Call) -> dict[str, Any]:
     kubernetes = [one] if one else offered(call.world)
     addons = []
     for name, (kind, *_) in _ADDONS.items():
-        if call.params.get("addonName") not in (None, name) or kind not in call.params.get("types", [kind]):
+        if call.params.get("addonName") not in (None, name) or kind not in (
+            call.params.get("types") or [kind]
+        ):
             continue
         compatible: dict[str, list[tuple[str, bool]]] = {}
         for version in kubernetes if set(kubernetes) <= set(_SUPPORT) else []:
