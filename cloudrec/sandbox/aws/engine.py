@@ -55,9 +55,11 @@ class Engine:
         with self.lock:
             defect = self._settle()
             line = self._note(target)
-            death = self._death()
+            death = self._death(target)
             if death and death.when == "before":
-                return self._die(death, line)
+                if silence := self._strike(death, line):
+                    return silence
+                death = None
             fault = self.faults.take(target.service, target.action)
             if fault and fault.kind in ("timeout", "drop"):
                 line["status"] = fault.kind
@@ -67,7 +69,7 @@ class Engine:
             if fault and fault.kind == "lost":
                 line["status"] = "lost"
                 return Silence.DROP
-            return self._die(death, line) if death else reply
+            return (self._strike(death, line) if death else None) or reply
 
     def _settle(self) -> Callable[[Target], Reply] | None:
         """Do what is due; where that fails, what to answer."""
@@ -90,19 +92,19 @@ class Engine:
         self.calls.append(line)
         return line
 
-    def _death(self) -> Kill | None:
+    def _death(self, target: Target) -> Kill | None:
         """Whose death comes with this call."""
-        if self.kill is None:
-            return None
-        self.kill.call -= 1
-        if self.kill.call > 0:
+        if self.kill is None or not self.kill.is_due(target.service, target.action):
             return None
         death, self.kill = self.kill, None
         return death
 
     @staticmethod
-    def _die(death: Kill, line: dict[str, Any]) -> Silence:
+    def _strike(death: Kill, line: dict[str, Any]) -> Silence | None:
+        """Send the signal; None where whoever asked lives on to hear the answer."""
         death.strike()
+        if death.signal != "KILL":
+            return None
         line["status"] = f"killed {death.when}"
         return Silence.DROP
 

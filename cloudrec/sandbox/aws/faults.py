@@ -87,21 +87,36 @@ class Faults:
 
 @dataclass(kw_only=True)
 class Kill:
-    """SIGKILL for process `pid` at the `call`-th call from now, before or after that has had its effect."""
+    """A signal for process `pid` at the `call`-th matching call, before or after that has had its effect.
+
+    KILL leaves nobody whom an answer could reach. INT is Ctrl-C: the call is answered as if nothing were.
+    """
 
     pid: int
-    call: int
-    when: str
+    call: int = 1
+    when: str = "before"
+    service: str = ".*"
+    action: str = ".*"
+    signal: str = "KILL"
 
     def __post_init__(self) -> None:
         if self.when not in ("before", "after"):
             raise ValueError(f"when is {self.when!r}; it is before or after")
         if self.call < 1:
             raise ValueError(f"call is {self.call}; the first from now is 1")
+        if self.signal not in ("KILL", "INT"):
+            raise ValueError(f"signal is {self.signal!r}; it is KILL or INT")
         if self.pid <= 1:
             raise ValueError(f"pid is {self.pid}; no process of yours has it")
 
+    def is_due(self, service: str, action: str) -> bool:
+        """Whether it comes with this call, which counts if it matches."""
+        if not (re.fullmatch(self.service, service) and re.fullmatch(self.action, action)):
+            return False
+        self.call -= 1
+        return self.call == 0
+
     def strike(self) -> None:
-        """Kill; a process that has ended already is no news."""
+        """Send the signal; a process that has ended already is no news."""
         with suppress(ProcessLookupError):
-            os.kill(self.pid, signal.SIGKILL)
+            os.kill(self.pid, signal.Signals[f"SIG{self.signal}"])

@@ -1,0 +1,222 @@
+"""Where the conformance suite runs: a cloud's stand-in in a process of its own, and commands that can be killed.
+
+Commands run in processes forked from a server that has the clouds' SDKs imported already, so that hundreds
+of deaths fit into minutes. They are the use cases behind the command line, with nothing replaced.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import pkgutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from contextlib import contextmanager
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from cloudrec import app, providers, sandbox
+from cloudrec.app import AppContext
+from cloudrec.errors import INTERRUPTED, CloudrecError
+from cloudrec.home import Home
+from cloudrec.spec.models import ClusterSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from multiprocessing.process import BaseProcess
+
+SPEED = 1500.0  # of the stand-ins' clocks: ten minutes of a cloud take 0.4 s
+PATIENCE_S = 120.0
+CLOUDS = sorted({module.name for module in pkgutil.iter_modules(sandbox.__path__)} & set(providers.names()))
+# What a usual account of each cloud does not have until it is asked for: GPUs.
+GENEROUS: Mapping[str, Mapping[str, Any]] = {
+    "aws": {"quotas": {"ec2/L-417A185B": 5000, "ec2/L-7212CCBC": 5000, "ec2/L-C4BD4855": 5000}},
+}
+# How each cloud calls what changes nothing.
+READS: Mapping[str, tuple[str, ...]] = {"aws": ("Describe", "Get", "List", "Head")}
+
+
+class Cloud:
+    """One cloud's stand-in, with an account that may have GPUs."""
+
+    def __init__(self, name: str, env: Mapping[str, str]) -> None:
+        self.name = name
+        self.env = {**env, "CLOUDREC_SANDBOX_SPEED": str(SPEED)}
+        (self._endpoint,) = {value for key, value in env.items() if key.endswith("ENDPOINT_URL")}
+
+    def reset(self) -> None:
+        """An empty account."""
+        self.control(reset=True)
+        self.control(speed=SPEED, **GENEROUS[self.name])
+
+    def control(self, **wishes: Any) -> None:
+        """Have the stand-in behave so."""
+        self._ask("POST", "", wishes)
+
+    def save(self, name: str) -> None:
+        """Remember the whole account."""
+        self._ask("POST", "/save", {"name": name})
+
+    def restore(self, name: str) -> None:
+        """Take the account up as it was."""
+        self._ask("POST", "/restore", {"name": name})
+
+    def state(self) -> list[str]:
+        """All that exists, by identity."""
+        existing: list[str] = self._ask("GET", "/state")["existing"]
+        return existing
+
+    def kinds(self) -> Counter[str]:
+        """How many there are of each kind of thing."""
+        return Counter(entry.rsplit(":", 1)[0] if entry.count(":") < 3 else ":".join(entry.split(":")[:2]) for entry in self.state())
+
+    def calls(self, since: int = 0) -> list[dict[str, Any]]:
+        """The calls that were made."""
+        lines: list[dict[str, Any]] = self._ask("GET", f"/calls?since={since}")
+        return lines
+
+    def changing(self, calls: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+        """Which of these calls change something: service and action."""
+        return [
+            (call["service"], call["action"])
+            for call in calls
+            if not call["action"].startswith(READS[self.name])
+        ]
+
+    def _ask(self, method: str, path: str, body: object = None) -> Any:
+        connection = HTTPConnection(urlsplit(self._endpoint).netloc, timeout=PATIENCE_S)
+        try:
+            connection.request(method, f"/_control{path}", None if body is None else json.dumps(body))
+            answer = connection.getresponse()
+            document = json.loads(answer.read())
+        finally:
+            connection.close()
+        assert answer.status == 200, document
+        return document
+
+
+@contextmanager
+def stand_in(name: str) -> Iterator[Cloud]:
+    """Run a stand-in for as long as it is needed."""
+    words = [sys.executable, "-m", "cloudrec.sandbox", name, "--port", "0"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            yield Cloud(name, json.loads(process.stdout.readline())["env"])
+        finally:
+            process.terminate()
+            process.wait(PATIENCE_S)
+
+
+class Site:
+    """One home, from which one cluster is asked for."""
+
+    def __init__(self, cloud: Cloud, folder: Path, name: str = "conformance") -> None:
+        self.cloud = cloud
+        self.home = Home(root=folder / "home")
+        self.cluster = ClusterSpec(name=name, provider=cloud.name, owner="tester", nodes=2)
+
+    @property
+    def application(self) -> AppContext:
+        """What a command works with."""
+        return AppContext(home=self.home, environment=self.cloud.env)
+
+    def up(self) -> None:
+        """Create or converge, in this process."""
+        app.up(self.application, self.cluster, decide=lambda _plan: True)
+
+    def down(self) -> None:
+        """Remove, in this process."""
+        app.down(
+            self.application,
+            provider_name=self.cluster.provider,
+            cluster_name=self.cluster.title,
+            keep_data=False,
+            decide=lambda _removal: True,
+        )
+
+    def lose_journal(self) -> None:
+        """As a machine that was wiped."""
+        for file in self.home.root.glob("journal.sqlite*"):
+            file.unlink()
+
+    def run(self, command: str, **death: Any) -> int:
+        """Run `up` or `down` in a process of its own, which dies as told; its exit code."""
+        running = self.start(command, **death)
+        return running.wait()
+
+    def start(self, command: str, **death: Any) -> Running:
+        """Begin `up` or `down` in a process of its own."""
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(["tests.conformance.support_clouds", "moto"])
+        ours, theirs = context.Pipe()
+        arguments = (theirs, command, str(self.home.root), dict(self.cloud.env), self.cluster.model_dump(mode="json"))
+        process = context.Process(target=_obey, args=arguments, daemon=True)
+        process.start()
+        if death:
+            self.cloud.control(kill={"pid": process.pid, **death})
+        ours.send("go")
+        return Running(process, ours)
+
+
+class Running:
+    """A command under way."""
+
+    def __init__(self, process: BaseProcess, pipe: Any) -> None:
+        self._process, self._pipe = process, pipe
+        self.told = ""
+
+    def wait(self) -> int:
+        """Its exit code; negative, the signal that ended it."""
+        self._process.join(PATIENCE_S)
+        if self._process.exitcode is None:
+            self._process.kill()
+            self._process.join()
+            raise AssertionError("a command hangs")
+        if self._pipe.poll():
+            try:
+                self.told = self._pipe.recv()
+            except EOFError:
+                self.told = ""
+        self._pipe.close()
+        return self._process.exitcode
+
+
+def _obey(pipe: Any, command: str, root: str, environment: dict[str, str], cluster: dict[str, Any]) -> None:
+    """What a command's process does: as `cloudrec` does it, but for the words on the screen."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    spec = ClusterSpec.model_validate(cluster)
+    application = AppContext(home=Home(root=Path(root)), environment=environment)
+    pipe.recv()
+    code, told = 0, ""
+    try:
+        if command == "up":
+            app.up(application, spec, decide=lambda _plan: True)
+        else:
+            app.down(
+                application,
+                provider_name=spec.provider,
+                cluster_name=spec.title,
+                keep_data=False,
+                decide=lambda _removal: True,
+            )
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    except CloudrecError as error:
+        code, told = error.exit_code, error.message
+    pipe.send(told)
+    os._exit(code)
+
+
+def until(true: Any, what: str) -> None:
+    """Wait until it is so."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not true():
+        assert time.monotonic() < deadline, f"never: {what}"
+        time.sleep(0.005)
