@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -69,7 +70,7 @@ def test_a_second_up_changes_nothing_and_down_leaves_nothing(site: Site) -> None
 def test_everything_is_tagged_and_what_costs_says_so(site: Site) -> None:
     plan = site.up()
     found = site.found()
-    assert found.keys() == {action.key for action in plan.actions}
+    assert found.keys() == {(action.candidate or action).key for action in plan.actions}
     assert {seen.cluster for seen in found.values()} == {"t"}
     assert {seen.owner for seen in found.values()} == {"tester"}
     there = sum(seen.hourly_usd for seen in found.values())
@@ -174,21 +175,24 @@ def test_a_bucket_is_emptied_of_versions_markers_and_unfinished_uploads(site: Si
 def test_a_bucket_name_that_another_account_has_is_told(site: Site) -> None:
     name = f"cloudrec-t-{site.provider.aws().account}-us-east-1"
     site.aws.control(foreign_buckets=[name])
-    with pytest.raises(UsageError, match=f"{name}.*not this cluster's"):
+    with pytest.raises(PreflightError, match=f"{name} is somebody else's"):
         site.up()
 
 
 def test_a_security_group_that_others_name_goes(site: Site) -> None:
-    site.up()
-    found, ec2 = site.found(), site.aws.client("ec2")
-    other = ec2.create_security_group(GroupName="x", Description="x", VpcId=found["vpc/t"].identity)[
-        "GroupId"
-    ]
-    pair = {"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": found["security-group/t-nodes"].identity}]}
+    ec2, driver = site.aws.client("ec2"), site.provider.drivers(site.cluster)["security-group"]
+    vpc = ec2.create_vpc(CidrBlock="10.9.0.0/16")["Vpc"]["VpcId"]
+    nodes = next(
+        each for each in site.provider.resources(site.cluster) if each.key == "security-group/t-nodes"
+    )
+    identity = driver.create(nodes, token=str(uuid4()), identities={"vpc/t": vpc})
+    other = ec2.create_security_group(GroupName="x", Description="x", VpcId=vpc)["GroupId"]
+    pair = {"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": identity}]}
     ec2.authorize_security_group_ingress(GroupId=other, IpPermissions=[pair])
     ec2.authorize_security_group_egress(GroupId=other, IpPermissions=[pair])
-    driver = site.provider.drivers(site.cluster)["security-group"]
-    driver.delete(found["security-group/t-nodes"])
+    found = driver.find(nodes)
+    assert found is not None
+    driver.delete(found)
     rules = ec2.describe_security_groups(GroupIds=[other])["SecurityGroups"][0]
     assert rules["IpPermissions"] == []
     assert [rule.get("UserIdGroupPairs") for rule in rules["IpPermissionsEgress"]] == [[]]
@@ -241,4 +245,4 @@ def test_a_command_killed_at_any_call_is_healed_and_leaves_nothing(
             assert site.planned() == {}
         site.down()
         assert aws.state() == [], f"{command} killed {when} call {call}"
-        call += 37
+        call += 97
