@@ -74,7 +74,7 @@ class Cloud:
 
     def kinds(self) -> Counter[str]:
         """How many there are of each kind of thing."""
-        return Counter(entry.rsplit(":", 1)[0] if entry.count(":") < 3 else ":".join(entry.split(":")[:2]) for entry in self.state())
+        return Counter(":".join(entry.split(":")[:2]) for entry in self.state())
 
     def calls(self, since: int = 0) -> list[dict[str, Any]]:
         """The calls that were made."""
@@ -156,7 +156,13 @@ class Site:
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(["tests.conformance.support_clouds", "moto"])
         ours, theirs = context.Pipe()
-        arguments = (theirs, command, str(self.home.root), dict(self.cloud.env), self.cluster.model_dump(mode="json"))
+        arguments = (
+            theirs,
+            command,
+            str(self.home.root),
+            dict(self.cloud.env),
+            self.cluster.model_dump(mode="json"),
+        )
         process = context.Process(target=_obey, args=arguments, daemon=True)
         process.start()
         if death:

@@ -8,8 +8,8 @@
     faults      list of {"kind", "service", "action", "times", "skip", "code", "status", "message"}; service
                 and action are regular expressions. Kinds: throttle, error, 5xx; drop (closed, no effect),
                 lost (closed after it), timeout (nothing until the client gives up)
-    kill        {"pid": P, "call": N, "when": "before"|"after"}: SIGKILL at the N-th call from now; with "service"
-                and "action" only such calls count; with "signal": "INT" it is Ctrl-C
+    kill        {"pid": P, "call": N, "when": "before"|"after"}: SIGKILL at the N-th call from now; with
+                "service" and "action" only such calls count; with "signal": "INT" it is Ctrl-C
     reset       true: back to an empty account
     and the settings that the modules of `services` add, each told in its module
 

@@ -1,0 +1,255 @@
+"""What `up` and `down` promise on every cloud that has a stand-in: nothing leaks, nothing is made twice."""
+
+from __future__ import annotations
+
+import signal
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from cloudrec import app
+from cloudrec.engine.plan import Step
+from cloudrec.errors import INTERRUPTED, CloudrecError
+from tests.conformance.support_clouds import CLOUDS, Cloud, Site
+
+TRANSIENT = ("throttle", "5xx", "lost", "drop")
+
+
+@pytest.fixture(scope="session")
+def calm(process: Cloud, tmp_path_factory: pytest.TempPathFactory) -> Calm:
+    """What an undisturbed `up` and `down` do."""
+    process.reset()
+    site = Site(process, tmp_path_factory.mktemp("calm"))
+    site.up()
+    made, up = process.kinds(), process.calls()
+    site.down()
+    assert process.state() == []
+    return Calm(made=made, up=up, down=process.calls(len(up)), cloud=process)
+
+
+class Calm:
+    def __init__(
+        self, *, made: Counter[str], up: list[dict[str, object]], down: list[dict[str, object]], cloud: Cloud
+    ) -> None:
+        self.made = made
+        self.calls = {"up": up, "down": down}
+        self.changes = {
+            command: list(dict.fromkeys(cloud.changing(calls))) for command, calls in self.calls.items()
+        }
+
+
+def test_there_are_clouds() -> None:
+    assert "aws" in CLOUDS
+
+
+def test_up_again_makes_no_changing_call_and_down_leaves_the_account_as_it_was(site: Site) -> None:
+    site.up()
+    before, calls = site.cloud.state(), len(site.cloud.calls())
+    site.up()
+    assert site.cloud.changing(site.cloud.calls(calls)) == []
+    assert site.cloud.state() == before
+    assert [view.state for view in app.clusters(site.application)] == ["READY"]
+    site.down()
+    assert site.cloud.state() == []
+    assert app.clusters(site.application) == []
+    assert app.leaks(site.application, site.cloud.name) == []
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_up_killed_at_every_kind_of_change_goes_on_and_makes_nothing_twice(
+    calm: Calm, site: Site, when: str
+) -> None:
+    killed = 0
+    for service, action in calm.changes["up"]:
+        code = site.run("up", service=service, action=action, when=when)
+        assert code in {0, -signal.SIGKILL}, action
+        killed += code != 0
+    site.cloud.control(kill=None)
+    site.up()
+    assert site.cloud.kinds() == calm.made
+    assert killed >= len(calm.changes["up"]) * 0.8  # a kind that comes before another is not there any more
+    site.down()
+    assert site.cloud.state() == []
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_down_killed_at_every_kind_of_change_goes_on_and_leaves_nothing(
+    calm: Calm, site: Site, when: str
+) -> None:
+    site.up()
+    killed = 0
+    for service, action in calm.changes["down"]:
+        code = site.run("down", service=service, action=action, when=when)
+        assert code in {0, -signal.SIGKILL}, action
+        killed += code != 0
+    site.cloud.control(kill=None)
+    site.down()
+    assert site.cloud.state() == []
+    assert killed >= len(calm.changes["down"]) * 0.6
+
+
+def test_up_killed_with_its_journal_lost_and_lists_that_lag_leaves_nothing_after_down(
+    calm: Calm, site: Site
+) -> None:
+    site.cloud.control(lag_s={"tags": 15, "lists": 10})
+    for number, (service, action) in enumerate(calm.changes["up"]):
+        if action.startswith(("Create", "Allocate", "Run")):
+            assert site.run("up", service=service, action=action, when="after") in {0, -signal.SIGKILL}
+            if number % 3 == 0:
+                site.lose_journal()
+    site.cloud.control(kill=None)
+    site.up()
+    site.up()  # what was made twice while nothing could be known goes with the next `up`
+    assert site.cloud.kinds() == calm.made
+    site.lose_journal()
+    site.down()
+    assert site.cloud.state() == []
+
+
+@pytest.mark.parametrize("kind", TRANSIENT)
+def test_every_passing_fault_at_every_kind_of_call_is_survived(calm: Calm, site: Site, kind: str) -> None:
+    for command in ("up", "down"):
+        calls = dict.fromkeys((call["service"], call["action"]) for call in calm.calls[command])
+        faults = [{"kind": kind, "service": service, "action": action} for service, action in calls]
+        site.cloud.control(faults=faults)
+        if command == "up":
+            site.up()
+            assert site.cloud.kinds() == calm.made
+        else:
+            site.down()
+    assert site.cloud.state() == []
+
+
+def refuse(calm: Calm, site: Site, service: str, action: str) -> None:
+    """Have one action refused for want of permission, in `up`; the message names it, and `down` leaves nothing."""
+    denied = {
+        "kind": "error",
+        "code": "AccessDenied",
+        "message": "not authorized",
+        "times": 1000,
+        "status": 403,
+    }
+    site.cloud.control(faults=[{**denied, "service": service, "action": action}])
+    running = site.start("up")
+    assert running.wait() == 3, (action, running.told)
+    assert action in running.told
+    site.cloud.control(faults=[])
+    site.down()
+    assert site.cloud.state() == [], action
+
+
+def test_a_refused_action_ends_up_with_its_name_and_leaves_nothing_after_down(calm: Calm, site: Site) -> None:
+    changes = calm.changes["up"]
+    for service, action in changes[:: max(len(changes) // 5, 1)]:
+        refuse(calm, site, service, action)
+
+
+def test_ctrl_c_ends_up_and_down_at_once_and_the_next_command_goes_on(calm: Calm, site: Site) -> None:
+    for command in ("up", "down"):
+        changes = calm.changes[command]
+        for service, action in changes[1 :: max(len(changes) // 5, 1)]:
+            code = site.run(command, service=service, action=action, when="before", signal="INT")
+            assert code in {0, INTERRUPTED}, (command, action)
+        site.cloud.control(kill=None)
+        site.up() if command == "up" else site.down()
+    assert site.cloud.state() == []
+
+
+def test_down_from_another_home_leaves_nothing(site: Site, tmp_path: Path) -> None:
+    site.up()
+    Site(site.cloud, tmp_path / "elsewhere").down()
+    assert site.cloud.state() == []
+
+
+def test_two_ups_at_once_of_one_home_take_turns_or_one_is_told_who_is_busy(calm: Calm, site: Site) -> None:
+    both = [site.start("up"), site.start("up")]
+    assert [running.wait() for running in both].count(0) >= 1
+    assert site.cloud.kinds() == calm.made
+    site.down()
+    assert site.cloud.state() == []
+
+
+def test_two_ups_at_once_of_two_homes_end_in_one_cluster(calm: Calm, site: Site, tmp_path: Path) -> None:
+    other = Site(site.cloud, tmp_path / "elsewhere")
+    for running in [site.start("up"), other.start("up")]:
+        assert running.wait() in {0, 1, 2, 3}, running.told  # one may find the other's half-made
+    site.up()
+    site.up()  # what both made goes
+    assert site.cloud.kinds() == calm.made
+    other.down()
+    assert site.cloud.state() == []
+
+
+def test_down_while_up_is_at_work_elsewhere_leaves_nothing_in_the_end(site: Site, tmp_path: Path) -> None:
+    other = Site(site.cloud, tmp_path / "elsewhere")
+    for running in [site.start("up"), other.start("down")]:
+        running.wait()
+    site.down()
+    assert site.cloud.state() == []
+
+
+def test_another_cluster_of_a_similar_name_is_never_touched(site: Site, tmp_path: Path) -> None:
+    for name in ("conformance-2", "conform"):
+        Site(site.cloud, tmp_path / name, name).up()
+    before = site.cloud.state()
+    site.up()
+    site.down()
+    assert site.cloud.state() == before
+
+
+def test_what_was_deleted_by_hand_is_made_again(calm: Calm, site: Site) -> None:
+    site.up()
+    provider = site.application.provider(site.cloud.name)
+    drivers = provider.drivers(site.cluster)
+    kinds = set()
+    for found in provider.search(site.cluster.title):
+        if found.kind in kinds:
+            continue
+        kinds.add(found.kind)
+        try:
+            drivers[found.kind].delete(found)
+        except Exception as error:  # noqa: BLE001 - the cloud's own, of any kind: other things stand on it
+            drivers[found.kind].explain(error)
+    plan = app.up(site.application, site.cluster, decide=lambda _plan: True)
+    assert any(action.step in {Step.CREATE, Step.REPLACE} for action in plan.actions)
+    assert site.cloud.kinds() == calm.made
+    site.down()
+    assert site.cloud.state() == []
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("command", ["up", "down"])
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_death_at_every_single_call_is_healed(calm: Calm, site: Site, command: str, when: str) -> None:
+    if command == "down":
+        site.up()
+    site.cloud.save("start")
+    deaths = 0
+    for call in range(1, len(calm.calls[command]) + 200):
+        site.cloud.restore("start")
+        site.cloud.control(kill=None)
+        trial = Site(site.cloud, site.home.root / str(call))
+        code = trial.run(command, call=call, when=when)
+        assert code in {0, -signal.SIGKILL}, call
+        if code == 0:
+            break
+        deaths += 1
+        if call % 3 == 0:
+            trial.lose_journal()
+        if call % 2:
+            trial.up()
+            assert site.cloud.kinds() == calm.made, call
+        trial.down()
+        assert site.cloud.state() == [], call
+    print(f"{site.cloud.name}: {deaths} deaths {when} a call of {command}, all healed, nothing left")
+    assert deaths >= len(calm.calls[command]) // 2
+
+
+@pytest.mark.soak
+def test_every_action_that_may_be_refused_is_named_and_nothing_is_left(calm: Calm, site: Site) -> None:
+    for service, action in calm.changes["up"]:
+        try:
+            refuse(calm, site, service, action)
+        except CloudrecError as error:
+            raise AssertionError(action) from error
