@@ -26,6 +26,12 @@ _LOST = frozenset(
     | {"ServiceUnavailableException", "Unavailable", "InternalServerException", "RequestTimeout"}
     | {"RequestTimeoutException", "ServerInternal", "PriorRequestNotComplete"}
 )
+# One of that name is there: made by a call whose answer was lost, and not listed when it was looked for.
+_EXISTS = frozenset(
+    {"EntityAlreadyExists", "InvalidGroup.Duplicate", "RepositoryAlreadyExistsException"}
+    | {"ResourceAlreadyExistsException", "InvalidLaunchTemplateName.AlreadyExistsException"}
+    | {"InvalidPlacementGroup.Duplicate", "RouteAlreadyExists"}
+)
 _ABSENT = re.compile(
     r"NotFound(Exception)?$|^NoSuch(Bucket|Entity|Key|Upload)$|\.Unknown$|^404$|^NoSuchEntityException$"
 )
@@ -211,6 +217,8 @@ def _verdict_on_refusal(error: boto.ClientError) -> Verdict:
     what = code(error)
     if what in _CAPACITY:
         return Verdict.UNAVAILABLE
+    if what in _EXISTS:
+        return Verdict.LOST
     is_fresh = what in _FRESH_CODES and _FRESH_WORDS.search(message(error)) is not None
     if what in _IN_USE or is_fresh or _NOT_YET.search(what):
         return Verdict.RETRY
