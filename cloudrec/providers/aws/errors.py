@@ -56,7 +56,8 @@ _FRESH_CODES = frozenset(
     | {"MalformedPolicyDocument", "MalformedPolicyDocumentException"}
 )
 _FRESH_WORDS = re.compile(
-    r"(role|profile|principal|policy).*(does not exist|not assumable|cannot be assumed|can(not|'t) be found|could not be assumed)"
+    r"(role|profile|principal|policy).*(does not exist|not assumable|(cannot|could not) be assumed)"
+    r"|(role|profile|principal|policy).*can(not|'t) be found"
     r"|trusted entity|policy must include|Error in role params|invalid principal|Invalid IAM Instance Profile"
     r"|do not permit Lustre|being created|not in ACTIVE",
     re.IGNORECASE | re.DOTALL,
