@@ -19,7 +19,7 @@ from cloudrec.spec.models import ClusterSpec
 from tests.contract.sandbox_aws.support import Aws
 
 # vCPUs of GPU nodes: an account has none until it asks for some.
-_QUOTAS = {"ec2/L-417A185B": 1000, "ec2/L-7212CCBC": 1000, "ec2/L-C4BD4855": 1000}
+_QUOTAS = {"ec2/L-417A185B": 1000, "ec2/L-7212CCBC": 1000, "ec2/L-C4BD4855": 1000, "ec2/L-DB2E81BA": 1000}
 # Actions that change nothing begin so.
 _READS = ("Describe", "Get", "List", "Head")
 # One command of the real command line, which waits for a line before it begins: so its pid can be told.
