@@ -1,4 +1,4 @@
-"""Where the conformance suite runs: a cloud's stand-in in a process of its own, and commands that can be killed.
+"""Where the conformance suite runs: a cloud's stand-in in its own process, and commands that can be killed.
 
 Commands run in processes forked from a server that has the clouds' SDKs imported already, so that hundreds
 of deaths fit into minutes. They are the use cases behind the command line, with nothing replaced.
@@ -36,7 +36,11 @@ PATIENCE_S = 120.0
 CLOUDS = sorted({module.name for module in pkgutil.iter_modules(sandbox.__path__)} & set(providers.names()))
 # What a usual account of each cloud does not have until it is asked for: GPUs.
 GENEROUS: Mapping[str, Mapping[str, Any]] = {
-    "aws": {"quotas": {"ec2/L-417A185B": 5000, "ec2/L-7212CCBC": 5000, "ec2/L-C4BD4855": 5000}},
+    "aws": {
+        "quotas": dict.fromkeys(
+            ("ec2/L-417A185B", "ec2/L-7212CCBC", "ec2/L-C4BD4855", "ec2/L-1216C47A", "ec2/L-0263D0A3"), 5000
+        )
+    },
 }
 # How each cloud calls what changes nothing.
 READS: Mapping[str, tuple[str, ...]] = {"aws": ("Describe", "Get", "List", "Head")}
@@ -145,6 +149,24 @@ class Site:
         """As a machine that was wiped."""
         for file in self.home.root.glob("journal.sqlite*"):
             file.unlink()
+
+    def die_at_each(self, command: str, kinds: Sequence[tuple[str, str]], *, when: str) -> list[str]:
+        """Run a command again and again until it ends by itself; each run dies at a kind of call not yet met.
+
+        Returns:
+            The kinds of calls it died at, in this order.
+        """
+        left, met = [action for _, action in kinds], list[str]()
+        while True:
+            calls = len(self.cloud.calls())
+            code = self.run(command, action="|".join(left) or "-", when=when)
+            died = [call["action"] for call in self.cloud.calls(calls) if call["status"] == f"killed {when}"]
+            if code == 0:
+                self.cloud.control(kill=None)
+                return met
+            assert (code, len(died)) == (-signal.SIGKILL, 1), (code, died)
+            left.remove(died[0])
+            met.append(died[0])
 
     def run(self, command: str, **death: Any) -> int:
         """Run `up` or `down` in a process of its own, which dies as told; its exit code."""
