@@ -17,6 +17,7 @@ from botocore.session import Session as BotocoreSession
 
 from cloudrec import __version__
 from cloudrec.engine.clock import Clock
+from cloudrec.engine.graph import TAG_CLUSTER
 from cloudrec.errors import PreflightError
 from cloudrec.providers.aws.errors import is_transient
 
@@ -124,6 +125,25 @@ class Aws:
                     return [row for page in pages for row in page.get(key) or ()]
                 return list(getattr(client, operation)(**parameters).get(key) or ())
         raise AssertionError("stamina ends its loop by returning or raising")
+
+    def tagged(self, kind: str, cluster: str | None) -> list[str]:
+        """Return the ARNs of what bears a cluster's tag, or any cluster's, in this region, minutes late.
+
+        Args:
+            kind: the tagging API's word for it ("kms:key").
+            cluster: its name; None for all of ours.
+        """
+        tag: dict[str, Any] = {"Key": TAG_CLUSTER}
+        if cluster is not None:
+            tag["Values"] = [cluster]
+        rows = self.read(
+            "resourcegroupstaggingapi",
+            "get_resources",
+            "ResourceTagMappingList",
+            TagFilters=[tag],
+            ResourceTypeFilters=[kind],
+        )
+        return [row["ResourceARN"] for row in rows]
 
     def _make(self, service: str) -> Any:  # noqa: ANN401 - boto3 has no types
         client = self.session.client(

@@ -15,6 +15,13 @@ if TYPE_CHECKING:
 Row = dict[str, Any]  # one thing, as EC2 describes it
 
 
+def of_cluster(cluster: str | None) -> list[dict[str, Any]]:
+    """Return the filter for what is tagged as one cluster's, or as any cluster's of ours."""
+    if cluster is None:
+        return [{"Name": "tag-key", "Values": [TAG_CLUSTER]}]
+    return [{"Name": f"tag:{TAG_CLUSTER}", "Values": [cluster]}]
+
+
 class Ec2Driver(AwsDriver):
     """Handles one kind of EC2's resources, given EC2's words for it.
 
@@ -36,10 +43,7 @@ class Ec2Driver(AwsDriver):
 
     def search(self, cluster: str | None) -> Sequence[Observed]:
         """List by the cluster's tag."""
-        wanted = {"Name": f"tag:{TAG_CLUSTER}", "Values": [cluster]}
-        if cluster is None:
-            wanted = {"Name": "tag-key", "Values": [TAG_CLUSTER]}
-        return self.listed([wanted])
+        return self.listed(of_cluster(cluster))
 
     def find(self, resource: Resource) -> Observed | None:
         """List by the cluster's tag and its own key."""

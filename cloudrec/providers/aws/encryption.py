@@ -117,17 +117,7 @@ class KeyDriver(AwsDriver):
 
     def search(self, cluster: str | None) -> Sequence[Observed]:
         """Find by tag, where KMS itself lists only all keys of the account."""
-        tag: dict[str, Any] = {"Key": TAG_CLUSTER}
-        if cluster is not None:
-            tag["Values"] = [cluster]
-        rows = self.aws.read(
-            "resourcegroupstaggingapi",
-            "get_resources",
-            "ResourceTagMappingList",
-            TagFilters=[tag],
-            ResourceTypeFilters=["kms:key"],
-        )
-        found = [self._observe(row["ResourceARN"]) for row in rows]
+        found = [self._observe(arn) for arn in self.aws.tagged("kms:key", cluster)]
         return [seen for seen in found if seen is not None and is_ours(seen.tags, cluster)]
 
     def find(self, resource: Resource) -> Observed | None:

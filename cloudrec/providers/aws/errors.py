@@ -26,6 +26,12 @@ _LOST = frozenset(
     | {"ServiceUnavailableException", "Unavailable", "InternalServerException", "RequestTimeout"}
     | {"RequestTimeoutException", "ServerInternal", "PriorRequestNotComplete"}
 )
+# One of that name is there: made by a call whose answer was lost, and not listed when it was looked for.
+_EXISTS = frozenset(
+    {"EntityAlreadyExists", "InvalidGroup.Duplicate", "RepositoryAlreadyExistsException"}
+    | {"ResourceAlreadyExistsException", "InvalidLaunchTemplateName.AlreadyExistsException"}
+    | {"InvalidPlacementGroup.Duplicate", "RouteAlreadyExists"}
+)
 _ABSENT = re.compile(
     r"NotFound(Exception)?$|^NoSuch(Bucket|Entity|Key|Upload)$|\.Unknown$|^404$|^NoSuchEntityException$"
 )
@@ -50,7 +56,8 @@ _FRESH_CODES = frozenset(
     | {"MalformedPolicyDocument", "MalformedPolicyDocumentException"}
 )
 _FRESH_WORDS = re.compile(
-    r"(role|profile|principal|policy).*(does not exist|not assumable|cannot be assumed|can(not|'t) be found|could not be assumed)"
+    r"(role|profile|principal|policy).*(does not exist|not assumable|(cannot|could not) be assumed)"
+    r"|(role|profile|principal|policy).*can(not|'t) be found"
     r"|trusted entity|policy must include|Error in role params|invalid principal|Invalid IAM Instance Profile"
     r"|do not permit Lustre|being created|not in ACTIVE",
     re.IGNORECASE | re.DOTALL,
@@ -211,6 +218,8 @@ def _verdict_on_refusal(error: boto.ClientError) -> Verdict:
     what = code(error)
     if what in _CAPACITY:
         return Verdict.UNAVAILABLE
+    if what in _EXISTS:
+        return Verdict.LOST
     is_fresh = what in _FRESH_CODES and _FRESH_WORDS.search(message(error)) is not None
     if what in _IN_USE or is_fresh or _NOT_YET.search(what):
         return Verdict.RETRY

@@ -10,7 +10,7 @@ from botocore.exceptions import ClientError
 from cloudrec.engine.graph import TAG_KEY, Condition, Observed
 from cloudrec.providers.aws import errors, nat, network
 from cloudrec.providers.aws.driver import AwsDriver, all_needed, as_map, name_of, needed
-from cloudrec.providers.aws.ec2 import Ec2Driver, Row
+from cloudrec.providers.aws.ec2 import Ec2Driver, Row, of_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -126,11 +126,7 @@ class RouteDriver(AwsDriver):
 
     def search(self, cluster: str | None) -> Sequence[Observed]:
         """Look into the cluster's tables."""
-        tables = RouteTableDriver(self.aws).search(cluster)
-        if not tables:
-            return []
-        asked = [table.identity for table in tables]
-        rows = self.aws.read("ec2", "describe_route_tables", "RouteTables", RouteTableIds=asked)
+        rows = self.aws.read("ec2", "describe_route_tables", "RouteTables", Filters=of_cluster(cluster))
         return [seen for row in rows for seen in self._observe(row)]
 
     def look(self, identity: str) -> tuple[Condition, str]:

@@ -26,6 +26,7 @@ BUCKET = "bucket"
 KINDS: Mapping[str, AbstractSet[str]] = {BUCKET: frozenset({encryption.KEY})}
 
 _NAMELESS_REGION = "us-east-1"  # the one region that S3 does not want to be told
+_PREFIX = "cloudrec-"  # what the names that we give begin with
 _BATCH = 1000  # objects that one call deletes
 _DELETIONS = 8  # calls at once
 _KEPT_DAYS = 7  # that overwritten objects, and uploads that nobody finished, are kept
@@ -106,10 +107,12 @@ class BucketDriver(AwsDriver):
         return self.aws.client("s3")
 
     def search(self, cluster: str | None) -> Sequence[Observed]:
-        """List the region's buckets, and read the tags of each."""
-        rows = self.aws.read("s3", "list_buckets", "Buckets", BucketRegion=self.aws.region)
+        """Find by the names that we give, which no list delays, and by tag those that the user named."""
+        rows = self.aws.read("s3", "list_buckets", "Buckets", Prefix=_PREFIX, BucketRegion=self.aws.region)
+        tagged = self.aws.tagged("s3", cluster)
+        names = {row["Name"] for row in rows} | {arn.rpartition(":")[2] for arn in tagged}
         with ThreadPoolExecutor(_DELETIONS) as pool:
-            found = list(pool.map(lambda row: self._observe(row["Name"]), rows))
+            found = list(pool.map(self._observe, sorted(names)))
         return [seen for seen in found if seen is not None and is_ours(seen.tags, cluster)]
 
     def find(self, resource: Resource) -> Observed | None:

@@ -10,6 +10,7 @@ from uuid import uuid4
 import pytest
 
 from cloudrec import app
+from cloudrec.engine.graph import Graph
 from cloudrec.engine.plan import Step
 from cloudrec.errors import PreflightError, UsageError
 from tests.contract.aws.support import Site, fresh
@@ -70,7 +71,8 @@ def test_a_second_up_changes_nothing_and_down_leaves_nothing(site: Site) -> None
 def test_everything_is_tagged_and_what_costs_says_so(site: Site) -> None:
     plan = site.up()
     found = site.found()
-    assert found.keys() == {(action.candidate or action).key for action in plan.actions}
+    places = Graph.of(site.provider.resources(site.cluster)).places()
+    assert {places[key] for key in found} == {action.key for action in plan.actions}
     assert {seen.cluster for seen in found.values()} == {"t"}
     assert {seen.owner for seen in found.values()} == {"tester"}
     there = sum(seen.hourly_usd for seen in found.values())
@@ -180,31 +182,29 @@ def test_a_bucket_name_that_another_account_has_is_told(site: Site) -> None:
 
 
 def test_a_security_group_that_others_name_goes(site: Site) -> None:
-    ec2, driver = site.aws.client("ec2"), site.provider.drivers(site.cluster)["security-group"]
-    vpc = ec2.create_vpc(CidrBlock="10.9.0.0/16")["Vpc"]["VpcId"]
-    nodes = next(
-        each for each in site.provider.resources(site.cluster) if each.key == "security-group/t-nodes"
-    )
-    identity = driver.create(nodes, token=str(uuid4()), identities={"vpc/t": vpc})
+    ec2 = site.aws.client("ec2")
+    vpc = ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
+    resource = Graph.of(site.provider.resources(site.cluster)).resources["security-group/t-nodes"]
+    driver = site.provider.drivers(site.cluster)["security-group"]
+    group = driver.create(resource, token=str(uuid4()), identities={"vpc/t": vpc})
     other = ec2.create_security_group(GroupName="x", Description="x", VpcId=vpc)["GroupId"]
-    pair = {"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": identity}]}
+    pair = {"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": group}]}
     ec2.authorize_security_group_ingress(GroupId=other, IpPermissions=[pair])
     ec2.authorize_security_group_egress(GroupId=other, IpPermissions=[pair])
-    found = driver.find(nodes)
-    assert found is not None
-    driver.delete(found)
+    driver.delete(site.found()["security-group/t-nodes"])
+    assert "security-group/t-nodes" not in site.found()
     rules = ec2.describe_security_groups(GroupIds=[other])["SecurityGroups"][0]
-    assert rules["IpPermissions"] == []
-    assert [rule.get("UserIdGroupPairs") for rule in rules["IpPermissionsEgress"]] == [[]]
+    assert not [rule for rule in rules["IpPermissions"] if rule.get("UserIdGroupPairs")]
+    assert not [rule for rule in rules["IpPermissionsEgress"] if rule.get("UserIdGroupPairs")]
 
 
 def test_a_cluster_keeps_its_zones_when_aws_offers_others(aws: Aws, tmp_path: Path) -> None:
-    first = Site(aws, tmp_path, instance_types=("g5.xlarge",))
+    first = Site(aws, tmp_path, instance_types=("p4d.24xlarge",))
     first.up()
     zones = first.provider.layout(first.cluster).gpu_zones
     later = Site(aws, tmp_path, instance_types=("p5.48xlarge",))
     assert later.provider.layout(later.cluster).gpu_zones == zones
-    wider = Site(aws, tmp_path, zones=("us-east-1f",), instance_types=("g5.xlarge",))
+    wider = Site(aws, tmp_path, zones=("us-east-1f",), instance_types=("p4d.24xlarge",))
     assert set(wider.provider.layout(wider.cluster).zones) == {*zones, "us-east-1f"}
 
 
@@ -225,24 +225,45 @@ def test_a_file_system_stands_before_the_bucket(aws: Aws, tmp_path: Path) -> Non
     assert site.aws.state() == []
 
 
+def killed_and_healed(aws: Aws, folder: Path, command: str, *, call: int, when: str) -> bool:
+    """Kill `up` or `down` at one call; heal it by `up` or remove it at once. False: it was through before."""
+    site = Site(aws, folder)
+    fresh(aws)
+    if command == "down":
+        site.up()
+    code = site.killed([command, "aws", "--cluster", "t", "--yes"], call=call, when=when)
+    if call % 2:
+        site.up()
+        assert site.planned() == {}
+    site.down()
+    assert aws.state() == [], f"{command} killed {when} call {call}"
+    return code != 0
+
+
+@pytest.mark.parametrize(
+    ("command", "call", "when"),
+    [
+        ("up", 71, "after"),
+        ("up", 120, "before"),
+        ("up", 165, "after"),
+        ("down", 45, "after"),
+        ("down", 90, "before"),
+    ],
+)
+def test_a_command_killed_at_a_call_is_healed_and_leaves_nothing(
+    aws: Aws, tmp_path: Path, command: str, call: int, when: str
+) -> None:
+    assert killed_and_healed(aws, tmp_path, command, call=call, when=when)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("command", ["up", "down"])
 def test_a_command_killed_at_any_call_is_healed_and_leaves_nothing(
     aws: Aws, tmp_path: Path, command: str, when: str
 ) -> None:
     call = 1
-    while True:
-        site = Site(aws, tmp_path / str(call))
-        fresh(aws)
-        if command == "down":
-            site.up()
-        code = site.killed([command, "aws", "--cluster", "t", "--yes"], call=call, when=when)
-        if code == 0:
-            assert call > 1
-            break
-        if call % 2:
-            site.up()
-            assert site.planned() == {}
-        site.down()
-        assert aws.state() == [], f"{command} killed {when} call {call}"
-        call += 97
+    while killed_and_healed(aws, tmp_path / str(call), command, call=call, when=when):
+        call += 7
+    assert call > 100

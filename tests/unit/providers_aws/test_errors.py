@@ -32,6 +32,8 @@ def refusal(code: str, message: str = "", *, status: int = 400, service: str = "
         (refusal("ResourceInUseException", status=409), Verdict.RETRY),
         (refusal("InvalidParameterException", "Role arn:x does not exist"), Verdict.RETRY),
         (refusal("InvalidNetworkSettings", "do not permit Lustre LNET traffic on port 988"), Verdict.RETRY),
+        (refusal("EntityAlreadyExists", status=409), Verdict.LOST),
+        (refusal("InvalidGroup.Duplicate"), Verdict.LOST),
         (refusal("InternalError", status=500), Verdict.LOST),
         (refusal("ServiceUnavailable", status=503), Verdict.LOST),
         (boto.ReadTimeoutError(endpoint_url="https://x"), Verdict.LOST),

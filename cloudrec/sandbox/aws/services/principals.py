@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from cloudrec.sandbox.aws.services.iam import is_principal
 from cloudrec.sandbox.aws.world import ACCOUNT
 
 if TYPE_CHECKING:
@@ -32,12 +33,6 @@ def _named(document: dict[str, Any]) -> Iterator[str]:
 
 
 def _is_there(world: World, arn: str) -> bool:
-    if not arn.startswith(_IAM):
-        return True  # of another account, or everyone
-    kind = arn.removeprefix(_IAM).partition("/")[0]
-    iam = world.backend("iam", "aws")
-    if kind == "role":
-        return any(role.arn == arn for role in iam.roles.values())
-    if kind == "user":
-        return any(user.arn == arn for user in iam.users.values())
-    return kind == "root"
+    if not arn.startswith(_IAM) or arn == f"{_IAM}root":
+        return True  # everyone, someone of another account, or the account itself
+    return is_principal(world, arn)

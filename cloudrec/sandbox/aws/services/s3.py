@@ -75,7 +75,7 @@ def _elsewhere(name: str, region: str) -> Reply:
 
 @operation("s3", "CreateBucket")
 def create(call: Call) -> Reply:
-    """Refuse a name that someone has, or that was free only a moment ago."""
+    """Refuse a name that someone has, or that was free only a moment ago; give it the tags of its birth."""
     name, names = call.params["Bucket"], call.world.state(Names)
     if name in names.foreign:
         raise AwsError(
@@ -91,7 +91,12 @@ def create(call: Call) -> Reply:
             "again.",
             status=HTTPStatus.CONFLICT,
         )
-    return call.pass_on()
+    reply = call.pass_on()
+    tags = call.params.get("CreateBucketConfiguration", {}).get("Tags")
+    if tags and reply.status < _FIRST_FAILURE:  # moto drops them
+        s3 = call.world.backend("s3", "aws")
+        s3.put_bucket_tagging(name, {tag["Key"]: tag["Value"] for tag in tags})
+    return reply
 
 
 @operation("s3", "DeleteBucket")

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 from moto.core.resource_tagging import iter_taggable_backends
 
 from cloudrec.sandbox.aws.registry import operation
+from cloudrec.sandbox.aws.services.eks.state import Eks
+from cloudrec.sandbox.aws.services.eks.tags import tagged as eks_tags
 from cloudrec.sandbox.aws.world import ACCOUNT
 
 if TYPE_CHECKING:
@@ -84,3 +86,10 @@ def repositories(world: World, region: str) -> Iterator[Tagged]:
     ecr = world.backend("ecr", region)
     for repository in ecr.repositories.values():
         yield repository.arn, ecr.tagger.get_tag_dict_for_resource(repository.arn)
+
+
+@tagged_things
+def clusters(world: World, region: str) -> Iterator[Tagged]:
+    """EKS's things."""
+    for _, arn, tags in eks_tags(world.state(Eks, region)):
+        yield arn, tags

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 durations({"placement-group": 2})
 
 _STRATEGIES = ("cluster", "spread", "partition")
-_TEMPLATE_ID, _TEMPLATE_VERSION = "aws:ec2launchtemplate:id", "aws:ec2launchtemplate:version"
 
 
 @dataclass
@@ -112,19 +111,12 @@ def _used(ec2: Any) -> Iterator[str]:  # noqa: ANN401 - moto's EC2 backend
     for reservation in ec2.reservations.values():
         for instance in reservation.instances:
             if instance.state != "terminated":
-                yield group_of(ec2, instance)
+                yield group_of(instance)
 
 
-def group_of(ec2: Any, instance: Any) -> str:  # noqa: ANN401 - moto's own
+def group_of(instance: Any) -> str:  # noqa: ANN401 - moto's instance
     """The placement group that an instance was started in; empty if none."""
-    if own := getattr(instance, "placement_group_name", ""):
-        return str(own)
-    tags = {tag["key"]: tag["value"] for tag in instance.get_tags()}
-    template = ec2.launch_templates.get(tags.get(_TEMPLATE_ID))
-    if template is None:
-        return ""
-    data = template.get_version(tags.get(_TEMPLATE_VERSION, "$Default")).data
-    return str(data.get("Placement", {}).get("GroupName", ""))
+    return str(getattr(instance.placement, "group_name", None) or "")
 
 
 @inventory

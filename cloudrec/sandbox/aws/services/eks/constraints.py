@@ -49,7 +49,7 @@ def _string(shape: Any, value: str, path: str) -> Iterator[str]:  # noqa: ANN401
         yield f"{path} {value!r} is none of {', '.join(enum)}"
     if longest is not None and len(value) > longest:
         yield f"{path} has {len(value)} characters, at most {longest} are allowed"
-    if pattern and not re.search(
+    if pattern and not re.fullmatch(
         pattern.replace("\\p{L}", "\\w").replace("\\p{Z}", "\\s").replace("\\p{N}", "\\d"), value
     ):
         yield f"{path} {value!r} does not match {pattern}"
