@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from cloudrec.sandbox.aws.clock import as_datetime
 from cloudrec.sandbox.aws.errors import AwsError
 from cloudrec.sandbox.aws.registry import durations, operation
 from cloudrec.sandbox.aws.services.principals import invalid_principals
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 durations({"kms-day": 86400})
 
-_FIRST_FAILURE = 300
+_FEWEST_DAYS = 7
 _PENDING = "PendingDeletion"
 _DEFAULT_DAYS = 30
 _NEED_A_LIVE_KEY = (
@@ -54,17 +55,27 @@ def policy(call: Call) -> Reply:
 
 
 @operation("kms", *_NEED_A_LIVE_KEY)
-def use(call: Call) -> Reply:
+def use(call: Call) -> Reply | dict[str, Any]:
     """Refuse a key that waits for its end."""
     kms, name = call.backend(), call.params.get("KeyId") or call.params.get("TargetKeyId", "")
     key = kms.keys.get(kms.any_id_to_key_id(name)) if name else None
     if key is not None and key.key_state == _PENDING:
         raise AwsError("KMSInvalidStateException", f"{key.arn} is pending deletion.")
-    reply = call.pass_on()
-    if call.action == "ScheduleKeyDeletion" and reply.status < _FIRST_FAILURE and key is not None:
-        days = call.params.get("PendingWindowInDays", _DEFAULT_DAYS)
-        call.world.after(days * call.world.duration("kms-day"), _finish, call.region, key.id)
-    return reply
+    if call.action == "ScheduleKeyDeletion" and key is not None:
+        return _schedule_deletion(call, key.id, key.arn)
+    return call.pass_on()
+
+
+def _schedule_deletion(call: Call, name: str, arn: str) -> dict[str, Any]:
+    """What moto does only for a key that is named by its id."""
+    days = call.params.get("PendingWindowInDays", _DEFAULT_DAYS)
+    if not _FEWEST_DAYS <= days <= _DEFAULT_DAYS:
+        raise AwsError("ValidationException", f"PendingWindowInDays {days} is not within 7 and 30.")
+    call.backend().schedule_key_deletion(name, days)
+    seconds = days * call.world.duration("kms-day")
+    call.world.after(seconds, _finish, call.region, name)
+    when = as_datetime(call.world.now() + seconds)
+    return {"KeyId": arn, "DeletionDate": when, "KeyState": _PENDING, "PendingWindowInDays": days}
 
 
 def _finish(world: World, region: str, name: str) -> None:
