@@ -116,6 +116,14 @@ def test_s3_policy_that_names_nobody_is_refused(aws: Aws) -> None:
         s3.put_bucket_policy(Bucket=NAME, Policy=policy)
 
 
+@pytest.mark.parametrize("region", ["us-east-1", "eu-west-1"])
+def test_s3_bucket_is_born_with_its_tags(aws: Aws, region: str) -> None:
+    s3, tags = in_region(aws, region), [{"Key": "run", "Value": "a"}]
+    place = {} if region == "us-east-1" else {"LocationConstraint": region}
+    s3.create_bucket(Bucket=NAME, CreateBucketConfiguration={**place, "Tags": tags})
+    assert s3.get_bucket_tagging(Bucket=NAME)["TagSet"] == tags
+
+
 def key_policy(principal: str) -> str:
     statement = {"Effect": "Allow", "Principal": {"AWS": principal}, "Action": "kms:*", "Resource": "*"}
     return json.dumps({"Version": "2012-10-17", "Statement": [statement]})
@@ -152,6 +160,21 @@ def test_kms_key_waits_for_its_end_and_keeps_its_alias(aws: Aws) -> None:
     aws.advance(7 * 86400)
     with refused("NotFoundException"):
         kms.describe_key(KeyId=key)
+
+
+def test_kms_key_can_be_named_by_its_arn_everywhere(aws: Aws) -> None:
+    kms = aws.client("kms")
+    arn = kms.create_key()["KeyMetadata"]["Arn"]
+    kms.enable_key_rotation(KeyId=arn)
+    kms.disable_key(KeyId=arn)
+    kms.enable_key(KeyId=arn)
+    kms.create_alias(AliasName="alias/cloudrec", TargetKeyId=arn)
+    kms.tag_resource(KeyId=arn, Tags=[{"TagKey": "a", "TagValue": "1"}])
+    kms.put_key_policy(KeyId=arn, Policy=key_policy("arn:aws:iam::123456789012:root"))
+    assert kms.list_resource_tags(KeyId=arn)["Tags"] == [{"TagKey": "a", "TagValue": "1"}]
+    kms.schedule_key_deletion(KeyId=arn, PendingWindowInDays=7)
+    kms.cancel_key_deletion(KeyId=arn)
+    assert kms.describe_key(KeyId=arn)["KeyMetadata"]["KeyState"] == "Disabled"
 
 
 def test_kms_key_that_waits_for_its_end_cannot_be_used(aws: Aws) -> None:

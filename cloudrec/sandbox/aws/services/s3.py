@@ -91,7 +91,12 @@ def create(call: Call) -> Reply:
             "again.",
             status=HTTPStatus.CONFLICT,
         )
-    return call.pass_on()
+    tags = call.params.get("CreateBucketConfiguration", {}).get("Tags", [])
+    reply = call.pass_on()
+    if tags and reply.status < _FIRST_FAILURE:
+        pairs = {tag["Key"]: tag["Value"] for tag in tags}
+        call.world.backend("s3", "aws").put_bucket_tagging(name, pairs)
+    return reply
 
 
 @operation("s3", "DeleteBucket")

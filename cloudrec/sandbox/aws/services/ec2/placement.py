@@ -1,7 +1,7 @@
 """Placement groups, which moto lacks.
 
-Durations: placement-group (until available, and until gone); placement-release, for which a group stays in use
-though its instances have terminated.
+Durations: placement-group (until available, and until gone); placement-release, for which a group stays in
+use though its instances have terminated.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _STRATEGIES = ("cluster", "spread", "partition")
 
 @dataclass
 class Groups:
-    """Rows as DescribePlacementGroups shows them, by name; when a terminated instance was first seen in one."""
+    """Rows as DescribePlacementGroups shows them, by name; when an instance was first seen terminated."""
 
     rows: dict[str, dict[str, Any]] = field(default_factory=dict)
     ended: dict[str, float] = field(default_factory=dict)
@@ -94,7 +94,8 @@ def delete(call: Call) -> dict[str, Any]:
     name, rows = call.params["GroupName"], call.world.state(Groups, call.region).rows
     if name not in rows:
         raise _unknown(name)
-    if any([_holds(call, instance) for instance in _instances(call.backend(), name)]):
+    held = [_holds(call, instance) for instance in _instances(call.backend(), name)]
+    if any(held):
         raise AwsError(
             "InvalidPlacementGroup.InUse", f"The placement group '{name}' is in use and may not be deleted."
         )
