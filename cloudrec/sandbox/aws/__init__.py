@@ -13,6 +13,7 @@
     and the settings that the modules of `services` add, each told in its module
 
 GET /_control/calls?since=N   the calls after the N-th, with service, action, iam_action, status, virtual_time
+POST /_control/save, /_control/restore   {"name": ...}: the whole account as it is, and as it was
 GET /_control/state           {"existing": [...], "pending": [...]} of sorted "service:kind:id"
 """
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from cloudrec.sandbox.aws import protocol
 from cloudrec.sandbox.aws.errors import PassedOnError
 from cloudrec.sandbox.aws.http import Reply
+from cloudrec.sandbox.aws.registry import chain
 from cloudrec.sandbox.aws.world import ACCOUNT
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ class Call:
     """What a handler sees of a request."""
 
     account = ACCOUNT
+    is_aside = False  # a question of ours, not of the client
 
     def __init__(
         self,
@@ -75,6 +78,14 @@ class Call:
         finally:
             self._handlers.insert(0, handler)  # so that a handler may ask twice
         return result if isinstance(result, Reply) else protocol.serialise(self.target, result, self.request)
+
+    def aside(self, action: str, body: bytes, *, service: str = "") -> dict[str, Any]:
+        """Ask another operation in the caller's place, off the record; `body` as its protocol has it."""
+        target = replace(self.target, service=service or self.service, action=action)
+        request = protocol.framed(self.request, target, body)
+        other = Call(self.world, target, request, handlers=chain(target.service, action), last=self._last)
+        other.is_aside = True
+        return other.output()
 
     def output(self) -> dict[str, Any]:
         """The next handler's or moto's reply as boto3 shows it; PassedOnError where it is a refusal."""

@@ -70,6 +70,18 @@ def calls(engine: Engine, since: int) -> list[dict[str, Any]]:
         return [dict(line) for line in engine.calls[since:]]
 
 
+def save(engine: Engine, wish: dict[str, str]) -> None:
+    """Save the account under {"name": ...}."""
+    with engine.lock:
+        engine.snapshots.save(wish["name"], engine.world)
+
+
+def restore(engine: Engine, wish: dict[str, str]) -> None:
+    """Take up the account saved as {"name": ...}."""
+    with engine.lock:
+        engine.snapshots.restore(wish["name"], engine.world)
+
+
 def state(engine: Engine) -> dict[str, list[str]]:
     """What exists, and what is only on its way out: sorted "service:kind:id"."""
     with engine.lock:

@@ -14,6 +14,7 @@ from cloudrec.sandbox.aws.call import Call
 from cloudrec.sandbox.aws.errors import AwsError, PassedOnError
 from cloudrec.sandbox.aws.faults import Fault, Faults, Kill
 from cloudrec.sandbox.aws.registry import chain
+from cloudrec.sandbox.aws.snapshots import Snapshots
 from cloudrec.sandbox.aws.upstream import Moto
 from cloudrec.sandbox.aws.world import World
 
@@ -40,6 +41,7 @@ class Engine:
     moto: Moto = field(default_factory=Moto)
     faults: Faults = field(default_factory=Faults)
     kill: Kill | None = None
+    snapshots: Snapshots = field(default_factory=Snapshots)
     calls: list[dict[str, Any]] = field(default_factory=list)
 
     @property

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl
 from xml.sax.saxutils import escape
 
 from botocore import parsers
@@ -19,12 +19,10 @@ from moto.core.utils import get_service_model
 from werkzeug.exceptions import NotFound
 
 from cloudrec.sandbox.aws.errors import AwsError
-from cloudrec.sandbox.aws.http import Reply
+from cloudrec.sandbox.aws.http import HttpRequest, Reply
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from cloudrec.sandbox.aws.http import HttpRequest
 
 _CREDENTIAL = re.compile(r"Credential=([^/]+)/\d+/([^/]+)/([^/]+)/aws4_request")
 # Signing names that are not botocore's service names; what is not here has one name for both.
@@ -34,6 +32,7 @@ _SERVICES = {
     "servicequotas": "service-quotas",
     "tagging": "resourcegroupstaggingapi",
 }
+_SIGNERS = {service: name for name, service in _SERVICES.items()}
 _IAM_PREFIXES = {
     "elbv2": "elasticloadbalancing",
     "resourcegroupstaggingapi": "tag",
@@ -231,6 +230,17 @@ def refuse(target: Target, error: AwsError, request_id: str) -> Reply:
     return Reply(status=error.status, headers=head, body=f'<?xml version="1.0"?>{text}'.encode())
 
 
-def names_in_query(request: HttpRequest) -> dict[str, str]:
-    """The request's query string."""
-    return dict(parse_qsl(urlsplit(request.target).query, keep_blank_values=True))
+def framed(origin: HttpRequest, target: Target, body: bytes) -> HttpRequest:
+    """A request of ours for an operation of the query and JSON protocols, from the sender of `origin`."""
+    model = get_service_model(target.service)
+    signer = _SIGNERS.get(target.service, target.service)
+    scope = f"{target.access_key}/20260101/{target.region}/{signer}/aws4_request"
+    headers = {
+        "Host": origin.lower.get("host", ""),
+        "Authorization": f"AWS4-HMAC-SHA256 Credential={scope}, SignedHeaders=host, Signature=0",
+        "Content-Type": "application/x-www-form-urlencoded",
+    }
+    if str(model.protocol) == "json":
+        headers["Content-Type"] = f"application/x-amz-json-{model.metadata['jsonVersion']}"
+        headers["X-Amz-Target"] = f"{model.metadata['targetPrefix']}.{target.action}"
+    return HttpRequest(method="POST", target="/", headers=headers, body=body)

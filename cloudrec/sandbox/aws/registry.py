@@ -55,7 +55,7 @@ default_durations: dict[str, float] = {}
 
 
 def operation(service: str, *actions: str, order: int = 0) -> Callable[[Handler], Handler]:
-    """Let a function handle `actions` (names, or patterns such as Describe*) of botocore's `service`.
+    """Let a function handle `actions` of botocore's `service`: names, or patterns such as Describe*.
 
     Handlers of one action form a chain: the lowest order sees the call first.
     """
@@ -71,7 +71,7 @@ def operation(service: str, *actions: str, order: int = 0) -> Callable[[Handler]
 @cache
 def chain(service: str, action: str) -> tuple[Handler, ...]:
     """The handlers of one action, outermost first."""
-    found = [entry for entry in _handlers if entry[2] == service and fnmatchcase(action, entry[3])]
+    found = [entry for entry in _handlers if fnmatchcase(service, entry[2]) and fnmatchcase(action, entry[3])]
     return tuple(entry[4] for entry in sorted(found, key=lambda entry: entry[:2]))
 
 

@@ -14,11 +14,13 @@ from urllib.parse import parse_qs, urlsplit
 from cloudrec.sandbox.aws import control, registry
 from cloudrec.sandbox.aws.engine import Engine, Silence
 from cloudrec.sandbox.aws.http import HttpRequest, Reply
+from cloudrec.sandbox.aws.services.permissions.enforcement import ROOT_KEY
 
 _HOST = "127.0.0.1"
 _CONTROL = "/_control"
 _WAIT_S = 600.0  # the longest that a silent answer keeps a thread
 _REGION = "us-east-1"
+_SNAPSHOTS = {"/save": control.save, "/restore": control.restore}
 
 
 class AwsServer(ThreadingHTTPServer):
@@ -39,7 +41,7 @@ class AwsServer(ThreadingHTTPServer):
             "endpoints": {"aws": address},
             "env": {
                 "AWS_ENDPOINT_URL": address,
-                "AWS_ACCESS_KEY_ID": "AKIASANDBOX000000000",
+                "AWS_ACCESS_KEY_ID": ROOT_KEY,
                 "AWS_SECRET_ACCESS_KEY": "sandbox",
                 "AWS_REGION": _REGION,
                 "AWS_DEFAULT_REGION": _REGION,
@@ -142,6 +144,9 @@ def _control_document(engine: Engine, request: HttpRequest, path: str, query: di
         return control.calls(engine, int(query.get("since", ["0"])[0]))
     if request.method == "GET" and path == "/state":
         return control.state(engine)
+    if request.method == "POST" and path in _SNAPSHOTS:
+        _SNAPSHOTS[path](engine, json.loads(request.body))
+        return control.document(engine)
     if path:
         raise ValueError(f"there is no {request.method} {_CONTROL}{path}")
     if request.method == "POST":

@@ -92,6 +92,16 @@ class World:
         backends: Any = get_backend(service)  # type: ignore[call-overload]  # any of moto's names
         return dict(backends[ACCOUNT])
 
+    def export(self) -> dict[str, Any]:
+        """All that it knows, for a snapshot to copy."""
+        return {"agenda": self._agenda, "states": self._states, "durations": self._durations}
+
+    def take_up(self, known: dict[str, Any], moment: float) -> None:
+        """Know what a snapshot knew, at its moment."""
+        self._agenda, self._states, self._durations = known["agenda"], known["states"], known["durations"]
+        self.clock.go_to(moment)
+        self._moment = moment
+
     def clear(self) -> None:
         """Forget what exists, what is to happen and what was set; the clock goes on."""
         self._agenda.clear()
