@@ -75,6 +75,21 @@ def test_launch_template_beyond_the_quota_of_vcpus_starts_nothing(aws: Aws) -> N
         run(aws)
 
 
+def test_launch_template_fleet_without_capacity_tells_so_in_a_reply_of_success(aws: Aws) -> None:
+    aws.control(capacity={f"{P4D}/{ZONES[0]}/on-demand": 0}, quotas={"ec2/L-417A185B": 96})
+    config = {
+        "LaunchTemplateSpecification": {"LaunchTemplateId": template(aws), "Version": "1"},
+        "Overrides": [{"AvailabilityZone": ZONES[0]}],
+    }
+    made = aws.client("ec2").create_fleet(
+        Type="instant",
+        LaunchTemplateConfigs=[config],
+        TargetCapacitySpecification={"TotalTargetCapacity": 1, "DefaultTargetCapacityType": "on-demand"},
+    )
+    assert [error["ErrorCode"] for error in made["Errors"]] == ["InsufficientInstanceCapacity"]
+    assert made["Instances"] == []
+
+
 def group(aws: Aws, name: str = "pg") -> None:
     aws.client("ec2").create_placement_group(GroupName=name, Strategy="cluster")
 

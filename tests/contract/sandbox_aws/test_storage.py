@@ -64,6 +64,12 @@ def test_s3_bucket_of_someone_else_cannot_be_made_seen_or_used(aws: Aws) -> None
     s3.get_waiter("bucket_exists").wait(Bucket=NAME)  # the SDK takes 403 for success
 
 
+@pytest.mark.parametrize("name", ["Capital-Letters", "under_score", "two..dots", "10.0.0.1", "-dash"])
+def test_s3_bucket_name_that_does_not_fit_is_refused(aws: Aws, name: str) -> None:
+    with refused("InvalidBucketName"):
+        aws.client("s3").create_bucket(Bucket=name)
+
+
 def test_s3_bucket_of_another_region_redirects(aws: Aws) -> None:
     in_region(aws, "eu-west-1").create_bucket(
         Bucket=NAME, CreateBucketConfiguration={"LocationConstraint": "eu-west-1"}

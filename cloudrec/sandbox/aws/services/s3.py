@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 durations({"s3-name-reuse": 30})
 
 _FIRST_FAILURE = 300
+_NAME = re.compile(r"(?!xn--|sthree-|.*\.\.)(?!\d+\.\d+\.\d+\.\d+$)[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 
 
 @dataclass
@@ -75,8 +77,10 @@ def _elsewhere(name: str, region: str) -> Reply:
 
 @operation("s3", "CreateBucket")
 def create(call: Call) -> Reply:
-    """Refuse a name that someone has, or that was free only a moment ago."""
+    """Refuse a name that will not do, that someone has, or that became free only a moment ago."""
     name, names = call.params["Bucket"], call.world.state(Names)
+    if not _NAME.fullmatch(name):
+        raise AwsError("InvalidBucketName", f"The specified bucket is not valid: {name}")
     if name in names.foreign:
         raise AwsError(
             "BucketAlreadyExists",

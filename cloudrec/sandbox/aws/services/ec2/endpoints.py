@@ -146,8 +146,10 @@ def delete(call: Call) -> dict[str, Any]:
                 endpoint.state = "deleting"
                 call.world.after(call.world.duration("endpoint-delete"), _finish, call.region, name)
         else:
-            ec2.delete_vpc_endpoints([name])
             del ec2.vpc_end_points[name]
+            for table in ec2.route_tables.values():
+                for route in [route for route in table.routes if route.gateway_id == name]:
+                    del table._routes[route.id]
     return {"Unsuccessful": failed}
 
 

@@ -43,7 +43,7 @@ def run(call: Call) -> dict[str, Any]:
         raise AwsError("InvalidPlacementGroup.Unknown", f"The Placement Group '{group}' is unknown.")
     market = wanted.get("InstanceMarketOptions", {}).get("MarketType", "on-demand")
     for _ in range(wanted["MinCount"]):
-        _take(call, kind, zone, market)
+        take(call, kind, zone, market)
     output = call.output()
     for row in output["Instances"]:
         ec2.get_instance(row["InstanceId"]).placement.group_name = group or ""
@@ -75,7 +75,8 @@ def _zone(call: Call, wanted: Mapping[str, Any]) -> str:
     return str(wanted.get("Placement", {}).get("AvailabilityZone") or f"{call.region}a")
 
 
-def _take(call: Call, kind: str, zone: str, market: str) -> None:
+def take(call: Call, kind: str, zone: str, market: str) -> None:
+    """Take one instance's capacity; AwsError where it cannot be had."""
     if not capacity.is_offered(call.world, kind, zone):
         raise AwsError(
             "Unsupported",
