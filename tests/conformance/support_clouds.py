@@ -159,12 +159,13 @@ class Site:
         left, met = [action for _, action in kinds], list[str]()
         while True:
             calls = len(self.cloud.calls())
-            code = self.run(command, action="|".join(left) or "-", when=when)
+            running = self.start(command, action="|".join(left) or "-", when=when)
+            code = running.wait()
             died = [call["action"] for call in self.cloud.calls(calls) if call["status"] == f"killed {when}"]
             if code == 0:
                 self.cloud.control(kill=None)
                 return met
-            assert (code, len(died)) == (-signal.SIGKILL, 1), (code, died)
+            assert (code, len(died)) == (-signal.SIGKILL, 1), (code, died, met, running.told)
             left.remove(died[0])
             met.append(died[0])
 

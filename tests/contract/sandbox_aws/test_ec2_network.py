@@ -62,6 +62,14 @@ def test_any_tag_that_does_not_fit_is_refused(aws: Aws, tags: list[dict[str, str
         )
 
 
+def test_any_tag_for_another_kind_of_thing_is_refused(aws: Aws) -> None:
+    with refused("InvalidParameterValue", "'subnet' is not a valid taggable resource type"):
+        aws.client("ec2").create_vpc(
+            CidrBlock="10.0.0.0/16",
+            TagSpecifications=[{"ResourceType": "subnet", "Tags": [{"Key": "a", "Value": "1"}]}],
+        )
+
+
 def test_any_dry_run_makes_nothing(aws: Aws) -> None:
     before = aws.state()
     with refused("DryRunOperation"):
@@ -343,6 +351,18 @@ def test_vpc_endpoint_delete_tells_of_a_bad_id_in_a_reply_of_success(net: Net) -
         net.ec2.describe_vpc_endpoints(VpcEndpointIds=[good])
 
 
+@pytest.mark.parametrize("table_goes_first", [True, False])
+def test_vpc_endpoint_gateway_goes_with_its_routes(net: Net, table_goes_first: bool) -> None:
+    table = net.table()
+    made = net.ec2.create_vpc_endpoint(VpcId=net.vpc, ServiceName=S3, RouteTableIds=[table])["VpcEndpoint"]
+    if table_goes_first:
+        net.ec2.delete_route_table(RouteTableId=table)
+    assert net.ec2.delete_vpc_endpoints(VpcEndpointIds=[made["VpcEndpointId"]])["Unsuccessful"] == []
+    if not table_goes_first:
+        routes = net.ec2.describe_route_tables(RouteTableIds=[table])["RouteTables"][0]["Routes"]
+        assert [route["GatewayId"] for route in routes] == ["local"]
+
+
 def test_vpc_endpoint_second_with_private_dns_is_refused(net: Net) -> None:
     _interface_endpoint(net)
     with refused("InvalidParameter", "conflicting DNS domain"):
@@ -450,6 +470,14 @@ def test_network_interface_that_is_available_blocks_subnet_and_group_until_delet
     net.ec2.delete_network_interface(NetworkInterfaceId=made["NetworkInterfaceId"])
     net.ec2.delete_subnet(SubnetId=net.subnets[0])
     net.ec2.delete_security_group(GroupId=group)
+
+
+def test_tags_are_told_by_kind_key_and_value(net: Net) -> None:
+    net.ec2.create_tags(Resources=[net.address, net.vpc], Tags=[{"Key": "run", "Value": "a"}])
+    filters = [{"Name": "tag:run", "Values": ["a"]}, {"Name": "resource-type", "Values": ["elastic-ip"]}]
+    assert net.ec2.describe_tags(Filters=filters)["Tags"] == [
+        {"Key": "run", "Value": "a", "ResourceId": net.address, "ResourceType": "elastic-ip"}
+    ]
 
 
 def test_everything_has_its_tags_in_the_tagging_api(net: Net) -> None:

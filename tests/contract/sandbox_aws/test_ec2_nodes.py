@@ -75,6 +75,21 @@ def test_launch_template_beyond_the_quota_of_vcpus_starts_nothing(aws: Aws) -> N
         run(aws)
 
 
+def test_launch_template_fleet_without_capacity_tells_so_in_a_reply_of_success(aws: Aws) -> None:
+    aws.control(capacity={f"{P4D}/{ZONES[0]}/on-demand": 0}, quotas={"ec2/L-417A185B": 96})
+    config = {
+        "LaunchTemplateSpecification": {"LaunchTemplateId": template(aws), "Version": "1"},
+        "Overrides": [{"AvailabilityZone": ZONES[0]}],
+    }
+    made = aws.client("ec2").create_fleet(
+        Type="instant",
+        LaunchTemplateConfigs=[config],
+        TargetCapacitySpecification={"TotalTargetCapacity": 1, "DefaultTargetCapacityType": "on-demand"},
+    )
+    assert [error["ErrorCode"] for error in made["Errors"]] == ["InsufficientInstanceCapacity"]
+    assert made["Instances"] == []
+
+
 def group(aws: Aws, name: str = "pg") -> None:
     aws.client("ec2").create_placement_group(GroupName=name, Strategy="cluster")
 
@@ -113,7 +128,10 @@ def test_placement_group_delete_with_an_instance_in_it_is_refused(aws: Aws) -> N
     with refused("InvalidPlacementGroup.InUse"):
         aws.client("ec2").delete_placement_group(GroupName="pg")
     aws.client("ec2").terminate_instances(InstanceIds=[instance])
-    aws.advance(120)
+    aws.advance(30)
+    with refused("InvalidPlacementGroup.InUse"):
+        aws.client("ec2").delete_placement_group(GroupName="pg")
+    aws.advance(20)
     aws.client("ec2").delete_placement_group(GroupName="pg")
 
 
@@ -126,6 +144,9 @@ def test_instances_hold_their_subnet_and_group(aws: Aws) -> None:
     with refused("DependencyViolation"):
         net.ec2.delete_security_group(GroupId=nodes)
     net.ec2.terminate_instances(InstanceIds=[instance])
+    with refused("DependencyViolation"):
+        net.ec2.delete_subnet(SubnetId=net.subnets[0])
+    net.aws.advance(30)
     net.ec2.delete_subnet(SubnetId=net.subnets[0])
     net.ec2.delete_security_group(GroupId=nodes)
 
@@ -151,7 +172,7 @@ def test_capacity_blocks_are_offered_bought_and_become_active(aws: Aws) -> None:
 
 
 def test_capacity_blocks_within_dates(aws: Aws) -> None:
-    soon = datetime.now(UTC) + timedelta(hours=30)
+    soon = datetime.fromtimestamp(aws.control()["virtual_time"], UTC) + timedelta(hours=30)
     offers = aws.client("ec2").describe_capacity_block_offerings(
         InstanceType=P5, InstanceCount=1, CapacityDurationHours=24, EndDateRange=soon
     )["CapacityBlockOfferings"]
@@ -172,13 +193,14 @@ def test_capacity_reservations_are_made_and_cancelled(aws: Aws) -> None:
 
 def test_spot_prices_are_dated_now_and_can_be_set(aws: Aws) -> None:
     aws.control(spot_price_factor={f"{P4D}/{ZONES[1]}": 0.25})
+    now = datetime.fromtimestamp(aws.control()["virtual_time"], UTC)
     rows = aws.client("ec2").describe_spot_price_history(
-        InstanceTypes=[P4D], ProductDescriptions=["Linux/UNIX"], StartTime=datetime.now(UTC)
+        InstanceTypes=[P4D], ProductDescriptions=["Linux/UNIX"], StartTime=now
     )["SpotPriceHistory"]
     by_zone = {row["AvailabilityZone"]: float(row["SpotPrice"]) for row in rows}
     assert by_zone[ZONES[1]] == pytest.approx(21.96 * 0.25, rel=1e-3)
     assert all(1 < price < 21.96 for price in by_zone.values())
-    assert all(abs((row["Timestamp"] - datetime.now(UTC)).total_seconds()) < 86400 for row in rows)
+    assert all(0 <= (now - row["Timestamp"]).total_seconds() < 86400 for row in rows)
 
 
 def test_spot_scores_tell_the_best_zone(aws: Aws) -> None:

@@ -25,7 +25,7 @@ def base(aws: Aws) -> Ground:
 
 
 def template(aws: Aws, **data: Any) -> dict[str, str]:
-    made = aws.client("ec2").create_launch_template(LaunchTemplateName="lt", LaunchTemplateData=data)
+    made = aws.client("ec2").create_launch_template(LaunchTemplateName="one", LaunchTemplateData=data)
     return {"id": made["LaunchTemplate"]["LaunchTemplateId"]}
 
 

@@ -64,6 +64,12 @@ def test_s3_bucket_of_someone_else_cannot_be_made_seen_or_used(aws: Aws) -> None
     s3.get_waiter("bucket_exists").wait(Bucket=NAME)  # the SDK takes 403 for success
 
 
+@pytest.mark.parametrize("name", ["Capital-Letters", "under_score", "two..dots", "10.0.0.1", "-dash"])
+def test_s3_bucket_name_that_does_not_fit_is_refused(aws: Aws, name: str) -> None:
+    with refused("InvalidBucketName"):
+        aws.client("s3").create_bucket(Bucket=name)
+
+
 def test_s3_bucket_of_another_region_redirects(aws: Aws) -> None:
     in_region(aws, "eu-west-1").create_bucket(
         Bucket=NAME, CreateBucketConfiguration={"LocationConstraint": "eu-west-1"}
@@ -111,9 +117,17 @@ def test_s3_policy_that_denies_plain_http_is_kept_and_does_not_lock_out(aws: Aws
 def test_s3_policy_that_names_nobody_is_refused(aws: Aws) -> None:
     s3 = aws.client("s3")
     s3.create_bucket(Bucket=NAME)
-    statement = {**DENY_PLAIN["Statement"][0], "Principal": {"AWS": "arn:aws:iam::123456789012:role/missing"}}
+    policy = json.dumps(DENY_PLAIN).replace('"*"', '{"AWS": "arn:aws:iam::123456789012:role/missing"}', 1)
     with refused("MalformedPolicy", "Invalid principal"):
-        s3.put_bucket_policy(Bucket=NAME, Policy=json.dumps({**DENY_PLAIN, "Statement": [statement]}))
+        s3.put_bucket_policy(Bucket=NAME, Policy=policy)
+
+
+@pytest.mark.parametrize("region", ["us-east-1", "eu-west-1"])
+def test_s3_bucket_is_born_with_its_tags(aws: Aws, region: str) -> None:
+    s3, tags = in_region(aws, region), [{"Key": "run", "Value": "a"}]
+    place = {} if region == "us-east-1" else {"LocationConstraint": region}
+    s3.create_bucket(Bucket=NAME, CreateBucketConfiguration={**place, "Tags": tags})
+    assert s3.get_bucket_tagging(Bucket=NAME)["TagSet"] == tags
 
 
 def key_policy(principal: str) -> str:
@@ -154,17 +168,31 @@ def test_kms_key_waits_for_its_end_and_keeps_its_alias(aws: Aws) -> None:
         kms.describe_key(KeyId=key)
 
 
+def test_kms_key_can_be_named_by_its_arn_everywhere(aws: Aws) -> None:
+    kms = aws.client("kms")
+    arn = kms.create_key()["KeyMetadata"]["Arn"]
+    kms.enable_key_rotation(KeyId=arn)
+    kms.disable_key(KeyId=arn)
+    kms.enable_key(KeyId=arn)
+    kms.create_alias(AliasName="alias/cloudrec", TargetKeyId=arn)
+    kms.tag_resource(KeyId=arn, Tags=[{"TagKey": "a", "TagValue": "1"}])
+    kms.put_key_policy(KeyId=arn, Policy=key_policy("arn:aws:iam::123456789012:root"))
+    assert kms.list_resource_tags(KeyId=arn)["Tags"] == [{"TagKey": "a", "TagValue": "1"}]
+    kms.schedule_key_deletion(KeyId=arn, PendingWindowInDays=7)
+    kms.cancel_key_deletion(KeyId=arn)
+    assert kms.describe_key(KeyId=arn)["KeyMetadata"]["KeyState"] == "Disabled"
+
+
 def test_kms_key_that_waits_for_its_end_cannot_be_used(aws: Aws) -> None:
     kms = aws.client("kms")
     key = kms.create_key()["KeyMetadata"]["KeyId"]
     kms.schedule_key_deletion(KeyId=key, PendingWindowInDays=7)
-    for call in (
-        lambda: kms.encrypt(KeyId=key, Plaintext=b"x"),
-        lambda: kms.create_alias(AliasName="alias/late", TargetKeyId=key),
-        lambda: kms.schedule_key_deletion(KeyId=key),
-    ):
-        with refused("KMSInvalidStateException"):
-            call()
+    with refused("KMSInvalidStateException"):
+        kms.encrypt(KeyId=key, Plaintext=b"x")
+    with refused("KMSInvalidStateException"):
+        kms.create_alias(AliasName="alias/late", TargetKeyId=key)
+    with refused("KMSInvalidStateException"):
+        kms.schedule_key_deletion(KeyId=key)
 
 
 def test_ecr_repository_that_exists_or_has_images_is_refused(aws: Aws) -> None:

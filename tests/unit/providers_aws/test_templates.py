@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-import email
+import email.policy
 import json
 from typing import Any
 
@@ -93,9 +93,11 @@ def test_ec2_knows_every_parameter(instance_type: str) -> None:
 
 def test_local_disks_are_joined_by_a_mime_part_that_eks_can_merge() -> None:
     text = base64.b64decode(data_of("p5.48xlarge")["UserData"]).decode()
-    _, part = email.message_from_string(text).walk()
+    (part,) = email.message_from_string(text, policy=email.policy.default).iter_parts()
     assert part.get_content_type() == "application/node.eks.aws"
-    config = json.loads(str(part.get_payload()))
+    payload = part.get_payload(decode=True)
+    assert isinstance(payload, bytes)
+    config = json.loads(payload)
     assert config["spec"]["instance"]["localStorage"] == {"strategy": "RAID0"}
 
 

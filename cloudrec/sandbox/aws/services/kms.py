@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from cloudrec.sandbox.aws.clock import as_datetime
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 
 durations({"kms-day": 86400})
 
+_ARN = b"arn:aws:kms"
 _FEWEST_DAYS = 7
 _PENDING = "PendingDeletion"
 _DEFAULT_DAYS = 30
@@ -35,6 +38,25 @@ _NEED_A_LIVE_KEY = (
     "UpdateAlias",
     "UpdateKeyDescription",
 )
+
+
+@operation("kms", "*", order=-20)
+def name_by_id(call: Call) -> Reply:
+    """Let a key be named by its ARN everywhere; moto often takes ids only."""
+    name = call.params.get("KeyId", "") if _ARN in call.request.body else ""
+    if ":key/" in name:
+        body = call.request.body.replace(name.encode(), name.rpartition("/")[2].encode())
+        call.request = replace(call.request, body=body)
+    return call.pass_on()
+
+
+@operation("kms", "GetKeyPolicy", "PutKeyPolicy", order=-15)
+def name_policy(call: Call) -> Reply:
+    """Let the one policy that a key has go unnamed; moto wants its name."""
+    if "PolicyName" not in call.params:
+        body = json.loads(call.request.body) | {"PolicyName": "default"}
+        call.request = replace(call.request, body=json.dumps(body).encode())
+    return call.pass_on()
 
 
 @operation("kms", "CreateKey", "PutKeyPolicy", order=-10)

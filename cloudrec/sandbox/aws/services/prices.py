@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from uuid import NAMESPACE_DNS, uuid5
 
-from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS, INSTANCE_TYPES
+from moto.ec2.models.instance_types import INSTANCE_TYPES
 
-from cloudrec.sandbox.aws.errors import AwsError
 from cloudrec.sandbox.aws.registry import operation, setting
+from cloudrec.sandbox.aws.services import capacity
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -76,15 +76,8 @@ setting("spot_price_factor", read=lambda world: dict(world.state(Factors).values
 def on_demand(kind: str, region: str) -> float:
     """USD an hour of a type."""
     listed = _ON_DEMAND.get(kind)
-    price = listed if listed is not None else _PER_VCPU * vcpus(kind)
+    price = listed if listed is not None else _PER_VCPU * capacity.vcpus(kind)
     return price if region == _HOME else round(price * _ABROAD, 4)
-
-
-def vcpus(kind: str) -> int:
-    """How many a type has; AwsError for a type that is not there."""
-    if kind not in INSTANCE_TYPES:
-        raise AwsError("InvalidInstanceType", f"The following supplied instance types do not exist: [{kind}]")
-    return int(INSTANCE_TYPES[kind]["VCpuInfo"]["DefaultVCpus"])
 
 
 def spot(world: World, kind: str, zone: str) -> float:
@@ -94,12 +87,6 @@ def spot(world: World, kind: str, zone: str) -> float:
     if factor is None:
         factor = _SPOT + (ord(zone[-1]) - ord("a")) / 100  # zones differ a little
     return round(on_demand(kind, zone[:-1]) * factor, 4)
-
-
-def zones_of(kind: str, region: str) -> list[str]:
-    """The zones that offer a type."""
-    rows = INSTANCE_TYPE_OFFERINGS["availability-zone"].get(region, [])
-    return sorted(row["Location"] for row in rows if row["InstanceType"] == kind)
 
 
 @operation("pricing", "GetProducts")
@@ -147,7 +134,7 @@ def _product(kind: str, region: str) -> dict[str, Any]:
                 "preInstalledSw": "NA",
                 "tenancy": "Shared",
                 "capacitystatus": "Used",
-                "vcpu": str(vcpus(kind)),
+                "vcpu": str(capacity.vcpus(kind)),
             },
         },
         "serviceCode": "AmazonEC2",

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 durations({"s3-name-reuse": 30})
 
 _FIRST_FAILURE = 300
+_NAME = re.compile(r"(?!xn--|sthree-|.*\.\.)(?!\d+\.\d+\.\d+\.\d+$)[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 
 
 @dataclass
@@ -75,8 +77,10 @@ def _elsewhere(name: str, region: str) -> Reply:
 
 @operation("s3", "CreateBucket")
 def create(call: Call) -> Reply:
-    """Refuse a name that someone has, or that was free only a moment ago; give it the tags of its birth."""
+    """Refuse a name that will not do, that someone has, or that became free only a moment ago."""
     name, names = call.params["Bucket"], call.world.state(Names)
+    if not _NAME.fullmatch(name):
+        raise AwsError("InvalidBucketName", f"The specified bucket is not valid: {name}")
     if name in names.foreign:
         raise AwsError(
             "BucketAlreadyExists",
@@ -91,11 +95,11 @@ def create(call: Call) -> Reply:
             "again.",
             status=HTTPStatus.CONFLICT,
         )
+    tags = call.params.get("CreateBucketConfiguration", {}).get("Tags", [])
     reply = call.pass_on()
-    tags = call.params.get("CreateBucketConfiguration", {}).get("Tags")
-    if tags and reply.status < _FIRST_FAILURE:  # moto drops them
-        s3 = call.world.backend("s3", "aws")
-        s3.put_bucket_tagging(name, {tag["Key"]: tag["Value"] for tag in tags})
+    if tags and reply.status < _FIRST_FAILURE:
+        pairs = {tag["Key"]: tag["Value"] for tag in tags}
+        call.world.backend("s3", "aws").put_bucket_tagging(name, pairs)
     return reply
 
 

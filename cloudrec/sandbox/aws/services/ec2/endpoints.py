@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from cloudrec.sandbox.aws.errors import AwsError
 from cloudrec.sandbox.aws.registry import durations, operation
-from cloudrec.sandbox.aws.services.ec2.interfaces import attach_service_interface
+from cloudrec.sandbox.aws.services.ec2.interfaces import attach_service_interface, remove
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -69,8 +69,7 @@ def _create_interface(call: Call, ec2: Any, wanted: Mapping[str, Any]) -> dict[s
     endpoint = ec2.vpc_end_points[output["VpcEndpoint"]["VpcEndpointId"]]
     endpoint.private_dns_enabled = wanted.get("PrivateDnsEnabled", True)
     endpoint.state = output["VpcEndpoint"]["State"] = "pending"
-    for name in endpoint.network_interface_ids:
-        ec2.enis.pop(name)
+    remove(ec2, endpoint.network_interface_ids)
     groups = endpoint.security_group_ids or [ec2.get_default_security_group(endpoint.vpc_id).id]
     endpoint.security_group_ids = groups
     endpoint.network_interface_ids = [
@@ -147,8 +146,10 @@ def delete(call: Call) -> dict[str, Any]:
                 endpoint.state = "deleting"
                 call.world.after(call.world.duration("endpoint-delete"), _finish, call.region, name)
         else:
-            ec2.delete_vpc_endpoints([name])
             del ec2.vpc_end_points[name]
+            for table in ec2.route_tables.values():
+                for route in [route for route in table.routes if route.gateway_id == name]:
+                    del table._routes[route.id]
     return {"Unsuccessful": failed}
 
 
@@ -159,8 +160,8 @@ def _unsuccessful(name: str, code: str, message: str) -> dict[str, Any]:
 def _finish(world: World, region: str, name: str) -> None:
     ec2 = world.backend("ec2", region)
     endpoint = ec2.vpc_end_points.pop(name, None)
-    for eni in endpoint.network_interface_ids if endpoint else ():
-        ec2.enis.pop(eni, None)
+    if endpoint is not None:
+        remove(ec2, endpoint.network_interface_ids)
 
 
 @operation("ec2", "DescribeVpcEndpoints")

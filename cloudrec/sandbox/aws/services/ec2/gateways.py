@@ -109,7 +109,7 @@ def _settle_nat(world: World, region: str, name: str, failure: str) -> None:
             failure,
             _FAILURES[failure].format(vpc_id=nat.vpc_id),
         )
-        ec2.enis.pop(nat._eni.id, None)
+        interfaces.remove(ec2, [nat._eni.id])
         world.after(world.duration("dead-nat-listed"), _forget_nat, region, name)
     else:
         nat.state = "available"
@@ -134,7 +134,7 @@ def _finish_nat(world: World, region: str, name: str) -> None:
     ec2 = world.backend("ec2", region)
     nat = ec2.nat_gateways[name]
     _end(world, nat)
-    ec2.enis.pop(nat._eni.id, None)
+    interfaces.remove(ec2, [nat._eni.id])
     for address in ec2.addresses:
         if address.eni is nat._eni:
             holds = world.state(Holds, region)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from cloudrec.sandbox.aws.errors import AwsError
 from cloudrec.sandbox.aws.registry import durations, operation
 from cloudrec.sandbox.aws.services import capacity
+from cloudrec.sandbox.aws.services.ec2 import interfaces
 from cloudrec.sandbox.aws.services.ec2.placement import Groups
 from cloudrec.sandbox.aws.services.iam import profile_is_visible
 
@@ -35,13 +36,14 @@ def run(call: Call) -> dict[str, Any]:
     if name and not profile_is_visible(call.world, name):
         raise AwsError(
             "InvalidParameterValue",
-            f"Value ({name}) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name",
+            f"Value ({name}) for parameter iamInstanceProfile.name is invalid. "
+            "Invalid IAM Instance Profile name",
         )
     if group and group not in call.world.state(Groups, call.region).rows:
         raise AwsError("InvalidPlacementGroup.Unknown", f"The Placement Group '{group}' is unknown.")
     market = wanted.get("InstanceMarketOptions", {}).get("MarketType", "on-demand")
     for _ in range(wanted["MinCount"]):
-        _take(call, kind, zone, market)
+        take(call, kind, zone, market)
     output = call.output()
     for row in output["Instances"]:
         ec2.get_instance(row["InstanceId"]).placement.group_name = group or ""
@@ -73,24 +75,27 @@ def _zone(call: Call, wanted: Mapping[str, Any]) -> str:
     return str(wanted.get("Placement", {}).get("AvailabilityZone") or f"{call.region}a")
 
 
-def _take(call: Call, kind: str, zone: str, market: str) -> None:
+def take(call: Call, kind: str, zone: str, market: str) -> None:
+    """Take one instance's capacity; AwsError where it cannot be had."""
     if not capacity.is_offered(call.world, kind, zone):
         raise AwsError(
             "Unsupported",
-            f"Your requested instance type ({kind}) is not supported in your requested Availability Zone ({zone}).",
+            f"Your requested instance type ({kind}) is not supported in your requested Availability Zone "
+            f"({zone}).",
         )
     if not capacity.has_quota(call.world, call.region, kind, market):
         if market == "spot":
             raise AwsError("MaxSpotInstanceCountExceeded", "Max spot instance count exceeded")
         raise AwsError(
             "VcpuLimitExceeded",
-            "You have requested more vCPU capacity than your current vCPU limit allows for the instance bucket "
-            f"that {kind} belongs to.",
+            "You have requested more vCPU capacity than your current vCPU limit allows for the instance "
+            f"bucket that {kind} belongs to.",
         )
     if not capacity.take(call.world, kind, zone, market):
         raise AwsError(
             "InsufficientInstanceCapacity",
-            f"We currently do not have sufficient {kind} capacity in the Availability Zone you requested ({zone}).",
+            f"We currently do not have sufficient {kind} capacity in the Availability Zone you requested "
+            f"({zone}).",
             status=500,
         )
 
@@ -100,8 +105,6 @@ def terminate(call: Call) -> dict[str, Any]:
     """Let them shut down first; moto's are gone at once."""
     output, ec2 = call.output(), call.backend()
     seconds = call.world.duration("instance-terminate")
-    if seconds <= 0:
-        return output
     for row in output["TerminatingInstances"]:
         instance = ec2.get_instance(row["InstanceId"])
         if row["PreviousState"]["Name"] != "terminated":
@@ -112,7 +115,9 @@ def terminate(call: Call) -> dict[str, Any]:
 
 
 def _terminated(world: World, region: str, name: str) -> None:
-    for reservation in world.backend("ec2", region).reservations.values():
-        for instance in reservation.instances:
-            if instance.id == name:
-                instance._state.name, instance._state.code = "terminated", 48
+    ec2 = world.backend("ec2", region)
+    instance = ec2.get_instance(name)
+    instance._state.name, instance._state.code = "terminated", 48
+    primary = instance.nics.get(0)
+    if primary is not None:
+        interfaces.remove(ec2, [primary.id])

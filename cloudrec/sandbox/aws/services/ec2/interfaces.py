@@ -9,7 +9,7 @@ from cloudrec.sandbox.aws.errors import AwsError
 from cloudrec.sandbox.aws.registry import operation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from cloudrec.sandbox.aws.call import Call
     from cloudrec.sandbox.aws.http import Reply
@@ -38,21 +38,30 @@ def attach_service_interface(
 
 
 def free_address(ec2: Any, subnet_id: str) -> str:  # noqa: ANN401 - moto's EC2 backend
-    """The first address of a subnet that no interface has; AwsError where there is none."""
+    """Take the first address of a subnet that nothing has; AwsError where there is none."""
     taken = {
         address["PrivateIpAddress"]
         for eni in in_subnet(ec2, subnet_id)
         for address in eni.private_ip_addresses
     }
-    network = ec2.get_subnet(subnet_id).cidr
-    for offset in range(_RESERVED, network.num_addresses - 1):
-        address = str(ip_address(int(network.network_address) + offset))
-        if address not in taken:
+    subnet = ec2.get_subnet(subnet_id)
+    for offset in range(_RESERVED, subnet.cidr.num_addresses - 1):
+        address = str(ip_address(int(subnet.cidr.network_address) + offset))
+        if address not in taken and address not in subnet._subnet_ips:
+            subnet._subnet_ips[address] = None  # nor does moto give it to an instance
             return address
     raise AwsError(
         "InsufficientFreeAddressesInSubnet",
         f"The specified subnet {subnet_id} does not have enough free addresses to satisfy the request.",
     )
+
+
+def remove(ec2: Any, names: Iterable[str]) -> None:  # noqa: ANN401 - moto's EC2 backend
+    """Take interfaces away, those that are there."""
+    for name in names:
+        eni = ec2.enis.pop(name, None)
+        if eni is not None:
+            eni.subnet.del_subnet_ip(eni.private_ip_address)
 
 
 def free_addresses(ec2: Any, subnet_id: str) -> int:  # noqa: ANN401 - moto's EC2 backend

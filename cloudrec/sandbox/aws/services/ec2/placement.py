@@ -1,4 +1,8 @@
-"""Placement groups, which moto lacks. Duration: placement-group (until available, and until gone)."""
+"""Placement groups, which moto lacks.
+
+Durations: placement-group (until available, and until gone); placement-release, for which a group stays in
+use though its instances have terminated.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +20,17 @@ if TYPE_CHECKING:
     from cloudrec.sandbox.aws.call import Call
     from cloudrec.sandbox.aws.world import World
 
-durations({"placement-group": 2})
+durations({"placement-group": 2, "placement-release": 20})
 
 _STRATEGIES = ("cluster", "spread", "partition")
 
 
 @dataclass
 class Groups:
-    """Rows as DescribePlacementGroups shows them, by name."""
+    """Rows as DescribePlacementGroups shows them, by name; when an instance was first seen terminated."""
 
     rows: dict[str, dict[str, Any]] = field(default_factory=dict)
+    ended: dict[str, float] = field(default_factory=dict)
 
 
 @operation("ec2", "CreatePlacementGroup")
@@ -89,7 +94,8 @@ def delete(call: Call) -> dict[str, Any]:
     name, rows = call.params["GroupName"], call.world.state(Groups, call.region).rows
     if name not in rows:
         raise _unknown(name)
-    if any(user == name for user in _used(call.backend())):
+    held = [_holds(call, instance) for instance in _instances(call.backend(), name)]
+    if any(held):
         raise AwsError(
             "InvalidPlacementGroup.InUse", f"The placement group '{name}' is in use and may not be deleted."
         )
@@ -106,12 +112,18 @@ def _unknown(name: str) -> AwsError:
     return AwsError("InvalidPlacementGroup.Unknown", f"The Placement Group '{name}' is unknown.")
 
 
-def _used(ec2: Any) -> Iterator[str]:  # noqa: ANN401 - moto's EC2 backend
-    """The groups of all instances that are not terminated."""
+def _instances(ec2: Any, name: str) -> Iterator[Any]:  # noqa: ANN401 - moto's own
     for reservation in ec2.reservations.values():
-        for instance in reservation.instances:
-            if instance.state != "terminated":
-                yield group_of(instance)
+        yield from (instance for instance in reservation.instances if group_of(instance) == name)
+
+
+def _holds(call: Call, instance: Any) -> bool:  # noqa: ANN401 - moto's instance
+    """Whether an instance keeps its group in use; a terminated one does for a while."""
+    if instance.state != "terminated":
+        return True
+    ended = call.world.state(Groups, call.region).ended
+    since = ended.setdefault(instance.id, call.world.now())
+    return call.world.now() < since + call.world.duration("placement-release")
 
 
 def group_of(instance: Any) -> str:  # noqa: ANN401 - moto's instance

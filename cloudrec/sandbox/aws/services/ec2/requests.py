@@ -101,11 +101,35 @@ def names(call: Call) -> Reply:
     return call.pass_on()
 
 
+# What each call makes, as tags name it.
+_MADE = {
+    "AllocateAddress": "elastic-ip",
+    "CreateCapacityReservation": "capacity-reservation",
+    "CreateInternetGateway": "internet-gateway",
+    "CreateLaunchTemplate": "launch-template",
+    "CreateNatGateway": "natgateway",
+    "CreateNetworkInterface": "network-interface",
+    "CreatePlacementGroup": "placement-group",
+    "CreateRouteTable": "route-table",
+    "CreateSecurityGroup": "security-group",
+    "CreateSubnet": "subnet",
+    "CreateVolume": "volume",
+    "CreateVpc": "vpc",
+    "CreateVpcEndpoint": "vpc-endpoint",
+}
+
+
 @operation("ec2", "Create*", "Run*", "Allocate*", order=-40)
 def tags(call: Call) -> Reply:
     """Refuse tags that EC2 does not take, and tags for another kind of thing than is made."""
     if b"TagSpecification" in call.request.body:
         for specification in call.params.get("TagSpecifications", []):
+            kind, made = specification.get("ResourceType"), _MADE.get(call.action)
+            if made is not None and kind != made:
+                raise AwsError(
+                    "InvalidParameterValue",
+                    f"'{kind}' is not a valid taggable resource type for this operation.",
+                )
             check_tags(specification.get("Tags", []))
     elif call.action == "CreateTags":
         check_tags(call.params.get("Tags", []))

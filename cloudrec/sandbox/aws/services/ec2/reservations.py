@@ -7,7 +7,7 @@ entry there is one block of 4 instances in the region's first zone for every typ
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import UTC, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -96,8 +96,8 @@ def offer(call: Call) -> dict[str, Any]:
     return {"CapacityBlockOfferings": rows}
 
 
-def _aware(moment: Any) -> datetime:  # noqa: ANN401 - a parsed timestamp: epoch seconds or a moment
-    return as_datetime(moment) if isinstance(moment, int | float) else moment
+def _aware(moment: datetime) -> datetime:
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def _start(call: Call, wanted: Mapping[str, Any]) -> datetime:

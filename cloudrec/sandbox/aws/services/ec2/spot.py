@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from cloudrec.sandbox.aws.clock import as_datetime
 from cloudrec.sandbox.aws.errors import AwsError
 from cloudrec.sandbox.aws.registry import operation, setting
-from cloudrec.sandbox.aws.services import prices
+from cloudrec.sandbox.aws.services import capacity, prices
 from cloudrec.sandbox.aws.services.ec2.filters import matching
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def scores(call: Call) -> dict[str, Any]:
         }
         by_zone = {
             zone: max(
-                (_score(told, kind, zone) for kind in kinds if zone in prices.zones_of(kind, region)),
+                (_score(told, kind, zone) for kind in kinds if capacity.is_offered(call.world, kind, zone)),
                 default=1,
             )
             for zone in ids
@@ -87,6 +87,7 @@ def history(call: Call) -> dict[str, Any]:
             kinds = row["Values"]
     if _LINUX not in wanted.get("ProductDescriptions", [_LINUX]):
         return {"SpotPriceHistory": [], "NextToken": ""}
+    zones = [zone.name for zone in call.backend().describe_availability_zones()]
     changed = world.now() - world.now() % _CHANGES_EVERY_S
     rows = [
         {
@@ -97,8 +98,10 @@ def history(call: Call) -> dict[str, Any]:
             "Timestamp": as_datetime(changed),
         }
         for kind in kinds
-        for zone in prices.zones_of(kind, call.region)
+        for zone in zones
         if wanted.get("AvailabilityZone", zone) == zone
+        and capacity.exists(kind)
+        and capacity.is_offered(world, kind, zone)
     ]
     filters = {
         "availability-zone": lambda row: row["AvailabilityZone"],

@@ -1,17 +1,21 @@
-"""EC2's things for the tagging API."""
+"""The tags of EC2's things, for EC2's own calls and the tagging API."""
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
+from cloudrec.sandbox.aws.registry import operation
+from cloudrec.sandbox.aws.services.ec2.filters import matching
 from cloudrec.sandbox.aws.services.ec2.placement import Groups
 from cloudrec.sandbox.aws.services.ec2.reservations import Reservations
 from cloudrec.sandbox.aws.services.tagging import tagged_things
 from cloudrec.sandbox.aws.world import ACCOUNT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
+    from cloudrec.sandbox.aws.call import Call
     from cloudrec.sandbox.aws.world import World
 
 
@@ -26,6 +30,32 @@ def tagged(world: World, region: str) -> Iterator[tuple[str, dict[str, str]]]:
         yield row["GroupArn"], _plain(row["Tags"])
     for row in world.state(Reservations, region).rows.values():
         yield row["CapacityReservationArn"], _plain(row["Tags"])
+
+
+@operation("ec2", "DescribeTags")
+def describe(call: Call) -> dict[str, Any]:
+    """All tags; moto spells some kinds its own way and misses ours."""
+    rows = []
+    for arn, tags in tagged(call.world, call.region):
+        kind, _, name = arn.rpartition(":")[2].partition("/")
+        rows += [
+            {"Key": key, "Value": value, "ResourceId": name, "ResourceType": kind}
+            for key, value in tags.items()
+        ]
+    wanted, plain = [], call.params.get("Filters", [])
+    for row in plain:  # `tag:KEY` asks for a key and its values
+        front, _, key = row["Name"].partition(":")
+        if front == "tag" and key:
+            wanted += [{"Name": "key", "Values": [key]}, {"Name": "value", "Values": row["Values"]}]
+        else:
+            wanted.append(row)
+    looks: dict[str, Callable[[dict[str, Any]], Any]] = {
+        "key": itemgetter("Key"),
+        "value": itemgetter("Value"),
+        "resource-id": itemgetter("ResourceId"),
+        "resource-type": itemgetter("ResourceType"),
+    }
+    return {"Tags": matching(rows, wanted, looks)}
 
 
 def _plain(tags: list[dict[str, str]]) -> dict[str, str]:

@@ -13,7 +13,7 @@ from uuid import uuid4
 from cloudrec.sandbox.aws.clock import as_datetime
 from cloudrec.sandbox.aws.registry import durations, operation, setting
 from cloudrec.sandbox.aws.services import quotas
-from cloudrec.sandbox.aws.services.ec2.interfaces import attach_service_interface
+from cloudrec.sandbox.aws.services.ec2.interfaces import attach_service_interface, remove
 from cloudrec.sandbox.aws.services.fsx.checks import check, version_of
 from cloudrec.sandbox.aws.services.fsx.store import (
     Made,
@@ -158,8 +158,7 @@ def delete(call: Call) -> dict[str, Any]:
 
 def _finish(world: World, region: str, name: str) -> None:
     kept, ec2 = world.state(Store, region), world.backend("ec2", region)
-    for eni in kept.file_systems.pop(name).row["NetworkInterfaceIds"]:
-        ec2.enis.pop(eni, None)
+    remove(ec2, kept.file_systems.pop(name).row["NetworkInterfaceIds"])
     for gone in [key for key, made in kept.associations.items() if made.row["FileSystemId"] == name]:
         del kept.associations[gone]
 

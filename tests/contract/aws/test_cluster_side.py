@@ -1,0 +1,308 @@
+"""The cluster, its nodes and add-ons on AWS: had somewhere, changed in place, swept after, told of."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cloudrec import app
+from cloudrec.engine.plan import Step
+from cloudrec.errors import CloudrecError, NoCapacityError, PreflightError, SpecError
+from tests.contract.aws.support import Site
+from tests.contract.sandbox_aws.support import Aws
+
+ZONES = ("us-east-1a", "us-east-1b")
+CLUSTER = "cloudrec-t"
+GPUS = "gpu-nodes/t"
+
+
+def none_left(*places: str) -> dict[str, int]:
+    """No capacity at these TYPE/ZONE/MARKET."""
+    return dict.fromkeys(places, 0)
+
+
+def gpu_groups(site: Site) -> list[str]:
+    return [key for key in site.found() if key.startswith("gpu-nodes/")]
+
+
+def test_spot_is_tried_in_every_zone_before_the_first_on_demand_node(aws: Aws, tmp_path: Path) -> None:
+    site = Site(aws, tmp_path, zones=ZONES, capacity="spot-first")
+    aws.control(capacity=none_left(*(f"p4d.24xlarge/{zone}/spot" for zone in ZONES)))
+    site.up()
+    assert gpu_groups(site) == ["gpu-nodes/t-p4d.24xlarge-us-east-1a-on-demand"]
+    tried = [event for event in site.application.journal.events("t") if event.event == "unavailable"]
+    assert [event.key for event in tried] == [f"gpu-nodes/t-p4d.24xlarge-{zone}-spot" for zone in ZONES]
+    assert all("UnfulfillableCapacity" in event.detail for event in tried)
+    assert site.planned() == {}
+    site.down()
+    assert aws.state() == []
+
+
+def test_without_any_capacity_all_else_is_kept_and_a_later_up_goes_on(aws: Aws, tmp_path: Path) -> None:
+    site = Site(aws, tmp_path, zones=ZONES)
+    places = [f"p4d.24xlarge/{zone}/on-demand" for zone in ZONES]
+    aws.control(capacity=none_left(*places))
+    with pytest.raises(NoCapacityError, match="none of 2 candidates") as caught:
+        site.up()
+    assert all(f"p4d.24xlarge-{zone}-on-demand" in caught.value.message for zone in ZONES)
+    assert "cluster/t" in site.found()
+    assert gpu_groups(site) == []
+    aws.control(capacity=dict.fromkeys(places))
+    since = len(aws.calls())
+    site.up()
+    assert "eks:CreateCluster" not in site.changes(since)
+    assert len(gpu_groups(site)) == 1
+
+
+def test_capacity_that_runs_out_is_seen_long_before_eks_gives_up(aws: Aws, tmp_path: Path) -> None:
+    site = Site(aws, tmp_path, zones=("us-east-1a",))
+    aws.control(capacity=none_left("p4d.24xlarge/us-east-1a/on-demand"))
+    aws.control(durations={"eks-nodegroup-fail": 100_000})
+    with pytest.raises(NoCapacityError, match="InsufficientInstanceCapacity"):
+        site.up()
+
+
+def test_spot_above_the_highest_price_is_not_taken(aws: Aws, tmp_path: Path) -> None:
+    site = Site(aws, tmp_path, zones=("us-east-1a",), capacity="spot", settings={"max_price": 0.01})
+    with pytest.raises(NoCapacityError, match=r"the limit is \$0\.01/h"):
+        site.up()
+    assert "eks:CreateNodegroup" in site.changes()  # of the CPU nodes
+    assert gpu_groups(site) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "call"),
+    [
+        ({"nodes": 2}, "eks:UpdateNodegroupConfig"),
+        ({"settings": {"labels": {"team": "ads"}}}, "eks:UpdateNodegroupConfig"),
+        ({"settings": {"gpu_root_gib": 300}}, "eks:UpdateNodegroupVersion"),
+        ({"settings": {"public_access_cidrs": ["203.0.113.0/24"]}}, "eks:UpdateClusterConfig"),
+        ({"settings": {"log_types": ["audit"]}}, "eks:UpdateClusterConfig"),
+    ],
+)
+def test_what_eks_can_change_is_changed_in_place(
+    aws: Aws, tmp_path: Path, change: dict[str, Any], call: str
+) -> None:
+    before = Site(aws, tmp_path, zones=("us-east-1a",))
+    before.up()
+    since = len(aws.calls())
+    after = Site(aws, tmp_path, zones=("us-east-1a",), **change)
+    assert {action.step for action in after.planned().values()} == {Step.CHANGE}
+    after.up()
+    assert call in after.changes(since)
+    assert not [name for name in after.changes(since) if "Delete" in name]
+    assert after.planned() == {}
+
+
+def test_kubernetes_goes_up_one_minor_version_after_the_other_and_nodes_follow(
+    aws: Aws, tmp_path: Path
+) -> None:
+    offered = [
+        row["clusterVersion"] for row in aws.client("eks").describe_cluster_versions()["clusterVersions"]
+    ]
+    first, *_, last = sorted(offered, key=lambda version: int(version.partition(".")[2]))[-3:]
+    Site(aws, tmp_path, zones=("us-east-1a",), kubernetes_version=first).up()
+    site = Site(aws, tmp_path, zones=("us-east-1a",), kubernetes_version=last)
+    site.up()
+    eks = aws.client("eks")
+    assert eks.describe_cluster(name=CLUSTER)["cluster"]["version"] == last
+    for name in eks.list_nodegroups(clusterName=CLUSTER)["nodegroups"]:
+        group = eks.describe_nodegroup(clusterName=CLUSTER, nodegroupName=name)["nodegroup"]
+        assert group["version"] == last
+    assert site.planned() == {}
+    with pytest.raises(SpecError, match="cannot change that in place"):
+        Site(aws, tmp_path, zones=("us-east-1a",), kubernetes_version=first).up()
+
+
+CREATIONS = [
+    ("eks", "CreateCluster"),
+    ("eks", "CreateNodegroup"),
+    ("eks", "CreateAddon"),
+    ("eks", "CreateAccessEntry"),
+    ("eks", "AssociateAccessPolicy"),
+    ("eks", "CreatePodIdentityAssociation"),
+    ("ec2", "CreateLaunchTemplate"),
+    ("ec2", "CreatePlacementGroup"),
+]
+ADMIN = "arn:aws:iam::123456789012:role/admin"
+
+
+def admin(aws: Aws) -> None:
+    trust = '{"Version": "2012-10-17", "Statement": []}'
+    aws.client("iam").create_role(RoleName="admin", AssumeRolePolicyDocument=trust)
+    aws.advance(60)
+
+
+@pytest.mark.parametrize("kind", ["lost", "5xx", "throttle", "drop"])
+def test_an_answer_that_does_not_come_makes_nothing_twice(aws: Aws, tmp_path: Path, kind: str) -> None:
+    admin(aws)
+    untouched = aws.state()
+    site = Site(aws, tmp_path, zones=("us-east-1a",), settings={"admins": [ADMIN]})
+    faults = [{"service": where, "action": what, "kind": kind, "times": 1} for where, what in CREATIONS]
+    aws.control(faults=faults)
+    plan = site.up()
+    assert all(fault["times"] == 0 for fault in aws.ask("GET", "")["faults"])
+    assert len(site.found()) == len(plan.actions)
+    assert site.planned() == {}
+    site.down()
+    assert aws.state() == untouched
+
+
+def test_what_is_named_as_an_administrator_gets_in(aws: Aws, tmp_path: Path) -> None:
+    admin(aws)
+    Site(aws, tmp_path, zones=("us-east-1a",), settings={"admins": [ADMIN]}).up()
+    listed = aws.client("eks").list_associated_access_policies(clusterName=CLUSTER, principalArn=ADMIN)
+    (policy,) = listed["associatedAccessPolicies"]
+    assert policy["policyArn"].endswith("AmazonEKSClusterAdminPolicy")
+    site = Site(aws, tmp_path, zones=("us-east-1a",))
+    site.up()
+    assert ADMIN not in aws.client("eks").list_access_entries(clusterName=CLUSTER)["accessEntries"]
+
+
+def test_the_cluster_is_private_encrypted_and_logged(site: Site) -> None:
+    site.up()
+    cluster = site.aws.client("eks").describe_cluster(name=CLUSTER)["cluster"]
+    assert not cluster["resourcesVpcConfig"]["endpointPublicAccess"]
+    assert cluster["resourcesVpcConfig"]["endpointPrivateAccess"]
+    assert cluster["accessConfig"]["authenticationMode"] == "API"
+    assert cluster["encryptionConfig"][0]["provider"]["keyArn"] == site.found()["key/t"].identity
+    assert cluster["upgradePolicy"] == {"supportType": "STANDARD"}
+    (logged,) = [setup for setup in cluster["logging"]["clusterLogging"] if setup["enabled"]]
+    assert len(logged["types"]) == 5
+
+
+def stray(aws: Aws, site: Site) -> list[str]:
+    """Make by hand what controllers in the cluster make; return what the inventory calls it."""
+    before = set(aws.state())
+    found, ec2 = site.found(), aws.client("ec2")
+    subnets = [found[f"subnet/t-public-{zone}"].identity for zone in ZONES]
+    group = ec2.create_security_group(GroupName="k8s-elb-x", Description="x", VpcId=found["vpc/t"].identity)[
+        "GroupId"
+    ]
+    pair = {"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": group}]}
+    ec2.authorize_security_group_ingress(
+        GroupId=found["security-group/t-nodes"].identity, IpPermissions=[pair]
+    )
+    balancers = aws.client("elbv2")
+    balancers.create_load_balancer(Name="k8s-x", Subnets=subnets, SecurityGroups=[group])
+    balancers.create_target_group(Name="k8s-x", Protocol="TCP", Port=80, VpcId=found["vpc/t"].identity)
+    classic = [{"Protocol": "tcp", "LoadBalancerPort": 80, "InstancePort": 80}]
+    aws.client("elb").create_load_balancer(LoadBalancerName="classic", Listeners=classic, Subnets=subnets)
+    owned = [{"Key": f"kubernetes.io/cluster/{CLUSTER}", "Value": "owned"}]
+    ec2.create_volume(
+        AvailabilityZone=ZONES[0],
+        Size=100,
+        TagSpecifications=[{"ResourceType": "volume", "Tags": owned}],
+    )
+    ec2.create_network_interface(SubnetId=subnets[0], Groups=[group])
+    return sorted(set(aws.state()) - before)
+
+
+def test_what_controllers_made_is_left_alone_by_up_and_swept_by_down(aws: Aws, tmp_path: Path) -> None:
+    site = Site(aws, tmp_path, zones=ZONES)
+    site.up()
+    made = stray(aws, site)
+    assert len({line.rsplit(":", 1)[0] for line in made}) >= 5
+    assert site.planned() == {}
+    site.down()
+    assert aws.state() == []
+
+
+def test_leftovers_of_a_cluster_that_is_gone_are_named_with_what_they_cost(aws: Aws, tmp_path: Path) -> None:
+    site = Site(aws, tmp_path, zones=ZONES)
+    site.up()
+    stray(aws, site)
+    drivers = site.provider.drivers(site.cluster)
+    for key, seen in site.found().items():
+        if key.partition("/")[0] in {"cpu-nodes", "gpu-nodes"}:
+            drivers[seen.kind].delete(seen)
+    aws.advance(3600)
+    drivers["cluster"].delete(site.found()["cluster/t"])
+    aws.advance(3600)
+    left = {seen.kind: seen for seen, _ in app.leaks(site.application, "aws")}
+    assert {
+        "load-balancer",
+        "target-group",
+        "network-interface",
+        "volume",
+        "stray-security-group",
+    } <= left.keys()
+    assert left["load-balancer"].hourly_usd > 0.02
+    assert left["volume"].hourly_usd == pytest.approx(100 * 0.08 / 730)
+    assert "leftovers" in {
+        finding.check for finding in app.doctor(site.application, site.cluster) if not finding.ok
+    }
+    site.down()
+    assert aws.state() == []
+
+
+def test_access_writes_a_private_kubeconfig_without_a_secret(site: Site) -> None:
+    with pytest.raises(PreflightError, match="is not up: there is no cloudrec-t"):
+        site.provider.access(site.cluster)
+    site.up()
+    access = site.provider.access(site.cluster)
+    path = Path(access.details["kubeconfig"])
+    assert path.is_relative_to(site.home.root)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert site.aws.env["AWS_SECRET_ACCESS_KEY"] not in path.read_text()
+    assert (access.nodes, access.gpus_per_node, access.details["fabric"]) == (1, 8, "efa")
+    assert access.details["resources"]["vpc.amazonaws.com/efa"] == "4"
+    written = path.stat().st_mtime_ns
+    site.provider.access(site.cluster)
+    assert path.stat().st_mtime_ns == written
+
+
+@pytest.mark.parametrize(
+    ("control", "cluster", "told"),
+    [
+        (
+            {"quotas": {"ec2/L-417A185B": 50}},
+            {},
+            "quota: on-demand vCPUs .*: 50, of which 0 are used; needed: 96",
+        ),
+        ({"quotas": {"vpc/L-F678F1CE": 1}}, {}, "quota: VPCs: 1, of which 1 are used"),
+        ({}, {"kubernetes_version": "1.20"}, "Kubernetes version: EKS offers .* needed: 1.20"),
+    ],
+)
+def test_what_cannot_succeed_is_told_before_anything_is_made(
+    aws: Aws, tmp_path: Path, control: dict[str, Any], cluster: dict[str, Any], told: str
+) -> None:
+    aws.control(**control)
+    with pytest.raises(PreflightError, match=told):
+        Site(aws, tmp_path, **cluster).up()
+    assert aws.state() == []
+
+
+def test_a_cluster_of_that_name_that_is_not_ours_is_left_alone(site: Site) -> None:
+    site.up()
+    eks = site.aws.client("eks")
+    arn = eks.describe_cluster(name=CLUSTER)["cluster"]["arn"]
+    eks.untag_resource(resourceArn=arn, tagKeys=["cloudrec-cluster"])
+    with pytest.raises(PreflightError, match="taken by a cluster that is not of cloudrec"):
+        site.up()
+    with pytest.raises(PreflightError, match="is not of cloudrec"):
+        site.provider.access(site.cluster)
+
+
+def test_offers_tell_what_is_tried_and_what_it_costs(aws: Aws, tmp_path: Path) -> None:
+    site = Site(aws, tmp_path, zones=ZONES, capacity="spot-first")
+    offers = site.provider.offers(site.cluster)
+    assert [(offer.capacity, offer.location) for offer in offers] == [
+        (market, zone) for market in ("spot", "on-demand") for zone in ZONES
+    ]
+    assert offers[0].hourly_usd is not None
+    assert offers[-1].hourly_usd is not None
+    assert 0 < offers[0].hourly_usd < offers[-1].hourly_usd
+
+
+def test_errors_of_deletion_name_what_remains(site: Site) -> None:
+    site.up()
+    denied = {"service": "eks", "action": "DeleteCluster", "kind": "error", "times": 99}
+    site.aws.control(faults=[{**denied, "code": "AccessDeniedException", "status": 403, "message": "no"}])
+    with pytest.raises(CloudrecError, match=r"cluster/t +cloudrec-t +\$0\.10/h.*eks:DeleteCluster"):
+        site.down()
+    site.aws.control(faults=[])
+    site.down()
+    assert site.aws.state() == []

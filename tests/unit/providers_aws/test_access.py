@@ -1,0 +1,104 @@
+"""The kubeconfig and the token with which Kubernetes' clients enter."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from cloudrec.providers.aws import access, token
+from cloudrec.providers.aws.client import Aws
+from cloudrec.providers.aws.offers import KNOWN
+
+ENVIRONMENT = {
+    "AWS_ACCESS_KEY_ID": "AKIDEXAMPLE",
+    "AWS_SECRET_ACCESS_KEY": "very-secret",
+    "AWS_REGION": "eu-west-1",
+}
+CLUSTER: dict[str, Any] = {
+    "name": "cloudrec-demo",
+    "endpoint": "https://0123.gr7.eu-west-1.eks.amazonaws.com",
+    "certificateAuthority": {"data": "Q0E="},
+}
+
+
+def signed_url(made: str) -> str:
+    plain = made.removeprefix("k8s-aws-v1.")
+    return base64.urlsafe_b64decode(plain + "=" * (-len(plain) % 4)).decode()
+
+
+def test_a_token_is_a_signed_question_to_sts_that_names_the_cluster() -> None:
+    made = token.token(Aws(ENVIRONMENT), "cloudrec-demo")
+    assert made.startswith("k8s-aws-v1.")
+    assert "=" not in made
+    url = urlsplit(signed_url(made))
+    assert url.hostname == "sts.eu-west-1.amazonaws.com"
+    asked = {name: values[0] for name, values in parse_qs(url.query).items()}
+    assert asked["Action"] == "GetCallerIdentity"
+    assert asked["X-Amz-Expires"] == "60"
+    assert asked["X-Amz-SignedHeaders"] == "host;x-k8s-aws-id"
+    assert "very-secret" not in signed_url(made)
+
+
+def test_a_credential_ends_before_eks_refuses_its_token() -> None:
+    made: Any = token.credential(Aws(ENVIRONMENT), "cloudrec-demo")
+    ends = datetime.fromisoformat(made["status"]["expirationTimestamp"])
+    assert 12 * 60 < (ends - datetime.now(UTC)).total_seconds() < 15 * 60
+    assert made["apiVersion"] == "client.authentication.k8s.io/v1"
+
+
+def run_token(**environment: str) -> subprocess.CompletedProcess[str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+    return subprocess.run(
+        [sys.executable, "-m", "cloudrec.providers.aws.token", "--cluster", "c", "--region", "eu-west-1"],
+        env={
+            **kept,
+            "AWS_EC2_METADATA_DISABLED": "true",
+            "AWS_SHARED_CREDENTIALS_FILE": "/nowhere",
+            **environment,
+        },
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_the_command_prints_one_json_document() -> None:
+    done = run_token(**ENVIRONMENT)
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["kind"] == "ExecCredential"
+
+
+def test_without_credentials_the_command_says_so_and_ends_with_3() -> None:
+    done = run_token()
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "credentials" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_kubeconfig_names_one_cluster_and_holds_no_secret() -> None:
+    config = access.kubeconfig(CLUSTER, "eu-west-1", {**ENVIRONMENT, "AWS_PROFILE": "team"})
+    assert config["current-context"] == "cloudrec-demo"
+    assert config["clusters"][0]["cluster"] == {
+        "server": CLUSTER["endpoint"],
+        "certificate-authority-data": "Q0E=",
+    }
+    command = config["users"][0]["user"]["exec"]
+    assert command["args"][:2] == ["-m", "cloudrec.providers.aws.token"]
+    assert command["env"] == [{"name": "AWS_PROFILE", "value": "team"}]
+    assert "very-secret" not in json.dumps(config)
+
+
+def test_a_pod_asks_for_every_adapter_and_for_huge_pages_only_where_there_are_any() -> None:
+    assert access.pod_resources(KNOWN["p5.48xlarge"]) == {
+        "nvidia.com/gpu": "8",
+        "vpc.amazonaws.com/efa": "32",
+        "hugepages-2Mi": "5120Mi",
+    }
+    assert access.pod_resources(KNOWN["g5.xlarge"]) == {"nvidia.com/gpu": "1"}

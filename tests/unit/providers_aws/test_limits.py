@@ -1,0 +1,27 @@
+"""Which quota counts which nodes."""
+
+from __future__ import annotations
+
+import pytest
+
+from cloudrec.providers.aws.limits import quota_of
+
+
+@pytest.mark.parametrize(
+    ("instance_type", "market", "code"),
+    [
+        ("p4d.24xlarge", "on-demand", "L-417A185B"),
+        ("p4de.24xlarge", "spot", "L-7212CCBC"),
+        ("p5.48xlarge", "on-demand", "L-417A185B"),
+        ("p5.48xlarge", "spot", "L-C4BD4855"),
+        ("p5en.48xlarge", "spot", "L-C4BD4855"),
+        ("g5.xlarge", "on-demand", "L-DB2E81BA"),
+        ("g6.xlarge", "spot", "L-3819A6DF"),
+        ("m6i.large", "on-demand", "L-1216C47A"),
+        ("c7i.large", "spot", "L-34B43A08"),
+        ("p5.48xlarge", "capacity-block", ""),
+        ("u-6tb1.metal", "on-demand", ""),
+    ],
+)
+def test_vcpus_are_counted_by_family_and_market(instance_type: str, market: str, code: str) -> None:
+    assert quota_of(instance_type, market) == code
