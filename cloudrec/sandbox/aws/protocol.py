@@ -33,7 +33,9 @@ _SERVICES = {
     "tagging": "resourcegroupstaggingapi",
 }
 _SIGNERS = {service: name for name, service in _SERVICES.items()}
+_CLASSIC = "2012-06-01"  # the API version of classic load balancers, which share the others' name
 _IAM_PREFIXES = {
+    "elb": "elasticloadbalancing",
     "elbv2": "elasticloadbalancing",
     "resourcegroupstaggingapi": "tag",
     "service-quotas": "servicequotas",
@@ -98,7 +100,10 @@ def identify(request: HttpRequest) -> Target:
     if target:
         action = target.rpartition(".")[2]
     elif form and service != "s3":
-        action = dict(parse_qsl(request.body.decode())).get("Action", "")
+        fields = dict(parse_qsl(request.body.decode()))
+        action = fields.get("Action", "")
+        if service == "elbv2" and fields.get("Version") == _CLASSIC:
+            service = "elb"
     else:
         action, uri_params = _route(service, request)
     return Target(service=service, action=action, region=region, access_key=access_key, uri_params=uri_params)

@@ -352,7 +352,7 @@ def test_vpc_endpoint_delete_tells_of_a_bad_id_in_a_reply_of_success(net: Net) -
 
 
 @pytest.mark.parametrize("table_goes_first", [True, False])
-def test_vpc_endpoint_gateway_goes_with_its_routes(net: Net, table_goes_first: bool) -> None:
+def test_vpc_endpoint_gateway_goes_with_its_routes(net: Net, *, table_goes_first: bool) -> None:
     table = net.table()
     made = net.ec2.create_vpc_endpoint(VpcId=net.vpc, ServiceName=S3, RouteTableIds=[table])["VpcEndpoint"]
     if table_goes_first:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 def find(call: Call) -> Reply:
     """Refuse ids and names that are not there: moto lists nothing, or names the wrong code."""
     ec2, wanted = call.backend(), call.params
+    for template in ec2.launch_templates.values():
+        template.tags = template.get_tags()  # moto shows for ever those that it was born with
     names = wanted.get("LaunchTemplateNames") or _one(wanted.get("LaunchTemplateName"))
     for name in wanted.get("LaunchTemplateIds") or _one(wanted.get("LaunchTemplateId")):
         if name not in ec2.launch_templates:
