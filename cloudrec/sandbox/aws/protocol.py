@@ -33,7 +33,7 @@ _SERVICES = {
     "tagging": "resourcegroupstaggingapi",
 }
 _SIGNERS = {service: name for name, service in _SERVICES.items()}
-_CLASSIC = "2012-06-01"  # the version of the API of classic load balancers, which share the others' name
+_CLASSIC = "2012-06-01"  # the API version of classic load balancers, which share the others' name
 _IAM_PREFIXES = {
     "elb": "elasticloadbalancing",
     "elbv2": "elasticloadbalancing",
