@@ -16,6 +16,7 @@ BENCHMARKS = (
     "embedding",
     "step_profile",
     "engine",
+    "makespan",
     "interval",
     "learning",
     "checkpoint",

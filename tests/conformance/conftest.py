@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,23 @@ import pytest
 from tests.conformance.support_clouds import CLOUDS, Cloud, Site, stand_in
 
 
+@pytest.fixture(scope="session")
+def stand_ins() -> Iterator[Callable[[str], Cloud]]:
+    """The stand-in of a name, started when it is first asked for."""
+    running: dict[str, Cloud] = {}
+    with ExitStack() as stack:
+
+        def get(name: str) -> Cloud:
+            if name not in running:
+                running[name] = stack.enter_context(stand_in(name))
+            return running[name]
+
+        yield get
+
+
 @pytest.fixture(scope="session", params=CLOUDS)
-def process(request: pytest.FixtureRequest) -> Iterator[Cloud]:
-    with stand_in(request.param) as cloud:
-        yield cloud
+def process(request: pytest.FixtureRequest, stand_ins: Callable[[str], Cloud]) -> Cloud:
+    return stand_ins(request.param)
 
 
 @pytest.fixture

@@ -63,6 +63,11 @@ class Cloud:
         """Have the stand-in behave so."""
         self._ask("POST", "", wishes)
 
+    def settings(self) -> dict[str, Any]:
+        """How the stand-in behaves."""
+        told: dict[str, Any] = self._ask("GET", "")
+        return told
+
     def save(self, name: str) -> None:
         """Remember the whole account."""
         self._ask("POST", "/save", {"name": name})
@@ -211,7 +216,7 @@ class Running:
         if self._pipe.poll():
             try:
                 self.told = self._pipe.recv()
-            except EOFError:
+            except (EOFError, ConnectionResetError):  # it died before it could say
                 self.told = ""
         self._pipe.close()
         return self._process.exitcode

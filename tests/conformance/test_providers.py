@@ -6,6 +6,8 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -17,12 +19,26 @@ from cloudrec.engine.plan import Step
 from cloudrec.errors import DeclinedError, SpecError, UsageError
 from cloudrec.home import Home
 from cloudrec.spec.models import ClusterSpec
+from tests.conformance.support_clouds import CLOUDS, Cloud, until
 
 PROVIDERS = providers.names()
 
 
-def context(folder: Path) -> AppContext:
-    return AppContext(home=Home(root=folder / "home"), environment={})
+@dataclass(frozen=True)
+class Asked:
+    """A cluster, and the environment that its provider is reached by."""
+
+    spec: ClusterSpec
+    environment: Mapping[str, str]
+
+    @property
+    def provider(self) -> str:
+        return self.spec.provider
+
+
+def context(folder: Path, asked: Asked | None = None) -> AppContext:
+    environment = asked.environment if asked else {}
+    return AppContext(home=Home(root=folder / "home"), environment=environment)
 
 
 def files_under(folder: Path) -> list[str]:
@@ -35,34 +51,39 @@ def files_under(folder: Path) -> list[str]:
     )
 
 
-def up(application: AppContext, cluster: ClusterSpec) -> list[Step]:
-    return [action.step for action in app.up(application, cluster, decide=lambda _plan: True).actions]
+def up(application: AppContext, cluster: Asked) -> list[Step]:
+    return [action.step for action in app.up(application, cluster.spec, decide=lambda _plan: True).actions]
 
 
-def down(application: AppContext, cluster: ClusterSpec, *, keep_data: bool = False) -> None:
+def down(application: AppContext, cluster: Asked, *, keep_data: bool = False) -> None:
     app.down(
         application,
         provider_name=cluster.provider,
-        cluster_name=cluster.title,
+        cluster_name=cluster.spec.title,
         keep_data=keep_data,
         decide=lambda _removal: True,
     )
 
 
 @pytest.fixture(params=PROVIDERS)
-def cluster(request: pytest.FixtureRequest) -> ClusterSpec:
-    return ClusterSpec(name="conformance", provider=request.param, owner="tester")
+def cluster(request: pytest.FixtureRequest, stand_ins: Callable[[str], Cloud]) -> Asked:
+    spec = ClusterSpec(name="conformance", provider=request.param, owner="tester")
+    if request.param not in CLOUDS:
+        return Asked(spec, {})
+    cloud = stand_ins(request.param)
+    cloud.reset()
+    return Asked(spec, cloud.env)
 
 
 def test_there_are_providers() -> None:
     assert "local" in PROVIDERS
 
 
-def test_resources_are_recomputable_tagged_and_have_drivers(tmp_path: Path, cluster: ClusterSpec) -> None:
-    provider = context(tmp_path).provider(cluster.provider)
-    resources = provider.resources(cluster)
-    assert list(resources) == list(provider.resources(cluster))
-    drivers = provider.drivers(cluster)
+def test_resources_are_recomputable_tagged_and_have_drivers(tmp_path: Path, cluster: Asked) -> None:
+    provider = context(tmp_path, cluster).provider(cluster.provider)
+    resources = provider.resources(cluster.spec)
+    assert list(resources) == list(provider.resources(cluster.spec))
+    drivers = provider.drivers(cluster.spec)
     for resource in Graph.of(resources).resources.values():
         assert resource.kind in drivers
         assert resource.tags[TAG_CLUSTER] == "conformance"
@@ -70,8 +91,8 @@ def test_resources_are_recomputable_tagged_and_have_drivers(tmp_path: Path, clus
         assert resource.tags[TAG_KEY] == resource.key
 
 
-def test_up_then_down_leaves_everything_as_it_was(tmp_path: Path, cluster: ClusterSpec) -> None:
-    application = context(tmp_path)
+def test_up_then_down_leaves_everything_as_it_was(tmp_path: Path, cluster: Asked) -> None:
+    application = context(tmp_path, cluster)
     application.home.clusters.mkdir(parents=True)
     before = files_under(tmp_path)
     assert set(up(application, cluster)) == {Step.CREATE}
@@ -83,21 +104,21 @@ def test_up_then_down_leaves_everything_as_it_was(tmp_path: Path, cluster: Clust
     assert app.leaks(application, cluster.provider) == []
 
 
-def test_a_dry_run_changes_nothing(tmp_path: Path, cluster: ClusterSpec) -> None:
-    application = context(tmp_path)
-    app.up(application, cluster, decide=lambda _plan: False)
+def test_a_dry_run_changes_nothing(tmp_path: Path, cluster: Asked) -> None:
+    application = context(tmp_path, cluster)
+    app.up(application, cluster.spec, decide=lambda _plan: False)
     assert app.leaks(application, cluster.provider) == []
     assert app.clusters(application) == []
 
 
-def test_declined_means_that_nothing_is_done(tmp_path: Path, cluster: ClusterSpec) -> None:
-    application = context(tmp_path)
+def test_declined_means_that_nothing_is_done(tmp_path: Path, cluster: Asked) -> None:
+    application = context(tmp_path, cluster)
 
     def decline(_plan: object) -> bool:
         raise DeclinedError("no")
 
     with pytest.raises(DeclinedError):
-        app.up(application, cluster, decide=decline)
+        app.up(application, cluster.spec, decide=decline)
     assert app.leaks(application, cluster.provider) == []
     up(application, cluster)
     found = app.leaks(application, cluster.provider)
@@ -106,35 +127,36 @@ def test_declined_means_that_nothing_is_done(tmp_path: Path, cluster: ClusterSpe
     assert app.leaks(application, cluster.provider) == found
 
 
-def test_down_works_with_the_journal_lost(tmp_path: Path, cluster: ClusterSpec) -> None:
-    application = context(tmp_path)
+def test_down_works_with_the_journal_lost(tmp_path: Path, cluster: Asked) -> None:
+    application = context(tmp_path, cluster)
     up(application, cluster)
     for file in application.home.root.glob("journal.sqlite*"):
         file.unlink()
-    again = context(tmp_path)
+    again = context(tmp_path, cluster)
     down(again, cluster)
     assert app.leaks(again, cluster.provider) == []
 
 
-def test_an_unknown_setting_is_refused_with_the_nearest_name(tmp_path: Path, cluster: ClusterSpec) -> None:
-    wrong = cluster.model_copy(update={"settings": {"storag": "x", "min_free_gb": 1}})
+def test_an_unknown_setting_is_refused_with_the_nearest_name(tmp_path: Path, cluster: Asked) -> None:
+    wrong = cluster.spec.model_copy(update={"settings": {"storag": "x", "min_free_gb": 1}})
     with pytest.raises(SpecError, match="is not known"):
-        app.up(context(tmp_path), wrong, decide=lambda _plan: True)
+        app.up(context(tmp_path, cluster), wrong, decide=lambda _plan: True)
 
 
-def test_a_cluster_hand_damaged_is_shown_so_and_mended_by_up(tmp_path: Path, cluster: ClusterSpec) -> None:
-    application = context(tmp_path)
+def test_a_cluster_hand_damaged_is_shown_so_and_mended_by_up(tmp_path: Path, cluster: Asked) -> None:
+    application = context(tmp_path, cluster)
     up(application, cluster)
     provider = application.provider(cluster.provider)
-    victim = next(found for found in provider.search("conformance") if not found.holds_data)
-    provider.drivers(cluster)[victim.kind].delete(victim)
-    assert [view.state for view in app.clusters(application)] == ["INCOMPLETE"]
+    needed = set().union(*provider.kinds.values())
+    victim = next(found for found in provider.search("conformance") if found.kind not in needed)
+    provider.drivers(cluster.spec)[victim.kind].delete(victim)
+    until(lambda: [view.state for view in app.clusters(application)] == ["INCOMPLETE"], "seen to be missing")
     assert Step.CREATE in up(application, cluster)
     assert [view.state for view in app.clusters(application)] == ["READY"]
 
 
-def test_two_clusters_of_one_name_and_two_providers_are_refused(tmp_path: Path, cluster: ClusterSpec) -> None:
-    application = context(tmp_path)
+def test_two_clusters_of_one_name_and_two_providers_are_refused(tmp_path: Path, cluster: Asked) -> None:
+    application = context(tmp_path, cluster)
     application.journal.put_cluster("conformance", "some-other-cloud", {})
     with pytest.raises(UsageError, match="of provider 'some-other-cloud' exists"):
         up(application, cluster)
@@ -175,7 +197,7 @@ def killed_after(home: Path, changes: int, *arguments: str) -> int:
 
 def kill_at_every(folder: Path, command: str, *, stride: int) -> int:
     """Kill `up` or `down` at every stride-th change; it must heal and leave nothing. Return how often."""
-    cluster = ClusterSpec(name="conformance", provider="local", owner="tester")
+    cluster = Asked(ClusterSpec(name="conformance", provider="local", owner="tester"), {})
     arguments = (command, "local", "--cluster", "conformance", *(["--yes"] if command == "down" else []))
     for moments, changes in enumerate(range(0, 1000, stride)):
         home = folder / str(changes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import select
+import sys
 import traceback
 from contextlib import suppress
 from http import HTTPStatus
@@ -33,6 +34,11 @@ class AwsServer(ThreadingHTTPServer):
         super().__init__((_HOST, port), _Handler)
         registry.load()
         self.engine = Engine()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - socketserver's own
+        """Say nothing of a client that died; all else is a defect to be seen."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
 
     def announcement(self) -> dict[str, Any]:
         """What a client needs to reach it."""
@@ -102,14 +108,22 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _body(self) -> bytes:
         if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
-            return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            return self._exactly(int(self.headers.get("Content-Length") or 0))
         body = bytearray()
-        while size := int(self.rfile.readline().partition(b";")[0], 16):
-            body += self.rfile.read(size)
+        while size := int(self.rfile.readline().partition(b";")[0] or b"0", 16):
+            body += self._exactly(size)
             self.rfile.readline()
         while self.rfile.readline().strip():
             continue  # trailers
         return bytes(body)
+
+    def _exactly(self, size: int) -> bytes:
+        """A request that was cut short has no effect: whoever sent it died over it."""
+        data = self.rfile.read(size)
+        if len(data) < size:
+            self.close_connection = True
+            raise ConnectionError(f"{len(data)} of {size} bytes came")
+        return data
 
     def _send(self, reply: Reply) -> None:
         self.send_response_only(reply.status)

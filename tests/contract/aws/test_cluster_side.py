@@ -221,7 +221,7 @@ def test_leftovers_of_a_cluster_that_is_gone_are_named_with_what_they_cost(aws: 
     aws.advance(3600)
     drivers["cluster"].delete(site.found()["cluster/t"])
     aws.advance(3600)
-    left = {seen.kind: seen for seen, _ in app.leaks(site.application, "aws")}
+    left = {leak.found.kind: leak.found for leak in app.leaks(site.application, "aws")}
     assert {
         "load-balancer",
         "target-group",

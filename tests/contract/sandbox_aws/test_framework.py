@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 import subprocess
 import sys
 from http.client import HTTPConnection
@@ -148,3 +149,16 @@ def test_a_misspelt_parameter_is_refused_though_aws_would_ignore_it(aws: Aws) ->
     answer = connection.getresponse()
     assert (answer.status, b"no parameter CidrBlok" in answer.read()) == (400, True)
     connection.close()
+
+
+def test_a_request_that_was_cut_short_has_no_effect(aws: Aws) -> None:
+    parts = urlsplit(aws.endpoint)
+    head = (
+        f"PUT /cut-short HTTP/1.1\r\nHost: {parts.netloc}\r\nContent-Length: 500\r\n"
+        "Authorization: AWS4-HMAC-SHA256 Credential=x/20261121/us-east-1/s3/aws4_request\r\n\r\n<Create"
+    )
+    with socket.create_connection((parts.hostname, parts.port), timeout=10) as connection:
+        connection.sendall(head.encode())
+        connection.shutdown(socket.SHUT_WR)
+        assert connection.recv(1) == b""
+    assert aws.client("s3").list_buckets()["Buckets"] == []

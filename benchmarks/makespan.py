@@ -1,0 +1,145 @@
+"""How long `up` and `down` take, beside the longest chain of things that must wait for each other.
+
+    python -m benchmarks.makespan [--cloud aws] [--speed 12] [--write]
+
+The cloud is its stand-in, whose things take as long to be made and to go as the cloud's do, on a clock
+that runs `speed` times faster. The critical path is the longest way through the very graph that is applied,
+each thing counted with what the stand-in takes for it; the serial time is the sum of all. Then `up` once
+more, which must change nothing: how many calls and seconds that takes. What our own calls take is real time,
+and so counts `speed` times as much here as at a cloud: the ratio would be better there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.machine import describe_machine, today
+from cloudrec.engine.graph import Graph
+from tests.conformance.support_clouds import Cloud, Site, stand_in
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+LIMIT = 1.01
+SPEED = 12.0
+RESULTS = Path(__file__).parent / "results"
+# Which of the stand-in's durations each kind of thing waits for: when it is made, and when it goes.
+MADE: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "aws": {
+        "role": ("iam-role",),
+        "nat-gateway": ("nat-create",),
+        "endpoint": ("endpoint-create",),
+        "placement-group": ("placement-group",),
+        "cluster": ("eks-cluster-create",),
+        "addon": ("eks-addon-create",),
+        "cpu-nodes": ("eks-nodegroup-create",),
+        "gpu-nodes": ("eks-gpu-nodegroup-create",),
+        "lustre": ("fsx-create",),
+        "data-link": ("dra-create",),
+    }
+}
+GOES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "aws": {
+        "nat-gateway": ("nat-delete",),
+        "elastic-ip": ("eip-release",),
+        "endpoint": ("endpoint-delete",),
+        "cluster": ("eks-cluster-delete",),
+        "addon": ("eks-addon-delete",),
+        "cpu-nodes": ("eks-nodegroup-delete",),
+        "gpu-nodes": ("eks-nodegroup-delete",),
+        "leftovers": ("eks-node-interfaces",),
+        "lustre": ("fsx-delete",),
+        "data-link": ("dra-delete",),
+    }
+}
+
+
+def longest(graph: Graph, seconds: Callable[[str], float], *, backwards: bool) -> tuple[float, list[str]]:
+    """The critical path: its seconds and the keys along it."""
+    order = graph.order()
+    needs: dict[str, set[str]] = graph.needs()
+    if backwards:
+        order = tuple(reversed(order))
+        needs = {key: {other for other, below in needs.items() if key in below} for key in needs}
+    ends: dict[str, tuple[float, list[str]]] = {}
+    for key in order:
+        before, path = max((ends[need] for need in needs[key]), default=(0.0, []), key=lambda end: end[0])
+        own = seconds(key)
+        ends[key] = (before + own, [*path, *([key] if own else [])])
+    return max(ends.values(), key=lambda end: end[0])
+
+
+def measure(cloud: Cloud, speed: float, folder: Path) -> tuple[list[str], bool]:
+    """The report's lines, and whether both limits hold."""
+    cloud.reset()
+    cloud.control(speed=speed)
+    cloud.env["CLOUDREC_SANDBOX_SPEED"] = str(speed)
+    site = Site(cloud, folder)
+    provider = site.application.provider(cloud.name)
+    graph = Graph.of(provider.resources(site.cluster))
+    durations = cloud.settings()["durations"]
+
+    def took(names: Mapping[str, tuple[str, ...]]) -> Callable[[str], float]:
+        return lambda key: sum(durations[name] for name in names.get(key.partition("/")[0], ()))
+
+    lines = [
+        "| | critical path s | took s | ratio | one after the other s | the path |",
+        "|---|---|---|---|---|---|",
+    ]
+    ok = True
+    for name, act, seconds, backwards in (
+        ("up", site.up, took(MADE[cloud.name]), False),
+        ("down", site.down, took(GOES[cloud.name]), True),
+    ):
+        path_s, path = longest(graph, seconds, backwards=backwards)
+        if backwards:
+            path_s, path = path_s + provider.settle_s, [*path, "the second look"]
+        serial = sum(seconds(key) for key in graph.resources)
+        spent = clocked(act) * speed
+        ok &= spent <= LIMIT * path_s
+        figures = (f"{path_s:.0f}", f"{spent:.0f}", f"{spent / path_s:.3f}", f"{serial:.0f}")
+        lines.append(f"| {name} | {' | '.join(figures)} | {', '.join(path)} |")
+        if name == "up":
+            calls = len(cloud.calls())
+            again = clocked(site.up)
+            made = cloud.calls(calls)
+            nothing = (
+                f"{len(made)} calls, {len(cloud.changing(made))} of them changing, {again:.2f} s of ours"
+            )
+    return [*lines, "", f"`up` again, with nothing to change: {nothing}."], ok
+
+
+def clocked(act: Callable[[], Any]) -> float:
+    """Seconds of ours."""
+    began = time.perf_counter()
+    act()
+    return time.perf_counter() - began
+
+
+def main() -> int:
+    """Print the table; 1 where a limit is missed."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--cloud", default="aws", choices=sorted(MADE))
+    parser.add_argument("--speed", type=float, default=SPEED, help="of the stand-in's clock")
+    parser.add_argument("--write", action="store_true", help="keep the report under benchmarks/results")
+    asked = parser.parse_args()
+    with stand_in(asked.cloud) as cloud, tempfile.TemporaryDirectory() as folder:
+        lines, ok = measure(cloud, asked.speed, Path(folder))
+    title = f"# How long `cloudrec up {asked.cloud}` and `down` take, {today()}"
+    note = f"{describe_machine()} The stand-in's clock ran {asked.speed:g} times faster. Limit: {LIMIT}."
+    report = "\n".join([title, "", note, "", *lines, ""])
+    print(report)
+    if asked.write:
+        (RESULTS / f"makespan-{asked.cloud}-{today()}.md").write_text(report, encoding="utf-8")
+    return 0 if ok else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
