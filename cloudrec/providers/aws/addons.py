@@ -25,7 +25,8 @@ ADDON, POD_IDENTITY = "addon", "pod-identity"
 CNI, PROXY, AGENT, DNS = "vpc-cni", "kube-proxy", "eks-pod-identity-agent", "coredns"
 LUSTRE_CSI, S3_CSI = "aws-fsx-csi-driver", "aws-mountpoint-s3-csi-driver"
 KINDS: Mapping[str, AbstractSet[str]] = {
-    ADDON: frozenset({CLUSTER, "cpu-nodes", POD_IDENTITY}),
+    # Some need nodes, and some are needed by nodes: as long as a node is there, so is its network plugin.
+    ADDON: frozenset({CLUSTER, POD_IDENTITY}),
     POD_IDENTITY: frozenset({CLUSTER, "role"}),
 }
 

@@ -78,8 +78,11 @@ def drivers(aws: Aws) -> Mapping[str, AwsDriver]:
 
 def places(layout: Layout) -> list[offers.Place]:
     """Return the ways of having the GPU nodes, the best first."""
-    settings = layout.settings
-    markets = (offers.BLOCK,) if settings.capacity_block_id else offers.MARKETS[layout.cluster.capacity]
+    settings, markets = layout.settings, offers.MARKETS[layout.cluster.capacity]
+    if settings.capacity_block_id:
+        markets = (offers.BLOCK,)
+    elif settings.capacity_reservation_id:
+        markets = (offers.ON_DEMAND,)  # what is reserved is no spot capacity
     return offers.places(layout.instance_types, layout.gpu_zones, markets, layout.offered)
 
 

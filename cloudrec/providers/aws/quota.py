@@ -168,12 +168,14 @@ def _reservation(aws: Aws, layout: Layout) -> list[Finding]:
     wanted = settings.capacity_block_id or settings.capacity_reservation_id
     if not wanted:
         return []
-    rows = aws.read(
-        "ec2",
-        "describe_capacity_reservations",
-        "CapacityReservations",
-        Filters=[{"Name": "capacity-reservation-id", "Values": [wanted]}],
-    )
+    try:
+        rows = aws.read(
+            "ec2", "describe_capacity_reservations", "CapacityReservations", CapacityReservationIds=[wanted]
+        )
+    except ClientError as error:
+        if not errors.is_absent(error):
+            raise
+        rows = []
     state = rows[0]["State"] if rows else "not there"
     kind = rows[0]["InstanceType"] if rows else ""
     return [

@@ -1,0 +1,33 @@
+"""The order in which kinds are removed when no graph tells: complete, and without a circle."""
+
+from __future__ import annotations
+
+from graphlib import TopologicalSorter
+
+from cloudrec.providers.aws.provider import AwsProvider
+
+KINDS = AwsProvider.kinds
+
+
+def test_every_kind_that_is_needed_is_a_kind() -> None:
+    assert {need for needs in KINDS.values() for need in needs} <= KINDS.keys()
+
+
+def test_what_stands_on_something_goes_before_it() -> None:
+    order = list(TopologicalSorter(KINDS).static_order())[::-1]
+    for above, below in [
+        ("gpu-nodes", "addon"),
+        ("gpu-nodes", "placement-group"),
+        ("cpu-nodes", "cluster"),
+        ("addon", "cluster"),
+        ("launch-template", "cluster"),
+        ("cluster", "leftovers"),
+        ("cluster", "load-balancer"),
+        ("load-balancer", "target-group"),
+        ("load-balancer", "stray-security-group"),
+        ("network-interface", "subnet"),
+        ("leftovers", "subnet"),
+        ("leftovers", "internet-gateway"),
+        ("lustre", "gpu-nodes"),
+    ]:
+        assert order.index(above) < order.index(below), (above, below)
