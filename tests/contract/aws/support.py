@@ -22,6 +22,7 @@ from tests.contract.sandbox_aws.support import Aws
 _QUOTAS = {"ec2/L-417A185B": 1000, "ec2/L-7212CCBC": 1000, "ec2/L-C4BD4855": 1000, "ec2/L-DB2E81BA": 1000}
 # Actions that change nothing begin so.
 _READS = ("Describe", "Get", "List", "Head")
+SPEED = 600.0  # of the stand-in's clock: what waits, waits a tenth of a second
 # One command of the real command line, which waits for a line before it begins: so its pid can be told.
 _HELD = "import sys; sys.stdin.readline(); from cloudrec.cli.main import run; sys.exit(run(sys.argv[1:]))"
 
@@ -29,7 +30,8 @@ _HELD = "import sys; sys.stdin.readline(); from cloudrec.cli.main import run; sy
 def fresh(aws: Aws, **control: Any) -> None:
     """Go back to an empty account that may have GPU nodes, where things take seconds instead of minutes."""
     aws.control(reset=True)
-    aws.control(speed=60, durations={"*": 5}, quotas=_QUOTAS, **control)
+    aws.env["CLOUDREC_SANDBOX_SPEED"] = str(SPEED)
+    aws.control(speed=SPEED, durations={"*": 5}, quotas=_QUOTAS, **control)
 
 
 class Site:

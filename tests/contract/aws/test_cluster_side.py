@@ -135,6 +135,7 @@ def admin(aws: Aws) -> None:
     aws.advance(60)
 
 
+@pytest.mark.soak  # the conformance suite has each kind of call fail so
 @pytest.mark.parametrize("kind", ["lost", "5xx", "throttle", "drop"])
 def test_an_answer_that_does_not_come_makes_nothing_twice(aws: Aws, tmp_path: Path, kind: str) -> None:
     admin(aws)

@@ -240,6 +240,7 @@ def killed_and_healed(aws: Aws, folder: Path, command: str, *, call: int, when: 
     return code != 0
 
 
+@pytest.mark.soak  # the conformance suite dies at each kind of call
 @pytest.mark.parametrize(
     ("command", "call", "when"),
     [
