@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from cloudrec import providers
-from cloudrec.app.lifetime import end_of, is_over, price_of, with_end
+from cloudrec.app.lifetime import Past, is_over, price_of, tagged_end, with_end
 from cloudrec.app.runs import stop_run
 from cloudrec.engine.apply import apply
 from cloudrec.engine.destroy import destroy, plan_removal
@@ -80,8 +80,8 @@ def up(app: AppContext, cluster: ClusterSpec, *, decide: Callable[[Plan], bool])
         cluster = with_end(
             cluster,
             hourly_usd=price_of(provider.resources(cluster)),
-            known=_known(app, cluster.title),
-            searched=searched,
+            past=_past(app, provider, cluster.title),
+            tagged=tagged_end(searched, provider.control_plane),
             now=datetime.now(UTC),
         )
         graph = Graph.of(provider.resources(cluster))
@@ -160,10 +160,15 @@ def expired(app: AppContext, provider_name: str) -> Sequence[ClusterSpec]:
         if record.provider == provider_name
     }
     over = {name for name, spec in found.items() if is_over(spec.expires, now)}
-    for seen in app.provider(provider_name).search(None):
-        if seen.cluster and seen.cluster not in found and is_over(end_of(seen), now):
-            over.add(seen.cluster)
-            found[seen.cluster] = _stranger(provider_name, seen)
+    provider = app.provider(provider_name)
+    strangers: dict[str, list[Observed]] = {}
+    for seen in provider.search(None):
+        if seen.cluster and seen.cluster not in found:
+            strangers.setdefault(seen.cluster, []).append(seen)
+    for name, things in strangers.items():
+        if is_over(tagged_end(things, provider.control_plane), now):
+            over.add(name)
+            found[name] = _stranger(provider_name, things[0])
     return [found[name] for name in sorted(over)]
 
 
@@ -233,10 +238,13 @@ def _stranger(provider_name: str, seen: Observed) -> ClusterSpec:
     )
 
 
-def _known(app: AppContext, title: str) -> ClusterSpec | None:
+def _past(app: AppContext, provider: Provider, title: str) -> Past | None:
+    """What was asked for before under this name."""
     for record in app.journal.clusters():
         if record.name == title and not record.is_down:
-            return ClusterSpec.model_validate(record.request)
+            spec = ClusterSpec.model_validate(record.request)
+            budgeted = spec.budget_usd is not None  # else nobody asks what it cost
+            return Past(cluster=spec, hourly_usd=price_of(provider.resources(spec)) if budgeted else 0.0)
     return None
 
 

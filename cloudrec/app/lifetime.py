@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -22,31 +23,46 @@ def price_of(resources: Iterable[Resource]) -> float:
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class Past:
+    """What was asked for before, and what it cost an hour at most."""
+
+    cluster: ClusterSpec
+    hourly_usd: float
+
+
 def with_end(
-    cluster: ClusterSpec,
-    *,
-    hourly_usd: float,
-    known: ClusterSpec | None,
-    searched: Sequence[Observed],
-    now: datetime,
+    cluster: ClusterSpec, *, hourly_usd: float, past: Past | None, tagged: str, now: datetime
 ) -> ClusterSpec:
     """Return the spec with its end.
 
-    A cluster that has one keeps it, however often `up` is run, until another ttl or budget is asked for.
+    A cluster that has one keeps it, however often `up` is run, until another ttl or budget is asked for; a
+    ttl or budget that is not asked for again stays in force. Under a budget, a cluster that becomes dearer
+    ends the sooner: what is left is spent faster.
 
     Args:
         cluster: what is asked for.
         hourly_usd: what it costs an hour at most.
-        known: what was asked for before, from the journal.
-        searched: what exists of it; its tags tell the end where the journal was lost.
+        past: what was asked for before, from the journal.
+        tagged: the end that the cloud's tags tell, for where the journal was lost; may be empty.
         now: the time.
     """
     if cluster.expires is not None:
         return cluster
-    before = known.expires if known is not None else max(map(end_of, searched), default="") or None
-    asked = (cluster.ttl, cluster.budget_usd)
-    if before is not None and (asked == (None, None) or known is None or _asked(known) == asked):
-        return cluster.model_copy(update={"expires": before})
+    if past is not None:
+        kept = {
+            "ttl": cluster.ttl or past.cluster.ttl,
+            "budget_usd": cluster.budget_usd or past.cluster.budget_usd,
+        }
+        cluster = cluster.model_copy(update=kept)
+    before = past.cluster.expires if past is not None else tagged or None
+    unchanged = past is not None and _asked(past.cluster) == _asked(cluster)
+    if before is not None and (unchanged or past is None):
+        end = before
+        if past is not None and cluster.budget_usd is not None and hourly_usd > past.hourly_usd > 0:
+            left = datetime.fromisoformat(before) - now
+            end = _written(now + left * (past.hourly_usd / hourly_usd))
+        return cluster.model_copy(update={"expires": end})
     ends = []
     if cluster.ttl is not None:
         ends.append(now + timedelta(seconds=seconds_of(cluster.ttl)))
@@ -54,12 +70,20 @@ def with_end(
         ends.append(now + timedelta(hours=cluster.budget_usd / hourly_usd))
     if not ends:
         return cluster
-    return cluster.model_copy(update={"expires": f"{min(ends).astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"})
+    return cluster.model_copy(update={"expires": _written(min(ends))})
 
 
-def end_of(found: Observed) -> str:
-    """Return the end that a thing's tag tells; empty when it has none."""
-    return found.tags.get(TAG_EXPIRES, "")
+def tagged_end(found: Sequence[Observed], control_plane: str) -> str:
+    """Return the end that a cluster's tags tell; empty when they tell none.
+
+    The control plane's own tag counts, since it follows when the end is changed; without one, the latest.
+    """
+    heads = [seen for seen in found if seen.kind == control_plane] or found
+    return max((seen.tags.get(TAG_EXPIRES, "") for seen in heads), default="")
+
+
+def _written(moment: datetime) -> str:
+    return f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def is_over(end: str | None, now: datetime) -> bool:

@@ -18,8 +18,9 @@ from botocore.session import Session as BotocoreSession
 from cloudrec import __version__
 from cloudrec.engine.clock import Clock
 from cloudrec.engine.graph import TAG_CLUSTER
-from cloudrec.errors import PreflightError
+from cloudrec.errors import PreflightError, SpecError
 from cloudrec.providers.aws.errors import is_transient
+from cloudrec.spec.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,14 +61,18 @@ class Aws:
             region_name=self._region or given("AWS_REGION") or given("AWS_DEFAULT_REGION") or None,
         )
 
-    @property
+    @cached_property
     def region(self) -> str:
-        """The region; PreflightError where nothing names one."""
+        """The region; PreflightError where nothing names one, SpecError where it is none."""
         region: str | None = self.session.region_name
         if not region:
             raise PreflightError(
-                "no AWS region is named", remedy="give --set cluster.region=us-east-1, or set AWS_REGION"
+                "no AWS region is named", remedy="give --region us-east-1, or set AWS_REGION"
             )
+        partitions = self.session.get_available_partitions()
+        known = {name for part in partitions for name in self.session.get_available_regions("eks", part)}
+        if region not in known:
+            raise SpecError(f"AWS has no region {region!r} with EKS", remedy=did_you_mean(region, known))
         return region
 
     @cached_property

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
-from cloudrec.engine.graph import TAG_CLUSTER, Condition, Difference, Observed
+from cloudrec.engine.graph import TAG_CLUSTER, TAG_EXPIRES, Condition, Difference, Observed
 from cloudrec.providers.aws import eks, encryption, errors, leftovers, network, prices
 from cloudrec.providers.aws.driver import AwsDriver, all_needed, is_ours, name_of, needed
 
@@ -43,6 +43,7 @@ def resources(layout: Layout) -> list[Resource]:
             properties={
                 "public_access": sorted(settings.public_access_cidrs),
                 "log_types": sorted(settings.log_types),
+                "expires": layout.cluster.expires or "",
                 **({"version": version} if version else {}),  # else whatever it was made with
                 **({"own_key": settings.kms_key} if settings.kms_key else {}),
             },
@@ -60,7 +61,7 @@ class ClusterDriver(AwsDriver):
     """Handles EKS clusters. The identity is EKS's name."""
 
     kind = CLUSTER
-    changeable = frozenset({"public_access", "log_types", "version"})
+    changeable = frozenset({"public_access", "log_types", "version", "expires"})
     deadline_s = 3600.0  # an upgrade takes longer than a creation
     poll_s = 5.0
 
@@ -150,7 +151,10 @@ class ClusterDriver(AwsDriver):
         """
         del identities
         name, asked = observed.identity, resource.properties
-        there = _properties(self.described(name))
+        row = self.described(name)
+        there = _properties(row)
+        if asked["expires"] != there["expires"]:
+            self.eks.tag_resource(resourceArn=row["arn"], tags={TAG_EXPIRES: asked["expires"]})
         if asked["log_types"] != there["log_types"]:
             self.eks.update_cluster_config(name=name, logging=_logging(asked["log_types"]))
         if asked["public_access"] != there["public_access"]:
@@ -206,6 +210,7 @@ def _properties(row: Row) -> dict[str, Any]:
     public = network_config.get("endpointPublicAccess")
     logs = row.get("logging", {}).get("clusterLogging") or ()
     return {
+        "expires": row.get("tags", {}).get(TAG_EXPIRES, ""),
         "version": row["version"],
         "public_access": sorted(network_config.get("publicAccessCidrs") or ()) if public else [],
         "log_types": sorted(kind for setup in logs if setup["enabled"] for kind in setup["types"]),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
-from cloudrec.engine.graph import Condition, Observed
+from cloudrec.engine.graph import TAG_EXPIRES, Condition, Observed
 from cloudrec.errors import SpecError
 from cloudrec.providers.aws import errors, zones
 from cloudrec.providers.aws.driver import needed
@@ -40,7 +40,12 @@ def resources(layout: Layout) -> list[Resource]:
     laid_out = zones.as_tag(zones.Zones(gpu=layout.gpu_zones, all=layout.zones))
     vpc = layout.resource(
         VPC,
-        properties={"cidr": layout.settings.vpc_cidr, "dns_hostnames": True, "zones": laid_out},
+        properties={
+            "cidr": layout.settings.vpc_cidr,
+            "dns_hostnames": True,
+            "zones": laid_out,
+            "expires": layout.cluster.expires or "",
+        },
         tags={TAG_ZONES: laid_out},
     )
     gateway = layout.resource(GATEWAY, needs=(vpc.key,), properties={"attached": True})
@@ -93,7 +98,7 @@ class VpcDriver(Ec2Driver):
 
     kind, tag_type = VPC, "vpc"
     operation, rows, id_field, ids = "describe_vpcs", "Vpcs", "VpcId", "VpcIds"
-    changeable = frozenset({"dns_hostnames", "zones"})
+    changeable = frozenset({"dns_hostnames", "zones", "expires"})
 
     def find(self, resource: Resource) -> Observed | None:
         """Look it up, and whether hosts have names, which endpoints with private DNS need."""
@@ -118,11 +123,16 @@ class VpcDriver(Ec2Driver):
         """Give hosts names, and write down the zones."""
         del identities
         self.ec2.modify_vpc_attribute(VpcId=identity, EnableDnsHostnames={"Value": True})
-        self.tag(identity, {TAG_ZONES: resource.properties["zones"]})
+        told = {TAG_ZONES: resource.properties["zones"], TAG_EXPIRES: resource.properties["expires"]}
+        self.tag(identity, {name: value for name, value in told.items() if value})
 
     def properties(self, row: Row, tags: Mapping[str, str]) -> dict[str, Any]:
         """Tell its block and its zones."""
-        return {"cidr": row["CidrBlock"], "zones": tags.get(TAG_ZONES, "")}
+        return {
+            "cidr": row["CidrBlock"],
+            "zones": tags.get(TAG_ZONES, ""),
+            "expires": tags.get(TAG_EXPIRES, ""),
+        }
 
     def remove(self, observed: Observed) -> None:
         """Delete the VPC."""

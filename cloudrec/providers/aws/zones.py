@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 from cloudrec.engine.graph import TAG_CLUSTER
 from cloudrec.errors import SpecError
+from cloudrec.providers.aws import prices
 from cloudrec.providers.aws.driver import as_map
 from cloudrec.providers.aws.layout import TAG_ZONES
+from cloudrec.spec.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -110,8 +112,14 @@ def offering(aws: Aws, instance_types: Sequence[str]) -> dict[str, tuple[str, ..
 def _offering(aws: Aws, instance_type: str) -> tuple[str, ...]:
     zones = offering(aws, [instance_type])[instance_type]
     if not zones:
+        known = prices.shipped().types
+        if instance_type not in known:
+            raise SpecError(
+                f"region {aws.region} has no instance type {instance_type!r}",
+                remedy=did_you_mean(instance_type, known),
+            )
         raise SpecError(
             f"region {aws.region} has no {instance_type}",
-            remedy="choose another region (--set cluster.region=...) or other instance types",
+            remedy="choose another region with --region, or other --instance-types",
         )
     return zones[:_MOST]
