@@ -266,5 +266,5 @@ def test_a_command_killed_at_any_call_is_healed_and_leaves_nothing(
 ) -> None:
     call = 1
     while killed_and_healed(aws, tmp_path / str(call), command, call=call, when=when):
-        call += 61  # a prime: other calls of a whole cluster's each time that one is added
+        call += 61
     assert call > 100
