@@ -101,6 +101,15 @@ class Provider(Protocol):
         """Return the nodes that would serve, in order of preference."""
         ...
 
+    def catalog(self, cluster: ClusterSpec, *, refresh: bool) -> Sequence[Offer]:
+        """Return every kind of node that can be had where the spec says, with its price.
+
+        Args:
+            cluster: region, and further instance types to ask for.
+            refresh: ask the cloud for its prices, and keep them for later plans.
+        """
+        ...
+
     def preflight(self, cluster: ClusterSpec) -> Sequence[Finding]:
         """Look at everything that must be there before `up`: credentials, quota, tools, leftovers."""
         ...

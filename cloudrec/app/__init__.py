@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cloudrec.app.clusters import ClusterView, Removal, clusters, doctor, down, expired, up
+from cloudrec.app.clusters import ClusterView, Removal, catalog, clusters, doctor, down, expired, up
 from cloudrec.app.context import AppContext
 from cloudrec.app.leaks import Leak, leaks, remove_leaks
 from cloudrec.app.runs import run_folder, runs, stop_run
@@ -14,6 +14,7 @@ __all__ = [
     "Launch",
     "Leak",
     "Removal",
+    "catalog",
     "clusters",
     "doctor",
     "down",

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from cloudrec.engine.journal import ClusterRecord
     from cloudrec.engine.plan import Plan
     from cloudrec.observe.runs import RunView
-    from cloudrec.provider import Finding, Provider
+    from cloudrec.provider import Finding, Offer, Provider
 
 _USUAL = ClusterSpec().provider  # what is meant when nobody names a provider
 
@@ -170,6 +170,11 @@ def expired(app: AppContext, provider_name: str) -> Sequence[ClusterSpec]:
             over.add(name)
             found[name] = _stranger(provider_name, things[0])
     return [found[name] for name in sorted(over)]
+
+
+def catalog(app: AppContext, cluster: ClusterSpec, *, refresh: bool) -> Sequence[Offer]:
+    """Return what a provider has, with prices; `refresh` asks the cloud for them."""
+    return app.provider(cluster.provider).catalog(cluster, refresh=refresh)
 
 
 def doctor(app: AppContext, cluster: ClusterSpec) -> Sequence[Finding]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -199,6 +200,39 @@ def _leaks_table(found: Sequence[Leak]) -> str:
 
 def _leak(leak: Leak) -> dict[str, Any]:
     return {**_observed(leak.found), "claimed": bool(leak.claim), "claim": leak.claim or None}
+
+
+@click.command()
+@click.argument("provider", required=False)
+@click.option("--region", metavar="NAME", help="Where.")
+@click.option("--instance-types", metavar="A,B", help="Further kinds of node to ask for.")
+@click.option("--refresh", is_flag=True, help="Ask the cloud for its prices, and keep them for later plans.")
+@output_option
+def catalog(provider: str | None, region: str | None, instance_types: str | None, *, refresh: bool) -> None:
+    """Show the kinds of node that PROVIDER has, each with its price and who says so when."""
+    from cloudrec import app  # noqa: PLC0415  # `--help` needs none of it
+
+    flags: Flags = {
+        ("cluster", "provider"): ("PROVIDER", provider),
+        ("cluster", "region"): ("--region", region),
+        ("cluster", "instance_types"): ("--instance-types", instance_types),
+    }
+    found = app.catalog(context(), load_spec(None, (), flags).spec.cluster, refresh=refresh)
+    rows = [
+        (
+            offer.instance_type,
+            f"{offer.gpus} x {offer.gpu}" if offer.gpus else None,
+            offer.vcpus,
+            f"{offer.memory_gib:g}",
+            offer.capacity,
+            offer.location,
+            "ask" if offer.hourly_usd is None else f"${offer.hourly_usd:.2f}",
+            offer.priced,
+        )
+        for offer in found
+    ]
+    headers = ("TYPE", "GPUS", "VCPUS", "GIB", "CAPACITY", "WHERE", "$/H", "PRICE OF")
+    emit({"offers": [asdict(offer) for offer in found]}, columns(headers, rows))
 
 
 @click.command()

@@ -20,6 +20,7 @@ from cloudrec.engine.clock import Clock
 from cloudrec.engine.graph import TAG_CLUSTER
 from cloudrec.errors import PreflightError, SpecError
 from cloudrec.providers.aws.errors import is_transient
+from cloudrec.providers.aws.prices import shipped
 from cloudrec.spec.suggest import did_you_mean
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class Aws:
         self._environment = environment
         self._region = region
         self._speed = Clock.of(environment).speed
+        self.prices = shipped()
         self._clients: dict[str, Any] = {}
         self._lock = threading.Lock()  # making a client is not thread-safe; using one is
 
@@ -61,10 +63,15 @@ class Aws:
             region_name=self._region or given("AWS_REGION") or given("AWS_DEFAULT_REGION") or None,
         )
 
+    @property
+    def given_region(self) -> str:
+        """The region as it is given, be it one or not; empty when it is not."""
+        return str(self.session.region_name or "")
+
     @cached_property
     def region(self) -> str:
         """The region; PreflightError where nothing names one, SpecError where it is none."""
-        region: str | None = self.session.region_name
+        region = self.given_region
         if not region:
             raise PreflightError(
                 "no AWS region is named", remedy="give --region us-east-1, or set AWS_REGION"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import ClientError
 
 from cloudrec.engine.graph import TAG_CLUSTER, TAG_EXPIRES, Condition, Difference, Observed
-from cloudrec.providers.aws import eks, encryption, errors, leftovers, network, prices
+from cloudrec.providers.aws import eks, encryption, errors, leftovers, network
 from cloudrec.providers.aws.driver import AwsDriver, all_needed, is_ours, name_of, needed
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def resources(layout: Layout) -> list[Resource]:
                 **({"version": version} if version else {}),  # else whatever it was made with
                 **({"own_key": settings.kms_key} if settings.kms_key else {}),
             },
-            hourly_usd=prices.shipped().service("eks-cluster"),
+            hourly_usd=layout.prices.service("eks-cluster"),
         )
     ]
 
@@ -186,7 +186,7 @@ class ClusterDriver(AwsDriver):
             condition=eks.STATES.get(row["status"], Condition.PENDING),
             properties=_properties(row),
             tags=tags,
-            hourly_usd=prices.shipped().service("eks-cluster"),
+            hourly_usd=self.aws.prices.service("eks-cluster"),
             reason=eks.issues(row),
             location=self.aws.region,
             created=row["createdAt"].timestamp() if "createdAt" in row else None,

@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from cloudrec.engine.graph import TAG_CLUSTER, TAG_EXPIRES, TAG_KEY, TAG_OWNER, Resource
+from cloudrec.providers.aws.prices import shipped
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from cloudrec.providers.aws.offers import Hardware
+    from cloudrec.providers.aws.prices import Prices
     from cloudrec.providers.aws.settings import AwsSettings
     from cloudrec.spec.models import ClusterSpec
 
@@ -36,6 +38,7 @@ class Layout:
         instance_types: kinds of GPU node to try, the best first.
         hardware: of each of them.
         offered: the zones that have each of them at all.
+        prices: what things cost.
     """
 
     cluster: ClusterSpec
@@ -48,6 +51,7 @@ class Layout:
     instance_types: tuple[str, ...] = field(default=())
     hardware: Mapping[str, Hardware] = field(default_factory=dict)
     offered: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    prices: Prices = field(default_factory=shipped)
 
     @property
     def title(self) -> str:

@@ -85,7 +85,7 @@ class _NodeGroupDriver(eks.PartDriver):
     def hourly_usd(self, row: eks.Row) -> float:
         """Tell what its nodes cost at most."""
         tags = row.get("tags") or {}
-        return prices.shipped().nodes(tags.get(TAG_TYPE, ""), row["scalingConfig"]["desiredSize"])
+        return self.aws.prices.nodes(tags.get(TAG_TYPE, ""), row["scalingConfig"]["desiredSize"])
 
     def make(self, resource: Resource, *, token: str, identities: Mapping[str, str]) -> str:
         """Create the group.

@@ -11,7 +11,6 @@ from cloudrec.providers.aws import (
     identity,
     network,
     offers,
-    prices,
     routes,
     templates,
 )
@@ -105,7 +104,7 @@ def _cpu(layout: Layout) -> list[Resource]:
             "template": template.properties["digest"],
         },
         tags={TAG_DIGEST: template.properties["digest"], TAG_TYPE: first},
-        hourly_usd=prices.shipped().nodes(first, settings.cpu_nodes),
+        hourly_usd=layout.prices.nodes(first, settings.cpu_nodes),
     )
     return [template, group]
 
@@ -173,7 +172,7 @@ def _candidate(layout: Layout, way: offers.Place, template: Resource) -> Resourc
             "template": template.properties["digest"],
         },
         tags={TAG_DIGEST: template.properties["digest"], TAG_TYPE: way.instance_type},
-        hourly_usd=prices.shipped().nodes(way.instance_type, cluster.nodes),
+        hourly_usd=layout.prices.nodes(way.instance_type, cluster.nodes),
     )
 
 

@@ -215,6 +215,23 @@ def offers(
     return [_offer(way, hardware[way.instance_type], prices, spot) for way in ways]
 
 
+def catalog(
+    hardware: Mapping[str, Hardware],
+    zones_of: Mapping[str, Sequence[str]],
+    prices: Prices,
+    spot: Mapping[tuple[str, str], float],
+) -> list[Offer]:
+    """Describe each type on demand, and as spot in each zone that has it, the cheapest zone first."""
+    listed: list[Offer] = []
+    for name, zones in zones_of.items():
+        anywhere = Place(instance_type=name, zone=f"{len(zones)} zones", market=ON_DEMAND)
+        listed.append(_offer(anywhere, hardware[name], prices, spot))
+        ways = [Place(instance_type=name, zone=zone, market=SPOT) for zone in zones if (name, zone) in spot]
+        ways.sort(key=lambda way: spot[way.instance_type, way.zone])
+        listed += [_offer(way, hardware[name], prices, spot) for way in ways]
+    return listed
+
+
 def _offer(way: Place, hardware: Hardware, prices: Prices, spot: Mapping[tuple[str, str], float]) -> Offer:
     is_spot = way.market == SPOT
     return Offer(

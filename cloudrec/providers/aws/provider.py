@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from cloudrec.home import make_private
 from cloudrec.providers.aws import (
     access,
     addons,
@@ -40,6 +41,7 @@ from cloudrec.providers.aws.settings import settings_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
+    from pathlib import Path
 
     from cloudrec.engine.graph import Driver, Observed, Resource
     from cloudrec.home import Home
@@ -87,7 +89,15 @@ class AwsProvider:
 
     def aws(self, region: str | None = None) -> Aws:
         """Return the account in this region; in the environment's own when None."""
-        return self._accounts.setdefault(region, Aws(self._environment, region))
+        if region not in self._accounts:
+            account = self._accounts[region] = Aws(self._environment, region)
+            refreshed = self._price_file(account.given_region)
+            if refreshed.exists():
+                account.prices = prices.saved(refreshed)
+        return self._accounts[region]
+
+    def _price_file(self, region: str) -> Path:
+        return self._home.root / "prices" / f"{self.name}-{region}.json"
 
     def check(self, cluster: ClusterSpec) -> None:
         """Validate the settings."""
@@ -98,7 +108,22 @@ class AwsProvider:
         layout, aws = self.layout(cluster), self.aws(cluster.region)
         with _told_plainly():
             spot = prices.spot(aws, layout.instance_types)
-        return offers.offers(nodes.places(layout), layout.hardware, prices.shipped(), spot)
+        return offers.offers(nodes.places(layout), layout.hardware, aws.prices, spot)
+
+    def catalog(self, cluster: ClusterSpec, *, refresh: bool) -> Sequence[Offer]:
+        """Return every kind of GPU node that has a price, on demand and as spot."""
+        aws = self.aws(cluster.region)
+        types = list({**offers.KNOWN, **dict.fromkeys(cluster.instance_types)})
+        with _told_plainly():
+            if refresh:
+                price_list = Aws(self._environment, prices.PRICE_LIST_REGION)
+                aws.prices = prices.refresh(price_list, aws.region, types)
+                make_private(self._price_file(aws.region).parent)
+                aws.prices.save(self._price_file(aws.region))
+            zones_of = zones.offering(aws, types)
+            spot = prices.spot(aws, types)
+            hardware = offers.hardware_of(types, aws)
+        return offers.catalog(hardware, zones_of, aws.prices, spot)
 
     def preflight(self, cluster: ClusterSpec) -> Sequence[Finding]:
         """Look at credentials, quotas, offers and leftovers."""
@@ -153,6 +178,7 @@ class AwsProvider:
                 instance_types=types,
                 hardware=offers.hardware_of(types, aws),
                 offered=zones.offering(aws, types),
+                prices=aws.prices,
             )
 
     @staticmethod

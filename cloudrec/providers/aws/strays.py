@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from cloudrec.engine.graph import TAG_CLUSTER, Condition, Observed
-from cloudrec.providers.aws import eks, errors, prices
+from cloudrec.providers.aws import eks, errors
 from cloudrec.providers.aws.driver import AwsDriver
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class LoadBalancerDriver(StrayDriver):
 
     def left(self, place: Place) -> Sequence[Observed]:
         """List those in the VPC."""
-        price = prices.shipped().service
+        price = self.aws.prices.service
         newer = self.aws.read("elbv2", "describe_load_balancers", "LoadBalancers")
         classic = self.aws.read("elb", "describe_load_balancers", "LoadBalancerDescriptions")
         return [
@@ -211,7 +211,7 @@ class VolumeDriver(_Ec2StrayDriver):
             self.observe(
                 place,
                 row[self.id_field],
-                hourly_usd=prices.shipped().service("ebs-gp3-gib", row["Size"]),
+                hourly_usd=self.aws.prices.service("ebs-gp3-gib", row["Size"]),
                 location=row["AvailabilityZone"],
             )
             for row in self.read(Filters=[{"Name": "tag-key", "Values": tagged}])

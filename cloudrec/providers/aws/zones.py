@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from cloudrec.engine.graph import TAG_CLUSTER
 from cloudrec.errors import SpecError
-from cloudrec.providers.aws import prices
 from cloudrec.providers.aws.driver import as_map
 from cloudrec.providers.aws.layout import TAG_ZONES
 from cloudrec.spec.suggest import did_you_mean
@@ -112,7 +111,7 @@ def offering(aws: Aws, instance_types: Sequence[str]) -> dict[str, tuple[str, ..
 def _offering(aws: Aws, instance_type: str) -> tuple[str, ...]:
     zones = offering(aws, [instance_type])[instance_type]
     if not zones:
-        known = prices.shipped().types
+        known = aws.prices.types
         if instance_type not in known:
             raise SpecError(
                 f"region {aws.region} has no instance type {instance_type!r}",

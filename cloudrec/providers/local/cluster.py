@@ -69,6 +69,11 @@ class LocalProvider:
         del cluster
         return [offers.offer(inspect())]
 
+    def catalog(self, cluster: ClusterSpec, *, refresh: bool) -> Sequence[Offer]:
+        """Return this machine, whose price does not change."""
+        del refresh
+        return self.offers(cluster)
+
     def preflight(self, cluster: ClusterSpec) -> Sequence[Finding]:
         """Check disk, memory, GPUs and the trainer's packages."""
         return quota.findings(settings_of(cluster), self._storage(cluster), inspect())
