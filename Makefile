@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo demo-spot test lint format soak bench clean
+.PHONY: setup demo demo-spot test lint format soak live bench clean
 .DEFAULT_GOAL := help
 
 help: ## show the targets
@@ -37,6 +37,9 @@ test: lint ## lint, types, layers and every test but the soak tests
 
 soak: $(STAMP) ## slow endurance tests
 	$(BIN)/python -m pytest -m soak --timeout 1800
+
+live: $(STAMP) ## PROVIDER=aws: a cluster of the cheapest GPU node in a real account, up and down; asks first
+	PROVIDER=$(PROVIDER) $(BIN)/python scripts/live.py
 
 bench: $(STAMP) ## measure, side by side with named references
 	$(BIN)/python -m benchmarks

@@ -1,6 +1,6 @@
 """How long `up` and `down` take, beside the longest chain of things that must wait for each other.
 
-    python -m benchmarks.makespan [--cloud aws] [--speed 12] [--write]
+    python -m benchmarks.makespan [--cloud aws] [--speed 4] [--write]
 
 The cloud is its stand-in, whose things take as long to be made and to go as the cloud's do, on a clock
 that runs `speed` times faster. The critical path is the longest way through the very graph that is applied,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 LIMIT = 1.01
-SPEED = 12.0
+SPEED = 4.0
 RESULTS = Path(__file__).parent / "results"
 # Which of the stand-in's durations each kind of thing waits for: when it is made, and when it goes.
 MADE: Mapping[str, Mapping[str, tuple[str, ...]]] = {
