@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from cloudrec.sandbox.aws.errors import AwsError
 from cloudrec.sandbox.aws.registry import operation, setting
+from cloudrec.sandbox.aws.services.ec2.placement import Groups
 from cloudrec.sandbox.aws.services.iam import GLOBAL
 from cloudrec.sandbox.aws.services.permissions.policies import Wish, allows
 
@@ -79,15 +80,42 @@ def _wishes(call: Call) -> Iterator[Wish]:
     action = call.target.iam_action
     if action in _OPEN:
         return
-    facts = {"aws:requestedregion": [call.region], "aws:securetransport": ["true"]} | _tag_facts(call)
+    facts = {"aws:requestedregion": [call.region], "aws:securetransport": ["true"]}
+    facts |= _tag_facts(call) | (_thing_facts(call) if call.service == "ec2" else {})
     yield Wish(action=action, resource=_resource(call), facts=facts)
     if call.service == "ec2" and call.params.get("TagSpecifications"):
         yield Wish(action="ec2:CreateTags", facts=facts | {"ec2:createaction": [call.action]})
     passes = _PASSES.get((call.service, call.action))
     if passes and call.params.get(passes[0]):
         role = str(call.params[passes[0]])
-        arn = role if role.startswith("arn:") else f"arn:aws:iam::{call.account}:role/{role}"
+        arn = role if role.startswith("arn:") else _role_arn(call, role)
         yield Wish(action="iam:PassRole", resource=arn, facts={"iam:passedtoservice": [passes[1]]})
+
+
+def _role_arn(call: Call, name: str) -> str:
+    """The role's ARN, which has its path; without one where there is no such role."""
+    for role in call.world.backend("iam", GLOBAL).roles.values():
+        if role.name == name:
+            return str(role.arn)
+    path = call.params.get("Path", "/") if call.action == "CreateRole" else "/"
+    return f"arn:aws:iam::{call.account}:role{path}{name}"
+
+
+def _thing_facts(call: Call) -> dict[str, list[str]]:
+    """The tags of the things of EC2 that the request names, as condition keys."""
+    ec2 = call.backend("ec2")
+    groups = call.world.state(Groups, call.region).rows
+    # An association bears no tags: its route table is what it is about.
+    tables = {name: table.id for table in ec2.route_tables.values() for name in table.all_associations_ids}
+    given = [
+        name for value in call.params.values() for name in (value if isinstance(value, list) else [value])
+    ]
+    facts: dict[str, list[str]] = {}
+    for name in (tables.get(name, name) for name in given if isinstance(name, str)):
+        tags = {tag["Key"]: tag["Value"] for tag in groups.get(name, {}).get("Tags", [])}
+        for key, content in (tags | ec2.tags.get(name, {})).items():
+            facts.setdefault(f"aws:resourcetag/{key.lower()}", []).append(str(content))
+    return facts
 
 
 def _tag_facts(call: Call) -> dict[str, list[str]]:
@@ -111,13 +139,7 @@ def _resource(call: Call) -> str:
     if call.service == "s3" and wish.get("Bucket"):
         return f"arn:aws:s3:::{wish['Bucket']}" + (f"/{wish['Key']}" if wish.get("Key") else "")
     if call.service == "iam":
-        for key, kind in (
-            ("RoleName", "role"),
-            ("InstanceProfileName", "instance-profile"),
-            ("UserName", "user"),
-        ):
-            if wish.get(key):
-                return f"arn:aws:iam::{call.account}:{kind}/{wish[key]}"
+        return _identity(call)
     if call.service == "eks":
         cluster = wish.get("clusterName") or (wish.get("name") if "Cluster" in call.action else None)
         if cluster and wish.get("nodegroupName") and not call.action.startswith("Create"):
@@ -125,6 +147,16 @@ def _resource(call: Call) -> str:
         return f"arn:aws:eks:{regional}:cluster/{cluster}" if cluster else ""
     if call.service == "logs" and wish.get("logGroupName"):
         return f"arn:aws:logs:{regional}:log-group:{wish['logGroupName']}"
+    return ""
+
+
+def _identity(call: Call) -> str:
+    wish = call.params
+    if wish.get("RoleName"):
+        return _role_arn(call, wish["RoleName"])
+    for key, kind in (("InstanceProfileName", "instance-profile"), ("UserName", "user")):
+        if wish.get(key):
+            return f"arn:aws:iam::{call.account}:{kind}/{wish[key]}"
     return ""
 
 
