@@ -211,7 +211,7 @@ def test_a_cluster_keeps_its_zones_when_aws_offers_others(aws: Aws, tmp_path: Pa
 def test_a_zone_of_another_region_and_a_type_that_is_nowhere_are_told(aws: Aws, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="'eu-west-1a', which is no zone of region us-east-1"):
         Site(aws, tmp_path, zones=("eu-west-1a",)).up()
-    with pytest.raises(UsageError, match=r"region us-east-1 has no q9\.tiny"):
+    with pytest.raises(UsageError, match=r"region us-east-1 has no instance type 'q9\.tiny'"):
         Site(aws, tmp_path, instance_types=("q9.tiny",)).up()
 
 

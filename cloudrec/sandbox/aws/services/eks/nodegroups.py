@@ -295,9 +295,9 @@ def _vanish(world: World, place: Where, name: str, uid: str) -> None:
     world.state(ScalingGroups, place.region).groups.pop(nodes.group_name(group), None)
     del cluster.nodegroups[name]
     backend, profile = world.backend("iam", iam.GLOBAL), _profile_name(group.document)
-    role = iam.role_name(group.document["nodeRole"])
-    backend.remove_role_from_instance_profile(profile, role)
-    backend.delete_instance_profile(profile)
+    for held in [held for held in backend.instance_profiles.values() if held.name == profile]:
+        held.roles.clear()  # whoever deleted the role by hand has taken it out already
+        backend.delete_instance_profile(profile)
     if not any(
         other.document["nodeRole"] == group.document["nodeRole"] for other in cluster.nodegroups.values()
     ):
