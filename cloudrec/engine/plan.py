@@ -113,17 +113,21 @@ def _superfluous(
     searched: Sequence[Observed],
 ) -> list[Action]:
     """What goes: what the graph does not name, second ones, and candidates beside the one that serves."""
-    chosen = {action.key: action.observed.identity for action in actions if action.observed is not None}
+    chosen = {
+        action.key: (action.observed.kind, action.observed.identity)
+        for action in actions
+        if action.observed is not None
+    }
     places = graph.places()
     goes: list[Action] = []
     looked_up = [observed for seen in found.values() for observed in seen.values()]
-    seen = {observed.identity: observed for observed in (*looked_up, *searched)}
+    seen = {(observed.kind, observed.identity): observed for observed in (*looked_up, *searched)}
     for observed in seen.values():
         place = places.get(observed.key)
         if place is None:
             goes.append(_goes(observed, "no longer asked for"))
         # What only a listing shows of a key is half made, or made a moment ago: it is found again later.
-        elif place in chosen and observed.identity not in chosen.values():
+        elif place in chosen and (observed.kind, observed.identity) not in chosen.values():
             goes.append(_goes(observed, f"another one serves as {place}"))
     listed = {observed.key for observed in seen.values()} | places.keys()
     return goes + [_goes(observed, "no longer asked for") for observed in known if observed.key not in listed]

@@ -144,8 +144,8 @@ class AwsDriver(ABC):
 
 
 def best(found: Iterator[Observed]) -> Observed | None:
-    """Return the one that has come furthest; None where there is none."""
-    return min(found, key=lambda seen: _ORDER.index(seen.condition), default=None)
+    """Return the one that has come furthest, of several always the same; None where there is none."""
+    return min(found, key=lambda seen: (_ORDER.index(seen.condition), seen.identity), default=None)
 
 
 def needed(resource: Resource, identities: Mapping[str, str], kind: str) -> str:

@@ -9,7 +9,7 @@ from botocore.exceptions import ClientError
 from cloudrec.engine.graph import TAG_CLUSTER, TAG_KEY, Condition, Observed, Verdict
 from cloudrec.errors import CloudrecError
 from cloudrec.providers.aws import eks, errors, network, strays
-from cloudrec.providers.aws.driver import AwsDriver, as_map, needed
+from cloudrec.providers.aws.driver import AwsDriver, as_map, best, needed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -87,7 +87,7 @@ class LeftoversDriver(AwsDriver):
 
     def find(self, resource: Resource) -> Observed | None:
         """Look for the VPC."""
-        return next((self._observe(row) for row in self._vpcs(resource.tags[TAG_CLUSTER])), None)
+        return best(self._observe(row) for row in self._vpcs(resource.tags[TAG_CLUSTER]))
 
     def look(self, identity: str) -> tuple[Condition, str]:
         """They are there as long as the VPC is, unless they were swept."""
@@ -108,7 +108,11 @@ class LeftoversDriver(AwsDriver):
             CloudrecError: the cluster is still there, and with it those who would make everything anew.
             SomethingLeftError: something is still there.
         """
-        if self._alive({observed.cluster}):
+        lives_in = self._network_of(f"{eks.PREFIX}{observed.cluster}")
+        if lives_in not in {None, observed.identity}:  # a second VPC of this name: nobody has worked in it
+            self._swept.add(observed.identity)
+            return
+        if lives_in is not None:
             raise CloudrecError(
                 f"cluster {eks.PREFIX}{observed.cluster} exists: what it made is swept once it is gone",
                 remedy=f"cloudrec down aws --cluster {observed.cluster}",
@@ -160,16 +164,17 @@ class LeftoversDriver(AwsDriver):
 
     def _alive(self, titles: AbstractSet[str]) -> set[str]:
         """The clusters that EKS still has, however far they have come."""
-        return {title for title in titles if self._exists(f"{eks.PREFIX}{title}")}
+        return {title for title in titles if self._network_of(f"{eks.PREFIX}{title}") is not None}
 
-    def _exists(self, cluster: str) -> bool:
+    def _network_of(self, cluster: str) -> str | None:
+        """The VPC that EKS's cluster is in; None where there is no such cluster."""
         try:
-            self.aws.read("eks", "describe_cluster", name=cluster)
+            answer = self.aws.read("eks", "describe_cluster", name=cluster)
         except ClientError as error:
             if errors.is_absent(error):
-                return False
+                return None
             raise
-        return True
+        return str(answer["cluster"]["resourcesVpcConfig"].get("vpcId", ""))
 
     def _observe(self, row: Mapping[str, Any]) -> Observed:
         tags = as_map(row["Tags"])
