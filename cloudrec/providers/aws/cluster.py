@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
-from cloudrec.engine.graph import TAG_CLUSTER, TAG_EXPIRES, Condition, Difference, Observed
+from cloudrec.engine.graph import TAG_CLUSTER, TAG_EXPIRES, Condition, Difference, Observed, Verdict
 from cloudrec.providers.aws import eks, encryption, errors, leftovers, network
 from cloudrec.providers.aws.driver import AwsDriver, all_needed, is_ours, name_of, needed
 
@@ -55,6 +55,10 @@ def resources(layout: Layout) -> list[Resource]:
 def drivers(aws: Aws) -> Mapping[str, AwsDriver]:
     """Return the driver."""
     return {CLUSTER: ClusterDriver(aws)}
+
+
+class BusyClusterError(Exception):
+    """An update of the cluster is under way."""
 
 
 class ClusterDriver(AwsDriver):
@@ -152,6 +156,8 @@ class ClusterDriver(AwsDriver):
         del identities
         name, asked = observed.identity, resource.properties
         row = self.described(name)
+        if row["status"] == "UPDATING":  # what it shows may be past by the next call
+            raise BusyClusterError(name)
         there = _properties(row)
         if asked["expires"] != there["expires"]:
             self.eks.tag_resource(resourceArn=row["arn"], tags={TAG_EXPIRES: asked["expires"]})
@@ -162,6 +168,10 @@ class ClusterDriver(AwsDriver):
         if "version" in asked:
             for minor in range(_minor(there["version"]) + 1, _minor(asked["version"]) + 1):
                 self.eks.update_cluster_version(name=name, version=f"1.{minor}")
+
+    def verdict(self, error: Exception) -> Verdict:
+        """An update under way ends."""
+        return Verdict.RETRY if isinstance(error, BusyClusterError) else super().verdict(error)
 
     def remove(self, observed: Observed) -> None:
         """Delete the cluster; refused while it has node groups or is being updated."""
