@@ -182,11 +182,11 @@ def test_too_many_bad_rows_are_refused_naming_the_one_too_many(tmp_path: Path) -
     ("name", "data", "message"),
     [
         ("rows.tsv", b"", "is empty"),
-        ("rows.tsv.gz", gzip.compress(b""), "there are no training rows"),
-        ("rows.tsv.gz", gzip.compress(good_text(400))[:-20], "beyond line"),
-        ("rows.tsv.gz", gzip.compress(good_text(400))[:-4], "it ends in the middle"),
+        ("rows.tsv.gz", gzip.compress(b"", mtime=0), "there are no training rows"),
+        ("rows.tsv.gz", gzip.compress(good_text(400), mtime=0)[:-20], "beyond line"),
+        ("rows.tsv.gz", gzip.compress(good_text(400), mtime=0)[:-4], "it ends in the middle"),
         ("rows.tsv.gz", b"this is no gzip file\n", "is not a gzip file"),
-        ("rows.tsv.gz", gzip.compress(good_text(400))[:3000] + b"\0" * 3000, "cannot read"),
+        ("rows.tsv.gz", gzip.compress(good_text(400), mtime=0)[:3000] + b"\0" * 3000, "cannot read"),
         ("rows.tsv", b"\xff\xfe" * 100, "not ASCII"),
     ],
 )
