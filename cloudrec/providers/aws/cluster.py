@@ -167,7 +167,15 @@ class ClusterDriver(AwsDriver):
             self.eks.update_cluster_config(name=name, resourcesVpcConfig=_endpoint(asked))
         if "version" in asked:
             for minor in range(_minor(there["version"]) + 1, _minor(asked["version"]) + 1):
-                self.eks.update_cluster_version(name=name, version=f"1.{minor}")
+                self._upgrade(name, f"1.{minor}")
+
+    def _upgrade(self, name: str, version: str) -> None:
+        """Update to the next version, unless the update before, which shows late, has led there."""
+        try:
+            self.eks.update_cluster_version(name=name, version=version)
+        except ClientError:
+            if self.described(name)["version"] != version:
+                raise
 
     def verdict(self, error: Exception) -> Verdict:
         """An update under way ends."""
