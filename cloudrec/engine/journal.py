@@ -29,13 +29,19 @@ if TYPE_CHECKING:
 _SCHEMA_VERSION = 2
 _BUSY_S = 30.0  # while another command writes
 _SCHEMA = (
-    "create table clusters (name text primary key, provider text not null, request text not null, "
-    "created real not null, is_down integer not null default 0)",
-    "create table entries (cluster text not null, key text not null, kind text not null, name text not null, "
-    "identity text, tags text not null, hourly_usd real not null, holds_data integer not null, "
-    "written real not null, operation text not null default '', primary key (cluster, key))",
-    "create table events (time real not null, cluster text not null, key text not null, event text not null, "
-    "detail text not null)",
+    """create table clusters (
+        name text primary key, provider text not null, request text not null, created real not null,
+        is_down integer not null default 0
+    )""",
+    """create table entries (
+        cluster text not null, key text not null, kind text not null, name text not null,
+        identity text, tags text not null, hourly_usd real not null, holds_data integer not null,
+        written real not null, operation text not null default '', primary key (cluster, key)
+    )""",
+    """create table events (
+        time real not null, cluster text not null, key text not null, event text not null,
+        detail text not null
+    )""",
     "create index events_by_cluster on events (cluster, time)",
 )
 # From each schema that was shipped to the next.
