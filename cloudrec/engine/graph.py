@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 from graphlib import CycleError, TopologicalSorter
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from cloudrec.errors import CloudrecError
 
@@ -196,7 +196,7 @@ class Resumable(Protocol):
     """
 
     def operation(self, identity: str) -> str:
-        """Return what is under way on this thing, in a form that another process can resume; empty if nothing."""
+        """Return what is under way on this thing, as another process can resume it; empty if nothing."""
         ...
 
     def resume(self, identity: str, operation: str) -> None:

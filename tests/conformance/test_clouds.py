@@ -174,6 +174,40 @@ def test_down_while_up_is_at_work_elsewhere_leaves_nothing_in_the_end(site: Site
     assert site.cloud.state() == []
 
 
+def test_leaks_removes_what_nobody_claims_and_nothing_else(site: Site, tmp_path: Path) -> None:
+    lost, other = Site(site.cloud, tmp_path / "lost", "lost"), Site(site.cloud, tmp_path / "other", "other")
+    other.up()  # alive, and known to another home alone
+    before = site.cloud.state()
+    assert lost.run("up", action="CreateCluster", when="before") == -signal.SIGKILL
+    site.cloud.control(kill=None)
+    found = app.leaks(site.application, site.cloud.name)
+    claims = {(leak.found.cluster, leak.claim) for leak in found}
+    assert claims == {("lost", ""), ("other", "alive")}
+    gone = app.remove_leaks(site.application, site.cloud.name, found, decide=lambda _stray: False)
+    assert len(gone) == sum(leak.found.cluster == "lost" for leak in found)  # shown, and kept
+    assert site.cloud.state() != before
+    app.remove_leaks(site.application, site.cloud.name, found, decide=lambda _stray: True)
+    assert site.cloud.state() == before
+    other.down()
+    assert site.cloud.state() == []
+
+
+def test_a_cluster_whose_end_has_come_is_found_from_another_home(site: Site, tmp_path: Path) -> None:
+    site.cluster = site.cluster.model_copy(update={"expires": "2020-01-01T00:00:00Z"})
+    lasting = Site(site.cloud, tmp_path / "lasting", "lasting")
+    lasting.cluster = lasting.cluster.model_copy(update={"ttl": "30d"})
+    site.up()
+    lasting.up()
+    elsewhere = Site(site.cloud, tmp_path / "elsewhere")
+    for home in (elsewhere, site, lasting):
+        over = app.expired(home.application, site.cloud.name)
+        assert [cluster.title for cluster in over] == ["conformance"]
+    elsewhere.down()
+    assert app.expired(elsewhere.application, site.cloud.name) == []
+    lasting.down()
+    assert site.cloud.state() == []
+
+
 def test_another_cluster_of_a_similar_name_is_never_touched(site: Site, tmp_path: Path) -> None:
     for name in ("conformance-2", "conform"):
         Site(site.cloud, tmp_path / name, name).up()

@@ -81,7 +81,7 @@ class Ec2Driver(AwsDriver):
             tags=tags,
             hourly_usd=self.hourly_usd(row),
             reason=reason,
-            location=row.get("AvailabilityZone", self.aws.region),
+            location=self.aws.region,
             created=created.timestamp() if created is not None else None,
         )
 

@@ -239,7 +239,7 @@ class RoleDriver(AwsDriver):
             condition=Condition.READY,
             properties={"trust": row["AssumeRolePolicyDocument"]},
             tags=tags,
-            location="global",
+            location=self.aws.region,
             created=row["CreateDate"].timestamp(),
         )
 

@@ -5,6 +5,7 @@ What is written to it goes to the bucket by itself; so it is a cache, and `down 
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from cloudrec.engine.graph import Condition, Observed
@@ -105,9 +106,9 @@ class _FsxDriver(AwsDriver):
             return _STATES.get(row["Lifecycle"], Condition.PENDING), _reason(row)
         return Condition.GONE, ""
 
+    @abstractmethod
     def properties(self, row: Mapping[str, Any]) -> Mapping[str, Any]:
         """Tell what drift is told from."""
-        raise NotImplementedError
 
     def hourly_usd(self, row: Mapping[str, Any]) -> float:
         """Tell what it costs an hour."""
