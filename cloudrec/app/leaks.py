@@ -49,8 +49,9 @@ def leaks(app: AppContext, provider_name: str, *, locations: Sequence[str] = ())
         searched += provider.search(None, locations=regions)
     found = list({(seen.kind, seen.identity): seen for seen in searched}.values())
     known = {record.name for record in records}
+    # By name alone: better a stray too many than a thing of a cluster that lives, wherever that is.
     alive = {
-        (seen.cluster, seen.location)
+        seen.cluster
         for seen in found
         if seen.kind == provider.control_plane and seen.condition in {Condition.READY, Condition.PENDING}
     }
@@ -58,7 +59,7 @@ def leaks(app: AppContext, provider_name: str, *, locations: Sequence[str] = ())
     def claim(seen: Observed) -> str:
         if seen.cluster in known:
             return "known"
-        return "alive" if (seen.cluster, seen.location) in alive else ""
+        return "alive" if seen.cluster in alive else ""
 
     return [Leak(found=seen, claim=claim(seen)) for seen in found]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from uuid import NAMESPACE_URL, uuid5
 
 from cloudrec.engine.context import UnavailableError
-from cloudrec.engine.graph import Condition, Verdict
+from cloudrec.engine.graph import Condition, Resumable, Verdict
 from cloudrec.engine.plan import Step
 from cloudrec.engine.walk import walk
 from cloudrec.errors import CloudrecError, NoCapacityError
@@ -51,6 +51,7 @@ def remove(cluster: str, found: Observed, context: Context) -> None:
     if found.identity:  # an intent that no search found was never carried out: nothing is there to delete
         context.note(cluster, found.key, "deleting")
         context.call(driver, partial(driver.delete, found))
+        note_operation(cluster, found.key, found.identity, context, driver)
         context.await_condition(driver, found.kind, found.identity, Condition.GONE)
     context.journal.forget(cluster, found.key, found.identity)
     context.note(cluster, found.key, "gone")
@@ -140,16 +141,22 @@ class _Work:
             return self._finish(resource, attempts.found)
         identity = attempts.identity
         context.journal.identify(self.cluster, resource.key, identity)
-        context.await_condition(driver, resource.kind, identity, Condition.READY)
+        self._await_ready(resource, identity)
         context.note(self.cluster, resource.key, "ready")
         return identity
+
+    def _await_ready(self, resource: Resource, identity: str) -> None:
+        context, driver = self.context, self.context.drivers[resource.kind]
+        note_operation(self.cluster, resource.key, identity, context, driver)
+        context.await_condition(driver, resource.kind, identity, Condition.READY)
+        note_operation(self.cluster, resource.key, identity, context, driver)
 
     def _finish(self, resource: Resource, observed: Observed) -> str:
         """Complete what exists: wait until it is there, then change what differs."""
         context, driver = self.context, self.context.drivers[resource.kind]
         context.journal.adopt(self.cluster, resource, observed.identity)
         if observed.condition is not Condition.READY:
-            context.await_condition(driver, resource.kind, observed.identity, Condition.READY)
+            self._await_ready(resource, observed.identity)
             observed = context.call(driver, partial(driver.find, resource)) or observed
         difference = driver.difference(resource, observed)
         if difference is not None and not difference.in_place:
@@ -160,7 +167,7 @@ class _Work:
             context.note(self.cluster, resource.key, "changing", difference.reason)
             change = partial(driver.change, resource, observed, identities=dict(self.identities))
             context.call(driver, change)
-            context.await_condition(driver, resource.kind, observed.identity, Condition.READY)
+            self._await_ready(resource, observed.identity)
         context.note(self.cluster, resource.key, "ready")
         return observed.identity
 
@@ -192,6 +199,12 @@ class _Attempts:
         except Exception as error:
             self.doubtful |= self.driver.verdict(error) is Verdict.LOST
             raise
+
+
+def note_operation(cluster: str, key: str, identity: str, context: Context, driver: Driver) -> None:
+    """Write down what is under way on a thing, where its cloud tells."""
+    if isinstance(driver, Resumable):
+        context.journal.operate(cluster, key, driver.operation(identity))
 
 
 def raise_first(failed: Mapping[str, Exception]) -> None:

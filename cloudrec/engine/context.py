@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 import stamina
 
 from cloudrec.engine.clock import Clock, InterruptedWait
-from cloudrec.engine.graph import Condition, Verdict
+from cloudrec.engine.graph import Condition, Resumable, Verdict
 from cloudrec.errors import CloudrecError, NoCapacityError
 
 if TYPE_CHECKING:
@@ -51,6 +51,13 @@ class Context:
         """Write an event down and tell whoever watches."""
         self.journal.note(cluster, key, event, detail)
         self.report(key, f"{event}: {detail}" if detail else event)
+
+    def resume(self, cluster: str) -> None:
+        """Give the drivers the operations that were under way when the last command ended."""
+        for begun in self.journal.operations(cluster):
+            driver = self.drivers.get(begun.kind)
+            if isinstance(driver, Resumable):
+                driver.resume(begun.identity, begun.operation)
 
     def call(self, driver: Driver, work: Callable[[], T]) -> T:
         """Make a call of a driver, again with back-off and jitter while the driver says that it may be.

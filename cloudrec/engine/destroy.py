@@ -60,6 +60,7 @@ def destroy(
             a controller made); without, such things go first.
         settle_s: seconds until a listing can be trusted; one empty listing is not proof.
     """
+    context.resume(plan.cluster)
     targets = {_id(found): found for action in plan.changes if (found := action.observed) is not None}
     kept = {
         action.observed.identity for action in plan.actions if action.step is Step.KEEP and action.observed

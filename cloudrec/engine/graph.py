@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 from graphlib import CycleError, TopologicalSorter
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from cloudrec.errors import CloudrecError
 
@@ -79,7 +79,7 @@ class Observed:
         hourly_usd: what it costs an hour.
         holds_data: kept by `down --keep-data`.
         reason: the cloud's own words where it failed.
-        location: region or zone.
+        location: the region, as `Provider.search` takes it.
         created: seconds since the epoch; None where the cloud does not tell.
     """
 
@@ -184,6 +184,23 @@ class Driver(Protocol):
 
     def explain(self, error: Exception) -> CloudrecError:
         """Say in a person's words what an error of the cloud means, with the remedy and the exit code."""
+        ...
+
+
+@runtime_checkable
+class Resumable(Protocol):
+    """A driver of a cloud whose changes are operations of their own, which alone tell why one failed.
+
+    The engine writes an operation into its journal beside what it works on, and gives it back to the
+    process that goes on after a crash.
+    """
+
+    def operation(self, identity: str) -> str:
+        """Return what is under way on this thing, as another process can resume it; empty if nothing."""
+        ...
+
+    def resume(self, identity: str, operation: str) -> None:
+        """Take up what another process began: `find` and `condition` tell how it ends."""
         ...
 
 

@@ -26,23 +26,26 @@ if TYPE_CHECKING:
 
     from cloudrec.engine.graph import Resource
 
-_SCHEMA_VERSION = 1
+_SCHEMA_VERSION = 2
 _BUSY_S = 30.0  # while another command writes
-_SCHEMA = """
-create table if not exists clusters (
-    name text primary key, provider text not null, request text not null, created real not null,
-    is_down integer not null default 0
-);
-create table if not exists entries (
-    cluster text not null, key text not null, kind text not null, name text not null,
-    identity text, tags text not null, hourly_usd real not null, holds_data integer not null,
-    written real not null, primary key (cluster, key)
-);
-create table if not exists events (
-    time real not null, cluster text not null, key text not null, event text not null, detail text not null
-);
-create index if not exists events_by_cluster on events (cluster, time);
-"""
+_SCHEMA = (
+    """create table clusters (
+        name text primary key, provider text not null, request text not null, created real not null,
+        is_down integer not null default 0
+    )""",
+    """create table entries (
+        cluster text not null, key text not null, kind text not null, name text not null,
+        identity text, tags text not null, hourly_usd real not null, holds_data integer not null,
+        written real not null, operation text not null default '', primary key (cluster, key)
+    )""",
+    """create table events (
+        time real not null, cluster text not null, key text not null, event text not null,
+        detail text not null
+    )""",
+    "create index events_by_cluster on events (cluster, time)",
+)
+# From each schema that was shipped to the next.
+_UPGRADES = ("alter table entries add column operation text not null default ''",)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +69,15 @@ class Event:
     detail: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class Operation:
+    """What a cloud was at with one resource: see `engine.graph.Resumable`."""
+
+    kind: str
+    identity: str
+    operation: str
+
+
 class Journal:
     """What this machine knows of the clusters that it made."""
 
@@ -76,14 +88,22 @@ class Journal:
         self._connection: sqlite3.Connection | None = None
         self._process = 0  # that opened it: a connection must not be used on the other side of a fork
         with self._connected() as connection:
-            version = connection.execute("pragma user_version").fetchone()[0]
-            if version > _SCHEMA_VERSION:
-                raise StorageError(
-                    f"{path} is of a newer cloudrec (schema {version}; this one knows {_SCHEMA_VERSION})",
-                    remedy="upgrade cloudrec, or set CLOUDREC_HOME to another folder",
-                )
-            connection.executescript(_SCHEMA)
-            connection.execute(f"pragma user_version = {_SCHEMA_VERSION}")
+            if _version(connection) != _SCHEMA_VERSION:
+                self._upgrade(connection)
+
+    def _upgrade(self, connection: sqlite3.Connection) -> None:
+        """Bring the file to this schema, whichever of several processes comes first."""
+        connection.execute("begin immediate")
+        version = _version(connection)
+        if version > _SCHEMA_VERSION:
+            raise StorageError(
+                f"{self._path} is of a newer cloudrec (schema {version}; this one knows {_SCHEMA_VERSION})",
+                remedy="upgrade cloudrec, or set CLOUDREC_HOME to another folder",
+            )
+        statements = _UPGRADES[version - 1 :] if version else _SCHEMA
+        for statement in statements if version < _SCHEMA_VERSION else ():
+            connection.execute(statement)
+        connection.execute(f"pragma user_version = {_SCHEMA_VERSION}")
 
     @contextmanager
     def _connected(self) -> Iterator[sqlite3.Connection]:
@@ -159,6 +179,24 @@ class Journal:
                 (identity, time.time(), cluster, key),
             )
 
+    def operate(self, cluster: str, key: str, operation: str) -> None:
+        """Write the operation that is under way on what is known; empty once it has ended."""
+        with self._connected() as connection:
+            connection.execute(
+                "update entries set operation = ? where cluster = ? and key = ? and operation != ?",
+                (operation, cluster, key, operation),
+            )
+
+    def operations(self, cluster: str) -> Sequence[Operation]:
+        """Return what was under way when it was last written."""
+        with self._connected() as connection:
+            rows = connection.execute(
+                "select kind, identity, operation from entries "
+                "where cluster = ? and identity is not null and operation != ''",
+                (cluster,),
+            ).fetchall()
+        return [Operation(kind=kind, identity=identity, operation=what) for kind, identity, what in rows]
+
     def adopt(self, cluster: str, resource: Resource, identity: str) -> None:
         """Make sure that a resource which was found is known here, as made by another home."""
         with self._connected() as connection:
@@ -181,7 +219,7 @@ class Journal:
         self, connection: sqlite3.Connection, cluster: str, resource: Resource, identity: str | None
     ) -> None:
         connection.execute(
-            "insert or replace into entries values (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "insert or replace into entries values (?, ?, ?, ?, ?, ?, ?, ?, ?, '')",
             (
                 cluster,
                 resource.key,
@@ -235,3 +273,8 @@ class Journal:
                 (cluster,),
             ).fetchall()
         return [Event(time=when, key=key, event=event, detail=detail) for when, key, event, detail in rows]
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    version: int = connection.execute("pragma user_version").fetchone()[0]
+    return version

@@ -95,6 +95,7 @@ def plan(
         UsageError: something of a needed name is another's, or was made by another owner.
         SpecError: a change that the cloud makes only by replacing what other things stand on.
     """
+    context.resume(cluster)
     found = _look(graph.resources.values(), context)
     doubtful = _doubtful(found, known, searched, context)
     if doubtful and settle_s:

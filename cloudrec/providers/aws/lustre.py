@@ -5,11 +5,13 @@ What is written to it goes to the bucket by itself; so it is a cache, and `down 
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from cloudrec.cloud.driver import all_needed, is_ours, name_of, needed
 from cloudrec.engine.graph import Condition, Observed
 from cloudrec.providers.aws import charges, encryption, firewall, network, storage
-from cloudrec.providers.aws.driver import AwsDriver, all_needed, as_list, as_map, is_ours, name_of, needed
+from cloudrec.providers.aws.driver import AwsDriver, as_list, as_map
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -105,9 +107,9 @@ class _FsxDriver(AwsDriver):
             return _STATES.get(row["Lifecycle"], Condition.PENDING), _reason(row)
         return Condition.GONE, ""
 
+    @abstractmethod
     def properties(self, row: Mapping[str, Any]) -> Mapping[str, Any]:
         """Tell what drift is told from."""
-        raise NotImplementedError
 
     def hourly_usd(self, row: Mapping[str, Any]) -> float:
         """Tell what it costs an hour."""

@@ -212,7 +212,7 @@ class VolumeDriver(_Ec2StrayDriver):
                 place,
                 row[self.id_field],
                 hourly_usd=self.aws.prices.service("ebs-gp3-gib", row["Size"]),
-                location=row["AvailabilityZone"],
+                location=self.aws.region,
             )
             for row in self.read(Filters=[{"Name": "tag-key", "Values": tagged}])
         ]

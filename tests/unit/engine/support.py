@@ -63,6 +63,7 @@ class Cloud:
     listed_after: dict[str, float] = field(default_factory=dict)  # seconds slept until then
     born_at: dict[str, Resource] = field(default_factory=dict)  # at a call, by a controller
     sold_out: dict[str, str] = field(default_factory=dict)  # key -> the reason that comes some time later
+    by_operation: bool = False  # only who knows the operation learns that reason
     _polls: dict[str, int] = field(default_factory=dict)
 
     def enter(self, call: str) -> None:
@@ -93,13 +94,14 @@ class CloudDriver:
     cloud: Cloud
     deadline_s: float = 60.0
     poll_s: float = 1.0
+    begun: dict[str, str] = field(default_factory=dict)  # operations that this process knows of
 
     def find(self, resource: Resource) -> Observed | None:
         """Look up by name."""
         self.cloud.enter(f"find {resource.key}")
         identity = f"id-{resource.name}"
         found = None if identity in self.cloud.unlisted else self.cloud.things.get(identity)
-        if found is not None and (reason := self.cloud.sold_out.get(found.key)):
+        if found is not None and (reason := self._failure(found)):
             return replace(found, condition=Condition.UNAVAILABLE, reason=reason)
         return found
 
@@ -121,7 +123,21 @@ class CloudDriver:
         assert token
         self._put(resource, identity)
         self.cloud.enter(f"created {resource.key}")
+        self.begun[identity] = f"operation-on-{identity}"
         return identity
+
+    def operation(self, identity: str) -> str:
+        """Name the creation as long as it lasts."""
+        return self.begun.get(identity, "")
+
+    def resume(self, identity: str, operation: str) -> None:
+        """Know of it."""
+        self.begun[identity] = operation
+
+    def _failure(self, thing: Observed) -> str:
+        if self.cloud.by_operation and thing.identity not in self.begun:
+            return ""
+        return self.cloud.sold_out.get(thing.key, "")
 
     def change(self, resource: Resource, observed: Observed, *, identities: Mapping[str, str]) -> None:
         """Take on the new properties."""
@@ -135,10 +151,12 @@ class CloudDriver:
         del kind
         if identity not in self.cloud.things:
             return Condition.GONE, ""
-        if reason := self.cloud.sold_out.get(self.cloud.things[identity].key):
+        if reason := self._failure(self.cloud.things[identity]):
             return Condition.UNAVAILABLE, reason
         seen = self.cloud._polls.get(identity, 0)
         self.cloud._polls[identity] = seen + 1
+        if seen >= self.cloud.pending_polls:
+            self.begun.pop(identity, None)
         return (Condition.PENDING if seen < self.cloud.pending_polls else Condition.READY), ""
 
     def delete(self, observed: Observed) -> None:
@@ -147,6 +165,7 @@ class CloudDriver:
         for key, needs in self.cloud.needs.items():
             if observed.key in needs and any(thing.key == key for thing in self.cloud.things.values()):
                 raise DependencyError(f"{observed.key} is needed by {key}")
+        self.begun.pop(observed.identity, None)
         self.cloud.things.pop(observed.identity, None)
 
     def verdict(self, error: Exception) -> Verdict:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 import time
 from pathlib import Path
@@ -228,3 +229,32 @@ def test_a_speed_that_is_none_is_refused(speed: str) -> None:
 def test_a_candidate_that_stands_in_the_graph_itself_is_refused() -> None:
     with pytest.raises(CloudrecError, match="gpu/spot-a cannot be a candidate"):
         Graph.of([*GRAPH, CHOICE, resource("gpu/spot-a")])
+
+
+def test_a_failure_that_only_its_operation_tells_is_told_by_the_process_that_goes_on(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.cloud.by_operation = True
+    bench.cloud.pending_polls = 3
+    bench.cloud.faults["condition id-spot-a"] = [Crash()]
+    with pytest.raises(Crash):
+        bench.up(WITH_GPUS)
+    bench.cloud.sold_out["gpu/spot-a"] = "none left"
+    assert [begun.operation for begun in bench.journal.operations("c")] == ["operation-on-id-spot-a"]
+    bench.up(WITH_GPUS)
+    assert names(bench) & {"spot-a", "spot-b"} == {"spot-b"}
+    assert bench.journal.operations("c") == []
+
+
+def test_a_journal_of_the_first_schema_is_read_and_goes_on(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.up()
+    known = bench.journal.known("c")
+    with sqlite3.connect(tmp_path / "journal.sqlite") as file:
+        file.execute("alter table entries drop column operation")
+        file.execute("pragma user_version = 1")
+    file.close()
+    again = Bench(tmp_path, bench.cloud)
+    assert again.journal.known("c") == known
+    assert again.up() == []
+    again.down()
+    assert again.cloud.things == {}
