@@ -1,4 +1,4 @@
-"""GET, HEAD, PUT, PATCH, DELETE and lists of whatever type is registered, in the order of ARM's own checks."""
+"""GET, HEAD, PUT, PATCH, DELETE and lists of any registered type, in the order of ARM's own checks."""
 
 from __future__ import annotations
 

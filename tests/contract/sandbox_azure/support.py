@@ -81,12 +81,16 @@ class Azure:
         return self._clients[key]
 
     def token(self) -> str:
-        token: str = self._clients.setdefault(("",), self.credential()).get_token(
-            "https://management.azure.com/.default"
-        ).token
+        token: str = (
+            self._clients.setdefault(("",), self.credential())
+            .get_token("https://management.azure.com/.default")
+            .token
+        )
         return token
 
-    def raw(self, method: str, path: str, body: object = None, **headers: str) -> tuple[int, dict[str, str], Any]:
+    def raw(
+        self, method: str, path: str, body: object = None, **headers: str
+    ) -> tuple[int, dict[str, str], Any]:
         """A request that no SDK would make: status, headers in lower case, the document."""
         lines = {"Authorization": f"Bearer {self.token()}", "Content-Type": "application/json", **headers}
         data = json.dumps(body) if body is not None else None
