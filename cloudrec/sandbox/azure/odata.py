@@ -1,6 +1,6 @@
 """OData's $filter, as far as Azure's services take it: eq, ne, and, or, not, parentheses, a few functions.
 
-    parse("location eq 'eastus'")({"location": "eastus"})  # True
+parse("location eq 'eastus'")({"location": "eastus"})  # True
 """
 
 from __future__ import annotations

@@ -105,7 +105,9 @@ _A10 = Family(
     quota="standardNVADSA10v5Family",
     title="Standard NVADSA10v5 Family vCPUs",
     product="NVadsA10 v5 Series",
-    zones=_some(eastus="12", eastus2="13", southcentralus="123", westus2="123", westus3="123", westeurope="3"),
+    zones=_some(
+        eastus="12", eastus2="13", southcentralus="123", westus2="123", westus3="123", westeurope="3"
+    ),
 )
 _NC_A100 = Family(
     sku="StandardNCADSA100v4Family",
