@@ -138,7 +138,7 @@ def _check_of_kind(kind: Any, module: types.ModuleType) -> Check:  # noqa: ANN40
     return _check_of_class(kind) if isinstance(kind, type) else _anything
 
 
-def _check_of_class(kind: type) -> Check:
+def _check_of_class(kind: Any) -> Check:  # noqa: ANN401 - a class
     if issubclass(kind, enum.Enum):
         return _one_of([str(each.value) for each in kind])
     if kind in _PLAIN:

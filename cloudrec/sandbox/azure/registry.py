@@ -58,7 +58,7 @@ def resource(kind: type[K]) -> type[K]:
 def route(method: str, type_: str) -> Callable[[Handler], Handler]:
     """Let a function answer for what no resource type does, before any of them.
 
-    `type_` is the namespace and the types of the path without the names: "Microsoft.Compute/locations/usages",
+    `type_` is namespace and types of the path without the names: "Microsoft.Compute/locations/usages",
     "Microsoft.ContainerService/managedClusters/listClusterUserCredential".
     """
 
