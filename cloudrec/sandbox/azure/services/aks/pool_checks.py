@@ -25,6 +25,7 @@ _RESERVED = "kubernetes.azure.com/"
 _SPOT_KEY = f"{_RESERVED}scalesetpriority"
 _MOST_NODES, _FEWEST_PODS, _MOST_PODS = 1000, 10, 250
 _LEAST_SYSTEM_VCPUS, _LEAST_SYSTEM_GIB = 2, 4
+_IMAGE = "AKSUbuntu-2404gen2containerd-202611.10.0"
 _MANAGED_GPU = "Microsoft.ContainerService/ManagedGPUExperiencePreview"
 FIXED = (
     "vmSize",
@@ -54,7 +55,13 @@ FIXED = (
 
 
 def check(
-    world: World, name: str, wish: Mapping[str, Any], *, region: str, owner: str, old: Mapping[str, Any] | None
+    world: World,
+    name: str,
+    wish: Mapping[str, Any],
+    *,
+    region: str,
+    owner: str,
+    old: Mapping[str, Any] | None,
 ) -> None:
     """Refuse a pool called `name`; `owner` is the id of its scale set, `old` what it replaces."""
     _check_name(name)
@@ -72,8 +79,10 @@ def check(
 def _check_name(name: str) -> None:
     if not _NAME.fullmatch(name):
         raise invalid(
-            f"The value of parameter agentPoolProfile.name is invalid. Error details: agent pool name '{name}' must "
-            "start with a lowercase letter, have max length of 12, and only have characters a-z0-9. Please see "
+            f"The value of parameter agentPoolProfile.name is invalid. Error details: agent pool name "
+            f"'{name}' must "
+            "start with a lowercase letter, have max length of 12, and only have characters a-z0-9. Please "
+            "see "
             "https://aka.ms/aks-naming-rules for more details."
         )
 
@@ -85,13 +94,12 @@ def _check_size(name: str, wish: Mapping[str, Any]) -> None:
     known = sizes.find(size)
     if known is None:
         raise invalid(
-            f"The VM size of {size} is not supported or allowed in your subscription in this location. (agent pool "
+            f"The VM size of {size} is not supported or allowed in your subscription in this location. "
+            f"(agent pool "
             f"{name}) For more details on restricted VM sizes, see https://aka.ms/aks/restricted-skus.",
             "VMSizeNotSupported",
         )
-    if mode(wish) == SYSTEM and (
-        known.vcpus < _LEAST_SYSTEM_VCPUS or known.memory_gib < _LEAST_SYSTEM_GIB
-    ):
+    if mode(wish) == SYSTEM and (known.vcpus < _LEAST_SYSTEM_VCPUS or known.memory_gib < _LEAST_SYSTEM_GIB):
         raise invalid(
             f"The VM size {size} of system agent pool {name} has too little: it needs at least "
             f"{_LEAST_SYSTEM_VCPUS} vCPUs and {_LEAST_SYSTEM_GIB} GB of memory.",
@@ -108,7 +116,8 @@ def _check_count(name: str, wish: Mapping[str, Any]) -> None:
     count, least = wish.get("count", 1), 1 if mode(wish) == SYSTEM else 0
     if not least <= count <= _MOST_NODES:
         raise invalid(
-            f"The value of parameter agentPoolProfile.count is invalid. Error details: agent pool {name} has {count} "
+            f"The value of parameter agentPoolProfile.count is invalid. Error details: agent pool {name} "
+            f"has {count} "
             f"nodes; a {mode(wish)} pool has {least} to {_MOST_NODES}."
         )
     low, high = wish.get("minCount"), wish.get("maxCount")
@@ -119,7 +128,8 @@ def _check_count(name: str, wish: Mapping[str, Any]) -> None:
             )
     elif low is None or high is None or not least <= low <= count <= high <= _MOST_NODES:
         raise invalid(
-            f"agent pool {name}: with enableAutoScaling, minCount {low} <= count {count} <= maxCount {high} must hold."
+            f"agent pool {name}: with enableAutoScaling, minCount {low} <= count {count} <= maxCount "
+            f"{high} must hold."
         )
     pods = wish.get("maxPods")
     if pods is not None and not _FEWEST_PODS <= pods <= _MOST_PODS:
@@ -137,7 +147,9 @@ def _check_market(name: str, wish: Mapping[str, Any]) -> None:
                 raise invalid(f"agent pool {name}: {member} can only be set where scaleSetPriority is Spot.")
         return
     if mode(wish) == SYSTEM:
-        raise invalid(f"agent pool {name}: a system node pool cannot be a Spot node pool; its mode must be User.")
+        raise invalid(
+            f"agent pool {name}: a system node pool cannot be a Spot node pool; its mode must be User."
+        )
     price = wish.get("spotMaxPrice")
     if price is not None and price != -1 and price <= 0:
         raise invalid(f"agent pool {name}: spotMaxPrice {price} is invalid. It is -1 or greater than zero.")
@@ -150,14 +162,16 @@ def _check_marks(name: str, wish: Mapping[str, Any]) -> None:
         reserved = key.startswith(_RESERVED) and key != _SPOT_KEY
         if reserved or not _LABEL.fullmatch(key) or not _LABEL_VALUE.fullmatch(value):
             raise invalid(
-                f"The value of parameter agentPoolProfile.nodeLabels is invalid. Error details: agent pool {name}, "
+                f"The value of parameter agentPoolProfile.nodeLabels is invalid. Error details: agent pool "
+                f"{name}, "
                 f"label {key}={value}: invalid, or of the reserved prefix {_RESERVED}."
             )
     for taint in wish.get("nodeTaints") or []:
         reserved = taint.startswith(_RESERVED) and not taint.startswith(f"{_SPOT_KEY}=")
         if reserved or not _TAINT.fullmatch(taint):
             raise invalid(
-                f"The value of parameter agentPoolProfile.nodeTaints is invalid. Error details: agent pool {name}, "
+                f"The value of parameter agentPoolProfile.nodeTaints is invalid. Error details: agent pool "
+                f"{name}, "
                 f"taint {taint}: not key=value:effect, or of the reserved prefix {_RESERVED}.",
                 "TaintInvalidParameter",
             )
@@ -181,7 +195,8 @@ def _check_place(world: World, name: str, wish: Mapping[str, Any], region: str) 
     zones, group = wish.get("availabilityZones") or [], wish.get("proximityPlacementGroupID")
     if unknown := sorted(set(zones) - set(sizes.REGIONS.get(region, ()))):
         raise invalid(
-            f"Preflight validation check for resource(s) failed. The zone(s) '{','.join(unknown)}' for resource "
+            f"Preflight validation check for resource(s) failed. The zone(s) '{','.join(unknown)}' for "
+            f"resource "
             f"'{name}' is not supported. The supported zones for location '{region}' are "
             f"'{','.join(sizes.REGIONS.get(region, ()))}'",
             "AvailabilityZoneNotSupported",
@@ -192,7 +207,8 @@ def _check_place(world: World, name: str, wish: Mapping[str, Any], region: str) 
             raise invalid(f"agent pool {name}: there is no proximity placement group {group} in {region}.")
         if len(zones) > 1:
             raise invalid(
-                f"agent pool {name}: a proximity placement group can be used with at most one availability zone."
+                f"agent pool {name}: a proximity placement group can be used with at most one availability "
+                f"zone."
             )
     reservation = wish.get("capacityReservationGroupID")
     if reservation and store(world).find(reservation) is None:
@@ -213,8 +229,8 @@ def _check_machines(world: World, wish: Mapping[str, Any], *, region: str, owner
         raise short_of(short, region)
 
 
-def completed(name: str, wish: dict[str, Any], *, version: str, sub: str) -> None:
-    """Fill a pool's profile with what it does not say; `sub` is the subscription's part of image names."""
+def completed(wish: dict[str, Any], *, version: str) -> None:
+    """Fill a pool's profile with what it does not say; `version` is the cluster's."""
     spot = wish.get("scaleSetPriority") == SPOT
     size = sizes.find(wish["vmSize"])
     defaults: dict[str, Any] = {
@@ -236,7 +252,7 @@ def completed(name: str, wish: dict[str, Any], *, version: str, sub: str) -> Non
         "enableUltraSSD": False,
         "enableFIPS": False,
         "powerState": {"code": "Running"},
-        "nodeImageVersion": f"AKSUbuntu-2404gen2containerd-2026{sub}",
+        "nodeImageVersion": _IMAGE,
     }
     if spot:
         defaults |= {"scaleSetEvictionPolicy": "Delete", "spotMaxPrice": -1.0}

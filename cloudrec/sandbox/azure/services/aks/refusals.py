@@ -23,7 +23,8 @@ def in_progress(what: str, verb: str) -> ArmError:
     """Another operation is under way; `verb` is what it does."""
     return ArmError(
         "OperationNotAllowed",
-        f"Operation is not allowed: Another {what} ({verb}) is in progress, please wait for it to finish before "
+        f"Operation is not allowed: Another {what} ({verb}) is in progress, please wait for it to finish "
+        f"before "
         "starting a new operation. See https://aka.ms/aks-pending-operation for more details.",
         status=HTTPStatus.CONFLICT,
     )
@@ -51,7 +52,7 @@ def refuse_changes(
 def _same(old: Any, new: Any) -> bool:  # noqa: ANN401 - JSON
     if isinstance(old, str) and isinstance(new, str):
         return old.lower() == new.lower()
-    return bool(old == new) or (old is None and new in ([], "", False))
+    return bool(old == new) or (old is None and new in ([], "", False, "Regular"))
 
 
 def short_of(shortage: Shortage, region: str) -> ArmError:
@@ -60,8 +61,10 @@ def short_of(shortage: Shortage, region: str) -> ArmError:
         return ArmError(shortage.code, shortage.message)
     return ArmError(
         "QuotaExceeded",
-        f"Preflight validation check for resource(s) failed. Insufficient vcpu quota requested {shortage.wanted}, "
-        f"remaining {shortage.left} for family {shortage.family} for region {region}. If you want to increase the "
+        f"Preflight validation check for resource(s) failed. Insufficient vcpu quota requested "
+        f"{shortage.wanted}, "
+        f"remaining {shortage.left} for family {shortage.family} for region {region}. If you want to "
+        f"increase the "
         "quota, please follow this instruction: https://learn.microsoft.com/azure/quotas/view-quotas.",
     )
 
@@ -72,6 +75,7 @@ def stock_out(shortage: Shortage, scale_set: str) -> ArmError:
     name = scale_set.rpartition("/")[2]
     return ArmError(
         code,
-        f"Code=\"{shortage.code}\" Message=\"{shortage.message}\" Target=\"{name}\". For details on this error, see "
+        f'Code="{shortage.code}" Message="{shortage.message}" Target="{name}". For details on this '
+        f"error, see "
         "https://aka.ms/aks/vmss-allocation-failure.",
     )

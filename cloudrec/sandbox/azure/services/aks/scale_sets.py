@@ -52,7 +52,7 @@ def id_of(pool: Resource, group: str) -> str:
 
 
 def fit(world: World, pool: Resource, group: str) -> None:
-    """Make a pool's scale set what the pool says, with as many machines; ArmError where they cannot be had."""
+    """Make a pool's scale set what the pool says; ArmError where so many machines cannot be had."""
     name, properties = id_of(pool, group), pool.properties
     count = int(properties["count"])
     zones = properties.get("availabilityZones") or []
@@ -80,7 +80,7 @@ def _made(world: World, name: str, pool: Resource) -> Resource:
     cluster = store(world).find(pool.path.parent)
     properties = pool.properties
     spot = properties.get("scaleSetPriority") == SPOT
-    document = {
+    document: dict[str, Any] = {
         "id": name,
         "name": name.rpartition("/")[2],
         "type": TYPE,

@@ -52,21 +52,25 @@ def resolved(world: World, version: str, cluster: str, *, plan: str = "") -> str
     state = world.state(Offered).minors.get(minor)
     if state is None or (version != minor and version not in patches(minor)):
         raise invalid(
-            f"Managed cluster {cluster} is on version {version}, which is not supported in this region. Please use "
-            "[az aks get-versions] command to get the supported version list in this region. For more information, "
+            f"Managed cluster {cluster} is on version {version}, which is not supported in this region. "
+            f"Please use "
+            "[az aks get-versions] command to get the supported version list in this region. For more "
+            "information, "
             "please check https://aka.ms/supported-version-list",
             "K8sVersionNotSupported",
         )
     if state == LONG_TERM and plan != _LTS_PLAN:
         raise invalid(
-            f"Managed cluster {cluster} is on version {version} which is only available for Long-Term Support (LTS). "
-            "If you intend to onboard to LTS, please ensure the cluster is in Premium tier and LTS support plan.",
+            f"Managed cluster {cluster} is on version {version} which is only available for Long-Term "
+            f"Support (LTS). "
+            "If you intend to onboard to LTS, please ensure the cluster is in Premium tier and LTS support "
+            "plan.",
             "K8sVersionNotSupported",
         )
     return version if version != minor else patches(minor)[-1]
 
 
-def check_upgrade(world: World, old: str, new: str) -> None:
+def check_upgrade(old: str, new: str) -> None:
     """Refuse a way back, and a leap over a minor version."""
     if _number(new) < _number(old):
         raise invalid(
@@ -76,7 +80,8 @@ def check_upgrade(world: World, old: str, new: str) -> None:
     if _number(new)[1] - _number(old)[1] > 1:
         following = f"{_number(old)[0]}.{_number(old)[1] + 1}"
         raise invalid(
-            f"Upgrading Kubernetes version from {old} to {new} is not allowed. Available upgrades: {following}. See "
+            f"Upgrading Kubernetes version from {old} to {new} is not allowed. Available upgrades: "
+            f"{following}. See "
             "https://aka.ms/aks-supported-k8s-ver for version details.",
             "OperationNotAllowed",
         )
@@ -87,8 +92,10 @@ def check_pool(pool: str, version: str, cluster: str) -> None:
     ahead = _number(version) > _number(cluster)
     if ahead or _number(cluster)[1] - _number(version)[1] > _BEHIND:
         raise invalid(
-            f"Node pool version {version} and control plane version {cluster} are incompatible. Minor version of node "
-            f"pool cannot be more than {_BEHIND} versions less than control plane's version, nor greater than it. "
+            f"Node pool version {version} and control plane version {cluster} are incompatible. Minor "
+            f"version of node "
+            f"pool cannot be more than {_BEHIND} versions less than control plane's version, nor greater "
+            f"than it. "
             f"(agent pool {pool}) For more information, please check https://aka.ms/aks/UpgradeVersionRules.",
             "NodePoolMcVersionIncompatible",
         )
@@ -117,7 +124,7 @@ def listing(call: Call) -> dict[str, Any]:
     rows = []
     for minor, state in call.world.state(Offered).minors.items():
         plans = ["KubernetesOfficial"] if state != LONG_TERM else []
-        row = {
+        row: dict[str, Any] = {
             "version": minor,
             "capabilities": {"supportPlan": [*plans, _LTS_PLAN]},
             "patchVersions": {each: {"upgrades": upgrades(call.world, each)} for each in patches(minor)},
