@@ -95,7 +95,7 @@ def _write(call: Call, kind: Kind, body: dict[str, Any], old: Resource | None) -
     resource.properties.pop("provisioningState", None)
     kind.build(call, body, resource, before)
     store(world).add(resource)
-    verb, name = ("update", kind.update_time) if old else ("create", kind.create_time)
+    verb, name = ("update", _update_time(call, kind)) if old else ("create", kind.create_time)
     status = kind.update_status if old else kind.create_status
     if not name:
         kind.mark(resource, operations.SUCCEEDED)
@@ -106,6 +106,12 @@ def _write(call: Call, kind: Kind, body: dict[str, Any], old: Resource | None) -
     if status == HTTPStatus.ACCEPTED:
         return Reply(status=status, headers=headers)
     return json_reply(kind.show(world, resource), status, headers)
+
+
+def _update_time(call: Call, kind: Kind) -> str:
+    if call.target.method == "PATCH" and kind.patch_time is not None:
+        return kind.patch_time
+    return kind.update_time
 
 
 def delete(call: Call, kind: Kind) -> Reply:

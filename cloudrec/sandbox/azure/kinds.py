@@ -37,6 +37,7 @@ class Kind:
     create_time: ClassVar[str] = ""
     update_time: ClassVar[str] = ""
     delete_time: ClassVar[str] = ""
+    patch_time: ClassVar[str | None] = None  # None: as update_time
     tells: ClassVar[Sequence[str]] = (
         "azure-async",
     )  # with "location", or that alone: how PUT tells its operation

@@ -61,8 +61,9 @@ def check_namespace(world: World, namespace: str, subscription: str) -> None:
     if state(world, namespace) != REGISTERED:
         raise ArmError(
             "MissingSubscriptionRegistration",
-            f"The subscription is not registered to use namespace '{namespace}'. See https://aka.ms/rps-not-found for "
-            f"how to register subscriptions. (subscription '{subscription}')",
+            f"The subscription is not registered to use namespace '{namespace}'. See "
+            "https://aka.ms/rps-not-found for how to register subscriptions. (subscription "
+            f"'{subscription}')",
             status=HTTPStatus.CONFLICT,
         )
 

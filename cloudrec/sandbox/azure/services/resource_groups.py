@@ -53,7 +53,8 @@ class ResourceGroups(Kind):
         if old is not None and old.deleting:
             raise ArmError(
                 "ResourceGroupBeingDeleted",
-                f"The resource group '{old.name}' is in deprovisioning state and cannot perform this operation.",
+                f"The resource group '{old.name}' is in deprovisioning state and cannot perform this "
+                "operation.",
                 status=HTTPStatus.CONFLICT,
             )
 
@@ -121,8 +122,8 @@ def _roll_back(world: World, group: Resource, operation: Operation, blocked: dic
     kinds[TYPE.lower()].mark(group, operations.SUCCEEDED)
     message = (
         f"Deletion of resource group '{group.name}' did not finish within the allowed time as resources with "
-        f"identifiers '{', '.join(blocked)}' could not be deleted. The provisioning state of the resource group will "
-        "be rolled back. Please check audit logs for more details."
+        f"identifiers '{', '.join(blocked)}' could not be deleted. The provisioning state of the resource "
+        "group will be rolled back. Please check audit logs for more details."
     )
     details = [{**error.document(), "target": name} for name, error in blocked.items()]
     refusal = ArmError(
