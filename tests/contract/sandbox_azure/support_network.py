@@ -12,22 +12,28 @@ if TYPE_CHECKING:
 NETWORK, SUBNET = "net", "nodes"
 
 
+def finish(azure: Azure, poller: Any) -> Any:
+    """The result of an operation that began before."""
+    azure.advance(60)
+    return poller.result(30)
+
+
 def make_network(azure: Azure, name: str = NETWORK, prefix: str = "10.0.0.0/16", **properties: Any) -> Any:
     body = {
         "location": LOCATION,
         "properties": {"addressSpace": {"addressPrefixes": [prefix]}, **properties},
     }
     networks = azure.client("network").virtual_networks
-    return azure.wait(networks.begin_create_or_update(GROUP, name, body), 60)
+    return azure.done(networks.begin_create_or_update, GROUP, name, body, seconds=60)
 
 
 def put_subnet(azure: Azure, name: str = SUBNET, prefix: str = "10.0.0.0/24", **properties: Any) -> Any:
     body = {"properties": {"addressPrefix": prefix, **properties}}
-    return azure.client("network").subnets.begin_create_or_update(GROUP, NETWORK, name, body)
+    return azure.begin(azure.client("network").subnets.begin_create_or_update, GROUP, NETWORK, name, body)
 
 
 def make_subnet(azure: Azure, name: str = SUBNET, prefix: str = "10.0.0.0/24", **properties: Any) -> Any:
-    return azure.wait(put_subnet(azure, name, prefix, **properties), 60)
+    return finish(azure, put_subnet(azure, name, prefix, **properties))
 
 
 def make_address(azure: Azure, name: str = "ip") -> Any:
@@ -37,7 +43,7 @@ def make_address(azure: Azure, name: str = "ip") -> Any:
         "properties": {"publicIPAllocationMethod": "Static"},
     }
     addresses = azure.client("network").public_ip_addresses
-    return azure.wait(addresses.begin_create_or_update(GROUP, name, body), 60)
+    return azure.done(addresses.begin_create_or_update, GROUP, name, body, seconds=60)
 
 
 def put_nat(azure: Azure, name: str = "nat", *, addresses: tuple[str, ...] = ()) -> Any:
@@ -46,7 +52,7 @@ def put_nat(azure: Azure, name: str = "nat", *, addresses: tuple[str, ...] = ())
         "sku": {"name": "Standard"},
         "properties": {"publicIpAddresses": [{"id": each} for each in addresses]},
     }
-    return azure.client("network").nat_gateways.begin_create_or_update(GROUP, name, body)
+    return azure.begin(azure.client("network").nat_gateways.begin_create_or_update, GROUP, name, body)
 
 
 def make_interface(azure: Azure, name: str = "nic", subnet: str = SUBNET) -> Any:
@@ -54,4 +60,4 @@ def make_interface(azure: Azure, name: str = "nic", subnet: str = SUBNET) -> Any
     row = {"name": "one", "properties": {"subnet": {"id": subnet_id}}}
     body = {"location": LOCATION, "properties": {"ipConfigurations": [row]}}
     interfaces = azure.client("network").network_interfaces
-    return azure.wait(interfaces.begin_create_or_update(GROUP, name, body), 60)
+    return azure.done(interfaces.begin_create_or_update, GROUP, name, body, seconds=60)

@@ -11,6 +11,7 @@ from tests.contract.sandbox_azure.support import GROUP, LOCATION, Azure, refused
 from tests.contract.sandbox_azure.support_network import (
     NETWORK,
     SUBNET,
+    finish,
     make_address,
     make_interface,
     make_network,
@@ -28,9 +29,9 @@ def networks(azure: Azure) -> Any:
 
 def test_a_network_takes_a_while_and_shows_its_subnets(azure: Azure, networks: Any) -> None:
     body = {"location": LOCATION, "properties": {"addressSpace": {"addressPrefixes": ["10.0.0.0/16"]}}}
-    poller = networks.virtual_networks.begin_create_or_update(GROUP, NETWORK, body)
+    poller = azure.begin(networks.virtual_networks.begin_create_or_update, GROUP, NETWORK, body)
     assert networks.virtual_networks.get(GROUP, NETWORK).properties.provisioning_state == "Creating"
-    azure.wait(poller, 60)
+    finish(azure, poller)
     make_subnet(azure)
     found = networks.virtual_networks.get(GROUP, NETWORK)
     assert found.properties.provisioning_state == "Succeeded"
@@ -46,14 +47,14 @@ def test_a_second_write_in_a_network_is_a_conflict(azure: Azure, networks: Any) 
     with refused("AnotherOperationInProgress", status=409):
         networks.subnets.begin_delete(GROUP, NETWORK, SUBNET)
     assert networks.virtual_networks.get(GROUP, NETWORK).properties.provisioning_state == "Updating"
-    azure.wait(first, 60)
+    finish(azure, first)
     assert networks.virtual_networks.get(GROUP, NETWORK).properties.provisioning_state == "Succeeded"
     make_subnet(azure, "other", "10.0.1.0/24")
 
 
 def test_a_network_that_is_written_is_locked(azure: Azure, networks: Any) -> None:
     body = {"location": LOCATION, "properties": {"addressSpace": {"addressPrefixes": ["10.0.0.0/16"]}}}
-    networks.virtual_networks.begin_create_or_update(GROUP, NETWORK, body)
+    azure.begin(networks.virtual_networks.begin_create_or_update, GROUP, NETWORK, body)
     with refused("RetryableErrorDueToAnotherOperation", status=429):
         networks.virtual_networks.begin_create_or_update(GROUP, NETWORK, body)
 
@@ -68,8 +69,8 @@ def test_nothing_is_deleted_that_has_an_interface_inside(azure: Azure, networks:
         networks.subnets.begin_delete(GROUP, NETWORK, SUBNET)
     with refused("InUseSubnetCannotBeDeleted", status=400):
         networks.virtual_networks.begin_delete(GROUP, NETWORK)
-    azure.wait(networks.network_interfaces.begin_delete(GROUP, "nic"), 60)
-    azure.wait(networks.virtual_networks.begin_delete(GROUP, NETWORK), 60)
+    azure.done(networks.network_interfaces.begin_delete, GROUP, "nic", seconds=60)
+    azure.done(networks.virtual_networks.begin_delete, GROUP, NETWORK, seconds=60)
     with pytest.raises(ResourceNotFoundError):
         networks.virtual_networks.get(GROUP, NETWORK)
 
@@ -120,14 +121,14 @@ def test_a_subnet_refers_only_to_what_is_ready(azure: Azure, networks: Any) -> N
     poller = put_nat(azure)
     with refused("ReferencedResourceNotProvisioned", status=409):
         put_subnet(azure, natGateway={"id": nat})
-    azure.wait(poller, 60)
+    finish(azure, poller)
     make_subnet(azure, natGateway={"id": nat})
     assert networks.nat_gateways.get(GROUP, "nat").properties.subnets[0].id.endswith(SUBNET)
 
 
 def test_a_put_of_a_subnet_lets_go_of_what_it_omits(azure: Azure, networks: Any) -> None:
     make_network(azure)
-    azure.wait(put_nat(azure), 60)
+    finish(azure, put_nat(azure))
     make_subnet(azure, natGateway={"id": azure.id("Microsoft.Network/natGateways", "nat")})
     make_subnet(azure)
     assert networks.subnets.get(GROUP, NETWORK, SUBNET).properties.nat_gateway is None
@@ -136,7 +137,7 @@ def test_a_put_of_a_subnet_lets_go_of_what_it_omits(azure: Azure, networks: Any)
 def test_a_gateway_is_held_by_its_subnets_and_holds_its_address(azure: Azure, networks: Any) -> None:
     make_network(azure)
     address = make_address(azure)
-    azure.wait(put_nat(azure, addresses=(address.id,)), 60)
+    finish(azure, put_nat(azure, addresses=(address.id,)))
     make_subnet(azure, natGateway={"id": azure.id("Microsoft.Network/natGateways", "nat")})
     with refused("InUseNatGatewayCannotBeDeleted", SUBNET, status=400):
         networks.nat_gateways.begin_delete(GROUP, "nat")
@@ -145,17 +146,21 @@ def test_a_gateway_is_held_by_its_subnets_and_holds_its_address(azure: Azure, ne
     with refused("PublicIPAddressInUse", status=400):
         put_nat(azure, "second", addresses=(address.id,))
     make_subnet(azure)
-    deletion = networks.nat_gateways.begin_delete(GROUP, "nat")
+    deletion = azure.begin(networks.nat_gateways.begin_delete, GROUP, "nat")
     with refused("PublicIPAddressCannotBeDeleted"):
         networks.public_ip_addresses.begin_delete(GROUP, "ip")
-    azure.wait(deletion, 60)
-    azure.wait(networks.public_ip_addresses.begin_delete(GROUP, "ip"), 60)
+    finish(azure, deletion)
+    azure.done(networks.public_ip_addresses.begin_delete, GROUP, "ip", seconds=60)
 
 
 def test_a_firewall_is_held_by_its_subnets(azure: Azure, networks: Any) -> None:
     make_network(azure)
-    azure.wait(
-        networks.network_security_groups.begin_create_or_update(GROUP, "nsg", {"location": LOCATION}), 60
+    azure.done(
+        networks.network_security_groups.begin_create_or_update,
+        GROUP,
+        "nsg",
+        {"location": LOCATION},
+        seconds=60,
     )
     make_subnet(
         azure, networkSecurityGroup={"id": azure.id("Microsoft.Network/networkSecurityGroups", "nsg")}
@@ -163,7 +168,7 @@ def test_a_firewall_is_held_by_its_subnets(azure: Azure, networks: Any) -> None:
     with refused("InUseNetworkSecurityGroupCannotBeDeleted", SUBNET, status=400):
         networks.network_security_groups.begin_delete(GROUP, "nsg")
     make_subnet(azure)
-    azure.wait(networks.network_security_groups.begin_delete(GROUP, "nsg"), 60)
+    azure.done(networks.network_security_groups.begin_delete, GROUP, "nsg", seconds=60)
 
 
 def test_the_rules_of_a_firewall_differ_in_priority(networks: Any) -> None:
@@ -209,7 +214,10 @@ def test_addresses_have_a_quota(azure: Azure, networks: Any) -> None:
         make_address(azure, "second")
     make_address(azure)  # the same again is no other
     usages = {row.name.value: row for row in networks.usages.list(LOCATION)}
-    assert (usages["StandardSkuPublicIpAddresses"].current_value, usages["StandardSkuPublicIpAddresses"].limit) == (
+    assert (
+        usages["StandardSkuPublicIpAddresses"].current_value,
+        usages["StandardSkuPublicIpAddresses"].limit,
+    ) == (
         1,
         1,
     )
