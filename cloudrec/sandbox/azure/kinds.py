@@ -38,9 +38,8 @@ class Kind:
     update_time: ClassVar[str] = ""
     delete_time: ClassVar[str] = ""
     patch_time: ClassVar[str | None] = None  # None: as an update by PUT
-    tells: ClassVar[Sequence[str]] = (
-        "azure-async",
-    )  # with "location", or that alone: how PUT tells its operation
+    # How a PUT tells its operation: so, with "location", or by that alone.
+    tells: ClassVar[Sequence[str]] = ("azure-async",)
     create_status: ClassVar[int] = HTTPStatus.CREATED
     update_status: ClassVar[int] = HTTPStatus.OK
     retry_after: ClassVar[int] = 10  # virtual seconds between two looks
