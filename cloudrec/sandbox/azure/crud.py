@@ -106,11 +106,8 @@ def _write(call: Call, kind: Kind, body: dict[str, Any], old: Resource | None) -
         resource.document = before or resource.document
         raise
     store(world).add(resource)
-<<<<<<< HEAD
     verb = "update" if old else "create"
     name = kind.time(resource, "patch" if call.target.method == "PATCH" else verb)
-=======
->>>>>>> h-s2
     status = kind.update_status if old else kind.create_status
     if not name:
         kind.mark(resource, operations.SUCCEEDED)
