@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
+from cloudrec.cloud.kubeconfig import kubeconfig, write
 from cloudrec.engine.graph import TAG_CLUSTER, Condition
 from cloudrec.errors import PreflightError
-from cloudrec.home import make_private, storage_error, write_atomically
 from cloudrec.provider import Access
 from cloudrec.providers.aws import errors
 from cloudrec.providers.aws.node_groups import TAG_TYPE, GpuNodesDriver
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from cloudrec.engine.graph import Observed
     from cloudrec.home import Home
@@ -26,7 +23,6 @@ if TYPE_CHECKING:
     from cloudrec.providers.aws.offers import Hardware
 
 _LAUNCHERS = ("torchrun", "pytorchjob", "trainjob", "ray")
-_PRIVATE = 0o600
 _HUGE_PAGES = "5120Mi"  # of the 5128 pages that an EFA node has set aside
 # A pod's own interface; the EFA plugin finds everything else itself.
 _TRANSPORT = {"NCCL_SOCKET_IFNAME": "eth0", "GLOO_SOCKET_IFNAME": "eth0"}
@@ -47,7 +43,7 @@ def of(layout: Layout, aws: Aws, home: Home, environment: Mapping[str, str]) -> 
     if hardware is None:
         raise _not_up(layout, f"its nodes are {instance_type}, which the spec does not name any more")
     path = home.clusters / layout.title / "kubeconfig"
-    _write(path, kubeconfig(cluster, aws.region, environment))
+    write(path, kubeconfig_of(cluster, aws.region, environment))
     namespace, _, account = layout.settings.service_account.partition("/")
     return Access(
         launchers=_LAUNCHERS,
@@ -68,40 +64,16 @@ def of(layout: Layout, aws: Aws, home: Home, environment: Mapping[str, str]) -> 
     )
 
 
-def kubeconfig(cluster: Mapping[str, Any], region: str, environment: Mapping[str, str]) -> dict[str, Any]:
+def kubeconfig_of(cluster: Mapping[str, Any], region: str, environment: Mapping[str, str]) -> dict[str, Any]:
     """Return a kubeconfig for one cluster, as describe_cluster tells of it; it holds no secret."""
     name = cluster["name"]
-    passed_on = [{"name": key, "value": environment[key]} for key in _PASSED_ON if environment.get(key)]
-    command = ["-m", "cloudrec.providers.aws.token", "--cluster", name, "--region", region]
-    return {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [
-            {
-                "name": name,
-                "cluster": {
-                    "server": cluster["endpoint"],
-                    "certificate-authority-data": cluster["certificateAuthority"]["data"],
-                },
-            }
-        ],
-        "users": [
-            {
-                "name": name,
-                "user": {
-                    "exec": {
-                        "apiVersion": "client.authentication.k8s.io/v1",
-                        "interactiveMode": "Never",
-                        "command": sys.executable,
-                        "args": command,
-                        "env": passed_on,
-                    }
-                },
-            }
-        ],
-        "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
-        "current-context": name,
-    }
+    return kubeconfig(
+        name=name,
+        server=cluster["endpoint"],
+        authority=cluster["certificateAuthority"]["data"],
+        command=("-m", "cloudrec.providers.aws.token", "--cluster", name, "--region", region),
+        environment={key: environment[key] for key in _PASSED_ON if environment.get(key)},
+    )
 
 
 def pod_resources(hardware: Hardware) -> dict[str, str]:
@@ -139,16 +111,3 @@ def _not_up(layout: Layout, why: str) -> PreflightError:
     return PreflightError(
         f"cluster {layout.title!r} is not up: {why}", remedy=f"cloudrec up aws --cluster {layout.title}"
     )
-
-
-def _write(path: Path, config: Mapping[str, Any]) -> None:
-    """Write it where it differs; a server or certificate that has changed is another cluster's."""
-    text = json.dumps(config, indent=1)  # which is YAML too
-    make_private(path.parent)
-    try:
-        if path.exists() and path.read_text(encoding="utf-8") == text:
-            return
-        write_atomically(path, text)
-        path.chmod(_PRIVATE)
-    except OSError as error:
-        raise storage_error(path, error) from error

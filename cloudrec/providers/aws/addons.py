@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
+from cloudrec.cloud.driver import needed
 from cloudrec.engine.graph import TAG_CLUSTER, Condition, Observed
 from cloudrec.providers.aws import eks
 from cloudrec.providers.aws.cluster import CLUSTER
-from cloudrec.providers.aws.driver import AwsDriver, needed
 from cloudrec.providers.aws.identity import LUSTRE_CSI_ACCOUNT
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from cloudrec.engine.graph import Resource
     from cloudrec.providers.aws.client import Aws
+    from cloudrec.providers.aws.driver import AwsDriver
     from cloudrec.providers.aws.layout import Layout
 
 ADDON, POD_IDENTITY = "addon", "pod-identity"

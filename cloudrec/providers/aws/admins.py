@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
+from cloudrec.cloud.driver import needed
 from cloudrec.engine.graph import TAG_CLUSTER, Observed
 from cloudrec.providers.aws import eks
 from cloudrec.providers.aws.cluster import CLUSTER
-from cloudrec.providers.aws.driver import needed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

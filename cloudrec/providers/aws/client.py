@@ -11,11 +11,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import boto3
-import stamina
 from botocore.config import Config
 from botocore.session import Session as BotocoreSession
 
 from cloudrec import __version__
+from cloudrec.cloud.reading import read
 from cloudrec.engine.clock import Clock
 from cloudrec.engine.graph import TAG_CLUSTER
 from cloudrec.errors import PreflightError, SpecError
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 _CONNECT_TIMEOUT_S, _READ_TIMEOUT_S = 10, 60
 _POOL = 64  # connections: as many as the engine has threads
-_ATTEMPTS = 10  # at one read
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 15.0
 
 
 class Aws:
@@ -121,22 +119,16 @@ class Aws:
             botocore.exceptions.BotoCoreError: it cannot be reached, or there are no credentials.
         """
         client = self.client(service)
-        for attempt in stamina.retry_context(
-            on=is_transient,
-            attempts=_ATTEMPTS,
-            timeout=None,
-            wait_initial=_FIRST_PAUSE_S / self._speed,
-            wait_max=_LONGEST_PAUSE_S / self._speed,
-            wait_jitter=_FIRST_PAUSE_S / self._speed,
-        ):
-            with attempt:
-                if key is None:
-                    return getattr(client, operation)(**parameters)
-                if client.can_paginate(operation):
-                    pages = client.get_paginator(operation).paginate(**parameters)
-                    return [row for page in pages for row in page.get(key) or ()]
-                return list(getattr(client, operation)(**parameters).get(key) or ())
-        raise AssertionError("stamina ends its loop by returning or raising")
+
+        def call() -> Any:  # noqa: ANN401 - whatever the service answers
+            if key is None:
+                return getattr(client, operation)(**parameters)
+            if client.can_paginate(operation):
+                pages = client.get_paginator(operation).paginate(**parameters)
+                return [row for page in pages for row in page.get(key) or ()]
+            return list(getattr(client, operation)(**parameters).get(key) or ())
+
+        return read(call, again=is_transient, speed=self._speed)
 
     def tagged(self, kind: str, cluster: str | None) -> list[str]:
         """Return the ARNs of what bears a cluster's tag, or any cluster's, in this region, minutes late.

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
+from cloudrec.cloud.driver import all_needed, is_ours, name_of, needed
 from cloudrec.engine.graph import TAG_CLUSTER, TAG_EXPIRES, Condition, Difference, Observed, Verdict
 from cloudrec.providers.aws import eks, encryption, errors, leftovers, network
-from cloudrec.providers.aws.driver import AwsDriver, all_needed, is_ours, name_of, needed
+from cloudrec.providers.aws.driver import AwsDriver
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from cloudrec.cloud.driver import best, name_of
 from cloudrec.engine.graph import TAG_CLUSTER, TAG_KEY, Condition, Observed
-from cloudrec.providers.aws.driver import AwsDriver, as_list, as_map, best, name_of
+from cloudrec.providers.aws.driver import AwsDriver, as_list, as_map
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

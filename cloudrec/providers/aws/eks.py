@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
+from cloudrec.cloud.driver import is_ours, name_of
 from cloudrec.engine.graph import TAG_CLUSTER, Condition, Observed
 from cloudrec.providers.aws import errors
-from cloudrec.providers.aws.driver import AwsDriver, is_ours, name_of
+from cloudrec.providers.aws.driver import AwsDriver
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
+from cloudrec.cloud.driver import best, is_ours, name_of
 from cloudrec.engine.graph import TAG_CLUSTER, Condition, Observed
 from cloudrec.providers.aws import charges, errors
-from cloudrec.providers.aws.driver import AwsDriver, as_list, as_map, best, is_ours, name_of
+from cloudrec.providers.aws.driver import AwsDriver, as_list, as_map
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from botocore.exceptions import ClientError
 
+from cloudrec.cloud.driver import all_needed, needed
 from cloudrec.engine.graph import Condition, Observed
 from cloudrec.providers.aws import charges, firewall, network, routes
-from cloudrec.providers.aws.driver import all_needed, needed
 from cloudrec.providers.aws.ec2 import Ec2Driver, Row
 
 if TYPE_CHECKING:

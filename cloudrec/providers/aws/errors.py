@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from botocore import exceptions as boto
 from botocore.parsers import ResponseParserError
 
+from cloudrec.cloud.driver import UnfinishedError
 from cloudrec.engine.graph import Verdict
 from cloudrec.errors import CloudrecError, PreflightError, SpecError
 
@@ -169,10 +170,6 @@ _LOCAL: Sequence[tuple[tuple[type[Exception], ...], type[CloudrecError], str, st
         "change the setting that this names in the spec",
     ),
 )
-
-
-class UnfinishedError(Exception):
-    """It was made, and a call that completes it failed (see `__cause__`): look before making another."""
 
 
 def code(error: Exception) -> str:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from botocore.exceptions import ClientError
 
+from cloudrec.cloud.driver import needed
 from cloudrec.engine.graph import Difference, Observed
 from cloudrec.providers.aws import errors, network
-from cloudrec.providers.aws.driver import needed
 from cloudrec.providers.aws.ec2 import Ec2Driver, Row
 
 if TYPE_CHECKING:

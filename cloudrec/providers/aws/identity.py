@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
+from cloudrec.cloud.driver import is_ours, name_of
 from cloudrec.engine.graph import Condition, Difference, Observed
 from cloudrec.providers.aws import errors
-from cloudrec.providers.aws.driver import AwsDriver, as_list, as_map, is_ours, name_of
+from cloudrec.providers.aws.driver import AwsDriver, as_list, as_map
 from cloudrec.providers.aws.layout import TAG_REGION
 
 if TYPE_CHECKING:

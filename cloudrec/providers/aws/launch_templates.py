@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from botocore.exceptions import ClientError
 
+from cloudrec.cloud.driver import all_needed, needed
 from cloudrec.engine.graph import TAG_CLUSTER, Condition, Observed
 from cloudrec.providers.aws import errors, templates
 from cloudrec.providers.aws.cluster import CLUSTER
-from cloudrec.providers.aws.driver import all_needed, needed
 from cloudrec.providers.aws.ec2 import Ec2Driver, Row
 
 if TYPE_CHECKING:

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
+from cloudrec.cloud.driver import best, needed
 from cloudrec.engine.graph import TAG_CLUSTER, TAG_KEY, Condition, Observed, Verdict
 from cloudrec.errors import CloudrecError
 from cloudrec.providers.aws import eks, errors, network, strays
-from cloudrec.providers.aws.driver import AwsDriver, as_map, best, needed
+from cloudrec.providers.aws.driver import AwsDriver, as_map
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
+from cloudrec.cloud.offers import ON_DEMAND, SPOT
 from cloudrec.provider import Finding
-from cloudrec.providers.aws import errors, nodes, offers
+from cloudrec.providers.aws import errors, nodes
 from cloudrec.providers.aws.driver import as_map
 
 if TYPE_CHECKING:
@@ -20,10 +21,10 @@ if TYPE_CHECKING:
 
 # Quotas on virtual CPUs that run at once: families of instance types, market -> the quota's code.
 _VCPUS: tuple[tuple[str, Mapping[str, str]], ...] = (
-    (r"p5\w*\.", {offers.SPOT: "L-C4BD4855", offers.ON_DEMAND: "L-417A185B"}),
-    (r"p\d", {offers.SPOT: "L-7212CCBC", offers.ON_DEMAND: "L-417A185B"}),
-    (r"g(r)?\d|vt\d", {offers.SPOT: "L-3819A6DF", offers.ON_DEMAND: "L-DB2E81BA"}),
-    (r"[acdhimrtz]\d", {offers.SPOT: "L-34B43A08", offers.ON_DEMAND: "L-1216C47A"}),
+    (r"p5\w*\.", {SPOT: "L-C4BD4855", ON_DEMAND: "L-417A185B"}),
+    (r"p\d", {SPOT: "L-7212CCBC", ON_DEMAND: "L-417A185B"}),
+    (r"g(r)?\d|vt\d", {SPOT: "L-3819A6DF", ON_DEMAND: "L-DB2E81BA"}),
+    (r"[acdhimrtz]\d", {SPOT: "L-34B43A08", ON_DEMAND: "L-1216C47A"}),
 )
 _VPCS, _ADDRESSES = ("vpc", "L-F678F1CE"), ("ec2", "L-0263D0A3")
 _CLUSTER_TAG = "eks:cluster-name"  # EKS's own, on every node
@@ -61,7 +62,7 @@ def findings(aws: Aws, layout: Layout) -> list[Finding]:
     others = [each for each in instances if as_map(each.get("Tags")).get(_CLUSTER_TAG) != layout.name]
     found = [_finding(aws, need) for need in _networks(aws, layout)]
     cpu = max((vcpus.get(name, 0) for name in layout.settings.cpu_instance_types), default=0)
-    code = quota_of(layout.settings.cpu_instance_types[0], offers.ON_DEMAND)
+    code = quota_of(layout.settings.cpu_instance_types[0], ON_DEMAND)
     found.append(
         _finding(aws, _vcpu_need(code, cpu * layout.settings.cpu_nodes, others, vcpus, "vCPUs of CPU nodes"))
     )
@@ -107,7 +108,7 @@ def _vcpu_need(
     used = sum(
         vcpus.get(each["InstanceType"], 0)
         for each in others
-        if quota_of(each["InstanceType"], each.get("InstanceLifecycle", offers.ON_DEMAND)) == code
+        if quota_of(each["InstanceType"], each.get("InstanceLifecycle", ON_DEMAND)) == code
     )
     return Need(what=what, service="ec2", code=code, count=count, used=used)
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from cloudrec.cloud.driver import is_ours, name_of
 from cloudrec.engine.graph import Condition, Observed
 from cloudrec.providers.aws import encryption
-from cloudrec.providers.aws.driver import AwsDriver, is_ours, name_of
+from cloudrec.providers.aws.driver import AwsDriver
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

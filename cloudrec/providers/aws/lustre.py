@@ -8,9 +8,10 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from cloudrec.cloud.driver import all_needed, is_ours, name_of, needed
 from cloudrec.engine.graph import Condition, Observed
 from cloudrec.providers.aws import charges, encryption, firewall, network, storage
-from cloudrec.providers.aws.driver import AwsDriver, all_needed, as_list, as_map, is_ours, name_of, needed
+from cloudrec.providers.aws.driver import AwsDriver, as_list, as_map
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

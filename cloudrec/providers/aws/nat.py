@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
+from cloudrec.cloud.driver import needed
 from cloudrec.engine.graph import Condition, Observed, Verdict
 from cloudrec.providers.aws import charges, errors, network
-from cloudrec.providers.aws.driver import needed
 from cloudrec.providers.aws.ec2 import Ec2Driver, Row
 
 if TYPE_CHECKING:

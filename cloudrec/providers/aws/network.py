@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
+from cloudrec.cloud.driver import needed
 from cloudrec.engine.graph import TAG_EXPIRES, Condition, Observed
 from cloudrec.errors import SpecError
 from cloudrec.providers.aws import errors, zones
-from cloudrec.providers.aws.driver import needed
 from cloudrec.providers.aws.ec2 import Ec2Driver, Row
 from cloudrec.providers.aws.layout import TAG_ZONES
 

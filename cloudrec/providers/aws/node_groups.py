@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
+from cloudrec.cloud.driver import all_needed, needed
 from cloudrec.engine.context import UnavailableError
 from cloudrec.engine.graph import TAG_CLUSTER, Condition, Observed
 from cloudrec.providers.aws import eks, network, prices
 from cloudrec.providers.aws.cluster import CLUSTER
-from cloudrec.providers.aws.driver import all_needed, needed
 from cloudrec.providers.aws.launch_templates import TAG_DIGEST, TEMPLATE
 
 if TYPE_CHECKING:

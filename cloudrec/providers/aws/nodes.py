@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from cloudrec.cloud.offers import MARKETS, ON_DEMAND, SPOT, Place, all_ways
 from cloudrec.providers.aws import (
     addons,
     endpoints,
@@ -54,7 +55,7 @@ KINDS: Mapping[str, AbstractSet[str]] = {
 }
 
 _CPU_ROOT_GIB = 50
-_SHORT = {offers.SPOT: "spot", offers.ON_DEMAND: "od", offers.BLOCK: "block"}
+_SHORT = {SPOT: "spot", ON_DEMAND: "od", offers.BLOCK: "block"}
 # Pods that ask for a GPU tolerate it; nothing else comes to stand in their way.
 _TAINTS = ({"key": "nvidia.com/gpu", "value": "present", "effect": "NO_SCHEDULE"},)
 LABEL = "cloudrec.io/nodes"  # cpu or gpu
@@ -75,14 +76,14 @@ def drivers(aws: Aws) -> Mapping[str, AwsDriver]:
     }
 
 
-def places(layout: Layout) -> list[offers.Place]:
+def places(layout: Layout) -> list[Place]:
     """Return the ways of having the GPU nodes, the best first."""
-    settings, markets = layout.settings, offers.MARKETS[layout.cluster.capacity]
+    settings, markets = layout.settings, MARKETS[layout.cluster.capacity]
     if settings.capacity_block_id:
         markets = (offers.BLOCK,)
     elif settings.capacity_reservation_id:
-        markets = (offers.ON_DEMAND,)  # what is reserved is no spot capacity
-    return offers.places(layout.instance_types, layout.gpu_zones, markets, layout.offered)
+        markets = (ON_DEMAND,)  # what is reserved is no spot capacity
+    return all_ways(layout.instance_types, layout.gpu_zones, markets, layout.offered)
 
 
 def _cpu(layout: Layout) -> list[Resource]:
@@ -96,7 +97,7 @@ def _cpu(layout: Layout) -> list[Resource]:
             "group": "cpu",
             "gpu": False,
             "instance_types": list(settings.cpu_instance_types),
-            "market": offers.ON_DEMAND,
+            "market": ON_DEMAND,
             "nodes": settings.cpu_nodes,
             **_version(layout),
             "labels": {**settings.labels, LABEL: "cpu"},
@@ -139,7 +140,7 @@ def _gpu(layout: Layout) -> list[Resource]:
     return [*groups.values(), *made.values(), choice]
 
 
-def _gpu_template(layout: Layout, way: offers.Place, group: Resource | None) -> Resource:
+def _gpu_template(layout: Layout, way: Place, group: Resource | None) -> Resource:
     settings = layout.settings
     of = templates.gpu_properties(
         layout.hardware[way.instance_type],
@@ -150,7 +151,7 @@ def _gpu_template(layout: Layout, way: offers.Place, group: Resource | None) -> 
     return _template(layout, f"gpu-{way.instance_type}-{way.zone}", of, *([group.key] if group else []))
 
 
-def _candidate(layout: Layout, way: offers.Place, template: Resource) -> Resource:
+def _candidate(layout: Layout, way: Place, template: Resource) -> Resource:
     cluster = layout.cluster
     plain = way.instance_type.replace(".", "-")
     zone = way.zone.removeprefix(layout.region).lstrip("-")

@@ -1,4 +1,4 @@
-"""The GPU nodes that can be had: their hardware, and which are tried in which order."""
+"""The GPU nodes that AWS has, and their hardware."""
 
 from __future__ import annotations
 
@@ -6,52 +6,29 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from cloudrec.cloud.offers import Machine
 from cloudrec.errors import SpecError
-from cloudrec.provider import Offer
 from cloudrec.spec.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from cloudrec.providers.aws.client import Aws
-    from cloudrec.providers.aws.prices import Prices
     from cloudrec.spec.models import ClusterSpec
 
 DEFAULT_TYPES = ("p4d.24xlarge",)
-ON_DEMAND, SPOT, BLOCK = "on-demand", "spot", "capacity-block"
-# The markets in the order in which they are tried, by the spec's `capacity`.
-MARKETS: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {"on-demand": (ON_DEMAND,), "spot": (SPOT,), "spot-first": (SPOT, ON_DEMAND)}
-)
+BLOCK = "capacity-block"  # a market beside those of every cloud
 
 
 @dataclass(frozen=True, kw_only=True)
-class Hardware:
+class Hardware(Machine):
     """One instance type.
 
     Attributes:
-        instance_type: its name.
-        gpu: the GPU's model.
-        gpus: GPUs on it.
-        gpu_memory_gib: memory of each.
-        vcpus: virtual cores.
-        memory_gib: main memory.
         efa: network cards with an Elastic Fabric Adapter, numbered from 0.
-        nvme_gb: local disks in all.
-        nvlink_gb_s: between two of its GPUs; 0 without NVLink.
-        network_gbit_s: between two such nodes.
     """
 
-    instance_type: str
-    gpu: str
-    gpus: int
-    gpu_memory_gib: int
-    vcpus: int
-    memory_gib: float
     efa: int = 0
-    nvme_gb: int = 0
-    nvlink_gb_s: int = 0
-    network_gbit_s: float = 0.0
 
 
 def _known(*hardware: Hardware) -> Mapping[str, Hardware]:
@@ -130,35 +107,6 @@ KNOWN = _known(
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Place:
-    """One way of having the GPU nodes: a type, in a zone, paid for in one way."""
-
-    instance_type: str
-    zone: str
-    market: str
-
-
-def places(
-    types: Sequence[str], zones: Sequence[str], markets: Sequence[str], offered: Mapping[str, Sequence[str]]
-) -> list[Place]:
-    """Return the ways of having GPU nodes, the best first: by market, then type, then zone.
-
-    Args:
-        types: instance types, the best first.
-        zones: zones, the best first.
-        markets: how they may be paid for, the best first.
-        offered: type -> zones that have it at all; a type that is not named is taken to be everywhere.
-    """
-    return [
-        Place(instance_type=name, zone=zone, market=market)
-        for market in markets
-        for name in types
-        for zone in zones
-        if zone in offered.get(name, zones)
-    ]
-
-
 def hardware_of(instance_types: Sequence[str], aws: Aws) -> dict[str, Hardware]:
     """Return each type's hardware, asking the cloud for those that the table does not have.
 
@@ -202,48 +150,6 @@ def described(row: Mapping[str, Any]) -> Hardware:
         efa=network.get("EfaInfo", {}).get("MaximumEfaInterfaces", 0),
         nvme_gb=row.get("InstanceStorageInfo", {}).get("TotalSizeInGB", 0),
         network_gbit_s=sum(card.get("BaselineBandwidthInGbps", 0.0) for card in cards),
-    )
-
-
-def offers(
-    ways: Sequence[Place],
-    hardware: Mapping[str, Hardware],
-    prices: Prices,
-    spot: Mapping[tuple[str, str], float],
-) -> list[Offer]:
-    """Describe each way of having the nodes, with its price where one is known."""
-    return [_offer(way, hardware[way.instance_type], prices, spot) for way in ways]
-
-
-def catalog(
-    hardware: Mapping[str, Hardware],
-    zones_of: Mapping[str, Sequence[str]],
-    prices: Prices,
-    spot: Mapping[tuple[str, str], float],
-) -> list[Offer]:
-    """Describe each type on demand, and as spot in each zone that has it, the cheapest zone first."""
-    listed: list[Offer] = []
-    for name, zones in zones_of.items():
-        anywhere = Place(instance_type=name, zone=f"{len(zones)} zones", market=ON_DEMAND)
-        listed.append(_offer(anywhere, hardware[name], prices, spot))
-        ways = [Place(instance_type=name, zone=zone, market=SPOT) for zone in zones if (name, zone) in spot]
-        ways.sort(key=lambda way: spot[way.instance_type, way.zone])
-        listed += [_offer(way, hardware[name], prices, spot) for way in ways]
-    return listed
-
-
-def _offer(way: Place, hardware: Hardware, prices: Prices, spot: Mapping[tuple[str, str], float]) -> Offer:
-    is_spot = way.market == SPOT
-    return Offer(
-        instance_type=way.instance_type,
-        location=way.zone,
-        capacity=way.market,
-        vcpus=hardware.vcpus,
-        memory_gib=hardware.memory_gib,
-        gpu=hardware.gpu,
-        gpus=hardware.gpus,
-        hourly_usd=spot.get((way.instance_type, way.zone)) if is_spot else prices.node(way.instance_type),
-        priced="spot market, now" if is_spot else prices.label,
     )
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from cloudrec.cloud import offers as shop
+from cloudrec.cloud.driver import search_all
+from cloudrec.cloud.prices import saved_at
 from cloudrec.home import make_private
 from cloudrec.providers.aws import (
     access,
@@ -39,7 +41,7 @@ from cloudrec.providers.aws.layout import Layout
 from cloudrec.providers.aws.settings import settings_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
     from pathlib import Path
 
@@ -48,8 +50,6 @@ if TYPE_CHECKING:
     from cloudrec.provider import Access, Finding, Offer
     from cloudrec.providers.aws.driver import AwsDriver
     from cloudrec.spec.models import ClusterSpec
-
-_SEARCHES = 32  # at once
 
 # Each part describes its resources, gives its drivers, and tells which kinds one of a kind may need.
 _PARTS = (
@@ -93,7 +93,7 @@ class AwsProvider:
             account = self._accounts[region] = Aws(self._environment, region)
             refreshed = self._price_file(account.given_region)
             if refreshed.exists():
-                account.prices = prices.saved(refreshed)
+                account.prices = saved_at(refreshed, prices.shipped())
         return self._accounts[region]
 
     def _price_file(self, region: str) -> Path:
@@ -108,7 +108,7 @@ class AwsProvider:
         layout, aws = self.layout(cluster), self.aws(cluster.region)
         with _told_plainly():
             spot = prices.spot(aws, layout.instance_types)
-        return offers.offers(nodes.places(layout), layout.hardware, aws.prices, spot)
+        return shop.offers(nodes.places(layout), layout.hardware, aws.prices, spot)
 
     def catalog(self, cluster: ClusterSpec, *, refresh: bool) -> Sequence[Offer]:
         """Return every kind of GPU node that has a price, on demand and as spot."""
@@ -123,7 +123,7 @@ class AwsProvider:
             zones_of = zones.offering(aws, types)
             spot = prices.spot(aws, types)
             hardware = offers.hardware_of(types, aws)
-        return offers.catalog(hardware, zones_of, aws.prices, spot)
+        return shop.catalog(hardware, zones_of, aws.prices, spot)
 
     def preflight(self, cluster: ClusterSpec) -> Sequence[Finding]:
         """Look at credentials, quotas, offers and leftovers."""
@@ -145,14 +145,11 @@ class AwsProvider:
 
     def search(self, cluster: str | None, *, locations: Sequence[str] = ()) -> Sequence[Observed]:
         """Let each kind's driver look in each region."""
-        looks: list[Callable[[str | None], Sequence[Observed]]] = [
-            driver.search
-            for region in locations or (None,)
-            for driver in self._drivers(self.aws(region)).values()
+        drivers = [
+            driver for region in locations or (None,) for driver in self._drivers(self.aws(region)).values()
         ]
-        with _told_plainly(), ThreadPoolExecutor(_SEARCHES, thread_name_prefix="search") as pool:
-            found = [seen for listed in pool.map(lambda look: look(cluster), looks) for seen in listed]
-        return list({(seen.kind, seen.identity): seen for seen in found}.values())
+        with _told_plainly():
+            return search_all(drivers, cluster)
 
     def access(self, cluster: ClusterSpec) -> Access:
         """Tell how to reach the cluster, and write its kubeconfig."""

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
+from cloudrec.cloud.driver import all_needed, name_of, needed
 from cloudrec.engine.graph import TAG_KEY, Condition, Observed
 from cloudrec.providers.aws import errors, nat, network
-from cloudrec.providers.aws.driver import AwsDriver, all_needed, as_map, name_of, needed
+from cloudrec.providers.aws.driver import AwsDriver, as_map
 from cloudrec.providers.aws.ec2 import Ec2Driver, Row, of_cluster
 
 if TYPE_CHECKING:

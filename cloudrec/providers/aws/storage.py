@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
+from cloudrec.cloud.driver import is_ours, name_of
 from cloudrec.engine.graph import Condition, Difference, Observed
 from cloudrec.errors import StorageError
 from cloudrec.providers.aws import encryption, errors
-from cloudrec.providers.aws.driver import AwsDriver, as_list, as_map, is_ours, name_of
+from cloudrec.providers.aws.driver import AwsDriver, as_list, as_map
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

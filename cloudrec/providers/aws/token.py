@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.signers import RequestSigner
 
+from cloudrec.cloud.kubeconfig import credential
 from cloudrec.errors import CloudrecError
 from cloudrec.providers.aws import errors
 from cloudrec.providers.aws.client import Aws
@@ -52,20 +53,6 @@ def token(aws: Aws, cluster: str) -> str:
     return _PREFIX + base64.urlsafe_b64encode(url.encode()).decode().rstrip("=")
 
 
-def credential(aws: Aws, cluster: str) -> dict[str, object]:
-    """Return the ExecCredential that Kubernetes' clients ask for."""
-    expires = datetime.now(UTC) + _VALID
-    return {
-        "apiVersion": "client.authentication.k8s.io/v1",
-        "kind": "ExecCredential",
-        "spec": {},
-        "status": {
-            "expirationTimestamp": expires.strftime("%Y-%m-%dT%H:%M:%SZ"),
-            "token": token(aws, cluster),
-        },
-    }
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print a credential; 3 where AWS gives none."""
     parser = argparse.ArgumentParser(prog="python -m cloudrec.providers.aws.token", description=__doc__)
@@ -73,7 +60,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--region", required=True)
     asked = parser.parse_args(arguments)
     try:
-        print(json.dumps(credential(Aws(os.environ, asked.region), asked.cluster)))
+        expires = datetime.now(UTC) + _VALID
+        of = token(Aws(os.environ, asked.region), asked.cluster)
+        print(json.dumps(credential(of, expires.strftime("%Y-%m-%dT%H:%M:%SZ"))))
     except (CloudrecError, BotoCoreError, ClientError) as error:
         told = error if isinstance(error, CloudrecError) else errors.explain(error)
         print(f"{told.message}\n{told.remedy or ''}".rstrip(), file=sys.stderr)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from cloudrec.cloud.prices import saved_at
 from cloudrec.errors import PreflightError
 from cloudrec.providers.aws import prices
 from cloudrec.providers.aws.client import Aws as Account
@@ -58,7 +59,7 @@ def test_prices_are_renewed_from_the_price_list(aws: Aws, tmp_path: Path) -> Non
     assert renewed.node("p5.48xlarge") == pytest.approx(55.04)
     assert renewed.date == datetime.now(UTC).date().isoformat()
     renewed.save(tmp_path / "prices.json")
-    assert prices.saved(tmp_path / "prices.json") == renewed
+    assert saved_at(tmp_path / "prices.json", prices.shipped()) == renewed
 
 
 def test_spot_prices_are_those_of_now_by_zone(aws: Aws) -> None:

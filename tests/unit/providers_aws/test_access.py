@@ -45,13 +45,6 @@ def test_a_token_is_a_signed_question_to_sts_that_names_the_cluster() -> None:
     assert "very-secret" not in signed_url(made)
 
 
-def test_a_credential_ends_before_eks_refuses_its_token() -> None:
-    made: Any = token.credential(Aws(ENVIRONMENT), "cloudrec-demo")
-    ends = datetime.fromisoformat(made["status"]["expirationTimestamp"])
-    assert 12 * 60 < (ends - datetime.now(UTC)).total_seconds() < 15 * 60
-    assert made["apiVersion"] == "client.authentication.k8s.io/v1"
-
-
 def run_token(**environment: str) -> subprocess.CompletedProcess[str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
     return subprocess.run(
@@ -69,10 +62,13 @@ def run_token(**environment: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_command_prints_one_json_document() -> None:
+def test_the_command_prints_a_credential_that_ends_before_eks_refuses_it() -> None:
     done = run_token(**ENVIRONMENT)
     assert done.returncode == 0
-    assert json.loads(done.stdout)["kind"] == "ExecCredential"
+    made = json.loads(done.stdout)
+    assert (made["apiVersion"], made["kind"]) == ("client.authentication.k8s.io/v1", "ExecCredential")
+    ends = datetime.fromisoformat(made["status"]["expirationTimestamp"])
+    assert 12 * 60 < (ends - datetime.now(UTC)).total_seconds() < 15 * 60  # before EKS refuses the token
 
 
 def test_without_credentials_the_command_says_so_and_ends_with_3() -> None:
@@ -83,7 +79,7 @@ def test_without_credentials_the_command_says_so_and_ends_with_3() -> None:
 
 
 def test_a_kubeconfig_names_one_cluster_and_holds_no_secret() -> None:
-    config = access.kubeconfig(CLUSTER, "eu-west-1", {**ENVIRONMENT, "AWS_PROFILE": "team"})
+    config = access.kubeconfig_of(CLUSTER, "eu-west-1", {**ENVIRONMENT, "AWS_PROFILE": "team"})
     assert config["current-context"] == "cloudrec-demo"
     assert config["clusters"][0]["cluster"] == {
         "server": CLUSTER["endpoint"],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from botocore import exceptions as boto
 
+from cloudrec.cloud.driver import UnfinishedError
 from cloudrec.engine.graph import Verdict
 from cloudrec.errors import CloudrecError, PreflightError, SpecError
 from cloudrec.providers.aws import errors
@@ -54,8 +55,8 @@ def test_a_verdict_tells_whether_a_call_may_be_made_again(error: Exception, verd
     assert errors.verdict(error) is verdict
 
 
-def unfinished(cause: Exception) -> errors.UnfinishedError:
-    error = errors.UnfinishedError(str(cause))
+def unfinished(cause: Exception) -> UnfinishedError:
+    error = UnfinishedError(str(cause))
     error.__cause__ = cause
     return error
 

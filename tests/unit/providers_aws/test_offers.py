@@ -7,13 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from cloudrec.cloud.offers import MARKETS, Place, all_ways, offers
+from cloudrec.cloud.prices import saved_at
 from cloudrec.errors import DataError
 from cloudrec.providers.aws import prices
-from cloudrec.providers.aws.offers import KNOWN, MARKETS, Place, described, offers, places
+from cloudrec.providers.aws.offers import KNOWN, described
 
 
 def test_all_spot_candidates_come_before_the_first_on_demand_one() -> None:
-    tried = places(["p5.48xlarge", "p4d.24xlarge"], ["a", "b"], MARKETS["spot-first"], {})
+    tried = all_ways(["p5.48xlarge", "p4d.24xlarge"], ["a", "b"], MARKETS["spot-first"], {})
     assert [(each.market, each.instance_type, each.zone) for each in tried] == [
         (market, name, zone)
         for market in ("spot", "on-demand")
@@ -24,11 +26,11 @@ def test_all_spot_candidates_come_before_the_first_on_demand_one() -> None:
 
 @pytest.mark.parametrize(("capacity", "markets"), [("spot", {"spot"}), ("on-demand", {"on-demand"})])
 def test_only_the_market_that_was_asked_for_is_tried(capacity: str, markets: set[str]) -> None:
-    assert {each.market for each in places(["g5.xlarge"], ["a"], MARKETS[capacity], {})} == markets
+    assert {each.market for each in all_ways(["g5.xlarge"], ["a"], MARKETS[capacity], {})} == markets
 
 
 def test_a_zone_that_does_not_have_a_type_is_not_tried_for_it() -> None:
-    tried = places(["p5.48xlarge", "g5.xlarge"], ["a", "b"], ("spot",), {"p5.48xlarge": ["b"]})
+    tried = all_ways(["p5.48xlarge", "g5.xlarge"], ["a", "b"], ("spot",), {"p5.48xlarge": ["b"]})
     assert [(each.instance_type, each.zone) for each in tried] == [
         ("p5.48xlarge", "b"),
         ("g5.xlarge", "a"),
@@ -67,10 +69,10 @@ def test_nodes_of_a_type_without_a_price_count_nothing_and_say_so() -> None:
 def test_prices_that_were_saved_are_read_again_with_their_date(tmp_path: Path) -> None:
     path = tmp_path / "prices.json"
     prices.shipped().save(path)
-    assert prices.saved(path) == prices.shipped()
+    assert saved_at(path, prices.shipped()) == prices.shipped()
     path.write_text(json.dumps({"hourly_usd": 3}))
     with pytest.raises(DataError, match="is no price table"):
-        prices.saved(path)
+        saved_at(path, prices.shipped())
 
 
 def test_a_type_that_the_table_lacks_is_read_from_the_clouds_description() -> None:

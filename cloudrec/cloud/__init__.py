@@ -1,0 +1,1 @@
+"""What the providers of clouds share: how drivers, names, prices, offers and kubeconfigs are made."""
