@@ -1,0 +1,1 @@
+"""Microsoft Azure: AKS, its network, its storage."""

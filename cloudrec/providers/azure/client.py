@@ -1,0 +1,313 @@
+"""How Azure is reached: one credential and pool of connections, clients made when used, reads made again.
+
+A changing call is made once: whether it is made again, after a look whether it had its effect, is the
+engine's decision (see `Driver`). So the SDK's own policies that repeat calls, or register a resource provider
+behind the caller's back, are left out; only reads are repeated here.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+from dataclasses import dataclass
+from functools import cached_property, partial
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import requests
+from azure.core import AzureClouds
+from azure.core.exceptions import HttpResponseError
+from azure.core.pipeline import policies
+from azure.core.pipeline.transport import RequestsTransport
+from azure.core.rest import HttpRequest
+from azure.mgmt.core.policies import ARMChallengeAuthenticationPolicy, ARMHttpLoggingPolicy
+from azure.mgmt.core.tools import get_arm_endpoints
+from requests.adapters import HTTPAdapter
+
+from cloudrec import __version__
+from cloudrec.cloud import reading
+from cloudrec.engine.clock import Clock
+from cloudrec.errors import MissingExtraError, PreflightError, SpecError
+from cloudrec.providers.azure import errors
+from cloudrec.spec.suggest import did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+_CONNECT_TIMEOUT_S, _READ_TIMEOUT_S = 10, 60
+_POOL = 64  # connections: as many as the engine has threads
+# Module and class of each service's client, by the last word of the namespace that it speaks to.
+_CLIENTS: Mapping[str, tuple[str, str]] = {
+    "authorization": ("azure.mgmt.authorization", "AuthorizationManagementClient"),
+    "compute": ("azure.mgmt.compute", "ComputeManagementClient"),
+    "containerregistry": ("azure.mgmt.containerregistry", "ContainerRegistryManagementClient"),
+    "containerservice": ("azure.mgmt.containerservice", "ContainerServiceClient"),
+    "managedidentity": ("azure.mgmt.msi", "ManagedServiceIdentityClient"),
+    "network": ("azure.mgmt.network", "NetworkManagementClient"),
+    "resources": ("azure.mgmt.resource.resources", "ResourceManagementClient"),
+    "storage": ("azure.mgmt.storage", "StorageManagementClient"),
+    "storagecache": ("azure.mgmt.storagecache", "StorageCacheManagementClient"),
+}
+# Which Azure it is, told by where one logs in.
+_CLOUDS: Mapping[str, AzureClouds] = {
+    "login.chinacloudapi.cn": AzureClouds.AZURE_CHINA_CLOUD,
+    "login.partner.microsoftonline.cn": AzureClouds.AZURE_CHINA_CLOUD,
+    "login.microsoftonline.us": AzureClouds.AZURE_US_GOVERNMENT,
+}
+_AUTHORITY = "https://login.microsoftonline.com"
+_SECRET = ("AZURE_TENANT_ID", "AZURE_CLIENT_ID", "AZURE_CLIENT_SECRET")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Caller:
+    """Who calls, as the access token tells.
+
+    Attributes:
+        object_id: of the principal in its tenant, which roles are assigned to.
+        kind: "User" or "ServicePrincipal", as role assignments call it.
+        name: the user's name, or the application's id.
+        tenant: id of the tenant that gave the token.
+        expires: when the token ends, in seconds since the epoch.
+    """
+
+    object_id: str
+    kind: str
+    name: str
+    tenant: str
+    expires: float
+
+
+class Azure:
+    """One subscription in one region, as the environment's credentials reach it.
+
+    Args:
+        environment: variables as Azure's tools know them (AZURE_SUBSCRIPTION_ID, AZURE_TENANT_ID,
+            AZURE_CLIENT_ID, AZURE_CLIENT_SECRET, AZURE_AUTHORITY_HOST), AZURE_REGION, and where another
+            Azure is to be reached AZURE_RESOURCE_MANAGER_ENDPOINT_URL and AZURE_CA_BUNDLE. Without a
+            client's secret, the credentials are looked for where Azure's tools leave them.
+        region: the region; the environment's own when None.
+        subscription: its id; the environment's own, or the only one, when None.
+    """
+
+    def __init__(
+        self,
+        environment: Mapping[str, str],
+        region: str | None = None,
+        subscription: str | None = None,
+    ) -> None:
+        self._environment = environment
+        self._region = region
+        self._subscription = subscription
+        self.clock = Clock.of(environment)
+        self.grants = errors.Grants(self.clock)
+        self._clients: dict[str, Any] = {}
+        self._lock = threading.Lock()  # making a client is not thread-safe; using one is
+
+    @cached_property
+    def credential(self) -> Any:  # noqa: ANN401 - the SDK is seen as Any
+        """The credential: a client's secret where the environment has one, else wherever one is logged in."""
+        identity = import_module("azure.identity")
+        given = self._environment.get
+        shared = {"authority": self._authority, "connection_verify": self._verify}
+        if all(given(name) for name in _SECRET):
+            tenant, client, secret = (given(name) for name in _SECRET)
+            # Entra is asked whether an authority is one, but for its own: a stand-in is none.
+            is_own = self._authority.startswith(_AUTHORITY)
+            return identity.ClientSecretCredential(
+                tenant, client, secret, disable_instance_discovery=not is_own, **shared
+            )
+        return identity.DefaultAzureCredential(
+            exclude_interactive_browser_credential=True, exclude_broker_credential=True, **shared
+        )
+
+    @property
+    def given_region(self) -> str:
+        """The region as it is given, be it one or not, written as Azure does; empty when it is not."""
+        region = self._region or self._environment.get("AZURE_REGION") or ""
+        return region.lower().replace(" ", "")
+
+    @cached_property
+    def region(self) -> str:
+        """The region; PreflightError where nothing names one, SpecError where it is none."""
+        region = self.given_region
+        if not region:
+            raise PreflightError(
+                "no Azure region is named", remedy="give --region eastus, or set AZURE_REGION"
+            )
+        listed = self.rows(self._subscriptions.subscriptions.list_locations, self.subscription)
+        known = {str(row.name) for row in listed}
+        if region not in known:
+            raise SpecError(
+                f"subscription {self.subscription} has no region {region!r}",
+                remedy=did_you_mean(region, known),
+            )
+        return region
+
+    @cached_property
+    def subscription(self) -> str:
+        """The subscription's id: the one that is given, or the only enabled one.
+
+        Raises:
+            PreflightError: none is given, and the credentials see none or several.
+        """
+        given = self._subscription or self._environment.get("AZURE_SUBSCRIPTION_ID")
+        if given:
+            return given.lower()
+        rows = self.rows(self._subscriptions.subscriptions.list)
+        enabled = {str(row.subscription_id): row.display_name for row in rows if row.state == "Enabled"}
+        if len(enabled) == 1:
+            return next(iter(enabled)).lower()
+        told = ", ".join(f"{one} ({name})" for one, name in enabled.items()) or "none"
+        raise PreflightError(
+            f"which Azure subscription to use is not told; the credentials see: {told}",
+            remedy="set AZURE_SUBSCRIPTION_ID, or log in to one that may be used",
+        )
+
+    @cached_property
+    def account(self) -> Any:  # noqa: ANN401 - the SDK is seen as Any
+        """The subscription as Azure describes it: its state, tenant_id and display_name."""
+        return self.read(self._subscriptions.subscriptions.get, self.subscription)
+
+    @property
+    def caller(self) -> Caller:
+        """Who calls."""
+        claims = _claims(self.credential.get_token(*self._scopes).token)
+        user = claims.get("upn") or claims.get("unique_name")
+        return Caller(
+            object_id=str(claims.get("oid", "")),
+            kind="User" if user and claims.get("idtyp") != "app" else "ServicePrincipal",
+            name=str(user or claims.get("appid", "")),
+            tenant=str(claims.get("tid", "")),
+            expires=float(claims.get("exp", 0)),
+        )
+
+    def client(self, service: str) -> Any:  # noqa: ANN401 - the SDK is seen as Any
+        """Return the client of a service, by the last word of its namespace; it makes every call once."""
+        with self._lock:
+            if service not in self._clients:
+                self._clients[service] = self._make(*_CLIENTS[service], self.subscription)
+            return self._clients[service]
+
+    def read(self, operation: Callable[..., Any], *arguments: object, **parameters: object) -> Any:  # noqa: ANN401 - whatever it answers
+        """Make a call that changes nothing, again where the network or the rate limit is in its way.
+
+        Raises:
+            azure.core.exceptions.AzureError: Azure refuses, cannot be reached, or there are no credentials.
+        """
+        speed = self.clock.speed
+        return reading.read(
+            partial(operation, *arguments, **parameters),
+            again=partial(errors.again, speed=speed),
+            speed=speed,
+        )
+
+    def get(self, operation: Callable[..., Any], *arguments: object, **parameters: object) -> Any:  # noqa: ANN401 - whatever it answers
+        """Read one thing; None where it, or what it would be in, is not there."""
+        try:
+            return self.read(operation, *arguments, **parameters)
+        except HttpResponseError as error:
+            if errors.is_absent(error):
+                return None
+            raise
+
+    def rows(self, operation: Callable[..., Any], *arguments: object, **parameters: object) -> list[Any]:
+        """Read all pages of a list; an empty one where what they would be in is not there."""
+        return self.get(lambda: list(operation(*arguments, **parameters))) or []
+
+    def send(self, method: str, path: str, *, api_version: str = "") -> Any:  # noqa: ANN401 - as the SDK answers
+        """Make one call that no client has, and return the answer; its errors are raised as the SDK's.
+
+        Args:
+            method: "GET" or "POST".
+            path: below the endpoint, or a whole URL that Azure gave us.
+            api_version: of the call, where the path does not have it.
+        """
+        parameters = {"api-version": api_version} if api_version else {}
+        request = HttpRequest(method, path, params=parameters)
+        response = self.client("resources").send_request(request)
+        response.raise_for_status()
+        return response
+
+    def models(self, service: str) -> Any:  # noqa: ANN401 - the SDK is seen as Any
+        """Return the module of a service's models."""
+        return import_module(f"{_CLIENTS[service][0]}.models")
+
+    @cached_property
+    def resource_skus(self) -> Sequence[Any]:
+        """What the region sells, as `resource_skus.list` tells: thousands of rows, asked for once."""
+        compute = self.client("compute")
+        return self.rows(compute.resource_skus.list, filter=f"location eq '{self.region}'")
+
+    @cached_property
+    def _subscriptions(self) -> Any:  # noqa: ANN401 - the SDK is seen as Any
+        return self._make("azure.mgmt.resource.subscriptions", "SubscriptionClient")
+
+    @property
+    def _authority(self) -> str:
+        host = self._environment.get("AZURE_AUTHORITY_HOST") or _AUTHORITY
+        return host if "://" in host else f"https://{host}"
+
+    @property
+    def _verify(self) -> str | bool:
+        """What the server's certificate is checked with: a file of authorities, or the system's."""
+        return self._environment.get("AZURE_CA_BUNDLE") or True
+
+    @cached_property
+    def endpoint(self) -> str:
+        """Where the resource manager is."""
+        own = self._environment.get("AZURE_RESOURCE_MANAGER_ENDPOINT_URL")
+        return str(own or self._arm["resource_manager"]).rstrip("/")
+
+    @property
+    def _arm(self) -> Mapping[str, Any]:
+        host = self._authority.partition("://")[2].partition("/")[0]
+        arm: Mapping[str, Any] = get_arm_endpoints(_CLOUDS.get(host, AzureClouds.AZURE_PUBLIC_CLOUD))
+        return arm
+
+    @property
+    def _scopes(self) -> list[str]:
+        scopes: list[str] = self._arm["credential_scopes"]
+        return scopes
+
+    @cached_property
+    def _transport(self) -> RequestsTransport:
+        session = requests.Session()
+        session.mount("https://", HTTPAdapter(pool_maxsize=_POOL, max_retries=0))
+        return RequestsTransport(
+            session=session,
+            session_owner=False,
+            connection_timeout=_CONNECT_TIMEOUT_S,
+            read_timeout=_READ_TIMEOUT_S,
+            connection_verify=self._verify,
+        )
+
+    def _make(self, module: str, name: str, *arguments: str) -> Any:  # noqa: ANN401 - the SDK is seen as Any
+        try:
+            made = getattr(import_module(module), name)
+        except ModuleNotFoundError as error:
+            raise MissingExtraError("azure", module=str(error.name)) from error
+        return made(
+            self.credential,
+            *arguments,
+            base_url=self.endpoint,
+            credential_scopes=self._scopes,
+            transport=self._transport,
+            policies=[
+                policies.RequestIdPolicy(),
+                policies.HeadersPolicy(),
+                policies.UserAgentPolicy(f"cloudrec/{__version__}"),
+                policies.ContentDecodePolicy(),
+                ARMChallengeAuthenticationPolicy(self.credential, *self._scopes),
+                ARMHttpLoggingPolicy(),
+            ],
+        )
+
+
+def _claims(token: str) -> Mapping[str, Any]:
+    """Read what an access token says; whether it is genuine is its addressee's to check."""
+    parts = token.split(".")
+    if len(parts) != 3:  # noqa: PLR2004 - a header, claims and a signature
+        return {}
+    claims: Mapping[str, Any] = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+    return claims
