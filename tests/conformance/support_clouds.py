@@ -10,13 +10,16 @@ import json
 import multiprocessing
 import os
 import pkgutil
+import re
 import signal
+import ssl
 import subprocess
 import sys
 import time
 from collections import Counter
 from contextlib import contextmanager
-from http.client import HTTPConnection
+from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPSConnection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -34,18 +37,45 @@ if TYPE_CHECKING:
 SPEED = 1500.0  # of the stand-ins' clocks: ten minutes of a cloud take 0.4 s
 PATIENCE_S = 120.0
 CLOUDS = sorted({module.name for module in pkgutil.iter_modules(sandbox.__path__)} & set(providers.names()))
-# What a usual account of each cloud does not have until it is asked for: GPUs.
-GENEROUS: Mapping[str, Mapping[str, Any]] = {
-    "aws": {
-        "quotas": dict.fromkeys(
-            ("ec2/L-417A185B", "ec2/L-7212CCBC", "ec2/L-C4BD4855", "ec2/L-1216C47A", "ec2/L-0263D0A3"), 5000
-        )
-    },
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ways:
+    """What is each cloud's own.
+
+    Attributes:
+        generous: for its stand-in: what a usual account does not have until it is asked for, GPUs.
+        reads: how it calls what changes nothing: matches "service action".
+        births: how it calls what makes something new: matches an action.
+        control_plane: the action that makes the control plane.
+        self_made: matches what it makes without being asked, at a time of its own; `down` must
+            remove it all the same.
+        denial: the code with which it says that something is not allowed.
+    """
+
+    generous: Mapping[str, Any]
+    reads: str
+    births: str
+    control_plane: str
+    self_made: str
+    denial: str
+
+
+WAYS: Mapping[str, Ways] = {
+    "aws": Ways(
+        generous={
+            "quotas": dict.fromkeys(
+                ("ec2/L-417A185B", "ec2/L-7212CCBC", "ec2/L-C4BD4855", "ec2/L-1216C47A", "ec2/L-0263D0A3"),
+                5000,
+            )
+        },
+        reads=r"\S+ (Describe|Get|List|Head)",
+        births=r"Create|Allocate|Run",
+        control_plane="CreateCluster",
+        self_made=r"logs:log-group:/aws/eks/",
+        denial="AccessDenied",
+    ),
 }
-# What a cloud makes without being asked, at a time of its own; `down` must remove it all the same.
-SELF_MADE: Mapping[str, str] = {"aws": "logs:log-group:/aws/eks/"}
-# How each cloud calls what changes nothing.
-READS: Mapping[str, tuple[str, ...]] = {"aws": ("Describe", "Get", "List", "Head")}
 
 
 class Cloud:
@@ -53,13 +83,14 @@ class Cloud:
 
     def __init__(self, name: str, env: Mapping[str, str]) -> None:
         self.name = name
+        self.ways = WAYS[name]
         self.env = {**env, "CLOUDREC_SANDBOX_SPEED": str(SPEED)}
         (self._endpoint,) = {value for key, value in env.items() if key.endswith("ENDPOINT_URL")}
 
     def reset(self) -> None:
         """An empty account."""
         self.control(reset=True)
-        self.control(speed=SPEED, **GENEROUS[self.name])
+        self.control(speed=SPEED, **self.ways.generous)
 
     def control(self, **wishes: Any) -> None:
         """Have the stand-in behave so."""
@@ -85,7 +116,7 @@ class Cloud:
 
     def kinds(self) -> Counter[str]:
         """How many there are of each kind of thing, but for what the cloud makes by itself when it likes."""
-        entries = [entry for entry in self.state() if not entry.startswith(SELF_MADE[self.name])]
+        entries = [entry for entry in self.state() if not re.match(self.ways.self_made, entry)]
         return Counter(":".join(entry.split(":")[:2]) for entry in entries)
 
     def calls(self, since: int = 0) -> list[dict[str, Any]]:
@@ -98,11 +129,11 @@ class Cloud:
         return [
             (call["service"], call["action"])
             for call in calls
-            if not call["action"].startswith(READS[self.name])
+            if not re.match(self.ways.reads, f"{call['service']} {call['action']}")
         ]
 
     def _ask(self, method: str, path: str, body: object = None) -> Any:
-        connection = HTTPConnection(urlsplit(self._endpoint).netloc, timeout=PATIENCE_S)
+        connection = self._connection()
         try:
             connection.request(method, f"/_control{path}", None if body is None else json.dumps(body))
             answer = connection.getresponse()
@@ -111,6 +142,14 @@ class Cloud:
             connection.close()
         assert answer.status == 200, document
         return document
+
+    def _connection(self) -> HTTPConnection:
+        url = urlsplit(self._endpoint)
+        if url.scheme == "http":
+            return HTTPConnection(url.netloc, timeout=PATIENCE_S)
+        (authority,) = {value for key, value in self.env.items() if key.endswith("CA_BUNDLE")}
+        context = ssl.create_default_context(cafile=authority)
+        return HTTPSConnection(url.netloc, timeout=PATIENCE_S, context=context)
 
 
 @contextmanager
@@ -167,7 +206,7 @@ class Site:
         left, met = [action for _, action in kinds], list[str]()
         while True:
             calls = len(self.cloud.calls())
-            running = self.start(command, action="|".join(left) or "-", when=when)
+            running = self.start(command, action="|".join(map(re.escape, left)) or "-", when=when)
             code = running.wait()
             died = [call["action"] for call in self.cloud.calls(calls) if call["status"] == f"killed {when}"]
             if code == 0:

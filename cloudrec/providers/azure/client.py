@@ -30,6 +30,7 @@ from cloudrec.cloud import reading
 from cloudrec.engine.clock import Clock
 from cloudrec.errors import MissingExtraError, PreflightError, SpecError
 from cloudrec.providers.azure import errors
+from cloudrec.providers.azure.prices import shipped
 from cloudrec.spec.suggest import did_you_mean
 
 if TYPE_CHECKING:
@@ -101,6 +102,7 @@ class Azure:
         self._subscription = subscription
         self.clock = Clock.of(environment)
         self.grants = errors.Grants(self.clock)
+        self.prices = shipped()
         self._clients: dict[str, Any] = {}
         self._lock = threading.Lock()  # making a client is not thread-safe; using one is
 
@@ -233,9 +235,12 @@ class Azure:
         """Return the module of a service's models."""
         return import_module(f"{_CLIENTS[service][0]}.models")
 
-    @cached_property
     def resource_skus(self) -> Sequence[Any]:
-        """What the region sells, as `resource_skus.list` tells: thousands of rows, asked for once."""
+        """Return what the region sells, as `resource_skus.list` tells: thousands of rows, asked for once."""
+        return self._skus
+
+    @cached_property
+    def _skus(self) -> Sequence[Any]:
         compute = self.client("compute")
         return self.rows(compute.resource_skus.list, filter=f"location eq '{self.region}'")
 

@@ -1,4 +1,4 @@
-"""What all drivers of Azure share: its errors, its operations, and how what is in a resource group is handled."""
+"""What all drivers of Azure share: its errors, its operations, and how what is in a group is handled."""
 
 from __future__ import annotations
 
@@ -116,7 +116,12 @@ class AzureDriver(CloudDriver):
         return (Condition.UNAVAILABLE if verdict is Verdict.UNAVAILABLE else Condition.FAILED), told.message
 
     def begin(
-        self, identity: str, call: Callable[..., Any], *arguments: object, is_removal: bool = False
+        self,
+        identity: str,
+        call: Callable[..., Any],
+        *arguments: object,
+        is_removal: bool = False,
+        **parameters: object,
     ) -> str:
         """Begin a change of a thing, and return the thing's identity.
 
@@ -125,9 +130,10 @@ class AzureDriver(CloudDriver):
             call: one of the SDK's `begin_` methods.
             arguments: its own.
             is_removal: whether it takes the thing away.
+            parameters: the method's own.
         """
-        operation = operations.begin(call, *arguments)
-        again = partial(self.begin, identity, call, *arguments, is_removal=is_removal)
+        operation = operations.begin(call, *arguments, **parameters)
+        again = partial(self.begin, identity, call, *arguments, is_removal=is_removal, **parameters)
         with self._lock:
             self._changes.pop(identity, None)
             if operation:
@@ -183,6 +189,10 @@ class GroupDriver(AzureDriver):
         """Return what Azure calls it."""
         return resource.tags["Name"]
 
+    def path(self, resource: Resource) -> tuple[str, ...]:
+        """Return the names of what it is part of, and its own."""
+        return (self.named(resource),)
+
     def body(self, resource: Resource, identities: Mapping[str, str]) -> Any:  # noqa: ANN401 - the SDK's model
         """Return what is asked for, as the SDK wants it."""
         raise NotImplementedError
@@ -223,7 +233,7 @@ class GroupDriver(AzureDriver):
     def fetch(self, resource: Resource) -> Observed | None:
         """Look it up by its name."""
         group = group_name(resource.tags[TAG_CLUSTER])
-        row = self.azure.get(getattr(self.calls, self.getting), group, self.named(resource))
+        row = self.azure.get(getattr(self.calls, self.getting), group, *self.path(resource))
         return None if row is None else self.observe(row)
 
     def row(self, identity: str) -> Any:  # noqa: ANN401 - the SDK's model
@@ -243,10 +253,17 @@ class GroupDriver(AzureDriver):
 
     def put(self, resource: Resource, identities: Mapping[str, str]) -> str:
         """Bring it to what is asked for, whether it exists or not."""
-        group, name = group_name(resource.tags[TAG_CLUSTER]), self.named(resource)
-        identity = ids.resource(self.azure.subscription, group, self.of_type, name)
-        call = getattr(self.calls, self.putting)
-        return self.begin(identity, call, group, name, self.body(resource, identities))
+        group, names = group_name(resource.tags[TAG_CLUSTER]), self.path(resource)
+        identity = ids.resource(self.azure.subscription, group, self.of_type, *names)
+        return self.call(identity, self.putting, group, *names, self.body(resource, identities))
+
+    def call(self, identity: str, method: str, *arguments: object, is_removal: bool = False) -> str:
+        """Make a changing call, and follow it where Azure answers before it is done; return the identity."""
+        made = getattr(self.calls, method)
+        if method.startswith("begin_"):
+            return self.begin(identity, made, *arguments, is_removal=is_removal)
+        made(*arguments)
+        return identity
 
     def remove(self, observed: Observed) -> None:
         """Delete it."""
@@ -254,8 +271,7 @@ class GroupDriver(AzureDriver):
 
     def drop(self, identity: str) -> None:
         """Delete it by its identity; Azure's own error where it is not there."""
-        call = getattr(self.calls, self.deleting)
-        self.begin(identity, call, ids.group_of(identity), *ids.names(identity), is_removal=True)
+        self.call(identity, self.deleting, ids.group_of(identity), *ids.names(identity), is_removal=True)
 
     def observe(self, row: Any) -> Observed:  # noqa: ANN401 - the SDK's model
         """Tell of what Azure describes what the engine wants to know."""
@@ -276,7 +292,6 @@ class GroupDriver(AzureDriver):
             location=place(row.location),
             created=_created(row),
         )
-
 
 
 def group_name(cluster: str) -> str:

@@ -35,7 +35,9 @@ _BUSY_WORDS = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 # What fails by itself, and would not again.
-_FAULT = re.compile(r"^Internal\w*Error$|^ServiceUnavailable$|^ServerTimeout$|^GatewayTimeout$|^RequestTimeout")
+_FAULT = re.compile(
+    r"^Internal\w*Error$|^ServiceUnavailable$|^ServerTimeout$|^GatewayTimeout$|^RequestTimeout"
+)
 # What stands on it is not gone yet.
 _IN_USE = re.compile(r"InUse|CannotBeDeleted(DueTo\w+)?$|CannotDelete|^NicReserved|^SubnetIsInUse")
 # What it stands on is not seen everywhere yet.
