@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from azure.core import MatchConditions
-
 from cloudrec.cloud.driver import all_needed, is_ours, name_of, needed
-from cloudrec.cloud.offers import SPOT
+from cloudrec.cloud.offers import ON_DEMAND, SPOT
 from cloudrec.engine.graph import TAG_CLUSTER, Condition, Observed
-from cloudrec.providers.azure import aks
-from cloudrec.providers.azure.aks import agrees, condition_of
+from cloudrec.providers.azure import aks, ids
+from cloudrec.providers.azure.aks import agrees
 from cloudrec.providers.azure.cluster import CLUSTER
+from cloudrec.providers.azure.driver import group_name, place
+from cloudrec.providers.azure.placement import PLACEMENT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
     from cloudrec.engine.graph import Difference, Resource
 
 GPU = "gpu-nodes"
-PLACEMENT = "proximity-placement-group"
 _OURS = "kubernetes.azure.com/"  # what labels begin with that AKS gives by itself
 _USER = "User"
 
@@ -39,31 +40,39 @@ class GpuNodesDriver(aks.AksDriver):
     def search(self, cluster: str | None) -> Sequence[Observed]:
         """List the pools of our clusters."""
         return [
-            self._observe(row)
-            for name in self._clusters(cluster)
+            self._observe(row, location)
+            for name, location in self._clusters(cluster)
             for row in self.azure.rows(self.pools.list, name, name)
             if row.mode == _USER and is_ours(row.tags or {}, cluster)
         ]
 
-    def find(self, resource: Resource) -> Observed | None:
+    def fetch(self, resource: Resource) -> Observed | None:
         """Look the name up."""
-        name = f"{aks.PREFIX}{resource.tags[TAG_CLUSTER]}"
+        name = group_name(resource.tags[TAG_CLUSTER])
         row = self.azure.get(self.pools.get, name, name, resource.properties["pool"])
-        return self._observe(row) if row is not None else None
+        return self._observe(row, self.azure.region) if row is not None else None
 
     def look(self, identity: str) -> tuple[Condition, str]:
         """Describe it."""
-        return condition_of(self.azure.read(self.pools.get, *_names(identity)))
+        return aks.told_by(self.row(identity))
+
+    def row(self, identity: str) -> Any:  # noqa: ANN401 - the SDK's model
+        """Describe a pool; Azure's own error where it is not there."""
+        return self.azure.read(self.pools.get, ids.group_of(identity), *ids.names(identity))
 
     def make(self, resource: Resource, *, token: str, identities: Mapping[str, str]) -> str:
         """Ask for the pool."""
         del token
-        asked, cluster = resource.properties, needed(resource, identities, CLUSTER)
-        identity = f"{cluster}/agentPools/{asked['pool']}"
-        models = self.azure.models("containerservice")
-        placement = all_needed(resource, identities, PLACEMENT)
-        is_spot = asked["market"] == SPOT
-        body = models.AgentPool(
+        cluster, pool = needed(resource, identities, CLUSTER), resource.properties["pool"]
+        group, (name, *_) = ids.group_of(cluster), ids.names(cluster)
+        identity = ids.resource(self.azure.subscription, group, aks.POOL_TYPE, name, pool)
+        create = self.pools.begin_create_or_update
+        return self.begin(identity, create, group, name, pool, self._body(resource, identities))
+
+    def _body(self, resource: Resource, identities: Mapping[str, str]) -> Any:  # noqa: ANN401 - the SDK's model
+        models, asked = self.azure.models(aks.SERVICE), resource.properties
+        groups, is_spot = all_needed(resource, identities, PLACEMENT), asked["market"] == SPOT
+        return models.AgentPool(
             mode=_USER,
             type_properties_type="VirtualMachineScaleSets",
             count=asked["nodes"],
@@ -74,7 +83,7 @@ class GpuNodesDriver(aks.AksDriver):
             orchestrator_version=asked.get("version"),
             vnet_subnet_id=needed(resource, identities, "subnet"),
             availability_zones=[asked["zone"]] if asked["zone"] else None,
-            proximity_placement_group_id=placement[0] if placement else None,
+            proximity_placement_group_id=groups[0] if groups else None,
             capacity_reservation_group_id=asked["reservation"] or None,
             scale_set_priority="Spot" if is_spot else None,
             # What is evicted and only deallocated would go on counting against the quota.
@@ -85,8 +94,6 @@ class GpuNodesDriver(aks.AksDriver):
             node_taints=list(asked["taints"]),
             tags=dict(resource.tags),
         )
-        self.begin(identity, self.pools.begin_create_or_update, *_names(identity), body)
-        return identity
 
     def difference(self, resource: Resource, observed: Observed) -> Difference | None:
         """Compare; a wanted version may leave the patch to Azure."""
@@ -99,61 +106,53 @@ class GpuNodesDriver(aks.AksDriver):
         """Make one change after the other: AKS makes one at a time."""
         del identities
         identity, asked = observed.identity, resource.properties
-        row = self.azure.read(self.pools.get, *_names(identity))
+        row = self.row(identity)
         self.await_end(identity, row)
+        names = (ids.group_of(identity), *ids.names(identity))
+        put = partial(self.write, identity, self.pools.begin_create_or_update, *names, row=row)
         there = _properties(row)
-        changes = False
         if asked["nodes"] != there["nodes"] or asked["labels"] != there["labels"]:
             row.count = asked["nodes"]
             row.node_labels = {**_automatic(row.node_labels), **asked["labels"]}
-            changes = True
-        elif "version" in asked and not agrees(there["version"], asked["version"]):
+            put()
+        if "version" in asked and not agrees(there["version"], asked["version"]):
             row.orchestrator_version = asked["version"]
-            changes = True
-        if changes:
-            self.changed(
-                identity,
-                self.pools.begin_create_or_update,
-                *_names(identity),
-                row,
-                etag=row.e_tag,
-                match_condition=MatchConditions.IfNotModified if row.e_tag else None,
-            )
+            put()
 
     def remove(self, observed: Observed) -> None:
         """Delete it, whatever runs there."""
-        identity, names = observed.identity, _names(observed.identity)
-        row = self.azure.read(self.pools.get, *names)
-        self.end(identity, row, self.pools.begin_abort_latest_operation, *names)
-        self.begin(identity, self.pools.begin_delete, *names, ignore_pod_disruption_budget=True)
+        identity = observed.identity
+        names = (ids.group_of(identity), *ids.names(identity))
+        self.stop(identity, self.row(identity), self.pools.begin_abort_latest_operation, *names)
+        delete = partial(self.pools.begin_delete, ignore_pod_disruption_budget=True)
+        self.begin(identity, delete, *names, is_removal=True)
 
-    def _clusters(self, cluster: str | None) -> Sequence[str]:
-        """Return Azure's names of this cluster of ours, or of all."""
+    def _clusters(self, cluster: str | None) -> Sequence[tuple[str, str]]:
+        """Return name and region of this cluster of ours, or of all."""
+        calls = self.aks.managed_clusters
         if cluster is not None:
-            return [f"{aks.PREFIX}{cluster}"]
-        rows = self.azure.rows(self.aks.managed_clusters.list)
-        return [row.name for row in rows if is_ours(row.tags or {}, None) and row.location == self.azure.region]
+            name = group_name(cluster)
+            rows = [row] if (row := self.azure.get(calls.get, name, name)) is not None else []
+        else:
+            rows = self.azure.rows(calls.list)
+        return [(row.name, place(row.location)) for row in rows if is_ours(row.tags or {}, cluster)]
 
-    def _observe(self, row: Any) -> Observed:  # noqa: ANN401 - the SDK's model
-        condition, reason = self.told(row.id, *condition_of(row))
+    def _observe(self, row: Any, location: str) -> Observed:  # noqa: ANN401 - the SDK's model
         tags = row.tags or {}
+        condition, reason = aks.told_by(row)
         return Observed(
             kind=GPU,
             name=name_of(tags, row.name),
-            identity=row.id,
+            identity=ids.resource(
+                self.azure.subscription, ids.group_of(row.id), aks.POOL_TYPE, *ids.names(row.id)
+            ),
             condition=condition,
             properties=_properties(row),
             tags=tags,
             hourly_usd=self.azure.prices.nodes(row.vm_size, row.count or 0),
             reason=reason,
-            location=self.azure.region,
+            location=location,
         )
-
-
-def _names(identity: str) -> tuple[str, str, str]:
-    """Return resource group, cluster and pool that an id names."""
-    parts = identity.split("/")
-    return parts[4], parts[-3], parts[-1]
 
 
 def _properties(row: Any) -> dict[str, Any]:  # noqa: ANN401 - the SDK's model

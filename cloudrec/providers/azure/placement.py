@@ -1,79 +1,58 @@
 """Proximity placement groups: nodes of one zone that stand close together.
 
-One stands wherever its first machine comes to stand, so that each zone has its own; only a new pool can join.
+A group stands wherever its first machine comes to stand, and only a new pool can join one.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from azure.mgmt.compute import models
-
-from cloudrec.cloud.driver import is_ours, name_of
-from cloudrec.engine.graph import Condition, Observed
-from cloudrec.providers.azure.aks import PREFIX
-from cloudrec.providers.azure.driver import AzureDriver
+from cloudrec.engine.graph import Condition
+from cloudrec.providers.azure.driver import GroupDriver
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from cloudrec.engine.graph import Resource
 
 PLACEMENT = "proximity-placement-group"
 
 
-class PlacementDriver(AzureDriver):
-    """Handles proximity placement groups."""
+class PlacementDriver(GroupDriver):
+    """Handles proximity placement groups; they are made and removed at once."""
 
     kind = PLACEMENT
+    service, collection = "compute", "proximity_placement_groups"
+    of_type = "Microsoft.Compute/proximityPlacementGroups"
+    listing, putting, deleting = "list_by_resource_group", "create_or_update", "delete"
 
-    @property
-    def groups(self) -> Any:  # noqa: ANN401 - the SDK is seen as Any
-        """The calls about them."""
-        return self.azure.client("compute").proximity_placement_groups
+    def named(self, resource: Resource) -> str:
+        """Return its name; sizes have capitals in theirs, and ids are written without."""
+        return super().named(resource).lower()
 
-    def search(self, cluster: str | None) -> Sequence[Observed]:
-        """List the resource group's, or all."""
-        if cluster is not None:
-            rows = self.azure.rows(self.groups.list_by_resource_group, f"{PREFIX}{cluster}")
-        else:
-            rows = self.azure.rows(self.groups.list_by_subscription)
-        return [
-            Observed(
-                kind=PLACEMENT,
-                name=name_of(row.tags, row.name),
-                identity=row.id,
-                condition=Condition.READY,
-                properties={"zone": "".join(row.zones or ())},
-                tags=row.tags,
-                location=self.azure.region,
-            )
-            for row in rows
-            if is_ours(row.tags or {}, cluster) and row.location == self.azure.region
-        ]
-
-    def look(self, identity: str) -> tuple[Condition, str]:
-        """Describe it."""
-        self.azure.read(self.groups.get, *_names(identity))
-        return Condition.READY, ""
-
-    def make(self, resource: Resource, *, token: str, identities: Mapping[str, str]) -> str:
-        """Create it; where it stands is decided with its first machine."""
-        del token, identities
-        body = models.ProximityPlacementGroup(
-            location=self.azure.region,
+    def body(self, resource: Resource, identities: Mapping[str, str]) -> Any:  # noqa: ANN401 - the SDK's model
+        """Return what a new group is to be."""
+        del identities
+        return self.models.ProximityPlacementGroup(
+            location=resource.properties["location"],
             tags=dict(resource.tags),
             zones=[resource.properties["zone"]],
-            properties=models.ProximityPlacementGroupProperties(proximity_placement_group_type="Standard"),
+            properties=self.models.ProximityPlacementGroupProperties(
+                proximity_placement_group_type="Standard"
+            ),
         )
-        made = self.groups.create_or_update(*resource.properties["names"], body)
-        return str(made.id)
 
-    def remove(self, observed: Observed) -> None:
-        """Delete it; refused while machines stand in it."""
-        self.groups.delete(*_names(observed.identity))
+    def begin(self, identity: str, call: Any, *arguments: object, is_removal: bool = False) -> str:  # noqa: ANN401 - the SDK's method
+        """Make the call, which does all at once."""
+        del is_removal
+        call(*arguments)
+        return identity
 
+    def state(self, row: Any) -> tuple[Condition, str]:  # noqa: ANN401 - the SDK's model
+        """It has no states."""
+        del row
+        return Condition.READY, ""
 
-def _names(identity: str) -> tuple[str, str]:
-    parts = identity.split("/")
-    return parts[4], parts[-1]
+    def properties(self, row: Any) -> Mapping[str, Any]:  # noqa: ANN401 - the SDK's model
+        """Tell its zone."""
+        return {"zone": "".join(row.zones or ())}
