@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import json
+import logging
 import threading
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -57,6 +58,8 @@ _CLOUDS: Mapping[str, AzureClouds] = {
     "login.microsoftonline.us": AzureClouds.AZURE_US_GOVERNMENT,
 }
 _AUTHORITY = "https://login.microsoftonline.com"
+# What it cannot read of an answer, the SDK logs with a traceback; we tell it as an error.
+logging.getLogger("azure").addHandler(logging.NullHandler())
 _SECRET = ("AZURE_TENANT_ID", "AZURE_CLIENT_ID", "AZURE_CLIENT_SECRET")
 
 

@@ -312,7 +312,7 @@ def state_of(row: Any) -> tuple[Condition, str]:  # noqa: ANN401 - the SDK's mod
     state = getattr(row, "provisioning_state", None)
     if state is None:
         return Condition.READY, ""
-    text = str(getattr(state, "value", state))
+    text = str(plain(state))
     condition = _STATES.get(text.lower(), Condition.PENDING)
     return condition, f"its state is {text}" if condition is Condition.FAILED else ""
 
@@ -320,6 +320,11 @@ def state_of(row: Any) -> tuple[Condition, str]:  # noqa: ANN401 - the SDK's mod
 def place(location: str | None) -> str:
     """Return a region as we write it; Azure has `East US` at some places and `eastus` at others."""
     return (location or "").lower().replace(" ", "")
+
+
+def plain(value: Any) -> Any:  # noqa: ANN401 - what the SDK's models hold
+    """Return what an enumeration of the SDK's holds; of a value that is none, itself."""
+    return getattr(value, "value", value)
 
 
 def inherited(tags: Mapping[str, str], key: str) -> dict[str, str]:

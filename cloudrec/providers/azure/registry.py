@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cloudrec.providers.azure import groups, ids
-from cloudrec.providers.azure.driver import GroupDriver
+from cloudrec.providers.azure.driver import GroupDriver, plain
 from cloudrec.providers.azure.prices import shipped
 
 if TYPE_CHECKING:
@@ -82,8 +82,8 @@ class RegistryDriver(GroupDriver):
 
     def properties(self, row: Any) -> Mapping[str, Any]:  # noqa: ANN401 - the SDK's model
         """Tell its kind, and whether it has a password."""
-        return {"sku": str(row.sku.name), "admin_user": bool(row.admin_user_enabled)}
+        return {"sku": str(plain(row.sku.name)), "admin_user": bool(row.admin_user_enabled)}
 
     def hourly_usd(self, row: Any) -> float:  # noqa: ANN401 - the SDK's model
         """Tell what it costs."""
-        return _price(str(row.sku.name))
+        return _price(str(plain(row.sku.name)))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from cloudrec.cloud.driver import is_ours
 from cloudrec.engine.graph import TAG_CLUSTER, Condition, Difference, Observed
 from cloudrec.providers.azure import groups, ids, network
-from cloudrec.providers.azure.driver import GroupDriver, group_name, inherited, place
+from cloudrec.providers.azure.driver import GroupDriver, group_name, inherited, place, plain
 from cloudrec.providers.azure.driver import groups as group_names
 
 if TYPE_CHECKING:
@@ -128,16 +128,16 @@ class AccountDriver(GroupDriver):
         """Tell what is open, and to whom."""
         rules = row.network_rule_set
         subnets = (rules.virtual_network_rules if rules else None) or ()
-        told = {name: _plain(getattr(row, name)) for name in (*_FIXED, *_SECURE)}
+        told = {name: plain(getattr(row, name)) for name in (*_FIXED, *_SECURE)}
         told["public_network_access"] = told["public_network_access"] or "Enabled"
-        is_closed = bool(rules) and _plain(rules.default_action) == "Deny"
+        is_closed = bool(rules) and plain(rules.default_action) == "Deny"
         return {
             **told,
             "subnets": tuple(
                 sorted(
                     rule.virtual_network_resource_id.lower()
                     for rule in subnets
-                    if _plain(rule.state) != _GONE_RULE
+                    if plain(rule.state) != _GONE_RULE
                 )
             ),
             "addresses": tuple(sorted(rule.ip_address_or_range for rule in rules.ip_rules or ()))
@@ -261,8 +261,3 @@ def _keeps(service: Any) -> bool:  # noqa: ANN401 - the SDK's model
     """Tell whether an account keeps what is deleted."""
     policies = (service.delete_retention_policy, service.container_delete_retention_policy)
     return any(policy is not None and bool(policy.enabled) for policy in policies)
-
-
-def _plain(value: object) -> object:
-    """Return what an enumeration of the SDK's holds."""
-    return getattr(value, "value", value)
