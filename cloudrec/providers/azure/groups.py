@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from cloudrec.cloud.driver import is_ours, name_of
 from cloudrec.engine.graph import TAG_CLUSTER, TAG_EXPIRES, Condition, Observed
-from cloudrec.providers.azure import ids
+from cloudrec.providers.azure import ids, zones
 from cloudrec.providers.azure.driver import AzureDriver, group_name, place, state_of
 from cloudrec.providers.azure.layout import TAG_ZONES
 
@@ -48,10 +48,10 @@ def resources(layout: Layout) -> list[Resource]:
         GROUP,
         properties={
             "location": layout.region,
-            "zones": " ".join(layout.gpu_zones),
+            "zones": zones.as_tag(layout.gpu_zones),
             "expires": layout.cluster.expires or "",
         },
-        tags={TAG_ZONES: " ".join(layout.gpu_zones)},
+        tags={TAG_ZONES: zones.as_tag(layout.gpu_zones)},
         holds_data=True,  # with it, all that is in it would go
     )
     suffixes = [name for name in _NAMESPACES if name != _LUSTRE or layout.settings.lustre_tib]

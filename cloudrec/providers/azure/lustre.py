@@ -12,7 +12,7 @@ from cloudrec.cloud.driver import all_needed, needed
 from cloudrec.providers.azure import groups, ids, network
 from cloudrec.providers.azure.driver import GroupDriver
 from cloudrec.providers.azure.layout import NO_ZONE
-from cloudrec.providers.azure.prices import shipped
+from cloudrec.providers.azure.settings import lustre_price
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -54,7 +54,7 @@ def resources(layout: Layout) -> list[Resource]:
                 "capacity_tib": settings.lustre_tib,
                 "sku": settings.lustre_sku,
             },
-            hourly_usd=price(settings.lustre_sku, settings.lustre_tib),
+            hourly_usd=lustre_price(settings.lustre_sku, settings.lustre_tib),
         )
     ]
 
@@ -62,11 +62,6 @@ def resources(layout: Layout) -> list[Resource]:
 def drivers(azure: Azure) -> Mapping[str, AzureDriver]:
     """Return the driver by its kind."""
     return {FILE_SYSTEM: LustreDriver(azure)}
-
-
-def price(sku: str, tib: float) -> float:
-    """Return the USD/h of a file system of this kind and size."""
-    return shipped().service(f"aml-{sku.rpartition('-')[2]}-tib", tib)
 
 
 class LustreDriver(GroupDriver):
@@ -101,7 +96,7 @@ class LustreDriver(GroupDriver):
 
     def hourly_usd(self, row: Any) -> float:  # noqa: ANN401 - the SDK's model
         """Tell what it costs."""
-        return price(row.sku.name, row.storage_capacity_ti_b) if row.sku else 0.0
+        return lustre_price(row.sku.name, row.storage_capacity_ti_b) if row.sku else 0.0
 
     def _zone(self, resource: Resource, identities: Mapping[str, str]) -> str:
         """Return the zone of the GPU nodes, or the only one."""

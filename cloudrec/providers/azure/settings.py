@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AfterValidator, Field, PositiveInt, model_validator
 
+from cloudrec.providers.azure.prices import shipped
 from cloudrec.spec.load import validated
 from cloudrec.spec.models import Model, Names
 
@@ -29,6 +30,11 @@ LUSTRE_STEPS = {
 }
 
 
+def lustre_price(sku: str, tib: float) -> float:
+    """Return the USD/h of a file system of this kind and size."""
+    return shipped().service(f"aml-{sku.rpartition('-')[2]}-tib", tib)
+
+
 def _private(value: str) -> str:
     block = ipaddress.IPv4Network(value)
     if not block.is_private:
@@ -44,6 +50,9 @@ def _network_block(value: str) -> str:
 
 
 def _blocks(values: tuple[str, ...]) -> tuple[str, ...]:
+    for value in values:
+        if ipaddress.IPv4Network(value).prefixlen < _WIDEST:
+            raise ValueError(f"has {value}, which is wider than a /{_WIDEST}: name who is to come in")
     return tuple(str(ipaddress.IPv4Network(value)) for value in values)
 
 
@@ -128,6 +137,18 @@ class AzureSettings(Model):
             for other, against in blocks.items():
                 if name < other and block.overlaps(against):
                     raise ValueError(f"{name} {block} and {other} {against} overlap")
+        return self
+
+    @model_validator(mode="after")
+    def _a_size_that_there_is(self) -> Self:
+        step = LUSTRE_STEPS[self.lustre_sku]
+        if self.lustre_tib % step:
+            fits = -(-self.lustre_tib // step) * step
+            usd = lustre_price(self.lustre_sku, fits)
+            raise ValueError(
+                f"lustre_tib is {self.lustre_tib}; {self.lustre_sku} comes in steps of {step} TiB: "
+                f"take {fits}, which costs ${usd:.2f}/h, or another lustre_sku"
+            )
         return self
 
     @property
