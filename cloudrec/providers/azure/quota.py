@@ -114,7 +114,7 @@ def _types(azure: Azure, layout: Layout) -> list[Finding]:
                 needed="open to the subscription",
                 remedy="take other zones, another region or other instance types; for what is restricted, "
                 "ask Azure's support to open the region (Usage + quotas in the portal)",
-                blocks=not any(size is None or not size.restriction for size in sizes.values()) or not ways,
+                blocks=not ways or all(each.restriction for each in sizes.values()),
             )
         )
     return found
