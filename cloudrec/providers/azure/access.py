@@ -12,7 +12,8 @@ from cloudrec.cloud.offers import SPOT
 from cloudrec.engine.graph import TAG_CLUSTER, Condition
 from cloudrec.errors import PreflightError
 from cloudrec.provider import Access
-from cloudrec.providers.azure import aks, nodes
+from cloudrec.providers.azure import aks, identity, nodes
+from cloudrec.providers.azure.node_pools import GpuNodesDriver
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -81,7 +82,10 @@ def of(layout: Layout, azure: Azure, home: Home, environment: Mapping[str, str])
 
 
 def kubeconfig_of(
-    layout: Layout, azure: Azure, cluster: Any, environment: Mapping[str, str]  # noqa: ANN401 - the SDK's model
+    layout: Layout,
+    azure: Azure,
+    cluster: Any,  # noqa: ANN401 - the SDK's model
+    environment: Mapping[str, str],
 ) -> dict[str, Any]:
     """Return a kubeconfig for the cluster, which holds no secret.
 
@@ -125,7 +129,7 @@ def tolerations(market: str) -> list[dict[str, str]]:
 def _workload_identity(layout: Layout, azure: Azure) -> dict[str, dict[str, str]]:
     """Return what makes a pod's service account Azure's identity for the data."""
     identities = azure.client("managedidentity").user_assigned_identities
-    row = azure.read(identities.get, layout.group, f"{layout.name}-pod")
+    row = azure.read(identities.get, layout.group, f"{layout.name}-{identity.POD}")
     return {
         "service_account_annotations": {"azure.workload.identity/client-id": str(row.client_id)},
         "pod_labels": {"azure.workload.identity/use": "true"},
@@ -147,7 +151,7 @@ def _cluster(layout: Layout, azure: Azure) -> Any:  # noqa: ANN401 - the SDK's m
 
 
 def _pool(layout: Layout, azure: Azure) -> Observed:
-    for pool in nodes.drivers(azure)[nodes.GPU].search(layout.title):
+    for pool in GpuNodesDriver(azure).search(layout.title):
         if pool.condition is Condition.READY:
             return pool
     raise _not_up(layout, "it has no GPU nodes")

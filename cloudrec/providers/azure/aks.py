@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from azure.core import MatchConditions
@@ -22,7 +21,6 @@ SERVICE = "containerservice"
 CLUSTER_TYPE = "Microsoft.ContainerService/managedClusters"
 POOL_TYPE = f"{CLUSTER_TYPE}/agentPools"
 LABEL = "cloudrec.io/nodes"  # cpu or gpu
-ZONAL_LABEL = "topology.kubernetes.io/zone"
 
 
 class BusyError(Exception):
@@ -70,15 +68,15 @@ class AksDriver(AzureDriver):
             BusyError: always, so that whoever changes comes back, and sees what is left to do.
         """
         matches = MatchConditions.IfNotModified if row.e_tag else None
-        self.started(identity, partial(call, etag=row.e_tag, match_condition=matches), *names, row)
+        self.started(identity, call, *names, row, etag=row.e_tag, match_condition=matches)
 
-    def started(self, identity: str, call: Callable[..., Any], *arguments: object) -> None:
+    def started(self, identity: str, call: Callable[..., Any], *arguments: object, **parameters: Any) -> None:  # noqa: ANN401 - the SDK's own
         """Begin one change of several.
 
         Raises:
             BusyError: always, so that whoever changes comes back, and sees what is left to do.
         """
-        self.begin(identity, call, *arguments)
+        self.begin(identity, call, *arguments, **parameters)
         self._changing.add(identity)
         raise BusyError(identity)
 

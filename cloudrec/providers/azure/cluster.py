@@ -1,4 +1,4 @@
-"""The AKS cluster: a private control plane unless addresses are named, and the nodes for what is no training."""
+"""The AKS cluster: a private control plane unless addresses are named, and nodes for what is no training."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from cloudrec.cloud.driver import all_needed, needed
 from cloudrec.engine.graph import TAG_EXPIRES, Condition, Difference, Observed
 from cloudrec.errors import PreflightError
-from cloudrec.providers.azure import aks, cluster_model, ids, leftovers
+from cloudrec.providers.azure import aks, cluster_model, groups, identity, ids, leftovers, network
 from cloudrec.providers.azure.aks import agrees, minor
 from cloudrec.providers.azure.driver import AzureDriver, GroupDriver
 
@@ -24,7 +24,16 @@ if TYPE_CHECKING:
 CLUSTER = "cluster"
 KINDS: Mapping[str, AbstractSet[str]] = {
     # What its controllers left is swept once it is gone.
-    CLUSTER: frozenset({"resource-group", "subnet", "identity", "role-assignment", *leftovers.KINDS})
+    CLUSTER: frozenset(
+        {
+            groups.GROUP,
+            groups.REGISTRATION,
+            network.SUBNET,
+            identity.IDENTITY,
+            identity.ROLE,
+            *leftovers.KINDS,
+        }
+    )
 }
 _SUPPORTED = "KubernetesOfficial"
 _FAILED = frozenset({Condition.FAILED, Condition.UNAVAILABLE})
@@ -38,10 +47,10 @@ def resources(layout: Layout) -> list[Resource]:
         layout.resource(
             CLUSTER,
             needs=(
-                layout.key("resource-group"),
-                layout.key("subnet", "nodes"),
-                *layout.keys("identity", ("cluster", "kubelet")),
-                *layout.keys("role-assignment", ("cluster-network", "cluster-kubelet")),
+                *groups.needs(layout, aks.SERVICE),
+                layout.key(network.SUBNET, network.NODES),
+                *layout.keys(identity.IDENTITY, (identity.CONTROL, identity.KUBELET)),
+                *identity.of_control(layout),
                 layout.key(leftovers.LEFTOVERS),
             ),
             properties={
@@ -81,7 +90,7 @@ class ClusterDriver(aks.AksDriver, GroupDriver):
     deadline_s = 3600.0  # an upgrade takes longer than a creation
 
     def find(self, resource: Resource) -> Observed | None:
-        """Look the name up; what has a control plane is put right in place where it failed, never replaced."""
+        """Look the name up; what failed and has a control plane is put right in place, never replaced."""
         seen = super().find(resource)
         if seen is None or seen.condition not in _FAILED or not seen.properties["endpoint"]:
             return seen
@@ -101,7 +110,7 @@ class ClusterDriver(aks.AksDriver, GroupDriver):
     def body(self, resource: Resource, identities: Mapping[str, str]) -> Any:  # noqa: ANN401 - the SDK's model
         """Return what a new cluster is to be."""
         asked = resource.properties
-        control, kubelet = all_needed(resource, identities, "identity")
+        control, kubelet = all_needed(resource, identities, identity.IDENTITY)
         find = self.azure.client("managedidentity").user_assigned_identities.get
         return cluster_model.cluster(
             self.models,
@@ -109,7 +118,7 @@ class ClusterDriver(aks.AksDriver, GroupDriver):
             name=self.named(resource),
             version=asked.get("version") or self.newest_version(),
             tags=resource.tags,
-            subnet=needed(resource, identities, "subnet"),
+            subnet=needed(resource, identities, network.SUBNET),
             identity=control,
             kubelet=self.azure.read(find, ids.group_of(kubelet), *ids.names(kubelet)),
         )
@@ -148,15 +157,15 @@ class ClusterDriver(aks.AksDriver, GroupDriver):
     def change(self, resource: Resource, observed: Observed, *, identities: Mapping[str, str]) -> None:
         """Make one change after the other; what is left to do is worked out anew when each has ended."""
         del identities
-        identity, asked = observed.identity, resource.properties
-        names = (ids.group_of(identity), *ids.names(identity))
-        row = self.row(identity)
-        self.await_end(identity, row)
+        it, asked = observed.identity, resource.properties
+        names = (ids.group_of(it), *ids.names(it))
+        row = self.row(it)
+        self.await_end(it, row)
         there, system = self.properties(row), _system(row)
         if asked["expires"] != there["expires"]:
             tags = {**(row.tags or {}), TAG_EXPIRES: asked["expires"]}
-            self.started(identity, self.calls.begin_update_tags, *names, self.models.TagsObject(tags=tags))
-        put = partial(self.write, identity, self.calls.begin_create_or_update, *names, row=row)
+            self.started(it, self.calls.begin_update_tags, *names, self.models.TagsObject(tags=tags))
+        put = partial(self.write, it, self.calls.begin_create_or_update, *names, row=row)
         if asked["public_access"] != there["public_access"]:
             row.api_server_access_profile.authorized_ip_ranges = list(asked["public_access"])
             put()

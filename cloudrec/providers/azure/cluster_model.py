@@ -1,4 +1,4 @@
-"""What is asked of AKS for a new cluster: private, without passwords, and nothing that interrupts training."""
+"""What is asked of AKS for a new cluster: private, without passwords, and not to interrupt training."""
 
 from __future__ import annotations
 

@@ -303,8 +303,13 @@ def groups(azure: Azure, cluster: str | None) -> list[str]:
     """Return the names of the resource groups of one cluster, there or not, or of all of ours."""
     if cluster is not None:
         return [group_name(cluster)]
+    return [row.name.lower() for row in our_groups(azure)]
+
+
+def our_groups(azure: Azure) -> list[Any]:
+    """Return the resource groups of all clusters; those that AKS makes bear its clusters' tags too."""
     listed = azure.rows(azure.client("resources").resource_groups.list, filter=f"tagName eq '{TAG_CLUSTER}'")
-    return [row.name.lower() for row in listed]
+    return [row for row in listed if not row.managed_by]
 
 
 def state_of(row: Any) -> tuple[Condition, str]:  # noqa: ANN401 - the SDK's model

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from cloudrec.cloud.driver import is_ours, name_of
 from cloudrec.engine.graph import TAG_CLUSTER, TAG_EXPIRES, Condition, Observed
 from cloudrec.providers.azure import ids, zones
-from cloudrec.providers.azure.driver import AzureDriver, group_name, place, state_of
+from cloudrec.providers.azure.driver import AzureDriver, group_name, our_groups, place, state_of
 from cloudrec.providers.azure.layout import TAG_ZONES
 
 if TYPE_CHECKING:
@@ -94,8 +94,7 @@ class ResourceGroupDriver(AzureDriver):
 
     def search(self, cluster: str | None) -> Sequence[Observed]:
         """List by the tag."""
-        rows = self.azure.rows(self.calls.list, filter=f"tagName eq '{TAG_CLUSTER}'")
-        return [self._observe(row) for row in rows if is_ours(row.tags or {}, cluster)]
+        return [self._observe(row) for row in our_groups(self.azure) if is_ours(row.tags or {}, cluster)]
 
     def fetch(self, resource: Resource) -> Observed | None:
         """Look it up by its name."""

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 from cloudrec.cloud.driver import best, is_ours, needed
 from cloudrec.engine.graph import TAG_CLUSTER, TAG_KEY, Condition, Observed, Verdict
 from cloudrec.errors import CloudrecError
-from cloudrec.providers.azure import aks, ids, strays
+from cloudrec.providers.azure import aks, ids, network, strays
 from cloudrec.providers.azure.driver import AzureDriver, group_name, groups, place
+from cloudrec.providers.azure.groups import GROUP
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,21 +21,24 @@ if TYPE_CHECKING:
     from cloudrec.providers.azure.strays import Place
 
 LEFTOVERS = "leftovers"
-NETWORK, SUBNET, GROUP = "virtual-network", "subnet", "resource-group"
-_NETWORK = frozenset({GROUP, NETWORK, SUBNET, "network-security-group", "public-ip", "nat-gateway"})
+_NETWORK = frozenset({GROUP, network.NETWORK, network.SUBNET, network.FIREWALL, network.ADDRESS, network.NAT})
 KINDS: Mapping[str, AbstractSet[str]] = {
     LEFTOVERS: _NETWORK,
     strays.NODE_GROUP: _NETWORK,
     strays.STRAY: _NETWORK,
 }
-_NETWORK_TYPE = "Microsoft.Network/virtualNetworks"
 
 
 def resources(layout: Layout) -> list[Resource]:
     """Describe the sweep: it stands on the whole network, and the cluster on it."""
     return [
         layout.resource(
-            LEFTOVERS, needs=(layout.key(GROUP), layout.key(NETWORK), layout.key(SUBNET, "nodes"))
+            LEFTOVERS,
+            needs=(
+                layout.key(GROUP),
+                layout.key(network.NETWORK),
+                layout.key(network.SUBNET, network.NODES),
+            ),
         )
     ]
 
@@ -91,7 +95,7 @@ class LeftoversDriver(AzureDriver):
     def make(self, resource: Resource, *, token: str, identities: Mapping[str, str]) -> str:
         """Nothing is made: what may be left is wherever the network is."""
         del token
-        return needed(resource, identities, NETWORK)
+        return needed(resource, identities, network.NETWORK)
 
     def remove(self, observed: Observed) -> None:
         """Sweep; made again until nothing is left, since one thing keeps the next for a while.
@@ -142,8 +146,8 @@ class LeftoversDriver(AzureDriver):
 
     def _leaving(self, identity: str) -> list[str]:
         """Name what has addresses in the nodes' subnet: those of the machines go some time after them."""
-        group, (network, *_) = ids.group_of(identity), ids.names(identity)
-        subnets = self.azure.rows(self.azure.client("network").subnets.list, group, network)
+        group, (name, *_) = ids.group_of(identity), ids.names(identity)
+        subnets = self.azure.rows(self.azure.client("network").subnets.list, group, name)
         users = [user for subnet in subnets for user in subnet.ip_configurations or ()]
         nodes = f"/resourcegroups/{group}{strays.SUFFIX}/"
         return [f"address {user.id}" for user in users if nodes in user.id.lower()]
@@ -177,7 +181,10 @@ class LeftoversDriver(AzureDriver):
             kind=LEFTOVERS,
             name=title,
             identity=ids.resource(
-                self.azure.subscription, ids.group_of(row.id), _NETWORK_TYPE, *ids.names(row.id)
+                self.azure.subscription,
+                ids.group_of(row.id),
+                network.NetworkDriver.of_type,
+                *ids.names(row.id),
             ),
             condition=Condition.READY,
             tags={**row.tags, TAG_KEY: f"{LEFTOVERS}/{title}"},

@@ -10,16 +10,17 @@ from cloudrec.engine.graph import Condition
 from cloudrec.provider import Finding
 from cloudrec.providers.azure import nodes, offers
 from cloudrec.providers.azure.cluster import ClusterDriver
+from cloudrec.providers.azure.node_pools import GpuNodesDriver
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from cloudrec.providers.azure.client import Azure
     from cloudrec.providers.azure.layout import Layout
     from cloudrec.providers.azure.offers import Hardware
 
+# All machines but spot ones, and all spot ones, whatever their families.
 _TOTAL, _SPOT = "cores", "lowprioritycores"
-_NAMES = {_TOTAL: "Total Regional vCPUs", _SPOT: "Total Regional Spot vCPUs"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,30 +38,69 @@ class Quota:
     limit: int
 
 
+@dataclass(frozen=True, kw_only=True)
+class Quotas:
+    """The limits of a region, and what this cluster has of them already.
+
+    Attributes:
+        region: where they hold.
+        limits: by what `offers.family_key` makes of their names.
+        ours: virtual cores of this cluster's own nodes, likewise.
+    """
+
+    region: str
+    limits: Mapping[str, Quota]
+    ours: Mapping[str, int]
+
+    def finding(self, key: str, needed: int, what: str) -> Finding:
+        """Tell whether so many virtual cores fit into a quota.
+
+        Args:
+            key: the quota's.
+            needed: virtual cores of the cluster in all.
+            what: they are for, in a person's words.
+        """
+        quota = self.limits.get(key)
+        if quota is None:
+            return Finding(
+                check=f"quota: {what}",
+                ok=False,
+                found=f"{self.region} tells of no quota {key!r}",
+                needed=f"{needed}",
+                remedy="look at Usage + quotas in the portal",
+                blocks=False,
+            )
+        others = max(quota.used - self.ours.get(key, 0), 0)
+        return Finding(
+            check=f"quota: {what} ({quota.name})",
+            ok=others + needed <= quota.limit,
+            found=f"{quota.limit}, of which {others} are used by others",
+            needed=f"{needed}",
+            remedy=f"ask for more in Usage + quotas ({quota.name}, {self.region}), or take other instance "
+            "types, another region or fewer nodes",
+        )
+
+
 def findings(azure: Azure, layout: Layout) -> list[Finding]:
     """Check each quota that the cluster needs.
 
     Of the ways of having GPU nodes one is enough: a quota that rules some of them out is a warning.
     """
-    quotas = read(azure)
-    sizes = offers.skus(azure, [layout.settings.system_vm_size])
-    system = sizes.get(layout.settings.system_vm_size)
-    if system is None:
+    size, count = layout.settings.system_vm_size, layout.settings.system_nodes
+    sku = offers.skus(azure, [size]).get(size)
+    if sku is None or sku.restriction:
         return [
             Finding(
-                check=f"VM size {layout.settings.system_vm_size}",
+                check=f"VM size {size}",
                 ok=False,
-                found=f"not in {layout.region}",
+                found=sku.restriction if sku else f"not sold in {layout.region}",
                 remedy="take another --set cluster.settings.system_vm_size=...",
             )
         ]
-    ours = _ours(azure, layout, system.hardware)
-    cores = system.hardware.vcpus * layout.settings.system_nodes
-    what = f"vCPUs of {layout.settings.system_nodes} x {layout.settings.system_vm_size}"
-    found = [
-        _finding(layout, quotas, ours, key, cores, what) for key in _keys(system.hardware, ON_DEMAND)
-    ]
-    return [*found, *_gpu_findings(layout, quotas, ours, cores)]
+    system, cores = sku.hardware, sku.hardware.vcpus * count
+    quotas = Quotas(region=layout.region, limits=read(azure), ours=_ours(azure, layout, system))
+    found = [quotas.finding(key, cores, f"vCPUs of {count} x {size}") for key in _keys(system, ON_DEMAND)]
+    return [*found, *_gpu_findings(layout, quotas, cores)]
 
 
 def read(azure: Azure) -> dict[str, Quota]:
@@ -74,45 +114,26 @@ def read(azure: Azure) -> dict[str, Quota]:
     }
 
 
-def _gpu_findings(
-    layout: Layout, quotas: Mapping[str, Quota], ours: Mapping[str, int], system: int
-) -> list[Finding]:
-    ways = dict.fromkeys((way.instance_type, way.market) for way in nodes.places(layout))
+def _gpu_findings(layout: Layout, quotas: Quotas, system: int) -> list[Finding]:
+    """Check each way of having the GPU nodes.
+
+    Args:
+        layout: the cluster's.
+        quotas: of its region.
+        system: virtual cores of the nodes for what is no training, which count against the total too.
+    """
+    nodes_wanted = layout.cluster.nodes
     checked: dict[tuple[str, str], list[Finding]] = {}
-    for name, market in ways:
-        hardware = layout.hardware[name]
-        cores = hardware.vcpus * layout.cluster.nodes
-        what = f"{market} vCPUs for {layout.cluster.nodes} x {name}"
-        checked[name, market] = [
-            _finding(layout, quotas, ours, key, cores + (system if key == _TOTAL else 0), what)
-            for key in _keys(hardware, market)
-        ]
+    for way in nodes.places(layout):
+        name, hardware = way.instance_type, layout.hardware[way.instance_type]
+        cores, what = hardware.vcpus * nodes_wanted, f"{way.market} vCPUs for {nodes_wanted} x {name}"
+        if (name, way.market) not in checked:
+            checked[name, way.market] = [
+                quotas.finding(key, cores + (system if key == _TOTAL else 0), what)
+                for key in _keys(hardware, way.market)
+            ]
     none = bool(checked) and not any(all(each.ok for each in group) for group in checked.values())
     return [replace(each, blocks=none and each.blocks) for group in checked.values() for each in group]
-
-
-def _finding(
-    layout: Layout, quotas: Mapping[str, Quota], ours: Mapping[str, int], key: str, needed: int, what: str
-) -> Finding:
-    quota = quotas.get(key)
-    if quota is None:
-        return Finding(
-            check=f"quota: {what}",
-            ok=False,
-            found=f"{layout.region} tells of no quota {_NAMES.get(key, key)}",
-            needed=f"{needed}",
-            remedy="look at Usage + quotas in the portal",
-            blocks=False,
-        )
-    others = max(quota.used - ours.get(key, 0), 0)
-    return Finding(
-        check=f"quota: {what} ({quota.name})",
-        ok=others + needed <= quota.limit,
-        found=f"{quota.limit}, of which {others} are used by others",
-        needed=f"{needed}",
-        remedy=f"ask for more in Usage + quotas ({quota.name}, {layout.region}), or take other instance "
-        "types, another region or fewer nodes",
-    )
 
 
 def _ours(azure: Azure, layout: Layout, system: Hardware) -> dict[str, int]:
@@ -127,7 +148,7 @@ def _ours(azure: Azure, layout: Layout, system: Hardware) -> dict[str, int]:
     for cluster in ClusterDriver(azure).search(layout.title):
         if cluster.properties["system_vm_size"] == layout.settings.system_vm_size:
             add(system, cluster.properties["system_nodes"], ON_DEMAND)
-    for pool in nodes.drivers(azure)[nodes.GPU].search(layout.title):
+    for pool in GpuNodesDriver(azure).search(layout.title):
         if pool.condition is Condition.READY:
             size = pool.properties["instance_type"]
             hardware = layout.hardware.get(size) or offers.KNOWN.get(size)

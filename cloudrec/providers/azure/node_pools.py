@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from cloudrec.cloud.driver import all_needed, is_ours, name_of, needed
 from cloudrec.cloud.offers import ON_DEMAND, SPOT
 from cloudrec.engine.graph import TAG_CLUSTER, Condition, Observed
-from cloudrec.providers.azure import aks, ids
+from cloudrec.providers.azure import aks, ids, network
 from cloudrec.providers.azure.aks import agrees
 from cloudrec.providers.azure.cluster import CLUSTER
 from cloudrec.providers.azure.driver import group_name, place
@@ -61,13 +61,30 @@ class GpuNodesDriver(aks.AksDriver):
         return self.azure.read(self.pools.get, ids.group_of(identity), *ids.names(identity))
 
     def make(self, resource: Resource, *, token: str, identities: Mapping[str, str]) -> str:
-        """Ask for the pool."""
+        """Ask for the pool, once what is left of those that could not be had is gone.
+
+        Raises:
+            BusyError: it is going.
+        """
         del token
         cluster, pool = needed(resource, identities, CLUSTER), resource.properties["pool"]
         group, (name, *_) = ids.group_of(cluster), ids.names(cluster)
+        self._clear(group, name, pool)
         identity = ids.resource(self.azure.subscription, group, aks.POOL_TYPE, name, pool)
         create = self.pools.begin_create_or_update
         return self.begin(identity, create, group, name, pool, self._body(resource, identities))
+
+    def _clear(self, group: str, name: str, pool: str) -> None:
+        """Let other pools go that failed: what they have counts against the quota, and costs."""
+        for row in self.azure.rows(self.pools.list, group, name):
+            seen = self._observe(row, self.azure.region)
+            if row.mode != _USER or row.name == pool or not seen.cluster:
+                continue
+            if seen.condition in {Condition.FAILED, Condition.UNAVAILABLE}:
+                self.delete(seen)
+            elif seen.condition is not Condition.DELETING:
+                continue
+            raise aks.BusyError(seen.identity)
 
     def _body(self, resource: Resource, identities: Mapping[str, str]) -> Any:  # noqa: ANN401 - the SDK's model
         models, asked = self.azure.models(aks.SERVICE), resource.properties
@@ -81,7 +98,7 @@ class GpuNodesDriver(aks.AksDriver):
             os_sku="Ubuntu",
             os_disk_size_gb=asked["disk_gib"],
             orchestrator_version=asked.get("version"),
-            vnet_subnet_id=needed(resource, identities, "subnet"),
+            vnet_subnet_id=needed(resource, identities, network.SUBNET),
             availability_zones=[asked["zone"]] if asked["zone"] else None,
             proximity_placement_group_id=groups[0] if groups else None,
             capacity_reservation_group_id=asked["reservation"] or None,
@@ -124,8 +141,8 @@ class GpuNodesDriver(aks.AksDriver):
         identity = observed.identity
         names = (ids.group_of(identity), *ids.names(identity))
         self.stop(identity, self.row(identity), self.pools.begin_abort_latest_operation, *names)
-        delete = partial(self.pools.begin_delete, ignore_pod_disruption_budget=True)
-        self.begin(identity, delete, *names, is_removal=True)
+        delete = self.pools.begin_delete
+        self.begin(identity, delete, *names, is_removal=True, ignore_pod_disruption_budget=True)
 
     def _clusters(self, cluster: str | None) -> Sequence[tuple[str, str]]:
         """Return name and region of this cluster of ours, or of all."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING
 
-from cloudrec.cloud.offers import MARKETS, ON_DEMAND, SPOT, Place, ways
+from cloudrec.cloud.offers import MARKETS, ON_DEMAND, SPOT, Place, all_ways
+from cloudrec.providers.azure import groups, identity, network
 from cloudrec.providers.azure.aks import LABEL
 from cloudrec.providers.azure.cluster import CLUSTER
 from cloudrec.providers.azure.node_pools import GPU, GpuNodesDriver
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
     from cloudrec.providers.azure.layout import Layout
 
 KINDS: Mapping[str, AbstractSet[str]] = {
-    PLACEMENT: frozenset({"resource-group"}),
-    GPU: frozenset({CLUSTER, PLACEMENT, "subnet", "role-assignment", "registration"}),
+    PLACEMENT: frozenset({groups.GROUP, groups.REGISTRATION}),
+    GPU: frozenset({CLUSTER, PLACEMENT, network.SUBNET, identity.ROLE, groups.REGISTRATION}),
 }
 
 _SHORT = {SPOT: "spot", ON_DEMAND: "od"}
@@ -32,27 +33,21 @@ _HASH = 6  # a pool's name may have twelve characters
 TAINT = "nvidia.com/gpu=present:NoSchedule"
 SPOT_TAINT = "kubernetes.azure.com/scalesetpriority=spot:NoSchedule"  # AKS's own, on every spot node
 _ANY_PRICE = -1.0  # up to that of a regular node
-# What nodes need for what they do: to load images, and to reach the data.
-_GRANTS = ("kubelet-acr-pull", "kubelet-acr-reader", "kubelet-storage")
-INFINIBAND = "infiniband"  # the registration of the feature that InfiniBand wants
 
 
 def resources(layout: Layout) -> list[Resource]:
     """Describe the choice between all ways of having the GPU nodes, and what each way needs."""
     found = places(layout)
-    # Where a pool has failed, its placement group may be bound to a place that has no capacity: the next
-    # zone, and the next size, have their own.
-    groups = {_spot(place): layout.resource(PLACEMENT, _spot(place), needs=(layout.key("resource-group"),),
-              properties={"location": layout.region, "zone": place.zone})
-              for place in found if _is_close(layout, place)}
-    candidates = tuple(_candidate(layout, place, groups.get(_spot(place))) for place in found)
+    # A group is bound to wherever its first machine was to stand: each zone and each size has its own.
+    close = {_where(place): _placement(layout, place) for place in found if _is_close(layout, place)}
+    candidates = tuple(_candidate(layout, place, close.get(_where(place))) for place in found)
     choice = layout.resource(
         GPU,
         needs=tuple(dict.fromkeys(need for candidate in candidates for need in candidate.needs)),
         candidates=candidates,
         hourly_usd=candidates[0].hourly_usd if candidates else 0.0,
     )
-    return [*groups.values(), choice]
+    return [*close.values(), choice]
 
 
 def drivers(azure: Azure) -> Mapping[str, AzureDriver]:
@@ -65,7 +60,7 @@ def places(layout: Layout) -> list[Place]:
     markets = MARKETS[layout.cluster.capacity]
     if layout.settings.capacity_reservation_group:
         markets = (ON_DEMAND,)  # what is reserved is no spot capacity
-    return ways(layout.instance_types, layout.gpu_zones, markets, layout.offered)
+    return all_ways(layout.instance_types, layout.gpu_zones, markets, layout.offered)
 
 
 def pool_name(place: Place) -> str:
@@ -81,12 +76,12 @@ def _candidate(layout: Layout, place: Place, group: Resource | None) -> Resource
     version = cluster.kubernetes_version
     return layout.resource(
         GPU,
-        f"{_spot(place)}-{place.market}",
+        f"{_where(place)}-{place.market}",
         needs=(
             layout.key(CLUSTER),
-            layout.key("subnet", "nodes"),
-            *layout.keys("role-assignment", _GRANTS),
-            *((layout.key("registration", INFINIBAND),) if hardware.infiniband else ()),
+            layout.key(network.SUBNET, network.NODES),
+            *identity.of_nodes(layout),
+            *((layout.key(groups.REGISTRATION, groups.INFINIBAND),) if hardware.infiniband else ()),
             *((group.key,) if group is not None else ()),
         ),
         properties={
@@ -106,11 +101,21 @@ def _candidate(layout: Layout, place: Place, group: Resource | None) -> Resource
     )
 
 
-def _spot(place: Place) -> str:
+def _placement(layout: Layout, place: Place) -> Resource:
+    return layout.resource(
+        PLACEMENT,
+        _where(place),
+        needs=groups.needs(layout, "compute"),
+        properties={"location": layout.region, "zone": place.zone},
+    )
+
+
+def _where(place: Place) -> str:
     return f"{place.instance_type}-{place.zone or 'anywhere'}"
 
 
 def _is_close(layout: Layout, place: Place) -> bool:
     """Tell whether the nodes are to stand close together: InfiniBand joins them anyway."""
-    is_joined = layout.hardware[place.instance_type].infiniband
-    return bool(layout.settings.proximity and layout.cluster.nodes > 1 and place.zone and not is_joined)
+    settings, is_joined = layout.settings, layout.hardware[place.instance_type].infiniband
+    is_free = place.zone and not is_joined and not settings.capacity_reservation_group
+    return bool(settings.proximity and layout.cluster.nodes > 1 and is_free)

@@ -173,7 +173,7 @@ def family_key(family: str) -> str:
 
 def skus(azure: Azure, instance_types: Sequence[str]) -> dict[str, Sku]:
     """Return what the region tells of these sizes; what it does not have is not in it."""
-    rows = azure.resource_skus
+    rows = azure.resource_skus()
     by_name = {row.name.lower(): row for row in rows if row.resource_type == "virtualMachines"}
     found = {name: by_name[name.lower()] for name in instance_types if name.lower() in by_name}
     return {name: sku_of(name, row) for name, row in found.items()}
@@ -219,7 +219,9 @@ def described(name: str, row: Any) -> Hardware:  # noqa: ANN401 - the SDK's mode
     )
 
 
-def hardware_of(instance_types: Sequence[str], region: Mapping[str, Sku], location: str) -> dict[str, Hardware]:
+def hardware_of(
+    instance_types: Sequence[str], region: Mapping[str, Sku], location: str
+) -> dict[str, Hardware]:
     """Return each size's hardware: from the table, or as the region tells it.
 
     Args:

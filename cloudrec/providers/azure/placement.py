@@ -42,12 +42,6 @@ class PlacementDriver(GroupDriver):
             ),
         )
 
-    def begin(self, identity: str, call: Any, *arguments: object, is_removal: bool = False) -> str:  # noqa: ANN401 - the SDK's method
-        """Make the call, which does all at once."""
-        del is_removal
-        call(*arguments)
-        return identity
-
     def state(self, row: Any) -> tuple[Condition, str]:  # noqa: ANN401 - the SDK's model
         """It has no states."""
         del row

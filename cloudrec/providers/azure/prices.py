@@ -72,7 +72,7 @@ class PriceList:
     def _rows(self, client: Any, asked: str) -> Iterator[Mapping[str, Any]]:  # noqa: ANN401 - the SDK's
         request = HttpRequest("GET", self._url, params={"$filter": asked})
         for _ in range(_PAGES):
-            page = read(partial(_get, client, request), again=errors.again, speed=self._speed)
+            page = read(partial(_get, client, request), again=errors.is_transient, speed=self._speed)
             yield from page.get("Items") or ()
             following = page.get("NextPageLink")
             if not following:
@@ -119,7 +119,7 @@ def _get(client: Any, request: HttpRequest) -> dict[str, Any]:  # noqa: ANN401 -
 
 
 def _is_plain(row: Mapping[str, Any]) -> bool:
-    """Tell whether a row is a virtual machine with Linux, sold by the hour, that nobody pre-empts for free."""
+    """Tell whether a row is a virtual machine with Linux, sold by the hour to everybody."""
     product = row.get("productName", "").replace(" ", "")
     return (
         row.get("type") == "Consumption"

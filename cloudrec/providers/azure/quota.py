@@ -77,11 +77,11 @@ def findings(azure: Azure, layout: Layout) -> list[Finding]:
 
 
 def _registrations(azure: Azure, layout: Layout) -> list[Finding]:
-    """What the subscription is not registered for, `up` registers; a feature takes Azure up to half an hour."""
+    """What the subscription is not registered for, `up` registers; a feature may take half an hour."""
     driver = groups.drivers(azure)[groups.REGISTRATION]
     wanted = [one for one in groups.resources(layout) if one.kind == groups.REGISTRATION]
     missing = [
-        one.properties.get("namespace") or one.properties["feature"]
+        one.properties.get("namespace", one.properties.get("feature"))
         for one in wanted
         if driver.find(one) is None
     ]
@@ -114,7 +114,7 @@ def _types(azure: Azure, layout: Layout) -> list[Finding]:
                 needed="open to the subscription",
                 remedy="take other zones, another region or other instance types; for what is restricted, "
                 "ask Azure's support to open the region (Usage + quotas in the portal)",
-                blocks=not any(size is None or not size.restriction for size in sizes.values()) or not ways,
+                blocks=not ways or all(each.restriction for each in sizes.values()),
             )
         )
     return found
@@ -198,7 +198,9 @@ def _reservation(azure: Azure, layout: Layout) -> list[Finding]:
     client, names = azure.client("compute"), (ids.group_of(wanted), *ids.names(wanted))
     row = azure.get(client.capacity_reservation_groups.get, *names)
     reserved = azure.rows(client.capacity_reservations.list_by_capacity_reservation_group, *names)
-    of_ours = {each.sku.name: each.sku.capacity for each in reserved if each.sku.name in layout.instance_types}
+    of_ours = {
+        each.sku.name: each.sku.capacity for each in reserved if each.sku.name in layout.instance_types
+    }
     found = ", ".join(f"{count} x {name}" for name, count in of_ours.items())
     return [
         Finding(

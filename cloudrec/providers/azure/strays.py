@@ -1,4 +1,4 @@
-"""What a cluster's controllers made and left: no resource of ours, but it costs, and blocks network and group.
+"""What a cluster's controllers made and left: no resource of ours, but it costs, and blocks what is.
 
 They are looked for by LeftoversDriver, in the cluster's resource group and in the one that AKS makes for the
 nodes, and only once the cluster is gone: before, they are its users'.
@@ -82,7 +82,12 @@ class StrayDriver(AzureDriver):
         raise AssertionError(f"{resource.key}: a leftover is never asked for")
 
     def observe(
-        self, where: Place, row: Any, identity: str, state: Condition, hourly_usd: float = 0.0  # noqa: ANN401 - the SDK's model
+        self,
+        where: Place,
+        row: Any,  # noqa: ANN401 - the SDK's model
+        identity: str,
+        state: Condition,
+        hourly_usd: float = 0.0,
     ) -> Observed:
         """Tell of one what the engine wants to know."""
         return Observed(
@@ -139,7 +144,7 @@ class StrayResourceDriver(StrayDriver):
         return self.azure.client("resources").resources
 
     def left(self, where: Place) -> Sequence[Observed]:
-        """List what is of their types and bears no tag of ours; the listing lags, so that each is looked at."""
+        """List what is of their types and bears no tag of ours; since the listing lags, look at each."""
         rows = [
             row
             for row in self.azure.rows(self.calls.list_by_resource_group, where.group)

@@ -43,7 +43,8 @@ def choose(
 def offered(sizes: Mapping[str, Sku], laid_out_for: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """Return the zones that have each size, and those of nodes that may exist, whatever Azure sells now."""
     return {
-        name: tuple(dict.fromkeys((*(sku.zones or (NO_ZONE,)), *laid_out_for))) for name, sku in sizes.items()
+        name: tuple(dict.fromkeys((*(sku.zones if sku.zonal else (NO_ZONE,)), *laid_out_for)))
+        for name, sku in sizes.items()
     }
 
 
@@ -87,5 +88,5 @@ def _offering(azure: Azure, sizes: Mapping[str, Sku], types: Sequence[str]) -> t
         else:
             remedy = did_you_mean(types[0], known)
         raise SpecError(f"region {azure.region} has no VM size {types[0]!r}", remedy=remedy)
-    somewhere = [NO_ZONE] if any(not sku.zones for sku in sizes.values()) else []
+    somewhere = [] if all(sku.zonal for sku in sizes.values()) else [NO_ZONE]
     return (*first.zones, *somewhere)
