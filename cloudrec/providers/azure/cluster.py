@@ -98,11 +98,6 @@ class ClusterDriver(aks.AksDriver, GroupDriver):
             seen, condition=Condition.READY, properties={**seen.properties, "state": seen.condition.value}
         )
 
-    def condition(self, kind: str, identity: str) -> tuple[Condition, str]:
-        """Tell how far it has come; there is no other place to try for a control plane."""
-        condition, reason = super().condition(kind, identity)
-        return (Condition.FAILED if condition is Condition.UNAVAILABLE else condition), reason
-
     def state(self, row: Any) -> tuple[Condition, str]:  # noqa: ANN401 - the SDK's model
         """Tell how far it has come, and why it failed."""
         return aks.told_by(row)
