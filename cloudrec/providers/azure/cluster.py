@@ -11,7 +11,7 @@ from cloudrec.engine.graph import TAG_EXPIRES, Condition, Difference, Observed
 from cloudrec.errors import PreflightError
 from cloudrec.providers.azure import aks, cluster_model, groups, identity, ids, leftovers, network
 from cloudrec.providers.azure.aks import agrees, minor
-from cloudrec.providers.azure.driver import AzureDriver, GroupDriver
+from cloudrec.providers.azure.driver import AzureDriver, GroupDriver, plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -97,11 +97,6 @@ class ClusterDriver(aks.AksDriver, GroupDriver):
         return replace(
             seen, condition=Condition.READY, properties={**seen.properties, "state": seen.condition.value}
         )
-
-    def condition(self, kind: str, identity: str) -> tuple[Condition, str]:
-        """Tell how far it has come; there is no other place to try for a control plane."""
-        condition, reason = super().condition(kind, identity)
-        return (Condition.FAILED if condition is Condition.UNAVAILABLE else condition), reason
 
     def state(self, row: Any) -> tuple[Condition, str]:  # noqa: ANN401 - the SDK's model
         """Tell how far it has come, and why it failed."""
@@ -193,7 +188,7 @@ class ClusterDriver(aks.AksDriver, GroupDriver):
             "endpoint": row.private_fqdn or row.fqdn or "",
             "private": bool(access and access.enable_private_cluster),
             "public_access": sorted((access and access.authorized_ip_ranges) or ()),
-            "tier": str(row.sku.tier) if row.sku else "Free",
+            "tier": str(plain(row.sku.tier)) if row.sku else "Free",
             "pod_cidr": network and network.pod_cidr,
             "service_cidr": network and network.service_cidr,
             "system_vm_size": system.vm_size if system else "",

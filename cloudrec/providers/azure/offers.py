@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from cloudrec.cloud.offers import Machine
 from cloudrec.errors import SpecError
+from cloudrec.providers.azure.driver import plain
 from cloudrec.spec.suggest import did_you_mean
 
 if TYPE_CHECKING:
@@ -189,7 +190,7 @@ def sku_of(name: str, row: Any) -> Sku:  # noqa: ANN401 - the SDK's model
         if restriction.type == "Zone":
             closed |= set((restriction.restriction_info and restriction.restriction_info.zones) or ())
         else:
-            reason = str(restriction.reason_code or "restricted")
+            reason = str(plain(restriction.reason_code) or "restricted")
     if listed and listed <= closed:
         reason = reason or "NotAvailableForSubscription"
     return Sku(

@@ -14,7 +14,7 @@ from cloudrec.errors import CloudrecError
 from cloudrec.provider import Finding
 from cloudrec.providers.azure import errors, groups, ids, leftovers, limits, nodes, offers
 from cloudrec.providers.azure.cluster import ClusterDriver
-from cloudrec.providers.azure.driver import group_name
+from cloudrec.providers.azure.driver import group_name, plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -33,7 +33,7 @@ def credentials(azure: Azure) -> list[Finding]:
         told = errors.explain(error)
         return [Finding(check="credentials", ok=False, found=told.message, remedy=told.remedy or "")]
     who = f"{caller.name or caller.object_id} of tenant {caller.tenant}"
-    state, tenant = str(account.state), str(account.tenant_id or caller.tenant)
+    state, tenant = str(plain(account.state)), str(account.tenant_id or caller.tenant)
     return [
         Finding(
             check="credentials",
@@ -165,7 +165,9 @@ def _availability(what: str, name: str, answer: Any, setting: str) -> Finding:  
     return Finding(
         check=what,
         ok=bool(answer.name_available),
-        found=f"{name} is free" if answer.name_available else f"{name}: {answer.message or answer.reason}",
+        found=f"{name} is free"
+        if answer.name_available
+        else f"{name}: {answer.message or plain(answer.reason)}",
         needed="a name that nobody in the world has",
         remedy=f"choose another name (--set cluster.settings.{setting}=...)",
     )
