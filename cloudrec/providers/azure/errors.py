@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from cloudrec.engine.clock import Clock
 
-_UNAUTHENTICATED, _DENIED, _ABSENT, _CONFLICT, _TOO_MANY = 401, 403, 404, 409, 429
+_DENIED, _ABSENT, _TOO_MANY = 403, 404, 429
 _SERVER_ERROR, _NOT_IMPLEMENTED = 500, 501
 # Timeouts, cut connections, no route, no such host; a reply that is cut short, or is none of Azure's.
 _NETWORK = (core.ServiceRequestError, core.ServiceResponseError, core.IncompleteReadError, core.DecodeError)
@@ -49,6 +49,8 @@ _CAPACITY = re.compile(
 _QUOTA_WORDS = re.compile(r"\bquotas?\b", re.IGNORECASE)
 _PERMISSION = re.compile(r"AuthorizationFailed$|^CustomKubeletIdentityMissingPermission|^Forbidden$")
 _CREDENTIALS = re.compile(r"AuthenticationToken|^AuthenticationFailed|AADSTS\d+")
+_MISSING_SUBSCRIPTION = re.compile(r"^SubscriptionNotFound$|^InvalidSubscriptionId$")
+_UNREGISTERED = "MissingSubscriptionRegistration"
 _COUNT = re.compile(
     r"CountLimitReached$|LimitExceeded$|^MaxStorageAccountsCountPerSubscriptionExceeded$|Quota"
 )
@@ -68,7 +70,7 @@ _REFUSALS: Sequence[tuple[re.Pattern[str], type[CloudrecError], str, str]] = (
         "log in again (`az login`), or look at AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET",
     ),
     (
-        re.compile(r"^SubscriptionNotFound$|^InvalidSubscriptionId$"),
+        _MISSING_SUBSCRIPTION,
         PreflightError,
         "the credentials see no such subscription",
         "look at AZURE_SUBSCRIPTION_ID, and whether it is of the tenant that you log in to",
@@ -80,7 +82,7 @@ _REFUSALS: Sequence[tuple[re.Pattern[str], type[CloudrecError], str, str]] = (
         "have it enabled (its bill, or its spending limit), or take another with AZURE_SUBSCRIPTION_ID",
     ),
     (
-        re.compile(r"^MissingSubscriptionRegistration$|^NoRegisteredProviderFound$|^FeatureNotRegistered"),
+        re.compile(rf"^{_UNREGISTERED}$|^NoRegisteredProviderFound$|^FeatureNotRegistered"),
         PreflightError,
         "the subscription is not registered for what this needs",
         "`az provider register --namespace` with the namespace that this names, and wait until it is done",
@@ -196,8 +198,14 @@ def joined(told: Mapping[str, Any]) -> str:
 
 
 def is_absent(error: Exception) -> bool:
-    """Tell whether it says that the thing, or what it would be in, is not there."""
-    return isinstance(error, core.HttpResponseError) and error.status_code == _ABSENT
+    """Tell whether it says that the thing, or what it would be in, is not there.
+
+    Of a resource provider that the subscription never registered for, nothing can be there. That there is no
+    such subscription tells nothing of what is in the right one.
+    """
+    if _MISSING_SUBSCRIPTION.search(code(error)):
+        return False
+    return _status(error) == _ABSENT or code(error) == _UNREGISTERED
 
 
 def is_transient(error: Exception) -> bool:

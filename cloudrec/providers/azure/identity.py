@@ -37,6 +37,7 @@ _REGISTRY_TYPE = "Microsoft.ContainerRegistry/registries"
 _CONTAINER_TYPE = "Microsoft.Storage/storageAccounts/blobServices/containers"
 _AUDIENCE = "api://AzureADTokenExchange"
 _MARK = "cloudrec"  # what the descriptions of our role assignments begin with
+_TOLD = (TAG_CLUSTER, TAG_KEY, TAG_OWNER)  # after it, in this order
 # The ids of built-in roles, which are the same everywhere.
 _ROLES: Mapping[str, str] = {
     "AcrPull": "7f951dda-4ed3-4680-a7ca-43fe172d538d",
@@ -338,13 +339,10 @@ class FederatedCredentialDriver(GroupDriver):
 
 def tags_of(description: str) -> dict[str, str]:
     """Read the tags that a role assignment would have off its description; none where it is not ours."""
-    mark, *told = description.split(":")
+    mark, *told = description.split(":", len(_TOLD))
     if mark != _MARK or len(told) != len(_TOLD):
         return {}
     return dict(zip(_TOLD, told, strict=True))
-
-
-_TOLD = (TAG_CLUSTER, TAG_KEY, TAG_OWNER)  # in this order in a description
 
 
 def _description(tags: Mapping[str, str]) -> str:
