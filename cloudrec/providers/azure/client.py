@@ -27,6 +27,7 @@ from cloudrec.engine.clock import Clock
 from cloudrec.errors import MissingExtraError, PreflightError, SpecError
 from cloudrec.providers.azure import errors
 from cloudrec.providers.azure.credentials import Login
+from cloudrec.providers.azure.grants import Grants
 from cloudrec.providers.azure.prices import shipped
 from cloudrec.spec.suggest import did_you_mean
 
@@ -69,7 +70,7 @@ class Azure:
         self._region = region
         self.login = Login(environment)
         self.clock = Clock.of(environment)
-        self.grants = errors.Grants(self.clock)
+        self.grants = Grants(self.clock)
         self.prices = shipped()
         self._clients: dict[str, Any] = {}
         self._lock = threading.Lock()  # making a client is not thread-safe; using one is

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import threading
 from typing import TYPE_CHECKING, Any
 
 from azure.core import exceptions as core
@@ -15,14 +14,13 @@ from cloudrec.errors import CloudrecError, PreflightError, SpecError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from cloudrec.engine.clock import Clock
+    from cloudrec.providers.azure.grants import Grants
 
 _DENIED, _ABSENT, _TOO_MANY = 403, 404, 429
 _SERVER_ERROR, _NOT_IMPLEMENTED = 500, 501
 # Timeouts, cut connections, no route, no such host; a reply that is cut short, or is none of Azure's.
 _NETWORK = (core.ServiceRequestError, core.ServiceResponseError, core.IncompleteReadError, core.DecodeError)
 _LONGEST_RETRY_AFTER_S = 60.0
-_EFFECTIVE_S = 600.0  # until which a role that was assigned need not be known everywhere
 
 # What is under way on the same thing, or on what it is part of or stands on: later it is not.
 _BUSY = re.compile(
@@ -148,28 +146,6 @@ class OperationFailedError(Exception):
         super().__init__(f"{code}: {message}")
         self.code = code
         self.message = message
-
-
-class Grants:
-    """Whom this process assigned roles to: for some minutes Azure may refuse them what they may do."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._since: dict[str, float] = {}
-        self._lock = threading.Lock()
-
-    def add(self, principal: str, age_s: float = 0.0) -> None:
-        """Note that a principal, by its object id, was given a role some seconds ago."""
-        with self._lock:
-            since = self._clock.now() - age_s
-            self._since[principal.lower()] = max(since, self._since.get(principal.lower(), since))
-
-    def may_lag(self, said: str) -> bool:
-        """Tell whether who is refused was given a role a moment ago; anybody was, where it names nobody."""
-        with self._lock:
-            fresh = [who for who, since in self._since.items() if self._clock.now() - since < _EFFECTIVE_S]
-        named = [who for who in self._since if who in said.lower()]
-        return any(who in fresh for who in named) if named or "object id" in said else bool(fresh)
 
 
 def code(error: Exception) -> str:

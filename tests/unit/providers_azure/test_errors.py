@@ -14,6 +14,7 @@ from cloudrec.engine.clock import Clock
 from cloudrec.engine.graph import Verdict
 from cloudrec.errors import CloudrecError, PreflightError, SpecError
 from cloudrec.providers.azure import errors
+from cloudrec.providers.azure.grants import Grants
 
 IDENTITY = "00000000-0000-0000-0000-0000000000ff"
 LINKED = (
@@ -55,8 +56,8 @@ def later(code: str, message: str = "") -> errors.OperationFailedError:
     return errors.OperationFailedError(code, message)
 
 
-def grants(*principals: str) -> errors.Grants:
-    made = errors.Grants(Clock())
+def grants(*principals: str) -> Grants:
+    made = Grants(Clock())
     for principal in principals:
         made.add(principal)
     return made
@@ -125,7 +126,7 @@ def test_who_was_given_a_role_a_moment_ago_may_be_refused_for_a_while() -> None:
         assert errors.verdict(error, grants()) is Verdict.FATAL
     # What the caller may not do, no role of ours will change.
     assert errors.verdict(mine, grants(IDENTITY)) is Verdict.FATAL
-    old = errors.Grants(Clock())
+    old = Grants(Clock())
     old.add(IDENTITY, age_s=601)
     assert errors.verdict(refused[0], old) is Verdict.FATAL
 
