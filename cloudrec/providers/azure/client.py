@@ -7,23 +7,18 @@ behind the caller's back, are left out; only reads are repeated here.
 
 from __future__ import annotations
 
-import base64
-import json
 import logging
 import threading
-from dataclasses import dataclass
 from functools import cached_property, partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import requests
-from azure.core import AzureClouds
 from azure.core.exceptions import HttpResponseError
 from azure.core.pipeline import policies
 from azure.core.pipeline.transport import RequestsTransport
 from azure.core.rest import HttpRequest
 from azure.mgmt.core.policies import ARMChallengeAuthenticationPolicy, ARMHttpLoggingPolicy
-from azure.mgmt.core.tools import get_arm_endpoints
 from requests.adapters import HTTPAdapter
 
 from cloudrec import __version__
@@ -31,11 +26,15 @@ from cloudrec.cloud import reading
 from cloudrec.engine.clock import Clock
 from cloudrec.errors import MissingExtraError, PreflightError, SpecError
 from cloudrec.providers.azure import errors
+from cloudrec.providers.azure.credentials import Login
+from cloudrec.providers.azure.grants import Grants
 from cloudrec.providers.azure.prices import shipped
 from cloudrec.spec.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+    from cloudrec.providers.azure.credentials import Caller
 
 _CONNECT_TIMEOUT_S, _READ_TIMEOUT_S = 10, 60
 _POOL = 64  # connections: as many as the engine has threads
@@ -51,35 +50,8 @@ _CLIENTS: Mapping[str, tuple[str, str]] = {
     "storage": ("azure.mgmt.storage", "StorageManagementClient"),
     "storagecache": ("azure.mgmt.storagecache", "StorageCacheManagementClient"),
 }
-# Which Azure it is, told by where one logs in.
-_CLOUDS: Mapping[str, AzureClouds] = {
-    "login.chinacloudapi.cn": AzureClouds.AZURE_CHINA_CLOUD,
-    "login.partner.microsoftonline.cn": AzureClouds.AZURE_CHINA_CLOUD,
-    "login.microsoftonline.us": AzureClouds.AZURE_US_GOVERNMENT,
-}
-_AUTHORITY = "https://login.microsoftonline.com"
 # What it cannot read of an answer, the SDK logs with a traceback; we tell it as an error.
 logging.getLogger("azure").addHandler(logging.NullHandler())
-_SECRET = ("AZURE_TENANT_ID", "AZURE_CLIENT_ID", "AZURE_CLIENT_SECRET")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Caller:
-    """Who calls, as the access token tells.
-
-    Attributes:
-        object_id: of the principal in its tenant, which roles are assigned to.
-        kind: "User" or "ServicePrincipal", as role assignments call it.
-        name: the user's name, or the application's id.
-        tenant: id of the tenant that gave the token.
-        expires: when the token ends, in seconds since the epoch.
-    """
-
-    object_id: str
-    kind: str
-    name: str
-    tenant: str
-    expires: float
 
 
 class Azure:
@@ -91,40 +63,22 @@ class Azure:
             Azure is to be reached AZURE_RESOURCE_MANAGER_ENDPOINT_URL and AZURE_CA_BUNDLE. Without a
             client's secret, the credentials are looked for where Azure's tools leave them.
         region: the region; the environment's own when None.
-        subscription: its id; the environment's own, or the only one, when None.
     """
 
-    def __init__(
-        self,
-        environment: Mapping[str, str],
-        region: str | None = None,
-        subscription: str | None = None,
-    ) -> None:
+    def __init__(self, environment: Mapping[str, str], region: str | None = None) -> None:
         self._environment = environment
         self._region = region
-        self._subscription = subscription
+        self.login = Login(environment)
         self.clock = Clock.of(environment)
-        self.grants = errors.Grants(self.clock)
+        self.grants = Grants(self.clock)
         self.prices = shipped()
         self._clients: dict[str, Any] = {}
         self._lock = threading.Lock()  # making a client is not thread-safe; using one is
 
-    @cached_property
+    @property
     def credential(self) -> Any:  # noqa: ANN401 - the SDK is seen as Any
-        """The credential: a client's secret where the environment has one, else wherever one is logged in."""
-        identity = import_module("azure.identity")
-        given = self._environment.get
-        shared = {"authority": self._authority, "connection_verify": self._verify}
-        if all(given(name) for name in _SECRET):
-            tenant, client, secret = (given(name) for name in _SECRET)
-            # Entra is asked whether an authority is one, but for its own: a stand-in is none.
-            is_own = self._authority.startswith(_AUTHORITY)
-            return identity.ClientSecretCredential(
-                tenant, client, secret, disable_instance_discovery=not is_own, **shared
-            )
-        return identity.DefaultAzureCredential(
-            exclude_interactive_browser_credential=True, exclude_broker_credential=True, **shared
-        )
+        """The credential, as the SDK has it."""
+        return self.login.credential
 
     @property
     def given_region(self) -> str:
@@ -151,12 +105,12 @@ class Azure:
 
     @cached_property
     def subscription(self) -> str:
-        """The subscription's id: the one that is given, or the only enabled one.
+        """The subscription's id: the environment's, or the only enabled one.
 
         Raises:
             PreflightError: none is given, and the credentials see none or several.
         """
-        given = self._subscription or self._environment.get("AZURE_SUBSCRIPTION_ID")
+        given = self._environment.get("AZURE_SUBSCRIPTION_ID")
         if given:
             return given.lower()
         rows = self.rows(self._subscriptions.subscriptions.list)
@@ -177,15 +131,7 @@ class Azure:
     @property
     def caller(self) -> Caller:
         """Who calls."""
-        claims = _claims(self.credential.get_token(*self._scopes).token)
-        user = claims.get("upn") or claims.get("unique_name")
-        return Caller(
-            object_id=str(claims.get("oid", "")),
-            kind="User" if user and claims.get("idtyp") != "app" else "ServicePrincipal",
-            name=str(user or claims.get("appid", "")),
-            tenant=str(claims.get("tid", "")),
-            expires=float(claims.get("exp", 0)),
-        )
+        return self.login.caller
 
     def client(self, service: str) -> Any:  # noqa: ANN401 - the SDK is seen as Any
         """Return the client of a service, by the last word of its namespace; it makes every call once."""
@@ -251,33 +197,6 @@ class Azure:
     def _subscriptions(self) -> Any:  # noqa: ANN401 - the SDK is seen as Any
         return self._make("azure.mgmt.resource.subscriptions", "SubscriptionClient")
 
-    @property
-    def _authority(self) -> str:
-        host = self._environment.get("AZURE_AUTHORITY_HOST") or _AUTHORITY
-        return host if "://" in host else f"https://{host}"
-
-    @property
-    def _verify(self) -> str | bool:
-        """What the server's certificate is checked with: a file of authorities, or the system's."""
-        return self._environment.get("AZURE_CA_BUNDLE") or True
-
-    @cached_property
-    def endpoint(self) -> str:
-        """Where the resource manager is."""
-        own = self._environment.get("AZURE_RESOURCE_MANAGER_ENDPOINT_URL")
-        return str(own or self._arm["resource_manager"]).rstrip("/")
-
-    @property
-    def _arm(self) -> Mapping[str, Any]:
-        host = self._authority.partition("://")[2].partition("/")[0]
-        arm: Mapping[str, Any] = get_arm_endpoints(_CLOUDS.get(host, AzureClouds.AZURE_PUBLIC_CLOUD))
-        return arm
-
-    @property
-    def _scopes(self) -> list[str]:
-        scopes: list[str] = self._arm["credential_scopes"]
-        return scopes
-
     @cached_property
     def _transport(self) -> RequestsTransport:
         session = requests.Session()
@@ -287,7 +206,7 @@ class Azure:
             session_owner=False,
             connection_timeout=_CONNECT_TIMEOUT_S,
             read_timeout=_READ_TIMEOUT_S,
-            connection_verify=self._verify,
+            connection_verify=self.login.verify,
         )
 
     def _make(self, module: str, name: str, *arguments: str) -> Any:  # noqa: ANN401 - the SDK is seen as Any
@@ -298,24 +217,15 @@ class Azure:
         return made(
             self.credential,
             *arguments,
-            base_url=self.endpoint,
-            credential_scopes=self._scopes,
+            base_url=self.login.endpoint,
+            credential_scopes=self.login.scopes,
             transport=self._transport,
             policies=[
                 policies.RequestIdPolicy(),
                 policies.HeadersPolicy(),
                 policies.UserAgentPolicy(f"cloudrec/{__version__}"),
                 policies.ContentDecodePolicy(),
-                ARMChallengeAuthenticationPolicy(self.credential, *self._scopes),
+                ARMChallengeAuthenticationPolicy(self.credential, *self.login.scopes),
                 ARMHttpLoggingPolicy(),
             ],
         )
-
-
-def _claims(token: str) -> Mapping[str, Any]:
-    """Read what an access token says; whether it is genuine is its addressee's to check."""
-    parts = token.split(".")
-    if len(parts) != 3:  # noqa: PLR2004 - a header, claims and a signature
-        return {}
-    claims: Mapping[str, Any] = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
-    return claims

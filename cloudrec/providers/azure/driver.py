@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from azure.core.exceptions import AzureError
 
 from cloudrec.cloud.driver import CloudDriver, is_ours, name_of
-from cloudrec.engine.graph import TAG_CLUSTER, TAG_KEY, TAG_OWNER, Condition, Observed, Verdict
+from cloudrec.engine.graph import TAG_CLUSTER, TAG_KEY, TAG_OWNER, Condition, Difference, Observed, Verdict
 from cloudrec.providers.azure import errors, ids, operations
 
 if TYPE_CHECKING:
@@ -26,33 +26,9 @@ _STATES: Mapping[str, Condition] = {
     "canceled": Condition.FAILED,
     "deleting": Condition.DELETING,
 }
-_REMOVAL = "removal "
+_BROKEN = "failed"  # the property of what failed and can be mended
+_FAILED = frozenset({Condition.FAILED, Condition.UNAVAILABLE})
 _PREFIX = "cloudrec-"  # what the names of all resource groups of ours begin with
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Change:
-    """A change under way, or the one that failed last.
-
-    Attributes:
-        operation: as `operations.look` takes it.
-        again: begins it anew; None where another process began it.
-        is_removal: whether it takes the thing away.
-    """
-
-    operation: str
-    again: Callable[[], object] | None = None
-    is_removal: bool = False
-
-    @property
-    def text(self) -> str:
-        """As another process can take it up."""
-        return f"{_REMOVAL}{self.operation}" if self.is_removal else self.operation
-
-    @classmethod
-    def of(cls, text: str) -> Self:
-        """Take up what another process began."""
-        return cls(operation=text.removeprefix(_REMOVAL), is_removal=text.startswith(_REMOVAL))
 
 
 class AzureDriver(CloudDriver):
@@ -68,7 +44,7 @@ class AzureDriver(CloudDriver):
     def __init__(self, azure: Azure) -> None:
         super().__init__()
         self.azure = azure
-        self._changes: dict[str, _Change] = {}
+        self._changes: dict[str, operations.Change] = {}
         self._lock = threading.Lock()
 
     def fetch(self, resource: Resource) -> Observed | None:
@@ -81,7 +57,11 @@ class AzureDriver(CloudDriver):
         if seen is None or seen.identity not in self._changes:
             return seen
         condition, reason = self.condition(self.kind, seen.identity)
-        return None if condition is Condition.GONE else replace(seen, condition=condition, reason=reason)
+        if condition is Condition.GONE:
+            return None
+        if condition in _FAILED and seen.condition is Condition.READY:
+            return seen  # it is what it was, and differs from what is asked for as it did
+        return replace(seen, condition=condition, reason=reason)
 
     def condition(self, kind: str, identity: str) -> tuple[Condition, str]:
         """Ask the change that is under way how far it has come, and else the thing itself."""
@@ -97,7 +77,7 @@ class AzureDriver(CloudDriver):
         return self._failed(identity, change, progress.error)
 
     def _failed(
-        self, identity: str, change: _Change, error: errors.OperationFailedError
+        self, identity: str, change: operations.Change, error: errors.OperationFailedError
     ) -> tuple[Condition, str]:
         """Begin a change again if it failed for a reason that passes; else tell why it failed."""
         verdict = self.verdict(error)
@@ -137,10 +117,12 @@ class AzureDriver(CloudDriver):
         with self._lock:
             self._changes.pop(identity, None)
             if operation:
-                self._changes[identity] = _Change(operation=operation, again=again, is_removal=is_removal)
+                self._changes[identity] = operations.Change(
+                    operation=operation, again=again, is_removal=is_removal
+                )
         return identity
 
-    def _forget(self, identity: str, change: _Change) -> None:
+    def _forget(self, identity: str, change: operations.Change) -> None:
         with self._lock:
             if self._changes.get(identity) is change:
                 del self._changes[identity]
@@ -152,7 +134,7 @@ class AzureDriver(CloudDriver):
 
     def resume(self, identity: str, operation: str) -> None:
         """Take up what another process began."""
-        self._changes.setdefault(identity, _Change.of(operation))
+        self._changes.setdefault(identity, operations.Change.of(operation))
 
     def failure(self, identity: str) -> errors.OperationFailedError | None:
         """Return why the last change of a thing failed; None where it did not, or goes on."""
@@ -173,7 +155,11 @@ class AzureDriver(CloudDriver):
 
 
 class GroupDriver(AzureDriver):
-    """Handles one kind of what is in the cluster's resource group, with tags, under a name of ours."""
+    """Handles one kind of what is in the cluster's resource group, with tags, under a name of ours.
+
+    What failed to change is there all the same, and others may stand on it: where `mends`, it is not replaced
+    but put again, as it is or as it should be.
+    """
 
     service: ClassVar[str]  # as `Azure.client` takes it
     collection: ClassVar[str]  # the client's attribute: virtual_networks
@@ -184,6 +170,7 @@ class GroupDriver(AzureDriver):
     putting: ClassVar[str] = "begin_create_or_update"
     deleting: ClassVar[str] = "begin_delete"
     holds_data: ClassVar[bool] = False
+    mends: ClassVar[bool] = False
 
     def named(self, resource: Resource) -> str:
         """Return what Azure calls it."""
@@ -235,6 +222,26 @@ class GroupDriver(AzureDriver):
         group = group_name(resource.tags[TAG_CLUSTER])
         row = self.azure.get(getattr(self.calls, self.getting), group, *self.path(resource))
         return None if row is None else self.observe(row)
+
+    def find(self, resource: Resource) -> Observed | None:
+        """Look it up; what failed and can be mended is there."""
+        seen = super().find(resource)
+        if seen is None or not self.mends or seen.condition is not Condition.FAILED:
+            return seen
+        return replace(seen, condition=Condition.READY, properties={**seen.properties, _BROKEN: seen.reason})
+
+    def difference(self, resource: Resource, observed: Observed) -> Difference | None:
+        """Compare the properties; what failed is to be mended whatever it is like."""
+        found = super().difference(resource, observed)
+        if found is None and _BROKEN in observed.properties:
+            return Difference(reason=f"it failed: {observed.properties[_BROKEN]}", in_place=True)
+        return found
+
+    def change(self, resource: Resource, observed: Observed, *, identities: Mapping[str, str]) -> None:
+        """Put it as it is: that is how Azure mends what failed."""
+        del resource, identities
+        group, names = ids.group_of(observed.identity), ids.names(observed.identity)
+        self.call(observed.identity, self.putting, group, *names, self.row(observed.identity))
 
     def row(self, identity: str) -> Any:  # noqa: ANN401 - the SDK's model
         """Read it by its identity; Azure's own error where it is not there."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import threading
 from typing import TYPE_CHECKING, Any
 
 from azure.core import exceptions as core
@@ -15,14 +14,13 @@ from cloudrec.errors import CloudrecError, PreflightError, SpecError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from cloudrec.engine.clock import Clock
+    from cloudrec.providers.azure.grants import Grants
 
-_UNAUTHENTICATED, _DENIED, _ABSENT, _CONFLICT, _TOO_MANY = 401, 403, 404, 409, 429
+_DENIED, _ABSENT, _TOO_MANY = 403, 404, 429
 _SERVER_ERROR, _NOT_IMPLEMENTED = 500, 501
 # Timeouts, cut connections, no route, no such host; a reply that is cut short, or is none of Azure's.
 _NETWORK = (core.ServiceRequestError, core.ServiceResponseError, core.IncompleteReadError, core.DecodeError)
 _LONGEST_RETRY_AFTER_S = 60.0
-_EFFECTIVE_S = 600.0  # until which a role that was assigned need not be known everywhere
 
 # What is under way on the same thing, or on what it is part of or stands on: later it is not.
 _BUSY = re.compile(
@@ -49,6 +47,8 @@ _CAPACITY = re.compile(
 _QUOTA_WORDS = re.compile(r"\bquotas?\b", re.IGNORECASE)
 _PERMISSION = re.compile(r"AuthorizationFailed$|^CustomKubeletIdentityMissingPermission|^Forbidden$")
 _CREDENTIALS = re.compile(r"AuthenticationToken|^AuthenticationFailed|AADSTS\d+")
+_MISSING_SUBSCRIPTION = re.compile(r"^SubscriptionNotFound$|^InvalidSubscriptionId$")
+_UNREGISTERED = "MissingSubscriptionRegistration"
 _COUNT = re.compile(
     r"CountLimitReached$|LimitExceeded$|^MaxStorageAccountsCountPerSubscriptionExceeded$|Quota"
 )
@@ -68,7 +68,7 @@ _REFUSALS: Sequence[tuple[re.Pattern[str], type[CloudrecError], str, str]] = (
         "log in again (`az login`), or look at AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET",
     ),
     (
-        re.compile(r"^SubscriptionNotFound$|^InvalidSubscriptionId$"),
+        _MISSING_SUBSCRIPTION,
         PreflightError,
         "the credentials see no such subscription",
         "look at AZURE_SUBSCRIPTION_ID, and whether it is of the tenant that you log in to",
@@ -80,7 +80,7 @@ _REFUSALS: Sequence[tuple[re.Pattern[str], type[CloudrecError], str, str]] = (
         "have it enabled (its bill, or its spending limit), or take another with AZURE_SUBSCRIPTION_ID",
     ),
     (
-        re.compile(r"^MissingSubscriptionRegistration$|^NoRegisteredProviderFound$|^FeatureNotRegistered"),
+        re.compile(rf"^{_UNREGISTERED}$|^NoRegisteredProviderFound$|^FeatureNotRegistered"),
         PreflightError,
         "the subscription is not registered for what this needs",
         "`az provider register --namespace` with the namespace that this names, and wait until it is done",
@@ -148,28 +148,6 @@ class OperationFailedError(Exception):
         self.message = message
 
 
-class Grants:
-    """Whom this process assigned roles to: for some minutes Azure may refuse them what they may do."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._since: dict[str, float] = {}
-        self._lock = threading.Lock()
-
-    def add(self, principal: str, age_s: float = 0.0) -> None:
-        """Note that a principal, by its object id, was given a role some seconds ago."""
-        with self._lock:
-            since = self._clock.now() - age_s
-            self._since[principal.lower()] = max(since, self._since.get(principal.lower(), since))
-
-    def may_lag(self, said: str) -> bool:
-        """Tell whether who is refused was given a role a moment ago; anybody was, where it names nobody."""
-        with self._lock:
-            fresh = [who for who, since in self._since.items() if self._clock.now() - since < _EFFECTIVE_S]
-        named = [who for who in self._since if who in said.lower()]
-        return any(who in fresh for who in named) if named or "object id" in said else bool(fresh)
-
-
 def code(error: Exception) -> str:
     """Return Azure's code of an error; the class's name where it is not Azure's."""
     if isinstance(error, OperationFailedError):
@@ -196,8 +174,14 @@ def joined(told: Mapping[str, Any]) -> str:
 
 
 def is_absent(error: Exception) -> bool:
-    """Tell whether it says that the thing, or what it would be in, is not there."""
-    return isinstance(error, core.HttpResponseError) and error.status_code == _ABSENT
+    """Tell whether it says that the thing, or what it would be in, is not there.
+
+    Of a resource provider that the subscription never registered for, nothing can be there. That there is no
+    such subscription tells nothing of what is in the right one.
+    """
+    if _MISSING_SUBSCRIPTION.search(code(error)):
+        return False
+    return _status(error) == _ABSENT or code(error) == _UNREGISTERED
 
 
 def is_transient(error: Exception) -> bool:

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import NAMESPACE_URL, uuid5
 
-from cloudrec.cloud.driver import all_needed, is_ours, needed
+from cloudrec.cloud.driver import all_needed, is_ours
 from cloudrec.engine.graph import TAG_CLUSTER, TAG_KEY, TAG_OWNER, Condition, Observed
 from cloudrec.providers.azure import groups, ids, network
-from cloudrec.providers.azure.driver import AzureDriver, GroupDriver, group_name, inherited, place
-from cloudrec.providers.azure.driver import groups as group_names
+from cloudrec.providers.azure.driver import AzureDriver, GroupDriver, group_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,22 +20,21 @@ if TYPE_CHECKING:
     from cloudrec.providers.azure.client import Azure
     from cloudrec.providers.azure.layout import Layout
 
-IDENTITY, ROLE, FEDERATED = "identity", "role-assignment", "federated-credential"
+IDENTITY, ROLE = "identity", "role-assignment"
 CONTROL, KUBELET, POD = "cluster", "kubelet", "pod"  # the identities' suffixes
 # What roles are assigned on, which other files describe.
 _CLUSTER, _CONTAINER, _REGISTRY = "cluster", "container", "registry"
 KINDS: Mapping[str, AbstractSet[str]] = {
     IDENTITY: frozenset({groups.GROUP, groups.REGISTRATION}),
     ROLE: frozenset({IDENTITY, network.SUBNET, _CONTAINER, _REGISTRY}),
-    FEDERATED: frozenset({IDENTITY, _CLUSTER}),
 }
 
-_IDENTITY_TYPE = "Microsoft.ManagedIdentity/userAssignedIdentities"
+IDENTITY_TYPE = "Microsoft.ManagedIdentity/userAssignedIdentities"
 _CLUSTER_TYPE = "Microsoft.ContainerService/managedClusters"
 _REGISTRY_TYPE = "Microsoft.ContainerRegistry/registries"
 _CONTAINER_TYPE = "Microsoft.Storage/storageAccounts/blobServices/containers"
-_AUDIENCE = "api://AzureADTokenExchange"
 _MARK = "cloudrec"  # what the descriptions of our role assignments begin with
+_TOLD = (TAG_CLUSTER, TAG_KEY, TAG_OWNER)  # after it, in this order
 # The ids of built-in roles, which are the same everywhere.
 _ROLES: Mapping[str, str] = {
     "AcrPull": "7f951dda-4ed3-4680-a7ca-43fe172d538d",
@@ -58,7 +56,7 @@ class _Principal:
 
 
 def resources(layout: Layout) -> list[Resource]:
-    """Describe the identities, their roles, and how runs take one on."""
+    """Describe the identities and the roles."""
     made = [
         layout.resource(
             IDENTITY,
@@ -68,23 +66,12 @@ def resources(layout: Layout) -> list[Resource]:
         )
         for suffix in (CONTROL, KUBELET, POD)
     ]
-    namespace, _, account = layout.settings.service_account.partition("/")
-    federated = layout.resource(
-        FEDERATED,
-        POD,
-        needs=(layout.key(IDENTITY, POD), layout.key(_CLUSTER)),
-        properties={
-            "identity": f"{layout.name}-{POD}",
-            "subject": f"system:serviceaccount:{namespace}:{account}",
-            "issuer_is_the_clusters": True,
-        },
-    )
-    return [*made, *_roles(layout), federated]
+    return [*made, *_roles(layout)]
 
 
 def drivers(azure: Azure) -> Mapping[str, AzureDriver]:
     """Return the drivers by kind."""
-    return {driver.kind: driver(azure) for driver in (IdentityDriver, RoleDriver, FederatedCredentialDriver)}
+    return {driver.kind: driver(azure) for driver in (IdentityDriver, RoleDriver)}
 
 
 def of_control(layout: Layout) -> tuple[str, ...]:
@@ -105,7 +92,7 @@ def _roles(layout: Layout) -> list[Resource]:
         return ids.resource(layout.subscription, layout.group, of_type, *names)
 
     subnet = (network.subnet_id(layout, network.NODES), layout.key(network.SUBNET, network.NODES))
-    nodes = (below(_IDENTITY_TYPE, f"{layout.name}-{KUBELET}"), layout.key(IDENTITY, KUBELET))
+    nodes = (below(IDENTITY_TYPE, f"{layout.name}-{KUBELET}"), layout.key(IDENTITY, KUBELET))
     registry = (below(_REGISTRY_TYPE, layout.registry), layout.key(_REGISTRY))
     container = (
         below(_CONTAINER_TYPE, layout.storage_account, "default", layout.settings.container),
@@ -157,7 +144,7 @@ class IdentityDriver(GroupDriver):
     """Handles user-assigned identities."""
 
     kind = IDENTITY
-    service, collection, of_type = "managedidentity", "user_assigned_identities", _IDENTITY_TYPE
+    service, collection, of_type = "managedidentity", "user_assigned_identities", IDENTITY_TYPE
     listing, putting, deleting = "list_by_resource_group", "create_or_update", "delete"
     poll_s = 1.0
 
@@ -261,90 +248,12 @@ class RoleDriver(AzureDriver):
         )
 
 
-class FederatedCredentialDriver(GroupDriver):
-    """Handles federated credentials, which bear no tags: they are whose identity they are of."""
-
-    kind = FEDERATED
-    service, collection = "managedidentity", "federated_identity_credentials"
-    of_type = f"{_IDENTITY_TYPE}/federatedIdentityCredentials"
-    putting, deleting = "create_or_update", "delete"
-    changeable = frozenset({"subject", "issuer_is_the_clusters"})
-    poll_s = 1.0
-
-    def path(self, resource: Resource) -> tuple[str, ...]:
-        """Return the identity's name and its own, which is the same."""
-        name = str(resource.properties["identity"])
-        return name, name
-
-    def search(self, cluster: str | None) -> Sequence[Observed]:
-        """List what the clusters' identities have."""
-        of_identities = self.azure.client("managedidentity").user_assigned_identities
-        identities = [
-            row
-            for group in group_names(self.azure, cluster)
-            for row in self.azure.rows(of_identities.list_by_resource_group, group)
-            if is_ours(row.tags or {}, cluster)
-        ]
-        return [
-            self._within(identity, row)
-            for identity in identities
-            for row in self.azure.rows(self.calls.list, ids.group_of(identity.id), identity.name)
-        ]
-
-    def fetch(self, resource: Resource) -> Observed | None:
-        """Look for it in its identity, and whether its issuer is the cluster as it is now."""
-        group, names = group_name(resource.tags[TAG_CLUSTER]), self.path(resource)
-        of_identities = self.azure.client("managedidentity").user_assigned_identities
-        identity = self.azure.get(of_identities.get, group, names[0])
-        row = None if identity is None else self.azure.get(self.calls.get, group, *names)
-        return None if row is None else self._within(identity, row, self._issuer(group))
-
-    def body(self, resource: Resource, identities: Mapping[str, str]) -> Any:  # noqa: ANN401 - the SDK's model
-        """Return what lets the service account's token stand for the identity."""
-        cluster = needed(resource, identities, _CLUSTER)
-        return self.models.FederatedIdentityCredential(
-            issuer=self._issuer(ids.group_of(cluster)),
-            subject=resource.properties["subject"],
-            audiences=[_AUDIENCE],
-        )
-
-    def change(self, resource: Resource, observed: Observed, *, identities: Mapping[str, str]) -> None:
-        """Put it again."""
-        del observed
-        self.put(resource, identities)
-
-    def _issuer(self, group: str) -> str:
-        """Return who issues the tokens of the cluster in this group; empty where there is no cluster."""
-        clusters = self.azure.client("containerservice").managed_clusters
-        row = self.azure.get(clusters.get, group, group)
-        return str(row.oidc_issuer_profile.issuer_url or "") if row and row.oidc_issuer_profile else ""
-
-    def _within(self, identity: Any, row: Any, issuer: str | None = None) -> Observed:  # noqa: ANN401 - the SDK's models
-        tags = dict(identity.tags or {})
-        name = tags.get(TAG_KEY, "").partition("/")[2] or row.name
-        is_the_clusters = {} if issuer is None else {"issuer_is_the_clusters": row.issuer == issuer}
-        return Observed(
-            kind=FEDERATED,
-            name=name,
-            identity=ids.resource(
-                self.azure.subscription, ids.group_of(row.id), self.of_type, *ids.names(row.id)
-            ),
-            condition=Condition.READY,
-            properties={"subject": row.subject, **is_the_clusters},
-            tags=inherited(tags, f"{FEDERATED}/{name}") if TAG_CLUSTER in tags else {},
-            location=place(identity.location),
-        )
-
-
 def tags_of(description: str) -> dict[str, str]:
     """Read the tags that a role assignment would have off its description; none where it is not ours."""
-    mark, *told = description.split(":")
+    mark, *told = description.split(":", len(_TOLD))
     if mark != _MARK or len(told) != len(_TOLD):
         return {}
     return dict(zip(_TOLD, told, strict=True))
-
-
-_TOLD = (TAG_CLUSTER, TAG_KEY, TAG_OWNER)  # in this order in a description
 
 
 def _description(tags: Mapping[str, str]) -> str:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from cloudrec.cloud.prices import Prices
-    from cloudrec.providers.azure.client import Caller
+    from cloudrec.providers.azure.credentials import Caller
     from cloudrec.providers.azure.offers import Hardware
     from cloudrec.providers.azure.settings import AzureSettings
 

@@ -105,7 +105,7 @@ def _rules(layout: Layout) -> tuple[tuple[str, str, str], ...]:
 class NetworkDriver(GroupDriver):
     """Handles virtual networks. A network is put once: what a later put leaves out of its subnets goes."""
 
-    kind = NETWORK
+    kind, mends = NETWORK, True
     service, collection, of_type = "network", "virtual_networks", "Microsoft.Network/virtualNetworks"
     deadline_s = 1800.0
 
@@ -126,7 +126,7 @@ class NetworkDriver(GroupDriver):
 class FirewallDriver(GroupDriver):
     """Handles network security groups. Rules of other people stay."""
 
-    kind = FIREWALL
+    kind, mends = FIREWALL, True
     service, collection = "network", "network_security_groups"
     of_type = "Microsoft.Network/networkSecurityGroups"
     changeable = frozenset({"rules"})
@@ -177,7 +177,7 @@ class FirewallDriver(GroupDriver):
 class AddressDriver(GroupDriver):
     """Handles public addresses."""
 
-    kind = ADDRESS
+    kind, mends = ADDRESS, True
     service, collection, of_type = "network", "public_ip_addresses", "Microsoft.Network/publicIPAddresses"
 
     def body(self, resource: Resource, identities: Mapping[str, str]) -> Any:  # noqa: ANN401 - the SDK's model
@@ -200,7 +200,7 @@ class AddressDriver(GroupDriver):
 class NatDriver(GroupDriver):
     """Handles NAT gateways."""
 
-    kind = NAT
+    kind, mends = NAT, True
     service, collection, of_type = "network", "nat_gateways", "Microsoft.Network/natGateways"
 
     def body(self, resource: Resource, identities: Mapping[str, str]) -> Any:  # noqa: ANN401 - the SDK's model
@@ -222,7 +222,7 @@ class NatDriver(GroupDriver):
 class SubnetDriver(GroupDriver):
     """Handles subnets, which bear no tags: they are whose network they are in."""
 
-    kind = SUBNET
+    kind, mends = SUBNET, True
     service, collection, of_type = "network", "subnets", "Microsoft.Network/virtualNetworks/subnets"
     changeable = frozenset({"firewall", "nat", "endpoints"})
     deadline_s = 1800.0  # cards in it linger for minutes after the machines that they belonged to

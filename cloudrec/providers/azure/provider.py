@@ -14,6 +14,7 @@ from cloudrec.home import make_private
 from cloudrec.providers.azure import (
     access,
     errors,
+    federation,
     groups,
     identity,
     leftovers,
@@ -50,6 +51,7 @@ _PARTS = (
     groups,
     network,
     identity,
+    federation,
     storage,
     registry,
     leftovers,

@@ -51,7 +51,7 @@ def _price(sku: str) -> float:
 class RegistryDriver(GroupDriver):
     """Handles image registries."""
 
-    kind = REGISTRY
+    kind, mends = REGISTRY, True
     service, collection = "containerregistry", "registries"
     of_type = "Microsoft.ContainerRegistry/registries"
     listing, putting = "list_by_resource_group", "begin_create"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from cloudrec.providers.azure.client import Caller
+from cloudrec.providers.azure.credentials import Caller
 from cloudrec.providers.azure.layout import Layout
 from cloudrec.providers.azure.offers import KNOWN
 from cloudrec.providers.azure.settings import settings_of
