@@ -46,6 +46,14 @@ class AksDriver(AzureDriver):
         """What is under way ends."""
         return Verdict.RETRY if isinstance(error, BusyError) else super().verdict(error)
 
+    def explain(self, error: Exception) -> CloudrecError:
+        """Say what AKS is at."""
+        if isinstance(error, BusyError):
+            return CloudrecError(
+                f"AKS is still at work on {error}", remedy="run the command again: it goes on from here"
+            )
+        return super().explain(error)
+
     def await_end(self, identity: str, row: Any) -> None:  # noqa: ANN401 - the SDK's model
         """Let the next change begin once the one before it has ended.
 
