@@ -10,7 +10,8 @@ from azure.core.exceptions import HttpResponseError
 from cloudrec.engine.graph import Condition, Verdict
 from cloudrec.errors import CloudrecError
 from cloudrec.providers.azure import errors, operations
-from cloudrec.providers.azure.driver import AzureDriver, state_of
+from cloudrec.providers.azure.driver import AzureDriver
+from cloudrec.providers.azure.rows import state_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

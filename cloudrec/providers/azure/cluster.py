@@ -11,7 +11,8 @@ from cloudrec.engine.graph import TAG_EXPIRES, Condition, Difference, Observed
 from cloudrec.errors import PreflightError
 from cloudrec.providers.azure import aks, cluster_model, groups, identity, ids, leftovers, network
 from cloudrec.providers.azure.aks import agrees, minor
-from cloudrec.providers.azure.driver import AzureDriver, GroupDriver, plain
+from cloudrec.providers.azure.rows import plain
+from cloudrec.providers.azure.tracked import GroupDriver
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from cloudrec.engine.graph import Resource
     from cloudrec.providers.azure.client import Azure
+    from cloudrec.providers.azure.driver import AzureDriver
     from cloudrec.providers.azure.layout import Layout
 
 CLUSTER = "cluster"

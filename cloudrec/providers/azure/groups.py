@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 from cloudrec.cloud.driver import is_ours, name_of
 from cloudrec.engine.graph import TAG_CLUSTER, TAG_EXPIRES, Condition, Observed
 from cloudrec.providers.azure import ids, zones
-from cloudrec.providers.azure.driver import AzureDriver, group_name, our_groups, place, state_of
+from cloudrec.providers.azure.driver import AzureDriver
 from cloudrec.providers.azure.layout import TAG_ZONES
+from cloudrec.providers.azure.rows import group_name, our_groups, place, state_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

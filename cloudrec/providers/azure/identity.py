@@ -10,7 +10,9 @@ from uuid import NAMESPACE_URL, uuid5
 from cloudrec.cloud.driver import all_needed, is_ours
 from cloudrec.engine.graph import TAG_CLUSTER, TAG_KEY, TAG_OWNER, Condition, Observed
 from cloudrec.providers.azure import groups, ids, network
-from cloudrec.providers.azure.driver import AzureDriver, GroupDriver, group_name
+from cloudrec.providers.azure.driver import AzureDriver
+from cloudrec.providers.azure.rows import group_name
+from cloudrec.providers.azure.tracked import GroupDriver
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cloudrec.cloud.layout import CloudLayout
-from cloudrec.providers.azure.driver import group_name
 from cloudrec.providers.azure.prices import shipped
+from cloudrec.providers.azure.rows import group_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

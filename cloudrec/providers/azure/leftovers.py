@@ -8,8 +8,9 @@ from cloudrec.cloud.driver import best, is_ours, needed
 from cloudrec.engine.graph import TAG_CLUSTER, TAG_KEY, Condition, Observed, Verdict
 from cloudrec.errors import CloudrecError
 from cloudrec.providers.azure import aks, ids, network, strays
-from cloudrec.providers.azure.driver import AzureDriver, group_name, groups, place
+from cloudrec.providers.azure.driver import AzureDriver
 from cloudrec.providers.azure.groups import GROUP
+from cloudrec.providers.azure.rows import group_name, group_names, place
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -155,7 +156,7 @@ class LeftoversDriver(AzureDriver):
     def _networks(self, cluster: str | None) -> list[Any]:
         return [
             row
-            for group in groups(self.azure, cluster)
+            for group in group_names(self.azure, cluster)
             for row in self.azure.rows(self.networks.list, group)
             if is_ours(row.tags or {}, cluster)
         ]

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from cloudrec.cloud.driver import all_needed, needed
 from cloudrec.providers.azure import groups, ids, network
-from cloudrec.providers.azure.driver import GroupDriver
 from cloudrec.providers.azure.layout import NO_ZONE
 from cloudrec.providers.azure.settings import lustre_price
+from cloudrec.providers.azure.tracked import GroupDriver
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

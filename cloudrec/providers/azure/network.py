@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from cloudrec.cloud.driver import is_ours, needed
 from cloudrec.engine.graph import TAG_CLUSTER, Observed
 from cloudrec.providers.azure import groups, ids
-from cloudrec.providers.azure.driver import GroupDriver, group_name, inherited, place, state_of
-from cloudrec.providers.azure.driver import groups as group_names
 from cloudrec.providers.azure.prices import shipped
+from cloudrec.providers.azure.rows import group_name, group_names, inherited, place, state_of
+from cloudrec.providers.azure.tracked import GroupDriver
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

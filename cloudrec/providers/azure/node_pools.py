@@ -12,8 +12,8 @@ from cloudrec.engine.graph import TAG_CLUSTER, Condition, Observed
 from cloudrec.providers.azure import aks, ids, network
 from cloudrec.providers.azure.aks import agrees
 from cloudrec.providers.azure.cluster import CLUSTER
-from cloudrec.providers.azure.driver import group_name, place
 from cloudrec.providers.azure.placement import PLACEMENT
+from cloudrec.providers.azure.rows import group_name, place
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from cloudrec.cloud.offers import Machine
 from cloudrec.errors import SpecError
-from cloudrec.providers.azure.driver import plain
+from cloudrec.providers.azure.rows import plain
 from cloudrec.spec.suggest import did_you_mean
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from cloudrec.errors import CloudrecError
 from cloudrec.provider import Finding
 from cloudrec.providers.azure import errors, groups, ids, leftovers, limits, nodes, offers
 from cloudrec.providers.azure.cluster import ClusterDriver
-from cloudrec.providers.azure.driver import group_name, plain
+from cloudrec.providers.azure.rows import group_name, plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cloudrec.providers.azure import groups, ids
-from cloudrec.providers.azure.driver import GroupDriver, plain
 from cloudrec.providers.azure.prices import shipped
+from cloudrec.providers.azure.rows import plain
+from cloudrec.providers.azure.tracked import GroupDriver
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from cloudrec.cloud.driver import is_ours
 from cloudrec.engine.graph import TAG_CLUSTER, Condition, Difference, Observed
 from cloudrec.providers.azure import groups, ids, network
-from cloudrec.providers.azure.driver import GroupDriver, group_name, inherited, place, plain
-from cloudrec.providers.azure.driver import groups as group_names
+from cloudrec.providers.azure.rows import group_name, group_names, inherited, place, plain
+from cloudrec.providers.azure.tracked import GroupDriver
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

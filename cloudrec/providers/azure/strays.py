@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from cloudrec.engine.graph import TAG_CLUSTER, Condition, Observed
 from cloudrec.providers.azure import aks, ids
-from cloudrec.providers.azure.driver import AzureDriver, group_name, place, state_of
+from cloudrec.providers.azure.driver import AzureDriver
+from cloudrec.providers.azure.rows import group_name, place, state_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cloudrec.errors import SpecError
-from cloudrec.providers.azure.driver import group_name
 from cloudrec.providers.azure.layout import NO_ZONE, TAG_ZONES
+from cloudrec.providers.azure.rows import group_name
 from cloudrec.spec.suggest import did_you_mean
 
 if TYPE_CHECKING:
