@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
-from uuid import uuid4
+from uuid import NAMESPACE_URL, uuid5
 
+from cloudrec.sandbox.azure import entra
 from cloudrec.sandbox.azure.registry import durations
-from cloudrec.sandbox.azure.services.authorization import principals
-from cloudrec.sandbox.azure.services.authorization.roles import BUILT_IN, Role
+from cloudrec.sandbox.azure.services.authorization.principals import SERVICE_PRINCIPAL
+from cloudrec.sandbox.azure.services.authorization.roles import BUILT_IN, OWNER, Role
+from cloudrec.sandbox.azure.services.subscriptions import SUBSCRIPTION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from cloudrec.sandbox.world import World
 
 durations({"role-assignment-effect": 60})
+
+TYPE = "Microsoft.Authorization/roleAssignments"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,14 +41,37 @@ class Assignment:
     description: str | None = None
     condition: str | None = None
     condition_version: str | None = None
+    by_us: bool = False  # nobody has asked for it by a call
+
+
+def _birth() -> dict[str, Assignment]:
+    """The subscription's first service principal owns it."""
+    row = made(entra.OBJECT, OWNER, f"/subscriptions/{SUBSCRIPTION}", now=0.0)
+    return {row.id.lower(): row}
 
 
 @dataclass
 class Grants:
     """Assignments by id, in lower case, and custom roles by GUID."""
 
-    rows: dict[str, Assignment] = field(default_factory=dict)
+    rows: dict[str, Assignment] = field(default_factory=_birth)
     custom: dict[str, Role] = field(default_factory=dict)
+
+
+def made(principal: str, guid: str, scope: str, *, now: float) -> Assignment:
+    """An assignment that counts at once."""
+    name = str(uuid5(NAMESPACE_URL, f"{scope} {principal} {guid}"))
+    return Assignment(
+        id=f"{scope}/providers/{TYPE}/{name}",
+        name=name,
+        scope=scope,
+        role=guid,
+        principal=principal,
+        kind=SERVICE_PRINCIPAL,
+        made_at=now,
+        counts_from=now,
+        by_us=True,
+    )
 
 
 def has(world: World, principal: str, action: str, scope: str, *, data: bool = False) -> bool:
@@ -85,16 +112,6 @@ def role_of(world: World, row: Assignment) -> Role:
 
 def grant(world: World, principal: str, guid: str, scope: str) -> Assignment:
     """Give a role that counts at once, off the record."""
-    name, found = str(uuid4()), principals.find(world, principal)
-    row = Assignment(
-        id=f"{scope}/providers/Microsoft.Authorization/roleAssignments/{name}",
-        name=name,
-        scope=scope,
-        role=guid,
-        principal=principal,
-        kind=found.kind if found else principals.SERVICE_PRINCIPAL,
-        made_at=world.now(),
-        counts_from=world.now(),
-    )
+    row = made(principal, guid, scope, now=world.now())
     world.state(Grants).rows[row.id.lower()] = row
     return row

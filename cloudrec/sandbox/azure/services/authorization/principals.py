@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from cloudrec.sandbox.azure import entra
 from cloudrec.sandbox.azure.registry import durations
 
 if TYPE_CHECKING:
@@ -44,12 +45,12 @@ def remove(world: World, object_id: str) -> None:
     world.state(Directory).rows.pop(object_id.lower(), None)
 
 
-def exists(world: World, object_id: str) -> bool:
-    """Whether there is such a principal, known to others or not yet."""
-    return object_id.lower() in world.state(Directory).rows
-
-
 def find(world: World, object_id: str) -> Principal | None:
-    """The principal that others know of by now."""
+    """The principal that others know of by now; None where they know of none."""
     found = world.state(Directory).rows.get(object_id.lower())
+    if found is None and any(
+        client.principal.lower() == object_id.lower()
+        for client in world.state(entra.Directory).clients.values()
+    ):
+        found = Principal(kind=SERVICE_PRINCIPAL, known_from=0.0)
     return found if found and found.known_from <= world.now() else None

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
+OWNER = "8e3af657-a8ff-443c-a75c-2fe8c4bcb635"
 PATH = "/providers/Microsoft.Authorization/roleDefinitions/"
 
 
@@ -78,7 +79,7 @@ _REPOSITORIES = "Microsoft.ContainerRegistry/registries/repositories"
 
 BUILT_IN: tuple[Role, ...] = (
     Role(
-        id="8e3af657-a8ff-443c-a75c-2fe8c4bcb635",
+        id=OWNER,
         title="Owner",
         description="Grants full access to manage all resources, including the ability to assign roles.",
         actions=("*",),
