@@ -1,4 +1,4 @@
-"""The network, identities and storage of a cluster on Azure: made, found again, mended, removed without a rest."""
+"""The network, identities and storage of a cluster on Azure: made, found again, mended, and removed."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_an_operation_that_fails_for_a_reason_that_passes_is_begun_again(site: S
 def test_why_an_operation_failed_is_told_and_what_failed_is_mended(site: Site) -> None:
     refusal = {"code": "PublicIPCountLimitReached", "message": "Cannot create more than 10 public IPs."}
     site.azure.control(faults=at([("network", "Put publicIPAddresses")], "async", **refusal))
-    with pytest.raises(CloudrecError, match="quota of the subscription.*more than 10 public IPs"):
+    with pytest.raises(CloudrecError, match=r"quota of the subscription.*more than 10 public IPs"):
         site.up()
     # Another process learns it too: the journal has the operation.
     action = site.planned()["public-ip/t"]
@@ -122,7 +122,7 @@ def test_a_refusal_names_the_action_that_is_not_allowed(site: Site) -> None:
     )
     refusal = {"code": "AuthorizationFailed", "status": 403, "message": message}
     site.azure.control(faults=at([("network", "Put natGateways")], "error", **refusal))
-    with pytest.raises(PreflightError, match="may not do Microsoft.Network/natGateways/write"):
+    with pytest.raises(PreflightError, match=r"may not do Microsoft\.Network/natGateways/write"):
         site.up()
     site.up()
     assert site.planned() == {}
