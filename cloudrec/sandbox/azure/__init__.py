@@ -1,4 +1,4 @@
-"""Azure, as far as cloudrec goes: ARM, Entra and the price list in one process, over HTTPS with a CA of its own.
+"""Azure, as far as cloudrec goes: ARM, Entra and the price list in one process, over HTTPS.
 
 `POST /_control` takes a JSON object and changes only what is named; `GET /_control` tells all of it:
 
@@ -6,9 +6,9 @@
     advance_s   let virtual time pass at once
     durations   seconds by name; its front sets several ({"aks-pool": 600}), `*` all
     faults      list of {"kind", "service", "action", "times", "skip", "code", "status", "message"}; service
-                and action are regular expressions. Kinds: throttle, error, 5xx; drop (closed, no effect), lost
-                (closed after it), timeout (nothing until the client gives up); async (the call succeeds, and the
-                operation that it starts fails with code and message)
+                and action are regular expressions. Kinds: throttle, error, 5xx; drop (closed, no effect),
+                lost (closed after it), timeout (nothing until the client gives up); async (the call
+                succeeds, and the operation that it starts fails with code and message)
     kill        {"pid": P, "call": N, "when": "before"|"after"}: SIGKILL at the N-th call from now; with
                 "service" and "action" only such calls count; with "signal": "INT" it is Ctrl-C
     reset       true: back to an empty subscription

@@ -1,13 +1,14 @@
-"""Bodies checked against the SDK's own models: unknown fields, values of no enum, wrong types, what is missing.
+"""Bodies checked against the SDK's own models: unknown fields, values of no enum, wrong types, gaps.
 
-Models are named "azure.mgmt.network.models:VirtualNetwork". Their module is imported when a body of it is first
-checked, and without its package, whose clients would take seconds to import.
+Models are named "azure.mgmt.network.models:VirtualNetwork". Their module is imported when a body of it is
+first checked, and without its package, whose clients would take seconds to import.
 """
 
 from __future__ import annotations
 
 import enum
 import importlib
+import inspect
 import sys
 import types
 import typing
@@ -18,7 +19,7 @@ from typing import Any
 
 Check = Callable[[Any, str], Iterator[str]]
 _ALIAS = "_cloudrec_models_of_"
-_PLAIN = {str: str, bool: bool, int: int, float: (int, float)}
+_PLAIN: dict[type, tuple[type, ...]] = {str: (str,), bool: (bool,), int: (int,), float: (int, float)}
 _NAMES = {"str": str, "bool": bool, "int": int, "float": float, "long": int}
 
 
@@ -65,25 +66,32 @@ def _check_of(model: type) -> Check:
         if not isinstance(value, Mapping):
             yield f"{path or 'the body'}: not an object"
             return
-        for key, content in value.items():
-            where = f"{path}.{key}".lstrip(".")
-            known = fields.get(key)
-            if known is None:
-                yield f"{where}: no such member of {model.__name__}"
-            elif known[0]:
-                yield f"{where}: read-only"
-            elif content is not None:
-                yield from known[2](content, where)
-        for key, (_, required, _check) in fields.items():
-            if required and value.get(key) is None:
-                yield f"{path}.{key}: required".lstrip(".")
+        yield from _members(model.__name__, fields, value, path)
 
     return check
 
 
+def _members(
+    model: str, fields: Mapping[str, tuple[bool, bool, Check]], value: Mapping[str, Any], path: str
+) -> Iterator[str]:
+    for key, content in value.items():
+        where = f"{path}.{key}".lstrip(".")
+        known = fields.get(key)
+        if known is None:
+            yield f"{where}: no such member of {model}"
+        elif known[0]:
+            yield f"{where}: read-only"
+        elif content is not None:
+            yield from known[2](content, where)
+    for key, (_, required, _check) in fields.items():
+        if required and value.get(key) is None:
+            yield f"{path}.{key}: required".lstrip(".")
+
+
 def _fields(model: type) -> dict[str, tuple[bool, bool, Check]]:
     """A model's members by their name on the wire: read-only, required, check of the value."""
-    made: Any = model.__new__(model)  # makes the class list its members
+    described: Any = model
+    made = described.__new__(described)  # makes the class list its members
     found = {}
     for attribute, member in made._attr_to_rest_field.items():  # noqa: SLF001 - the models' only list of members
         annotation, module = _annotation(model, attribute)
@@ -101,8 +109,9 @@ def _fields(model: type) -> dict[str, tuple[bool, bool, Check]]:
 
 def _annotation(model: type, attribute: str) -> tuple[Any, types.ModuleType]:
     for base in model.__mro__:
-        if attribute in base.__dict__.get("__annotations__", {}):
-            return base.__annotations__[attribute], sys.modules[base.__module__]
+        own = inspect.get_annotations(base)
+        if attribute in own:
+            return own[attribute], sys.modules[base.__module__]
     raise LookupError(f"{model.__name__} has no annotation of {attribute}")
 
 
@@ -126,13 +135,15 @@ def _check_of_kind(kind: Any, module: types.ModuleType) -> Check:  # noqa: ANN40
         return _list_of(_check_of_kind(arguments[0], module))
     if origin in (dict, Mapping) or kind is dict:
         return _map_of(_check_of_kind(arguments[1], module) if arguments else _anything)
-    if isinstance(kind, type) and issubclass(kind, enum.Enum):
+    return _check_of_class(kind) if isinstance(kind, type) else _anything
+
+
+def _check_of_class(kind: Any) -> Check:  # noqa: ANN401 - a class
+    if issubclass(kind, enum.Enum):
         return _one_of([str(each.value) for each in kind])
-    if isinstance(kind, type) and kind in _PLAIN:
+    if kind in _PLAIN:
         return _plain(kind)
-    if isinstance(kind, type) and any(base.__name__ == "Model" for base in kind.__mro__):
-        return _check_of(kind)
-    return _anything
+    return _check_of(kind) if any(base.__name__ == "Model" for base in kind.__mro__) else _anything
 
 
 def _any_of(kinds: list[Any], module: types.ModuleType) -> Check:
@@ -205,31 +216,28 @@ def _older(model: type) -> Check:
         branch = tree
         for part in outer:
             branch = branch.setdefault(part, {})
-        branch[last] = (rules.get("readonly", False), rules.get("required", False), member["type"])
-    return _older_branch(tree, model)
+        check = _older_kind(member["type"], model)
+        branch[last] = (rules.get("readonly", False), rules.get("required", False), check)
+    return _older_branch(tree, model.__name__)
 
 
-def _older_branch(tree: dict[str, Any], model: type) -> Check:
+def _older_branch(tree: dict[str, Any], model: str) -> Check:
+    fields = {
+        key: (False, _has_required(known), _older_branch(known, model)) if isinstance(known, dict) else known
+        for key, known in tree.items()
+    }
+
     def check(value: Any, path: str) -> Iterator[str]:  # noqa: ANN401 - JSON
-        if not isinstance(value, Mapping):
+        if isinstance(value, Mapping):
+            yield from _members(model, fields, value, path)
+        else:
             yield f"{path or 'the body'}: not an object"
-            return
-        for key, content in value.items():
-            where = f"{path}.{key}".lstrip(".")
-            known = tree.get(key)
-            if known is None:
-                yield f"{where}: no such member of {model.__name__}"
-            elif isinstance(known, dict):
-                yield from _older_branch(known, model)(content, where)
-            elif known[0]:
-                yield f"{where}: read-only"
-            elif content is not None:
-                yield from _older_kind(known[2], model)(content, where)
-        for key, known in tree.items():
-            if isinstance(known, tuple) and known[1] and value.get(key) is None:
-                yield f"{path}.{key}: required".lstrip(".")
 
     return check
+
+
+def _has_required(tree: dict[str, Any]) -> bool:
+    return any(_has_required(known) if isinstance(known, dict) else known[1] for known in tree.values())
 
 
 def _older_kind(text: str, model: type) -> Check:
@@ -239,5 +247,11 @@ def _older_kind(text: str, model: type) -> Check:
         return _map_of(_older_kind(text[1:-1], model))
     if text in _NAMES:
         return _plain(_NAMES[text])
-    found = getattr(sys.modules[model.__module__], text, None)
-    return _check_of(found) if isinstance(found, type) else _anything
+
+    def check(value: Any, path: str) -> Iterator[str]:  # noqa: ANN401 - JSON
+        found = getattr(
+            sys.modules[model.__module__], text, None
+        )  # looked up late: models may hold their own kind
+        yield from _check_of(found)(value, path) if isinstance(found, type) else ()
+
+    return check

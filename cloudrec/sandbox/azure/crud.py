@@ -1,4 +1,4 @@
-"""GET, HEAD, PUT, PATCH, DELETE and lists of whatever type is registered, in the order of ARM's own checks."""
+"""GET, HEAD, PUT, PATCH, DELETE and lists of any registered type, in the order of ARM's own checks."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from cloudrec.sandbox.azure import bodies, operations, rules
 from cloudrec.sandbox.azure.errors import ArmError, malformed, not_found
 from cloudrec.sandbox.azure.pages import page
 from cloudrec.sandbox.azure.registry import kinds
+from cloudrec.sandbox.azure.services import permissions
 from cloudrec.sandbox.azure.store import Resource, store
 from cloudrec.sandbox.http import Reply, json_reply
 
@@ -63,6 +64,7 @@ def put(call: Call, kind: Kind) -> Reply:
     _check_match(call, old)
     if kind.is_located:
         rules.check_location(kind, call.path, body, old)
+    permissions.check_linked(call, kind, body)
     _check_free(call, kind)
     kind.check(call, body, old)
     return _write(call, kind, body, old)
@@ -78,6 +80,7 @@ def patch(call: Call, kind: Kind) -> Reply:
     rules.check_parents(call, kind)
     _check_match(call, old)
     _check_free(call, kind)
+    permissions.check_linked(call, kind, change)
     body = merged(old.document, change)
     kind.check(call, body, old)
     return _write(call, kind, body, old)

@@ -63,6 +63,6 @@ class Engine(engine.Engine[World, Target]):
         later = fault if fault is not None and fault.kind == ASYNC else None
         return gate.pass_through(self.world, target, request, later)
 
-    def defect(self, target: Target, trace: str) -> Reply:  # noqa: ARG002 - another cloud tells it in its words
+    def defect(self, target: Target, trace: str) -> Reply:
         """501 with the trace."""
         return ArmError("SandboxDefect", trace, status=HTTPStatus.NOT_IMPLEMENTED).reply()

@@ -1,7 +1,7 @@
 """Entra: discovery of its endpoints, and tokens for applications that know their secret.
 
-`clients` of /_control: {CLIENT_ID: {"secret": ..., "object_id": ..., "tenant": ...}} adds service principals, for
-tests of permissions; null takes one away. The tenant is the subscription's unless told otherwise.
+`clients` of /_control: {CLIENT_ID: {"secret": ..., "object_id": ..., "tenant": ...}} adds service principals,
+for tests of permissions; null takes one away. The tenant is the subscription's unless told otherwise.
 """
 
 from __future__ import annotations
@@ -73,7 +73,8 @@ def _unknown_tenant(tenant: str) -> Reply:
     return _refused(
         "invalid_request",
         90002,
-        f"Tenant '{tenant}' not found. Check to make sure you have the correct tenant ID and are signing into the "
+        f"Tenant '{tenant}' not found. Check to make sure you have the correct tenant ID and are signing "
+        f"into the "
         "correct cloud. Check with your subscription administrator, this may happen if there are no active "
         "subscriptions for the tenant.",
     )
@@ -108,15 +109,19 @@ def _token(world: World, base: str, tenant: str, request: HttpRequest) -> Reply:
         return _refused(
             "unauthorized_client",
             700016,
-            f"Application with identifier '{form.get('client_id')}' was not found in the directory '{tenant}'. This "
-            "can happen if the application has not been installed by the administrator of the tenant or consented "
-            "to by any user in the tenant. You may have sent your authentication request to the wrong tenant.",
+            f"Application with identifier '{form.get('client_id')}' was not found in the directory "
+            f"'{tenant}'. This "
+            "can happen if the application has not been installed by the administrator of the tenant or "
+            "consented "
+            "to by any user in the tenant. You may have sent your authentication request to the wrong "
+            "tenant.",
         )
     if form.get("client_secret") != client.secret:
         return _refused(
             "invalid_client",
             7000215,
-            "Invalid client secret provided. Ensure the secret being sent in the request is the client secret "
+            "Invalid client secret provided. Ensure the secret being sent in the request is the client "
+            "secret "
             f"value, not the client secret ID, for a secret added to app '{form['client_id']}'.",
             HTTPStatus.UNAUTHORIZED,
         )

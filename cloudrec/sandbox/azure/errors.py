@@ -79,7 +79,10 @@ def malformed(code: str, faults: Sequence[str]) -> ArmError:
 def throttled(service: str, *, retry_after: int = _RETRY_AFTER_S) -> ArmError:
     """Too many calls; `retry_after` in virtual seconds."""
     code = _THROTTLES.get(service, "SubscriptionRequestsThrottled")
-    message = f"Number of requests for subscription exceeded the limit. Please try again after '{retry_after}' seconds."
+    message = (
+        "Number of requests for subscription exceeded the limit. "
+        f"Please try again after '{retry_after}' seconds."
+    )
     headers = [("Retry-After", str(retry_after))]
     return ArmError(code, message, status=HTTPStatus.TOO_MANY_REQUESTS, headers=headers)
 

@@ -61,7 +61,8 @@ def _unknown(call: Call) -> ArmError:
         )
     return ArmError(
         "InvalidResourceType",
-        f"The resource type '{'/'.join(call.path.types)}' could not be found in the namespace '{namespace}' for api "
+        f"The resource type '{'/'.join(call.path.types)}' could not be found in the namespace "
+        f"'{namespace}' for api "
         f"version '{call.query.get('api-version', '')}': this stand-in has no {call.target.method} of it.",
         status=HTTPStatus.NOT_IMPLEMENTED,
     )

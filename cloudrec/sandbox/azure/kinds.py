@@ -67,22 +67,22 @@ class Kind:
     def before_delete(self, world: World, resource: Resource) -> None:
         """Do what the begin of a deletion brings."""
 
-    def schedule_delete(self, world: World, resource: Resource, operation: Operation) -> None:  # noqa: ARG002 - others need it
+    def schedule_delete(self, world: World, resource: Resource, operation: Operation) -> None:
         """Let the deletion go its way: it ends after its duration."""
         world.after(world.duration(self.delete_time), operations.end, operation.id)
 
-    def interrupt(self, world: World, resource: Resource, operation: Operation) -> bool:  # noqa: ARG002 - others need them
-        """Whether a deletion ends the operation that has the resource, which it does here; else it is refused."""
+    def interrupt(self, world: World, resource: Resource, operation: Operation) -> bool:
+        """End the operation that has the resource, as a deletion does; False where it refuses instead."""
         return False
 
     def removed(self, world: World, resource: Resource) -> None:
         """Do what its being gone brings."""
 
-    def show(self, world: World, resource: Resource) -> dict[str, Any]:  # noqa: ARG002 - others need the world
+    def show(self, world: World, resource: Resource) -> dict[str, Any]:
         """The document as GET tells it."""
         return {**resource.document, "etag": f'W/"{resource.etag}"'}
 
-    def linked(self, call: Call, body: dict[str, Any]) -> Iterable[tuple[str, str]]:  # noqa: ARG002 - others need them
+    def linked(self, call: Call, body: dict[str, Any]) -> Iterable[tuple[str, str]]:
         """Permissions that a PUT needs on other resources than its own: actions and ids."""
         return ()
 
@@ -100,7 +100,7 @@ class Kind:
             status=HTTPStatus.CONFLICT,
         )
 
-    def missing(self, path: Path) -> ArmError | None:  # noqa: ARG002 - others need it
+    def missing(self, path: Path) -> ArmError | None:
         """The refusal of a GET, where it is not ARM's own."""
         return None
 

@@ -113,8 +113,7 @@ def end(world: World, id_: str) -> None:
         return
     kind = kinds[resource.type.lower()]
     try:
-        if operation.failure is not None:
-            raise ArmError(operation.failure["code"], operation.failure["message"])
+        _refuse_ordered(operation)
         kind.finish(world, resource, operation)
     except ArmError as error:
         resource.deleting = False
@@ -128,6 +127,11 @@ def end(world: World, id_: str) -> None:
         kind.mark(resource, SUCCEEDED)
         operation.result = kind.show(world, resource)
     conclude(world, operation)
+
+
+def _refuse_ordered(operation: Operation) -> None:
+    if operation.failure is not None:
+        raise ArmError(operation.failure["code"], operation.failure["message"])
 
 
 def conclude(

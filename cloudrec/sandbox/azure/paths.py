@@ -23,8 +23,8 @@ _CORE = {
 class Path:
     """A path taken apart.
 
-    `scope` is what stands before the namespace; `types` and `names` alternate after it: as many names as types
-    mean one thing, one fewer a list of things or an action.
+    `scope` is what stands before the namespace; `types` and `names` alternate after it: as many names as
+    types mean one thing, one fewer a list of things or an action.
     """
 
     text: str

@@ -58,8 +58,8 @@ def resource(kind: type[K]) -> type[K]:
 def route(method: str, type_: str) -> Callable[[Handler], Handler]:
     """Let a function answer for what no resource type does, before any of them.
 
-    `type_` is the namespace and the types of the path without the names, as in
-    "Microsoft.Compute/locations/usages" or "Microsoft.ContainerService/managedClusters/listClusterUserCredential".
+    `type_` is namespace and types of the path without the names: "Microsoft.Compute/locations/usages",
+    "Microsoft.ContainerService/managedClusters/listClusterUserCredential".
     """
 
     def register(handler: Handler) -> Handler:

@@ -1,4 +1,4 @@
-"""What ARM itself refuses: names, tags, locations, groups and parents that are not there, versions of APIs."""
+"""What ARM itself refuses: names, tags, locations, absent groups and parents, versions of APIs."""
 
 from __future__ import annotations
 
@@ -64,7 +64,8 @@ def check_parents(call: Call, kind: Kind) -> None:
     if group is not None and group.deleting:
         raise ArmError(
             "ResourceGroupBeingDeleted",
-            f"The resource group '{group.name}' is in deprovisioning state and cannot perform this operation.",
+            f"The resource group '{group.name}' is in deprovisioning state and cannot perform this "
+            f"operation.",
             status=HTTPStatus.CONFLICT,
         )
     if len(call.path.types) > 1:
@@ -74,7 +75,8 @@ def check_parents(call: Call, kind: Kind) -> None:
             raise ArmError(
                 "ParentResourceNotFound",
                 f"Failed to perform '{call.target.method.lower()}' on resource(s) of type "
-                f"'{call.path.type.partition('/')[2]}', because the parent resource '{name}' could not be found.",
+                f"'{call.path.type.partition('/')[2]}', because the parent resource '{name}' could not be "
+                f"found.",
                 status=HTTPStatus.NOT_FOUND,
             )
 
@@ -84,7 +86,8 @@ def check_name(kind: Kind, path: Path) -> None:
     if not re.fullmatch(kind.name_rule, path.name) or path.name.endswith("."):
         raise ArmError(
             "InvalidResourceName",
-            f"Resource name {path.name} is invalid. It must match {kind.name_rule} and not end with a period.",
+            f"Resource name {path.name} is invalid. It must match {kind.name_rule} and not end with a "
+            f"period.",
         )
 
 
@@ -120,12 +123,14 @@ def check_tags(tags: Any) -> None:  # noqa: ANN401 - JSON
     if len(tags) > _MOST_TAGS:
         raise ArmError(
             "InvalidTagCount",
-            f"The number of tags '{len(tags)}' provided for the resource exceeds the maximum of '{_MOST_TAGS}'.",
+            f"The number of tags '{len(tags)}' provided for the resource exceeds the maximum of "
+            f"'{_MOST_TAGS}'.",
         )
     if bad := [name for name in tags if _NOT_IN_TAGS.search(name) or not name]:
         raise ArmError(
             "InvalidTagNameCharacters",
-            f"The tag names '{','.join(bad)}' have reserved characters '<,>,%,&,\\,?,/' or control characters.",
+            f"The tag names '{','.join(bad)}' have reserved characters '<,>,%,&,\\,?,/' or control "
+            f"characters.",
         )
     for name, value in tags.items():
         if len(name) > _LONGEST_NAME:
@@ -135,6 +140,7 @@ def check_tags(tags: Any) -> None:  # noqa: ANN401 - JSON
         if len(value) > _LONGEST_VALUE:
             raise ArmError(
                 "InvalidTagValueLength",
-                f"Tag value too large. Following tag value '{value}' exceeded the maximum length. Maximum allowed "
+                f"Tag value too large. Following tag value '{value}' exceeded the maximum length. Maximum "
+                f"allowed "
                 f"length for tag value - '{_LONGEST_VALUE}' characters.",
             )

@@ -20,7 +20,7 @@ _POLLS = ("operations", "operationresults", "operationstatuses")
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """`service` is the namespace's last word; `action` the verb and the types: "Put virtualNetworks/subnets"."""
+    """`service` is the namespace's last word; `action` is verb and types: "Put virtualNetworks/subnets"."""
 
     method: str
     path: Path

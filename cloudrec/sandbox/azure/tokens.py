@@ -1,4 +1,4 @@
-"""Access tokens as Entra makes them and ARM reads them: JSON web tokens, signed with a key of this process."""
+"""Access tokens as Entra makes them and ARM reads them: JSON web tokens, signed with a key of ours."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PARTS = 3
 
 
 def make(*, tenant: str, client: str, principal: str, audience: str, issuer: str) -> str:
-    """A token for an application's principal. Its times are real ones: clients compare them with their clock."""
+    """A token for an application's principal. Its times are real: clients have real clocks."""
     now = int(time.time())
     claims = {
         "aud": audience,
@@ -65,7 +65,8 @@ def caller(authorization: str, tenant: str, authority: str, audiences: tuple[str
     if claims["aud"].rstrip("/") not in audiences:
         raise _refused(
             "InvalidAuthenticationTokenAudience",
-            f"The access token has been obtained for wrong audience or resource '{claims['aud']}'. It should exactly "
+            f"The access token has been obtained for wrong audience or resource '{claims['aud']}'. It "
+            f"should exactly "
             f"match with one of the allowed audiences '{','.join(audiences)}'.",
             authority,
             tenant,
@@ -73,7 +74,8 @@ def caller(authorization: str, tenant: str, authority: str, audiences: tuple[str
     if claims["tid"] != tenant:
         raise _refused(
             "InvalidAuthenticationTokenTenant",
-            f"The access token is from the wrong issuer 'https://sts.windows.net/{claims['tid']}/'. It must match the "
+            f"The access token is from the wrong issuer 'https://sts.windows.net/{claims['tid']}/'. It "
+            f"must match the "
             f"tenant 'https://sts.windows.net/{tenant}/' associated with this subscription.",
             authority,
             tenant,

@@ -1,4 +1,5 @@
-"""One stand-in a module, back to an empty subscription before each test, and in no hurry: tests move its clock."""
+"""One stand-in a module, back to an empty subscription before each test, and in no hurry: tests move its "
+"clock."""
 
 from __future__ import annotations
 

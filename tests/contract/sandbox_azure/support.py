@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import pytest
 from azure.core.exceptions import HttpResponseError
 from azure.identity import ClientSecretCredential
+from azure.mgmt.core.polling.arm_polling import ARMPolling
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,6 +34,11 @@ _CLIENTS = {
     "storagecache": "azure.mgmt.storagecache:StorageCacheManagementClient",
     "subscription": "azure.mgmt.resource.subscriptions:SubscriptionClient",
 }
+
+
+class _Impatient(ARMPolling):
+    def _extract_delay(self) -> float:
+        return 0.05
 
 
 class Azure:
@@ -81,12 +87,16 @@ class Azure:
         return self._clients[key]
 
     def token(self) -> str:
-        token: str = self._clients.setdefault(("",), self.credential()).get_token(
-            "https://management.azure.com/.default"
-        ).token
+        token: str = (
+            self._clients.setdefault(("",), self.credential())
+            .get_token("https://management.azure.com/.default")
+            .token
+        )
         return token
 
-    def raw(self, method: str, path: str, body: object = None, **headers: str) -> tuple[int, dict[str, str], Any]:
+    def raw(
+        self, method: str, path: str, body: object = None, **headers: str
+    ) -> tuple[int, dict[str, str], Any]:
         """A request that no SDK would make: status, headers in lower case, the document."""
         lines = {"Authorization": f"Bearer {self.token()}", "Content-Type": "application/json", **headers}
         data = json.dumps(body) if body is not None else None
@@ -134,8 +144,13 @@ class Azure:
         pairs = "/".join(f"{kind}/{name}" for kind, name in zip(types, names, strict=True))
         return f"/subscriptions/{self.subscription}/resourceGroups/{group}/providers/{namespace}/{pairs}"
 
-    def wait(self, poller: Any, seconds: float = 3600) -> Any:
-        """The result of an operation once virtual time has passed."""
+    def begin(self, method: Any, *words: Any, **options: Any) -> Any:
+        """The poller of an operation, which looks often: `Retry-After` is in virtual seconds."""
+        return method(*words, polling=_Impatient(), **options)
+
+    def done(self, method: Any, *words: Any, seconds: float = 1800, **options: Any) -> Any:
+        """The result of an operation after virtual time has passed."""
+        poller = self.begin(method, *words, **options)
         self.advance(seconds)
         return poller.result(30)
 

@@ -61,7 +61,8 @@ def check_namespace(world: World, namespace: str, subscription: str) -> None:
     if state(world, namespace) != REGISTERED:
         raise ArmError(
             "MissingSubscriptionRegistration",
-            f"The subscription is not registered to use namespace '{namespace}'. See https://aka.ms/rps-not-found for "
+            f"The subscription is not registered to use namespace '{namespace}'. See "
+            f"https://aka.ms/rps-not-found for "
             f"how to register subscriptions. (subscription '{subscription}')",
             status=HTTPStatus.CONFLICT,
         )
@@ -155,7 +156,8 @@ def _feature(call: Call) -> str:
 
 def _feature_row(call: Call, feature: str) -> dict[str, Any]:
     namespace, _, name = feature.partition("/")
-    where = f"/subscriptions/{call.path.subscription}/providers/Microsoft.Features/providers/{namespace}/features/{name}"
+    root = f"/subscriptions/{call.path.subscription}/providers/Microsoft.Features"
+    where = f"{root}/providers/{namespace}/features/{name}"
     known = call.world.state(Registrations).features
     return {
         "id": where,

@@ -48,12 +48,13 @@ class ResourceGroups(Kind):
     tells: ClassVar[Sequence[str]] = ("location",)
     retry_after = 15
 
-    def check(self, call: Call, body: dict[str, Any], old: Resource | None) -> None:  # noqa: ARG002 - as Kind has it
+    def check(self, call: Call, body: dict[str, Any], old: Resource | None) -> None:
         """Nothing changes in a group that goes away."""
         if old is not None and old.deleting:
             raise ArmError(
                 "ResourceGroupBeingDeleted",
-                f"The resource group '{old.name}' is in deprovisioning state and cannot perform this operation.",
+                f"The resource group '{old.name}' is in deprovisioning state and cannot perform this "
+                f"operation.",
                 status=HTTPStatus.CONFLICT,
             )
 
@@ -62,7 +63,7 @@ class ResourceGroups(Kind):
         if old is not None and old.get("managedBy") != body.get("managedBy"):
             raise ArmError("ResourceGroupManagedByMismatch", "managedBy cannot be changed.")
 
-    def show(self, world: World, resource: Resource) -> dict[str, Any]:  # noqa: ARG002 - as Kind has it
+    def show(self, world: World, resource: Resource) -> dict[str, Any]:
         """Groups have no etag."""
         return dict(resource.document)
 
@@ -70,7 +71,7 @@ class ResourceGroups(Kind):
         """A code of its own."""
         return group_not_found(path.name)
 
-    def schedule_delete(self, world: World, resource: Resource, operation: Operation) -> None:  # noqa: ARG002 - as Kind has it
+    def schedule_delete(self, world: World, resource: Resource, operation: Operation) -> None:
         """Step by step."""
         operation.facts["progress"] = world.now()
         world.after(min(_STEP_S, world.duration("resource-group")), step, operation.id)
@@ -121,7 +122,8 @@ def _roll_back(world: World, group: Resource, operation: Operation, blocked: dic
     kinds[TYPE.lower()].mark(group, operations.SUCCEEDED)
     message = (
         f"Deletion of resource group '{group.name}' did not finish within the allowed time as resources with "
-        f"identifiers '{', '.join(blocked)}' could not be deleted. The provisioning state of the resource group will "
+        f"identifiers '{', '.join(blocked)}' could not be deleted. The provisioning state of the resource "
+        f"group will "
         "be rolled back. Please check audit logs for more details."
     )
     details = [{**error.document(), "target": name} for name, error in blocked.items()]

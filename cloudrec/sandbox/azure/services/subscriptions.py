@@ -47,7 +47,8 @@ def check(call: Call) -> None:
     if state in _READ_ONLY and call.target.method in ("PUT", "PATCH", "POST"):
         raise ArmError(
             "ReadOnlyDisabledSubscription",
-            f"The subscription '{wanted}' is disabled and therefore marked as read only. You cannot perform any write "
+            f"The subscription '{wanted}' is disabled and therefore marked as read only. You cannot "
+            f"perform any write "
             "actions on this subscription until it is re-enabled.",
             status=HTTPStatus.CONFLICT,
         )
