@@ -60,7 +60,7 @@ class AksDriver(AzureDriver):
 
         Raises:
             BusyError: it has not.
-            CloudrecError: it has, and failed.
+            OperationFailedError: it has, and failed.
         """
         condition, reason = told_by(row)
         if condition is Condition.PENDING:
@@ -68,7 +68,8 @@ class AksDriver(AzureDriver):
         if identity in self._changing:
             self._changing.discard(identity)
             if condition is not Condition.READY:
-                raise self.explain(self.failure(identity) or CloudrecError(f"{identity}: {reason}"))
+                error = self.failure(identity) or _error_of(row)
+                raise error or errors.OperationFailedError(str(row.provisioning_state), reason)
 
     def write(self, identity: str, call: Callable[..., Any], *names: str, row: Any) -> None:  # noqa: ANN401 - the SDK's model
         """Write a thing as it was read and then changed, unless somebody else has written it since.
@@ -117,11 +118,17 @@ class AksDriver(AzureDriver):
 def told_by(row: Any) -> tuple[Condition, str]:  # noqa: ANN401 - the SDK's model
     """Tell how far a cluster or a pool has come, and why it failed, as far as the thing itself tells."""
     condition, reason = state_of(row)
-    told = row.status and row.status.provisioning_error
-    if condition is not Condition.FAILED or not told:
+    error = _error_of(row)
+    if condition is not Condition.FAILED or error is None:
         return condition, reason
-    error = errors.OperationFailedError(str(told.code or "Failed"), errors.joined(told.as_dict()))
     return (Condition.UNAVAILABLE if errors.is_capacity(error) else condition), str(error)
+
+
+def _error_of(row: Any) -> errors.OperationFailedError | None:  # noqa: ANN401 - the SDK's model
+    told = row.status and row.status.provisioning_error
+    if not told:
+        return None
+    return errors.OperationFailedError(str(told.code or "Failed"), errors.joined(told.as_dict()))
 
 
 def minor(version: str) -> tuple[int, int]:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 # All machines but spot ones, and all spot ones, whatever their families.
 _TOTAL, _SPOT = "cores", "lowprioritycores"
+_ADDRESSES = "StandardSkuPublicIpAddresses"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +101,7 @@ def findings(azure: Azure, layout: Layout) -> list[Finding]:
     system, cores = sku.hardware, sku.hardware.vcpus * count
     quotas = Quotas(region=layout.region, limits=read(azure), ours=_ours(azure, layout, system))
     found = [quotas.finding(key, cores, f"vCPUs of {count} x {size}") for key in _keys(system, ON_DEMAND)]
-    return [*found, *_gpu_findings(layout, quotas, cores)]
+    return [*found, *_gpu_findings(layout, quotas, cores), *_addresses(azure, layout)]
 
 
 def read(azure: Azure) -> dict[str, Quota]:
@@ -134,6 +135,24 @@ def _gpu_findings(layout: Layout, quotas: Quotas, system: int) -> list[Finding]:
             ]
     none = bool(checked) and not any(all(each.ok for each in group) for group in checked.values())
     return [replace(each, blocks=none and each.blocks) for group in checked.values() for each in group]
+
+
+def _addresses(azure: Azure, layout: Layout) -> list[Finding]:
+    """Check that the way out of the network may have an address, where it has none yet."""
+    client = azure.client("network")
+    if azure.get(client.public_ip_addresses.get, layout.group, layout.name) is not None:
+        return []
+    rows = [row for row in azure.rows(client.usages.list, azure.region) if row.name.value == _ADDRESSES]
+    return [
+        Finding(
+            check="quota: public addresses",
+            ok=row.current_value < row.limit,
+            found=f"{row.limit}, of which {row.current_value} are used",
+            needed="1",
+            remedy=f"release some, or ask for more in Usage + quotas (networking, {layout.region})",
+        )
+        for row in rows
+    ]
 
 
 def _ours(azure: Azure, layout: Layout, system: Hardware) -> dict[str, int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from cloudrec.spec.suggest import did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from cloudrec.provider import Offer
     from cloudrec.providers.azure.client import Azure
     from cloudrec.spec.models import ClusterSpec
 
@@ -218,6 +219,15 @@ def described(name: str, row: Any) -> Hardware:  # noqa: ANN401 - the SDK's mode
         family=row.family or "",
         infiniband=gpus if gpus and of.get("RdmaEnabled") == "True" else 0,
     )
+
+
+def located(found: Sequence[Offer], region: str) -> list[Offer]:
+    """Return the offers with their places as labels of nodes tell them: `eastus-1`, or `eastus`."""
+
+    def place(zone: str) -> str:
+        return f"{region}-{zone}" if zone.isdigit() else zone or region
+
+    return [replace(each, location=place(each.location)) for each in found]
 
 
 def hardware_of(

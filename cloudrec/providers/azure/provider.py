@@ -97,7 +97,8 @@ class AzureProvider:
         layout = self.layout(cluster)
         with _told_plainly():
             spot = self._spot(layout.region, layout.offered)
-        return shop.offers(nodes.places(layout), layout.hardware, layout.prices, spot)
+        made = shop.offers(nodes.places(layout), layout.hardware, layout.prices, spot)
+        return offers.located(made, layout.region)
 
     def catalog(self, cluster: ClusterSpec, *, refresh: bool) -> Sequence[Offer]:
         """Return every kind of GPU node that the region has, on demand and as spot."""
@@ -111,7 +112,8 @@ class AzureProvider:
             sizes = offers.skus(azure, types)
             offered = zones.offered(sizes, ())
             hardware = offers.hardware_of(list(sizes), sizes, azure.region)
-            return shop.catalog(hardware, offered, azure.prices, self._spot(azure.region, offered))
+            listed = shop.catalog(hardware, offered, azure.prices, self._spot(azure.region, offered))
+        return offers.located(listed, azure.region)
 
     def _spot(self, region: str, offered: Mapping[str, Sequence[str]]) -> dict[tuple[str, str], float]:
         """Return the spot prices by size and zone; Azure has one for all zones of a region."""
