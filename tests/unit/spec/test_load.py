@@ -129,5 +129,5 @@ def test_what_is_wrong_with_several_values_is_told_without_all_of_them() -> None
                 raise ValueError("first and second are the same")
             return self
 
-    with pytest.raises(SpecError, match="^first and second are the same$"):
+    with pytest.raises(SpecError, match=r"^first and second are the same$"):
         validated(Pair, {"first": 1, "second": 1}, {})
