@@ -251,7 +251,8 @@ def explain(error: Exception) -> CloudrecError:
         return explain(error.__cause__)
     for classes, kind, text, remedy in _LOCAL:
         if isinstance(error, classes) and not (isinstance(error, core.HttpResponseError) and error.error):
-            return kind(f"{text}: {message(error)}", remedy=remedy)
+            said = message(error).partition("\n")[0]  # what follows is each way of logging in that failed
+            return kind(f"{text}: {said}", remedy=remedy)
     if isinstance(error, core.HttpResponseError | OperationFailedError):
         return _explain_refusal(error)
     return CloudrecError(f"{type(error).__name__}: {error}")
