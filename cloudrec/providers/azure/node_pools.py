@@ -107,6 +107,10 @@ class GpuNodesDriver(aks.AksDriver):
             scale_set_eviction_policy="Delete" if is_spot else None,
             spot_max_price=asked["max_price"] if is_spot else None,
             gpu_profile=models.GPUProfile(driver="Install"),
+            # By itself AKS adds a machine for the time of an upgrade, where there may be none to be had.
+            upgrade_settings=None
+            if is_spot
+            else models.AgentPoolUpgradeSettings(max_surge="0", max_unavailable="1"),
             node_labels=dict(asked["labels"]),
             node_taints=list(asked["taints"]),
             tags=dict(resource.tags),
