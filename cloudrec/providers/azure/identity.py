@@ -186,7 +186,7 @@ class RoleDriver(AzureDriver):
         if row is None:
             return None
         if row.created_on is not None:  # by another process, perhaps a moment ago
-            self.azure.grants.add(principal, max(0.0, time.time() - row.created_on.timestamp()))
+            self._note(resource, principal, max(0.0, time.time() - row.created_on.timestamp()))
         return self._observe(row)
 
     def look(self, identity: str) -> tuple[Condition, str]:
@@ -211,12 +211,17 @@ class RoleDriver(AzureDriver):
                 description=_description(resource.tags),
             ),
         )
-        self.azure.grants.add(principal)
+        self._note(resource, principal)
         return identity
 
     def remove(self, observed: Observed) -> None:
         """Take the role away."""
         self.calls.delete_by_id(observed.identity)
+
+    def _note(self, resource: Resource, principal: str, age_s: float = 0.0) -> None:
+        """Remember whom Azure may still refuse; what we give to people changes nothing of what they do here."""
+        if resource.properties["identity"]:
+            self.azure.grants.add(principal, age_s)
 
     def _principal(self, resource: Resource, identities: Mapping[str, str] | None) -> str:
         """Return the object id of who has the role; empty where the identity is not there.

@@ -115,15 +115,23 @@ def test_why_an_operation_failed_is_told_and_what_failed_is_mended(site: Site) -
     assert site.planned() == {}
 
 
-def test_a_refusal_names_the_action_that_is_not_allowed(site: Site) -> None:
+def test_a_refusal_is_told_at_once_with_the_action_that_is_not_allowed(site: Site) -> None:
+    # The caller has been given roles a moment before, on what is none of this.
+    caller = site.sdk.caller.object_id
     message = (
-        "The client 'x' with object id 'y' does not have authorization to perform action "
-        "'Microsoft.Network/natGateways/write' over scope '/subscriptions/z' or the scope is invalid."
+        f"The client 'x' with object id '{caller}' does not have authorization to perform action "
+        "'Microsoft.ContainerService/managedClusters/agentPools/write' over scope '/subscriptions/z' or the "
+        "scope is invalid."
     )
-    refusal = {"code": "AuthorizationFailed", "status": 403, "message": message}
-    site.azure.control(faults=at([("network", "Put natGateways")], "error", **refusal))
-    with pytest.raises(PreflightError, match=r"may not do Microsoft\.Network/natGateways/write"):
+    refusal = {"code": "AuthorizationFailed", "status": 403, "message": message, "times": 99}
+    pools = ("containerservice", "Put managedClusters/agentPools")
+    site.azure.control(faults=[{"service": pools[0], "action": pools[1], "kind": "error", **refusal}])
+    with pytest.raises(
+        PreflightError, match=r"may not do Microsoft\.ContainerService/managedClusters/agentP"
+    ):
         site.up()
+    assert site.changes().count(":".join(pools)) == 1
+    site.azure.control(faults=[])
     site.up()
     assert site.planned() == {}
 
@@ -193,6 +201,15 @@ def test_roles_of_an_identity_that_was_made_anew_are_given_again_and_the_old_one
     mine = [seen for seen in site.provider.search("t") if seen.key == "role-assignment/t-pod-storage"]
     assert [seen.identity for seen in mine] != [before]
     assert len(mine) == 1
+    assert site.planned() == {}
+
+
+def test_roles_that_come_into_sight_late_are_given_once(site: Site) -> None:
+    site.azure.control(lag_s={"role-assignments": 60})
+    site.up()
+    site.azure.advance(60)
+    roles = [key for key in site.found() if key.startswith("role-assignment/")]
+    assert len(roles) == kinds(site.azure.state())["authorization:roleAssignments"]
     assert site.planned() == {}
 
 
