@@ -219,7 +219,7 @@ class RoleDriver(AzureDriver):
         self.calls.delete_by_id(observed.identity)
 
     def _note(self, resource: Resource, principal: str, age_s: float = 0.0) -> None:
-        """Remember whom Azure may still refuse; what we give to people changes nothing of what they do here."""
+        """Remember whom Azure may still refuse; what people are given is for none of what they do here."""
         if resource.properties["identity"]:
             self.azure.grants.add(principal, age_s)
 
