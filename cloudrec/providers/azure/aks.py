@@ -55,21 +55,20 @@ class AksDriver(AzureDriver):
             )
         return super().explain(error)
 
-    def await_end(self, identity: str, row: Any) -> None:  # noqa: ANN401 - the SDK's model
+    def await_end(self, identity: str) -> None:
         """Let the next change begin once the one before it has ended.
 
         Raises:
             BusyError: it has not.
             OperationFailedError: it has, and failed.
         """
-        condition, reason = told_by(row)
+        condition, reason = self.condition(self.kind, identity)
         if condition is Condition.PENDING:
             raise BusyError(identity)
         if identity in self._changing:
             self._changing.discard(identity)
             if condition is not Condition.READY:
-                error = self.failure(identity) or _error_of(row)
-                raise error or errors.OperationFailedError(str(row.provisioning_state), reason)
+                raise self.failure(identity) or errors.OperationFailedError(condition.value, reason)
 
     def write(self, identity: str, call: Callable[..., Any], *names: str, row: Any) -> None:  # noqa: ANN401 - the SDK's model
         """Write a thing as it was read and then changed, unless somebody else has written it since.

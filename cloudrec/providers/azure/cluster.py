@@ -15,7 +15,7 @@ from cloudrec.providers.azure.rows import plain
 from cloudrec.providers.azure.tracked import GroupDriver
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
     from collections.abc import Set as AbstractSet
 
     from cloudrec.engine.graph import Resource
@@ -156,9 +156,9 @@ class ClusterDriver(aks.AksDriver, GroupDriver):
         del identities
         it, asked = observed.identity, resource.properties
         names = (ids.group_of(it), *ids.names(it))
+        self.await_end(it)
         row = self.row(it)
-        self.await_end(it, row)
-        there, system = self.properties(row), _system(row)
+        there = self.properties(row)
         if asked["expires"] != there["expires"]:
             tags = {**(row.tags or {}), TAG_EXPIRES: asked["expires"]}
             self.started(it, self.calls.begin_update_tags, *names, self.models.TagsObject(tags=tags))
@@ -169,11 +169,24 @@ class ClusterDriver(aks.AksDriver, GroupDriver):
         if asked["tier"] != there["tier"]:
             row.sku.tier = asked["tier"]
             put()
-        if system is not None and asked["system_nodes"] != there["system_nodes"]:
-            system.count = asked["system_nodes"]
+        if there["version"] != (following := _following(there["version"], asked.get("version", ""))):
+            row.kubernetes_version = following
             put()
-        _upgrade(row, asked.get("version", ""), put)
+        self._change_system(it, asked)
         if there["state"] != "Succeeded":  # asked for once more as it is, AKS puts right what failed
+            put()
+
+    def _change_system(self, identity: str, asked: Mapping[str, Any]) -> None:
+        """Change the nodes for what is no training, which follow the control plane's version."""
+        names = (ids.group_of(identity), *ids.names(identity), cluster_model.SYSTEM)
+        pools, wanted = self.aks.agent_pools, asked.get("version", "")
+        pool = self.azure.read(pools.get, *names)
+        put = partial(self.write, identity, pools.begin_create_or_update, *names, row=pool)
+        if pool.count != asked["system_nodes"]:
+            pool.count = asked["system_nodes"]
+            put()
+        if wanted and not agrees(_version_of(pool), wanted):
+            pool.orchestrator_version = wanted
             put()
 
     def drop(self, identity: str) -> None:
@@ -207,20 +220,13 @@ class ClusterDriver(aks.AksDriver, GroupDriver):
         return nodes + float(prices.service(f"aks-{of['tier'].lower()}"))
 
 
-def _upgrade(row: Any, wanted: str, put: Callable[[], None]) -> None:  # noqa: ANN401 - the SDK's model
-    """Take the next step towards a version: the control plane by one minor, then its nodes."""
-    if not wanted:
-        return
-    there = str(row.current_kubernetes_version or row.kubernetes_version)
-    if not agrees(there, wanted):
-        major, of_major = minor(there)
-        following = f"{major}.{of_major + 1}"
-        row.kubernetes_version = following if minor(following) < minor(wanted) else wanted
-        put()
-    system = _system(row)
-    if system is not None and not agrees(_version_of(system), wanted):
-        system.orchestrator_version = wanted
-        put()
+def _following(version: str, wanted: str) -> str:
+    """Return the next version on the way to the wanted one, of which none may be left out; "" wants none."""
+    if not wanted or agrees(version, wanted):
+        return version
+    major, of_major = minor(version)
+    following = f"{major}.{of_major + 1}"
+    return following if minor(following) < minor(wanted) else wanted
 
 
 def _system(row: Any) -> Any:  # noqa: ANN401 - the SDK's model

@@ -127,8 +127,8 @@ class GpuNodesDriver(aks.AksDriver):
         """Make one change after the other: AKS makes one at a time."""
         del identities
         identity, asked = observed.identity, resource.properties
+        self.await_end(identity)
         row = self.row(identity)
-        self.await_end(identity, row)
         names = (ids.group_of(identity), *ids.names(identity))
         put = partial(self.write, identity, self.pools.begin_create_or_update, *names, row=row)
         there = _properties(row)

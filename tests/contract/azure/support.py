@@ -29,7 +29,16 @@ def fresh(azure: Azure, **control: Any) -> None:
 
 
 # Cores of GPU nodes: a subscription has none until it asks for some.
-QUOTAS: dict[str, int] = {}
+QUOTAS = dict.fromkeys(
+    (
+        "cores",
+        "lowPriorityCores",
+        "standardDSv5Family",
+        "Standard NCASv3_T4 Family",
+        "Standard NDASv4_A100 Family",
+    ),
+    1000,
+)
 
 
 class Site:

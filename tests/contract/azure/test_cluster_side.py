@@ -110,7 +110,7 @@ def test_a_quota_that_was_used_up_meanwhile_counts_as_no_capacity(azure: Azure, 
     [
         ({"nodes": 2}, "Put managedClusters/agentPools"),
         ({"settings": {"labels": {"team": "ads"}}}, "Put managedClusters/agentPools"),
-        ({"settings": {"system_nodes": 3}}, "Put managedClusters"),
+        ({"settings": {"system_nodes": 3}}, "Put managedClusters/agentPools"),
         ({"settings": {"uptime_sla": True}}, "Put managedClusters"),
         ({"expires": "2027-01-01T00:00:00Z"}, "Patch managedClusters"),
     ],
@@ -165,7 +165,7 @@ def test_a_change_that_failed_is_told_and_done_again_and_the_cluster_stays(
 ) -> None:
     Site(azure, tmp_path, zones=("1",)).up()
     site = Site(azure, tmp_path, zones=("1",), settings={"uptime_sla": True})
-    failure = {"code": "InternalOperationError", "message": "It did not work."}
+    failure = {"code": "VMExtensionProvisioningError", "message": "It did not work."}
     fault = {"service": "containerservice", "action": "Put managedClusters", "kind": "async", "times": 1}
     azure.control(faults=[{**fault, **failure}])
     with pytest.raises(CloudrecError, match="It did not work"):
@@ -213,7 +213,7 @@ def stray(site: Site) -> None:
     """Make by hand what controllers in the cluster make outside their own resource group."""
     network, compute = site.sdk.client("network"), site.sdk.client("compute")
     of_network, of_compute = site.sdk.models("network"), site.sdk.models("compute")
-    address = network.public_ip_addresses.begin_create_or_update(
+    network.public_ip_addresses.begin_create_or_update(
         GROUP,
         "kubernetes-a1",
         of_network.PublicIPAddress(
@@ -221,8 +221,8 @@ def stray(site: Site) -> None:
             sku=of_network.PublicIPAddressSku(name="Standard"),
             public_ip_allocation_method="Static",
         ),
-    ).result()
-    assert address.id
+        polling=False,
+    )
     compute.disks.begin_create_or_update(
         GROUP,
         "pvc-1",
@@ -231,7 +231,9 @@ def stray(site: Site) -> None:
             disk_size_gb=100,
             creation_data=of_compute.CreationData(create_option="Empty"),
         ),
-    ).result()
+        polling=False,
+    )
+    site.azure.advance(60)
 
 
 def test_what_controllers_made_is_left_alone_by_up_and_swept_by_down(site: Site) -> None:
