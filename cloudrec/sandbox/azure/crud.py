@@ -61,7 +61,7 @@ def put(call: Call, kind: Kind) -> Reply:
     body, old = _body(call, kind, kind.model), store(call.world).find(call.path.text)
     rules.check_parents(call, kind)
     rules.check_name(kind, call.path)
-    _check_match(call, old)
+    _check_match(call, kind, old)
     if kind.is_located:
         rules.check_location(kind, call.path, body, old)
     permissions.check_linked(call, kind, body)
@@ -78,7 +78,7 @@ def patch(call: Call, kind: Kind) -> Reply:
     rules.check_group(call, kind)
     old = _found(call, kind)
     rules.check_parents(call, kind)
-    _check_match(call, old)
+    _check_match(call, kind, old)
     _check_free(call, kind)
     permissions.check_linked(call, kind, change)
     body = merged(old.document, change)
@@ -90,21 +90,31 @@ def _write(call: Call, kind: Kind, body: dict[str, Any], old: Resource | None) -
     world = call.world
     before = copy.deepcopy(old.document) if old else None
     resource = old or Resource(
-        id=call.path.text, type=kind.type, document={}, made_at=world.now(), changed_at=world.now()
+        id=call.path.spelt(kind.type),
+        type=kind.type,
+        document={},
+        made_at=world.now(),
+        changed_at=world.now(),
     )
     given = {key: value for key, value in copy.deepcopy(body).items() if key not in ("id", "name", "type")}
     resource.document = {"id": resource.id, "name": resource.name, "type": kind.type, **given}
     resource.changed_at, resource.etag = world.now(), str(uuid4())
     resource.properties.pop("provisioningState", None)
-    kind.build(call, body, resource, before)
+    try:
+        kind.build(call, body, resource, before)
+    except ArmError:
+        resource.document = before or resource.document
+        raise
     store(world).add(resource)
-    verb, name = ("update", kind.update_time) if old else ("create", kind.create_time)
+    verb = "update" if old else "create"
+    name = kind.time(resource, "patch" if call.target.method == "PATCH" else verb)
     status = kind.update_status if old else kind.create_status
     if not name:
         kind.mark(resource, operations.SUCCEEDED)
         return json_reply(kind.show(world, resource), status, _etag(resource))
     kind.mark(resource, "Updating" if old else "Creating")
     operation = operations.start(world, resource, verb, world.duration(name), fault=call.fault)
+    kind.begun(call, resource, operation)
     headers = [*operations.headers(call, operation), *_etag(resource)]
     if status == HTTPStatus.ACCEPTED:
         return Reply(status=status, headers=headers)
@@ -117,7 +127,7 @@ def delete(call: Call, kind: Kind) -> Reply:
     resource = store(call.world).find(call.path.text)
     if resource is None:
         return Reply(status=HTTPStatus.NO_CONTENT)
-    _check_match(call, resource)
+    _check_match(call, kind, resource)
     if resource.deleting and (running := operations.find(call.world, resource.busy)):
         return Reply(status=HTTPStatus.ACCEPTED, headers=operations.headers(call, running))
     _check_free(call, kind, deletes=True)
@@ -127,6 +137,7 @@ def delete(call: Call, kind: Kind) -> Reply:
         return Reply(status=HTTPStatus.OK)
     if call.fault is not None:
         operation.failure = {"code": call.fault.code, "message": call.fault.message}
+    kind.begun(call, resource, operation)
     return Reply(status=HTTPStatus.ACCEPTED, headers=operations.headers(call, operation))
 
 
@@ -183,22 +194,14 @@ def _no_parent(call: Call) -> ArmError:
     return not_found(parent, outer.type if outer else call.path.namespace, call.path.group)
 
 
-def _check_match(call: Call, old: Resource | None) -> None:
+def _check_match(call: Call, kind: Kind, old: Resource | None) -> None:
     """Refuse what must not be there, or must be just so."""
     wanted, unwanted = call.header("if-match"), call.header("if-none-match")
     tags = {f'W/"{old.etag}"', f'"{old.etag}"', old.etag, "*"} if old else set()
     if wanted and wanted not in tags:
-        raise ArmError(
-            "PreconditionFailed",
-            "The condition '{If-Match}' in the request header is not satisfied.",
-            status=HTTPStatus.PRECONDITION_FAILED,
-        )
+        raise kind.unmatched("If-Match")
     if unwanted and unwanted in tags:
-        raise ArmError(
-            "PreconditionFailed",
-            "The condition '{If-None-Match}' in the request header is not satisfied.",
-            status=HTTPStatus.PRECONDITION_FAILED,
-        )
+        raise kind.unmatched("If-None-Match")
 
 
 def _check_free(call: Call, kind: Kind, *, deletes: bool = False) -> None:
@@ -207,8 +210,7 @@ def _check_free(call: Call, kind: Kind, *, deletes: bool = False) -> None:
         operation = operations.find(call.world, resource.busy) if resource.busy else None
         if operation is None or operation.is_over:
             continue
-        is_own = deletes and resource.key == call.path.key
-        if not (is_own and kind.interrupt(call.world, resource, operation)):
+        if not (deletes and kind.interrupt(call.world, resource, operation)):
             raise kind.busy(resource, operation)
 
 

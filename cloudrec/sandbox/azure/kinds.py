@@ -37,9 +37,9 @@ class Kind:
     create_time: ClassVar[str] = ""
     update_time: ClassVar[str] = ""
     delete_time: ClassVar[str] = ""
-    tells: ClassVar[Sequence[str]] = (
-        "azure-async",
-    )  # with "location", or that alone: how PUT tells its operation
+    patch_time: ClassVar[str | None] = None  # None: as an update by PUT
+    # How a PUT tells its operation: so, with "location", or by that alone.
+    tells: ClassVar[Sequence[str]] = ("azure-async",)
     create_status: ClassVar[int] = HTTPStatus.CREATED
     update_status: ClassVar[int] = HTTPStatus.OK
     retry_after: ClassVar[int] = 10  # virtual seconds between two looks
@@ -54,6 +54,15 @@ class Kind:
 
         `old` is the document that it replaces.
         """
+
+    def time(self, resource: Resource, verb: str) -> str:
+        """The name of the duration of a verb: create, update (by PUT), patch; '' where it is done at once."""
+        if verb == "patch" and self.patch_time is not None:
+            return self.patch_time
+        return self.create_time if verb == "create" else self.update_time
+
+    def begun(self, call: Call, resource: Resource, operation: Operation) -> None:
+        """Do what the begin of a client's operation brings, beyond its end."""
 
     def finish(self, world: World, resource: Resource, operation: Operation) -> None:
         """Do what the end of an operation brings; raising ArmError is its failure."""
@@ -98,6 +107,14 @@ class Kind:
             f"Another operation on this or dependent resource is in progress. To retrieve status of the "
             f"operation use uri: {operation.id}. ({operation.verb} of {resource.name})",
             status=HTTPStatus.CONFLICT,
+        )
+
+    def unmatched(self, header: str) -> ArmError:
+        """The refusal where If-Match or If-None-Match is not satisfied."""
+        return ArmError(
+            "PreconditionFailed",
+            f"The condition '{{{header}}}' in the request header is not satisfied.",
+            status=HTTPStatus.PRECONDITION_FAILED,
         )
 
     def missing(self, path: Path) -> ArmError | None:

@@ -116,10 +116,7 @@ def end(world: World, id_: str) -> None:
         _refuse_ordered(operation)
         kind.finish(world, resource, operation)
     except ArmError as error:
-        resource.deleting = False
-        kind.fail(world, resource, operation)
-        kind.mark(resource, FAILED)
-        conclude(world, operation, error)
+        break_off(world, resource, operation, error)
         return
     if operation.verb == "delete":
         remove(world, resource)
@@ -127,6 +124,15 @@ def end(world: World, id_: str) -> None:
         kind.mark(resource, SUCCEEDED)
         operation.result = kind.show(world, resource)
     conclude(world, operation)
+
+
+def break_off(world: World, resource: Resource, operation: Operation, error: ArmError) -> None:
+    """Let an operation fail now; what it was about stays, and shows it."""
+    kind = kinds[resource.type.lower()]
+    resource.deleting = False
+    kind.fail(world, resource, operation)
+    kind.mark(resource, FAILED)
+    conclude(world, operation, error)
 
 
 def _refuse_ordered(operation: Operation) -> None:

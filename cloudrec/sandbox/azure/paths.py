@@ -5,6 +5,7 @@ Names and types are compared without regard to case; ids are told as they were s
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -64,6 +65,14 @@ class Path:
         if self.namespace == RESOURCES and "/providers/" not in self.text.lower():
             return f"{self.scope}/{inner}"
         return f"{self.scope}/providers/{self.namespace}/{inner}"
+
+    def spelt(self, type_: str) -> str:
+        """The path of one thing with its type, and what stands before it, spelt as ARM does."""
+        namespace, *types = type_.split("/")
+        pairs = "/".join(f"{kind}/{name}" for kind, name in zip(types, self.names, strict=True))
+        scope = re.sub("/resourcegroups/", "/resourceGroups/", self.scope, flags=re.IGNORECASE)
+        root = scope if namespace == RESOURCES else f"{scope}/providers/{namespace}"
+        return f"{root}/{pairs}"
 
     @property
     def subscription(self) -> str:

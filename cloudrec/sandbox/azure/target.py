@@ -15,6 +15,11 @@ if TYPE_CHECKING:
 
 _ENTRA = ("oauth2", ".well-known", "discovery")
 _VERBS = {"PUT": "write", "PATCH": "write", "DELETE": "delete"}
+# Questions asked by POST whose permission is one to read.
+_CHECKS = {
+    "Microsoft.Storage/checkNameAvailability": "Microsoft.Storage/checknameavailability",
+    "Microsoft.ContainerRegistry/checkNameAvailability": "Microsoft.ContainerRegistry/checkNameAvailability",
+}
 _POLLS = ("operations", "operationresults", "operationstatuses")
 
 
@@ -66,6 +71,8 @@ def _permission(method: str, path: Path, full: str) -> str:
     namespace, _, types = full.partition("/")
     if full == "Microsoft.Resources/providers/register":
         return f"{path.names[0]}/register/action"
+    if full in _CHECKS:
+        return f"{_CHECKS[full]}/read"
     if namespace == "Microsoft.Resources" and path.subscription and not types.startswith("subscriptions"):
         full = f"Microsoft.Resources/subscriptions/{types}"
     return f"{full}/action" if method == "POST" else f"{full}/{_VERBS.get(method, 'read')}"

@@ -59,7 +59,7 @@ def _at(region: str, price: float) -> float:
 
 
 def rows(factors: dict[str, float]) -> Iterator[dict[str, Any]]:
-    """Every row, in the order of the list; `factors`: spot prices by size, as parts of the price on demand."""
+    """Every row in the list's order; `factors`: spot prices by size, as parts of the price on demand."""
     for size in sizes.SIZES.values():
         for region in size.family.zones:
             linux = on_demand(size, region)

@@ -116,17 +116,17 @@ def _principal_kind(call: Call, properties: Mapping[str, Any]) -> str:
     if found is None:
         raise ArmError(
             "PrincipalNotFound",
-            f"Principal {object_id.replace('-', '')} does not exist in the directory {call.caller.tenant}. Check "
-            "that you have the correct principal ID. If you are creating this principal and then immediately "
-            "assigning a role, this error might be related to a replication delay. In this case, set the role "
-            "assignment principalType property to a value, such as ServicePrincipal, User, or Group. See "
-            "https://aka.ms/docs-principaltype",
+            f"Principal {object_id.replace('-', '')} does not exist in the directory {call.caller.tenant}. "
+            "Check that you have the correct principal ID. If you are creating this principal and then "
+            "immediately assigning a role, this error might be related to a replication delay. In this case, "
+            "set the role assignment principalType property to a value, such as ServicePrincipal, User, or "
+            "Group. See https://aka.ms/docs-principaltype",
         )
     if found.kind != wanted:
         raise ArmError(
             "UnmatchedPrincipalType",
-            f"The PrincipalId '{object_id.replace('-', '')}' has type '{found.kind}' , which is different from "
-            f"specified PrinciaplType '{wanted}'.",
+            f"The PrincipalId '{object_id.replace('-', '')}' has type '{found.kind}' , which is different "
+            f"from specified PrinciaplType '{wanted}'.",
         )
     return found.kind
 

@@ -1,7 +1,7 @@
 """Conditions of role assignments that let their holder give away certain roles only.
 
-Of Azure's language this knows what such conditions are made of: lists of role definitions and of principal types
-for Microsoft.Authorization/roleAssignments in requests (write) and resources (delete).
+Of Azure's language this knows what such conditions are made of: lists of role definitions and of principal
+types for Microsoft.Authorization/roleAssignments in requests (write) and resources (delete).
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from cloudrec.sandbox.azure.services.authorization.access import Assignment
 
 _ACTIONS = {"PUT": (f"{TYPE}/write", "Request"), "DELETE": (f"{TYPE}/delete", "Resource")}
-_CLAUSE = r"@{source}\[Microsoft\.Authorization/roleAssignments:{name}\]\s+ForAnyOfAnyValues:\w+\s*\{{([^}}]*)\}}"
+_CLAUSE = (
+    r"@{source}\[Microsoft\.Authorization/roleAssignments:{name}\]\s+ForAnyOfAnyValues:\w+\s*\{{([^}}]*)\}}"
+)
 
 
 def check(call: Call, wanted: Assignment) -> None:
@@ -32,9 +34,10 @@ def check(call: Call, wanted: Assignment) -> None:
     if not any(_allows(row, source, wanted) for row in _grounds(call, action)):
         raise ArmError(
             "AuthorizationFailed",
-            f"The client '{call.caller.client}' with object id '{call.caller.principal}' has an authorization with "
-            f"ABAC condition that is not fulfilled to perform action '{action}' over scope '{wanted.scope}' or the "
-            "scope is invalid. If access was recently granted, please refresh your credentials.",
+            f"The client '{call.caller.client}' with object id '{call.caller.principal}' has an "
+            f"authorization with ABAC condition that is not fulfilled to perform action '{action}' over "
+            f"scope '{wanted.scope}' or the scope is invalid. If access was recently granted, please refresh "
+            "your credentials.",
             status=HTTPStatus.FORBIDDEN,
         )
 

@@ -155,7 +155,7 @@ BUILT_IN: tuple[Role, ...] = (
     Role(
         id="b93aa761-3e63-49ed-ac28-beffa264f7ac",
         title="Container Registry Repository Reader",
-        description="Allows for read access to Azure Container Registry repositories, excluding catalog listing.",
+        description="Allows for read access to Azure Container Registry repositories.",
         data_actions=(f"{_REPOSITORIES}/metadata/read", f"{_REPOSITORIES}/content/read"),
     ),
     Role(

@@ -1,9 +1,10 @@
 """What node pools hold of a region's machines, and what is still to be had.
 
-`capacity` of /_control: {"Standard_ND96isr_H100_v5/eastus-1/spot": 0}, machines still to be had of a size in a
-zone, or in a region without zones ("eastus"), as "on-demand" or "spot"; what is not named has no limit, null takes
-a limit away. `restrictions` of /_control: {"Standard_ND96isr_H100_v5/eastus": "NotAvailableForSubscription",
-"Standard_NC24ads_A100_v4/eastus-2": ...}: sizes that the subscription cannot have in a region or a zone.
+`capacity` of /_control: {"Standard_ND96isr_H100_v5/eastus-1/spot": 0}, machines still to be had of a size in
+a zone, or in a region where no zone is asked for ("eastus"), as "on-demand" or "spot"; what is not named has
+no limit, null takes a limit away. `restrictions` of /_control: {"Standard_ND96isr_H100_v5/eastus":
+"NotAvailableForSubscription", "Standard_NC24ads_A100_v4/eastus-2": ...}: sizes that the subscription cannot
+have in a region or a zone; null takes one away.
 """
 
 from __future__ import annotations
@@ -135,8 +136,8 @@ def shortage(
             return Shortage(
                 kind="quota",
                 code="OperationNotAllowed",
-                message=f"Operation could not be completed as it results in exceeding approved {title} quota. "
-                "Additional details - Deployment Model: Resource Manager, "
+                message=f"Operation could not be completed as it results in exceeding approved {title} "
+                "quota. Additional details - Deployment Model: Resource Manager, "
                 f"Location: {region}, Current Limit: {limit}, Current Usage: {used}, "
                 f"Additional Required: {more}, (Minimum) New Limit Required: {used + more}.",
                 family=name,
@@ -147,7 +148,7 @@ def shortage(
 
 
 def usage(world: World, region: str) -> dict[str, int]:
-    """vCPUs in use, by the name of the quota that counts them."""
+    """VCPUs in use, by the name of the quota that counts them."""
     used: dict[str, int] = {}
     for held in world.state(Machines).claims.values():
         size = sizes.find(held.size)
@@ -187,9 +188,10 @@ def _not_offered(
         return Shortage(
             kind="size",
             code="SkuNotAvailable",
-            message="The requested VM size for resource 'Following SKUs have failed for Capacity Restrictions: "
-            f"{size.name}' is currently not available in location {where}. Please try another size or deploy "
-            "to a different location or different zone. See https://aka.ms/azureskunotavailable for details.",
+            message="The requested VM size for resource 'Following SKUs have failed for Capacity "
+            f"Restrictions: {size.name}' is currently not available in location {where}. Please try another "
+            "size or deploy to a different location or different zone. See "
+            "https://aka.ms/azureskunotavailable for details.",
         )
     return None
 
@@ -198,15 +200,15 @@ def _stock_out(size: str, region: str, zones: Sequence[str], *, placed: bool) ->
     if placed:
         code = "OverconstrainedZonalAllocationRequest" if zones else "OverconstrainedAllocationRequest"
         reason = (
-            "Allocation failed. VM(s) with the following constraints cannot be allocated, because the condition "
-            "is too restrictive. Please remove some constraints and try again. Constraints applied are: "
-            "Proximity Placement Group, VM Size."
+            "Allocation failed. VM(s) with the following constraints cannot be allocated, because the "
+            "condition is too restrictive. Please remove some constraints and try again. Constraints applied "
+            "are: Proximity Placement Group, VM Size."
         )
     elif zones:
         code = "ZonalAllocationFailed"
         reason = (
-            "Allocation failed. We do not have sufficient capacity for the requested VM size in this zone. Read "
-            "more about improving likelihood of allocation success at http://aka.ms/allocation-guidance"
+            "Allocation failed. We do not have sufficient capacity for the requested VM size in this zone. "
+            "Read more about improving likelihood of allocation success at http://aka.ms/allocation-guidance"
         )
     else:
         code = "AllocationFailed"
@@ -260,4 +262,6 @@ def _write_restrictions(world: World, wishes: Mapping[str, str | None]) -> None:
 
 
 setting("capacity", read=lambda world: dict(world.state(Machines).left), write=_write_capacity)
-setting("restrictions", read=lambda world: dict(world.state(Machines).restrictions), write=_write_restrictions)
+setting(
+    "restrictions", read=lambda world: dict(world.state(Machines).restrictions), write=_write_restrictions
+)

@@ -1,7 +1,7 @@
 """Quotas of a region, as a new subscription has them until `/_control` sets others.
 
-`quotas` of /_control: {"cores": 200, "eastus/standardNDSH100v5Family": 96}: in all regions, or in one. Names are
-those that `usages` tells (compute: families, cores, lowPriorityCores; network: PublicIPAddresses ...).
+`quotas` of /_control: {"cores": 200, "eastus/standardNDSH100v5Family": 96}: in all regions, or in one. Names
+are those that the services' `usages` tell: families, cores, lowPriorityCores, StandardSkuPublicIpAddresses.
 """
 
 from __future__ import annotations
@@ -63,7 +63,9 @@ def _write(world: World, wishes: dict[str, Any]) -> None:
     for wish in wishes:
         region, _, name = wish.rpartition("/")
         if name.lower() not in known or (region and region not in sizes.REGIONS):
-            raise ValueError(f"unknown quota {wish!r}; there are, alone or after REGION/: {', '.join(QUOTAS)}")
+            raise ValueError(
+                f"unknown quota {wish!r}; there are, alone or after REGION/: {', '.join(QUOTAS)}"
+            )
     world.state(Quotas).values.update({wish.lower(): int(value) for wish, value in wishes.items()})
 
 

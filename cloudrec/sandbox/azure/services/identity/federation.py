@@ -58,7 +58,8 @@ class FederatedCredentials(Kind):
                 )
         if not str(properties["issuer"]).startswith("https://"):
             raise ArmError(
-                "BadRequest", "Federated Identity Credential issuer must be a valid URI that begins with https."
+                "BadRequest",
+                "Federated Identity Credential issuer must be a valid URI that begins with https.",
             )
         if len(properties.get("audiences") or []) != 1:
             raise ArmError("BadRequest", "Federated Identity Credential must have exactly one audience.")
@@ -80,7 +81,7 @@ class FederatedCredentials(Kind):
                 f"{_MOST}.",
             )
 
-    def build(self, call: Call, body: dict[str, Any], resource: Resource, old: dict[str, Any] | None) -> None:  # noqa: ARG002 - as its base has it
+    def build(self, call: Call, body: dict[str, Any], resource: Resource, old: dict[str, Any] | None) -> None:  # noqa: ARG002 - as Kind has it
         """Let nobody else write for a moment."""
         _begin_write(call.world, resource.path.parent)
 
@@ -101,8 +102,8 @@ def _check_alone(world: World, identity: str) -> None:
         raise ArmError(
             "ConcurrentFederatedIdentityCredentialsWritesForSingleManagedIdentity",
             "Too many Federated Identity Credentials are written concurrently for the managed identity "
-            f"'{identity}'. Concurrent Federated Identity Credentials writes under the same managed identity are "
-            "not supported.",
+            f"'{identity}'. Concurrent Federated Identity Credentials writes under the same managed identity "
+            "are not supported.",
             status=HTTPStatus.CONFLICT,
         )
 

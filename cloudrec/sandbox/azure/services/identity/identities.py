@@ -1,4 +1,4 @@
-"""User-assigned identities. An identity's principal is known to other services some seconds after its birth."""
+"""User-assigned identities. Other services know an identity's principal some seconds after its birth."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Identities(Kind):
     patch_model = f"{MODELS}:IdentityUpdate"
     name_rule = r"[A-Za-z0-9][\w-]{2,127}"
 
-    def build(self, call: Call, body: dict[str, Any], resource: Resource, old: dict[str, Any] | None) -> None:  # noqa: ARG002 - as its base has it
+    def build(self, call: Call, body: dict[str, Any], resource: Resource, old: dict[str, Any] | None) -> None:  # noqa: ARG002 - as Kind has it
         """Make the principal; an identity that is made anew gets another."""
         properties = resource.properties
         if old:

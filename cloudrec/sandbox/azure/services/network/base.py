@@ -37,7 +37,8 @@ class NetworkKind(Kind):
     patch_model = f"{MODELS}:TagsObject"
     name_rule = r"[A-Za-z0-9](?:[\w.-]{0,78}\w)?"
     create_time, update_time, delete_time = "network-create", "network-update", "network-delete"
-    tells: ClassVar[Sequence[str]] = ("azure-async",)
+    patch_time = ""  # tags change at once
+    malformed = "InvalidRequestFormat"
 
     def busy(self, resource: Resource, operation: Operation) -> ArmError:
         """A resource under another operation: a 429 that is no throttling."""

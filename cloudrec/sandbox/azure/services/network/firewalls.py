@@ -33,14 +33,16 @@ class SecurityGroups(NetworkKind):
     type = GROUP
     model = f"{MODELS}:NetworkSecurityGroup"
 
-    def check(self, call: Call, body: dict[str, Any], old: Resource | None) -> None:  # noqa: ARG002 - as its base has it
+    def check(self, call: Call, body: dict[str, Any], old: Resource | None) -> None:  # noqa: ARG002 - as Kind has it
         """Every rule needs a name, and a priority that no other of its direction has."""
         taken: dict[tuple[str, int], str] = {}
         for rule in (body.get("properties") or {}).get("securityRules") or []:
             name, properties = str(rule.get("name") or ""), rule.get("properties") or {}
-            priority = properties.get("priority")
+            priority = int(properties.get("priority") or 0)
             if not name:
-                raise ArmError("InvalidRequestFormat", "Cannot parse the request: a security rule has no name.")
+                raise ArmError(
+                    "InvalidRequestFormat", "Cannot parse the request: a security rule has no name."
+                )
             if priority not in _PRIORITIES:
                 raise ArmError(
                     "SecurityRuleInvalidPriority",
@@ -48,16 +50,16 @@ class SecurityGroups(NetworkKind):
                     f"{_PRIORITIES[0]}-{_PRIORITIES[-1]}. ({name})",
                 )
             _check_ends(name, properties)
-            key = (str(properties.get("direction")), int(priority))
+            key = (str(properties.get("direction")), priority)
             if key in taken:
                 raise ArmError(
                     "SecurityRuleConflict",
-                    f"Security rule {name} conflicts with rule {taken[key]}. Rules cannot have the same Priority "
-                    "and Direction.",
+                    f"Security rule {name} conflicts with rule {taken[key]}. Rules cannot have the same "
+                    "Priority and Direction.",
                 )
             taken[key] = name
 
-    def build(self, call: Call, body: dict[str, Any], resource: Resource, old: dict[str, Any] | None) -> None:  # noqa: ARG002 - as its base has it
+    def build(self, call: Call, body: dict[str, Any], resource: Resource, old: dict[str, Any] | None) -> None:  # noqa: ARG002 - as Kind has it
         """Add the rules that every group has."""
         properties = resource.properties
         properties["resourceGuid"] = guid(resource)
@@ -89,9 +91,9 @@ class SecurityGroups(NetworkKind):
         if users:
             raise ArmError(
                 "InUseNetworkSecurityGroupCannotBeDeleted",
-                f"Network security group {resource.id} cannot be deleted because it is in use by the following "
-                f"resources: {', '.join(users)}. In order to delete the Network security group, remove the "
-                "association with the resource(s). To learn how to do this, see aka.ms/deletensg.",
+                f"Network security group {resource.id} cannot be deleted because it is in use by the "
+                f"following resources: {', '.join(users)}. In order to delete the Network security group, "
+                "remove the association with the resource(s). To learn how to do this, see aka.ms/deletensg.",
             )
 
     def show(self, world: World, resource: Resource) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What sits in subnets and takes their addresses: node pools, file systems, load balancers, single interfaces."""
+"""What sits in subnets and takes their addresses: node pools, file systems, load balancers, interfaces."""
 
 from __future__ import annotations
 

@@ -53,7 +53,9 @@ class PublicAddresses(NetworkKind):
                 "StandardSkuPublicIPAddressesMustBeStatic",
                 f"{sku} sku publicIp {call.path.text} must have AllocationMethod set to Static.",
             )
-        if old and ((old.document.get("sku") or {}).get("name") != sku or _zones(old.document) != _zones(body)):
+        if old and (
+            (old.document.get("sku") or {}).get("name") != sku or _zones(old.document) != _zones(body)
+        ):
             raise ArmError(
                 "PropertyChangeNotAllowed",
                 f"Changing property 'sku' or 'zones' of public IP address {call.path.text} is not allowed.",
@@ -67,7 +69,7 @@ class PublicAddresses(NetworkKind):
                 f"Cannot create more than {limit} public IP addresses for this subscription in this region.",
             )
 
-    def build(self, call: Call, body: dict[str, Any], resource: Resource, old: dict[str, Any] | None) -> None:  # noqa: ARG002 - as its base has it
+    def build(self, call: Call, body: dict[str, Any], resource: Resource, old: dict[str, Any] | None) -> None:  # noqa: ARG002 - as Kind has it
         """Choose the address."""
         properties = resource.properties
         properties["resourceGuid"] = guid(resource)
@@ -84,8 +86,8 @@ class PublicAddresses(NetworkKind):
             raise ArmError(
                 "PublicIPAddressCannotBeDeleted",
                 f"Public IP address {resource.id} can not be deleted since it is still allocated to resource "
-                f"{user}. In order to delete the public IP, disassociate/detach the Public IP address from the "
-                "resource.  To learn how to do this, see aka.ms/deletepublicip.",
+                f"{user}. In order to delete the public IP, disassociate/detach the Public IP address from "
+                "the resource.  To learn how to do this, see aka.ms/deletepublicip.",
             )
 
     def show(self, world: World, resource: Resource) -> dict[str, Any]:
@@ -147,12 +149,12 @@ class NatGateways(NetworkKind):
             address = resolve(call.world, id_, ADDRESS, owner=owner, region=region)
             _check_address(call.world, owner, sku, address)
 
-    def linked(self, call: Call, body: dict[str, Any]) -> Iterable[tuple[str, str]]:  # noqa: ARG002 - as its base has it
+    def linked(self, call: Call, body: dict[str, Any]) -> Iterable[tuple[str, str]]:  # noqa: ARG002 - as Kind has it
         """Joining an address is a permission of its own."""
         for id_ in _addresses(body.get("properties") or {}):
             yield f"{ADDRESS}/join/action", id_
 
-    def build(self, call: Call, body: dict[str, Any], resource: Resource, old: dict[str, Any] | None) -> None:  # noqa: ARG002 - as its base has it
+    def build(self, call: Call, body: dict[str, Any], resource: Resource, old: dict[str, Any] | None) -> None:  # noqa: ARG002 - as Kind has it
         """Fill in the defaults."""
         resource.properties["resourceGuid"] = guid(resource)
         resource.properties.setdefault("idleTimeoutInMinutes", 4)
@@ -189,8 +191,8 @@ def _check_address(world: World, owner: str, sku: str, address: Resource) -> Non
         if user.lower() != owner.lower():
             raise ArmError(
                 "PublicIPAddressInUse",
-                f"Resource {owner} is referencing public IP address {address.id} that is already allocated to "
-                f"resource {user}.",
+                f"Resource {owner} is referencing public IP address {address.id} that is already allocated "
+                f"to resource {user}.",
             )
 
 
@@ -198,9 +200,11 @@ def check_zones(owner: str, zones: list[str], region: str) -> None:
     """ArmError for zones that a region does not have."""
     if unknown := set(zones) - set(sizes.REGIONS.get(region, ())):
         raise ArmError(
-            "ResourceAvailabilityZonesNotSupported" if not sizes.REGIONS.get(region) else "InvalidAvailabilityZone",
-            f"The zone(s) '{', '.join(sorted(unknown))}' for resource '{owner}' is not supported. The supported "
-            f"zones for location '{region}' are '{', '.join(sizes.REGIONS.get(region, ()))}'",
+            "ResourceAvailabilityZonesNotSupported"
+            if not sizes.REGIONS.get(region)
+            else "InvalidAvailabilityZone",
+            f"The zone(s) '{', '.join(sorted(unknown))}' for resource '{owner}' is not supported. The "
+            f"supported zones for location '{region}' are '{', '.join(sizes.REGIONS.get(region, ()))}'",
         )
 
 

@@ -26,21 +26,21 @@ def resolve(world: World, id_: str, kind: str, *, owner: str, region: str) -> Re
     if found is None or found.type.lower() != kind.lower() or found.deleting:
         raise ArmError(
             "InvalidResourceReference",
-            f"Resource {id_} referenced by resource {owner} was not found. Please make sure that the referenced "
-            "resource exists, and that both resources are in the same region.",
+            f"Resource {id_} referenced by resource {owner} was not found. Please make sure that the "
+            "referenced resource exists, and that both resources are in the same region.",
         )
     if found.location and region and found.location != region:
         raise ArmError(
             "InvalidResourceReference",
-            f"Resource {id_} referenced by resource {owner} is in {found.location}, not in {region}. Please make "
-            "sure that both resources are in the same region.",
+            f"Resource {id_} referenced by resource {owner} is in {found.location}, not in {region}. Please "
+            "make sure that both resources are in the same region.",
         )
     state = found.properties.get("provisioningState")
     if state not in ("Succeeded", None):
         raise ArmError(
             "ReferencedResourceNotProvisioned",
-            f"Cannot proceed with operation because resource {id_} used by resource {owner} is not in Succeeded "
-            f"state. Resource is in {state} state.",
+            f"Cannot proceed with operation because resource {id_} used by resource {owner} is not in "
+            f"Succeeded state. Resource is in {state} state.",
             status=HTTPStatus.CONFLICT,
         )
     return found

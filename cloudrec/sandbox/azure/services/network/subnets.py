@@ -48,7 +48,7 @@ def prefixes_of(properties: Mapping[str, Any]) -> list[str]:
     return [single] if single else list(properties.get("addressPrefixes") or [])
 
 
-def check_properties(  # noqa: PLR0913 - all that a subnet is checked against
+def check_properties(
     world: World,
     properties: Mapping[str, Any],
     *,
@@ -69,8 +69,8 @@ def check_properties(  # noqa: PLR0913 - all that a subnet is checked against
     if known and prefixes_of(known.properties) != prefixes and any(interfaces.inside(world, id_)):
         raise ArmError(
             "InUsePrefixCannotBeDeleted",
-            f"IpPrefix {', '.join(prefixes_of(known.properties))} on Subnet {name} has active allocations and "
-            "cannot be deleted.",
+            f"IpPrefix {', '.join(prefixes_of(known.properties))} on Subnet {name} has active allocations "
+            "and cannot be deleted.",
         )
     for member, kind in _LINKS:
         if target := references.id_of(dict(properties), member):
@@ -110,7 +110,7 @@ class Subnets(NetworkKind):
     patch_model = ""
     is_located = takes_tags = False
 
-    def check(self, call: Call, body: dict[str, Any], old: Resource | None) -> None:  # noqa: ARG002 - as its base has it
+    def check(self, call: Call, body: dict[str, Any], old: Resource | None) -> None:  # noqa: ARG002 - as Kind has it
         """Check the range beside the network's other subnets, and what it refers to."""
         network = store(call.world).find(call.path.parent)
         if network is None:
@@ -129,13 +129,13 @@ class Subnets(NetworkKind):
             region=network.location,
         )
 
-    def linked(self, call: Call, body: dict[str, Any]) -> Iterable[tuple[str, str]]:  # noqa: ARG002 - as its base has it
+    def linked(self, call: Call, body: dict[str, Any]) -> Iterable[tuple[str, str]]:  # noqa: ARG002 - as Kind has it
         """Joining a firewall or a gateway is a permission of its own."""
         for member, kind in _LINKS:
             if target := references.id_of(body.get("properties") or {}, member):
                 yield f"{kind}/join/action", target
 
-    def build(self, call: Call, body: dict[str, Any], resource: Resource, old: dict[str, Any] | None) -> None:  # noqa: ARG002 - as its base has it
+    def build(self, call: Call, body: dict[str, Any], resource: Resource, old: dict[str, Any] | None) -> None:  # noqa: ARG002 - as Kind has it
         """Complete it; its network is Updating meanwhile."""
         network = store(call.world).find(call.path.parent)
         complete(resource, network.location if network else "")
@@ -145,11 +145,11 @@ class Subnets(NetworkKind):
         """Its network is Updating meanwhile."""
         _mark_network(world, resource, "Updating")
 
-    def finish(self, world: World, resource: Resource, operation: Operation) -> None:  # noqa: ARG002 - as its base has it
+    def finish(self, world: World, resource: Resource, operation: Operation) -> None:  # noqa: ARG002 - as Kind has it
         """Its network can be used again."""
         _mark_network(world, resource, "Succeeded")
 
-    def fail(self, world: World, resource: Resource, operation: Operation) -> None:  # noqa: ARG002 - as its base has it
+    def fail(self, world: World, resource: Resource, operation: Operation) -> None:  # noqa: ARG002 - as Kind has it
         """Its network can be used again."""
         _mark_network(world, resource, "Succeeded")
 
@@ -167,8 +167,8 @@ class Subnets(NetworkKind):
         """Another write in the network: a conflict."""
         return ArmError(
             "AnotherOperationInProgress",
-            "Another operation on this or dependent resource is in progress. To retrieve status of the operation "
-            f"use uri: {operation.id}. ({operation.verb} of {resource.id})",
+            "Another operation on this or dependent resource is in progress. To retrieve status of the "
+            f"operation use uri: {operation.id}. ({operation.verb} of {resource.id})",
             status=HTTPStatus.CONFLICT,
         )
 
