@@ -75,6 +75,14 @@ WAYS: Mapping[str, Ways] = {
         self_made=r"logs:log-group:/aws/eks/",
         denial="AccessDenied",
     ),
+    "azure": Ways(
+        generous={"quotas": {"Standard NDASv4_A100 Family": 5000, "cores": 5000, "lowPriorityCores": 5000}},
+        reads=r"entra |\S+ (Get|Head|Post \S*/?(list|check))",
+        births=r"Put ",
+        control_plane="Put managedClusters",
+        self_made="-",
+        denial="AuthorizationFailed",
+    ),
 }
 
 
