@@ -242,7 +242,8 @@ def test_a_failed_operation_leaves_a_failed_resource(azure: Azure, networks: Any
     assert networks.nat_gateways.get(GROUP, "nat").properties.provisioning_state == "Failed"
 
 
-def test_a_linked_zone_is_not_deleted(azure: Azure, networks: Any) -> None:
+def test_a_linked_zone_is_not_deleted(azure: Azure) -> None:
+    azure.group()
     network = make_network(azure)
     zone = azure.id("Microsoft.Network/privateDnsZones", "one.private")
     api = "?api-version=2024-06-01"
