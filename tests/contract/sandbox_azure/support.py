@@ -48,9 +48,9 @@ class Azure:
         self.env = env
         self.endpoint = env["AZURE_RESOURCE_MANAGER_ENDPOINT_URL"]
         self.subscription = env["AZURE_SUBSCRIPTION_ID"]
-        self._tls = ssl.create_default_context(cafile=env["AZURE_CA_BUNDLE"])
+        self.tls = ssl.create_default_context(cafile=env["AZURE_CA_BUNDLE"])
         self._clients: dict[tuple[str, ...], Any] = {}
-        self._connection = HTTPSConnection(urlsplit(self.endpoint).netloc, timeout=30, context=self._tls)
+        self._connection = HTTPSConnection(urlsplit(self.endpoint).netloc, timeout=30, context=self.tls)
 
     def credential(self, **changes: str) -> ClientSecretCredential:
         wanted = {
@@ -78,8 +78,7 @@ class Azure:
                 *words,
                 base_url=self.endpoint,
                 credential_scopes=["https://management.azure.com/.default"],
-                connection_verify=self.env["AZURE_CA_BUNDLE"],
-                **{"retry_total": 0, "polling_interval": 0, **options},
+                **{"connection_verify": self.env["AZURE_CA_BUNDLE"], "retry_total": 0, **options},
             )
             if credential is not None:
                 return client
@@ -177,10 +176,10 @@ def stand_in() -> Iterator[Azure]:
 
 
 @contextmanager
-def refused(code: str, *words: str, status: int = 0) -> Iterator[None]:
+def refused(code: str, *words: str, status: int = 0) -> Iterator[pytest.ExceptionInfo[HttpResponseError]]:
     """The call inside is refused with `code`, in a message that has `words`."""
     with pytest.raises(HttpResponseError) as caught:
-        yield
+        yield caught
     error = caught.value
     assert error.error is not None, error
     assert error.error.code == code, error

@@ -48,15 +48,14 @@ class ResourceGroups(Kind):
     tells: ClassVar[Sequence[str]] = ("location",)
     retry_after = 15
 
-    def check(self, call: Call, body: dict[str, Any], old: Resource | None) -> None:
+    def busy(self, resource: Resource, operation: Operation) -> ArmError:
         """Nothing changes in a group that goes away."""
-        if old is not None and old.deleting:
-            raise ArmError(
-                "ResourceGroupBeingDeleted",
-                f"The resource group '{old.name}' is in deprovisioning state and cannot perform this "
-                f"operation.",
-                status=HTTPStatus.CONFLICT,
-            )
+        return ArmError(
+            "ResourceGroupBeingDeleted",
+            f"The resource group '{resource.name}' is in deprovisioning state and cannot perform this "
+            f"operation.",
+            status=HTTPStatus.CONFLICT,
+        )
 
     def build(self, call: Call, body: dict[str, Any], resource: Resource, old: dict[str, Any] | None) -> None:
         """Keep who manages it."""
