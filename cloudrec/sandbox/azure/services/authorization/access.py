@@ -5,7 +5,7 @@ Duration: role-assignment-effect, from the assignment until it counts (Azure: up
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 from uuid import NAMESPACE_URL, uuid5
 
@@ -110,8 +110,8 @@ def role_of(world: World, row: Assignment) -> Role:
     return role(world, row.role) or Role(id=row.role, title="", description="")
 
 
-def grant(world: World, principal: str, guid: str, scope: str) -> Assignment:
-    """Give a role that counts at once, off the record."""
-    row = made(principal, guid, scope, now=world.now())
+def grant(world: World, principal: str, guid: str, scope: str, *, by_us: bool = True) -> Assignment:
+    """Give a role that counts at once, without a call; `by_us`: off the record too."""
+    row = replace(made(principal, guid, scope, now=world.now()), by_us=by_us)
     world.state(Grants).rows[row.id.lower()] = row
     return row

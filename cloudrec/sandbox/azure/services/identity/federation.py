@@ -81,7 +81,7 @@ class FederatedCredentials(Kind):
                 f"{_MOST}.",
             )
 
-    def build(self, call: Call, body: dict[str, Any], resource: Resource, old: dict[str, Any] | None) -> None:  # noqa: ARG002 - as Kind has it
+    def build(self, call: Call, body: dict[str, Any], resource: Resource, old: dict[str, Any] | None) -> None:
         """Let nobody else write for a moment."""
         _begin_write(call.world, resource.path.parent)
 

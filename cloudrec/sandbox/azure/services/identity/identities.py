@@ -31,7 +31,7 @@ class Identities(Kind):
     patch_model = f"{MODELS}:IdentityUpdate"
     name_rule = r"[A-Za-z0-9][\w-]{2,127}"
 
-    def build(self, call: Call, body: dict[str, Any], resource: Resource, old: dict[str, Any] | None) -> None:  # noqa: ARG002 - as Kind has it
+    def build(self, call: Call, body: dict[str, Any], resource: Resource, old: dict[str, Any] | None) -> None:
         """Make the principal; an identity that is made anew gets another."""
         properties = resource.properties
         if old:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from ipaddress import IPv4Network
 
+from cloudrec.sandbox.azure.services.network.addresses import RESERVED
+
 
 @dataclass(frozen=True, kw_only=True)
 class Tier:
@@ -25,15 +27,15 @@ TIERS: dict[str, Tier] = {
         Tier(name="AMLFS-Durable-Premium-500", mbps_per_tib=500, step_tib=4, most_tib=128),
     )
 }
-_OWN = 11  # addresses of a file system beside those of its storage servers
+_OWN, _PER_TIB = 7, 1.24  # together they make the table of sizes and prefixes in Azure's prerequisites
 
 
-def addresses(tier: Tier, tib: float) -> int:
+def addresses(tib: float) -> int:
     """How many addresses a file system takes."""
-    return _OWN + int(tib // tier.step_tib)
+    return _OWN + int(_PER_TIB * tib)
 
 
-def prefix_length(tier: Tier, tib: float) -> int:
+def prefix_length(tib: float) -> int:
     """The length of the smallest subnet's prefix that a file system fits in."""
-    wanted = addresses(tier, tib) + 5
+    wanted = addresses(tib) + RESERVED
     return max(length for length in range(16, 28) if IPv4Network((0, length)).num_addresses >= wanted)

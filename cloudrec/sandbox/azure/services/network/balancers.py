@@ -26,7 +26,7 @@ class LoadBalancers(NetworkKind):
     type = BALANCER
     model = f"{MODELS}:LoadBalancer"
 
-    def check(self, call: Call, body: dict[str, Any], old: Resource | None) -> None:  # noqa: ARG002 - as Kind has it
+    def check(self, call: Call, body: dict[str, Any], old: Resource | None) -> None:
         """Whatever a frontend refers to must be there, and free."""
         region = str(body.get("location") or "").lower().replace(" ", "")
         for frontend in _rows(body, "frontendIPConfigurations"):
@@ -42,7 +42,7 @@ class LoadBalancers(NetworkKind):
                         f"already allocated to resource {user}.",
                     )
 
-    def build(self, call: Call, body: dict[str, Any], resource: Resource, old: dict[str, Any] | None) -> None:  # noqa: ARG002 - as Kind has it
+    def build(self, call: Call, body: dict[str, Any], resource: Resource, old: dict[str, Any] | None) -> None:
         """Take an address in every subnet that it has a frontend in."""
         resource.properties["resourceGuid"] = guid(resource)
         resource.document.setdefault("sku", {"name": "Standard", "tier": "Regional"})
@@ -62,20 +62,20 @@ class NetworkInterfaces(NetworkKind):
     type = INTERFACE
     model = f"{MODELS}:NetworkInterface"
 
-    def check(self, call: Call, body: dict[str, Any], old: Resource | None) -> None:  # noqa: ARG002 - as Kind has it
+    def check(self, call: Call, body: dict[str, Any], old: Resource | None) -> None:
         """Each of its addresses is one of a subnet."""
         region = str(body.get("location") or "").lower().replace(" ", "")
         for row in _rows(body, "ipConfigurations"):
             id_ = str((row.get("subnet") or {}).get("id") or "")
             resolve(call.world, id_, SUBNET, owner=call.path.text, region=region)
 
-    def build(self, call: Call, body: dict[str, Any], resource: Resource, old: dict[str, Any] | None) -> None:  # noqa: ARG002 - as Kind has it
+    def build(self, call: Call, body: dict[str, Any], resource: Resource, old: dict[str, Any] | None) -> None:
         """Take the addresses."""
         resource.properties["resourceGuid"] = guid(resource)
         for row in _rows(body, "ipConfigurations"):
             interfaces.attach(call.world, str(row["subnet"]["id"]), resource.id)
 
-    def check_delete(self, world: World, resource: Resource) -> None:  # noqa: ARG002 - as Kind has it
+    def check_delete(self, world: World, resource: Resource) -> None:
         """Refuse while a machine has it."""
         if machine := (resource.properties.get("virtualMachine") or {}).get("id"):
             raise ArmError(

@@ -78,11 +78,11 @@ class Links(_DnsKind):
     type = LINK
     model = patch_model = f"{_MODELS}:VirtualNetworkLink"
 
-    def check(self, call: Call, body: dict[str, Any], old: Resource | None) -> None:  # noqa: ARG002 - as Kind has it
+    def check(self, call: Call, body: dict[str, Any], old: Resource | None) -> None:
         """The network must be there."""
         network = id_of(body.get("properties") or {}, "virtualNetwork")
         resolve(call.world, network, NETWORK, owner=call.path.text, region="")
 
-    def build(self, call: Call, body: dict[str, Any], resource: Resource, old: dict[str, Any] | None) -> None:  # noqa: ARG002 - as Kind has it
+    def build(self, call: Call, body: dict[str, Any], resource: Resource, old: dict[str, Any] | None) -> None:
         """It is whole at once."""
         resource.properties["virtualNetworkLinkState"] = "Completed"

@@ -33,7 +33,7 @@ class SecurityGroups(NetworkKind):
     type = GROUP
     model = f"{MODELS}:NetworkSecurityGroup"
 
-    def check(self, call: Call, body: dict[str, Any], old: Resource | None) -> None:  # noqa: ARG002 - as Kind has it
+    def check(self, call: Call, body: dict[str, Any], old: Resource | None) -> None:
         """Every rule needs a name, and a priority that no other of its direction has."""
         taken: dict[tuple[str, int], str] = {}
         for rule in (body.get("properties") or {}).get("securityRules") or []:
@@ -59,7 +59,7 @@ class SecurityGroups(NetworkKind):
                 )
             taken[key] = name
 
-    def build(self, call: Call, body: dict[str, Any], resource: Resource, old: dict[str, Any] | None) -> None:  # noqa: ARG002 - as Kind has it
+    def build(self, call: Call, body: dict[str, Any], resource: Resource, old: dict[str, Any] | None) -> None:
         """Add the rules that every group has."""
         properties = resource.properties
         properties["resourceGuid"] = guid(resource)

@@ -63,7 +63,7 @@ class VirtualNetworks(NetworkKind):
             if subnet.name.lower() not in kept:
                 interfaces.refuse_in_use(call.world, subnet)
 
-    def build(self, call: Call, body: dict[str, Any], resource: Resource, old: dict[str, Any] | None) -> None:  # noqa: ARG002 - as Kind has it
+    def build(self, call: Call, body: dict[str, Any], resource: Resource, old: dict[str, Any] | None) -> None:
         """Take the subnets out of the document: they are resources of their own."""
         resource.properties.setdefault("enableDdosProtection", False)
         resource.properties["resourceGuid"] = guid(resource)

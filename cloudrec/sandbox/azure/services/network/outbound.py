@@ -69,7 +69,7 @@ class PublicAddresses(NetworkKind):
                 f"Cannot create more than {limit} public IP addresses for this subscription in this region.",
             )
 
-    def build(self, call: Call, body: dict[str, Any], resource: Resource, old: dict[str, Any] | None) -> None:  # noqa: ARG002 - as Kind has it
+    def build(self, call: Call, body: dict[str, Any], resource: Resource, old: dict[str, Any] | None) -> None:
         """Choose the address."""
         properties = resource.properties
         properties["resourceGuid"] = guid(resource)
@@ -149,12 +149,12 @@ class NatGateways(NetworkKind):
             address = resolve(call.world, id_, ADDRESS, owner=owner, region=region)
             _check_address(call.world, owner, sku, address)
 
-    def linked(self, call: Call, body: dict[str, Any]) -> Iterable[tuple[str, str]]:  # noqa: ARG002 - as Kind has it
+    def linked(self, call: Call, body: dict[str, Any]) -> Iterable[tuple[str, str]]:
         """Joining an address is a permission of its own."""
         for id_ in _addresses(body.get("properties") or {}):
             yield f"{ADDRESS}/join/action", id_
 
-    def build(self, call: Call, body: dict[str, Any], resource: Resource, old: dict[str, Any] | None) -> None:  # noqa: ARG002 - as Kind has it
+    def build(self, call: Call, body: dict[str, Any], resource: Resource, old: dict[str, Any] | None) -> None:
         """Fill in the defaults."""
         resource.properties["resourceGuid"] = guid(resource)
         resource.properties.setdefault("idleTimeoutInMinutes", 4)

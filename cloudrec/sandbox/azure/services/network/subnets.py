@@ -110,7 +110,7 @@ class Subnets(NetworkKind):
     patch_model = ""
     is_located = takes_tags = False
 
-    def check(self, call: Call, body: dict[str, Any], old: Resource | None) -> None:  # noqa: ARG002 - as Kind has it
+    def check(self, call: Call, body: dict[str, Any], old: Resource | None) -> None:
         """Check the range beside the network's other subnets, and what it refers to."""
         network = store(call.world).find(call.path.parent)
         if network is None:
@@ -129,13 +129,13 @@ class Subnets(NetworkKind):
             region=network.location,
         )
 
-    def linked(self, call: Call, body: dict[str, Any]) -> Iterable[tuple[str, str]]:  # noqa: ARG002 - as Kind has it
+    def linked(self, call: Call, body: dict[str, Any]) -> Iterable[tuple[str, str]]:
         """Joining a firewall or a gateway is a permission of its own."""
         for member, kind in _LINKS:
             if target := references.id_of(body.get("properties") or {}, member):
                 yield f"{kind}/join/action", target
 
-    def build(self, call: Call, body: dict[str, Any], resource: Resource, old: dict[str, Any] | None) -> None:  # noqa: ARG002 - as Kind has it
+    def build(self, call: Call, body: dict[str, Any], resource: Resource, old: dict[str, Any] | None) -> None:
         """Complete it; its network is Updating meanwhile."""
         network = store(call.world).find(call.path.parent)
         complete(resource, network.location if network else "")
@@ -145,11 +145,11 @@ class Subnets(NetworkKind):
         """Its network is Updating meanwhile."""
         _mark_network(world, resource, "Updating")
 
-    def finish(self, world: World, resource: Resource, operation: Operation) -> None:  # noqa: ARG002 - as Kind has it
+    def finish(self, world: World, resource: Resource, operation: Operation) -> None:
         """Its network can be used again."""
         _mark_network(world, resource, "Succeeded")
 
-    def fail(self, world: World, resource: Resource, operation: Operation) -> None:  # noqa: ARG002 - as Kind has it
+    def fail(self, world: World, resource: Resource, operation: Operation) -> None:
         """Its network can be used again."""
         _mark_network(world, resource, "Succeeded")
 

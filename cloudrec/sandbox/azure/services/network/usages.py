@@ -20,7 +20,7 @@ def usages(call: Call) -> dict[str, Any]:
     used = sum(each.location == region for each in store(call.world).of_type(ADDRESS))
     name = quotas.PUBLIC_IPS
     row = {
-        "id": f"/subscriptions/{call.path.subscription}/providers/Microsoft.Network/locations/{region}/usages/{name}",
+        "id": f"{call.path.text}/{name}",
         "unit": "Count",
         "currentValue": used,
         "limit": quotas.limit(call.world, region, name),
