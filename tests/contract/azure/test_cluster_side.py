@@ -268,7 +268,10 @@ def test_access_writes_a_private_kubeconfig_without_a_secret(site: Site) -> None
     path = Path(access.details["kubeconfig"])
     assert path.is_relative_to(site.home.root)
     assert path.stat().st_mode & 0o777 == 0o600
-    assert site.azure.env["AZURE_CLIENT_SECRET"] not in path.read_text(encoding="utf-8")
+    config = json.loads(path.read_text(encoding="utf-8"))
+    passed_on = {each["name"]: each["value"] for each in config["users"][0]["user"]["exec"]["env"]}
+    assert "AZURE_CLIENT_ID" in passed_on
+    assert site.azure.env["AZURE_CLIENT_SECRET"] not in passed_on.values()
     assert (access.nodes, access.gpus_per_node, access.details["fabric"]) == (1, 8, "infiniband")
     assert access.details["resources"] == {"nvidia.com/gpu": "8", "rdma/ib": "8"}
     assert access.environment["NCCL_IB_HCA"] == "^mlx5_8"

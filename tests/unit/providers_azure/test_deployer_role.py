@@ -19,10 +19,6 @@ def test_the_role_has_no_wildcard_and_reads_no_keys() -> None:
     assert ROLE["DataActions"] == []
 
 
-def test_the_role_grants_nothing_by_itself() -> None:
-    assert "Microsoft.Authorization/roleAssignments/write" not in ROLE["Actions"]
-
-
 def test_exactly_the_roles_that_are_assigned_may_be_granted_and_taken_away() -> None:
     condition = (INFRA / "grants.condition").read_text(encoding="utf-8")
     lists = re.findall(r"GuidEquals \{([^}]*)\}", condition)
