@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from azure.core.exceptions import AzureError
 
 from cloudrec.cloud.driver import is_ours
-from cloudrec.errors import CloudrecError
+from cloudrec.errors import PreflightError
 from cloudrec.provider import Finding
 from cloudrec.providers.azure import errors, groups, ids, leftovers, limits, nodes, offers
 from cloudrec.providers.azure.cluster import ClusterDriver
@@ -29,7 +29,7 @@ def credentials(azure: Azure) -> list[Finding]:
     """Check that Azure takes the credentials, for a subscription that can be used."""
     try:
         caller, account, region = azure.caller, azure.account, azure.region
-    except (AzureError, CloudrecError) as error:
+    except (AzureError, PreflightError) as error:
         told = errors.explain(error)
         return [Finding(check="credentials", ok=False, found=told.message, remedy=told.remedy or "")]
     who = f"{caller.name or caller.object_id} of tenant {caller.tenant}"

@@ -229,7 +229,7 @@ def test_a_group_of_that_name_that_is_somebodys_is_not_touched(site: Site) -> No
     sdk = site.sdk
     groups, models = sdk.client("resources").resource_groups, sdk.models("resources")
     groups.create_or_update(GROUP, models.ResourceGroup(location="eastus"))
-    with pytest.raises(CloudrecError, match="bears no tag of ours"):
+    with pytest.raises(PreflightError, match="resource group cloudrec-t is there, and is not of cloudrec"):
         site.up()
     groups.begin_delete(GROUP).result()
 
