@@ -50,6 +50,7 @@ class Ways:
         control_plane: the action that makes the control plane.
         self_made: matches what it makes without being asked, at a time of its own; `down` must
             remove it all the same.
+        lags: seconds by which its lists are late, at their worst.
         denial: the code with which it says that something is not allowed.
     """
 
@@ -58,6 +59,7 @@ class Ways:
     births: str
     control_plane: str
     self_made: str
+    lags: Mapping[str, float]
     denial: str
 
 
@@ -73,6 +75,7 @@ WAYS: Mapping[str, Ways] = {
         births=r"Create|Allocate|Run",
         control_plane="CreateCluster",
         self_made=r"logs:log-group:/aws/eks/",
+        lags={"tags": 15, "lists": 10},
         denial="AccessDenied",
     ),
     "azure": Ways(
@@ -81,6 +84,7 @@ WAYS: Mapping[str, Ways] = {
         births=r"Put ",
         control_plane="Put managedClusters",
         self_made="-",
+        lags={"groups": 15, "resources": 15, "role-assignments": 10},
         denial="AuthorizationFailed",
     ),
 }
