@@ -16,7 +16,7 @@ D4, H100, T4 = "Standard_D4s_v5", "Standard_ND96isr_H100_v5", "Standard_NC4as_T4
 QUOTAS = {
     "cores": 10000,
     "lowPriorityCores": 10000,
-    "standardDSv5Family": 1000,
+    "standardDSv5Family": 2000,
     "standardNDSH100v5Family": 1000,
     "Standard NCASv3_T4 Family": 1000,
 }

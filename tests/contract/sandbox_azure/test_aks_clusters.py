@@ -306,7 +306,7 @@ def test_the_ranges_of_a_cluster_are_not_its_networks(azure: Azure) -> None:
     with refused("PodCidrOverlapExistingSubnetsCidr", status=400):
         begin_cluster(azure, body(base, networkProfile={"podCidr": "10.0.0.0/12"}))
     with refused("InsufficientSubnetSize", status=400):
-        begin_cluster(azure, body(base, pools=[system(count=400)]))
+        begin_cluster(azure, body(base, pools=[system(count=300)]))
 
 
 @pytest.mark.parametrize(

@@ -117,7 +117,7 @@ def test_pods_that_may_not_be_evicted_hold_a_pool(azure: Azure, aks: Any) -> Non
 def test_what_is_fixed_at_birth_stays(azure: Azure, member: str, value: object) -> None:
     make_pool(azure)
     with refused("PropertyChangeNotAllowed", member, status=400):
-        begin_pool(azure, **{member: value})
+        begin_pool(azure, "gpu", **{member: value})
 
 
 def test_price_and_market_are_fixed_too(azure: Azure) -> None:
