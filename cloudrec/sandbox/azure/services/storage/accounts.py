@@ -17,7 +17,7 @@ from cloudrec.sandbox.azure.services.network.references import SUBNET
 from cloudrec.sandbox.azure.services.storage import blob_service
 from cloudrec.sandbox.azure.services.storage.blob_service import ACCOUNT as TYPE
 from cloudrec.sandbox.azure.services.storage.blob_service import APIS, MODELS
-from cloudrec.sandbox.azure.store import store
+from cloudrec.sandbox.azure.store import region_of, store
 from cloudrec.sandbox.clock import as_datetime
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class StorageAccounts(Kind):
         if not _NAME.fullmatch(name):
             raise ArmError("AccountNameInvalid", _bad_name(name))
         if old is None:
-            _check_new(call, str(body.get("location") or "").lower().replace(" ", ""))
+            _check_new(call, region_of(body))
         else:
             _check_fixed(body, old.document)
         if (body.get("sku") or {}).get("name", "").startswith("Premium") and body.get("kind") == "StorageV2":
@@ -105,10 +105,21 @@ class StorageAccounts(Kind):
         acls.setdefault("bypass", "AzureServices")
         acls.setdefault("ipRules", [])
         for rule in acls.setdefault("virtualNetworkRules", []):
-            rule |= {"action": "Allow", "state": "Succeeded"}
+            rule["action"] = "Allow"
         sku = resource.document["sku"]
         resource.document["sku"] = {"name": sku["name"], "tier": sku["name"].partition("_")[0]}
         blob_service.make(call.world, resource)
+
+    def show(self, world: World, resource: Resource) -> dict[str, Any]:
+        """With what has become of the subnets that it lets in."""
+        told = super().show(world, resource)
+        acls = resource.properties["networkAcls"]
+        rules = [
+            {**rule, "state": "Succeeded" if store(world).find(rule["id"]) else "NetworkSourceDeleted"}
+            for rule in acls["virtualNetworkRules"]
+        ]
+        told["properties"] = {**resource.properties, "networkAcls": {**acls, "virtualNetworkRules": rules}}
+        return told
 
     def busy(self, resource: Resource, operation: Operation) -> ArmError:
         """A code of its own."""
