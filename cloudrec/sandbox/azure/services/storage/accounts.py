@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from http import HTTPStatus
-from ipaddress import ip_network
+from ipaddress import IPv4Network
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from cloudrec.sandbox.azure.errors import ArmError
@@ -32,6 +32,7 @@ durations({"storage-create": 20})
 
 _NAME = re.compile(r"[a-z0-9]{3,24}")
 _FIXED = ("isHnsEnabled", "isNfsV3Enabled", "dnsEndpointType")
+_PRIVATE = [IPv4Network(text) for text in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")]
 _NARROWEST = 30  # prefix length: smaller ranges are given as single addresses
 
 
@@ -203,10 +204,11 @@ def _subnet_rules(acls: Mapping[str, Any]) -> Iterable[str]:
 
 def _is_public_range(text: str) -> bool:
     try:
-        block = ip_network(text)
+        block = IPv4Network(text)
     except ValueError:
         return False
-    return not block.is_private and ("/" not in text or block.prefixlen <= _NARROWEST)
+    is_private = any(block.overlaps(each) for each in _PRIVATE)
+    return not is_private and ("/" not in text or block.prefixlen <= _NARROWEST)
 
 
 @route("POST", "Microsoft.Storage/checkNameAvailability")
