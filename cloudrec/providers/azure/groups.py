@@ -57,12 +57,15 @@ def resources(layout: Layout) -> list[Resource]:
     )
     suffixes = [name for name in _NAMESPACES if name != _LUSTRE or layout.settings.lustre_tib]
     registrations = [
-        layout.resource(REGISTRATION, name, properties={"namespace": _NAMESPACES[name]}) for name in suffixes
+        layout.resource(REGISTRATION, name, properties={"namespace": _NAMESPACES[name]}, is_shared=True)
+        for name in suffixes
     ]
     if any(hardware.infiniband for hardware in layout.hardware.values()):
         properties = {"feature": _INFINIBAND_FEATURE}
         needs = (layout.key(REGISTRATION, "containerservice"),)
-        registrations.append(layout.resource(REGISTRATION, INFINIBAND, needs=needs, properties=properties))
+        registrations.append(
+            layout.resource(REGISTRATION, INFINIBAND, needs=needs, properties=properties, is_shared=True)
+        )
     return [group, *registrations]
 
 
@@ -162,7 +165,6 @@ class RegistrationDriver(AzureDriver):
 
     def __init__(self, azure: Azure) -> None:
         super().__init__(azure)
-        self._left: set[str] = set()  # what is no longer asked for, and stays
         self._told: set[str] = set()  # features whose provider is still to be told
 
     @property
@@ -192,8 +194,6 @@ class RegistrationDriver(AzureDriver):
 
     def look(self, identity: str) -> tuple[Condition, str]:
         """Look how far it has come; a feature is known to its provider once that is registered again."""
-        if identity in self._left:
-            return Condition.GONE, ""
         state = self._state(identity)
         if state == "Registered" and identity in self._told:
             self.providers.register(_namespace(identity))
@@ -213,7 +213,6 @@ class RegistrationDriver(AzureDriver):
 
     def remove(self, observed: Observed) -> None:
         """Leave it."""
-        self._left.add(observed.identity)
 
     def _identity(self, resource: Resource) -> str:
         of = f"/subscriptions/{self.azure.subscription}/providers"

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pytest
 
 from cloudrec import app
-from cloudrec.engine.graph import Condition, Graph
+from cloudrec.engine.graph import Graph
 from cloudrec.engine.plan import Step
 from cloudrec.errors import CloudrecError, PreflightError, SpecError
 from tests.contract.azure.support import Site
@@ -308,13 +307,9 @@ def test_a_file_system_stands_in_the_zone_of_the_gpus(azure: Azure, tmp_path: Pa
 
 
 def test_registrations_stay_for_they_are_the_subscriptions(site: Site) -> None:
-    driver = site.provider.drivers(site.cluster)["registration"]
-    resource = Graph.of(site.provider.resources(site.cluster)).resources["registration/t-storage"]
-    identity = driver.create(resource, token=str(uuid4()), identities={})
-    while driver.condition("registration", identity)[0] is not Condition.READY:
-        site.azure.advance(30)
-    seen = driver.find(resource)
-    assert seen is not None
-    driver.delete(seen)
-    assert driver.condition("registration", identity)[0] is Condition.GONE
-    assert site.sdk.client("resources").providers.get("Microsoft.Storage").registration_state == "Registered"
+    site.up()
+    site.down()
+    providers = site.sdk.client("resources").providers
+    assert providers.get("Microsoft.ContainerRegistry").registration_state == "Registered"
+    site.azure.control(unregistered=["Microsoft.ContainerRegistry"])
+    assert site.planned()["registration/t-containerregistry"].step is Step.CREATE
