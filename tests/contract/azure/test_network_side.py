@@ -142,24 +142,22 @@ def test_a_refusal_is_told_at_once_with_the_action_that_is_not_allowed(site: Sit
     assert site.planned() == {}
 
 
-def test_down_works_from_another_machine_with_no_journal(site: Site, tmp_path: Path) -> None:
-    site.up()
-    Site(site.azure, tmp_path / "elsewhere").down()
-    assert site.azure.state() == []
+def test_down_works_from_another_machine_with_no_journal(standing: Site, tmp_path: Path) -> None:
+    Site(standing.azure, tmp_path / "elsewhere").down()
+    assert standing.azure.state() == []
 
 
-def test_damage_done_by_hand_is_seen_and_mended(site: Site) -> None:
-    site.up()
-    found = {key: seen.identity for key, seen in site.found().items()}
-    sdk = site.sdk
+def test_damage_done_by_hand_is_seen_and_mended(standing: Site) -> None:
+    found = {key: seen.identity for key, seen in standing.found().items()}
+    sdk = standing.sdk
     network, storage = sdk.client("network"), sdk.client("storage")
     account = found["storage-account/t"].rpartition("/")[2]
     rules = network.network_security_groups.get(GROUP, GROUP)
     rules.security_rules = rules.security_rules[:1]
-    changed(site, network.network_security_groups.begin_create_or_update, GROUP, GROUP, rules)
+    changed(standing, network.network_security_groups.begin_create_or_update, GROUP, GROUP, rules)
     subnet = network.subnets.get(GROUP, GROUP, f"{GROUP}-nodes")
     subnet.nat_gateway = None
-    changed(site, network.subnets.begin_create_or_update, GROUP, GROUP, subnet.name, subnet)
+    changed(standing, network.subnets.begin_create_or_update, GROUP, GROUP, subnet.name, subnet)
     models = sdk.models("storage")
     opened = models.StorageAccountUpdateParameters(allow_shared_key_access=True)
     storage.storage_accounts.update(GROUP, account, opened)
@@ -167,9 +165,9 @@ def test_damage_done_by_hand_is_seen_and_mended(site: Site) -> None:
     kept = models.BlobServiceProperties(delete_retention_policy=keep)
     storage.blob_services.set_service_properties(GROUP, account, kept)
     password = sdk.models("containerregistry").RegistryUpdateParameters(admin_user_enabled=True)
-    changed(site, sdk.client("containerregistry").registries.begin_update, GROUP, account, password)
+    changed(standing, sdk.client("containerregistry").registries.begin_update, GROUP, account, password)
     sdk.client("authorization").role_assignments.delete_by_id(found["role-assignment/t-cluster-network"])
-    assert site.planned().keys() == {
+    assert standing.planned().keys() == {
         "network-security-group/t",
         "subnet/t-nodes",
         "storage-account/t",
@@ -177,13 +175,12 @@ def test_damage_done_by_hand_is_seen_and_mended(site: Site) -> None:
         "registry/t",
         "role-assignment/t-cluster-network",
     }
-    site.up()
-    assert site.planned() == {}
+    standing.up()
+    assert standing.planned() == {}
 
 
-def test_rules_of_other_people_stay(site: Site) -> None:
-    site.up()
-    groups, models = site.sdk.client("network").network_security_groups, site.sdk.models("network")
+def test_rules_of_other_people_stay(standing: Site) -> None:
+    groups, models = standing.sdk.client("network").network_security_groups, standing.sdk.models("network")
     theirs = models.SecurityRule(
         name="theirs",
         priority=4000,
@@ -197,24 +194,23 @@ def test_rules_of_other_people_stay(site: Site) -> None:
     )
     group = groups.get(GROUP, GROUP)
     group.security_rules = [*group.security_rules[:1], theirs]
-    changed(site, groups.begin_create_or_update, GROUP, GROUP, group)
-    site.up()
+    changed(standing, groups.begin_create_or_update, GROUP, GROUP, group)
+    standing.up()
     rules = {rule.name for rule in groups.get(GROUP, GROUP).security_rules}
     assert rules == {"cloudrec-nodes-to-pods", "cloudrec-pods-to-pods", "theirs"}
 
 
-def test_roles_of_an_identity_that_was_made_anew_are_given_again_and_the_old_ones_go(site: Site) -> None:
-    site.up()
-    before = site.found()["role-assignment/t-pod-storage"].identity
-    site.sdk.client("managedidentity").user_assigned_identities.delete(GROUP, f"{GROUP}-pod")
-    site.up()
+def test_roles_of_an_identity_that_was_made_anew_are_given_again_and_the_old_ones_go(standing: Site) -> None:
+    before = standing.found()["role-assignment/t-pod-storage"].identity
+    standing.sdk.client("managedidentity").user_assigned_identities.delete(GROUP, f"{GROUP}-pod")
+    standing.up()
     # What the first identity had is seen to be useless once another serves.
-    assert site.planned()["role-assignment/t-pod-storage"].step is Step.DELETE
-    site.up()
-    mine = [seen for seen in site.provider.search("t") if seen.key == "role-assignment/t-pod-storage"]
+    assert standing.planned()["role-assignment/t-pod-storage"].step is Step.DELETE
+    standing.up()
+    mine = [seen for seen in standing.provider.search("t") if seen.key == "role-assignment/t-pod-storage"]
     assert [seen.identity for seen in mine] != [before]
     assert len(mine) == 1
-    assert site.planned() == {}
+    assert standing.planned() == {}
 
 
 def test_roles_that_come_into_sight_late_are_given_once(site: Site) -> None:
@@ -226,16 +222,15 @@ def test_roles_that_come_into_sight_late_are_given_once(site: Site) -> None:
     assert site.planned() == {}
 
 
-def test_kept_data_keeps_the_account_and_comes_back(site: Site) -> None:
-    site.up()
-    account = site.found()["storage-account/t"].identity
-    site.down(keep_data=True)
-    assert site.found().keys() == {"resource-group/t", "storage-account/t", "container/t"}
-    site.up()
-    assert site.found()["storage-account/t"].identity == account
-    assert site.planned() == {}
-    site.down()
-    assert site.azure.state() == []
+def test_kept_data_keeps_the_account_and_comes_back(standing: Site) -> None:
+    account = standing.found()["storage-account/t"].identity
+    standing.down(keep_data=True)
+    assert standing.found().keys() == {"resource-group/t", "storage-account/t", "container/t"}
+    standing.up()
+    assert standing.found()["storage-account/t"].identity == account
+    assert standing.planned() == {}
+    standing.down()
+    assert standing.azure.state() == []
 
 
 def test_a_group_of_that_name_that_is_somebodys_is_not_touched(site: Site) -> None:
@@ -246,9 +241,8 @@ def test_a_group_of_that_name_that_is_somebodys_is_not_touched(site: Site) -> No
         site.up()
 
 
-def test_a_cluster_is_not_moved_to_another_region(site: Site, tmp_path: Path) -> None:
-    site.up()
-    elsewhere = Site(site.azure, tmp_path, region="westeurope")
+def test_a_cluster_is_not_moved_to_another_region(standing: Site, tmp_path: Path) -> None:
+    elsewhere = Site(standing.azure, tmp_path, region="westeurope")
     with pytest.raises(SpecError, match="location is 'eastus', not 'westeurope'"):
         elsewhere.up()
 
@@ -306,10 +300,9 @@ def test_a_file_system_stands_in_the_zone_of_the_gpus(azure: Azure, tmp_path: Pa
     assert site.azure.state() == []
 
 
-def test_registrations_stay_for_they_are_the_subscriptions(site: Site) -> None:
-    site.up()
-    site.down()
-    providers = site.sdk.client("resources").providers
+def test_registrations_stay_for_they_are_the_subscriptions(standing: Site) -> None:
+    standing.down()
+    providers = standing.sdk.client("resources").providers
     assert providers.get("Microsoft.ContainerRegistry").registration_state == "Registered"
-    site.azure.control(unregistered=["Microsoft.ContainerRegistry"])
-    assert site.planned()["registration/t-containerregistry"].step is Step.CREATE
+    standing.azure.control(unregistered=["Microsoft.ContainerRegistry"])
+    assert standing.planned()["registration/t-containerregistry"].step is Step.CREATE
