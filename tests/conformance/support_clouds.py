@@ -51,7 +51,7 @@ class Ways:
         self_made: matches what it makes without being asked, at a time of its own; `down` must
             remove it all the same.
         lags: seconds by which its lists are late, at their worst.
-        denial: the code with which it says that something is not allowed.
+        denial: the code and the words with which it says that an action is not allowed.
     """
 
     generous: Mapping[str, Any]
@@ -60,7 +60,7 @@ class Ways:
     control_plane: str
     self_made: str
     lags: Mapping[str, float]
-    denial: str
+    denial: tuple[str, str]
 
 
 WAYS: Mapping[str, Ways] = {
@@ -76,16 +76,24 @@ WAYS: Mapping[str, Ways] = {
         control_plane="CreateCluster",
         self_made=r"logs:log-group:/aws/eks/",
         lags={"tags": 15, "lists": 10},
-        denial="AccessDenied",
+        denial=("AccessDenied", "not authorized"),
     ),
     "azure": Ways(
-        generous={"quotas": {"Standard NDASv4_A100 Family": 5000, "cores": 5000, "lowPriorityCores": 5000}},
+        generous={
+            "quotas": dict.fromkeys(
+                ("Standard NDASv4_A100 Family", "standardDSv5Family", "cores", "lowPriorityCores"), 5000
+            )
+        },
         reads=r"entra |\S+ (Get|Head|Post \S*/?(list|check))",
         births=r"Put ",
         control_plane="Put managedClusters",
         self_made="-",
         lags={"groups": 15, "resources": 15, "role-assignments": 10},
-        denial="AuthorizationFailed",
+        denial=(
+            "AuthorizationFailed",
+            "The client 'c' with object id 'o' does not have authorization to perform action '{}' over "
+            "scope 's'.",
+        ),
     ),
 }
 

@@ -63,10 +63,9 @@ def resources(layout: Layout) -> list[Resource]:
     if any(hardware.infiniband for hardware in layout.hardware.values()):
         properties = {"feature": _INFINIBAND_FEATURE}
         needs = (layout.key(REGISTRATION, "containerservice"),)
-        infiniband = layout.resource(
-            REGISTRATION, INFINIBAND, needs=needs, properties=properties, is_shared=True
+        registrations.append(
+            layout.resource(REGISTRATION, INFINIBAND, needs=needs, properties=properties, is_shared=True)
         )
-        registrations.append(infiniband)
     return [group, *registrations]
 
 
@@ -189,6 +188,7 @@ class RegistrationDriver(AzureDriver):
             name=resource.name,
             identity=identity,
             condition=_STATES[state],
+            tags=resource.tags,
             location="global",
         )
 
@@ -212,8 +212,7 @@ class RegistrationDriver(AzureDriver):
         return identity
 
     def remove(self, observed: Observed) -> None:
-        """Leave it: it is shared."""
-        del observed
+        """Leave it."""
 
     def _identity(self, resource: Resource) -> str:
         of = f"/subscriptions/{self.azure.subscription}/providers"

@@ -103,8 +103,10 @@ class GroupDriver(AzureDriver):
         return found
 
     def change(self, resource: Resource, observed: Observed, *, identities: Mapping[str, str]) -> None:
-        """Put it as it is: that is how Azure mends what failed."""
-        del resource, identities
+        """Complete it; what failed is put as it is, which is how Azure mends it."""
+        if _BROKEN not in observed.properties:
+            super().change(resource, observed, identities=identities)
+            return
         group, names = ids.group_of(observed.identity), ids.names(observed.identity)
         self.call(observed.identity, self.putting, group, *names, self.row(observed.identity))
 
