@@ -118,6 +118,7 @@ def test_every_passing_fault_at_every_kind_of_call_is_survived(calm: Calm, site:
 def refuse(site: Site, calm: Calm, service: str, action: str) -> None:
     """Have one action of `up` refused for want of permission; it is named, and `down` leaves nothing."""
     (asked, *_) = [call["iam_action"] for call in calm.calls["up"] if call["action"] == action]
+    site.cloud.reset()  # what `down` leaves to the account, such as services that are enabled, goes too
     code, words = site.cloud.ways.denial
     denied = {"kind": "error", "code": code, "message": words.format(asked), "status": 403}
     site.cloud.control(faults=[{**denied, "service": service, "action": re.escape(action), "times": 1000}])

@@ -122,9 +122,11 @@ def _write(call: Call, kind: Kind, body: dict[str, Any], old: Resource | None) -
 
 
 def delete(call: Call, kind: Kind) -> Reply:
-    """Remove a resource; 204 where there is none."""
+    """Remove a resource; 204 where there is none, but 404 for a group."""
     rules.check_group(call, kind, missing_is_fine=True)
     resource = store(call.world).find(call.path.text)
+    if resource is None and not kind.needs_group:  # a group
+        raise kind.missing(call.path)
     if resource is None:
         return Reply(status=HTTPStatus.NO_CONTENT)
     _check_match(call, kind, resource)
