@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from cloudrec.sandbox.azure import bodies, operations, rules
-from cloudrec.sandbox.azure.errors import ArmError, malformed, not_found
+from cloudrec.sandbox.azure.errors import ArmError, group_not_found, malformed, not_found
 from cloudrec.sandbox.azure.pages import page
 from cloudrec.sandbox.azure.registry import kinds
 from cloudrec.sandbox.azure.services import permissions
@@ -126,7 +126,7 @@ def delete(call: Call, kind: Kind) -> Reply:
     rules.check_group(call, kind, missing_is_fine=True)
     resource = store(call.world).find(call.path.text)
     if resource is None and not kind.needs_group:  # a group
-        raise kind.missing(call.path)
+        raise group_not_found(call.path.name)
     if resource is None:
         return Reply(status=HTTPStatus.NO_CONTENT)
     _check_match(call, kind, resource)

@@ -53,7 +53,9 @@ def prices(call: Call) -> Reply:
     except FilterError as error:
         told = {"Error": {"Code": "BadRequest", "Message": f"Invalid OData parameters supplied: {error}"}}
         return json_reply(told, HTTPStatus.BAD_REQUEST)
-    found = [row for row in price_list.rows(call.world.state(Factors).values) if test is None or test(row)]
+    rows_of_all = price_list.rows(call.world.state(Factors).values)
+    # What a filter calls priceType, a row calls type.
+    found = [row for row in rows_of_all if test is None or test({**row, "priceType": row["type"]})]
     rows, more = found[start : start + _PAGE], len(found) > start + _PAGE
     query = urlencode({**({"$filter": text} if text else {}), "$skip": start + _PAGE})
     return json_reply(
