@@ -35,9 +35,11 @@ def _sizes(compute: Any, location: str = LOCATION) -> dict[str, Any]:
 def test_sizes_tell_their_family_zones_and_abilities(compute: Any) -> None:
     found = _sizes(compute)[_SIZE]
     facts = {each.name: each.value for each in found.capabilities}
-    assert (found.family, found.location_info[0].zones) == (_FAMILY, ["1", "2"])
+    assert (found.family, sorted(found.location_info[0].zones)) == (_FAMILY, ["1", "2"])
     assert (facts["vCPUs"], facts["GPUs"], facts["RdmaEnabled"]) == ("96", "8", "True")
     assert _SIZE not in _sizes(compute, "westus")
+    assert _sizes(compute, "westus3")[_SIZE].locations == ["WestUS3"]
+    assert {row.resource_type for row in _sizes(compute).values()} > {"virtualMachines"}
 
 
 def test_a_size_may_be_barred_from_a_region_or_a_zone(azure: Azure, compute: Any) -> None:
