@@ -72,17 +72,15 @@ def test_an_operation_resumes_from_its_token_in_another_client(azure: Azure) -> 
 
 
 def test_too_many_calls_are_refused_with_a_time_to_wait(azure: Azure) -> None:
-    azure.group()
-    azure.control(rates={"arm-read": [2, 0.5]})
-    groups = azure.client("resource").resource_groups
-    groups.get(GROUP)
-    groups.get(GROUP)
+    azure.control(rates={"arm-write": [2, 0.5]})
+    azure.group("one")
+    azure.group("two")
     with refused("SubscriptionRequestsThrottled", status=429) as caught:
-        groups.get(GROUP)
+        azure.group("three")
     wait = int(caught.value.response.headers["Retry-After"])
     assert wait == 2
     azure.advance(wait)
-    groups.get(GROUP)
+    azure.group("three")
 
 
 def test_what_another_operation_writes_is_a_429_that_is_no_throttling(azure: Azure) -> None:

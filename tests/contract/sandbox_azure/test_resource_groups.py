@@ -108,9 +108,20 @@ def test_the_list_of_resources_is_old(azure: Azure) -> None:
     azure.done(gateways.begin_create_or_update, GROUP, "nat", body, seconds=60)
     assert list(resources.list(filter=wanted)) == []
     azure.advance(600)
-    assert [row.name for row in resources.list(filter=wanted)] == ["nat"]
+    assert [(row.name, row.tags) for row in resources.list(filter=wanted)] == [("nat", None)]
     assert list(resources.list(filter="tagName eq 'owner' and tagValue eq 'you'")) == []
     azure.done(gateways.begin_delete, GROUP, "nat", seconds=60)
     assert [row.type for row in resources.list_by_resource_group(GROUP)] == ["Microsoft.Network/natGateways"]
     azure.advance(600)
     assert list(resources.list_by_resource_group(GROUP)) == []
+
+
+def test_resources_are_found_by_type_and_tell_more_to_who_asks(azure: Azure) -> None:
+    azure.group()
+    gateways, resources = azure.client("network").nat_gateways, azure.client("resource").resources
+    azure.done(gateways.begin_create_or_update, GROUP, "nat", {**NAT, "tags": {"a": "b"}}, seconds=60)
+    row = next(resources.list(filter="resourceType eq 'Microsoft.Network/natGateways'"))
+    assert (row.tags, row.created_time) == ({"a": "b"}, None)
+    assert next(resources.list(expand="createdTime")).created_time is not None
+    with refused("InvalidFilterInQueryString", status=400):
+        list(resources.list(filter="tagName eq 'a' and resourceType eq 'Microsoft.Network/natGateways'"))

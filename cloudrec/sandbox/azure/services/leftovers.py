@@ -1,8 +1,8 @@
 """What the controllers inside a cluster make, and leave behind when the cluster goes first.
 
 `leave` of /_control: {"group": NAME, "cluster": NAME, "kinds": [...]} makes one of each kind now, in the
-group and with the tags of the cluster's controllers: disk, public-ip, load-balancer, network-interface (in the
-group's first subnet, or the one named by "subnet": ID), role-assignment (of nobody who is there any more),
+group and with the tags of the cluster's controllers: disk, public-ip, load-balancer, network-interface (in
+its first subnet, or the one named by "subnet": ID), role-assignment (of nobody who is there any more),
 private-dns-zone, log-workspace, container (deleted already, but kept; in the group's first account).
 """
 

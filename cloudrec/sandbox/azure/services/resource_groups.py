@@ -5,6 +5,7 @@ Durations: resource-group (the least that a deletion takes), resource-group-bloc
 
 from __future__ import annotations
 
+import re
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 TYPE = "Microsoft.Resources/resourceGroups"
 _APIS = ("2025-04-01", "2024-11-01", "2022-09-01", "2021-04-01")
 _STEP_S = 5
+_COMPARED = re.compile(r"([\w/]+)\s+(?:eq|ne)\s")
 _PAGE = 1000
 
 durations({"resource-group": 15, "resource-group-blocked": 600})
@@ -170,7 +172,12 @@ def tagged_as(text: str, document: dict[str, Any]) -> bool:
         test = parse(text)
     except FilterError as error:
         raise malformed("InvalidFilterInQueryString", [str(error)]) from error
-    if "tagname" not in text.lower():
+    names = {name.lower() for name in _COMPARED.findall(text)}
+    if "tagname" not in names:
         return test(document)
+    if others := sorted(names - {"tagname", "tagvalue"}):
+        raise malformed(
+            "InvalidFilterInQueryString", [f"tags cannot be filtered by together with {', '.join(others)}"]
+        )
     tags = document.get("tags") or {}
     return any(test({**document, "tagName": name, "tagValue": value}) for name, value in tags.items())

@@ -12,6 +12,7 @@ from cloudrec.sandbox.azure.registry import Entry, forgotten, inventory, kinds, 
 from cloudrec.sandbox.azure.services.lag import RESOURCES, lag
 from cloudrec.sandbox.azure.services.resource_groups import TYPE, tagged_as
 from cloudrec.sandbox.azure.store import Store, store
+from cloudrec.sandbox.clock import as_datetime
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from cloudrec.sandbox.world import World
 
 _PAGE = 1000
+_TIMES = ("createdTime", "changedTime", "provisioningState")  # told to who asks for them
 _SHOWN = ("id", "name", "type", "location", "tags", "sku", "kind", "identity", "zones", "managedBy")
 
 
@@ -59,7 +61,11 @@ def listing(call: Call) -> Reply:
     found = [
         row for row in rows if row["id"].lower().startswith(prefix) and tagged_as(text, _for_filter(row))
     ]
-    return page(call, found, int(call.query.get("$top", _PAGE)))
+    hidden = set(_TIMES) - {name.strip() for name in call.query.get("$expand", "").split(",")}
+    if "tagvalue" in text.lower():
+        hidden.add("tags")  # who asks by tag is not told the tags
+    told = [{name: value for name, value in row.items() if name not in hidden} for row in found]
+    return page(call, told, int(call.query.get("$top", _PAGE)))
 
 
 def _is_tracked(resource: Resource) -> bool:
@@ -68,7 +74,12 @@ def _is_tracked(resource: Resource) -> bool:
 
 
 def _row(resource: Resource) -> dict[str, Any]:
-    return {name: resource.document[name] for name in _SHOWN if resource.document.get(name) is not None}
+    row = {name: resource.document[name] for name in _SHOWN if resource.document.get(name) is not None}
+    return row | {
+        "createdTime": as_datetime(resource.made_at).isoformat(),
+        "changedTime": as_datetime(resource.changed_at).isoformat(),
+        "provisioningState": resource.properties.get("provisioningState"),
+    }
 
 
 def _for_filter(row: dict[str, Any]) -> dict[str, Any]:

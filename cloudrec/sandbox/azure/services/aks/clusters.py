@@ -66,6 +66,8 @@ class ManagedClusters(Kind):
             )
             if old is not None:
                 versions.check_upgrade(old.properties["currentKubernetesVersion"], wanted)
+                for pool in nodes.pools(world, old):
+                    versions.check_pool(pool.name, pool.properties["currentOrchestratorVersion"], wanted)
         region = str(body["location"]).lower().replace(" ", "")
         if old is None:
             cluster_checks.check_pools(call, body, {}, region)

@@ -1,14 +1,11 @@
 """Pools of nodes.
 
-`blocked_drains` of /_control: names of pools whose pods' disruption budgets have no room: a deletion or an
-upgrade of such a pool ends in UnsatisfiablePDB, unless it is told to ignore them.
 `infiniband` of /_control tells of every pool of a size that has InfiniBand whether it was made with it.
 Durations: aks-pool-create, aks-pool-gpu-create, aks-pool-update, aks-pool-delete.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -18,7 +15,7 @@ from cloudrec.sandbox.azure.kinds import Kind
 from cloudrec.sandbox.azure.registry import durations, setting
 from cloudrec.sandbox.azure.registry import resource as register
 from cloudrec.sandbox.azure.services import providers
-from cloudrec.sandbox.azure.services.aks import nodes, pool_checks, scale_sets, subnets, versions
+from cloudrec.sandbox.azure.services.aks import drains, nodes, pool_checks, scale_sets, subnets, versions
 from cloudrec.sandbox.azure.services.aks.pool_checks import SYSTEM, mode
 from cloudrec.sandbox.azure.services.aks.refusals import in_progress, invalid
 from cloudrec.sandbox.azure.services.compute import sizes
@@ -48,13 +45,6 @@ durations(
         "subnet-linger": 120,
     }
 )
-
-
-@dataclass
-class Budgets:
-    """Pools that cannot be drained."""
-
-    blocked: list[str] = field(default_factory=list)
 
 
 @register
@@ -151,7 +141,7 @@ class AgentPools(Kind):
         """Have the machines, or not."""
         cluster = self._cluster(world, resource.path)
         if operation.facts.get("drains"):
-            check_drain(world, resource, operation)
+            drains.check(world, resource, operation)
         if operation.verb == "delete":
             return
         scale_sets.fit(world, resource, nodes.group_name(cluster))
@@ -272,21 +262,6 @@ def linked(wish: dict[str, Any]) -> Iterable[tuple[str, str]]:
             yield action, wish[member]
 
 
-def check_drain(world: World, pool: Resource, operation: Operation) -> None:
-    """Refuse what would have to evict pods that may not be evicted."""
-    if pool.name in world.state(Budgets).blocked and not operation.facts.get("ignore_budgets"):
-        raise ArmError(
-            "UnsatisfiablePDB",
-            f"Drain of agent pool {pool.name} failed: 1 error occurred: PDB default/blocked has "
-            f"maxUnavailable == 0 "
-            "can't proceed with the drain operation. See https://aka.ms/aks/debugdrainfailures.",
-        )
-
-
-def _write(world: World, names: Sequence[str]) -> None:
-    world.state(Budgets).blocked = list(names)
-
-
 def _tell_infiniband(world: World) -> dict[str, bool]:
     return {
         pool.id: pool.facts["infiniband"]
@@ -299,5 +274,4 @@ def _refuse(_world: World, _value: object) -> None:
     raise ValueError("infiniband is only told: it follows from the feature and the size")
 
 
-setting("blocked_drains", read=lambda world: list(world.state(Budgets).blocked), write=_write)
 setting("infiniband", read=_tell_infiniband, write=_refuse)

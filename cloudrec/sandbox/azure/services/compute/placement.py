@@ -116,6 +116,7 @@ class ReservationGroups(ComputeKind):
     type = "Microsoft.Compute/capacityReservationGroups"
     model = f"{_MODELS}:CapacityReservationGroup"
     patch_model = f"{_MODELS}:CapacityReservationGroupUpdate"
+    delete_time = "reservation-delete"
 
     def check(self, call: Call, body: dict[str, Any], old: Resource | None) -> None:
         """Check the zones."""

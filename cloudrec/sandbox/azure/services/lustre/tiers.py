@@ -27,12 +27,13 @@ TIERS: dict[str, Tier] = {
         Tier(name="AMLFS-Durable-Premium-500", mbps_per_tib=500, step_tib=4, most_tib=128),
     )
 }
-_OWN, _PER_TIB = 7, 1.24  # together they make the table of sizes and prefixes in Azure's prerequisites
+# Together these make the table of sizes and prefixes in Azure's prerequisites.
+_LEAST, _OWN, _PER_TIB = 26, 7, 1.24
 
 
 def addresses(tib: float) -> int:
     """How many addresses a file system takes."""
-    return _OWN + int(_PER_TIB * tib)
+    return max(_LEAST, _OWN + int(_PER_TIB * tib))
 
 
 def prefix_length(tib: float) -> int:
