@@ -9,7 +9,7 @@ from uuid import uuid4
 from cloudrec.sandbox.azure.paths import Path, parse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from cloudrec.sandbox.world import World
 
@@ -52,7 +52,12 @@ class Resource:
     @property
     def location(self) -> str:
         """The region, in lower case without spaces; '' for what has none."""
-        return str(self.document.get("location") or "").lower().replace(" ", "")
+        return region_of(self.document)
+
+
+def region_of(document: Mapping[str, Any]) -> str:
+    """The region that a document names, in lower case without spaces; '' for none."""
+    return str(document.get("location") or "").lower().replace(" ", "")
 
 
 @dataclass

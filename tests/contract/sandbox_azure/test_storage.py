@@ -101,6 +101,11 @@ def test_an_account_lets_in_only_subnets_with_an_endpoint(azure: Azure, accounts
     make_subnet(azure, serviceEndpoints=[{"service": "Microsoft.Storage"}])
     made = azure.done(accounts.begin_create, GROUP, _ACCOUNT, body, seconds=60)
     assert made.properties.network_rule_set.virtual_network_rules[0].state == "Succeeded"
+    azure.done(azure.client("network").subnets.begin_delete, GROUP, NETWORK, SUBNET, seconds=60)
+    found = accounts.get_properties(GROUP, _ACCOUNT)
+    assert found.properties.network_rule_set.virtual_network_rules[0].state == "NetworkSourceDeleted"
+    with refused("NetworkAclsValidationFailure", SUBNET, status=400):
+        accounts.begin_create(GROUP, _ACCOUNT, body)
 
 
 def test_an_account_lets_in_only_public_addresses(azure: Azure, accounts: Any) -> None:

@@ -12,8 +12,7 @@ from uuid import UUID
 
 from cloudrec.sandbox.azure import bodies, rules
 from cloudrec.sandbox.azure.errors import ArmError, group_not_found, malformed, not_found
-from cloudrec.sandbox.azure.odata import FilterError, parse
-from cloudrec.sandbox.azure.pages import page
+from cloudrec.sandbox.azure.pages import matching, page
 from cloudrec.sandbox.azure.registry import Entry, forgotten, inventory, route
 from cloudrec.sandbox.azure.services.authorization import conditions, principals
 from cloudrec.sandbox.azure.services.authorization.access import TYPE, Assignment, Grants, at, below, role
@@ -148,15 +147,10 @@ def read(call: Call) -> Reply:
     rules.check_version(call, TYPE, _APIS)
     if call.path.is_item:
         return json_reply(_document(_found(call)))
-    scope, text = call.path.scope or "/", call.query.get("$filter", "")
+    scope = call.path.scope or "/"
     found = {row.id: row for row in (*at(call.world, scope), *below(call.world, scope))}
-    rows = [row for row in found.values() if not _is_young(call.world, row)]
-    try:
-        test = parse(text, functions=_functions(scope)) if text else None
-    except FilterError as error:
-        raise ArmError("UnsupportedQuery", f"The filter '{text}' is not supported: {error}.") from error
-    documents = [_document(row) for row in rows]
-    return page(call, [each for each in documents if test is None or test(each)], _PAGE)
+    rows = [_document(row) for row in found.values() if not _is_young(call.world, row)]
+    return page(call, matching(call, rows, functions=_functions(scope)), _PAGE)
 
 
 def _functions(scope: str) -> dict[str, Any]:

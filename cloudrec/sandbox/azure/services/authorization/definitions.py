@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from cloudrec.sandbox.azure import bodies, rules
 from cloudrec.sandbox.azure.errors import ArmError, malformed
-from cloudrec.sandbox.azure.odata import FilterError, parse
-from cloudrec.sandbox.azure.pages import page
+from cloudrec.sandbox.azure.pages import matching, page
 from cloudrec.sandbox.azure.registry import route
 from cloudrec.sandbox.azure.services.authorization.access import Grants, role
 from cloudrec.sandbox.azure.services.authorization.roles import BUILT_IN, Role
@@ -31,12 +30,9 @@ def read(call: Call) -> Reply:
     if call.path.is_item:
         return json_reply(_found(call).document(subscription))
     roles = [*BUILT_IN, *call.world.state(Grants).custom.values()]
-    rows, text = [each.document(subscription) for each in roles], call.query.get("$filter", "")
-    try:
-        test = parse(text, functions={"atScopeAndBelow": _always, "atScope": _always}) if text else None
-    except FilterError as error:
-        raise ArmError("UnsupportedQuery", f"The filter '{text}' is not supported: {error}.") from error
-    return page(call, [row for row in rows if test is None or test(row)], _PAGE)
+    rows = [each.document(subscription) for each in roles]
+    functions = {"atScopeAndBelow": _always, "atScope": _always}
+    return page(call, matching(call, rows, functions=functions), _PAGE)
 
 
 def _always(_document: dict[str, Any]) -> bool:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cloudrec.sandbox.azure.errors import ArmError
-from cloudrec.sandbox.azure.odata import FilterError, parse
-from cloudrec.sandbox.azure.pages import page
+from cloudrec.sandbox.azure.pages import matching, page
 from cloudrec.sandbox.azure.registry import route
 from cloudrec.sandbox.azure.services.compute import machines, quotas, sizes
 
@@ -24,13 +23,14 @@ _PAGE = 500
 @route("GET", "Microsoft.Compute/skus")
 def skus(call: Call) -> Reply:
     """Sizes by region, with what keeps the subscription from having them."""
-    text = call.query.get("$filter", "")
-    try:
-        test = parse(text) if text else None
-    except FilterError as error:
-        raise ArmError("InvalidParameter", f"The filter '{text}' is not supported: {error}.") from error
-    rows = [_row(call.world, size, region) for size in sizes.SIZES.values() for region in size.family.zones]
-    return page(call, [row for row in rows if test is None or test({"location": row["locations"][0]})], _PAGE)
+    places = [
+        {"size": size.name, "location": region}
+        for size in sizes.SIZES.values()
+        for region in size.family.zones
+    ]
+    found = matching(call, places, code="InvalidParameter")
+    rows = [_row(call.world, sizes.SIZES[each["size"].lower()], each["location"]) for each in found]
+    return page(call, rows, _PAGE)
 
 
 def _row(world: World, size: Size, region: str) -> dict[str, Any]:

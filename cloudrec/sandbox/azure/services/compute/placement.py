@@ -12,7 +12,7 @@ from cloudrec.sandbox.azure.registry import durations
 from cloudrec.sandbox.azure.registry import resource as register
 from cloudrec.sandbox.azure.services.compute import machines, sizes
 from cloudrec.sandbox.azure.services.network.outbound import check_zones
-from cloudrec.sandbox.azure.store import store
+from cloudrec.sandbox.azure.store import region_of, store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -48,7 +48,7 @@ class PlacementGroups(ComputeKind):
     def check(self, call: Call, body: dict[str, Any], old: Resource | None) -> None:
         """Check the zone, and the sizes that it is meant for."""
         zones = list(body.get("zones") or [])
-        region = str(body.get("location") or "").lower().replace(" ", "")
+        region = region_of(body)
         check_zones(call.path.text, zones, region)
         if len(zones) > 1:
             raise ArmError("InvalidParameter", "A proximity placement group can have one zone at most.")
@@ -120,7 +120,7 @@ class ReservationGroups(ComputeKind):
 
     def check(self, call: Call, body: dict[str, Any], old: Resource | None) -> None:
         """Check the zones."""
-        region = str(body.get("location") or "").lower().replace(" ", "")
+        region = region_of(body)
         check_zones(call.path.text, list(body.get("zones") or []), region)
 
     def mark(self, resource: Resource, state: str) -> None:
@@ -168,7 +168,7 @@ class Reservations(ComputeKind):
             call.world,
             call.path.text,
             size=str(sku.get("name")),
-            region=str(body.get("location") or "").lower().replace(" ", ""),
+            region=region_of(body),
             zones=zones,
             count=int(sku.get("capacity") or 1),
         )

@@ -11,7 +11,7 @@ from cloudrec.sandbox.azure.services.lustre.tiers import TIERS, Tier, addresses,
 from cloudrec.sandbox.azure.services.network import interfaces
 from cloudrec.sandbox.azure.services.network.references import SUBNET
 from cloudrec.sandbox.azure.services.storage.containers import TYPE as CONTAINER
-from cloudrec.sandbox.azure.store import store
+from cloudrec.sandbox.azure.store import region_of, store
 from cloudrec.sandbox.http import Reply, json_reply
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def check_subnets(call: Call) -> Reply:
     """Whether a subnet will do."""
     body = call.body
     found = tier(body)
-    region = str(body.get("location") or "").lower().replace(" ", "")
+    region = region_of(body)
     capacity(found, body.get("storageCapacityTiB"))
     id_ = str(body.get("filesystemSubnet") or "")
     try:

@@ -17,11 +17,12 @@ from cloudrec.sandbox.azure.kinds import Kind
 from cloudrec.sandbox.azure.registry import durations, setting
 from cloudrec.sandbox.azure.registry import resource as register
 from cloudrec.sandbox.azure.services.compute import quotas
+from cloudrec.sandbox.azure.services.compute.sizes import REGIONS
 from cloudrec.sandbox.azure.services.lustre import checks
 from cloudrec.sandbox.azure.services.lustre.tiers import TIERS, addresses
 from cloudrec.sandbox.azure.services.network import interfaces
 from cloudrec.sandbox.azure.services.network.references import SUBNET
-from cloudrec.sandbox.azure.store import store
+from cloudrec.sandbox.azure.store import region_of, store
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -45,6 +46,7 @@ TYPE = "Microsoft.StorageCache/amlFilesystems"
 _MODELS = "azure.mgmt.storagecache.models"
 _OUTCOMES = ("Available", "Failed")
 _TIME = re.compile(r"([01]\d|2[0-3]):[0-5]\d")
+_WITHOUT = ("westus",)  # regions that have none
 _FIXED = ("storageCapacityTiB", "filesystemSubnet")
 
 
@@ -75,6 +77,7 @@ class FileSystems(Kind):
     name_rule = r"[0-9a-zA-Z][-0-9a-zA-Z_]{0,78}[0-9a-zA-Z]"
     create_time, update_time, delete_time = "lustre-create", "lustre-update", "lustre-delete"
     tells: ClassVar[Sequence[str]] = ("azure-async",)
+    regions: ClassVar[Sequence[str]] = tuple(region for region in REGIONS if region not in _WITHOUT)
     retry_after = 60
 
     def check(self, call: Call, body: dict[str, Any], old: Resource | None) -> None:
@@ -82,7 +85,7 @@ class FileSystems(Kind):
         properties = body.get("properties") or {}
         if old is not None:
             _check_fixed(call.path.name, body, old)
-        region = str(body.get("location") or "").lower().replace(" ", "")
+        region = region_of(body)
         tier = checks.tier(body, region)
         tib = checks.capacity(tier, properties.get("storageCapacityTiB"))
         checks.zone(body, region)

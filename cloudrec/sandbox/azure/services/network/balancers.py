@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from cloudrec.sandbox.azure.errors import ArmError
@@ -10,6 +11,7 @@ from cloudrec.sandbox.azure.services.network import interfaces
 from cloudrec.sandbox.azure.services.network.base import MODELS, NetworkKind, guid
 from cloudrec.sandbox.azure.services.network.outbound import users_of
 from cloudrec.sandbox.azure.services.network.references import ADDRESS, BALANCER, INTERFACE, SUBNET, resolve
+from cloudrec.sandbox.azure.store import region_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +30,7 @@ class LoadBalancers(NetworkKind):
 
     def check(self, call: Call, body: dict[str, Any], old: Resource | None) -> None:
         """Whatever a frontend refers to must be there, and free."""
-        region = str(body.get("location") or "").lower().replace(" ", "")
+        region = region_of(body)
         for frontend in _rows(body, "frontendIPConfigurations"):
             for member, kind in (("publicIPAddress", ADDRESS), ("subnet", SUBNET)):
                 if id_ := str((frontend.get(member) or {}).get("id") or ""):
@@ -64,7 +66,7 @@ class NetworkInterfaces(NetworkKind):
 
     def check(self, call: Call, body: dict[str, Any], old: Resource | None) -> None:
         """Each of its addresses is one of a subnet."""
-        region = str(body.get("location") or "").lower().replace(" ", "")
+        region = region_of(body)
         for row in _rows(body, "ipConfigurations"):
             id_ = str((row.get("subnet") or {}).get("id") or "")
             resolve(call.world, id_, SUBNET, owner=call.path.text, region=region)
@@ -72,8 +74,10 @@ class NetworkInterfaces(NetworkKind):
     def build(self, call: Call, body: dict[str, Any], resource: Resource, old: dict[str, Any] | None) -> None:
         """Take the addresses."""
         resource.properties["resourceGuid"] = guid(resource)
-        for row in _rows(body, "ipConfigurations"):
-            interfaces.attach(call.world, str(row["subnet"]["id"]), resource.id)
+        interfaces.detach(call.world, resource.id)
+        counts = Counter(str(row["subnet"]["id"]) for row in _rows(body, "ipConfigurations"))
+        for subnet, count in counts.items():
+            interfaces.attach(call.world, subnet, resource.id, count)
 
     def check_delete(self, world: World, resource: Resource) -> None:
         """Refuse while a machine has it."""

@@ -17,7 +17,7 @@ from cloudrec.sandbox.azure.services.network.subnets import (
     prefixes_of,
     subnets_of,
 )
-from cloudrec.sandbox.azure.store import Resource, store
+from cloudrec.sandbox.azure.store import Resource, region_of, store
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -56,7 +56,7 @@ class VirtualNetworks(NetworkKind):
                 id_=f"{call.path.text}/subnets/{name}",
                 spaces=prefixes,
                 others=others,
-                region=str(body.get("location") or "").lower().replace(" ", ""),
+                region=region_of(body),
             )
         kept = {name.lower() for name in wanted}
         for subnet in subnets_of(call.world, old.id) if old else ():

@@ -16,7 +16,7 @@ from cloudrec.sandbox.azure.services.network.references import (
     referring,
     resolve,
 )
-from cloudrec.sandbox.azure.store import store
+from cloudrec.sandbox.azure.store import region_of, store
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -41,7 +41,7 @@ class PublicAddresses(NetworkKind):
     def check(self, call: Call, body: dict[str, Any], old: Resource | None) -> None:
         """Check SKU, allocation, zones, and the quota."""
         properties, sku = body.get("properties") or {}, (body.get("sku") or {}).get("name") or "Basic"
-        region = str(body.get("location") or "").lower().replace(" ", "")
+        region = region_of(body)
         if sku == "Basic":
             raise ArmError(
                 "IPv4BasicSkuPublicIpCountLimitReached",
@@ -122,7 +122,7 @@ class NatGateways(NetworkKind):
     def check(self, call: Call, body: dict[str, Any], old: Resource | None) -> None:
         """Check SKU, zones, and the addresses."""
         properties, sku = body.get("properties") or {}, (body.get("sku") or {}).get("name")
-        region, owner = str(body.get("location") or "").lower().replace(" ", ""), call.path.text
+        region, owner = region_of(body), call.path.text
         if sku is None:
             raise ArmError("MissingSku", f"NAT gateway {owner} must have a sku name: Standard or StandardV2.")
         if old and (old.document["sku"]["name"] != sku or _zones(old.document) != _zones(body)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from http import HTTPStatus
-from ipaddress import ip_network
+from ipaddress import IPv4Network
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from cloudrec.sandbox.azure.errors import ArmError
@@ -17,7 +17,7 @@ from cloudrec.sandbox.azure.services.network.references import SUBNET
 from cloudrec.sandbox.azure.services.storage import blob_service
 from cloudrec.sandbox.azure.services.storage.blob_service import ACCOUNT as TYPE
 from cloudrec.sandbox.azure.services.storage.blob_service import APIS, MODELS
-from cloudrec.sandbox.azure.store import store
+from cloudrec.sandbox.azure.store import region_of, store
 from cloudrec.sandbox.clock import as_datetime
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ durations({"storage-create": 20})
 
 _NAME = re.compile(r"[a-z0-9]{3,24}")
 _FIXED = ("isHnsEnabled", "isNfsV3Enabled", "dnsEndpointType")
+_PRIVATE = [IPv4Network(text) for text in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")]
 _NARROWEST = 30  # prefix length: smaller ranges are given as single addresses
 
 
@@ -66,7 +67,7 @@ class StorageAccounts(Kind):
         if not _NAME.fullmatch(name):
             raise ArmError("AccountNameInvalid", _bad_name(name))
         if old is None:
-            _check_new(call, str(body.get("location") or "").lower().replace(" ", ""))
+            _check_new(call, region_of(body))
         else:
             _check_fixed(body, old.document)
         if (body.get("sku") or {}).get("name", "").startswith("Premium") and body.get("kind") == "StorageV2":
@@ -105,10 +106,21 @@ class StorageAccounts(Kind):
         acls.setdefault("bypass", "AzureServices")
         acls.setdefault("ipRules", [])
         for rule in acls.setdefault("virtualNetworkRules", []):
-            rule |= {"action": "Allow", "state": "Succeeded"}
+            rule["action"] = "Allow"
         sku = resource.document["sku"]
         resource.document["sku"] = {"name": sku["name"], "tier": sku["name"].partition("_")[0]}
         blob_service.make(call.world, resource)
+
+    def show(self, world: World, resource: Resource) -> dict[str, Any]:
+        """With what has become of the subnets that it lets in."""
+        told = super().show(world, resource)
+        acls = resource.properties["networkAcls"]
+        rules = [
+            {**rule, "state": "Succeeded" if store(world).find(rule["id"]) else "NetworkSourceDeleted"}
+            for rule in acls["virtualNetworkRules"]
+        ]
+        told["properties"] = {**resource.properties, "networkAcls": {**acls, "virtualNetworkRules": rules}}
+        return told
 
     def busy(self, resource: Resource, operation: Operation) -> ArmError:
         """A code of its own."""
@@ -192,10 +204,11 @@ def _subnet_rules(acls: Mapping[str, Any]) -> Iterable[str]:
 
 def _is_public_range(text: str) -> bool:
     try:
-        block = ip_network(text)
+        block = IPv4Network(text)
     except ValueError:
         return False
-    return not block.is_private and ("/" not in text or block.prefixlen <= _NARROWEST)
+    is_private = any(block.overlaps(each) for each in _PRIVATE)
+    return not is_private and ("/" not in text or block.prefixlen <= _NARROWEST)
 
 
 @route("POST", "Microsoft.Storage/checkNameAvailability")
