@@ -138,7 +138,8 @@ def _prices(azure: Azure, filter_: str) -> dict[str, Any]:
 def test_the_price_list_needs_care_and_no_token(azure: Azure) -> None:
     told = _prices(
         azure,
-        f"serviceName eq 'Virtual Machines' and armRegionName eq 'eastus' and armSkuName eq '{_SIZE}'",
+        f"serviceName eq 'Virtual Machines' and priceType eq 'Consumption' "
+        f"and armRegionName eq 'eastus' and (armSkuName eq '{_SIZE}')",
     )
     rows = {(row["meterName"], "Windows" in row["productName"]): row["retailPrice"] for row in told["Items"]}
     assert rows == {
@@ -154,9 +155,10 @@ def test_the_price_list_needs_care_and_no_token(azure: Azure) -> None:
     assert [row["retailPrice"] for row in told["Items"]] == [49.16]
 
 
-def test_a_bad_filter_of_prices_is_refused(azure: Azure) -> None:
+@pytest.mark.parametrize("text", ["armSkuName is 'x'", "type eq 'Consumption'"])
+def test_a_bad_filter_of_prices_is_refused(azure: Azure, text: str) -> None:
     with pytest.raises(HTTPError) as caught:
-        _prices(azure, "armSkuName is 'x'")
+        _prices(azure, text)
     caught.value.close()
     assert caught.value.code == 400
 

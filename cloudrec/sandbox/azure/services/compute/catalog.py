@@ -28,7 +28,7 @@ def skus(call: Call) -> Reply:
         for size in sizes.SIZES.values()
         for region in size.family.zones
     ]
-    found = matching(call, places, code="InvalidParameter")
+    found = matching(call, places, code="InvalidParameter", names=("location",))
     rows = [_row(call.world, sizes.SIZES[each["size"].lower()], each["location"]) for each in found]
     return page(call, rows, _PAGE)
 
