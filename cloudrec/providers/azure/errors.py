@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from cloudrec.providers.azure.grants import Grants
 
-_DENIED, _ABSENT, _TOO_MANY = 403, 404, 429
+_NOTHING, _DENIED, _ABSENT, _TOO_MANY = 204, 403, 404, 429
 _SERVER_ERROR, _NOT_IMPLEMENTED = 500, 501
 # Timeouts, cut connections, no route, no such host; a reply that is cut short, or is none of Azure's.
 _NETWORK = (core.ServiceRequestError, core.ServiceResponseError, core.IncompleteReadError, core.DecodeError)
@@ -181,7 +181,8 @@ def is_absent(error: Exception) -> bool:
     """
     if _MISSING_SUBSCRIPTION.search(code(error)):
         return False
-    return _status(error) == _ABSENT or code(error) == _UNREGISTERED
+    # To the removal of what is gone some services answer `No Content`, which not every client expects.
+    return _status(error) in {_ABSENT, _NOTHING} or code(error) == _UNREGISTERED
 
 
 def is_transient(error: Exception) -> bool:

@@ -6,7 +6,7 @@ parse("location eq 'eastus'")({"location": "eastus"})  # True
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,13 +26,21 @@ class _Token:
     value: str
 
 
-def parse(text: str, *, functions: Mapping[str, Callable[..., bool]] | None = None) -> Test:
-    """The test that a filter is; `functions`: those beside contains and startswith, called with the document.
+def parse(
+    text: str,
+    *,
+    functions: Mapping[str, Callable[..., bool]] | None = None,
+    names: Collection[str] | None = None,
+) -> Test:
+    """The test that a filter is.
+
+    `functions`: those beside contains and startswith, called with the document. `names`: what a filter may
+    ask for; None: anything.
 
     A name's value is looked up by path: `properties/principalId`, or by the name alone in `properties` where
     the document itself has none. FilterError for what cannot be read.
     """
-    reader = _Reader(list(_tokens(text)), {**_FUNCTIONS, **(functions or {})})
+    reader = _Reader(list(_tokens(text)), {**_FUNCTIONS, **(functions or {})}, names)
     test = reader.alternatives()
     if reader.rest:
         raise FilterError(f"unexpected {reader.rest[0].value!r} in {text!r}")
@@ -73,6 +81,7 @@ _FUNCTIONS: dict[str, Callable[..., bool]] = {
 class _Reader:
     rest: list[_Token]
     functions: Mapping[str, Callable[..., bool]]
+    names: Collection[str] | None
 
     def alternatives(self) -> Test:
         tests = [self.parts()]
@@ -97,6 +106,7 @@ class _Reader:
         name = self._next("word")
         if self._take_mark("("):
             return self._function(name)
+        self._check_name(name)
         operator, wanted = self._next("word"), self._operand()
         if operator not in ("eq", "ne"):
             raise FilterError(f"unknown operator {operator!r}")
@@ -109,8 +119,14 @@ class _Reader:
         while not self._take_mark(")"):
             arguments.append(self._operand())
             self._take_mark(",")
+        if name in _FUNCTIONS and arguments:
+            self._check_name(arguments[0])
         function = self.functions[name]
         return lambda document: function(document, *arguments)
+
+    def _check_name(self, name: str) -> None:
+        if self.names is not None and name not in self.names:
+            raise FilterError(f"cannot ask for {name!r}, only for {', '.join(sorted(self.names))}")
 
     def _operand(self) -> str:
         if not self.rest or self.rest[0].kind == "mark":

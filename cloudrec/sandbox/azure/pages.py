@@ -9,7 +9,7 @@ from cloudrec.sandbox.azure.odata import FilterError, parse
 from cloudrec.sandbox.http import Reply, json_reply
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from cloudrec.sandbox.azure.call import Call
 
@@ -34,13 +34,14 @@ def matching(
     *,
     code: str = "UnsupportedQuery",
     functions: Mapping[str, Callable[..., bool]] | None = None,
+    names: Collection[str] | None = None,
 ) -> list[dict[str, Any]]:
     """The rows that the query's $filter finds; refused with `code` where it cannot be read."""
     text = call.query.get("$filter", "")
     if not text:
         return list(rows)
     try:
-        test = parse(text, functions=functions)
+        test = parse(text, functions=functions, names=names)
     except FilterError as error:
         raise ArmError(code, f"The filter '{text}' is not supported: {error}.") from error
     return [row for row in rows if test(row)]

@@ -35,9 +35,11 @@ def _sizes(compute: Any, location: str = LOCATION) -> dict[str, Any]:
 def test_sizes_tell_their_family_zones_and_abilities(compute: Any) -> None:
     found = _sizes(compute)[_SIZE]
     facts = {each.name: each.value for each in found.capabilities}
-    assert (found.family, found.location_info[0].zones) == (_FAMILY, ["1", "2"])
+    assert (found.family, sorted(found.location_info[0].zones)) == (_FAMILY, ["1", "2"])
     assert (facts["vCPUs"], facts["GPUs"], facts["RdmaEnabled"]) == ("96", "8", "True")
     assert _SIZE not in _sizes(compute, "westus")
+    assert _sizes(compute, "westus3")[_SIZE].locations == ["WestUS3"]
+    assert {row.resource_type for row in _sizes(compute).values()} > {"virtualMachines"}
 
 
 def test_a_size_may_be_barred_from_a_region_or_a_zone(azure: Azure, compute: Any) -> None:
@@ -138,7 +140,8 @@ def _prices(azure: Azure, filter_: str) -> dict[str, Any]:
 def test_the_price_list_needs_care_and_no_token(azure: Azure) -> None:
     told = _prices(
         azure,
-        f"serviceName eq 'Virtual Machines' and armRegionName eq 'eastus' and armSkuName eq '{_SIZE}'",
+        f"serviceName eq 'Virtual Machines' and priceType eq 'Consumption' "
+        f"and armRegionName eq 'eastus' and (armSkuName eq '{_SIZE}')",
     )
     rows = {(row["meterName"], "Windows" in row["productName"]): row["retailPrice"] for row in told["Items"]}
     assert rows == {
@@ -154,9 +157,10 @@ def test_the_price_list_needs_care_and_no_token(azure: Azure) -> None:
     assert [row["retailPrice"] for row in told["Items"]] == [49.16]
 
 
-def test_a_bad_filter_of_prices_is_refused(azure: Azure) -> None:
+@pytest.mark.parametrize("text", ["armSkuName is 'x'", "type eq 'Consumption'"])
+def test_a_bad_filter_of_prices_is_refused(azure: Azure, text: str) -> None:
     with pytest.raises(HTTPError) as caught:
-        _prices(azure, "armSkuName is 'x'")
+        _prices(azure, text)
     caught.value.close()
     assert caught.value.code == 400
 

@@ -27,6 +27,13 @@ def test_a_filter_is_a_test_of_documents(text: str, *, holds: bool) -> None:
     assert parse(text)(_ROW) is holds
 
 
+def test_a_filter_asks_only_for_what_it_may() -> None:
+    assert parse("name eq 'one'", names=("name",))(_ROW)
+    for text in ("location eq 'eastus'", "contains(location, 'east')"):
+        with pytest.raises(FilterError, match="only for name"):
+            parse(text, names=("name",))
+
+
 @pytest.mark.parametrize(
     "text", ["name", "name eq", "name is 'one'", "(name eq 'one'", "near(name, 'one')", "name eq 'one' 'two'"]
 )

@@ -145,7 +145,10 @@ def test_a_gateway_is_held_by_its_subnets_and_holds_its_address(azure: Azure, ne
         networks.public_ip_addresses.begin_delete(GROUP, "ip")
     with refused("PublicIPAddressInUse", status=400):
         put_nat(azure, "second", addresses=(address.id,))
-    make_subnet(azure)
+    letting_go = put_subnet(azure)
+    with refused("InUseNatGatewayCannotBeDeleted", SUBNET, status=400):
+        networks.nat_gateways.begin_delete(GROUP, "nat")
+    finish(azure, letting_go)
     deletion = azure.begin(networks.nat_gateways.begin_delete, GROUP, "nat")
     with refused("PublicIPAddressCannotBeDeleted"):
         networks.public_ip_addresses.begin_delete(GROUP, "ip")

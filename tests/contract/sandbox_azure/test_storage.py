@@ -14,6 +14,7 @@ from tests.contract.sandbox_azure.support_network import (
     finish,
     make_network,
     make_subnet,
+    put_subnet,
 )
 
 _ACCOUNT = "cr0123456789"
@@ -98,7 +99,10 @@ def test_an_account_lets_in_only_subnets_with_an_endpoint(azure: Azure, accounts
     body = _account(networkAcls={"defaultAction": "Deny", "virtualNetworkRules": [rule]})
     with refused("SubnetsHaveNoServiceEndpointsConfigured", "Microsoft.Storage", status=400):
         accounts.begin_create(GROUP, _ACCOUNT, body)
-    make_subnet(azure, serviceEndpoints=[{"service": "Microsoft.Storage"}])
+    endpoint = put_subnet(azure, serviceEndpoints=[{"service": "Microsoft.Storage"}])
+    with refused("NetworkAclsValidationFailure", "SubnetsNotProvisioned", "Updating", status=400):
+        accounts.begin_create(GROUP, _ACCOUNT, body)
+    finish(azure, endpoint)
     made = azure.done(accounts.begin_create, GROUP, _ACCOUNT, body, seconds=60)
     assert made.properties.network_rule_set.virtual_network_rules[0].state == "Succeeded"
     azure.done(azure.client("network").subnets.begin_delete, GROUP, NETWORK, SUBNET, seconds=60)

@@ -203,5 +203,6 @@ def test_a_read_waits_as_long_as_azure_says_by_the_clock_of_its_cloud() -> None:
 def test_what_cannot_be_there_is_absent_and_a_wrong_subscription_is_not() -> None:
     assert errors.is_absent(refusal("ResourceNotFound", status=404))
     assert errors.is_absent(refusal("MissingSubscriptionRegistration", status=409))
+    assert errors.is_absent(core.HttpResponseError(response=Answer(204, {})))
     assert not errors.is_absent(refusal("SubscriptionNotFound", status=404))
     assert not errors.is_absent(refusal("AuthorizationFailed", status=403))

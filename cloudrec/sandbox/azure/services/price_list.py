@@ -35,7 +35,8 @@ _LISTED: dict[str, tuple[float, float]] = {
 _HOME = "eastus"
 _ABROAD = 1.08  # other regions are dearer
 _PER_VCPU = 0.05  # USD an hour, of what is not listed
-_SPOT, _WINDOWS, _LOW_PRIORITY = 0.2, 1.5, 0.4  # of the price on demand
+_SPOT, _WINDOWS, _LOW_PRIORITY, _RESERVED = 0.2, 1.5, 0.4, 0.6  # of the price on demand
+_HOURS = 8760  # of a year
 _SERVICE = "DZH313Z7MMC8"  # virtual machines
 _LOCATIONS = {"eastus": "US East", "eastus2": "US East 2", "westeurope": "EU West", "westus3": "US West 3"}
 
@@ -69,6 +70,12 @@ def rows(factors: dict[str, float]) -> Iterator[dict[str, Any]]:
                 factor = factors.get(size.name, factors.get("*"))
                 yield _row(size, region, spot(size, region, factor), mark=" Spot")
                 yield _row(size, region, round(linux * _LOW_PRIORITY, 6), mark=" Low Priority")
+            year = _row(size, region, round(linux * _HOURS * _RESERVED, 2))
+            yield {
+                **year,
+                "type": "Reservation",
+                "reservationTerm": "1 Year",
+            }  # a year's, told as by the hour
 
 
 def _row(

@@ -24,6 +24,22 @@ if TYPE_CHECKING:
     from cloudrec.sandbox.world import World
 
 _PAGE = 1000
+# What a filter may ask for.
+_NAMES = (
+    "armRegionName",
+    "location",
+    "meterId",
+    "meterName",
+    "productId",
+    "skuId",
+    "productName",
+    "skuName",
+    "serviceName",
+    "serviceId",
+    "serviceFamily",
+    "priceType",
+    "armSkuName",
+)
 
 
 @dataclass
@@ -49,13 +65,13 @@ def prices(call: Call) -> Reply:
     """The rows that a filter finds, a thousand at a time."""
     text, start = call.query.get("$filter", ""), int(call.query.get("$skip", "0"))
     try:
-        test = parse(text) if text else None
+        test = parse(text, names=_NAMES) if text else None
     except FilterError as error:
         told = {"Error": {"Code": "BadRequest", "Message": f"Invalid OData parameters supplied: {error}"}}
         return json_reply(told, HTTPStatus.BAD_REQUEST)
-    rows_of_all = price_list.rows(call.world.state(Factors).values)
-    # What a filter calls priceType, a row calls type.
-    found = [row for row in rows_of_all if test is None or test({**row, "priceType": row["type"]})]
+    listed = price_list.rows(call.world.state(Factors).values)
+    # What a row calls `type` is `priceType` to a filter.
+    found = [row for row in listed if test is None or test({**row, "priceType": row["type"]})]
     rows, more = found[start : start + _PAGE], len(found) > start + _PAGE
     query = urlencode({**({"$filter": text} if text else {}), "$skip": start + _PAGE})
     return json_reply(

@@ -150,7 +150,7 @@ def read(call: Call) -> Reply:
     scope = call.path.scope or "/"
     found = {row.id: row for row in (*at(call.world, scope), *below(call.world, scope))}
     rows = [_document(row) for row in found.values() if not _is_young(call.world, row)]
-    return page(call, matching(call, rows, functions=_functions(scope)), _PAGE)
+    return page(call, matching(call, rows, functions=_functions(scope), names=("principalId",)), _PAGE)
 
 
 def _functions(scope: str) -> dict[str, Any]:

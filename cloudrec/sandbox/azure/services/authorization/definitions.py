@@ -32,7 +32,7 @@ def read(call: Call) -> Reply:
     roles = [*BUILT_IN, *call.world.state(Grants).custom.values()]
     rows = [each.document(subscription) for each in roles]
     functions = {"atScopeAndBelow": _always, "atScope": _always}
-    return page(call, matching(call, rows, functions=functions), _PAGE)
+    return page(call, matching(call, rows, functions=functions, names=("roleName", "type")), _PAGE)
 
 
 def _always(_document: dict[str, Any]) -> bool:

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from cloudrec.sandbox.world import World
 
 _PAGE = 500
+_OTHERS = (("disks", "Premium_LRS"), ("disks", "StandardSSD_LRS"), ("availabilitySets", "Aligned"))
+# Regions that this service alone spells so.
+_SPELT = {"westus3": "WestUS3", "swedencentral": "SwedenCentral"}
 
 
 @route("GET", "Microsoft.Compute/skus")
@@ -28,21 +31,37 @@ def skus(call: Call) -> Reply:
         for size in sizes.SIZES.values()
         for region in size.family.zones
     ]
-    found = matching(call, places, code="InvalidParameter")
+    found = matching(call, places, code="InvalidParameter", names=("location",))
     rows = [_row(call.world, sizes.SIZES[each["size"].lower()], each["location"]) for each in found]
+    regions = matching(call, [{"location": region} for region in sizes.REGIONS], code="InvalidParameter")
+    rows += [_other(kind, name, each["location"]) for each in regions for kind, name in _OTHERS]
     return page(call, rows, _PAGE)
 
 
+def _other(kind: str, name: str, region: str) -> dict[str, Any]:
+    """What else Compute sells: it has no family, and other abilities than machines."""
+    place = _SPELT.get(region, region)
+    return {
+        "resourceType": kind,
+        "name": name,
+        "tier": name.partition("_")[0],
+        "locations": [place],
+        "locationInfo": [{"location": place, "zones": [], "zoneDetails": []}],
+        "capabilities": [{"name": "MaximumPlatformFaultDomainCount", "value": "3"}],
+        "restrictions": [],
+    }
+
+
 def _row(world: World, size: Size, region: str) -> dict[str, Any]:
-    zones = list(size.family.zones[region])
+    zones, place = list(reversed(size.family.zones[region])), _SPELT.get(region, region)  # in no order
     return {
         "resourceType": "virtualMachines",
         "name": size.name,
         "tier": "Standard",
         "size": size.name.removeprefix("Standard_"),
         "family": size.family.sku,
-        "locations": [region],
-        "locationInfo": [{"location": region, "zones": zones, "zoneDetails": []}],
+        "locations": [place],
+        "locationInfo": [{"location": place, "zones": zones, "zoneDetails": []}],
         "capabilities": [{"name": name, "value": value} for name, value in _capabilities(size).items()],
         "restrictions": list(_restrictions(world, size, region, zones)),
     }

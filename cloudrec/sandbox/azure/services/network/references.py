@@ -47,12 +47,13 @@ def resolve(world: World, id_: str, kind: str, *, owner: str, region: str) -> Re
 
 
 def referring(world: World, id_: str, kind: str, member: str) -> Iterator[Resource]:
-    """The resources of a type whose member refers to an id."""
+    """The resources of a type whose member refers to an id, or is only about to let go of it."""
     for found in store(world).of_type(kind):
-        if id_of(found.properties, member).lower() == id_.lower():
+        if id_.lower() in (id_of(found.properties, member).lower(), *found.facts.get(LEAVING, ())):
             yield found
 
 
+LEAVING = "leaving"  # among a resource's facts: ids in lower case that it refers to until its operation ends
 SUBNET = "Microsoft.Network/virtualNetworks/subnets"
 NETWORK = "Microsoft.Network/virtualNetworks"
 GROUP = "Microsoft.Network/networkSecurityGroups"

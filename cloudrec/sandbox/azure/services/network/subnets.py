@@ -139,6 +139,11 @@ class Subnets(NetworkKind):
         """Complete it; its network is Updating meanwhile."""
         network = store(call.world).find(call.path.parent)
         complete(resource, network.location if network else "")
+        now = {references.id_of(resource.properties, member).lower() for member, _ in _LINKS}
+        before = (
+            {references.id_of(old["properties"], member).lower() for member, _ in _LINKS} if old else set()
+        )
+        resource.facts[references.LEAVING] = sorted(before - now - {""})
         _mark_network(call.world, resource, "Updating")
 
     def before_delete(self, world: World, resource: Resource) -> None:
@@ -147,10 +152,12 @@ class Subnets(NetworkKind):
 
     def finish(self, world: World, resource: Resource, operation: Operation) -> None:
         """Its network can be used again."""
+        resource.facts.pop(references.LEAVING, None)
         _mark_network(world, resource, "Succeeded")
 
     def fail(self, world: World, resource: Resource, operation: Operation) -> None:
         """Its network can be used again."""
+        resource.facts.pop(references.LEAVING, None)
         _mark_network(world, resource, "Succeeded")
 
     def check_delete(self, world: World, resource: Resource) -> None:

@@ -180,6 +180,14 @@ def _check_rules(world: World, name: str, acls: Mapping[str, Any]) -> None:
                 "NetworkAclsValidationFailure",
                 f"Validation of network acls failure: SubnetsNotFound: {rule}. (storage account {name})",
             )
+        state = subnet.properties.get("provisioningState")
+        if state != "Succeeded":
+            raise ArmError(
+                "NetworkAclsValidationFailure",
+                "Validation of network acls failure: SubnetsNotProvisioned:Cannot proceed with operation "
+                f"because subnets {subnet.name} of the virtual network {subnet.path.parent} are not "
+                f"provisioned. They are in {state} state..",
+            )
         services = {row.get("service") for row in subnet.properties.get("serviceEndpoints") or []}
         if not services & {"Microsoft.Storage", "Microsoft.Storage.Global"}:
             raise ArmError(
