@@ -63,7 +63,7 @@ class Gcp:
         self.fresh = errors.Fresh(self.clock)
         self._clients: dict[str, Any] = {}
         self._lock = threading.Lock()  # making a client is not thread-safe; using one is
-        self._policy_locks: dict[str, threading.Lock] = {}
+        self._locks: dict[str, threading.Lock] = {}
 
     @cached_property
     def _loaded(self) -> tuple[credentials.Shared, str]:
@@ -192,10 +192,10 @@ class Gcp:
         """Return the module that holds a service's messages; "compute" for Compute Engine's."""
         return import_module(_COMPUTE if service == "compute" else _CLIENTS[service][0])
 
-    def policy_lock(self, holder: str) -> threading.Lock:
-        """Return the lock under which one IAM policy is read and written."""
+    def lock(self, name: str) -> threading.Lock:
+        """Return the lock under which a thing that is read, edited and written back is changed."""
         with self._lock:
-            return self._policy_locks.setdefault(holder, threading.Lock())
+            return self._locks.setdefault(name, threading.Lock())
 
     @property
     def endpoint(self) -> str:
