@@ -158,6 +158,15 @@ class Gcp:
         """Read all pages of a list."""
         return self.repeat(lambda: list(self.call(method, **request)))
 
+    def rows_if_enabled(self, method: Callable[..., Any], **request: object) -> list[Any]:
+        """Read all pages of a list; none where the project has not enabled the API, and so has nothing."""
+        try:
+            return self.rows(method, **request)
+        except api.GoogleAPICallError as error:
+            if errors.is_disabled(error):
+                return []
+            raise
+
     def repeat(self, work: Callable[[], T]) -> T:
         """Return what a read returns, making it again where the network or the rate limit is in its way."""
         return reading.read(work, again=errors.is_transient, speed=self.clock.speed)
