@@ -63,7 +63,7 @@ class Gcp:
         self.fresh = errors.Fresh(self.clock)
         self._clients: dict[str, Any] = {}
         self._lock = threading.Lock()  # making a client is not thread-safe; using one is
-        self._policy_locks: dict[str, threading.Lock] = {}
+        self._locks: dict[str, threading.Lock] = {}
 
     @cached_property
     def _loaded(self) -> tuple[credentials.Shared, str]:
@@ -158,6 +158,15 @@ class Gcp:
         """Read all pages of a list."""
         return self.repeat(lambda: list(self.call(method, **request)))
 
+    def rows_if_enabled(self, method: Callable[..., Any], **request: object) -> list[Any]:
+        """Read all pages of a list; none where the project has not enabled the API, and so has nothing."""
+        try:
+            return self.rows(method, **request)
+        except api.GoogleAPICallError as error:
+            if errors.is_disabled(error):
+                return []
+            raise
+
     def repeat(self, work: Callable[[], T]) -> T:
         """Return what a read returns, making it again where the network or the rate limit is in its way."""
         return reading.read(work, again=errors.is_transient, speed=self.clock.speed)
@@ -192,10 +201,10 @@ class Gcp:
         """Return the module that holds a service's messages; "compute" for Compute Engine's."""
         return import_module(_COMPUTE if service == "compute" else _CLIENTS[service][0])
 
-    def policy_lock(self, holder: str) -> threading.Lock:
-        """Return the lock under which one IAM policy is read and written."""
+    def lock(self, name: str) -> threading.Lock:
+        """Return the lock under which a thing that is read, edited and written back is changed."""
         with self._lock:
-            return self._policy_locks.setdefault(holder, threading.Lock())
+            return self._locks.setdefault(name, threading.Lock())
 
     @property
     def endpoint(self) -> str:

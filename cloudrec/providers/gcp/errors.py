@@ -184,6 +184,11 @@ def is_absent(error: Exception) -> bool:
     return isinstance(error, api.NotFound)
 
 
+def is_disabled(error: Exception) -> bool:
+    """Tell whether it says that the project has not enabled the API."""
+    return _DISABLED.search(code(error)) is not None
+
+
 def is_transient(error: Exception) -> bool:
     """Tell whether the network, the rate limit or the service's health is in the way of a read."""
     return _is_rate(error) or _is_lost(error)

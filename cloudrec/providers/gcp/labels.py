@@ -23,6 +23,7 @@ _MORE = re.compile(r"(.+)--(\d+)")  # the name of a label that goes on with anot
 _MOMENT = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)Z")
 _WRITTEN = re.compile(r"(\d{4})(\d\d)(\d\d)t(\d\d)(\d\d)(\d\d)z")
 _OURS = "cloudrec-"  # what the names of all tags of ours begin with
+_SPARE = (TAG_EXPIRES.removeprefix(_OURS), "region")  # what a short description can do without
 _SAID = "cloudrec:"  # what a description of ours begins with
 
 
@@ -61,15 +62,17 @@ def describe(tags: Mapping[str, str], longest: int = 1024) -> str:
 
     Args:
         tags: the tags.
-        longest: characters that it may have; an owner's name is cut where it would be too long.
+        longest: characters that it may have. Where they are too few, what other things tell too is left
+            out, and at last an owner's name is cut.
     """
     ours = {name.removeprefix(_OURS): value for name, value in tags.items() if name.startswith(_OURS)}
-    text = _SAID + json.dumps(ours, separators=(",", ":"))
-    owner = TAG_OWNER.removeprefix(_OURS)
-    if len(text) > longest and owner in ours:
-        ours[owner] = ours[owner][: len(ours[owner]) - (len(text) - longest)]
-        text = _SAID + json.dumps(ours, separators=(",", ":"))
-    return text
+    for spare in _SPARE:
+        if len(_said(ours)) > longest:
+            ours.pop(spare, None)
+    too_long, owner = len(_said(ours)) - longest, TAG_OWNER.removeprefix(_OURS)
+    if too_long > 0 and owner in ours:
+        ours[owner] = ours[owner][:-too_long]
+    return _said(ours)
 
 
 def described(description: str) -> dict[str, str]:
@@ -81,6 +84,10 @@ def described(description: str) -> dict[str, str]:
         return {f"{_OURS}{name}": str(value) for name, value in told.items()}
     except (ValueError, AttributeError):  # somebody wrote into it
         return {}
+
+
+def _said(ours: Mapping[str, str]) -> str:
+    return _SAID + json.dumps(ours, separators=(",", ":"))
 
 
 def _place(name: str) -> tuple[str, int]:

@@ -116,5 +116,10 @@ class Layout(CloudLayout):
 
     def account(self, suffix: str) -> str:
         """Return the e-mail address of a service account."""
-        name = shortened(f"{self.name}-{self.region}-{suffix}", _LONGEST_ACCOUNT)
+        name = account_id(self.title, self.region, suffix)
         return f"{name}@{self.project.replace(':', '.')}.iam.gserviceaccount.com"
+
+
+def account_id(cluster: str, region: str, suffix: str) -> str:
+    """Return what a service account's e-mail address begins with."""
+    return shortened(f"cloudrec-{cluster}-{region}-{suffix}", _LONGEST_ACCOUNT)
