@@ -1,4 +1,4 @@
-"""The GKE cluster: a control plane that is reached by its name with IAM's leave, unless networks are named."""
+"""The GKE cluster: a control plane reached by its name, with IAM's leave, unless networks are named."""
 
 from __future__ import annotations
 
@@ -8,8 +8,19 @@ from typing import TYPE_CHECKING, Any
 from cloudrec.cloud.driver import name_of, needed
 from cloudrec.engine.graph import TAG_EXPIRES, Condition, Difference, Observed
 from cloudrec.errors import CloudrecError
-from cloudrec.providers.gcp import apis, cluster_model, cpu_nodes, firewall, gke, ids, identity, labels, leftovers
-from cloudrec.providers.gcp import nat, network
+from cloudrec.providers.gcp import (
+    apis,
+    cluster_model,
+    cpu_nodes,
+    firewall,
+    gke,
+    identity,
+    ids,
+    labels,
+    leftovers,
+    nat,
+    network,
+)
 from cloudrec.providers.gcp.driver import moment
 from cloudrec.providers.gcp.gke import CLUSTER
 
@@ -33,7 +44,7 @@ KINDS: Mapping[str, AbstractSet[str]] = {
             nat.ROUTER,
             firewall.FIREWALL,
             identity.ACCOUNT,
-            identity.PROJECT_BINDING,
+            identity.BINDING,
             *leftovers.KINDS,
         }
     )
@@ -51,8 +62,8 @@ def resources(layout: Layout) -> list[Resource]:
                 layout.key(network.SUBNET),
                 layout.key(nat.ROUTER),
                 layout.key(firewall.FIREWALL, "internal"),
-                layout.key(identity.ACCOUNT, "nodes"),
-                layout.key(identity.PROJECT_BINDING, "nodes"),
+                layout.key(identity.ACCOUNT, identity.NODES),
+                layout.key(identity.BINDING, identity.NODES),
                 layout.key(leftovers.LEFTOVERS),
             ),
             properties={
@@ -188,9 +199,11 @@ class ClusterDriver(gke.GkeDriver):
         steps: list[Step] = []
         if asked["expires"] != there["expires"]:
             steps.append(self._relabelled(row, resource))
-        updates = {
+        updates: Mapping[str, Mapping[str, Any]] = {
             "authorized_networks": {
-                "desired_control_plane_endpoints_config": cluster_model.endpoints(asked["authorized_networks"])
+                "desired_control_plane_endpoints_config": cluster_model.endpoints(
+                    asked["authorized_networks"]
+                )
             },
             "release_channel": {"desired_release_channel": {"channel": asked["release_channel"]}},
             "kms_key": {"desired_database_encryption": cluster_model.encryption(asked["kms_key"])},
@@ -208,7 +221,7 @@ class ClusterDriver(gke.GkeDriver):
         others = {name: value for name, value in row.resource_labels.items() if not labels.is_ours(name)}
         return self.asked(
             self.gke.set_labels,
-            name=_path(self.gcp, row),
+            name=self.path(row),
             resource_labels={**others, **labels.encode(resource.tags)},
             label_fingerprint=row.label_fingerprint,
         )
@@ -224,7 +237,7 @@ class ClusterDriver(gke.GkeDriver):
         return [self._update(row, {"desired_master_version": version}) for version in (*between, wanted)]
 
     def _update(self, row: Any, update: Mapping[str, Any]) -> Step:  # noqa: ANN401 - the SDK's message
-        return self.asked(self.gke.update_cluster, name=_path(self.gcp, row), update=dict(update))
+        return self.asked(self.gke.update_cluster, name=self.path(row), update=dict(update))
 
     def _has_worked(self, identity: str) -> bool:
         """Tell whether it was whole once: it says that it runs, or more than its first pool stands on it."""
@@ -245,7 +258,7 @@ class ClusterDriver(gke.GkeDriver):
         return Observed(
             kind=CLUSTER,
             name=name_of(tags, row.name),
-            identity=_path(self.gcp, row),
+            identity=self.path(row),
             condition=Condition.READY if row.status.name in gke.IMPAIRED else condition,
             properties=self.properties(row),
             tags=tags,
@@ -271,7 +284,3 @@ class ClusterDriver(gke.GkeDriver):
             "lustre": row.addons_config.lustre_csi_driver_config.enabled,
             "version": row.current_master_version,
         }
-
-
-def _path(gcp: Gcp, row: Any) -> str:  # noqa: ANN401 - the SDK's message
-    return f"projects/{gcp.project}/locations/{row.location}/clusters/{row.name}"

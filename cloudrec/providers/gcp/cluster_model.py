@@ -90,7 +90,7 @@ def endpoints(authorized_networks: object) -> dict[str, Any]:
 
 
 def encryption(key: str) -> dict[str, str]:
-    """Return how Kubernetes' secrets are encrypted: with a key of one's own beside Google's, where there is one."""
+    """Return how Kubernetes' secrets are encrypted: with a key of one's own, or Google's alone."""
     return {"state": "ENCRYPTED", "key_name": key} if key else {"state": "DECRYPTED"}
 
 

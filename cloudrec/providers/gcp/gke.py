@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cloudrec.cloud.driver import is_ours
+from cloudrec.cloud.layout import shortened
 from cloudrec.cloud.operated import OperationFailedError
 from cloudrec.engine.graph import Condition
 from cloudrec.providers.gcp import errors, ids, labels, operations
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     Step = Callable[[], str]  # makes a changing call, and returns its operation
 
 CLUSTER = "cluster"
+PREFIX = "cloudrec-"  # of every cluster's name; the title follows
 CONTAINER = "container"  # GKE's API
 LABEL = "cloudrec.io/nodes"  # cpu or gpu
 POOL_LABEL = "cloud.google.com/gke-nodepool"  # GKE's own, on every node
@@ -33,6 +35,7 @@ _STATES: Mapping[str, Condition] = {
     "DEGRADED": Condition.FAILED,
     "RUNNING_WITH_ERROR": Condition.FAILED,
 }
+_LONGEST = 40  # characters of a cluster's name
 _RESOURCE_EXHAUSTED = 8  # of google.rpc.Code
 _UNDECIDED = frozenset({Condition.PENDING, Condition.FAILED, Condition.UNAVAILABLE})
 
@@ -57,15 +60,11 @@ class GkeDriver(GcpDriver):
 
     def clusters(self, cluster: str | None) -> list[Any]:
         """List this cluster of ours, or all of ours in this region, with their pools."""
-        listed = self.gcp.read(
-            self.gke.list_clusters, parent=f"projects/{self.gcp.project}/locations/-"
-        ).clusters
-        return [
-            row
-            for row in listed
-            if region_of(row.location) == self.gcp.region
-            and is_ours(labels.decode(row.resource_labels), cluster)
-        ]
+        return [row for row in listed(self.gcp) if is_ours(labels.decode(row.resource_labels), cluster)]
+
+    def path(self, row: Any) -> str:  # noqa: ANN401 - the SDK's message
+        """Return the path of a cluster, as it is described."""
+        return f"projects/{self.gcp.project}/locations/{row.location}/clusters/{row.name}"
 
     def asked(self, method: Callable[..., Any], **request: object) -> Step:
         """Return a step that makes a changing call of GKE's.
@@ -126,6 +125,18 @@ class GkeDriver(GcpDriver):
         if condition is not Condition.FAILED:
             return condition, ""
         return (Condition.UNAVAILABLE if shortage(row) else condition), problem(row) or f"it is {state}"
+
+
+def cluster_name(title: str) -> str:
+    """Return GKE's name of a cluster."""
+    return shortened(f"{PREFIX}{title}", _LONGEST)
+
+
+def listed(gcp: Gcp) -> list[Any]:
+    """List the clusters of this region whose names are like ours, with their pools."""
+    calls = gcp.client(CONTAINER)
+    rows = gcp.read(calls.list_clusters, parent=f"projects/{gcp.project}/locations/-").clusters
+    return [row for row in rows if row.name.startswith(PREFIX) and region_of(row.location) == gcp.region]
 
 
 def shortage(row: Any) -> str:  # noqa: ANN401 - the SDK's message

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from cloudrec.cloud.driver import is_ours, name_of, needed
 from cloudrec.cloud.offers import ON_DEMAND, SPOT
-from cloudrec.engine.graph import Condition, Difference, Observed, Verdict
+from cloudrec.engine.graph import TAG_KEY, Condition, Difference, Observed, Verdict
 from cloudrec.providers.gcp import cpu_nodes, gke, ids, labels, network, pool_model, prices
 from cloudrec.providers.gcp.cpu_nodes import CPU
 from cloudrec.providers.gcp.gke import CLUSTER
@@ -34,17 +34,16 @@ class _PoolDriver(gke.GkeDriver):
 
     def search(self, cluster: str | None) -> Sequence[Observed]:
         """List those of this kind, in our clusters."""
-        found = [
-            self.observe(ids.path_of_pool(self.gcp.project, row, pool), pool)
+        return [
+            self.observe(f"{self.path(row)}/nodePools/{pool.name}", pool)
             for row in self.clusters(cluster)
             for pool in row.node_pools
             if self._is_of_this_kind(pool, cluster)
         ]
-        return found
 
     def _is_of_this_kind(self, pool: Any, cluster: str | None) -> bool:  # noqa: ANN401 - the SDK's message
         tags = labels.decode(pool.config.resource_labels)
-        return is_ours(tags, cluster) and tags.get("cloudrec-key", "").partition("/")[0] == self.kind
+        return is_ours(tags, cluster) and tags.get(TAG_KEY, "").partition("/")[0] == self.kind
 
     def fetch(self, resource: Resource) -> Observed | None:
         """Look the name up."""
@@ -138,12 +137,16 @@ class _PoolDriver(gke.GkeDriver):
 
     def size(self, row: Any) -> int:  # noqa: ANN401 - the SDK's message
         """Tell how many nodes it has, or is to have, in each zone."""
-        return sum(group.target_size for group in self.groups(row)) // max(len(row.instance_group_urls), 1)
+        sizes = [int(group.target_size) for group in self.groups(row)]
+        return sum(sizes) // max(len(row.instance_group_urls), 1)
 
     def hourly_usd(self, of: Mapping[str, Any], row: Any) -> float:  # noqa: ANN401 - the SDK's message
         """Tell what its nodes cost."""
         return prices.nodes(
-            self.gcp.prices, of["instance_type"], of.get("market", ON_DEMAND), of["nodes"] * len(row.locations)
+            self.gcp.prices,
+            of["instance_type"],
+            of.get("market", ON_DEMAND),
+            of["nodes"] * len(row.locations),
         )
 
     def observe(self, identity: str, row: Any) -> Observed:  # noqa: ANN401 - the SDK's message

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 KINDS: Mapping[str, AbstractSet[str]] = {
     PLACEMENT: frozenset(),
-    CPU: frozenset({CLUSTER, identity.ACCOUNT, identity.PROJECT_BINDING}),
+    CPU: frozenset({CLUSTER, identity.ACCOUNT, identity.BINDING}),
     GPU: frozenset(
         {
             CLUSTER,
@@ -35,7 +35,7 @@ KINDS: Mapping[str, AbstractSet[str]] = {
             network.NETWORK,
             network.SUBNET,
             identity.ACCOUNT,
-            identity.PROJECT_BINDING,
+            identity.BINDING,
         }
     ),
 }
@@ -104,7 +104,7 @@ def _gpu(layout: Layout) -> list[Resource]:
 
 
 def _is_close(layout: Layout, way: Place) -> bool:
-    """Tell whether nodes are to stand close together; what Google gives from its queue stands where it does."""
+    """Tell whether nodes are to stand close together; those from Google's queue stand where they do."""
     is_wanted = layout.settings.compact and layout.cluster.nodes > 1
     return is_wanted and layout.hardware[way.instance_type].compact and way.market in {SPOT, ON_DEMAND}
 
@@ -157,7 +157,7 @@ def _candidate(layout: Layout, way: Place, policy: Resource | None) -> Resource:
 
 def _account(layout: Layout) -> tuple[str, str]:
     """Who nodes are to Google, and what they may do."""
-    return layout.key(identity.ACCOUNT, "nodes"), layout.key(identity.PROJECT_BINDING, "nodes")
+    return layout.key(identity.ACCOUNT, identity.NODES), layout.key(identity.BINDING, identity.NODES)
 
 
 def _cards(layout: Layout, count: int) -> Sequence[str]:
