@@ -72,13 +72,15 @@ _BILLING = re.compile(r"^BILLING_DISABLED$|^accountDisabled$|^UREQ_PROJECT_BILLI
 _NAMED = re.compile(r"'([a-z]+\.[A-Za-z]+\.[A-Za-z]+)'|Permission ([a-z]+\.[A-Za-z]+\.[A-Za-z]+)")
 _PERMISSION_NAME = re.compile(r"\b([a-z]+\.[a-zA-Z]+\.[a-zA-Z]+)\b")
 
+_LOG_IN = "`gcloud auth application-default login`, or set GOOGLE_APPLICATION_CREDENTIALS to a key's file"
+
 # What a refusal means, the first that fits: what its code is like, our error, what we say, the remedy.
 _REFUSED: Sequence[tuple[re.Pattern[str], type[CloudrecError], str, str]] = (
     (
         _CREDENTIALS,
         PreflightError,
         "Google Cloud does not accept the credentials",
-        "`gcloud auth application-default login`, or look at GOOGLE_APPLICATION_CREDENTIALS",
+        _LOG_IN,
     ),
     (
         _DISABLED,
@@ -128,8 +130,8 @@ _LOCAL: Sequence[tuple[tuple[type[Exception], ...], type[CloudrecError], str, st
     (
         (auth.GoogleAuthError,),
         PreflightError,
-        "there are no Google Cloud credentials, or they are not accepted",
-        "`gcloud auth application-default login`, or set GOOGLE_APPLICATION_CREDENTIALS",
+        "Google Cloud does not accept the credentials",
+        _LOG_IN,
     ),
 )
 
@@ -244,9 +246,15 @@ def explain(error: Exception) -> CloudrecError:
         return explain(error.__cause__)
     if isinstance(error, api.GoogleAPICallError | OperationFailedError):
         return _explain_refusal(error)
+    if isinstance(error, auth.DefaultCredentialsError):  # whose own words are a page of links
+        return PreflightError(
+            "there are no Google Cloud credentials: neither in GOOGLE_APPLICATION_CREDENTIALS, nor of a "
+            "log-in with gcloud, nor of this machine",
+            remedy=_LOG_IN,
+        )
     for classes, kind, text, remedy in _LOCAL:
         if isinstance(error, classes):
-            return kind(f"{text}: {error}", remedy=remedy)
+            return kind(f"{text}: {error.args[0] if error.args else error}", remedy=remedy)
     return CloudrecError(f"{type(error).__name__}: {error}")
 
 

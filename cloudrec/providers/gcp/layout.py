@@ -104,7 +104,7 @@ class Layout(CloudLayout):
 
     def everywhere(self, suffix: str = "") -> str:
         """Return the name of what all regions share, which holds the region."""
-        return shortened("-".join(filter(None, (self.name, self.region, suffix))), _LONGEST)
+        return shared_name(self.title, self.region, suffix)
 
     def global_path(self, collection: str, suffix: str = "") -> str:
         """Return the path of what all regions share ("networks")."""
@@ -118,6 +118,11 @@ class Layout(CloudLayout):
         """Return the e-mail address of a service account."""
         name = account_id(self.title, self.region, suffix)
         return f"{name}@{self.project.replace(':', '.')}.iam.gserviceaccount.com"
+
+
+def shared_name(cluster: str, region: str, suffix: str = "") -> str:
+    """Return the name of what all regions share, which holds the region: two clusters may be namesakes."""
+    return shortened("-".join(filter(None, (f"cloudrec-{cluster}", region, suffix))), _LONGEST)
 
 
 def account_id(cluster: str, region: str, suffix: str) -> str:

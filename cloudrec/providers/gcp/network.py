@@ -9,7 +9,7 @@ from __future__ import annotations
 import ipaddress
 from typing import TYPE_CHECKING, Any
 
-from cloudrec.providers.gcp import apis, ids
+from cloudrec.providers.gcp import apis, ids, zones
 from cloudrec.providers.gcp.driver import ComputeDriver
 from cloudrec.providers.gcp.layout import TAG_ZONES
 
@@ -36,7 +36,8 @@ _GPU_PARTS = 3  # bits: a part of the GPUs' block for each of at most eight netw
 def resources(layout: Layout) -> list[Resource]:
     """Describe the networks and their subnets."""
     settings = layout.settings
-    network = _network(layout, "", tags={TAG_ZONES: " ".join((layout.home_zone, *layout.gpu_zones))})
+    laid_out = zones.Zones(home=layout.home_zone, gpu=layout.gpu_zones)
+    network = _network(layout, "", tags={TAG_ZONES: zones.as_tag(laid_out)})
     nodes = layout.resource(
         SUBNET,
         needs=(network.key,),

@@ -24,9 +24,10 @@ if TYPE_CHECKING:
     from cloudrec.providers.gcp.layout import Layout
 
 BUCKET, BINDING = "bucket", "bucket-binding"
+CLUSTER = "cluster"  # cluster.CLUSTER, which knows nothing of this file
 KINDS: Mapping[str, AbstractSet[str]] = {
     BUCKET: frozenset({apis.API}),
-    BINDING: frozenset({BUCKET}),
+    BINDING: frozenset({BUCKET, CLUSTER}),
 }
 
 _ROLE = "roles/storage.objectUser"
@@ -55,7 +56,7 @@ def resources(layout: Layout) -> list[Resource]:
     binding = layout.resource(
         BINDING,
         # The pool of the members' identities is there once the project's first cluster is.
-        needs=(bucket.key, layout.key("cluster")),
+        needs=(bucket.key, layout.key(CLUSTER)),
         properties={
             "holder": f"b/{layout.bucket}",
             "member": layout.pod_principal,
