@@ -20,6 +20,7 @@ from cloudrec.cloud import reading
 from cloudrec.engine.clock import Clock
 from cloudrec.errors import MissingExtraError, PreflightError, SpecError
 from cloudrec.providers.gcp import credentials, errors
+from cloudrec.providers.gcp.prices import shipped
 from cloudrec.spec.suggest import did_you_mean
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ class Gcp:
         self._region = region
         self.clock = Clock.of(environment)
         self.fresh = errors.Fresh(self.clock)
+        self.prices = shipped()
         self._clients: dict[str, Any] = {}
         self._lock = threading.Lock()  # making a client is not thread-safe; using one is
         self._locks: dict[str, threading.Lock] = {}

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from cloudrec.providers.gcp.network import PODS, SERVICES
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-# Names of the subnetwork's secondary ranges.
-PODS, SERVICES = "pods", "services"
 
 
 def cluster(
@@ -64,7 +63,7 @@ def cluster(
     if asked.get("version"):
         body["initial_cluster_version"] = asked["version"]
     if asked.get("kms_key"):
-        body["database_encryption"] = {"state": "ENCRYPTED", "key_name": asked["kms_key"]}
+        body["database_encryption"] = encryption(asked["kms_key"])
     return body
 
 
@@ -88,6 +87,11 @@ def endpoints(authorized_networks: object) -> dict[str, Any]:
         "dns_endpoint_config": {"allow_external_traffic": not blocks},
         "ip_endpoints_config": ip_endpoints,
     }
+
+
+def encryption(key: str) -> dict[str, str]:
+    """Return how Kubernetes' secrets are encrypted: with a key of one's own, or Google's alone."""
+    return {"state": "ENCRYPTED", "key_name": key} if key else {"state": "DECRYPTED"}
 
 
 def addons(*, lustre: bool) -> dict[str, Any]:

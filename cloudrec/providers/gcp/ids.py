@@ -2,21 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-# What a collection's one is called in requests, where it is not the collection's name without its s.
-_NOUNS: Mapping[str, str] = {
-    "addresses": "address",
-    "forwardingRules": "forwarding_rule",
-    "healthChecks": "health_check",
-    "networkEndpointGroups": "network_endpoint_group",
-    "resourcePolicies": "resource_policy",
-    "targetPools": "target_pool",
-    "instanceGroupManagers": "instance_group_manager",
-}
+_CAPITAL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
 def path(link: str) -> str:
@@ -41,7 +29,18 @@ def arguments(of: str) -> dict[str, str]:
     words = path(of).split("/")
     if words[2] == "global":
         words = [*words[:2], *words[3:]]
-    return {
-        _NOUNS.get(key, key.removesuffix("s")): value
-        for key, value in zip(words[::2], words[1::2], strict=True)
-    }
+    return {noun(key): value for key, value in zip(words[::2], words[1::2], strict=True)}
+
+
+def snake(collection: str) -> str:
+    """Return what the SDK calls a collection: health_checks of healthChecks."""
+    return _CAPITAL.sub("_", collection).lower()
+
+
+def noun(collection: str) -> str:
+    """Return what requests call one of a collection: health_check of healthChecks."""
+    words = snake(collection)
+    for many, one in (("ies", "y"), ("sses", "ss"), ("s", "")):
+        if words.endswith(many):
+            return words.removesuffix(many) + one
+    return words

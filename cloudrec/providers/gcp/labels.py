@@ -52,6 +52,11 @@ def decode(labels: Mapping[str, str]) -> dict[str, str]:
     return tags
 
 
+def is_ours(name: str) -> bool:
+    """Tell whether a label is one of those that hold tags."""
+    return name.startswith(_OURS)
+
+
 def describe(tags: Mapping[str, str], longest: int = 1024) -> str:
     """Return a description that holds the tags of ours.
 

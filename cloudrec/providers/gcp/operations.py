@@ -31,9 +31,9 @@ def of_compute(operation: Any) -> str:  # noqa: ANN401 - the SDK's message
     return f"{_COMPUTE} {ids.path(operation.self_link)}"
 
 
-def of_container(operation: Any) -> str:  # noqa: ANN401 - the SDK's message
-    """Return GKE's operation as text."""
-    return f"{_CONTAINER} {ids.path(operation.self_link)}"
+def of_container(gcp: Gcp, operation: Any) -> str:  # noqa: ANN401 - the SDK's message
+    """Return GKE's operation as text; its own link has zones and numbers, by which GKE cannot be asked."""
+    return f"{_CONTAINER} projects/{gcp.project}/locations/{operation.location}/operations/{operation.name}"
 
 
 def of_service(service: str, name: str) -> str:
@@ -54,7 +54,7 @@ def begun(gcp: Gcp, location: str, target: str) -> str:
     # GKE writes projects by their number too, and zones as zones or locations: what follows is the same.
     tail = target.partition("/clusters/")[2]
     found = [row for row in listed if row.target_link.partition("/clusters/")[2] == tail]
-    return of_container(max(found, key=lambda row: row.start_time)) if found else ""
+    return of_container(gcp, max(found, key=lambda row: row.start_time)) if found else ""
 
 
 def look(gcp: Gcp, operation: str) -> Progress:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cloudrec.cloud.offers import SPOT
+from cloudrec.providers.gcp.gke import version_key
 from cloudrec.providers.gcp.offers import FLEX, RESERVED
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def cpu(asked: Mapping[str, Any], *, labels: Mapping[str, str], service_account:
     return {
         "name": asked["pool"],
         "initial_node_count": asked["nodes"],
-        "locations": [asked["zone"]],
+        "locations": list(asked["zones"]),
         "config": {
             **_node(asked, labels=labels, service_account=service_account),
             "shielded_instance_config": {"enable_secure_boot": True, "enable_integrity_monitoring": True},
@@ -101,12 +102,6 @@ def taints(texts: Sequence[str]) -> list[dict[str, str]]:
     return found
 
 
-def version_key(version: str) -> tuple[int, ...]:
-    """Return a version of GKE, such as 1.35.8-gke.1225000, as what can be compared."""
-    numbers, _, build = version.partition("-gke.")
-    return (*(int(part) for part in numbers.split(".")), *((int(build),) if build else ()))
-
-
 def _node(asked: Mapping[str, Any], *, labels: Mapping[str, str], service_account: str) -> dict[str, Any]:
     return {
         "machine_type": asked["instance_type"],
@@ -133,7 +128,7 @@ def _gpu_node(
             {
                 "accelerator_type": hardware["accelerator"],
                 "accelerator_count": hardware["gpus"],
-                "gpu_driver_installation_config": {"gpu_driver_version": "LATEST"},
+                "gpu_driver_installation_config": {"gpu_driver_version": asked["driver"]},
             }
         ],
         "taints": taints(asked["taints"]),
