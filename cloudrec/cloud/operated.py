@@ -118,6 +118,9 @@ class OperatedDriver(CloudDriver):
                 self._forget(identity, change)
                 return Condition.GONE, ""
             return (Condition.DELETING if change.is_removal else Condition.PENDING), error.message
+        if change.is_removal and change.again is None:  # as if it had not been begun: whoever wants it begins
+            self._forget(identity, change)
+            return super().condition(self.kind, identity)
         if change.is_removal:
             raise error
         told = self.explain(error)

@@ -51,15 +51,11 @@ class Gcp:
             GOOGLE_CLOUD_PROJECT), GOOGLE_CLOUD_REGION, and where another Google Cloud is to be reached
             GOOGLE_CLOUD_ENDPOINT_URL for REST and GOOGLE_CLOUD_GRPC_ENDPOINT, host and port, for gRPC.
         region: the region; the environment's own when None.
-        project: its id; the environment's own, or the credentials', when None.
     """
 
-    def __init__(
-        self, environment: Mapping[str, str], region: str | None = None, project: str | None = None
-    ) -> None:
+    def __init__(self, environment: Mapping[str, str], region: str | None = None) -> None:
         self._environment = environment
         self._region = region
-        self._project = project
         self.clock = Clock.of(environment)
         self.fresh = errors.Fresh(self.clock)
         self.prices = shipped()
@@ -90,9 +86,9 @@ class Gcp:
                 "no Google Cloud region is named",
                 remedy="give --region us-central1, or set GOOGLE_CLOUD_REGION",
             )
-        regions = self.compute("regions")
-        if self.get(regions.get, project=self.project, region=region) is None:
-            known = {row.name for row in self.rows(regions.list, project=self.project)}
+        listing = partial(self.call, self.compute("regions").list, project=self.project)
+        known = {row.name for row in self.repeat(lambda: list(listing()))}
+        if region not in known:
             raise SpecError(
                 f"project {self.project} has no region {region!r}", remedy=did_you_mean(region, known)
             )
@@ -101,11 +97,11 @@ class Gcp:
     @cached_property
     def project(self) -> str:
         """The project's id; PreflightError where nothing names one."""
-        project = self._project or self._environment.get("GOOGLE_CLOUD_PROJECT") or self._loaded[1]
+        project = self._environment.get("GOOGLE_CLOUD_PROJECT") or self._loaded[1]
         if not project:
             raise PreflightError(
                 "which Google Cloud project to use is not told",
-                remedy="set GOOGLE_CLOUD_PROJECT, or cluster.settings.project",
+                remedy="set GOOGLE_CLOUD_PROJECT, or `gcloud config set project`",
             )
         return project
 
@@ -153,21 +149,12 @@ class Gcp:
         return self.repeat(partial(self.call, method, **request))
 
     def get(self, method: Callable[..., T], **request: object) -> T | None:
-        """Read one thing; None where it, or what it would be in, is not there."""
+        """Read one thing; None where it is not there, or its API is not enabled."""
         return self.or_none(partial(self.read, method, **request))
 
     def rows(self, method: Callable[..., Any], **request: object) -> list[Any]:
-        """Read all pages of a list."""
-        return self.repeat(lambda: list(self.call(method, **request)))
-
-    def rows_if_enabled(self, method: Callable[..., Any], **request: object) -> list[Any]:
-        """Read all pages of a list; none where the project has not enabled the API, and so has nothing."""
-        try:
-            return self.rows(method, **request)
-        except api.GoogleAPICallError as error:
-            if errors.is_disabled(error):
-                return []
-            raise
+        """Read all pages of a list; none where its API is not enabled, and so nobody can have made any."""
+        return self.or_none(lambda: self.repeat(lambda: list(self.call(method, **request)))) or []
 
     def repeat(self, work: Callable[[], T]) -> T:
         """Return what a read returns, making it again where the network or the rate limit is in its way."""
@@ -175,11 +162,11 @@ class Gcp:
 
     @staticmethod
     def or_none(work: Callable[[], T]) -> T | None:
-        """Return what a read returns; None where what it reads is not there."""
+        """Return what a read returns; None where what it reads, or its API, is not there."""
         try:
             return work()
         except api.GoogleAPICallError as error:
-            if errors.is_absent(error):
+            if errors.is_absent(error) or errors.is_disabled(error):
                 return None
             raise
 

@@ -167,9 +167,8 @@ def code(error: Exception) -> str:
     told = [each.get("reason") for each in error.errors if isinstance(each, dict)]
     if told and told[0]:
         return str(told[0])
-    if error.grpc_status_code is not None and error.response is None:
-        return str(error.grpc_status_code.name)
-    return _status_name(error) or type(error).__name__
+    status = _status_name(error) or getattr(error.grpc_status_code, "name", "")
+    return str(status or type(error).__name__)
 
 
 def message(error: Exception) -> str:

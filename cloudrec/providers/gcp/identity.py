@@ -77,7 +77,8 @@ class AccountDriver(GcpDriver):
 
     def search(self, cluster: str | None) -> Sequence[Observed]:
         """List, and keep those whose description says that they are ours."""
-        found = [self._observe(row) for row in self.gcp.repeat(self._rows)]
+        rows = self.gcp.or_none(lambda: self.gcp.repeat(self._rows)) or ()
+        found = [self._observe(row) for row in rows]
         return [seen for seen in found if self.is_mine(seen.tags, cluster)]
 
     def fetch(self, resource: Resource) -> Observed | None:

@@ -204,9 +204,9 @@ class LustreDriver(GcpDriver):
         return self.gcp.client("lustre")
 
     def search(self, cluster: str | None) -> Sequence[Observed]:
-        """List all of the project, and keep those with our labels; none where the API is not enabled."""
+        """List all of the project, and keep those with our labels."""
         parent = f"projects/{self.gcp.project}/locations/-"
-        rows = self.gcp.rows_if_enabled(self.lustre.list_instances, parent=parent)
+        rows = self.gcp.rows(self.lustre.list_instances, parent=parent)
         found = [self._observe(row) for row in rows]
         return [seen for seen in found if self.is_mine(seen.tags, cluster)]
 

@@ -60,11 +60,6 @@ def _run(value: str) -> str:
 class GcpSettings(Model):
     """`cluster.settings` for Google Cloud."""
 
-    project: str | None = Field(
-        None,
-        pattern=r"^([a-z0-9.-]+:)?[a-z][a-z0-9-]{4,28}[a-z0-9]$",
-        description="the project's id; the environment's or the credentials' own when absent",
-    )
     nodes_cidr: Annotated[str, _block(_NODES)] = Field(
         "10.42.0.0/20", description="the nodes' addresses; must not overlap with networks to be joined to"
     )

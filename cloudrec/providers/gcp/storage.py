@@ -90,8 +90,10 @@ class BucketDriver(GcpDriver):
     def search(self, cluster: str | None) -> Sequence[Observed]:
         """List all of the project, and keep those with our labels."""
         listing = self.gcp.storage.list_buckets
-        rows = self.gcp.repeat(lambda: list(listing(retry=None, timeout=_TIMEOUT_S)))
-        found = [self._observe(row) for row in rows]
+        rows = self.gcp.or_none(
+            lambda: self.gcp.repeat(lambda: list(listing(retry=None, timeout=_TIMEOUT_S)))
+        )
+        found = [self._observe(row) for row in rows or ()]
         return [seen for seen in found if self.is_mine(seen.tags, cluster)]
 
     def fetch(self, resource: Resource) -> Observed | None:
