@@ -1,11 +1,11 @@
-"""The project's quotas, what is used and what the cluster needs; those of GPUs are 0 until one asks for more."""
+"""The project's quotas, what is used, what is needed; those of GPUs are 0 until one asks for more."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from cloudrec.cloud.offers import SPOT
+from cloudrec.cloud.offers import SPOT, Place
 from cloudrec.engine.graph import Condition
 from cloudrec.provider import Finding
 from cloudrec.providers.gcp import cpu_nodes, nat, network, offers
@@ -15,7 +15,6 @@ from cloudrec.providers.gcp.offers import FLEX, RESERVED
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from cloudrec.cloud.offers import Place
     from cloudrec.providers.gcp.client import Gcp
     from cloudrec.providers.gcp.layout import Layout
     from cloudrec.providers.gcp.offers import Hardware
@@ -194,6 +193,6 @@ def _ours(gcp: Gcp, layout: Layout) -> dict[str, float]:
         of = pool.properties
         hardware = layout.hardware.get(of["instance_type"]) or offers.KNOWN.get(of["instance_type"])
         if hardware is not None and pool.condition is Condition.READY:
-            way = offers.Place(instance_type=hardware.instance_type, zone=of["zone"], market=of["market"])
+            way = Place(instance_type=hardware.instance_type, zone=of["zone"], market=of["market"])
             add(needs(way, hardware, of["nodes"]))
     return found

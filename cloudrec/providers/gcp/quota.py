@@ -131,9 +131,7 @@ def _version(gcp: Gcp, layout: Layout) -> list[Finding]:
     return [
         Finding(
             check="Kubernetes version",
-            ok=any(f"{version}.".startswith(f"{wanted}.") for version in offered)
-            if wanted
-            else bool(offered),
+            ok=any(gke.is_of(version, wanted) for version in offered) if wanted else bool(offered),
             found=f"channel {channel} offers {', '.join(minors) or 'none'}",
             needed=wanted or "",
             remedy="take one of these (--set cluster.kubernetes_version=...), or leave it out",
