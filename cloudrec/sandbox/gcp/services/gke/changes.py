@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from google.cloud.container_v1.types import Cluster, NodePool, Operation
+from google.cloud.container_v1.types import Cluster, DatapathProvider, NodePool, Operation
 
 from cloudrec.sandbox.gcp import checks
 from cloudrec.sandbox.gcp.errors import GcpError
@@ -103,7 +103,7 @@ def update_cluster(call: Call, request: UpdateClusterRequest) -> Operation:
         return _master(world, cluster, request.update.desired_master_version)
     field = wanted[0].removeprefix("desired_")
     if field == "enable_multi_networking":
-        raise invalid("Multi-networking cannot be changed on a cluster that is there.")
+        _check_multi_networking(cluster, wanted=request.update.desired_enable_multi_networking)
     message = Cluster.pb(cluster.message)
     target = next((each for each in (message, message.network_config) if hasattr(each, field)), None)
     if target is None:
@@ -118,6 +118,14 @@ def update_cluster(call: Call, request: UpdateClusterRequest) -> Operation:
         step=_updated,
         arguments=(cluster.path, target is not message, field, value),
     )
+
+
+def _check_multi_networking(cluster: ClusterState, *, wanted: bool) -> None:
+    config = cluster.message.network_config
+    if not wanted and config.enable_multi_networking:
+        raise invalid("Multi-networking cannot be disabled once it is enabled.")
+    if config.datapath_provider != DatapathProvider.ADVANCED_DATAPATH:
+        raise invalid("Multi-networking requires Dataplane V2 (datapath_provider ADVANCED_DATAPATH).")
 
 
 def _updated(world: World, path: str, in_network: bool, field: str, value: Any) -> None:  # noqa: ANN401, FBT001
@@ -163,7 +171,9 @@ def _nodes(world: World, cluster: ClusterState, pool: PoolState, wanted: str) ->
     control = cluster.message.current_master_version
     if versions.parts(known) > versions.parts(control):
         raise invalid(f"Node version {known} must not be newer than the master version {control}.")
-    return _change(world, (cluster, pool), Kind.UPGRADE_NODES, NodePool(version=known), "gke-pool-upgrade")
+    return _change(
+        world, (cluster, pool), Kind.UPGRADE_NODES, NodePool(version=known), duration="gke-pool-upgrade"
+    )
 
 
 def _change(
@@ -171,9 +181,11 @@ def _change(
     found: tuple[ClusterState, PoolState],
     kind: Operation.Type,
     wish: NodePool,
+    *,
     duration: str = "gke-pool-update",
+    cleared: tuple[str, ...] = (),
 ) -> Operation:
-    """Begin an operation that makes a pool as the wish says."""
+    """Begin an operation that makes a pool as the wish says; of the config, `cleared` goes first."""
     cluster, pool = found
     operations.admit(world, cluster, kind, pool.name)
     pool.message.status = NodePool.Status.RECONCILING
@@ -183,14 +195,16 @@ def _change(
         kind,
         seconds=world.duration(duration),
         step=_changed,
-        arguments=(cluster.path, pool.name, wish),
+        arguments=(cluster.path, pool.name, wish, cleared),
         pool=pool.name,
     )
 
 
-def _changed(world: World, path: str, name: str, wish: NodePool) -> Trouble | None:
+def _changed(world: World, path: str, name: str, wish: NodePool, cleared: tuple[str, ...]) -> Trouble | None:
     cluster = world.state(Gke).clusters[path]
     pool = cluster.pools[name]
+    for field in cleared:
+        NodePool.pb(pool.message).config.ClearField(field)
     merge(NodePool.pb(pool.message), NodePool.pb(wish))
     pool.message.etag = operations.new_etag()
     pool.message.status = NodePool.Status.RUNNING
@@ -209,7 +223,7 @@ def update_node_pool(call: Call, request: UpdateNodePoolRequest) -> Operation:
         raise GcpError("FAILED_PRECONDITION", "The etag of the node pool does not match.")
     if request.node_version:
         return _nodes(world, cluster, pool, request.node_version)
-    wish = NodePool()
+    wish, cleared = NodePool(), []
     for field, value in type(request).pb(request).ListFields():
         if field.name in _ADDRESS:
             continue
@@ -218,6 +232,7 @@ def update_node_pool(call: Call, request: UpdateNodePoolRequest) -> Operation:
             merge(NodePool.pb(wish).network_config, value)
         elif field.name in _WRAPPED:
             getattr(target, field.name).MergeFrom(getattr(value, _WRAPPED[field.name]))
+            cleared.append(field.name)
         elif field.name in ("workload_metadata_config", "kubelet_config", *_OF_POOL[1:]):
             merge(getattr(target, field.name), value)
         elif field.name in ("machine_type", "disk_type", "disk_size_gb", "image_type", "flex_start"):
@@ -226,7 +241,7 @@ def update_node_pool(call: Call, request: UpdateNodePoolRequest) -> Operation:
             target.locations.extend(value)
         else:
             raise GcpError("UNIMPLEMENTED", f"this stand-in cannot update {field.name} of a node pool")
-    return _change(world, (cluster, pool), Kind.UPGRADE_NODES, wish)
+    return _change(world, (cluster, pool), Kind.UPGRADE_NODES, wish, cleared=tuple(cleared))
 
 
 @rpc("container", f"{_SERVICE}/SetNodePoolAutoscaling", permission="container.clusters.update")

@@ -51,11 +51,10 @@ def make_groups(world: World, cluster: ClusterState, pool: PoolState) -> None:
             "baseInstanceName": base,
             "instanceTemplate": store.link(template),
             "instanceGroup": store.link(f"{front}/instanceGroups/{base}-grp"),
-            "targetSize": 0,
             "zone": store.link(front),
-            "status": {"isStable": True},
         }
-        _put(world, "instanceGroupManagers", place.group, manager).hidden["errors"] = []
+        _put(world, "instanceGroupManagers", place.group, manager)
+        _show(world, place, None)
     pool.message.instance_group_urls = [store.link(pool.groups[zone]) for zone in sorted(pool.groups)]
 
 
@@ -89,15 +88,28 @@ def _fill_zone(world: World, place: Zone) -> Trouble | None:
     trouble = _address_trouble(world, place, want - have) if want > have else None
     if not trouble and want != have:
         trouble = _claim(world, place, have)
-    manager = store.need(world, "compute", place.group)
-    manager.document["targetSize"] = want
-    manager.document["status"] = {"isStable": trouble is None}
-    manager.hidden["errors"] = [trouble.message] if trouble else []
-    size = len(_machines(world, place.group))
-    store.need(world, "compute", manager.document["instanceGroup"].partition("/v1/")[2]).document["size"] = (
-        size
-    )
+    _show(world, place, trouble)
     return trouble
+
+
+def announce(world: World, cluster: ClusterState, pool: PoolState) -> None:
+    """Let the groups know how many machines they shall have, before any has come or gone."""
+    for zone, group in pool.groups.items():
+        _show(world, Zone(cluster, pool, zone, group), None)
+
+
+def _show(world: World, place: Zone, trouble: Trouble | None) -> None:
+    """Let the group tell how many machines it has, what it goes on trying, and why that failed."""
+    manager = store.need(world, "compute", place.group)
+    size, want = len(_machines(world, place.group)), place.pool.wanted
+    manager.document |= {
+        "targetSize": want,
+        "status": {"isStable": size == want},
+        "currentActions": {"none": size, "creating": max(want - size, 0), "deleting": 0, "recreating": 0},
+    }
+    manager.hidden["errors"] = [trouble.message] if trouble else []
+    group = store.need(world, "compute", store.path_of(manager.document["instanceGroup"]))
+    group.document["size"] = size
 
 
 def _claim(world: World, place: Zone, have: int) -> Trouble | None:

@@ -178,6 +178,7 @@ def set_node_pool_size(call: Call, request: SetNodePoolSizeRequest) -> Operation
     pool.wanted = request.node_count
     pool.message.initial_node_count = request.node_count
     pool.message.status = NodePool.Status.RECONCILING
+    nodes.announce(world, cluster, pool)
     return operations.begin(
         world,
         cluster,
