@@ -97,7 +97,8 @@ class GcpProvider:
         """Return the nodes that would serve, in order of preference."""
         layout = self.layout(cluster)
         spot = prices.spot(layout.prices, layout.instance_types, layout.gpu_zones)
-        return shop.offers(nodes.places(layout), layout.hardware, layout.prices, spot)
+        table = layout.prices
+        return shop.offers(nodes.places(layout), layout.hardware, table, spot, spot_priced=table.label)
 
     def catalog(self, cluster: ClusterSpec, *, refresh: bool) -> Sequence[Offer]:
         """Return every kind of GPU node that has a price, on demand and as spot."""
@@ -111,7 +112,7 @@ class GcpProvider:
             zones_of = zones.offering(gcp, types)
             spot = prices.spot(gcp.prices, types, zones.available(gcp))
             hardware = offers.hardware_of(types, gcp)
-        return shop.catalog(hardware, zones_of, gcp.prices, spot)
+        return shop.catalog(hardware, zones_of, gcp.prices, spot, spot_priced=gcp.prices.label)
 
     def preflight(self, cluster: ClusterSpec) -> Sequence[Finding]:
         """Look at credentials, APIs, quotas, offers and leftovers."""
