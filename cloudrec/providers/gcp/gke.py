@@ -169,6 +169,12 @@ def agrees(version: str, wanted: str) -> bool:
     return version_key(version)[: len(asked)] >= asked
 
 
+def is_of(version: str, wanted: str) -> bool:
+    """Tell whether a version of GKE is the wanted one, of which only the first parts may be told."""
+    asked = version_key(wanted)
+    return version_key(version)[: len(asked)] == asked
+
+
 def version_key(version: str) -> tuple[int, ...]:
     """Return a version of GKE, such as 1.35.8-gke.1225000, as what can be compared."""
     numbers, _, build = version.partition("-gke.")

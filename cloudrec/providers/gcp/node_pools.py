@@ -61,7 +61,12 @@ class _PoolDriver(gke.GkeDriver):
 
     def is_of_use(self, identity: str) -> bool:
         """Tell whether a pool with a problem has nodes that run."""
-        return any(group.current_actions.none for group in self.groups(self.row(identity)))
+        read = self.gcp.compute("instance_groups").get
+        groups = [
+            self.gcp.get(read, **ids.arguments(group.instance_group))
+            for group in self.groups(self.row(identity))
+        ]
+        return any(group is not None and group.size for group in groups)
 
     def look(self, identity: str) -> tuple[Condition, str]:
         """Describe it."""
@@ -219,7 +224,7 @@ class GpuNodesDriver(_PoolDriver):
             asked,
             labels=labels.encode(resource.tags),
             service_account=ids.name(needed(resource, identities, ACCOUNT)),
-            networks=_networks(resource, identities)[: asked["hardware"]["gpu_nics"]],
+            networks=_networks(resource, identities),
             version=self.gcp.read(self.gke.get_cluster, name=parent).current_master_version,
         )
         self.begin_once(path, self.asked(self.gke.create_node_pool, parent=parent, node_pool=pool))

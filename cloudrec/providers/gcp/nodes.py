@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING
 
 from cloudrec.cloud.layout import shortened
 from cloudrec.cloud.offers import ON_DEMAND, SPOT
-from cloudrec.providers.gcp import cpu_nodes, gke, identity, network, offers, prices
+from cloudrec.providers.gcp import cpu_nodes, gke, identity, ids, network, offers, placement, prices
 from cloudrec.providers.gcp.cpu_nodes import CPU
 from cloudrec.providers.gcp.gke import CLUSTER
 from cloudrec.providers.gcp.node_pools import GPU, CpuNodesDriver, GpuNodesDriver
 from cloudrec.providers.gcp.offers import FLEX, RESERVED
-from cloudrec.providers.gcp.placement import PLACEMENT, PlacementDriver
 from cloudrec.spec.models import seconds_of
 
 if TYPE_CHECKING:
@@ -25,13 +24,12 @@ if TYPE_CHECKING:
     from cloudrec.providers.gcp.layout import Layout
 
 KINDS: Mapping[str, AbstractSet[str]] = {
-    PLACEMENT: frozenset(),
     CPU: frozenset({CLUSTER, identity.ACCOUNT, identity.BINDING}),
     GPU: frozenset(
         {
             CLUSTER,
             CPU,
-            PLACEMENT,
+            placement.PLACEMENT,
             network.NETWORK,
             network.SUBNET,
             identity.ACCOUNT,
@@ -51,25 +49,18 @@ TAINT = "nvidia.com/gpu=present:NO_SCHEDULE"
 
 
 def resources(layout: Layout) -> list[Resource]:
-    """Describe placement policies and pools."""
-    return [_cpu(layout), *_gpu(layout)]
+    """Describe the pools."""
+    return [_cpu(layout), _gpu(layout)]
 
 
 def drivers(gcp: Gcp) -> Mapping[str, GcpDriver]:
     """Return the drivers by kind."""
-    return {PLACEMENT: PlacementDriver(gcp), CPU: CpuNodesDriver(gcp), GPU: GpuNodesDriver(gcp)}
+    return {CPU: CpuNodesDriver(gcp), GPU: GpuNodesDriver(gcp)}
 
 
 def places(layout: Layout) -> list[Place]:
     """Return the ways of having the GPU nodes, the best first."""
-    return offers.ways(
-        layout.instance_types,
-        layout.gpu_zones,
-        layout.offered,
-        hardware=layout.hardware,
-        capacity=layout.cluster.capacity,
-        settings=layout.settings,
-    )
+    return offers.places(layout)
 
 
 def _cpu(layout: Layout) -> Resource:
@@ -81,39 +72,23 @@ def _cpu(layout: Layout) -> Resource:
     )
 
 
-def _gpu(layout: Layout) -> list[Resource]:
+def _gpu(layout: Layout) -> Resource:
     """Describe the choice between all ways of having the GPU nodes, and what each way needs."""
-    ways = places(layout)
-    # What was tried in one zone must not stand in the way of the next.
-    policies = {
-        zone: layout.resource(
-            PLACEMENT, zone, properties={"path": layout.regional_path("resourcePolicies", zone)}
-        )
-        for zone in dict.fromkeys(way.zone for way in ways if _is_close(layout, way))
-    }
-    candidates = tuple(
-        _candidate(layout, way, policies[way.zone] if _is_close(layout, way) else None) for way in ways
-    )
-    choice = layout.resource(
+    candidates = tuple(_candidate(layout, way) for way in places(layout))
+    return layout.resource(
         GPU,
         needs=tuple(dict.fromkeys(need for candidate in candidates for need in candidate.needs)),
         candidates=candidates,
         hourly_usd=candidates[0].hourly_usd if candidates else 0.0,
     )
-    return [*policies.values(), choice]
 
 
-def _is_close(layout: Layout, way: Place) -> bool:
-    """Tell whether nodes are to stand close together; those from Google's queue stand where they do."""
-    is_wanted = layout.settings.compact and layout.cluster.nodes > 1
-    return is_wanted and layout.hardware[way.instance_type].compact and way.market in {SPOT, ON_DEMAND}
-
-
-def _candidate(layout: Layout, way: Place, policy: Resource | None) -> Resource:
+def _candidate(layout: Layout, way: Place) -> Resource:
     cluster, settings, hardware = layout.cluster, layout.settings, layout.hardware[way.instance_type]
     version, zone = cluster.kubernetes_version, way.zone.rpartition("-")[2]
     pool = shortened(f"gpu-{way.instance_type}-{zone}-{_SHORT[way.market]}", _LONGEST)
     run = settings.max_run_duration or _FLEX_RUN
+    is_close = placement.is_close(layout, way)
     return layout.resource(
         GPU,
         f"{way.instance_type}-{way.zone}-{way.market}",
@@ -122,7 +97,7 @@ def _candidate(layout: Layout, way: Place, policy: Resource | None) -> Resource:
             layout.key(CPU),
             *_account(layout),
             *_cards(layout, hardware.gpu_nics),
-            *((policy.key,) if policy is not None else ()),
+            *((layout.key(placement.PLACEMENT, way.zone),) if is_close else ()),
         ),
         properties={
             "path": f"{layout.cluster_path}/nodePools/{pool}",
@@ -145,7 +120,7 @@ def _candidate(layout: Layout, way: Place, policy: Resource | None) -> Resource:
             "labels": {**settings.labels, gke.LABEL: "gpu"},
             "taints": [TAINT],
             "reservation": settings.reservation or "",
-            "placement": policy.properties["path"].rpartition("/")[2] if policy is not None else "",
+            "placement": ids.name(layout.regional_path("resourcePolicies", way.zone)) if is_close else "",
             "max_run_s": int(seconds_of(run)) if way.market == FLEX else 0,
             "patience_s": _PATIENCE_S[way.market],
             **({"version": version} if version else {}),

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from cloudrec.providers.gcp.client import Gcp
-    from cloudrec.providers.gcp.settings import GcpSettings
+    from cloudrec.providers.gcp.layout import Layout
     from cloudrec.spec.models import ClusterSpec
 
 DEFAULT_TYPES = ("a2-highgpu-8g",)
@@ -190,35 +190,20 @@ def types_of(cluster: ClusterSpec) -> tuple[str, ...]:
     return cluster.instance_types or DEFAULT_TYPES
 
 
-def ways(
-    types: Sequence[str],
-    zones: Sequence[str],
-    offered: Mapping[str, Sequence[str]],
-    *,
-    hardware: Mapping[str, Hardware],
-    capacity: str,
-    settings: GcpSettings,
-) -> list[Place]:
-    """Return the ways of having GPU nodes, the best first.
+def places(layout: Layout) -> list[Place]:
+    """Return the ways of having the GPU nodes, the best first.
 
     What is reserved is paid for already: nothing else is tried then. Flex-start comes last, since it never
     fails, but waits.
-
-    Args:
-        types: machine types, the best first.
-        zones: zones, the best first.
-        offered: type -> zones that have it at all.
-        hardware: of each type.
-        capacity: the spec's.
-        settings: the provider's own.
     """
-    markets = (*MARKETS[capacity], *((FLEX,) if settings.flex_start else ()))
+    settings = layout.settings
+    markets = (*MARKETS[layout.cluster.capacity], *((FLEX,) if settings.flex_start else ()))
     if settings.reservation:
         markets = (RESERVED,)
     return [
         way
-        for way in all_ways(types, zones, markets, offered)
-        if not (only := hardware[way.instance_type].only) or way.market in only
+        for way in all_ways(layout.instance_types, layout.gpu_zones, markets, layout.offered)
+        if not (only := layout.hardware[way.instance_type].only) or way.market in only
     ]
 
 

@@ -73,7 +73,8 @@ def gpu(
     }
     if hardware["gpu_nics"]:
         pool["network_config"]["additional_node_network_configs"] = [
-            {"network": network, "subnetwork": subnetwork} for network, subnetwork in networks
+            {"network": network, "subnetwork": subnetwork}
+            for network, subnetwork in networks[: hardware["gpu_nics"]]
         ]
     if asked["placement"]:
         pool["placement_policy"] = {"type_": "COMPACT", "policy_name": asked["placement"]}

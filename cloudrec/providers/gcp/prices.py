@@ -51,9 +51,15 @@ _GPUS: Mapping[str, str] = MappingProxyType(
     }
 )
 _SAME = {"Nvidia H100 80GB Plus GPU": "Nvidia H100 80GB Mega GPU"}  # one thing under two names
+_PARTS = (
+    *(f"{series} Instance {part}" for series in _SERIES.values() for part in ("Core", "Ram")),
+    *_GPUS.values(),
+    *_SAME,
+    _SSD,
+)
 # A part as it is sold to everybody: reservations, commitments and calendars are described otherwise.
 _PART = re.compile(
-    r"(?P<spot>Spot Preemptible )?(?P<part>[\w ]+? Instance (Core|Ram)|[\w ]+? GPU|SSD backed Local Storage)"
+    rf"(?P<spot>Spot Preemptible )?(?P<part>{'|'.join(map(re.escape, _PARTS))})"
     r"(?P<attached> attached to Spot Preemptible VMs)?(( running)? in .+)?"
 )
 _STANDARD = re.compile(r"(?P<series>[a-z0-9]+)-standard-(?P<vcpus>\d+)")
@@ -81,7 +87,7 @@ def refresh(gcp: Gcp, region: str, instance_types: Sequence[str] = ()) -> Prices
         key: price
         for name in sorted(names)
         for market, key in ((ON_DEMAND, name), (SPOT, spot_key(name)))
-        if (price := _sum(name, market, parts)) is not None
+        if (price := priced(name, market, parts)) is not None
     }
     return replace(
         shipped(),
@@ -129,8 +135,8 @@ def _hourly(expression: Any) -> float:  # noqa: ANN401 - the SDK's model
     return usd / HOURS_A_MONTH if expression.usage_unit.endswith(".mo") else usd
 
 
-def _sum(name: str, market: str, parts: Parts) -> float | None:
-    """The price of a machine by its parts; None where one of them has none."""
+def priced(name: str, market: str, parts: Parts) -> float | None:
+    """Return the price of a machine by its parts, in USD an hour; None where one of them has none."""
     needed = _needed(name)
     if not needed or any((part, market) not in parts for part in needed):
         return None

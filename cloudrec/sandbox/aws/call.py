@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 from cloudrec.sandbox.aws import protocol
 from cloudrec.sandbox.aws.errors import PassedOnError
-from cloudrec.sandbox.aws.http import Reply
 from cloudrec.sandbox.aws.registry import chain
 from cloudrec.sandbox.aws.world import ACCOUNT
+from cloudrec.sandbox.http import Reply
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from cloudrec.sandbox.aws.http import HttpRequest
     from cloudrec.sandbox.aws.protocol import Target
     from cloudrec.sandbox.aws.registry import Handler
     from cloudrec.sandbox.aws.world import World
+    from cloudrec.sandbox.http import HttpRequest
 
 _FIRST_FAILURE = 300
 

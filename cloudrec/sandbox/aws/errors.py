@@ -8,7 +8,19 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from cloudrec.sandbox.aws.http import Reply
+    from cloudrec.sandbox.faults import Fault
+    from cloudrec.sandbox.http import Reply
+
+# What each service says when it is asked too often; the rest says Throttling with 400.
+_THROTTLES = {
+    "ec2": ("RequestLimitExceeded", HTTPStatus.SERVICE_UNAVAILABLE),
+    "eks": ("ThrottlingException", HTTPStatus.TOO_MANY_REQUESTS),
+    "s3": ("SlowDown", HTTPStatus.SERVICE_UNAVAILABLE),
+    "fsx": ("ThrottlingException", HTTPStatus.BAD_REQUEST),
+    "kms": ("ThrottlingException", HTTPStatus.BAD_REQUEST),
+    "logs": ("ThrottlingException", HTTPStatus.BAD_REQUEST),
+    "service-quotas": ("TooManyRequestsException", HTTPStatus.BAD_REQUEST),
+}
 
 
 class AwsError(Exception):
@@ -35,3 +47,12 @@ class PassedOnError(Exception):
     def __init__(self, reply: Reply) -> None:
         super().__init__(f"HTTP {reply.status}")
         self.reply = reply
+
+
+def ordered(fault: Fault, service: str) -> AwsError:
+    """The refusal that a fault is; for the kinds throttle, error and 5xx."""
+    if fault.kind == "throttle":
+        code, status = _THROTTLES.get(service, ("Throttling", HTTPStatus.BAD_REQUEST))
+        return AwsError(code, "Rate exceeded", status=status)
+    least = HTTPStatus.INTERNAL_SERVER_ERROR if fault.kind == "5xx" else 0
+    return AwsError(fault.code, fault.message, status=max(fault.status, least))

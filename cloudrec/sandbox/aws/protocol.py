@@ -19,7 +19,8 @@ from moto.core.utils import get_service_model
 from werkzeug.exceptions import NotFound
 
 from cloudrec.sandbox.aws.errors import AwsError
-from cloudrec.sandbox.aws.http import HttpRequest, Reply
+from cloudrec.sandbox.aws.wsgi import environ
+from cloudrec.sandbox.http import HttpRequest, Reply
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -111,7 +112,7 @@ def identify(request: HttpRequest) -> Target:
 
 def _route(service: str, request: HttpRequest) -> tuple[str, dict[str, Any]]:
     try:
-        operation, uri_params = get_service_router(service).match(Request(request.environ()))
+        operation, uri_params = get_service_router(service).match(Request(environ(request)))
     except (NotFound, NotImplementedError):
         return "", {}
     return str(operation.name), uri_params
@@ -127,7 +128,7 @@ def parameters(target: Target, request: HttpRequest) -> dict[str, Any]:
     model = get_service_model(target.service)
     operation = model.operation_model(target.action)
     protocol = determine_request_protocol(model, request.lower.get("content-type"))
-    http = Request(request.environ())
+    http = Request(environ(request))
     parsed = PROTOCOL_PARSERS[protocol](operation).parse(
         {
             "method": http.method,

@@ -9,49 +9,30 @@ or `call.output()`.
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from cloudrec.sandbox.aws import services
+from cloudrec.sandbox.book import Book, Entry
 
 if TYPE_CHECKING:
     from cloudrec.sandbox.aws.call import Call
-    from cloudrec.sandbox.aws.http import Reply
     from cloudrec.sandbox.aws.world import World
+    from cloudrec.sandbox.http import Reply
+
+__all__ = ["Entry", "Handler", "book", "chain", "durations", "inventory", "load", "operation", "setting"]
 
 Handler = Callable[["Call"], "Mapping[str, Any] | Reply"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Setting:
-    """One key of /_control: how to tell it, and how to change it (ValueError for what does not fit)."""
-
-    read: Callable[[World], Any]
-    write: Callable[[World, Any], None]
-
-
-@dataclass(frozen=True, order=True)
-class Entry:
-    """One thing that exists; `pending`: it is on its way out or only a tombstone."""
-
-    service: str
-    kind: str
-    id: str
-    pending: bool = False
-
-
-Inventory = Callable[["World"], Iterable[Entry]]
-
 _handlers: list[
     tuple[int, str, str, str, Handler]
 ] = []  # order, module, service, pattern of actions, handler
-inventories: list[Inventory] = []
-settings: dict[str, Setting] = {}
-default_durations: dict[str, float] = {}
+book: Book[World] = Book()
+inventory, setting, durations = book.inventory, book.setting, book.durations
 
 
 def operation(service: str, *actions: str, order: int = 0) -> Callable[[Handler], Handler]:
@@ -73,22 +54,6 @@ def chain(service: str, action: str) -> tuple[Handler, ...]:
     """The handlers of one action, outermost first."""
     found = [entry for entry in _handlers if fnmatchcase(service, entry[2]) and fnmatchcase(action, entry[3])]
     return tuple(entry[4] for entry in sorted(found, key=lambda entry: entry[:2]))
-
-
-def inventory(function: Inventory) -> Inventory:
-    """Let a function tell, for /_control/state, what exists."""
-    inventories.append(function)
-    return function
-
-
-def setting(name: str, *, read: Callable[[World], Any], write: Callable[[World, Any], None]) -> None:
-    """Add a key to /_control."""
-    settings[name] = Setting(read=read, write=write)
-
-
-def durations(defaults: Mapping[str, float]) -> None:
-    """Declare how long things take, in virtual seconds; /_control's `durations` changes them by name."""
-    default_durations.update(defaults)
 
 
 def load() -> None:

@@ -12,13 +12,14 @@ from moto.iam.aws_managed_policies import aws_managed_policies_data
 from moto.iam.models import AWSManagedPolicy
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 
-from cloudrec.sandbox.aws.http import Reply
 from cloudrec.sandbox.aws.world import ACCOUNT
+from cloudrec.sandbox.aws.wsgi import environ
+from cloudrec.sandbox.http import Reply
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from cloudrec.sandbox.aws.http import HttpRequest
+    from cloudrec.sandbox.http import HttpRequest
 
 
 _PARTITION = "aws"
@@ -42,7 +43,7 @@ class Moto:
         def start_response(status: str, headers: list[tuple[str, str]], _error: object = None) -> None:
             told.append((status, headers))
 
-        chunks: Any = self._application(request.environ(), start_response)
+        chunks: Any = self._application(environ(request), start_response)
         body = _joined(chunks)
         status, headers = told[-1]
         return Reply(status=int(status.split()[0]), headers=tuple(headers), body=body)

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.contract.gcp.support import Site, fresh
-from tests.contract.sandbox_gcp.support import Cloud, stand_in
+from tests.contract.sandbox_gcp.support import Gcp as Cloud
+from tests.contract.sandbox_gcp.support import stand_in
 
 
 @pytest.fixture(scope="module")

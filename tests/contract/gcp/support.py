@@ -26,7 +26,7 @@ from cloudrec.providers.gcp.driver import GcpDriver
 from cloudrec.providers.gcp.layout import Layout
 from cloudrec.providers.gcp.settings import settings_of
 from cloudrec.spec.models import ClusterSpec
-from tests.contract.sandbox_gcp.support import Cloud
+from tests.contract.sandbox_gcp.support import Gcp as Cloud
 from tests.unit.providers_gcp.support import PARTS
 
 SPEED = 600.0  # of the stand-in's clock: what waits, waits a tenth of a second

@@ -6,27 +6,82 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from http.client import HTTPConnection
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-# How Google calls what changes nothing: "service action".
-READS = re.compile(
-    r"oauth2 |\S+ (Get|List|Query|(.*\.)?(get|list|aggregatedList|getIamPolicy|batchGet|wait)$)"
-)
+import grpc
+import pytest
+from google.api_core.exceptions import GoogleAPICallError
+from google.auth.transport.requests import AuthorizedSession
+from google.cloud import compute_v1
+from google.cloud.container_v1 import ClusterManagerClient
+from google.cloud.lustre_v1 import LustreClient
+from google.oauth2.service_account import Credentials
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PROJECT, NUMBER = "sandbox-project", "123456789012"
+REGION, ZONE = "us-central1", "us-central1-a"
+# How Google calls what changes nothing.
+READS = re.compile(r"(Get|List|Query|(.*\.)?(get|list|aggregatedList|getIamPolicy|batchGet|wait)$)")
+SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 
 
-class Cloud:
-    """One running stand-in, and its control."""
+class Gcp:
+    """One running stand-in; the SDK's clients of it, its control, and short cuts."""
 
     def __init__(self, env: dict[str, str]) -> None:
         self.env = env
-        self._address = urlsplit(env["GOOGLE_CLOUD_ENDPOINT_URL"]).netloc
+        self.endpoint = env["GOOGLE_CLOUD_ENDPOINT_URL"]
+        self._compute: dict[str, Any] = {}
+
+    @cached_property
+    def credentials(self) -> Any:
+        """Of the service account whose key the stand-in made."""
+        file = self.env["GOOGLE_APPLICATION_CREDENTIALS"]
+        return Credentials.from_service_account_file(file, scopes=[SCOPE])
+
+    @cached_property
+    def channel(self) -> Any:
+        """To the gRPC port."""
+        return grpc.insecure_channel(self.env["GOOGLE_CLOUD_GRPC_ENDPOINT"])
+
+    @cached_property
+    def gke(self) -> Any:
+        """Kubernetes Engine's client."""
+        return ClusterManagerClient(
+            transport=ClusterManagerClient.get_transport_class("grpc")(channel=self.channel)
+        )
+
+    @cached_property
+    def lustre(self) -> Any:
+        """Managed Lustre's client."""
+        return LustreClient(transport=LustreClient.get_transport_class("grpc")(channel=self.channel))
+
+    @cached_property
+    def session(self) -> Any:
+        """Plain REST with the account's tokens."""
+        return AuthorizedSession(self.credentials)
+
+    def compute(self, collection: str) -> Any:
+        """The client of a collection of Compute's: Networks, RegionOperations."""
+        if collection not in self._compute:
+            self._compute[collection] = getattr(compute_v1, f"{collection}Client")(
+                credentials=self.credentials, client_options={"api_endpoint": self.endpoint}
+            )
+        return self._compute[collection]
+
+    def rest(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
+        """Make a call of plain REST; the status and the document."""
+        answer = self.session.request(method, f"{self.endpoint}{path}", json=body, timeout=30)
+        return answer.status_code, answer.json() if answer.content else {}
 
     def ask(self, method: str, path: str, body: object = None) -> Any:
-        connection = HTTPConnection(self._address, timeout=30)
+        connection = HTTPConnection(urlsplit(self.endpoint).netloc, timeout=30)
         try:
             connection.request(method, f"/_control{path}", json.dumps(body) if body is not None else None)
             answer = connection.getresponse()
@@ -46,29 +101,54 @@ class Cloud:
 
     def calls(self, since: int = 0) -> list[dict[str, Any]]:
         lines: list[dict[str, Any]] = self.ask("GET", f"/calls?since={since}")
-        return lines
+        return [line for line in lines if line["service"] != "oauth2"]
 
-    def changing(self, since: int = 0) -> Sequence[dict[str, Any]]:
+    def changing(self, since: int = 0) -> list[dict[str, Any]]:
         """The calls that change something."""
-        calls = self.calls(since)
-        return [call for call in calls if not READS.match(f"{call['service']} {call['action']}")]
+        return [call for call in self.calls(since) if not READS.match(call["action"])]
 
-    def state(self) -> list[str]:
+    def state(self, front: str = "") -> list[str]:
         existing: list[str] = self.ask("GET", "/state")["existing"]
-        return existing
+        return [entry for entry in existing if entry.startswith(front)]
 
-    def pending(self) -> list[str]:
+    def pending(self, front: str = "") -> list[str]:
         pending: list[str] = self.ask("GET", "/state")["pending"]
-        return pending
+        return [entry for entry in pending if entry.startswith(front)]
+
+    def close(self) -> None:
+        """End the clients' connections."""
+        if "channel" in vars(self):
+            self.channel.close()
+        if "session" in vars(self):
+            self.session.close()
+        for client in self._compute.values():
+            client.transport.close()
 
 
 @contextmanager
-def stand_in() -> Iterator[Cloud]:
+def stand_in() -> Iterator[Gcp]:
     words = [sys.executable, "-m", "cloudrec.sandbox", "gcp", "--port", "0"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
-            yield Cloud(json.loads(process.stdout.readline())["env"])
+            gcp = Gcp(json.loads(process.stdout.readline())["env"])
+            try:
+                yield gcp
+            finally:
+                gcp.close()
         finally:
             process.terminate()
-            process.wait(10)
+            process.wait(20)
+
+
+@contextmanager
+def refused(code: str, *words: str, reason: str = "") -> Iterator[None]:
+    """The block is refused with a canonical code (gRPC) or a status (REST), and with these words."""
+    with pytest.raises(GoogleAPICallError) as caught:
+        yield
+    error = caught.value
+    assert code in ((error.grpc_status_code and error.grpc_status_code.name) or "", str(int(error.code or 0)))
+    for word in words:
+        assert word in error.message, error.message
+    if reason:
+        assert error.reason == reason, error

@@ -16,8 +16,8 @@ from cloudrec.sandbox.aws.registry import durations, operation
 
 if TYPE_CHECKING:
     from cloudrec.sandbox.aws.call import Call
-    from cloudrec.sandbox.aws.http import Reply
     from cloudrec.sandbox.aws.world import World
+    from cloudrec.sandbox.http import Reply
 
 GLOBAL = "aws"
 

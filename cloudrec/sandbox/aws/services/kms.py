@@ -6,15 +6,15 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from cloudrec.sandbox.aws.clock import as_datetime
 from cloudrec.sandbox.aws.errors import AwsError
 from cloudrec.sandbox.aws.registry import durations, operation
 from cloudrec.sandbox.aws.services.principals import invalid_principals
+from cloudrec.sandbox.clock import as_datetime
 
 if TYPE_CHECKING:
     from cloudrec.sandbox.aws.call import Call
-    from cloudrec.sandbox.aws.http import Reply
     from cloudrec.sandbox.aws.world import World
+    from cloudrec.sandbox.http import Reply
 
 durations({"kms-day": 86400})
 

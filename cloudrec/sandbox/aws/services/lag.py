@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cloudrec.sandbox.aws.call import Call
-    from cloudrec.sandbox.aws.http import Reply
     from cloudrec.sandbox.aws.world import World
+    from cloudrec.sandbox.http import Reply
 
 _FIRST_FAILURE = 300
 _READS = ("Describe", "List", "Get", "Head")

@@ -10,7 +10,7 @@ from cloudrec.sandbox.aws.services.eks.constraints import violation
 
 if TYPE_CHECKING:
     from cloudrec.sandbox.aws.call import Call
-    from cloudrec.sandbox.aws.http import Reply
+    from cloudrec.sandbox.http import Reply
 
 _CODES = {
     "ecr": "InvalidParameterException",

@@ -6,13 +6,13 @@ import re
 from typing import TYPE_CHECKING, Any
 from uuid import NAMESPACE_DNS, uuid5
 
-from cloudrec.sandbox.aws.clock import as_datetime
 from cloudrec.sandbox.aws.errors import AwsError
 from cloudrec.sandbox.aws.registry import operation
+from cloudrec.sandbox.clock import as_datetime
 
 if TYPE_CHECKING:
     from cloudrec.sandbox.aws.call import Call
-    from cloudrec.sandbox.aws.http import Reply
+    from cloudrec.sandbox.http import Reply
 
 _PUBLIC = "/aws/service/eks/"
 _IMAGE = re.compile(

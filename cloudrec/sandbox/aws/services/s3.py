@@ -12,9 +12,9 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from cloudrec.sandbox.aws.errors import AwsError
-from cloudrec.sandbox.aws.http import Reply
 from cloudrec.sandbox.aws.registry import durations, operation, setting
 from cloudrec.sandbox.aws.services.principals import invalid_principals
+from cloudrec.sandbox.http import Reply
 
 if TYPE_CHECKING:
     from cloudrec.sandbox.aws.call import Call

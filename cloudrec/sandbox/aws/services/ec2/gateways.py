@@ -10,19 +10,19 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from cloudrec.sandbox.aws.clock import as_datetime
 from cloudrec.sandbox.aws.errors import AwsError
 from cloudrec.sandbox.aws.registry import durations, operation
 from cloudrec.sandbox.aws.services import quotas
 from cloudrec.sandbox.aws.services.ec2 import interfaces
 from cloudrec.sandbox.aws.services.ec2.filters import with_tags
+from cloudrec.sandbox.clock import as_datetime
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from cloudrec.sandbox.aws.call import Call
-    from cloudrec.sandbox.aws.http import Reply
     from cloudrec.sandbox.aws.world import World
+    from cloudrec.sandbox.http import Reply
 
 durations({"nat-create": 120, "nat-delete": 60, "dead-nat-listed": 3600, "eip-release": 20, "igw-detach": 30})
 

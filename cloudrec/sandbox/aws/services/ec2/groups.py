@@ -14,8 +14,8 @@ from cloudrec.sandbox.aws.services import quotas
 
 if TYPE_CHECKING:
     from cloudrec.sandbox.aws.call import Call
-    from cloudrec.sandbox.aws.http import Reply
     from cloudrec.sandbox.aws.world import World
+    from cloudrec.sandbox.http import Reply
 
 durations({"rules-visible": 1})
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from cloudrec.sandbox.aws.call import Call
-    from cloudrec.sandbox.aws.http import Reply
+    from cloudrec.sandbox.http import Reply
 
 _RESERVED = 4  # AWS keeps the first four addresses of a subnet for itself
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from cloudrec.sandbox.aws.call import Call
-    from cloudrec.sandbox.aws.http import Reply
+    from cloudrec.sandbox.http import Reply
 
 _FIRST_FAILURE = 300
 _MAX_TAGS = 50

@@ -11,11 +11,11 @@ from datetime import UTC, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from cloudrec.sandbox.aws.clock import as_datetime
 from cloudrec.sandbox.aws.errors import AwsError
 from cloudrec.sandbox.aws.registry import Entry, inventory, operation, setting
 from cloudrec.sandbox.aws.services.ec2.filters import matching
 from cloudrec.sandbox.aws.services.prices import on_demand
+from cloudrec.sandbox.clock import as_datetime
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from cloudrec.sandbox.aws.call import Call
-    from cloudrec.sandbox.aws.http import Reply
+    from cloudrec.sandbox.http import Reply
 
 _USABLE = ("pending", "available")
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from cloudrec.sandbox.aws.clock import as_datetime
 from cloudrec.sandbox.aws.errors import AwsError
 from cloudrec.sandbox.aws.registry import operation, setting
 from cloudrec.sandbox.aws.services import capacity, prices
 from cloudrec.sandbox.aws.services.ec2.filters import matching
+from cloudrec.sandbox.clock import as_datetime
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

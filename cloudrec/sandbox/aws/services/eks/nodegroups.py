@@ -5,7 +5,6 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
-from cloudrec.sandbox.aws.clock import as_datetime
 from cloudrec.sandbox.aws.registry import durations, operation
 from cloudrec.sandbox.aws.services import iam
 from cloudrec.sandbox.aws.services.eks import access, checks, nodegroup_checks, nodes
@@ -26,6 +25,7 @@ from cloudrec.sandbox.aws.services.eks.state import (
     same_request,
     where,
 )
+from cloudrec.sandbox.clock import as_datetime
 
 if TYPE_CHECKING:
     from cloudrec.sandbox.aws.call import Call

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from cloudrec.sandbox.aws.clock import as_datetime
 from cloudrec.sandbox.aws.registry import Entry, inventory, operation
+from cloudrec.sandbox.clock import as_datetime
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

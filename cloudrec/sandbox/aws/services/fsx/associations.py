@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from cloudrec.sandbox.aws.clock import as_datetime
 from cloudrec.sandbox.aws.registry import durations, operation
 from cloudrec.sandbox.aws.services.fsx.store import (
     Made,
@@ -18,6 +17,7 @@ from cloudrec.sandbox.aws.services.fsx.store import (
     store,
 )
 from cloudrec.sandbox.aws.services.s3 import is_foreign
+from cloudrec.sandbox.clock import as_datetime
 
 if TYPE_CHECKING:
     from cloudrec.sandbox.aws.call import Call

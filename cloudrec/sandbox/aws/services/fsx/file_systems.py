@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from cloudrec.sandbox.aws.clock import as_datetime
 from cloudrec.sandbox.aws.registry import durations, operation, setting
 from cloudrec.sandbox.aws.services import quotas
 from cloudrec.sandbox.aws.services.ec2.interfaces import attach_service_interface, remove
@@ -25,6 +24,7 @@ from cloudrec.sandbox.aws.services.fsx.store import (
     request_of,
     store,
 )
+from cloudrec.sandbox.clock import as_datetime
 
 if TYPE_CHECKING:
     from cloudrec.sandbox.aws.call import Call

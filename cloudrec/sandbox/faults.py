@@ -8,21 +8,12 @@ import signal
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from http import HTTPStatus
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from cloudrec.sandbox.aws.errors import AwsError
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 KINDS = ("throttle", "error", "5xx", "timeout", "lost", "drop")
-# What each service says when it is asked too often; the rest says Throttling with 400.
-_THROTTLES = {
-    "ec2": ("RequestLimitExceeded", HTTPStatus.SERVICE_UNAVAILABLE),
-    "eks": ("ThrottlingException", HTTPStatus.TOO_MANY_REQUESTS),
-    "s3": ("SlowDown", HTTPStatus.SERVICE_UNAVAILABLE),
-    "fsx": ("ThrottlingException", HTTPStatus.BAD_REQUEST),
-    "kms": ("ThrottlingException", HTTPStatus.BAD_REQUEST),
-    "logs": ("ThrottlingException", HTTPStatus.BAD_REQUEST),
-    "service-quotas": ("TooManyRequestsException", HTTPStatus.BAD_REQUEST),
-}
 
 
 @dataclass(kw_only=True)
@@ -38,26 +29,12 @@ class Fault:
     status: int = HTTPStatus.BAD_REQUEST
     message: str = "ordered by /_control"
 
-    def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise ValueError(f"unknown kind of fault {self.kind!r}; there are: {', '.join(KINDS)}")
-
-    def error(self, service: str) -> AwsError:
-        """The refusal that it is; for the kinds throttle, error and 5xx."""
-        if self.kind == "throttle":
-            code, status = _THROTTLES.get(service, ("Throttling", HTTPStatus.BAD_REQUEST))
-            return AwsError(code, "Rate exceeded", status=status)
-        if self.kind == "5xx":
-            return AwsError(
-                self.code, self.message, status=max(self.status, HTTPStatus.INTERNAL_SERVER_ERROR)
-            )
-        return AwsError(self.code, self.message, status=self.status)
-
 
 class Faults:
-    """The faults in force, in their order."""
+    """The faults in force, in their order; a stand-in may know other `kinds` than most do."""
 
-    def __init__(self) -> None:
+    def __init__(self, kinds: Sequence[str] = KINDS) -> None:
+        self._kinds = kinds
         self._faults: list[Fault] = []
 
     def order(self, wishes: list[dict[str, Any]]) -> None:
@@ -66,7 +43,10 @@ class Faults:
         for wish in wishes:
             if unknown := sorted(set(wish) - names):
                 raise ValueError(f"a fault has no {', '.join(unknown)}; it has: {', '.join(sorted(names))}")
-        self._faults = [Fault(**wish) for wish in wishes]
+        faults = [Fault(**wish) for wish in wishes]
+        for kind in (fault.kind for fault in faults if fault.kind not in self._kinds):
+            raise ValueError(f"unknown kind of fault {kind!r}; there are: {', '.join(self._kinds)}")
+        self._faults = faults
 
     def document(self) -> list[dict[str, Any]]:
         """What is left of them."""

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cloudrec.sandbox.aws.faults import Kill
-from cloudrec.sandbox.aws.registry import Entry, inventories, settings
+from cloudrec.sandbox.faults import Kill
 
 if TYPE_CHECKING:
-    from cloudrec.sandbox.aws.engine import Engine
+    from cloudrec.sandbox.book import Entry
+    from cloudrec.sandbox.engine import Engine
 
 _KEYS = ("speed", "advance_s", "durations", "faults", "kill", "reset")
 
 
-def change(engine: Engine, wishes: dict[str, Any]) -> None:
+def change(engine: Engine[Any, Any], wishes: dict[str, Any]) -> None:
     """Change what is named; ValueError for what there is not, before anything has been changed."""
+    settings = engine.book.settings
     known = [*_KEYS, *settings]
     if unknown := sorted(set(wishes) - set(known)):
         raise ValueError(f"unknown: {', '.join(unknown)}; there are: {', '.join(sorted(known))}")
     world = engine.world
     with engine.lock:
         if wishes.get("reset"):
-            reset(engine)
+            engine.reset()
         world.settle()
         if "speed" in wishes:
             world.clock.speed = float(wishes["speed"])
@@ -39,7 +40,7 @@ def change(engine: Engine, wishes: dict[str, Any]) -> None:
             world.settle()
 
 
-def document(engine: Engine) -> dict[str, Any]:
+def document(engine: Engine[Any, Any]) -> dict[str, Any]:
     """Everything that can be changed, as it is."""
     with engine.lock:
         world = engine.world
@@ -51,42 +52,33 @@ def document(engine: Engine) -> dict[str, Any]:
             "faults": engine.faults.document(),
             "kill": vars(engine.kill) if engine.kill else None,
             "calls": len(engine.calls),
-            **{name: key.read(world) for name, key in settings.items()},
+            **{name: key.read(world) for name, key in engine.book.settings.items()},
         }
 
 
-def reset(engine: Engine) -> None:
-    """Back to an empty account: nothing exists, nothing is ordered, no call was made. The clock goes on."""
-    engine.moto.reset()
-    engine.world.clear()
-    engine.faults.order([])
-    engine.kill = None
-    engine.calls.clear()
-
-
-def calls(engine: Engine, since: int) -> list[dict[str, Any]]:
+def calls(engine: Engine[Any, Any], since: int) -> list[dict[str, Any]]:
     """The calls after number `since`."""
     with engine.lock:
         return [dict(line) for line in engine.calls[since:]]
 
 
-def save(engine: Engine, wish: dict[str, str]) -> None:
+def save(engine: Engine[Any, Any], wish: dict[str, str]) -> None:
     """Save the account under {"name": ...}."""
     with engine.lock:
         engine.snapshots.save(wish["name"], engine.world)
 
 
-def restore(engine: Engine, wish: dict[str, str]) -> None:
+def restore(engine: Engine[Any, Any], wish: dict[str, str]) -> None:
     """Take up the account saved as {"name": ...}."""
     with engine.lock:
         engine.snapshots.restore(wish["name"], engine.world)
 
 
-def state(engine: Engine) -> dict[str, list[str]]:
+def state(engine: Engine[Any, Any]) -> dict[str, list[str]]:
     """What exists, and what is only on its way out: sorted "service:kind:id"."""
     with engine.lock:
         engine.world.settle()
-        entries: set[Entry] = {entry for tell in inventories for entry in tell(engine.world)}
+        entries: set[Entry] = {entry for tell in engine.book.inventories for entry in tell(engine.world)}
     return {
         name: sorted(
             f"{entry.service}:{entry.kind}:{entry.id}" for entry in entries if entry.pending is pending

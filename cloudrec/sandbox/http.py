@@ -1,0 +1,45 @@
+"""What goes over the wire, free of any web framework."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reply:
+    """One HTTP answer."""
+
+    status: int = 200
+    headers: Sequence[tuple[str, str]] = ()
+    body: bytes = b""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HttpRequest:
+    """One HTTP request; `target` is the path with its query, as it arrived; `headers` keep their spelling."""
+
+    method: str
+    target: str
+    headers: Mapping[str, str]
+    body: bytes = b""
+    lower: Mapping[str, str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "lower", {name.lower(): value for name, value in self.headers.items()})
+
+    @property
+    def path(self) -> str:
+        """The path without its query, decoded."""
+        return unquote(urlsplit(self.target).path)
+
+
+def json_reply(document: object, status: int = 200, headers: Sequence[tuple[str, str]] = ()) -> Reply:
+    """A reply whose body is `document`."""
+    body = json.dumps(document, default=str).encode()
+    return Reply(status=status, headers=(("Content-Type", "application/json"), *headers), body=body)
