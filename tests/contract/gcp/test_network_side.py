@@ -13,7 +13,7 @@ from cloudrec.engine.plan import Step
 from cloudrec.errors import CloudrecError, PreflightError, UsageError
 from cloudrec.providers.gcp import ids, policies
 from tests.contract.gcp.support import Site
-from tests.contract.sandbox_gcp.support import Cloud
+from tests.contract.sandbox_gcp.support import Gcp as Cloud
 
 # Every call that brings something into being, with the service that it is made of.
 CREATIONS = [
