@@ -124,11 +124,27 @@ def exceeded(world: World, place: str, wanted: Mapping[str, float]) -> str:
     """The refusal's text where so much more of something is too much; '' where it is not."""
     known = used(world, place)
     for metric, amount in wanted.items():
-        most = limit(world, place, metric)
-        if amount > 0 and known.get(metric, 0.0) + amount > most:
-            where = "globally" if place == GLOBAL else f"in region {place}"
-            return f"Quota '{metric.partition('/')[0]}' exceeded.  Limit: {most} {where}."
+        if amount > 0 and known.get(metric, 0.0) + amount > limit(world, place, metric):
+            return _text(world, place, metric)
     return ""
+
+
+def is_regional(metric: str) -> bool:
+    """Whether every region has a limit of its own."""
+    return metric in _REGIONAL
+
+
+def over(world: World, region: str, metric: str) -> str:
+    """The refusal's text where more is used than may be; a region's own limit goes before the project's."""
+    place = region if region and is_regional(metric) else GLOBAL
+    if used(world, place).get(metric, 0.0) <= limit(world, place, metric):
+        return ""
+    return _text(world, place, metric)
+
+
+def _text(world: World, place: str, metric: str) -> str:
+    where = "globally" if place == GLOBAL else f"in region {place}"
+    return f"Quota '{metric.partition('/')[0]}' exceeded.  Limit: {limit(world, place, metric)} {where}."
 
 
 def rows(world: World, place: str) -> Iterator[tuple[str, float, float]]:
