@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 PROJECT, NUMBER = "sandbox-project", "123456789012"
 REGION, ZONE = "us-central1", "us-central1-a"
+# How Google calls what changes nothing.
+READS = re.compile(r"(Get|List|Query|(.*\.)?(get|list|aggregatedList|getIamPolicy|batchGet|wait)$)")
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 
 
@@ -105,6 +108,10 @@ class Gcp:
     def calls(self, since: int = 0) -> list[dict[str, Any]]:
         lines: list[dict[str, Any]] = self.ask("GET", f"/calls?since={since}")
         return [line for line in lines if line["service"] != "oauth2"]
+
+    def changing(self, since: int = 0) -> list[dict[str, Any]]:
+        """The calls that change something."""
+        return [call for call in self.calls(since) if not READS.match(call["action"])]
 
     def state(self, front: str = "") -> list[str]:
         existing: list[str] = self.ask("GET", "/state")["existing"]
