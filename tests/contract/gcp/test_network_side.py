@@ -1,4 +1,4 @@
-"""The network, accounts and storage of a cluster on GCP: made, found again, mended, removed without a rest."""
+"""The network, accounts and storage of a cluster on GCP: made, found again, mended, removed for good."""
 
 from __future__ import annotations
 
