@@ -39,6 +39,9 @@ APIS = {
     "container": Api(host="container.googleapis.com", title="Kubernetes Engine API"),
     "iam": Api(host="iam.googleapis.com", title="Identity and Access Management (IAM) API", free=True),
     "lustre": Api(host="lustre.googleapis.com", title="Managed Lustre API"),
+    "servicenetworking": Api(
+        host="servicenetworking.googleapis.com", title="Service Networking API", shared=True
+    ),
     "serviceusage": Api(
         host="serviceusage.googleapis.com", title="Service Usage API", free=True, shared=True
     ),

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import traceback
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from google.cloud.container_v1.services.cluster_manager.transports.grpc import ClusterManagerGrpcTransport
 from google.cloud.lustre_v1.services.lustre.transports.grpc import LustreGrpcTransport
 
 from cloudrec.sandbox import engine
-from cloudrec.sandbox.gcp import operations, projects, protocol, registry, schemas, sdk, tokens
+from cloudrec.sandbox.gcp import access, operations, projects, protocol, schemas, sdk, tokens
 from cloudrec.sandbox.gcp.apis import APIS
 from cloudrec.sandbox.gcp.call import Call
 from cloudrec.sandbox.gcp.errors import GcpError, ordered
 from cloudrec.sandbox.gcp.protocol import Target
-from cloudrec.sandbox.gcp.registry import Rest, Rpc, book, setting
+from cloudrec.sandbox.gcp.registry import Rest, Rpc, book
 from cloudrec.sandbox.gcp.world import World
 from cloudrec.sandbox.snapshots import Snapshots
 
@@ -27,20 +26,6 @@ if TYPE_CHECKING:
 _COMMON_QUERY = frozenset(
     ("$alt", "$fields", "alt", "fields", "key", "prettyPrint", "quotaUser", "userProject")
 )
-
-
-@dataclass
-class Permissions:
-    """Whether they are enforced."""
-
-    enforced: bool = False
-
-
-def _write_enforced(world: World, wish: bool) -> None:  # noqa: FBT001 - as settings are called
-    world.state(Permissions).enforced = bool(wish)
-
-
-setting("enforce_iam", read=lambda world: world.state(Permissions).enforced, write=_write_enforced)
 
 
 class Engine(engine.Engine[World, Target]):
@@ -120,31 +105,9 @@ class Engine(engine.Engine[World, Target]):
         shared = APIS[call.service].shared or not call.project
         project = projects.check(self.world, call.service, projects.HOME if shared else call.project)
         permission = call.target.iam_action
-        if not permission or not self.world.state(Permissions).enforced:
-            return
         resource = next(iter(call.params.values()), f"projects/{project.id}")
-        if not registry.may(self.world, call.caller, permission, call.project or project.id, resource):
-            raise denied(call, permission, resource)
-
-
-def denied(call: Call, permission: str, resource: str) -> GcpError:
-    """The refusal of what a caller may not do."""
-    if call.service == "compute":
-        text = f"Required '{permission}' permission for '{call.raw.path.partition('/compute/v1/')[2]}'"
-        return GcpError("PERMISSION_DENIED", text)
-    if call.service == "storage":
-        text = (
-            f"{call.caller} does not have {permission} access to the Google Cloud Storage resource."
-            f" Permission '{permission}' denied on resource (or it may not exist)."
-        )
-        return GcpError("PERMISSION_DENIED", text)
-    host = APIS[call.service].host
-    return GcpError(
-        "PERMISSION_DENIED",
-        f"Permission '{permission}' denied on resource '//{host}/{resource}' (or it may not exist).",
-        reason="IAM_PERMISSION_DENIED",
-        metadata={"permission": permission, "resource": resource},
-    )
+        if not access.permitted(call, permission, call.project or project.id, resource):
+            raise access.denied(call, permission, resource)
 
 
 def _names(message: Any) -> dict[str, str]:  # noqa: ANN401 - any request of the SDK's

@@ -206,12 +206,15 @@ def begin_long(
     step: Callable[..., Any],
     arguments: tuple[Any, ...] = (),
     metadata: Any = None,  # noqa: ANN401 - any message
+    mark: str = "",
 ) -> LongRunning:
     """Begin a long-running operation below `parent`, such as projects/P/locations/L ('' for none).
 
+    `mark` is what its name starts with, where that tells whose it is.
+
     `step(world, *arguments)` returns the response, a message, or raises GcpError.
     """
-    name = f"operations/{uuid.uuid4()}"
+    name = f"operations/{mark}{uuid.uuid4()}"
     operation = LongRunning(name=f"{parent}/{name}" if parent else name)
     if metadata is not None:
         operation.metadata.Pack(_raw(metadata))
@@ -250,6 +253,7 @@ def find_long(world: World, name: str) -> LongRunning:
     "GET",
     "/v1/projects/{project}/locations/{location}/operations/{operation}",
 )
+@rest("servicenetworking", "operations.get", "GET", "/v1/operations/pssn.{operation}")
 @rest("serviceusage", "operations.get", "GET", "/v1/operations/{operation}")
 @rest("cloudresourcemanager", "operations.get", "GET", "/v3/operations/{operation}")
 def get_long(call: Call) -> dict[str, Any]:
