@@ -50,7 +50,21 @@ _WRITABLE = frozenset(
 )
 _BIRTH = frozenset(("name", "location", "hierarchicalNamespace", "customPlacementConfig"))
 _OUTPUT = frozenset(
-    ["acl", "defaultObjectAcl", "etag", "generation", "id", "kind", "locationType", "metageneration", "owner", "projectNumber", "selfLink", "timeCreated", "updated", "satisfiesPZS", "satisfiesPZI"]
+    (
+        "acl",
+        "defaultObjectAcl",
+        "etag",
+        "generation",
+        "id",
+        "kind",
+        "locationType",
+        "metageneration",
+        "owner",
+        "projectNumber",
+        "selfLink",
+        "timeCreated",
+        "updated",
+    )
 )
 
 

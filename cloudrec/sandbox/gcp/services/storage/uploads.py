@@ -6,7 +6,6 @@ import json
 import re
 import secrets
 from dataclasses import dataclass, field
-from email.parser import BytesParser
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +20,9 @@ if TYPE_CHECKING:
 _URL = "/upload" + objects.URL
 _QUERY = ("uploadType", "upload_id", "name", "contentEncoding", "kmsKeyName", "predefinedAcl", "projection")
 _CONTENT_RANGE = re.compile(r"bytes (?:(\d+)-(\d+)|\*)/(\d+|\*)")
+_BOUNDARY = re.compile(r'boundary="?([^";]+)"?')
+_CONTENT_TYPE = re.compile(rb"content-type: *([^\r\n]+)", re.IGNORECASE)
+_PARTS = 4  # what is before the metadata, they, the data, and the end
 _INCOMPLETE = 308
 
 
@@ -66,30 +68,34 @@ def insert(call: Call) -> dict[str, Any] | Reply:
         raise buckets.invalid(f"Invalid uploadType: '{way or ''}'")
     wishes = json.loads(call.body or b"{}")
     wishes.setdefault("name", call.query.get("name", ""))
-    if kind := call.raw.lower.get("x-upload-content-type"):
-        wishes.setdefault("contentType", kind)
-    name = secrets.token_urlsafe(24)
+    if later := call.raw.lower.get("x-upload-content-type"):
+        wishes.setdefault("contentType", later)
+    upload = secrets.token_urlsafe(24)
     held = {key: value for key, value in call.query.items() if key in conditions.ALL}
-    call.world.state(Sessions).sessions[name] = Session(bucket.name, wishes, held)
+    call.world.state(Sessions).sessions[upload] = Session(bucket.name, wishes, held)
     where = f"http://{call.raw.lower['host']}/upload/storage/v1/b/{bucket.name}/o"
-    headers = [("Location", f"{where}?uploadType=resumable&upload_id={name}"), ("X-GUploader-UploadID", name)]
-    return Reply(headers=headers)
+    return Reply(
+        headers=[
+            ("Location", f"{where}?uploadType=resumable&upload_id={upload}"),
+            ("X-GUploader-UploadID", upload),
+        ]
+    )
 
 
 def _two_parts(call: Call) -> tuple[dict[str, Any], bytes]:
-    """The metadata and the data of a multipart/related body."""
-    head = f"Content-Type: {call.raw.lower.get('content-type', '')}\r\n\r\n".encode()
-    message = BytesParser().parsebytes(head + call.body)
-    parts = message.get_payload()
-    boundary = message.get_boundary()
-    if not isinstance(parts, list) or len(parts) != 2 or not boundary:  # noqa: PLR2004 - metadata and data
+    """The metadata and the data of a multipart/related body, whose data are anything but text."""
+    found = _BOUNDARY.search(call.raw.lower.get("content-type", ""))
+    parts = call.body.split(b"--" + found[1].encode()) if found else []
+    if len(parts) != _PARTS:
         raise buckets.invalid("Bad multipart body: it needs metadata and data.")
-    wishes = json.loads(str(parts[0].get_payload()))
-    # The data's own bytes: the parser above is for text and may change line ends.
-    _, _, second = call.body.split(f"--{boundary}".encode(), 2)
-    data = second.partition(b"\r\n\r\n")[2].rpartition(f"\r\n--{boundary}--".encode())[0]
+    (_, metadata), (head, data) = (
+        part.removeprefix(b"\r\n").removesuffix(b"\r\n").split(b"\r\n\r\n", 1) for part in parts[1:3]
+    )
+    wishes = json.loads(metadata)
     wishes.setdefault("name", call.query.get("name", ""))
-    wishes.setdefault("contentType", parts[1].get_content_type())
+    kind = _CONTENT_TYPE.search(head)
+    if kind:
+        wishes.setdefault("contentType", kind[1].decode())
     return wishes, data
 
 
