@@ -12,6 +12,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import google.cloud
+from google.protobuf import descriptor_pool
+from google.protobuf.message_factory import GetMessageClass
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,6 +75,12 @@ class _Recorder:
     def unary_unary(self, path: str, request_serializer: Any, response_deserializer: Any) -> None:  # noqa: ANN401
         """Note one method."""
         del response_deserializer  # replies tell their own type
-        message = getattr(request_serializer, "__self__", None) or request_serializer.__objclass__
-        read = message.deserialize if hasattr(message, "deserialize") else message.FromString
-        self.methods[path] = Method(path, read)
+        plus = getattr(request_serializer, "__self__", None)
+        self.methods[path] = Method(path, plus.deserialize if plus else _request(path).FromString)
+
+
+def _request(path: str) -> Any:  # noqa: ANN401 - a class of protobuf
+    """The class of a method's requests where the SDK has it from protobuf itself."""
+    service, _, method = path.removeprefix("/").partition("/")
+    described = descriptor_pool.Default().FindServiceByName(service).methods_by_name[method]
+    return GetMessageClass(described.input_type)

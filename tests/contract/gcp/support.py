@@ -71,6 +71,7 @@ class Site:
         self.parts = parts
         given: dict[str, Any] = {"name": "t", "provider": "gcp", "owner": "tester", **spec}
         self.cluster = ClusterSpec.model_validate(given)
+        self.title = self.cluster.title
         self.gcp = Gcp(cloud.env)
         self.journal = Journal(folder / "home" / "journal.sqlite")
         self.drivers: Mapping[str, GcpDriver] = {
@@ -110,10 +111,10 @@ class Site:
 
     def plan(self) -> Plan:
         return make_plan(
-            "t",
+            self.title,
             self.graph(),
             self.context(),
-            known=self.journal.known("t"),
+            known=self.journal.known(self.title),
             searched=self.search(),
             settle_s=SETTLE_S,
         )
@@ -128,9 +129,9 @@ class Site:
         return {action.key: action for action in self.plan().changes}
 
     def down(self, *, keep_data: bool = False) -> None:
-        existing = merge(self.journal.known("t"), self.search())
+        existing = merge(self.journal.known(self.title), self.search())
         destroy(
-            plan_removal("t", existing, keep_data=keep_data),
+            plan_removal(self.title, existing, keep_data=keep_data),
             self.graph(),
             self.context(),
             self.search,
@@ -139,7 +140,7 @@ class Site:
         )
 
     def search(self) -> Sequence[Observed]:
-        return search_all(self.drivers.values(), "t")
+        return search_all(self.drivers.values(), self.title)
 
     def found(self) -> dict[str, Observed]:
         """What a search by label, description and name shows, by key."""

@@ -1,9 +1,10 @@
-"""The network, accounts and storage of a cluster on GCP: made, found again, mended, removed without a rest."""
+"""The network, accounts and storage of a cluster on GCP: made, found again, mended, removed for good."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from cloudrec.engine.plan import Step
 from cloudrec.errors import CloudrecError, PreflightError, UsageError
 from cloudrec.providers.gcp import ids, policies
 from tests.contract.gcp.support import Site
-from tests.contract.sandbox_gcp.support import Cloud
+from tests.contract.sandbox_gcp.support import Gcp as Cloud
 
 # Every call that brings something into being, with the service that it is made of.
 CREATIONS = [
@@ -122,15 +123,20 @@ def test_what_others_write_into_policies_meanwhile_stays(site: Site) -> None:
     assert not [grant for grant in left if "cloudrec" in grant.member]
 
 
-def test_a_stale_write_of_a_policy_is_refused_and_made_anew(site: Site) -> None:
-    """Two commands in one project at once lose none of each other's grants."""
-    other = Site(site.cloud, Path(site.journal._path).parent / "other", name="u")
-    site.up()
-    other.up()
-    accounts = {grant.member for grant in policies.grants(site.gcp, f"projects/{site.gcp.project}")}
-    assert len([member for member in accounts if "cloudrec-" in member]) == 2
-    other.down()
-    assert site.planned() == {}
+def test_two_commands_in_one_project_at_once_lose_none_of_each_others_grants(
+    cloud: Cloud, tmp_path: Path
+) -> None:
+    names = ("t", "u", "v")
+    sites = [Site(cloud, tmp_path / name, name=name) for name in names]
+    with ThreadPoolExecutor(len(sites)) as pool:
+        list(pool.map(Site.up, sites))
+    project = f"projects/{sites[0].gcp.project}"
+    accounts = {each.member for each in policies.grants(sites[0].gcp, project) if "cloudrec-" in each.member}
+    assert len(accounts) == len(names)
+    assert not any(site.planned() for site in sites)
+    with ThreadPoolExecutor(len(sites)) as pool:
+        list(pool.map(Site.down, sites))
+    assert not [each for each in policies.grants(sites[0].gcp, project) if "cloudrec-" in each.member]
 
 
 def test_damage_done_by_hand_is_seen_and_mended(site: Site) -> None:
@@ -142,6 +148,9 @@ def test_damage_done_by_hand_is_seen_and_mended(site: Site) -> None:
         "name": "theirs",
         "nat_ip_allocate_option": "AUTO_ONLY",
         "source_subnetwork_ip_ranges_to_nat": "LIST_OF_SUBNETWORKS",
+        "subnetworks": [
+            {"name": found["subnetwork/t"], "source_ip_ranges_to_nat": ["PRIMARY_IP_RANGE"]},
+        ],
     }
     gcp.call(routers.patch_unary, **ids.arguments(found["router/t"]), router_resource={"nats": [theirs]})
     gcp.call(
@@ -206,7 +215,7 @@ def test_kept_data_keeps_the_bucket_but_nobodys_way_into_it(site: Site) -> None:
 
 
 def test_a_bucket_name_that_somebody_else_has_is_told(cloud: Cloud, tmp_path: Path) -> None:
-    cloud.control(foreign_buckets=["cloudrec-taken"])
+    cloud.control(taken_buckets=["cloudrec-taken"])
     site = Site(cloud, tmp_path, settings={"bucket": "cloudrec-taken"})
     with pytest.raises(CloudrecError, match=r"cloudrec-taken|bears no tag of ours"):
         site.up()

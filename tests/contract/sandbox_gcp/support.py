@@ -15,11 +15,12 @@ from urllib.parse import urlsplit
 import grpc
 import pytest
 from google.api_core.exceptions import GoogleAPICallError
-from google.auth.transport.requests import AuthorizedSession
+from google.auth.transport.requests import AuthorizedSession, Request
 from google.cloud import compute_v1
 from google.cloud.container_v1 import ClusterManagerClient
 from google.cloud.lustre_v1 import LustreClient
-from google.oauth2.service_account import Credentials
+from google.oauth2 import service_account
+from google.oauth2.credentials import Credentials
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,9 +42,14 @@ class Gcp:
 
     @cached_property
     def credentials(self) -> Any:
-        """Of the service account whose key the stand-in made."""
+        """A token of the service account whose key the stand-in made.
+
+        The account's own credentials would look for where they may be used, at an address of Google's.
+        """
         file = self.env["GOOGLE_APPLICATION_CREDENTIALS"]
-        return Credentials.from_service_account_file(file, scopes=[SCOPE])
+        account = service_account.Credentials.from_service_account_file(file, scopes=[SCOPE])
+        account.refresh(Request())
+        return Credentials(account.token)
 
     @cached_property
     def channel(self) -> Any:
