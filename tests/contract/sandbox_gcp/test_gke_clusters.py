@@ -201,6 +201,17 @@ def test_a_regional_cluster_has_its_pools_nodes_in_each_of_its_zones(net: Gcp) -
     assert len(cluster.node_pools[0].instance_group_urls) == 3
 
 
+def test_a_degraded_cluster_tells_why_and_can_still_be_changed(gcp: Gcp) -> None:
+    ready(gcp)
+    gcp.control(gke_degraded={"one": "CLOUD_KMS_KEY_ERROR"})
+    done(gcp, resize(gcp, f"{PATH}/nodePools/cpu", 2))
+    cluster = gcp.gke.get_cluster(name=PATH)
+    assert cluster.status == Status.DEGRADED
+    assert cluster.conditions[0].code == StatusCondition.Code.CLOUD_KMS_KEY_ERROR
+    gcp.control(gke_degraded={"one": None})
+    assert gcp.gke.get_cluster(name=PATH).status == Status.RUNNING
+
+
 def test_labels_are_set_with_the_fingerprint_of_the_old_ones(gcp: Gcp) -> None:
     ready(gcp)
     with refused("FAILED_PRECONDITION", "fingerprint"):
