@@ -98,9 +98,14 @@ def status(world: World, resource: Resource) -> dict[str, Any]:
 
 @references.guard("addresses")
 def spoken_for(world: World, resource: Resource) -> str:
-    """Who has the address, which rules and machines write as such and not as a link."""
-    address = resource.document.get("address")
-    for other in store.within(world, "compute", "projects/"):
-        if other.kind == "forwardingRules" and other.document.get("IPAddress") == address:
+    """Who has the address without a link to it: a rule writes the address, a peering its block's name."""
+    for other in store.within(world, "compute", "projects/", "forwardingRules"):
+        if other.document.get("IPAddress") == resource.document.get("address"):
             return other.path
+    if "network" not in resource.document:
+        return ""
+    network = store.find(world, "compute", store.path_of(resource.document["network"]))
+    peerings = network.document.get("peerings") if network else None
+    if network and peerings and resource.name in network.hidden["peering_ranges"]:
+        return f"{network.path}/peerings/{peerings[0]['name']}"
     return ""

@@ -68,8 +68,8 @@ def insert(call: Call) -> dict[str, Any] | Reply:
         raise buckets.invalid(f"Invalid uploadType: '{way or ''}'")
     wishes = json.loads(call.body or b"{}")
     wishes.setdefault("name", call.query.get("name", ""))
-    if kind := call.raw.lower.get("x-upload-content-type"):
-        wishes.setdefault("contentType", kind)
+    if later := call.raw.lower.get("x-upload-content-type"):
+        wishes.setdefault("contentType", later)
     upload = secrets.token_urlsafe(24)
     held = {key: value for key, value in call.query.items() if key in conditions.ALL}
     call.world.state(Sessions).sessions[upload] = Session(bucket.name, wishes, held)
