@@ -23,14 +23,16 @@ def kubeconfig(
     Args:
         name: of cluster, user and context.
         server: URL of the API server.
-        authority: the certificate authority that vouches for it, PEM in base64.
+        authority: the certificate authority that vouches for it, PEM in base64; empty for one of those that
+            everybody trusts.
         command: arguments of this Python that print an ExecCredential.
         environment: what that command needs to be set; nothing secret.
     """
+    vouched = {"certificate-authority-data": authority} if authority else {}
     return {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [{"name": name, "cluster": {"server": server, "certificate-authority-data": authority}}],
+        "clusters": [{"name": name, "cluster": {"server": server, **vouched}}],
         "users": [
             {
                 "name": name,

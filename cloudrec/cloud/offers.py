@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from cloudrec.cloud.prices import Prices
 
 ON_DEMAND, SPOT = "on-demand", "spot"
+SPOT_NOW = "spot market, now"  # where a spot price is from that was asked for just now
 # The markets in the order in which they are tried, by the spec's `capacity`.
 MARKETS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {"on-demand": (ON_DEMAND,), "spot": (SPOT,), "spot-first": (SPOT, ON_DEMAND)}
@@ -81,9 +82,19 @@ def offers(
     hardware: Mapping[str, Machine],
     prices: Prices,
     spot: Mapping[tuple[str, str], float],
+    *,
+    spot_priced: str = SPOT_NOW,
 ) -> list[Offer]:
-    """Describe each way of having the nodes, with its price where one is known."""
-    return [_offer(way, hardware[way.instance_type], prices, spot) for way in places]
+    """Describe each way of having the nodes, with its price where one is known.
+
+    Args:
+        places: the ways.
+        hardware: of each type.
+        prices: what nodes cost on demand.
+        spot: what they cost as spot, by type and zone.
+        spot_priced: date and source of the spot prices.
+    """
+    return [_offer(way, hardware[way.instance_type], prices, spot, spot_priced) for way in places]
 
 
 def catalog(
@@ -91,19 +102,23 @@ def catalog(
     zones_of: Mapping[str, Sequence[str]],
     prices: Prices,
     spot: Mapping[tuple[str, str], float],
+    *,
+    spot_priced: str = SPOT_NOW,
 ) -> list[Offer]:
     """Describe each type on demand, and as spot in each zone that has it, the cheapest zone first."""
     listed: list[Offer] = []
     for name, zones in zones_of.items():
         anywhere = Place(instance_type=name, zone=f"{len(zones)} zones", market=ON_DEMAND)
-        listed.append(_offer(anywhere, hardware[name], prices, spot))
+        listed.append(_offer(anywhere, hardware[name], prices, spot, spot_priced))
         ways = [Place(instance_type=name, zone=zone, market=SPOT) for zone in zones if (name, zone) in spot]
         ways.sort(key=lambda way: spot[way.instance_type, way.zone])
-        listed += [_offer(way, hardware[name], prices, spot) for way in ways]
+        listed += [_offer(way, hardware[name], prices, spot, spot_priced) for way in ways]
     return listed
 
 
-def _offer(way: Place, hardware: Machine, prices: Prices, spot: Mapping[tuple[str, str], float]) -> Offer:
+def _offer(
+    way: Place, hardware: Machine, prices: Prices, spot: Mapping[tuple[str, str], float], spot_priced: str
+) -> Offer:
     is_spot = way.market == SPOT
     return Offer(
         instance_type=way.instance_type,
@@ -114,5 +129,5 @@ def _offer(way: Place, hardware: Machine, prices: Prices, spot: Mapping[tuple[st
         gpu=hardware.gpu,
         gpus=hardware.gpus,
         hourly_usd=spot.get((way.instance_type, way.zone)) if is_spot else prices.node(way.instance_type),
-        priced="spot market, now" if is_spot else prices.label,
+        priced=spot_priced if is_spot else prices.label,
     )

@@ -1,0 +1,108 @@
+"""How runs and people reach the cluster: a private kubeconfig in our home, never the user's own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cloudrec.cloud.driver import is_ours
+from cloudrec.cloud.kubeconfig import kubeconfig, write
+from cloudrec.engine.graph import Condition
+from cloudrec.errors import PreflightError
+from cloudrec.provider import Access
+from cloudrec.providers.gcp import gke, ids, labels, network, transport
+from cloudrec.providers.gcp.node_pools import GpuNodesDriver
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cloudrec.engine.graph import Observed
+    from cloudrec.home import Home
+    from cloudrec.providers.gcp.client import Gcp
+    from cloudrec.providers.gcp.layout import Layout
+
+_LAUNCHERS = ("torchrun", "pytorchjob", "trainjob", "ray")
+# What the credential's command takes over; what is secret it finds in the environment of whoever calls it.
+_PASSED_ON = ("GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT", "CLOUDSDK_CONFIG")
+_USABLE = frozenset({gke.RUNNING, "RECONCILING"}) | gke.IMPAIRED
+
+
+def of(layout: Layout, gcp: Gcp, home: Home, environment: Mapping[str, str]) -> Access:
+    """Return the access to a cluster that is up, and write its kubeconfig anew where it has changed.
+
+    Raises:
+        PreflightError: it is not (wholly) up, or is another one of that name.
+    """
+    cluster = _cluster(layout, gcp)
+    pool = _pool(layout, gcp)
+    machine = pool.properties["instance_type"]
+    hardware = layout.hardware.get(machine)
+    if hardware is None:
+        raise _not_up(layout, f"its nodes are {machine}, which the spec does not name any more")
+    path = home.clusters / layout.title / "kubeconfig"
+    write(path, kubeconfig_of(cluster, environment))
+    namespace, _, account = layout.settings.service_account.partition("/")
+    cards = [
+        (layout.global_path("networks", suffix), layout.regional_path("subnetworks", suffix))
+        for suffix in network.gpu_suffixes(layout)[: hardware.gpu_nics]
+    ]
+    return Access(
+        launchers=_LAUNCHERS,
+        nodes=pool.properties["nodes"],
+        gpus_per_node=hardware.gpus,
+        cores_per_node=hardware.vcpus // 2,  # a core is two virtual ones
+        storage=layout.storage,
+        environment=transport.environment(hardware),
+        details={
+            "kubeconfig": str(path),
+            "context": cluster.name,
+            "namespace": namespace,
+            "service_account": account,
+            "resources": {"nvidia.com/gpu": str(hardware.gpus)},
+            "node_selector": {gke.POOL_LABEL: pool.properties["pool"]},
+            **transport.details(hardware, cards),
+        },
+    )
+
+
+def kubeconfig_of(cluster: Any, environment: Mapping[str, str]) -> dict[str, Any]:  # noqa: ANN401 - the SDK's message
+    """Return a kubeconfig for one cluster, as GKE tells of it; it holds no secret.
+
+    By its name a cluster is reached through Google's own front door, whose certificate everybody trusts.
+    """
+    ends = cluster.control_plane_endpoints_config
+    by_name = ends.dns_endpoint_config.allow_external_traffic
+    server = ends.dns_endpoint_config.endpoint if by_name else cluster.endpoint
+    return kubeconfig(
+        name=cluster.name,
+        server=f"https://{server}",
+        authority="" if by_name else cluster.master_auth.cluster_ca_certificate,
+        command=("-m", "cloudrec.providers.gcp.token"),
+        environment={key: environment[key] for key in _PASSED_ON if environment.get(key)},
+    )
+
+
+def _cluster(layout: Layout, gcp: Gcp) -> Any:  # noqa: ANN401 - the SDK's message
+    row = gcp.get(gcp.client(gke.CONTAINER).get_cluster, name=layout.cluster_path)
+    name = ids.name(layout.cluster_path)
+    if row is None:
+        raise _not_up(layout, f"there is no {name} in {layout.location}")
+    if not is_ours(labels.decode(row.resource_labels), layout.title):
+        raise PreflightError(
+            f"{name} in {layout.location} is not of cloudrec", remedy="choose another --cluster"
+        )
+    if row.status.name not in _USABLE:
+        raise _not_up(layout, f"{name} is {row.status.name}")
+    return row
+
+
+def _pool(layout: Layout, gcp: Gcp) -> Observed:
+    for pool in GpuNodesDriver(gcp).search(layout.title):
+        if pool.condition is Condition.READY:
+            return pool
+    raise _not_up(layout, "it has no GPU nodes")
+
+
+def _not_up(layout: Layout, why: str) -> PreflightError:
+    return PreflightError(
+        f"cluster {layout.title!r} is not up: {why}", remedy=f"cloudrec up gcp --cluster {layout.title}"
+    )

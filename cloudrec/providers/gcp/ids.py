@@ -1,0 +1,46 @@
+"""Paths, by which Google knows things: projects/P/regions/R/subnetworks/N."""
+
+from __future__ import annotations
+
+import re
+
+_CAPITAL = re.compile(r"(?<=[a-z])(?=[A-Z])")
+
+
+def path(link: str) -> str:
+    """Return the path of a link, which may begin with an address and a version."""
+    start = link.find("projects/")
+    return link[start:] if start >= 0 else link
+
+
+def name(link: str) -> str:
+    """Return the last word of a link or path."""
+    return link.rpartition("/")[2]
+
+
+def location(of: str) -> str:
+    """Return the region or zone of a path; "global" where it has none."""
+    words = path(of).split("/")
+    return words[3] if len(words) > 3 and words[2] != "global" else "global"  # noqa: PLR2004 - after projects/P/x
+
+
+def arguments(of: str) -> dict[str, str]:
+    """Return the fields by which Compute Engine's requests name what has this path."""
+    words = path(of).split("/")
+    if words[2] == "global":
+        words = [*words[:2], *words[3:]]
+    return {noun(key): value for key, value in zip(words[::2], words[1::2], strict=True)}
+
+
+def snake(collection: str) -> str:
+    """Return what the SDK calls a collection: health_checks of healthChecks."""
+    return _CAPITAL.sub("_", collection).lower()
+
+
+def noun(collection: str) -> str:
+    """Return what requests call one of a collection: health_check of healthChecks."""
+    words = snake(collection)
+    for many, one in (("ies", "y"), ("sses", "ss"), ("s", "")):
+        if words.endswith(many):
+            return words.removesuffix(many) + one
+    return words

@@ -1,0 +1,163 @@
+"""The settings that only this provider understands; the defaults are private and encrypted."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import AfterValidator, Field, PositiveInt, model_validator
+
+from cloudrec.spec.load import validated
+from cloudrec.spec.models import Model, Names, seconds_of
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from cloudrec.spec.models import ClusterSpec
+
+# Prefix lengths of the blocks: nodes (of which a subnet may have a thousand), pods (a /24 a node), services,
+# and the networks of the GPUs' own cards (a /22 and more for each of eight).
+_NODES, _PODS, _SERVICES, _GPUS = (9, 24), (9, 21), (16, 27), (9, 19)
+_LABEL = re.compile(r"[a-z0-9_-]{0,63}")
+_LABEL_NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
+_LONGEST_RUN_S = 7 * 86400.0  # that Google lets flex-start nodes live
+# GiB that a file system starts with and grows by, by its MB/s for each TiB.
+LUSTRE_STEPS = {125: 72000, 250: 36000, 500: 18000, 1000: 9000}
+
+
+def _block(limits: tuple[int, int]) -> AfterValidator:
+    widest, narrowest = limits
+
+    def check(value: str) -> str:
+        block = ipaddress.IPv4Network(value)
+        if not block.is_private and not block.subnet_of(ipaddress.IPv4Network("100.64.0.0/10")):
+            raise ValueError("is no private block; take one of 10.0.0.0/8, 172.16.0.0/12 or 192.168.0.0/16")
+        if not widest <= block.prefixlen <= narrowest:
+            raise ValueError(f"is a /{block.prefixlen}; /{widest} to /{narrowest} can be used")
+        return str(block)
+
+    return AfterValidator(check)
+
+
+def _blocks(values: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(str(ipaddress.IPv4Network(value)) for value in values)
+
+
+def _labels(values: dict[str, str]) -> dict[str, str]:
+    for name, value in values.items():
+        if not _LABEL_NAME.fullmatch(name) or not _LABEL.fullmatch(value):
+            raise ValueError(f"has {name}={value}; Google allows up to 63 of a-z, 0-9, - and _")
+    return values
+
+
+def _run(value: str) -> str:
+    if seconds_of(value) > _LONGEST_RUN_S:
+        raise ValueError(f"is longer than {_LONGEST_RUN_S / 86400:.0f}d, which is the limit")
+    return value
+
+
+class GcpSettings(Model):
+    """`cluster.settings` for Google Cloud."""
+
+    nodes_cidr: Annotated[str, _block(_NODES)] = Field(
+        "10.42.0.0/20", description="the nodes' addresses; must not overlap with networks to be joined to"
+    )
+    pods_cidr: Annotated[str, _block(_PODS)] = Field(
+        "10.44.0.0/14", description="the pods' addresses: 256 for each node"
+    )
+    services_cidr: Annotated[str, _block(_SERVICES)] = Field(
+        "10.43.0.0/20", description="addresses of Kubernetes' services"
+    )
+    gpu_cidr: Annotated[str, _block(_GPUS)] = Field(
+        "10.48.0.0/16", description="addresses of the GPUs' own network cards, where a type has them"
+    )
+    authorized_networks: Annotated[Names, AfterValidator(_blocks)] = Field(
+        (),
+        description="who reaches the Kubernetes API by its address; only by its name, guarded by IAM, "
+        "when empty",
+    )
+    regional: bool = Field(
+        default=False, description="let the control plane and the CPU nodes be in three zones"
+    )
+    release_channel: Literal["RAPID", "REGULAR", "STABLE", "EXTENDED"] = Field(
+        "REGULAR", description="how early Kubernetes' versions come"
+    )
+    cpu_machine_type: str = Field("e2-standard-4", description="kind of node for what is no training")
+    cpu_nodes: PositiveInt = Field(2, description="nodes for what is no training")
+    gpu_root_gib: Annotated[int, Field(ge=50, le=65536)] = Field(
+        200, description="root disk of a GPU node, which holds images"
+    )
+    gpu_driver: Literal["DEFAULT", "LATEST"] = Field("LATEST", description="which of GKE's GPU drivers")
+    reservation: str | None = Field(
+        None,
+        pattern=r"^(projects/[^/]+/reservations/)?[a-z]([a-z0-9-]{0,61}[a-z0-9])?$",
+        description="a reservation of GPU nodes that is yours, or projects/P/reservations/NAME",
+    )
+    flex_start: bool = Field(
+        default=False, description="wait in Google's queue for GPU nodes (flex-start) where none can be had"
+    )
+    max_run_duration: Annotated[str, AfterValidator(_run)] | None = Field(
+        None, description="how long a flex-start node may live, 7d at most"
+    )
+    compact: bool = Field(default=True, description="keep the GPU nodes of one zone close together")
+    lustre_gib: Annotated[int, Field(ge=0)] = Field(
+        0, description="size of a Managed Lustre file system; none when 0"
+    )
+    lustre_throughput: Literal[125, 250, 500, 1000] = Field(250, description="its MB/s for each TiB")
+    lustre_cidr_bits: Annotated[int, Field(ge=16, le=24)] = Field(
+        20, description="prefix length of the addresses that Google takes for its side of the file system"
+    )
+    bucket: str | None = Field(
+        None,
+        pattern=r"^[a-z0-9][a-z0-9._-]{1,61}[a-z0-9]$",
+        description="the bucket's name; made from cluster, project and region when absent",
+    )
+    prefix: str = Field(
+        "",
+        pattern=r"^([A-Za-z0-9!_.*'()-]+(/[A-Za-z0-9!_.*'()-]+)*)?$",
+        description="the part of the bucket that runs use; all of it when empty",
+    )
+    kms_key: str | None = Field(
+        None,
+        pattern=r"^projects/[^/]+/locations/[^/]+/keyRings/[^/]+/cryptoKeys/[^/]+$",
+        description="a key of your own for Kubernetes' secrets and the data; Google's when absent",
+    )
+    service_account: str = Field(
+        "cloudrec/cloudrec", pattern=r"^[a-z0-9-]+/[a-z0-9-]+$", description="namespace/name that runs have"
+    )
+    enable_apis: bool = Field(default=True, description="enable the APIs of the project that are missing")
+    labels: Annotated[dict[str, str], AfterValidator(_labels)] = Field(
+        default_factory=dict, description="labels on every node"
+    )
+
+    @model_validator(mode="after")
+    def _apart(self) -> Self:
+        names = ("nodes_cidr", "pods_cidr", "services_cidr", "gpu_cidr")
+        blocks = {name: ipaddress.IPv4Network(getattr(self, name)) for name in names}
+        for name, block in blocks.items():
+            for other, against in blocks.items():
+                if name < other and block.overlaps(against):
+                    raise ValueError(f"{name} {block} and {other} {against} overlap")
+        return self
+
+    @model_validator(mode="after")
+    def _capacity(self) -> Self:
+        step = LUSTRE_STEPS[self.lustre_throughput]
+        if self.lustre_gib % step:
+            raise ValueError(
+                f"lustre_gib {self.lustre_gib} is no size of a file system with "
+                f"{self.lustre_throughput} MB/s for each TiB: take 0 (none) or a multiple of {step}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _one_way_to_wait(self) -> Self:
+        if self.reservation and self.flex_start:
+            raise ValueError("reservation and flex_start exclude each other")
+        return self
+
+
+def settings_of(cluster: ClusterSpec) -> GcpSettings:
+    """Validate and return the cluster's settings; SpecError when they do not fit."""
+    return validated(GcpSettings, cluster.settings, {})

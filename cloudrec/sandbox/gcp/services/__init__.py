@@ -1,0 +1,1 @@
+"""Google's services, a module or a package each; all are imported at start."""

@@ -1,0 +1,1 @@
+"""Who may do what: service accounts, roles, and the policies of projects, buckets and repositories."""

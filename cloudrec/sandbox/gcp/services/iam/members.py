@@ -1,0 +1,65 @@
+"""The members of policies: who may be named, and who is there."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from cloudrec.sandbox.gcp import projects
+from cloudrec.sandbox.gcp.errors import GcpError
+
+if TYPE_CHECKING:
+    from cloudrec.sandbox.gcp.world import World
+
+_EVERYBODY = ("allUsers", "allAuthenticatedUsers")
+_POOLED = re.compile(
+    r"(?:principal|principalSet)://iam\.googleapis\.com/projects/(?P<number>[^/]+)/locations/global"
+    r"/workloadIdentityPools/(?P<pool>[^/]+)/(?:subject/.+|attribute\.[^/]+/.+|\*|namespace/[^/]+|group/.+)"
+)
+_KUBERNETES = re.compile(r"serviceAccount:(?P<pool>[a-z0-9-]+\.svc\.id\.goog)\[[a-z0-9-]+/[a-z0-9.-]+\]")
+_PERSON = re.compile(r"(?:user|group|serviceAccount):[^\s:@]+@[^\s:@]+|domain:[^\s:@]+")
+_BURIED = re.compile(r"deleted:(?:user|group|serviceAccount):[^\s:@]+@[^\s:@?]+\?uid=\d+")
+_OF_PROJECT = re.compile(r"project(?:Owner|Editor|Viewer):[a-z0-9-]+")
+
+
+def check(world: World, who: str, holder: str) -> None:
+    """GcpError for somebody whom no policy of this holder may name."""
+    if who in _EVERYBODY:
+        if holder.startswith("projects/") and holder.count("/") == 1:
+            raise _invalid(f"The member {who} is not allowed in the policy of a project.")
+        return
+    pooled = _POOLED.fullmatch(who) or _KUBERNETES.fullmatch(who)
+    if pooled:
+        _check_pool(world, who, pooled)
+        return
+    if _BURIED.fullmatch(who) or (_OF_PROJECT.fullmatch(who) and holder.startswith("b/")):
+        return
+    if not _PERSON.fullmatch(who):
+        raise _invalid(
+            f"The member {who} is of an unknown type. Please set a valid type prefix for the member."
+        )
+    if who.startswith("serviceAccount:"):
+        _check_account(world, who.partition(":")[2])
+
+
+def _check_account(world: World, email: str) -> None:
+    from cloudrec.sandbox.gcp.services.iam.accounts import usable  # noqa: PLC0415 - accounts have policies too
+
+    if not usable(world, email):
+        raise _invalid(f"Service account {email} does not exist.")
+
+
+def _check_pool(world: World, who: str, found: re.Match[str]) -> None:
+    """A pool of Kubernetes' accounts is named after its project; principals name that by its number."""
+    parts = found.groupdict()
+    project = projects.find(world, parts["pool"].removesuffix(".svc.id.goog"))
+    number = parts.get("number")
+    if project is None or (number is not None and number != project.number):
+        raise _invalid(
+            f"Identity Pool does not exist ({parts['pool']}). Please check that you specified a valid"
+            f" resource name as returned in the `name` attribute in the configuration API: {who}"
+        )
+
+
+def _invalid(text: str) -> GcpError:
+    return GcpError("INVALID_ARGUMENT", text)

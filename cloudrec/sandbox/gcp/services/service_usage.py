@@ -1,0 +1,224 @@
+"""Service Usage v1: the APIs that a project has enabled. One activation of an API at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, urlsplit
+
+from google.cloud.service_usage_v1.types.resources import Service, State
+from google.cloud.service_usage_v1.types.serviceusage import (
+    BatchEnableServicesRequest,
+    BatchEnableServicesResponse,
+    DisableServiceRequest,
+    DisableServiceResponse,
+    EnableServiceResponse,
+)
+
+from cloudrec.sandbox.gcp import operations, paging, projects, schemas
+from cloudrec.sandbox.gcp.apis import APIS
+from cloudrec.sandbox.gcp.errors import GcpError
+from cloudrec.sandbox.gcp.registry import durations, rest
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from google.longrunning.operations_pb2 import Operation
+
+    from cloudrec.sandbox.gcp.call import Call
+    from cloudrec.sandbox.gcp.world import World
+
+durations({"serviceusage-change": 10})
+
+_SERVICE = "serviceusage"
+_URL = "/v1/projects/{project}/services"
+_MOST_ENABLED, _MOST_GOT = 20, 30  # in a batch
+# APIs that other services go with, of which this stand-in has nothing but the name.
+_OTHERS = {
+    "autoscaling.googleapis.com": "Cloud Autoscaling API",
+    "cloudbuild.googleapis.com": "Cloud Build API",
+    "logging.googleapis.com": "Cloud Logging API",
+    "monitoring.googleapis.com": "Cloud Monitoring API",
+    "oslogin.googleapis.com": "Cloud OS Login API",
+    "storage-api.googleapis.com": "Google Cloud Storage JSON API",
+    "storage-component.googleapis.com": "Cloud Storage",
+}
+_TITLES = {api.host: api.title for api in APIS.values()} | _OTHERS
+
+
+@dataclass
+class Changing:
+    """The APIs that are just being enabled or disabled, as (project, host)."""
+
+    hosts: set[tuple[str, str]] = field(default_factory=set)
+
+
+def _project(call: Call) -> projects.Project:
+    found = projects.find(call.world, call.project)
+    if found is None:
+        raise GcpError(
+            "PERMISSION_DENIED", f"Permission denied to list services for consumer container [{call.project}]"
+        )
+    return found
+
+
+def _known(host: str) -> str:
+    if host not in _TITLES:
+        raise GcpError(
+            "PERMISSION_DENIED",
+            f"Not found or permission denied for service(s): {host}.",
+            reason="SERVICE_CONFIG_NOT_FOUND_OR_PERMISSION_DENIED",
+            metadata={"services": host},
+        )
+    return host
+
+
+def _service(world: World, project: projects.Project, host: str) -> Service:
+    on = host in project.apis and (project.id, host) not in world.state(Changing).hosts
+    return Service(
+        name=f"projects/{project.number}/services/{host}",
+        parent=f"projects/{project.number}",
+        config={"name": host, "title": _TITLES[host]},
+        state=State.ENABLED if on else State.DISABLED,
+    )
+
+
+@rest(_SERVICE, "services.get", "GET", _URL + "/{host}", permission="serviceusage.services.get")
+def get(call: Call) -> Service:
+    """Whether a project has an API enabled."""
+    return _service(call.world, _project(call), _known(call.params["host"]))
+
+
+@rest(
+    _SERVICE,
+    "services.list",
+    "GET",
+    _URL,
+    query=("filter", "pageSize", "pageToken"),
+    permission="serviceusage.services.list",
+)
+def list_(call: Call) -> dict[str, Any]:
+    """All APIs, or with a filter `state:ENABLED` those."""
+    project, wanted = _project(call), call.query.get("filter", "")
+    if wanted not in ("", "state:ENABLED", "state:DISABLED"):
+        raise GcpError("INVALID_ARGUMENT", f"The filter '{wanted}' is none of state:ENABLED, state:DISABLED.")
+    found = [_service(call.world, project, host) for host in sorted(_TITLES)]
+    found = [each for each in found if not wanted or f"state:{each.state.name}" == wanted]
+    items, token = paging.page(found, call)
+    shown = [schemas.shown(each) for each in items]
+    return {"services": shown, **({"nextPageToken": token} if token else {})}
+
+
+@rest(
+    _SERVICE,
+    "services.batchGet",
+    "GET",
+    _URL + ":batchGet",
+    query=("names",),
+    permission="serviceusage.services.get",
+)
+def batch_get(call: Call) -> dict[str, Any]:
+    """Some APIs at once."""
+    names = parse_qs(urlsplit(call.raw.target).query).get("names", [])
+    if len(names) > _MOST_GOT:
+        raise GcpError("INVALID_ARGUMENT", f"At most {_MOST_GOT} services can be got at once.")
+    project = _project(call)
+    found = [_service(call.world, project, _known(name.rpartition("/")[2])) for name in names]
+    return {"services": [schemas.shown(each) for each in found]}
+
+
+@rest(
+    _SERVICE,
+    "services.enable",
+    "POST",
+    _URL + "/{host}:enable",
+    body=dict,
+    permission="serviceusage.services.enable",
+)
+def enable(call: Call) -> Operation:
+    """Begin to enable an API."""
+    return _begin(call, [_known(call.params["host"])], enabled)
+
+
+@rest(
+    _SERVICE,
+    "services.batchEnable",
+    "POST",
+    _URL + ":batchEnable",
+    body=BatchEnableServicesRequest,
+    permission="serviceusage.services.enable",
+)
+def batch_enable(call: Call) -> Operation:
+    """Begin to enable some APIs."""
+    hosts = [_known(host) for host in call.body.get("serviceIds", [])]
+    if not 1 <= len(hosts) <= _MOST_ENABLED:
+        raise GcpError("INVALID_ARGUMENT", f"From 1 to {_MOST_ENABLED} services can be enabled at once.")
+    return _begin(call, hosts, batch_enabled)
+
+
+@rest(
+    _SERVICE,
+    "services.disable",
+    "POST",
+    _URL + "/{host}:disable",
+    body=DisableServiceRequest,
+    permission="serviceusage.services.disable",
+)
+def disable(call: Call) -> Operation:
+    """Begin to disable an API."""
+    return _begin(call, [_known(call.params["host"])], disabled)
+
+
+def _begin(call: Call, hosts: Sequence[str], step: Any) -> Operation:  # noqa: ANN401 - a function
+    project, changing = _project(call), call.world.state(Changing).hosts
+    if not project.billing and any(host not in _free() for host in hosts):
+        raise GcpError(
+            "FAILED_PRECONDITION",
+            f"Billing account for project '{project.number}' is not found. Billing must be enabled for"
+            f" activation of service(s) '{','.join(hosts)}' to proceed.",
+            reason="UREQ_PROJECT_BILLING_NOT_FOUND",
+            metadata={"services": ",".join(hosts)},
+        )
+    mine = {(project.id, host) for host in hosts}
+    if mine & changing:
+        raise GcpError(
+            "FAILED_PRECONDITION",
+            "Another activation or deactivation is in progress for the service. Please try again later.",
+        )
+    changing |= mine
+    seconds = call.world.duration("serviceusage-change")
+    return operations.begin_long(
+        call.world, "", seconds=seconds, step=step, arguments=(project.id, tuple(hosts))
+    )
+
+
+def _free() -> set[str]:
+    return {api.host for api in APIS.values() if api.free}
+
+
+def _done(world: World, name: str, hosts: Sequence[str], *, on: bool) -> list[Service]:
+    project = projects.find(world, name)
+    if project is None:
+        raise GcpError("NOT_FOUND", f"Project '{name}' not found.")
+    for host in hosts:
+        world.state(Changing).hosts.discard((name, host))
+        if on:
+            projects.enable(world, project, host)
+        else:
+            projects.disable(project, host)
+    return [_service(world, project, host) for host in hosts]
+
+
+def enabled(world: World, name: str, hosts: Sequence[str]) -> EnableServiceResponse:
+    """An API is enabled; it works a while later."""
+    return EnableServiceResponse(service=_done(world, name, hosts, on=True)[0])
+
+
+def batch_enabled(world: World, name: str, hosts: Sequence[str]) -> BatchEnableServicesResponse:
+    """Some APIs are enabled; they work a while later."""
+    return BatchEnableServicesResponse(services=_done(world, name, hosts, on=True))
+
+
+def disabled(world: World, name: str, hosts: Sequence[str]) -> DisableServiceResponse:
+    """An API is disabled."""
+    return DisableServiceResponse(service=_done(world, name, hosts, on=False)[0])

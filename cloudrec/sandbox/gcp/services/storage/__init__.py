@@ -1,0 +1,1 @@
+"""Cloud Storage's JSON API: buckets, their policies, objects, folders."""

@@ -1,0 +1,151 @@
+"""What the tests of the GCP provider's network side do with a project on the stand-in.
+
+They go through the engine with the network side's parts alone: what they need of the cluster's side is left
+out, so that no minutes of GKE's are waited for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from cloudrec.cloud.driver import search_all
+from cloudrec.engine.apply import apply
+from cloudrec.engine.clock import Clock
+from cloudrec.engine.context import Context
+from cloudrec.engine.destroy import destroy, plan_removal
+from cloudrec.engine.graph import Graph, Observed, Resource
+from cloudrec.engine.journal import Journal
+from cloudrec.engine.plan import Action, Plan, merge
+from cloudrec.engine.plan import plan as make_plan
+from cloudrec.providers.gcp import (
+    apis,
+    cluster,
+    firewall,
+    identity,
+    leftovers,
+    nat,
+    network,
+    nodes,
+    offers,
+    placement,
+    prices,
+    zones,
+)
+from cloudrec.providers.gcp.client import Gcp
+from cloudrec.providers.gcp.driver import GcpDriver
+from cloudrec.providers.gcp.layout import Layout
+from cloudrec.providers.gcp.settings import settings_of
+from cloudrec.spec.models import ClusterSpec
+from tests.contract.sandbox_gcp.support import Gcp as Cloud
+from tests.unit.providers_gcp.support import PARTS
+
+SPEED = 600.0  # of the stand-in's clock: what waits, waits a tenth of a second
+SETTLE_S = 5.0
+# The cluster side, and what of the network side it stands on.
+WHOLE = (apis, network, nat, firewall, identity, leftovers, cluster, placement, nodes)
+
+
+def fresh(cloud: Cloud, **control: Any) -> None:
+    """Go back to an empty project, where things take seconds instead of minutes."""
+    cloud.control(reset=True)
+    cloud.env["CLOUDREC_SANDBOX_SPEED"] = str(SPEED)
+    cloud.control(speed=SPEED, durations={"*": 5}, **control)
+
+
+def whole(cloud: Cloud, folder: Path, **given: Any) -> Site:
+    """A cluster with its nodes, and the network that it stands on."""
+    return Site(cloud, folder, parts=WHOLE, **given)
+
+
+class Site:
+    """One home, one project on the stand-in, and a cluster of which some parts are asked for."""
+
+    def __init__(
+        self, cloud: Cloud, folder: Path, *, parts: Sequence[ModuleType] = PARTS, **spec: Any
+    ) -> None:
+        self.cloud = cloud
+        self.parts = parts
+        given: dict[str, Any] = {"name": "t", "provider": "gcp", "owner": "tester", **spec}
+        self.cluster = ClusterSpec.model_validate(given)
+        self.title = self.cluster.title
+        self.gcp = Gcp(cloud.env)
+        self.journal = Journal(folder / "home" / "journal.sqlite")
+        self.drivers: Mapping[str, GcpDriver] = {
+            kind: driver for part in parts for kind, driver in part.drivers(self.gcp).items()
+        }
+
+    def layout(self) -> Layout:
+        types = offers.types_of(self.cluster)
+        chosen = zones.choose(self.gcp, self.cluster, types)
+        return Layout(
+            cluster=self.cluster,
+            settings=settings_of(self.cluster),
+            region=self.gcp.region,
+            project=self.gcp.project,
+            number=self.gcp.number,
+            home_zone=chosen.home,
+            gpu_zones=chosen.gpu,
+            instance_types=types,
+            hardware=offers.hardware_of(types, self.gcp),
+            offered=zones.offering(self.gcp, types),
+            prices=prices.shipped(),
+        )
+
+    def graph(self) -> Graph:
+        layout = self.layout()
+        resources = [resource for part in self.parts for resource in part.resources(layout)]
+        keys = {resource.key for resource in resources}
+
+        def within(one: Resource) -> Resource:
+            kept = tuple(need for need in one.needs if need in keys)
+            return replace(one, needs=kept, candidates=tuple(within(each) for each in one.candidates))
+
+        return Graph.of(within(resource) for resource in resources)
+
+    def context(self) -> Context:
+        return Context(journal=self.journal, drivers=self.drivers, clock=Clock.of(self.cloud.env))
+
+    def plan(self) -> Plan:
+        return make_plan(
+            self.title,
+            self.graph(),
+            self.context(),
+            known=self.journal.known(self.title),
+            searched=self.search(),
+            settle_s=SETTLE_S,
+        )
+
+    def up(self) -> Plan:
+        plan = self.plan()
+        apply(plan, self.graph(), self.context(), settle_s=SETTLE_S)
+        return plan
+
+    def planned(self) -> dict[str, Action]:
+        """What `up` would change, by key."""
+        return {action.key: action for action in self.plan().changes}
+
+    def down(self, *, keep_data: bool = False) -> None:
+        existing = merge(self.journal.known(self.title), self.search())
+        destroy(
+            plan_removal(self.title, existing, keep_data=keep_data),
+            self.graph(),
+            self.context(),
+            self.search,
+            kinds={kind: needs for part in self.parts for kind, needs in part.KINDS.items()},
+            settle_s=SETTLE_S,
+        )
+
+    def search(self) -> Sequence[Observed]:
+        return search_all(self.drivers.values(), self.title)
+
+    def found(self) -> dict[str, Observed]:
+        """What a search by label, description and name shows, by key."""
+        return {seen.key: seen for seen in self.search()}
+
+    def changes(self, since: int = 0) -> list[str]:
+        """The changing calls that the stand-in was asked for."""
+        return [f"{call['service']}:{call['action']}" for call in self.cloud.changing(since)]
