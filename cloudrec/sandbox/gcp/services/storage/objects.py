@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import google_crc32c
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from cloudrec.sandbox.gcp.world import World
 
 URL = buckets.URL + "/{bucket}/o"
+_MEDIA = "https://storage.googleapis.com/download/storage/v1"
 _MOST_NAME = 1024  # bytes
 _RANGE = re.compile(r"bytes=(\d*)-(\d*)")
 _LIST = (
@@ -102,12 +104,12 @@ def put(world: World, bucket: Resource, wishes: dict[str, Any], data: bytes) -> 
     last = bucket.hidden.get("generation", 0)
     generation = bucket.hidden["generation"] = max(last + 1, int(world.now() * 1e6))
     moment = as_datetime(world.now()).isoformat(timespec="milliseconds")
-    where = f"https://www.googleapis.com/storage/v1/{bucket.path}/o/{name}"
+    where = f"{bucket.path}/o/{quote(name, safe='')}"
     document = {
         "kind": "storage#object",
         "id": f"{bucket.name}/{name}/{generation}",
-        "selfLink": where,
-        "mediaLink": f"{where}?generation={generation}&alt=media",
+        "selfLink": f"https://www.googleapis.com/storage/v1/{where}",
+        "mediaLink": f"{_MEDIA}/{where}?generation={generation}&alt=media",
         "name": name,
         "bucket": bucket.name,
         "generation": str(generation),
@@ -143,7 +145,7 @@ def list_(call: Call) -> dict[str, Any]:
     rows: dict[str, dict[str, Any] | None] = {}
     for each in sorted(all_of(bucket), key=lambda each: each.document["name"]):
         name = each.document["name"]
-        if not name.startswith(prefix) or not (each.live or query.get("versions") == "true"):
+        if not name.startswith(prefix) or not (each.live or query.get("versions", "").lower() == "true"):
             continue
         if not query.get("startOffset", "") <= name < query.get("endOffset", chr(0x10FFFF)):
             continue
@@ -241,16 +243,11 @@ def patch(call: Call) -> dict[str, Any]:
     return dict(document)
 
 
-@rest(
-    "storage",
-    "objects.rewrite",
-    "POST",
-    URL + "/{object=*}/rewriteTo/b/{to_bucket}/o/{to_object=*}",
-    body=dict,
-    query=("rewriteToken", "sourceGeneration", *conditions.ALL),
-    permission="storage.objects.create",
-)
-def rewrite(call: Call) -> dict[str, Any]:
+_COPY = URL + "/{object=*}/%s/b/{to_bucket}/o/{to_object=*}"
+_COPIED = ("sourceGeneration", *conditions.ALL)
+
+
+def _copy(call: Call) -> dict[str, Any]:
     """Copy an object; the conditions are the copy's."""
     source = buckets.need(call)
     found = find(source, call.params["object"], call.query.get("sourceGeneration"))
@@ -260,7 +257,35 @@ def rewrite(call: Call) -> dict[str, Any]:
     there = find(target, call.params["to_object"])
     conditions.check(call, there.document if there else None)
     wishes = {**found.document, **call.body, "name": call.params["to_object"]}
-    document = put(call.world, target, wishes, found.data)
+    return put(call.world, target, wishes, found.data)
+
+
+@rest(
+    "storage",
+    "objects.copy",
+    "POST",
+    _COPY % "copyTo",
+    body=dict,
+    query=_COPIED,
+    permission="storage.objects.create",
+)
+def copy(call: Call) -> dict[str, Any]:
+    """Copy an object."""
+    return _copy(call)
+
+
+@rest(
+    "storage",
+    "objects.rewrite",
+    "POST",
+    _COPY % "rewriteTo",
+    body=dict,
+    query=("rewriteToken", *_COPIED),
+    permission="storage.objects.create",
+)
+def rewrite(call: Call) -> dict[str, Any]:
+    """Copy an object, however large, at once."""
+    document = _copy(call)
     size = document["size"]
     return {
         "kind": "storage#rewriteResponse",
