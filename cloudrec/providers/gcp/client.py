@@ -19,7 +19,7 @@ from google.auth.transport.requests import AuthorizedSession
 from cloudrec.cloud import reading
 from cloudrec.engine.clock import Clock
 from cloudrec.errors import MissingExtraError, PreflightError, SpecError
-from cloudrec.providers.gcp import credentials, errors
+from cloudrec.providers.gcp import credentials, errors, ids
 from cloudrec.providers.gcp.prices import shipped
 from cloudrec.spec.suggest import did_you_mean
 
@@ -59,6 +59,7 @@ class Gcp:
         self.clock = Clock.of(environment)
         self.fresh = errors.Fresh(self.clock)
         self.prices = shipped()
+        self.offered: dict[str, tuple[str, ...]] = {}  # machine type -> zones that have it, where asked for
         self._clients: dict[str, Any] = {}
         self._lock = threading.Lock()  # making a client is not thread-safe; using one is
         self._locks: dict[str, threading.Lock] = {}
@@ -93,6 +94,14 @@ class Gcp:
                 f"project {self.project} has no region {region!r}", remedy=did_you_mean(region, known)
             )
         return region
+
+    @cached_property
+    def zones(self) -> tuple[str, ...]:
+        """The region's zones that are up, sorted."""
+        rows = self.rows(self.compute("zones").list, project=self.project)
+        return tuple(
+            sorted(row.name for row in rows if ids.name(row.region) == self.region and row.status == "UP")
+        )
 
     @cached_property
     def project(self) -> str:

@@ -83,6 +83,12 @@ _REFUSED: Sequence[tuple[re.Pattern[str], type[CloudrecError], str, str]] = (
         _LOG_IN,
     ),
     (
+        re.compile(r"^UNAVAILABLE$|^backendError$|^DEADLINE_EXCEEDED$"),
+        PreflightError,
+        "Google Cloud does not answer",
+        "look at the network, the proxy, and GOOGLE_CLOUD_GRPC_ENDPOINT; then again",
+    ),
+    (
         _DISABLED,
         PreflightError,
         "an API of the project is not enabled",

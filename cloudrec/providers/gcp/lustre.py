@@ -15,7 +15,6 @@ from cloudrec.providers.gcp import apis, ids, labels, network, operations
 from cloudrec.providers.gcp.driver import ComputeDriver, GcpDriver
 from cloudrec.providers.gcp.layout import TAG_ZONES
 from cloudrec.providers.gcp.policies import inherited
-from cloudrec.providers.gcp.prices import shipped
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -284,7 +283,7 @@ class LustreDriver(GcpDriver):
                 "network": ids.path(row.network),
             },
             tags=tags,
-            hourly_usd=_price(shipped(), row.capacity_gib, row.per_unit_storage_throughput),
+            hourly_usd=_price(self.gcp.prices, row.capacity_gib, row.per_unit_storage_throughput),
             reason=row.state_reason,
             location=self.gcp.region,
             created=row.create_time.timestamp() if row.create_time else None,

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from cloudrec.providers.gcp import ids, network
 from cloudrec.providers.gcp.driver import ComputeDriver
-from cloudrec.providers.gcp.prices import shipped
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -85,7 +84,7 @@ class RouterDriver(ComputeDriver):
 
     def hourly_usd(self, row: Any) -> float:  # noqa: ANN401 - the SDK's message
         """Tell what the NAT and its address cost."""
-        return _price(shipped()) * len(row.nats)
+        return _price(self.gcp.prices) * len(row.nats)
 
     def change(self, resource: Resource, observed: Observed, *, identities: Mapping[str, str]) -> None:
         """Put our entry right: a patch replaces the list, so that it is read at the last moment."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from cloudrec.cloud.driver import is_ours, name_of, needed
 from cloudrec.cloud.offers import ON_DEMAND, SPOT
 from cloudrec.engine.graph import TAG_KEY, Condition, Difference, Observed, Verdict
+from cloudrec.errors import NoCapacityError
 from cloudrec.providers.gcp import cpu_nodes, gke, ids, labels, network, pool_model, prices
 from cloudrec.providers.gcp.cpu_nodes import CPU
 from cloudrec.providers.gcp.gke import CLUSTER
@@ -53,7 +54,12 @@ class _PoolDriver(gke.GkeDriver):
 
     def find(self, resource: Resource) -> Observed | None:
         """Look it up; one with nodes that run is put right in place, and never replaced."""
-        seen = super().find(resource)
+        seen = self.fetch(resource)
+        if seen is not None and seen.identity in self._changes:
+            condition, reason = gke.GkeDriver.condition(self, self.kind, seen.identity)
+            if condition is Condition.GONE:
+                return None
+            seen = replace(seen, condition=condition, reason=reason)
         if seen is None or seen.condition not in _LACKING or not self.is_of_use(seen.identity):
             return seen
         self.forget(seen.identity)  # what a change that failed should have led to is seen to differ
@@ -182,6 +188,10 @@ class CpuNodesDriver(_PoolDriver):
         listed = self.gcp.read(self.gke.list_node_pools, parent=identity.rpartition("/nodePools/")[0])
         return len(listed.node_pools) > 1 or super().is_of_use(identity)
 
+    def fetch(self, resource: Resource) -> Observed | None:
+        """Look the name up; where the cluster is elsewhere than it should be, so is the pool."""
+        return super().fetch(resource) or gke.GkeDriver.fetch(self, resource)
+
     def condition(self, kind: str, identity: str) -> tuple[Condition, str]:
         """Tell how far it has come; there is no other place to try."""
         condition, reason = super().condition(kind, identity)
@@ -234,10 +244,19 @@ class GpuNodesDriver(_PoolDriver):
         return str(path)
 
     def condition(self, kind: str, identity: str) -> tuple[Condition, str]:
-        """Tell how far it has come; what is tried in vain goes, so that the next can be tried."""
+        """Tell how far it has come; what is tried in vain goes, so that the next can be tried.
+
+        Raises:
+            NoCapacityError: it was to grow, and cannot; the nodes that it has are kept.
+        """
         condition, reason = super().condition(kind, identity)
         until = self._until.get(identity)
         if until is None:
+            if condition is Condition.UNAVAILABLE and self.is_of_use(identity):
+                raise NoCapacityError(
+                    f"{ids.name(identity)} keeps the nodes that it has, and no more can be had: {reason}",
+                    remedy="`cloudrec up` again once there are more; or ask for as many as there were",
+                )
             return condition, reason
         if condition is Condition.PENDING:
             condition, reason = self._patience(identity, until)

@@ -110,7 +110,7 @@ class GcpProvider:
                 make_private(self._price_file(gcp.region).parent)
                 gcp.prices.save(self._price_file(gcp.region))
             zones_of = zones.offering(gcp, types)
-            spot = prices.spot(gcp.prices, types, zones.available(gcp))
+            spot = prices.spot(gcp.prices, types, gcp.zones)
             hardware = offers.hardware_of(types, gcp)
         return shop.catalog(hardware, zones_of, gcp.prices, spot, spot_priced=gcp.prices.label)
 

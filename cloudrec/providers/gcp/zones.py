@@ -52,15 +52,8 @@ def as_tag(zones: Zones) -> str:
     return " ".join((zones.home, *zones.gpu))
 
 
-def available(gcp: Gcp) -> list[str]:
-    """Return the region's zones, sorted."""
-    rows = gcp.rows(gcp.compute("zones").list, project=gcp.project)
-    return sorted(row.name for row in rows if ids.name(row.region) == gcp.region and row.status == "UP")
-
-
 def offering(gcp: Gcp, instance_types: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Return the zones of the region that have each type, sorted."""
-    there = available(gcp)
+    """Return the zones of the region that have each type, sorted; each is asked for once."""
 
     def zones_of(name: str) -> tuple[str, ...]:
         listing = gcp.compute("machine_types").aggregated_list
@@ -68,10 +61,12 @@ def offering(gcp: Gcp, instance_types: Sequence[str]) -> dict[str, tuple[str, ..
         found = {
             ids.name(scope) for scope, row in scopes if any(each.name == name for each in row.machine_types)
         }
-        return tuple(zone for zone in there if zone in found)
+        return tuple(zone for zone in gcp.zones if zone in found)
 
+    unknown = [name for name in instance_types if name not in gcp.offered]
     with ThreadPoolExecutor(_LOOKS, thread_name_prefix="zones") as pool:
-        return dict(zip(instance_types, pool.map(zones_of, instance_types), strict=True))
+        gcp.offered |= dict(zip(unknown, pool.map(zones_of, unknown), strict=True))
+    return {name: gcp.offered[name] for name in instance_types}
 
 
 def _laid_out(gcp: Gcp, title: str) -> Zones | None:
@@ -83,12 +78,11 @@ def _laid_out(gcp: Gcp, title: str) -> Zones | None:
 
 
 def _named(gcp: Gcp, zones: Sequence[str]) -> tuple[str, ...]:
-    there = available(gcp)
     for zone in zones:
-        if zone not in there:
+        if zone not in gcp.zones:
             raise SpecError(
                 f"cluster.zones has {zone!r}, which is no zone of region {gcp.region}",
-                remedy=f"take of {', '.join(there)}",
+                remedy=f"take of {', '.join(gcp.zones)}",
             )
     return tuple(zones)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from cloudrec.cloud.driver import search_all
@@ -16,11 +17,24 @@ from cloudrec.engine.apply import apply
 from cloudrec.engine.clock import Clock
 from cloudrec.engine.context import Context
 from cloudrec.engine.destroy import destroy, plan_removal
-from cloudrec.engine.graph import Graph, Observed
+from cloudrec.engine.graph import Graph, Observed, Resource
 from cloudrec.engine.journal import Journal
 from cloudrec.engine.plan import Action, Plan, merge
 from cloudrec.engine.plan import plan as make_plan
-from cloudrec.providers.gcp import offers, prices, zones
+from cloudrec.providers.gcp import (
+    apis,
+    cluster,
+    firewall,
+    identity,
+    leftovers,
+    nat,
+    network,
+    nodes,
+    offers,
+    placement,
+    prices,
+    zones,
+)
 from cloudrec.providers.gcp.client import Gcp
 from cloudrec.providers.gcp.driver import GcpDriver
 from cloudrec.providers.gcp.layout import Layout
@@ -31,7 +45,8 @@ from tests.unit.providers_gcp.support import PARTS
 
 SPEED = 600.0  # of the stand-in's clock: what waits, waits a tenth of a second
 SETTLE_S = 5.0
-_KINDS = {kind: needs for part in PARTS for kind, needs in part.KINDS.items()}
+# The cluster side, and what of the network side it stands on.
+WHOLE = (apis, network, nat, firewall, identity, leftovers, cluster, placement, nodes)
 
 
 def fresh(cloud: Cloud, **control: Any) -> None:
@@ -41,17 +56,26 @@ def fresh(cloud: Cloud, **control: Any) -> None:
     cloud.control(speed=SPEED, durations={"*": 5}, **control)
 
 
-class Site:
-    """One home, one project on the stand-in, and a cluster whose network side is asked for."""
+def whole(cloud: Cloud, folder: Path, **given: Any) -> Site:
+    """A cluster with its nodes, and the network that it stands on."""
+    return Site(cloud, folder, parts=WHOLE, **given)
 
-    def __init__(self, cloud: Cloud, folder: Path, **cluster: Any) -> None:
+
+class Site:
+    """One home, one project on the stand-in, and a cluster of which some parts are asked for."""
+
+    def __init__(
+        self, cloud: Cloud, folder: Path, *, parts: Sequence[ModuleType] = PARTS, **spec: Any
+    ) -> None:
         self.cloud = cloud
-        given: dict[str, Any] = {"name": "t", "provider": "gcp", "owner": "tester", **cluster}
+        self.parts = parts
+        given: dict[str, Any] = {"name": "t", "provider": "gcp", "owner": "tester", **spec}
         self.cluster = ClusterSpec.model_validate(given)
+        self.title = self.cluster.title
         self.gcp = Gcp(cloud.env)
         self.journal = Journal(folder / "home" / "journal.sqlite")
         self.drivers: Mapping[str, GcpDriver] = {
-            kind: driver for part in PARTS for kind, driver in part.drivers(self.gcp).items()
+            kind: driver for part in parts for kind, driver in part.drivers(self.gcp).items()
         }
 
     def layout(self) -> Layout:
@@ -73,21 +97,24 @@ class Site:
 
     def graph(self) -> Graph:
         layout = self.layout()
-        resources = [resource for part in PARTS for resource in part.resources(layout)]
+        resources = [resource for part in self.parts for resource in part.resources(layout)]
         keys = {resource.key for resource in resources}
-        return Graph.of(
-            replace(each, needs=tuple(need for need in each.needs if need in keys)) for each in resources
-        )
+
+        def within(one: Resource) -> Resource:
+            kept = tuple(need for need in one.needs if need in keys)
+            return replace(one, needs=kept, candidates=tuple(within(each) for each in one.candidates))
+
+        return Graph.of(within(resource) for resource in resources)
 
     def context(self) -> Context:
         return Context(journal=self.journal, drivers=self.drivers, clock=Clock.of(self.cloud.env))
 
     def plan(self) -> Plan:
         return make_plan(
-            "t",
+            self.title,
             self.graph(),
             self.context(),
-            known=self.journal.known("t"),
+            known=self.journal.known(self.title),
             searched=self.search(),
             settle_s=SETTLE_S,
         )
@@ -102,18 +129,18 @@ class Site:
         return {action.key: action for action in self.plan().changes}
 
     def down(self, *, keep_data: bool = False) -> None:
-        existing = merge(self.journal.known("t"), self.search())
+        existing = merge(self.journal.known(self.title), self.search())
         destroy(
-            plan_removal("t", existing, keep_data=keep_data),
+            plan_removal(self.title, existing, keep_data=keep_data),
             self.graph(),
             self.context(),
             self.search,
-            kinds=_KINDS,
+            kinds={kind: needs for part in self.parts for kind, needs in part.KINDS.items()},
             settle_s=SETTLE_S,
         )
 
     def search(self) -> Sequence[Observed]:
-        return search_all(self.drivers.values(), "t")
+        return search_all(self.drivers.values(), self.title)
 
     def found(self) -> dict[str, Observed]:
         """What a search by label, description and name shows, by key."""

@@ -1,0 +1,219 @@
+"""The cluster and its nodes on Google Cloud: had somewhere, changed in place, never lost, swept after."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cloudrec.engine.graph import Condition
+from cloudrec.engine.plan import Step
+from cloudrec.errors import CloudrecError, NoCapacityError, SpecError
+from tests.contract.gcp.support import Site, whole
+from tests.contract.sandbox_gcp.support import Gcp as Cloud
+
+TYPE, ZONES = "a2-highgpu-8g", ("us-central1-a", "us-central1-b")
+GPUS = "gpu-nodes/t"
+CLUSTER = "projects/sandbox-project/locations/us-central1-a/clusters/cloudrec-t"
+
+
+def none_left(*places: str) -> dict[str, int]:
+    """No capacity at these ZONE/MARKET."""
+    return dict.fromkeys((f"{TYPE}/{place}" for place in places), 0)
+
+
+def pools(cloud: Cloud) -> dict[str, Any]:
+    listed = cloud.gke.list_node_pools(parent=CLUSTER).node_pools
+    return {pool.name: pool for pool in listed}
+
+
+def tried(site: Site) -> dict[str, str]:
+    """The candidates that could not be had, with the reasons."""
+    events = [event for event in site.journal.events("t") if event.event == "unavailable"]
+    return {event.key.removeprefix(f"{GPUS}-"): event.detail for event in events}
+
+
+def had_keys(site: Site) -> list[str]:
+    return [key for key in site.found() if key.startswith("gpu-nodes/")]
+
+
+def had(site: Site) -> list[str]:
+    return [key.removeprefix(f"{GPUS}-") for key in had_keys(site)]
+
+
+def test_a_cluster_comes_and_goes_and_nothing_is_left(cloud: Cloud, tmp_path: Path) -> None:
+    before = cloud.state()
+    site = whole(cloud, tmp_path, zones=ZONES, nodes=2)
+    plan = site.up()
+    assert site.found().keys() | {"api/t", GPUS} == {action.key for action in plan.actions} | set(
+        had_keys(site)
+    )
+    assert {seen.condition for seen in site.found().values()} == {Condition.READY}
+    assert site.planned() == {}
+    site.down()
+    assert cloud.state() == before
+
+
+def test_spot_is_tried_in_every_zone_before_the_first_on_demand_node(cloud: Cloud, tmp_path: Path) -> None:
+    site = whole(cloud, tmp_path, zones=ZONES, capacity="spot-first")
+    cloud.control(capacity=none_left(*(f"{zone}/spot" for zone in ZONES)))
+    site.up()
+    assert had(site) == [f"{TYPE}-us-central1-a-on-demand"]
+    assert list(tried(site)) == [f"{TYPE}-{zone}-spot" for zone in ZONES]
+    assert all("GCE_STOCKOUT" in reason for reason in tried(site).values())
+    assert set(pools(cloud)) == {"cpu", "gpu-a2-highgpu-8g-a-od"}
+    assert site.planned() == {}
+
+
+def test_what_was_tried_in_vain_is_gone_before_the_next_is_asked_for(cloud: Cloud, tmp_path: Path) -> None:
+    site = whole(cloud, tmp_path, zones=ZONES)
+    cloud.control(capacity=none_left(f"{ZONES[0]}/on-demand"))
+    site.up()
+    made = [call["action"] for call in cloud.changing() if call["status"] == 200]
+    assert [action for action in made if "NodePool" in action] == [
+        "CreateNodePool",
+        "SetNodePoolSize",
+        "DeleteNodePool",
+        "CreateNodePool",
+        "SetNodePoolSize",
+    ]
+
+
+def test_without_any_capacity_all_else_is_kept_and_a_later_up_goes_on(cloud: Cloud, tmp_path: Path) -> None:
+    site = whole(cloud, tmp_path, zones=ZONES)
+    places = [f"{zone}/on-demand" for zone in ZONES]
+    cloud.control(capacity=none_left(*places))
+    with pytest.raises(NoCapacityError, match="none of 2 candidates") as caught:
+        site.up()
+    assert all(zone in caught.value.message for zone in ZONES)
+    assert set(pools(cloud)) == {"cpu"}
+    cloud.control(capacity=dict.fromkeys(none_left(*places)))
+    since = len(cloud.calls())
+    site.up()
+    assert "container:CreateCluster" not in site.changes(since)
+    assert had(site) == [f"{TYPE}-us-central1-a-on-demand"]
+
+
+def test_a_quota_that_is_used_up_rules_one_way_out_and_not_the_next(cloud: Cloud, tmp_path: Path) -> None:
+    site = whole(cloud, tmp_path, zones=ZONES[:1], instance_types=[TYPE, "g2-standard-4"])
+    cloud.control(quotas={"us-central1/NVIDIA_A100_GPUS": 0})
+    site.up()
+    assert had(site) == ["g2-standard-4-us-central1-a-on-demand"]
+    assert "Quota 'NVIDIA_A100_GPUS' exceeded" in tried(site)[f"{TYPE}-us-central1-a-on-demand"]
+
+
+def test_a_way_is_waited_for_as_long_as_it_is_worth_and_no_longer(cloud: Cloud, tmp_path: Path) -> None:
+    speed = 6000.0
+    cloud.control(speed=speed, durations={"gke-pool-resize": 1800})
+    cloud.env["CLOUDREC_SANDBOX_SPEED"] = str(speed)
+    site = whole(cloud, tmp_path, zones=ZONES[:1], capacity="spot")
+    with pytest.raises(NoCapacityError, match="in the time that is allowed for it"):
+        site.up()
+    site.down()
+
+
+def test_nodes_of_the_queue_come_when_pods_ask_for_them(cloud: Cloud, tmp_path: Path) -> None:
+    site = whole(cloud, tmp_path, zones=ZONES[:1], nodes=2, settings={"flex_start": True})
+    cloud.control(capacity=none_left(f"{ZONES[0]}/on-demand"))
+    site.up()
+    (pool,) = [pool for name, pool in pools(cloud).items() if name != "cpu"]
+    assert (pool.config.flex_start, pool.autoscaling.total_max_node_count) == (True, 2)
+    found = site.found()[f"{GPUS}-{TYPE}-us-central1-a-flex-start"]
+    assert (found.properties["nodes"], found.hourly_usd) == (2, 0.0)
+    assert site.planned() == {}
+
+
+@pytest.mark.parametrize(
+    ("change", "calls"),
+    [
+        ({"nodes": 2}, ["SetNodePoolSize"]),
+        ({"settings": {"labels": {"team": "ads"}}}, ["UpdateNodePool", "UpdateNodePool"]),
+        ({"settings": {"cpu_nodes": 3}}, ["SetNodePoolSize"]),
+        ({"settings": {"authorized_networks": ["203.0.113.0/24"]}}, ["UpdateCluster"]),
+        ({"settings": {"release_channel": "STABLE"}}, ["UpdateCluster"]),
+        ({"expires": "2027-01-02T03:04:05Z"}, ["SetLabels"]),
+    ],
+)
+def test_what_gke_can_change_is_changed_in_place(
+    cloud: Cloud, tmp_path: Path, change: dict[str, Any], calls: list[str]
+) -> None:
+    settings = {"compact": False}  # one node has no policy, and two would have
+    given = {"zones": ZONES[:1], "settings": settings}
+    whole(cloud, tmp_path, **given).up()
+    since = len(cloud.calls())
+    changed = {**given, **change, "settings": {**settings, **change.get("settings", {})}}
+    after = whole(cloud, tmp_path, **changed)
+    assert {action.step for action in after.planned().values()} == {Step.CHANGE}
+    after.up()
+    assert [call["action"] for call in cloud.changing(since) if call["service"] == "container"] == calls
+    assert after.planned() == {}
+
+
+def test_kubernetes_goes_up_one_minor_version_after_the_other_and_nodes_follow(
+    cloud: Cloud, tmp_path: Path
+) -> None:
+    config = cloud.gke.get_server_config(name=CLUSTER.partition("/clusters")[0])
+    (channel,) = [each for each in config.channels if each.channel.name == "REGULAR"]
+    minors = sorted({int(version.split(".")[1]) for version in channel.valid_versions})
+    first, last = f"1.{minors[0]}", f"1.{minors[-1]}"
+    given: dict[str, Any] = {"zones": ZONES[:1]}
+    whole(cloud, tmp_path, **given, kubernetes_version=first).up()
+    since = len(cloud.calls())
+    site = whole(cloud, tmp_path, **given, kubernetes_version=last)
+    site.up()
+    upgrades = [call for call in cloud.changing(since) if call["action"] == "UpdateCluster"]
+    assert len(upgrades) == minors[-1] - minors[0]
+    cluster = cloud.gke.get_cluster(name=CLUSTER)
+    versions = [cluster.current_master_version, *(pool.version for pool in cluster.node_pools)]
+    assert all(version.startswith(f"{last}.") for version in versions)
+    assert site.planned() == {}
+    # Google upgrades by itself: what is later than the wanted version is as wanted.
+    assert whole(cloud, tmp_path, **given, kubernetes_version=first).planned() == {}
+
+
+def test_a_cluster_that_cannot_be_changed_so_is_never_replaced(cloud: Cloud, tmp_path: Path) -> None:
+    whole(cloud, tmp_path, zones=ZONES[:1]).up()
+    with pytest.raises(SpecError, match="cannot change that in place"):
+        whole(cloud, tmp_path, zones=ZONES[:1], settings={"regional": True}).up()
+
+
+def broken(cloud: Cloud, *, pool: str = "") -> None:
+    """Let the cluster, or one of its pools, be in error by itself."""
+    cloud.control(gke_error={"cluster": "cloudrec-t", **({"pool": pool} if pool else {})})
+
+
+def test_a_cluster_in_error_that_others_stand_on_is_told_of_and_never_replaced(
+    cloud: Cloud, tmp_path: Path
+) -> None:
+    site = whole(cloud, tmp_path, zones=ZONES[:1])
+    site.up()
+    broken(cloud)
+    assert {key: action.step for key, action in site.planned().items()} == {"cluster/t": Step.CHANGE}
+    since = len(cloud.calls())
+    with pytest.raises(CloudrecError, match="has failed, and other things stand on it"):
+        site.up()
+    assert site.changes(since) == []
+
+
+def test_a_pool_in_error_with_nodes_that_run_is_put_right_in_place(cloud: Cloud, tmp_path: Path) -> None:
+    site = whole(cloud, tmp_path, zones=ZONES[:1])
+    site.up()
+    broken(cloud, pool="cpu")
+    assert {key: action.step for key, action in site.planned().items()} == {"cpu-nodes/t": Step.CHANGE}
+    site.up()
+    assert site.planned() == {}
+
+
+def test_a_growth_that_fails_keeps_the_nodes_that_there_are(cloud: Cloud, tmp_path: Path) -> None:
+    given: dict[str, Any] = {"zones": ZONES[:1], "settings": {"compact": False}}
+    whole(cloud, tmp_path, **given).up()
+    cloud.control(capacity={f"{TYPE}/{ZONES[0]}/on-demand": 0})
+    site = whole(cloud, tmp_path, **given, nodes=2)
+    with pytest.raises(NoCapacityError, match=r"keeps the nodes that it has.*GCE_STOCKOUT"):
+        site.up()
+    assert had(site) == [f"{TYPE}-us-central1-a-on-demand"]
+    assert {action.step for action in site.planned().values()} == {Step.CHANGE}
+    cloud.control(capacity={f"{TYPE}/{ZONES[0]}/on-demand": None})
+    site.up()
+    assert site.planned() == {}
