@@ -161,7 +161,7 @@ def test_subnet_patch_of_another_version_than_was_read_is_refused(compute: Compu
 def test_subnet_with_a_nat_of_its_own_or_a_rule_inside_is_in_use(compute: Compute) -> None:
     compute.network()
     link = compute.subnet()
-    mine = {
+    mine: dict[str, Any] = {
         "source_subnetwork_ip_ranges_to_nat": "LIST_OF_SUBNETWORKS",
         "subnetworks": [{"name": link, "source_ip_ranges_to_nat": ["ALL_IP_RANGES"]}],
     }

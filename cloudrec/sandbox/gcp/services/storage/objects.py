@@ -12,20 +12,18 @@ from urllib.parse import quote
 
 import google_crc32c
 
-from cloudrec.sandbox.clock import as_datetime
 from cloudrec.sandbox.gcp import paging
 from cloudrec.sandbox.gcp.errors import GcpError
 from cloudrec.sandbox.gcp.registry import rest
 from cloudrec.sandbox.gcp.services.storage import buckets, conditions, folders
+from cloudrec.sandbox.gcp.services.storage.times import moment
 from cloudrec.sandbox.http import Reply
 
 if TYPE_CHECKING:
     from cloudrec.sandbox.gcp.call import Call
     from cloudrec.sandbox.gcp.store import Resource
-    from cloudrec.sandbox.gcp.world import World
 
 URL = buckets.URL + "/{bucket}/o"
-_MEDIA = "https://storage.googleapis.com/download/storage/v1"
 _MOST_NAME = 1024  # bytes
 _RANGE = re.compile(r"bytes=(\d*)-(\d*)")
 _LIST = (
@@ -86,9 +84,9 @@ def need(call: Call, bucket: Resource) -> Object:
     return found
 
 
-def put(world: World, bucket: Resource, wishes: dict[str, Any], data: bytes) -> dict[str, Any]:
+def put(call: Call, bucket: Resource, wishes: dict[str, Any], data: bytes) -> dict[str, Any]:
     """Write an object: what was live under its name is replaced, or stays as an old version."""
-    name = str(wishes.get("name", ""))
+    world, name = call.world, str(wishes.get("name", ""))
     if not name or len(name.encode()) > _MOST_NAME or name in (".", "..") or re.search(r"[\r\n]", name):
         raise buckets.invalid(f"Invalid object name: '{name}'")
     sums = {
@@ -103,13 +101,14 @@ def put(world: World, bucket: Resource, wishes: dict[str, Any], data: bytes) -> 
     retire(bucket, name)
     last = bucket.hidden.get("generation", 0)
     generation = bucket.hidden["generation"] = max(last + 1, int(world.now() * 1e6))
-    moment = as_datetime(world.now()).isoformat(timespec="milliseconds")
+    now = moment(world)
+    # Whoever has read the document follows its link, so that this one must lead here.
     where = f"{bucket.path}/o/{quote(name, safe='')}"
     document = {
         "kind": "storage#object",
         "id": f"{bucket.name}/{name}/{generation}",
         "selfLink": f"https://www.googleapis.com/storage/v1/{where}",
-        "mediaLink": f"{_MEDIA}/{where}?generation={generation}&alt=media",
+        "mediaLink": f"http://{call.raw.lower['host']}/download/storage/v1/{where}?generation={generation}&alt=media",
         "name": name,
         "bucket": bucket.name,
         "generation": str(generation),
@@ -119,8 +118,8 @@ def put(world: World, bucket: Resource, wishes: dict[str, Any], data: bytes) -> 
         "size": str(len(data)),
         **sums,
         "etag": base64.b64encode(str(generation).encode()).decode(),
-        "timeCreated": moment,
-        "updated": moment,
+        "timeCreated": now,
+        "updated": now,
         **{field: wishes[field] for field in _WRITABLE if wishes.get(field)},
     }
     all_of(bucket).append(Object(document, data))
@@ -257,7 +256,7 @@ def _copy(call: Call) -> dict[str, Any]:
     there = find(target, call.params["to_object"])
     conditions.check(call, there.document if there else None)
     wishes = {**found.document, **call.body, "name": call.params["to_object"]}
-    return put(call.world, target, wishes, found.data)
+    return put(call, target, wishes, found.data)
 
 
 @rest(
