@@ -198,6 +198,15 @@ def test_two_nats_for_all_subnets_of_a_network_fail_later(compute: Compute) -> N
     assert "router 'out'" in text
 
 
+def test_private_nat_beside_a_public_one_is_no_overlap(compute: Compute) -> None:
+    compute.network()
+    private = {**nat("inner"), "type_": "PRIVATE"}
+    with turned_down(400, "invalid", "A private NAT"):
+        compute.insert_router(nats=[nat(), private])
+    del private["nat_ip_allocate_option"]
+    assert compute.done(compute.insert_router(nats=[nat(), private])) == []
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -274,6 +283,22 @@ def test_block_for_services_of_google_is_of_a_size_and_over_nobody_else(compute:
     found = addresses.get(project=PROJECT, address="block")
     [(code, _)] = compute.done(compute.insert_subnet("over", f"{found.address}/24"))
     assert code == "INVALID_USAGE"
+
+
+def test_addresses_of_the_inside_need_permissions_of_their_own(compute: Compute) -> None:
+    compute.network()
+    block = {
+        "name": "block",
+        "purpose": "VPC_PEERING",
+        "address_type": "INTERNAL",
+        "prefix_length": 20,
+        "network": "global/networks/net",
+    }
+    addresses = compute.gcp.compute("GlobalAddresses")
+    compute.done(addresses.insert_unary(project=PROJECT, address_resource=block))
+    addresses.delete_unary(project=PROJECT, address="block")
+    wanted = [call["iam_action"] for call in compute.gcp.changing() if call["action"].startswith("globalA")]
+    assert wanted == ["compute.globalAddresses.createInternal", "compute.globalAddresses.deleteInternal"]
 
 
 def test_any_kind_of_per_minute_quota_is_a_403(compute: Compute) -> None:

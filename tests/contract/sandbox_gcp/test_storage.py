@@ -10,6 +10,7 @@ from google.api_core.exceptions import GoogleAPICallError, NotFound, Preconditio
 from google.cloud import storage
 
 from tests.contract.sandbox_gcp.support import NUMBER, PROJECT, REGION, Gcp
+from tests.contract.sandbox_gcp.support_gke import ready
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -118,13 +119,25 @@ def test_bucket_with_a_tree_needs_uniform_access_and_keeps_no_versions(client: A
         make(client, "versions", tree=True, versions=True)
 
 
-def test_bucket_policy_of_an_older_reading_is_refused(gcp: Gcp, client: Any) -> None:
+def test_bucket_policy_takes_kubernetes_accounts_once_a_cluster_has_brought_their_pool(
+    gcp: Gcp, client: Any
+) -> None:
     bucket = make(client)
     policy = bucket.get_iam_policy(requested_policy_version=3)
     policy.version = 3
     who = f"principal://iam.googleapis.com/projects/{NUMBER}/locations/global/workloadIdentityPools/"
     who += f"{PROJECT}.svc.id.goog/subject/ns/runs/sa/trainer"
     policy.bindings.append({"role": "roles/storage.objectUser", "members": {who}})
+    with turned_down(400, "Identity Pool does not exist"):
+        bucket.set_iam_policy(policy)
+    ready(gcp, workload_identity_config={"workload_pool": f"{PROJECT}.svc.id.goog"})
+    bucket.set_iam_policy(policy)
+
+
+def test_bucket_policy_of_an_older_reading_is_refused(gcp: Gcp, client: Any) -> None:
+    bucket = make(client)
+    policy = bucket.get_iam_policy(requested_policy_version=3)
+    policy.bindings.append({"role": "roles/storage.objectUser", "members": {"user:a@example.com"}})
     bucket.set_iam_policy(policy)
     with pytest.raises(PreconditionFailed):
         bucket.set_iam_policy(policy)
