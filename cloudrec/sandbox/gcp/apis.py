@@ -1,8 +1,11 @@
-"""The services that there are: their names, and how each words its errors."""
+"""The services that there are, and whose project calls them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+HOME = "sandbox-project"  # the project that clients use
+NUMBER = "123456789012"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from google.protobuf.json_format import MessageToDict
 from google.rpc.error_details_pb2 import ErrorInfo
 from google.rpc.status_pb2 import Status
 
-from cloudrec.sandbox.gcp.apis import APIS
+from cloudrec.sandbox.gcp.apis import APIS, NUMBER
 from cloudrec.sandbox.http import Reply, json_reply
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def _throttled(service: str) -> GcpError:
     host = APIS[service].host if service in APIS else "googleapis.com"
     text = (
         f"Quota exceeded for quota metric 'Requests' and limit 'Requests per minute' of service '{host}' for"
-        " consumer 'project_number:123456789012'."
+        f" consumer 'project_number:{NUMBER}'."
     )
     if service == "compute":
         return GcpError("PERMISSION_DENIED", text, reason="rateLimitExceeded")
@@ -149,5 +149,5 @@ def _throttled(service: str) -> GcpError:
         "RESOURCE_EXHAUSTED",
         text,
         reason="RATE_LIMIT_EXCEEDED",
-        metadata={"service": host, "consumer": "projects/123456789012"},
+        metadata={"service": host, "consumer": f"projects/{NUMBER}"},
     )

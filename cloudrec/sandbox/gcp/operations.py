@@ -16,7 +16,7 @@ from google.longrunning.operations_pb2 import ListOperationsResponse
 from google.longrunning.operations_pb2 import Operation as LongRunning
 
 from cloudrec.sandbox.clock import as_datetime
-from cloudrec.sandbox.gcp import errors, paging, schemas, store
+from cloudrec.sandbox.gcp import errors, filters, paging, schemas, store
 from cloudrec.sandbox.gcp.errors import GcpError
 from cloudrec.sandbox.gcp.registry import rest, rpc
 
@@ -146,19 +146,13 @@ def _delete(call: Call) -> dict[str, Any]:
     return {}
 
 
-_FILTER = re.compile(r"\(?\s*(\w+)\s*(?:=|eq)\s*\"?([^\"()]*?)\"?\s*\)?")
-
-
 def _list(call: Call) -> dict[str, Any]:
     prefix = _path_prefix(call)
     found = [
         document for path, document in call.world.state(Operations).compute.items() if path.startswith(prefix)
     ]
-    if text := call.query.get("filter"):
-        matched = _FILTER.fullmatch(text)
-        if matched is None:
-            raise GcpError("INVALID_ARGUMENT", f"Invalid value for field 'filter': '{text}'.")
-        found = [document for document in found if str(document.get(matched[1], "")) == matched[2]]
+    asked = call.query.get("filter", "")
+    found = [document for document in found if filters.matches(asked, document)]
     items, token = paging.page(found, call)
     return {
         "kind": "compute#operationList",

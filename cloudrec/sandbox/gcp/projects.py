@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from cloudrec.sandbox.gcp import apis
 from cloudrec.sandbox.gcp.apis import APIS
 from cloudrec.sandbox.gcp.errors import GcpError
 from cloudrec.sandbox.gcp.registry import durations, setting
@@ -18,8 +19,7 @@ if TYPE_CHECKING:
 
     from cloudrec.sandbox.gcp.world import World
 
-HOME = "sandbox-project"
-NUMBER = "123456789012"
+HOME, NUMBER = apis.HOME, apis.NUMBER
 _STATES = ("ACTIVE", "DELETE_REQUESTED")
 
 durations({"api-activation": 30})  # until an API that was just enabled works

@@ -32,18 +32,24 @@ def network(gcp: Gcp, name: str = "net") -> str:
 
 
 def subnetwork(
-    gcp: Gcp, net: str = "net", name: str = "nodes", number: int = 0, ranges: Sequence[str] = ("one", "two")
+    gcp: Gcp,
+    net: str = "net",
+    name: str = "nodes",
+    *,
+    number: int = 0,
+    bits: int = 20,
+    ranges: Sequence[str] = ("one", "two"),
 ) -> str:
     """A subnetwork with ranges for the pods and services of clusters; its path."""
     secondary = [
-        {"range_name": f"{kind}-{each}", "ip_cidr_range": f"10.{10 * number + offset + 2 * index}.0.0/{bits}"}
+        {"range_name": f"{kind}-{each}", "ip_cidr_range": f"10.{10 * number + offset + 2 * index}.0.0/{size}"}
         for index, each in enumerate(ranges)
-        for offset, kind, bits in ((101, "pods", 16), (102, "services", 20))
+        for offset, kind, size in ((101, "pods", 16), (102, "services", 20))
     ]
     made = Subnetwork(
         name=name,
         network=f"projects/{PROJECT}/global/networks/{net}",
-        ip_cidr_range=f"10.{number}.0.0/20",
+        ip_cidr_range=f"10.{number}.0.0/{bits}",
         secondary_ip_ranges=secondary,
         private_ip_google_access=True,
     )

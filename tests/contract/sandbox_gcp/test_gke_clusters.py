@@ -184,6 +184,34 @@ def test_a_network_that_is_not_there_is_not_found(net: Gcp) -> None:
             net.gke.create_cluster(parent=PARENT, cluster=wish(**change))
 
 
+def test_a_subnetwork_is_in_use_as_long_as_a_cluster_is_in_it(gcp: Gcp) -> None:
+    ready(gcp)
+    done(gcp, gcp.gke.delete_node_pool(name=f"{PATH}/nodePools/cpu"))
+    with refused("400", f"already being used by '{PATH}'"):
+        gcp.compute("Subnetworks").delete_unary(project=PROJECT, region=REGION, subnetwork="nodes")
+
+
+def test_a_regional_cluster_has_its_pools_nodes_in_each_of_its_zones(net: Gcp) -> None:
+    parent = f"projects/{PROJECT}/locations/{REGION}"
+    begun = net.gke.create_cluster(parent=parent, cluster=wish())
+    assert begun.target_link.endswith(f"/locations/{REGION}/clusters/one")
+    net.advance(STEP_S)
+    cluster = net.gke.get_cluster(name=f"{parent}/clusters/one")
+    assert (len(cluster.locations), cluster.current_node_count) == (3, 3)
+    assert len(cluster.node_pools[0].instance_group_urls) == 3
+
+
+def test_a_degraded_cluster_tells_why_and_can_still_be_changed(gcp: Gcp) -> None:
+    ready(gcp)
+    gcp.control(gke_degraded={"one": "CLOUD_KMS_KEY_ERROR"})
+    done(gcp, resize(gcp, f"{PATH}/nodePools/cpu", 2))
+    cluster = gcp.gke.get_cluster(name=PATH)
+    assert cluster.status == Status.DEGRADED
+    assert cluster.conditions[0].code == StatusCondition.Code.CLOUD_KMS_KEY_ERROR
+    gcp.control(gke_degraded={"one": None})
+    assert gcp.gke.get_cluster(name=PATH).status == Status.RUNNING
+
+
 def test_labels_are_set_with_the_fingerprint_of_the_old_ones(gcp: Gcp) -> None:
     ready(gcp)
     with refused("FAILED_PRECONDITION", "fingerprint"):

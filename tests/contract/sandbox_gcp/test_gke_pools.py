@@ -199,6 +199,17 @@ def test_addresses_of_pods_run_out(gcp: Gcp) -> None:
     assert "IP_SPACE_EXHAUSTED" in operation(gcp, begun).error.message
 
 
+def test_addresses_of_machines_run_out(there: Gcp) -> None:
+    network(there, "fast")
+    subnetwork(there, "fast", "fast", number=3, bits=29, ranges=())
+    nets = {"additional_node_network_configs": [{"network": "fast", "subnetwork": "fast"}]}
+    done(there, there.gke.create_node_pool(parent=PATH, node_pool=pool(network_config=nets)))
+    done(there, resize(there, GPU, 4))
+    begun = resize(there, GPU, 5)
+    there.advance(121)
+    assert "IP_SPACE_EXHAUSTED" in operation(there, begun).error.message
+
+
 def test_flex_start_waits_in_a_queue_and_never_fails(there: Gcp) -> None:
     scaling = {"enabled": True, "total_max_node_count": 2}
     kind: dict[str, Any] = {

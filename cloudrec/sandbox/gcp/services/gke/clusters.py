@@ -1,4 +1,7 @@
-"""Clusters: created and deleted by operations, listed in error until Google removes them."""
+"""Clusters: created and deleted by operations, listed in error until Google removes them.
+
+`gke_degraded` of /_control: {"NAME": "CLOUD_KMS_KEY_ERROR"} lets a cluster have that condition, and null none.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,17 @@ import base64
 import hashlib
 from typing import TYPE_CHECKING
 
-from google.cloud.container_v1.types import Cluster, ListClustersResponse, NodePool, Operation
+from google.cloud.container_v1.types import (
+    Cluster,
+    ListClustersResponse,
+    NodePool,
+    Operation,
+    StatusCondition,
+)
 
 from cloudrec.sandbox.gcp import projects
 from cloudrec.sandbox.gcp.errors import GcpError
-from cloudrec.sandbox.gcp.registry import durations, rpc
+from cloudrec.sandbox.gcp.registry import durations, rpc, setting
 from cloudrec.sandbox.gcp.services.gke import cluster_checks, network, nodes, operations, pools
 from cloudrec.sandbox.gcp.services.gke.operations import Kind, Later, Trouble
 from cloudrec.sandbox.gcp.services.gke.state import ClusterState, Gke, link, moment, need_cluster, place
@@ -168,3 +177,26 @@ def deleted(world: World, path: str) -> None:
     for pool in cluster.pools.values():
         nodes.empty(world, pool)
     network.remove_rules(world, cluster)
+
+
+def _degrade(world: World, wishes: dict[str, str | None]) -> None:
+    known = {cluster.name: cluster for cluster in world.state(Gke).clusters.values()}
+    for name, condition in wishes.items():
+        if name not in known or (condition and condition not in StatusCondition.Code.__members__):
+            raise ValueError(f"there is no cluster {name!r}, or no condition {condition!r}")
+    for name, condition in wishes.items():
+        message = known[name].message
+        trouble = Trouble(condition, f"The cluster has the condition {condition}.") if condition else None
+        message.status = Cluster.Status.DEGRADED if trouble else Cluster.Status.RUNNING
+        message.conditions = [trouble.shown()] if trouble else []
+
+
+setting(
+    "gke_degraded",
+    read=lambda world: {
+        cluster.name: cluster.message.conditions[0].code.name
+        for cluster in world.state(Gke).clusters.values()
+        if cluster.message.status == Cluster.Status.DEGRADED
+    },
+    write=_degrade,
+)

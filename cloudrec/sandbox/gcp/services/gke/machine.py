@@ -37,6 +37,21 @@ def market(pool: NodePool) -> str:
     return "spot" if pool.config.spot or pool.config.preemptible else "on-demand"
 
 
+def networks(place: Zone) -> list[tuple[str, str]]:
+    """The network and the subnetwork of each of a machine's interfaces, by path."""
+    cluster = place.cluster
+    return [
+        (cluster.network, cluster.subnetwork),
+        *(
+            (
+                network.full(extra.network, "global/networks", cluster.project),
+                network.full(extra.subnetwork, f"regions/{cluster.region}/subnetworks", cluster.project),
+            )
+            for extra in place.pool.message.network_config.additional_node_network_configs
+        ),
+    ]
+
+
 def document(world: World, place: Zone, *, addresses: bool = False) -> dict[str, Any]:
     """What a machine is like; its template has no addresses."""
     cluster, pool = place.cluster, place.pool.message
@@ -50,20 +65,12 @@ def document(world: World, place: Zone, *, addresses: bool = False) -> dict[str,
         "goog-k8s-cluster-name": cluster.name,
         "goog-k8s-node-pool-name": place.pool.name,
     }
-    nets = [(cluster.network, cluster.subnetwork)]
-    nets += [
-        (
-            network.full(extra.network, "global/networks", cluster.project),
-            network.full(extra.subnetwork, f"regions/{cluster.region}/subnetworks", cluster.project),
-        )
-        for extra in pool.network_config.additional_node_network_configs
-    ]
     models = {"spot": "SPOT", "flex-start": "FLEX_START", "on-demand": "STANDARD"}
     return {
         "machineType": config.machine_type,
         "networkInterfaces": [
             _interface(world, index, net, subnet, addresses=addresses)
-            for index, (net, subnet) in enumerate(nets)
+            for index, (net, subnet) in enumerate(networks(place))
         ],
         "labels": labels,
         "tags": {"items": [f"{cluster.tag()}-node", *config.tags]},
@@ -90,8 +97,7 @@ def document(world: World, place: Zone, *, addresses: bool = False) -> dict[str,
 
 
 def _interface(world: World, index: int, net: str, subnet: str, *, addresses: bool) -> dict[str, Any]:
-    found = store.find(world, "compute", subnet) if addresses else None
-    address = {"networkIP": network.free_address(world, found)} if found else {}
+    address = {"networkIP": next(network.free_addresses(world, subnet))} if addresses else {}
     return {
         "name": f"nic{index}",
         "network": store.link(net),

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from ipaddress import IPv4Address, IPv4Network
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from cloudrec.sandbox.gcp import store
 from cloudrec.sandbox.gcp.errors import GcpError
+from cloudrec.sandbox.gcp.services.compute.references import guard
 from cloudrec.sandbox.gcp.services.gke.operations import Trouble
 from cloudrec.sandbox.gcp.services.gke.state import Gke
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from cloudrec.sandbox.gcp.services.gke.state import ClusterState
     from cloudrec.sandbox.gcp.store import Resource
     from cloudrec.sandbox.gcp.world import World
@@ -101,20 +105,37 @@ def pods_fit(world: World, cluster: ClusterState, nodes: int, most_pods: int) ->
     return nodes * block <= size
 
 
-def free_address(world: World, subnet: Resource) -> str:
-    """An address of a subnetwork that no instance has; '' where there is none."""
+def free_addresses(world: World, path: str) -> Iterator[str]:
+    """The addresses of a subnetwork that no machine has."""
+    subnet = store.find(world, "compute", path)
+    if subnet is None:
+        return
     known = IPv4Network(subnet.document["ipCidrRange"])
     used = {
         interface.get("networkIP")
         for instance in store.within(world, "compute", "projects/", "instances")
         for interface in instance.document.get("networkInterfaces", [])
-        if store.path_of(interface.get("subnetwork", "")) == subnet.path
+        if store.path_of(interface.get("subnetwork", "")) == path
     }
     first = int(known.network_address)
     for offset in range(_RESERVED, known.num_addresses - _RESERVED):
         address = str(IPv4Address(first + offset))
         if address not in used:
-            return address
+            yield address
+
+
+def fits(world: World, path: str, machines: int) -> bool:
+    """Whether a subnetwork has addresses for so many machines more."""
+    return sum(1 for _ in islice(free_addresses(world, path), machines)) == machines
+
+
+@guard("networks")
+@guard("subnetworks")
+def user(world: World, resource: Resource) -> str:
+    """The cluster whose control plane a network or a subnetwork is for."""
+    for cluster in world.state(Gke).clusters.values():
+        if resource.path in (cluster.network, cluster.subnetwork):
+            return cluster.path
     return ""
 
 

@@ -15,6 +15,7 @@ from cloudrec.sandbox.gcp.services.gke import machine, network
 from cloudrec.sandbox.gcp.services.gke.machine import Zone
 from cloudrec.sandbox.gcp.services.gke.operations import Trouble
 from cloudrec.sandbox.gcp.services.gke.state import Gke
+from cloudrec.sandbox.gcp.services.iam import accounts
 
 if TYPE_CHECKING:
     from cloudrec.sandbox.gcp.services.compute.machines import Shortage
@@ -85,7 +86,7 @@ def fill(world: World, cluster: ClusterState, pool: PoolState) -> Trouble | None
 
 def _fill_zone(world: World, place: Zone) -> Trouble | None:
     have, want = len(_machines(world, place.group)), place.pool.wanted
-    trouble = _address_trouble(world, place, want - have) if want > have else None
+    trouble = _obstacle(world, place, want - have) if want > have else None
     if not trouble and want != have:
         trouble = _claim(world, place, have)
     _show(world, place, trouble)
@@ -156,22 +157,31 @@ def local_ssds(pool: NodePool) -> int:
 
 def _trouble(place: Zone, shortage: Shortage) -> Trouble:
     condition = "GCE_QUOTA_EXCEEDED" if shortage.kind == "quota" else "GCE_STOCKOUT"
-    return Trouble(
-        condition, f"Instance '{place.base}-{secrets.token_hex(2)}' creation failed: {shortage.message}"
-    )
+    return _not_created(place, condition, shortage.message)
 
 
-def _address_trouble(world: World, place: Zone, more: int) -> Trouble | None:
-    nodes = more + sum(len(machines_of(world, pool)) for pool in place.cluster.pools.values())
-    most_pods = place.pool.message.max_pods_constraint.max_pods_per_node
-    if network.pods_fit(world, place.cluster, nodes, most_pods):
-        return None
-    name = place.cluster.message.ip_allocation_policy.cluster_secondary_range_name
-    return Trouble(
-        "UNKNOWN",
-        f"Instance '{place.base}-{secrets.token_hex(2)}' creation failed: [IP_SPACE_EXHAUSTED_WITH_DETAILS]:"
-        f" IP space of '{place.cluster.subnetwork}-{name}' is exhausted. The secondary range is '{name}'.",
-    )
+def _obstacle(world: World, place: Zone, more: int) -> Trouble | None:
+    """What so many machines more lack, other than themselves: addresses, or somebody to be."""
+    pool, cluster = place.pool.message, place.cluster
+    email = pool.config.service_account
+    if email not in ("", "default") and not accounts.usable(world, email):
+        text = f"The resource 'projects/{cluster.project}/serviceAccounts/{email}' was not found."
+        return _not_created(place, "UNKNOWN", text, "NOT_FOUND")
+    nodes = more + sum(len(machines_of(world, each)) for each in cluster.pools.values())
+    if not network.pods_fit(world, cluster, nodes, pool.max_pods_constraint.max_pods_per_node):
+        name = cluster.message.ip_allocation_policy.cluster_secondary_range_name
+        text = f"[IP_SPACE_EXHAUSTED_WITH_DETAILS]: IP space of '{cluster.subnetwork}-{name}' is exhausted."
+        return _not_created(place, "UNKNOWN", f"{text} The secondary range is '{name}'.")
+    for _, subnet in machine.networks(place):
+        if not network.fits(world, subnet, more):
+            text = f"[IP_SPACE_EXHAUSTED]: IP space of '{subnet}' is exhausted."
+            return _not_created(place, "UNKNOWN", text)
+    return None
+
+
+def _not_created(place: Zone, condition: str, why: str, code: str = "RESOURCE_EXHAUSTED") -> Trouble:
+    name = f"{place.base}-{secrets.token_hex(2)}"
+    return Trouble(condition, f"Instance '{name}' creation failed: {why}", code)
 
 
 def _resize(world: World, place: Zone, count: int) -> None:

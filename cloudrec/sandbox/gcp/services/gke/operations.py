@@ -94,9 +94,6 @@ class Later:
     seconds: float
 
 
-Step = "Callable[..., Trouble | Later | None]"
-
-
 def begin(
     world: World,
     cluster: ClusterState,
@@ -123,7 +120,7 @@ def begin(
     )
     world.state(Gke).operations[path] = Record(message, cluster.path, pool)
     cluster.running.append(path)
-    if cluster.message.status in (Cluster.Status.RUNNING, Cluster.Status.DEGRADED):
+    if cluster.message.status == Cluster.Status.RUNNING:
         cluster.message.status = Cluster.Status.RECONCILING
     world.after(seconds, end, path, step, arguments)
     return Operation(message)
