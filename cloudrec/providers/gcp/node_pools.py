@@ -188,6 +188,10 @@ class CpuNodesDriver(_PoolDriver):
         listed = self.gcp.read(self.gke.list_node_pools, parent=identity.rpartition("/nodePools/")[0])
         return len(listed.node_pools) > 1 or super().is_of_use(identity)
 
+    def fetch(self, resource: Resource) -> Observed | None:
+        """Look the name up; where the cluster is elsewhere than it should be, so is the pool."""
+        return super().fetch(resource) or gke.GkeDriver.fetch(self, resource)
+
     def condition(self, kind: str, identity: str) -> tuple[Condition, str]:
         """Tell how far it has come; there is no other place to try."""
         condition, reason = super().condition(kind, identity)

@@ -90,7 +90,9 @@ def _look_at_container(gcp: Gcp, path: str) -> Progress:
     )
     failed = row.error.code or row.status_message
     is_done = row.status.name == _DONE
-    return Progress(is_done=is_done, error=_failed(row.error.code, said) if is_done and failed else None)
+    named = next((each.code.name for each in conditions if each.code), "")
+    error = OperationFailedError(named, said) if named else _failed(row.error.code, said)
+    return Progress(is_done=is_done, error=error if is_done and failed else None)
 
 
 def _look_at_service(gcp: Gcp, service: str, name: str) -> Progress:

@@ -200,19 +200,6 @@ def test_a_body_is_held_against_the_sdks_own_message(gcp: Gcp) -> None:
         assert (status, words in document["error"]["message"]) == (400, True), document
 
 
-def test_an_api_that_was_just_enabled_works_a_while_later(gcp: Gcp) -> None:
-    gcp.control(apis={"lustre.googleapis.com": False}, durations={"api-activation": 30})
-    path = f"/v1/projects/{PROJECT}/services/lustre.googleapis.com:enable"
-    status, begun = gcp.rest("POST", path, {})
-    if status == 501:
-        pytest.skip("services are enabled by a module that is still to come")
-    with refused("PERMISSION_DENIED", "If you enabled this API recently", reason="SERVICE_DISABLED"):
-        gcp.lustre.list_instances(parent=PARENT)
-    gcp.advance(61)
-    gcp.lustre.list_instances(parent=PARENT)
-    assert begun["name"].startswith("operations/")
-
-
 def test_virtual_time_runs_at_its_speed_and_can_be_put_forward(gcp: Gcp) -> None:
     before = gcp.control(speed=0.001)["virtual_time"]
     after = gcp.control(advance_s=3600)["virtual_time"]

@@ -1,6 +1,6 @@
 """Clusters: created and deleted by operations, listed in error until Google removes them.
 
-`gke_degraded` of /_control: {"NAME": "CLOUD_KMS_KEY_ERROR"} lets a cluster have that condition, and null none.
+`gke_degraded` of /_control: {"NAME": "CLOUD_KMS_KEY_ERROR"} gives a cluster that condition; null: none.
 """
 
 from __future__ import annotations
