@@ -105,7 +105,7 @@ class Engine(ABC, Generic[W, T]):
                 line["status"] = fault.kind
                 return Silence.TIMEOUT if fault.kind == "timeout" else Silence.DROP
             reply = defect(target) if defect else self.reply(target, request, fault)
-            line["status"] = reply.status
+            line |= {"status": reply.status, "iam_action": target.iam_action}
             if fault and fault.kind == "lost":
                 line["status"] = "lost"
                 return Silence.DROP

@@ -32,6 +32,14 @@ def permitted(call: Call, permission: str, project: str, resource: str) -> bool:
     return registry.may(call.world, call.caller, permission, project, resource)
 
 
+def demand(call: Call, permission: str) -> None:
+    """GcpError unless the caller has a permission that only the call's own content tells."""
+    call.target.iam_action = permission
+    path = next(iter(call.params.values()), "")
+    if not permitted(call, permission, call.project, path):
+        raise denied(call, permission, path)
+
+
 def denied(call: Call, permission: str, resource: str) -> GcpError:
     """The refusal of what a caller may not do."""
     if call.service == "compute":

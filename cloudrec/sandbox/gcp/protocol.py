@@ -29,9 +29,12 @@ _GUESSES = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Target:
-    """What a request is for; no `method`: nothing that there is."""
+    """What a request is for; no `method`: nothing that there is.
+
+    `iam_action` is the permission that it needs, as far as the method alone tells.
+    """
 
     service: str
     action: str

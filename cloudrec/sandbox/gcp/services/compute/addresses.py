@@ -14,6 +14,8 @@ from cloudrec.sandbox.gcp.services.compute import changes, collections, ranges, 
 from cloudrec.sandbox.gcp.services.compute.collections import Collection
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from cloudrec.sandbox.gcp.call import Call
     from cloudrec.sandbox.gcp.store import Resource
     from cloudrec.sandbox.gcp.world import World
@@ -23,6 +25,12 @@ durations({"compute-address": 5})
 _PREFIXES = range(8, 31)
 _OUTSIDE = int(ipaddress.IPv4Address("34.0.0.0"))
 
+
+def _suffix(document: Mapping[str, Any]) -> str:
+    """Addresses of the inside and of the outside have permissions of their own."""
+    return "Internal" if document.get("addressType") == "INTERNAL" else ""
+
+
 REGIONAL = Collection(
     name="addresses",
     noun="address",
@@ -31,6 +39,7 @@ REGIONAL = Collection(
     duration="compute-address",
     quota="STATIC_ADDRESSES",
     refers=("network", "subnetwork"),
+    suffix=_suffix,
 )
 GLOBAL = Collection(
     name="addresses",
@@ -41,6 +50,7 @@ GLOBAL = Collection(
     duration="compute-address",
     quota="STATIC_ADDRESSES",
     refers=("network",),
+    suffix=_suffix,
 )
 
 

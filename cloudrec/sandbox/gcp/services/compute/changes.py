@@ -55,11 +55,12 @@ def inserts(collection: Collection, check: Check | None = None, finish: Finish |
         collection.url,
         body=collection.message,
         query=("requestId",),
-        permission=f"compute.{title}.create",
+        permission=collection.permission("create"),
     )
     def insert(call: Call) -> dict[str, Any]:
         place_exists(call)
         document = call.body
+        collection.demand(call, "create", document)
         path = collection.path(call, checks.name(document.get("name"), "resource.name"))
         checks.labels(document.get("labels", {}), "resource.labels")
         if store.find(call.world, "compute", path):
@@ -215,10 +216,12 @@ def deletes(collection: Collection, duration: str = "compute-delete", finish: Fi
         "DELETE",
         collection.url + "/{name}",
         query=("requestId",),
-        permission=f"compute.{title}.delete",
+        permission=collection.permission("delete"),
     )
     def delete(call: Call) -> dict[str, Any]:
-        resource = ready(collection.need(call))
+        resource = collection.need(call)
+        collection.demand(call, "delete", resource.document)
+        ready(resource)
         if user := user_of(call.world, resource):
             raise GcpError(
                 "INVALID_ARGUMENT",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cloudrec.sandbox.gcp import filters, paging, store
+from cloudrec.sandbox.gcp import access, filters, paging, store
 from cloudrec.sandbox.gcp.errors import GcpError
 from cloudrec.sandbox.gcp.places import REGIONS, ZONES
 from cloudrec.sandbox.gcp.registry import rest
@@ -37,6 +37,7 @@ class Collection:
         duration: the name of how long an insert takes.
         quota: the metric that counts them.
         refers: fields of the body that must point to things that are there.
+        suffix: what is added to the permission to create or delete one, by its document.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Collection:
     duration: str = "compute-change"
     quota: str = ""
     refers: tuple[str, ...] = ()
+    suffix: Callable[[Mapping[str, Any]], str] | None = None
 
     @property
     def title(self) -> str:
@@ -62,6 +64,15 @@ class Collection:
     def url(self) -> str:
         """The template of a URL without the name."""
         return f"/compute/v1/{self.folder}"
+
+    def permission(self, verb: str) -> str:
+        """The permission to create or delete one; '' where that depends on which."""
+        return "" if self.suffix else f"compute.{self.title}.{verb}"
+
+    def demand(self, call: Call, verb: str, document: Mapping[str, Any]) -> None:
+        """GcpError unless the caller may do this with such a one, where that depends on which."""
+        if self.suffix:
+            access.demand(call, f"compute.{self.title}.{verb}{self.suffix(document)}")
 
     def path(self, call: Call, name: str | None = None) -> str:
         """The path of the one that a call is about, or of one beside it."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 durations({"compute-router": 15, "compute-nat": 30})
 
 _MOST_NATS = 50
+_PUBLIC = "PUBLIC"
 _SOME = "LIST_OF_SUBNETWORKS"
 _FIXED = ("network", "name")
 
@@ -52,8 +53,11 @@ def _check_nats(call: Call, document: dict[str, Any]) -> None:
 
 
 def _check_nat(call: Call, document: dict[str, Any], nat: dict[str, Any]) -> None:
-    way = nat.get("natIpAllocateOption")
-    if way not in ("AUTO_ONLY", "MANUAL_ONLY") or (way == "MANUAL_ONLY") != bool(nat.get("natIps")):
+    way, addresses = nat.get("natIpAllocateOption"), bool(nat.get("natIps"))
+    if nat.setdefault("type", _PUBLIC) != _PUBLIC:
+        if way or addresses:
+            raise _invalid("nats[0].natIpAllocateOption", way or "", "A private NAT has no addresses.")
+    elif way not in ("AUTO_ONLY", "MANUAL_ONLY") or (way == "MANUAL_ONLY") != addresses:
         raise _invalid("nats[0].natIpAllocateOption", way or "", "MANUAL_ONLY goes with natIps, only.")
     nat["natIps"] = [_at(call, link, "natIps") for link in nat.get("natIps", [])]
     if not nat["natIps"]:
@@ -68,7 +72,6 @@ def _check_nat(call: Call, document: dict[str, Any], nat: dict[str, Any]) -> Non
         if inside["network"] != document["network"]:
             raise _invalid("nats[0].subnetworks[0].name", each["name"], "It is of another network.")
     _check_ports(nat)
-    nat.setdefault("type", "PUBLIC")
     nat.setdefault("endpointTypes", ["ENDPOINT_TYPE_VM"])
 
 
@@ -125,8 +128,11 @@ def _shared(world: World, path: str, wanted: list[dict[str, Any]]) -> Failure | 
 
 
 def _all_or_same(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    if one["type"] != other["type"]:
+        return False
     if _SOME not in (one["sourceSubnetworkIpRangesToNat"], other["sourceSubnetworkIpRangesToNat"]):
         return True
+    # A NAT of all subnets suffers none of the same type beside it.
     named = [{each["name"] for each in nat.get("subnetworks", [])} for nat in (one, other)]
     return not all(named) or bool(named[0] & named[1])
 

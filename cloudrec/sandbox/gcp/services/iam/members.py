@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cloudrec.sandbox.gcp import projects
 from cloudrec.sandbox.gcp.errors import GcpError
+from cloudrec.sandbox.gcp.services.gke.state import Gke
 
 if TYPE_CHECKING:
     from cloudrec.sandbox.gcp.world import World
+
+
+@dataclass
+class Pools:
+    """The pools of Kubernetes' accounts that there were whenever somebody asked."""
+
+    seen: set[str] = field(default_factory=set)
+
 
 _EVERYBODY = ("allUsers", "allAuthenticatedUsers")
 _POOLED = re.compile(
@@ -54,11 +64,20 @@ def _check_pool(world: World, who: str, found: re.Match[str]) -> None:
     parts = found.groupdict()
     project = projects.find(world, parts["pool"].removesuffix(".svc.id.goog"))
     number = parts.get("number")
-    if project is None or (number is not None and number != project.number):
+    named = project is not None and number in (None, project.number)
+    if not named or not _has_pool(world, parts["pool"]):
         raise _invalid(
             f"Identity Pool does not exist ({parts['pool']}). Please check that you specified a valid"
             f" resource name as returned in the `name` attribute in the configuration API: {who}"
         )
+
+
+def _has_pool(world: World, pool: str) -> bool:
+    """Whether a cluster ever brought a pool into being; it stays when the cluster goes."""
+    seen = world.state(Pools).seen
+    clusters = world.state(Gke).clusters.values()
+    seen |= {cluster.message.workload_identity_config.workload_pool for cluster in clusters}
+    return pool in seen
 
 
 def _invalid(text: str) -> GcpError:

@@ -10,12 +10,12 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from cloudrec.sandbox.clock import as_datetime
 from cloudrec.sandbox.gcp import checks, paging, places, projects, store
 from cloudrec.sandbox.gcp.errors import GcpError
 from cloudrec.sandbox.gcp.registry import rest, setting
 from cloudrec.sandbox.gcp.services.iam import policies
 from cloudrec.sandbox.gcp.services.storage import conditions
+from cloudrec.sandbox.gcp.services.storage.times import moment
 from cloudrec.sandbox.http import Reply
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ def insert(call: Call) -> dict[str, Any]:
         )
     _place(document)
     _check(document)
-    moment = as_datetime(world.now()).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    now = moment(world)
     document |= {
         "kind": "storage#bucket",
         "id": name,
@@ -184,8 +184,8 @@ def insert(call: Call) -> dict[str, Any]:
         "projectNumber": project.number,
         "generation": str(int(world.now() * 1e6)),
         "metageneration": "1",
-        "timeCreated": moment,
-        "updated": moment,
+        "timeCreated": now,
+        "updated": now,
     }
     _stamp(document)
     store.add(world, "storage", "buckets", f"b/{name}", document)
@@ -256,7 +256,7 @@ def patch(call: Call) -> dict[str, Any]:
     after = _merged(found.document, {name: wishes[name] for name in _WRITABLE & set(wishes)})
     _check(after)
     after["metageneration"] = str(int(after["metageneration"]) + 1)
-    after["updated"] = as_datetime(call.world.now()).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    after["updated"] = moment(call.world)
     _stamp(after)
     found.document = after
     return dict(after)

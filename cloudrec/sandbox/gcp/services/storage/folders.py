@@ -79,7 +79,7 @@ def insert(call: Call) -> dict[str, Any]:
     if name in known:
         raise GcpError("ALREADY_EXISTS", f"The folder exists already: {name}")
     parent = name.rstrip("/").rpartition("/")[0]
-    if parent and f"{parent}/" not in known and call.query.get("recursive") != "true":
+    if parent and f"{parent}/" not in known and call.query.get("recursive", "").lower() != "true":
         raise GcpError("NOT_FOUND", f"The parent folder does not exist: {parent}/")
     make_parents(bucket, name)
     return _shown(bucket, name)

@@ -8,20 +8,20 @@ import re
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import google_crc32c
 
-from cloudrec.sandbox.clock import as_datetime
 from cloudrec.sandbox.gcp import paging
 from cloudrec.sandbox.gcp.errors import GcpError
 from cloudrec.sandbox.gcp.registry import rest
 from cloudrec.sandbox.gcp.services.storage import buckets, conditions, folders
+from cloudrec.sandbox.gcp.services.storage.times import moment
 from cloudrec.sandbox.http import Reply
 
 if TYPE_CHECKING:
     from cloudrec.sandbox.gcp.call import Call
     from cloudrec.sandbox.gcp.store import Resource
-    from cloudrec.sandbox.gcp.world import World
 
 URL = buckets.URL + "/{bucket}/o"
 _MOST_NAME = 1024  # bytes
@@ -84,9 +84,9 @@ def need(call: Call, bucket: Resource) -> Object:
     return found
 
 
-def put(world: World, bucket: Resource, wishes: dict[str, Any], data: bytes) -> dict[str, Any]:
+def put(call: Call, bucket: Resource, wishes: dict[str, Any], data: bytes) -> dict[str, Any]:
     """Write an object: what was live under its name is replaced, or stays as an old version."""
-    name = str(wishes.get("name", ""))
+    world, name = call.world, str(wishes.get("name", ""))
     if not name or len(name.encode()) > _MOST_NAME or name in (".", "..") or re.search(r"[\r\n]", name):
         raise buckets.invalid(f"Invalid object name: '{name}'")
     sums = {
@@ -101,13 +101,14 @@ def put(world: World, bucket: Resource, wishes: dict[str, Any], data: bytes) -> 
     retire(bucket, name)
     last = bucket.hidden.get("generation", 0)
     generation = bucket.hidden["generation"] = max(last + 1, int(world.now() * 1e6))
-    moment = as_datetime(world.now()).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    where = f"https://www.googleapis.com/storage/v1/{bucket.path}/o/{name}"
+    now = moment(world)
+    # Whoever has read the document follows its link, so that this one must lead here.
+    where = f"{bucket.path}/o/{quote(name, safe='')}"
     document = {
         "kind": "storage#object",
         "id": f"{bucket.name}/{name}/{generation}",
-        "selfLink": where,
-        "mediaLink": f"{where}?generation={generation}&alt=media",
+        "selfLink": f"https://www.googleapis.com/storage/v1/{where}",
+        "mediaLink": f"http://{call.raw.lower['host']}/download/storage/v1/{where}?generation={generation}&alt=media",
         "name": name,
         "bucket": bucket.name,
         "generation": str(generation),
@@ -117,8 +118,8 @@ def put(world: World, bucket: Resource, wishes: dict[str, Any], data: bytes) -> 
         "size": str(len(data)),
         **sums,
         "etag": base64.b64encode(str(generation).encode()).decode(),
-        "timeCreated": moment,
-        "updated": moment,
+        "timeCreated": now,
+        "updated": now,
         **{field: wishes[field] for field in _WRITABLE if wishes.get(field)},
     }
     all_of(bucket).append(Object(document, data))
@@ -143,7 +144,7 @@ def list_(call: Call) -> dict[str, Any]:
     rows: dict[str, dict[str, Any] | None] = {}
     for each in sorted(all_of(bucket), key=lambda each: each.document["name"]):
         name = each.document["name"]
-        if not name.startswith(prefix) or not (each.live or query.get("versions") == "true"):
+        if not name.startswith(prefix) or not (each.live or query.get("versions", "").lower() == "true"):
             continue
         if not query.get("startOffset", "") <= name < query.get("endOffset", chr(0x10FFFF)):
             continue
@@ -241,16 +242,11 @@ def patch(call: Call) -> dict[str, Any]:
     return dict(document)
 
 
-@rest(
-    "storage",
-    "objects.rewrite",
-    "POST",
-    URL + "/{object=*}/rewriteTo/b/{to_bucket}/o/{to_object=*}",
-    body=dict,
-    query=("rewriteToken", "sourceGeneration", *conditions.ALL),
-    permission="storage.objects.create",
-)
-def rewrite(call: Call) -> dict[str, Any]:
+_COPY = URL + "/{object=*}/%s/b/{to_bucket}/o/{to_object=*}"
+_COPIED = ("sourceGeneration", *conditions.ALL)
+
+
+def _copy(call: Call) -> dict[str, Any]:
     """Copy an object; the conditions are the copy's."""
     source = buckets.need(call)
     found = find(source, call.params["object"], call.query.get("sourceGeneration"))
@@ -260,7 +256,35 @@ def rewrite(call: Call) -> dict[str, Any]:
     there = find(target, call.params["to_object"])
     conditions.check(call, there.document if there else None)
     wishes = {**found.document, **call.body, "name": call.params["to_object"]}
-    document = put(call.world, target, wishes, found.data)
+    return put(call, target, wishes, found.data)
+
+
+@rest(
+    "storage",
+    "objects.copy",
+    "POST",
+    _COPY % "copyTo",
+    body=dict,
+    query=_COPIED,
+    permission="storage.objects.create",
+)
+def copy(call: Call) -> dict[str, Any]:
+    """Copy an object."""
+    return _copy(call)
+
+
+@rest(
+    "storage",
+    "objects.rewrite",
+    "POST",
+    _COPY % "rewriteTo",
+    body=dict,
+    query=("rewriteToken", *_COPIED),
+    permission="storage.objects.create",
+)
+def rewrite(call: Call) -> dict[str, Any]:
+    """Copy an object, however large, at once."""
+    document = _copy(call)
     size = document["size"]
     return {
         "kind": "storage#rewriteResponse",

@@ -103,7 +103,7 @@ def _finish(call: Call, bucket: str, wishes: dict[str, Any], data: bytes) -> dic
     target = buckets.named(call.world, bucket)
     there = objects.find(target, str(wishes.get("name", "")))
     conditions.check(call, there.document if there else None)
-    return objects.put(call.world, target, wishes, data)
+    return objects.put(call, target, wishes, data)
 
 
 @rest(
