@@ -315,6 +315,7 @@ def _state(record: ClusterRecord, resources: Sequence[Resource], keys: AbstractS
     there = all(
         any(each.key in keys for each in resource.candidates) if resource.candidates else resource.key in keys
         for resource in resources
+        if not resource.is_shared
     )
     return "READY" if there else "INCOMPLETE"
 

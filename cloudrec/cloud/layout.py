@@ -59,6 +59,7 @@ class CloudLayout:
         hourly_usd: float = 0.0,
         holds_data: bool = False,
         candidates: tuple[Resource, ...] = (),
+        is_shared: bool = False,
     ) -> Resource:
         """Describe one resource, named and tagged as all of the cluster are."""
         return Resource(
@@ -70,6 +71,7 @@ class CloudLayout:
             hourly_usd=hourly_usd,
             holds_data=holds_data,
             candidates=candidates,
+            is_shared=is_shared,
         )
 
     def tags(self, key: str, suffix: str = "") -> dict[str, str]:

@@ -126,13 +126,14 @@ class _Work:
             remove(self.cluster, observed, self.context)
             return self._create(resource)
         if action.step is Step.KEEP:
-            self.context.journal.adopt(self.cluster, resource, observed.identity)
+            self._adopt(resource, observed.identity)
             return observed.identity
         return self._finish(resource, observed)
 
     def _create(self, resource: Resource) -> str:
         context, driver = self.context, self.context.drivers[resource.kind]
-        context.journal.intend(self.cluster, resource)
+        if not resource.is_shared:
+            context.journal.intend(self.cluster, resource)
         context.report(resource.key, "creating")
         token = str(uuid5(NAMESPACE_URL, f"cloudrec/{self.cluster}/{resource.key}"))
         attempts = _Attempts(self, resource, driver, token)
@@ -145,6 +146,11 @@ class _Work:
         context.note(self.cluster, resource.key, "ready")
         return identity
 
+    def _adopt(self, resource: Resource, identity: str) -> None:
+        """Know what is the cluster's own, whoever made it."""
+        if not resource.is_shared:
+            self.context.journal.adopt(self.cluster, resource, identity)
+
     def _await_ready(self, resource: Resource, identity: str) -> None:
         context, driver = self.context, self.context.drivers[resource.kind]
         note_operation(self.cluster, resource.key, identity, context, driver)
@@ -154,7 +160,7 @@ class _Work:
     def _finish(self, resource: Resource, observed: Observed) -> str:
         """Complete what exists: wait until it is there, then change what differs."""
         context, driver = self.context, self.context.drivers[resource.kind]
-        context.journal.adopt(self.cluster, resource, observed.identity)
+        self._adopt(resource, observed.identity)
         if observed.condition is not Condition.READY:
             self._await_ready(resource, observed.identity)
             observed = context.call(driver, partial(driver.find, resource)) or observed

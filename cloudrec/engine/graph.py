@@ -37,6 +37,8 @@ class Resource:
         holds_data: kept by `down --keep-data`.
         candidates: where the cloud may be out of it: what is tried in its place, the best first, until
             one can be had. Such a resource is a choice: nothing of its own name is ever created.
+        is_shared: the account's and not the cluster's (a service that is enabled): seen to where it is
+            missing, and never removed, journalled or searched for.
     """
 
     kind: str
@@ -47,6 +49,7 @@ class Resource:
     hourly_usd: float = 0.0
     holds_data: bool = False
     candidates: tuple[Resource, ...] = ()
+    is_shared: bool = False
 
     @property
     def key(self) -> str:

@@ -204,7 +204,8 @@ def _compare_one(resource: Resource, observed: Observed | None, context: Context
     )
     if observed is None:
         return action
-    _refuse_another(resource, observed)
+    if not resource.is_shared:
+        _refuse_another(resource, observed)
     if observed.condition in {Condition.FAILED, Condition.UNAVAILABLE}:
         return replace(action, step=Step.REPLACE, reason=f"failed: {observed.reason}")
     if observed.condition is Condition.DELETING:

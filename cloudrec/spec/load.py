@@ -189,6 +189,8 @@ def _complaint(
     value = detail.get("input")
     if detail["type"] == "missing":
         return f"{where}{shown} is missing", f"give {shown}"
+    if not path:  # it is about several values, and names them
+        return f"{where}{reason}", None
     return f"{where}{shown} is {value!r}: {reason[0].lower()}{reason[1:]}", None
 
 

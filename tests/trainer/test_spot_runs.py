@@ -164,7 +164,7 @@ def test_a_killed_runs_ledger_tells_what_was_lost(
 def test_checkpoints_by_time_or_by_what_pays_are_committed_by_all_ranks_alike(
     dataset: Path, tmp_path: Path, interval: str, fewest: int
 ) -> None:
-    settings = {"num_epochs": 30, "global_batch_size": 26, "keep_checkpoints": 100}
+    settings = {"num_epochs": 12, "global_batch_size": 26, "keep_checkpoints": 1000}
     words = command(dataset, tmp_path / "run", ranks=2, **settings, checkpoint_interval=interval)
     process = start(words, tmp_path / "log")
     try:

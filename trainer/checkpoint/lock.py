@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import socket
+import time
 from typing import TYPE_CHECKING
 
 from trainer.errors import CheckpointError
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FILE_NAME = ".lock"
+_PATIENCE_S = 3.0  # a process that was killed, and the writer that it had forked, take a moment to go
+_PAUSE_S = 0.05
 
 
 class DirectoryLock:
@@ -22,15 +25,17 @@ class DirectoryLock:
         """Take the lock, or tell who has it."""
         path = directory / FILE_NAME
         self._descriptor: int | None = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-        try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            holder = os.read(self._descriptor, 200).decode(errors="replace").strip() or "an unknown process"
-            self.release()
-            raise CheckpointError(
-                f"{directory}: another run writes its checkpoints here ({holder}); "
-                "wait for it, stop it, or give another checkpoint_dir"
-            ) from error
+        deadline = time.monotonic() + _PATIENCE_S
+        while not _locked(self._descriptor):
+            if time.monotonic() > deadline:
+                told = os.read(self._descriptor, 200).decode(errors="replace").strip()
+                holder = told or "an unknown process"
+                self.release()
+                raise CheckpointError(
+                    f"{directory}: another run writes its checkpoints here ({holder}); "
+                    "wait for it, stop it, or give another checkpoint_dir"
+                )
+            time.sleep(_PAUSE_S)
         os.ftruncate(self._descriptor, 0)
         os.pwrite(self._descriptor, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
 
@@ -39,3 +44,12 @@ class DirectoryLock:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
+
+
+def _locked(descriptor: int) -> bool:
+    """Try to take the lock."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

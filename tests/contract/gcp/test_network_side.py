@@ -144,12 +144,17 @@ def test_damage_done_by_hand_is_seen_and_mended(site: Site) -> None:
     found = {key: seen.identity for key, seen in site.found().items()}
     gcp = site.gcp
     routers, subnets, firewalls = (gcp.compute(name) for name in ("routers", "subnetworks", "firewalls"))
+    where = {"project": gcp.project, "region": gcp.region}
+    path = found["subnetwork/t"].replace("cloudrec-t", "theirs")
+    document = {"name": "theirs", "network": found["network/t"], "ip_cidr_range": "10.41.0.0/24"}
+    gcp.call(subnets.insert_unary, **where, subnetwork_resource=document)
+    site.cloud.advance(60)
     theirs = {
         "name": "theirs",
         "nat_ip_allocate_option": "AUTO_ONLY",
         "source_subnetwork_ip_ranges_to_nat": "LIST_OF_SUBNETWORKS",
         "subnetworks": [
-            {"name": found["subnetwork/t"], "source_ip_ranges_to_nat": ["PRIMARY_IP_RANGE"]},
+            {"name": path, "source_ip_ranges_to_nat": ["PRIMARY_IP_RANGE"]},
         ],
     }
     gcp.call(routers.patch_unary, **ids.arguments(found["router/t"]), router_resource={"nats": [theirs]})

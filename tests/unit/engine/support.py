@@ -60,6 +60,7 @@ class Cloud:
     faults: dict[str, list[BaseException]] = field(default_factory=dict)
     pending_polls: int = 0
     unlisted: set[str] = field(default_factory=set)  # identities that no listing shows yet
+    accounts_own: set[str] = field(default_factory=set)  # identities that no search by cluster shows
     listed_after: dict[str, float] = field(default_factory=dict)  # seconds slept until then
     born_at: dict[str, Resource] = field(default_factory=dict)  # at a call, by a controller
     sold_out: dict[str, str] = field(default_factory=dict)  # key -> the reason that comes some time later
@@ -83,7 +84,7 @@ class Cloud:
         return [
             thing
             for identity, thing in self.things.items()
-            if thing.cluster == cluster and identity not in self.unlisted
+            if thing.cluster == cluster and identity not in self.unlisted | self.accounts_own
         ]
 
 
@@ -201,6 +202,7 @@ def resource(
     cluster: str = "c",
     owner: str = "",
     candidates: tuple[Resource, ...] = (),
+    is_shared: bool = False,
     **properties: Any,
 ) -> Resource:
     """Return a resource named kind/name."""
@@ -214,6 +216,7 @@ def resource(
         hourly_usd=1.0,
         holds_data=kind == "bucket",
         candidates=candidates,
+        is_shared=is_shared,
     )
 
 

@@ -258,3 +258,15 @@ def test_a_journal_of_the_first_schema_is_read_and_goes_on(tmp_path: Path) -> No
     assert again.up() == []
     again.down()
     assert again.cloud.things == {}
+
+
+def test_what_is_the_accounts_is_seen_to_and_never_removed(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    service = resource("tap/service", is_shared=True)
+    resources = (service, resource("vpc/net", "tap/service"))
+    assert bench.up(resources) == [(Step.CREATE, "tap/service"), (Step.CREATE, "vpc/net")]
+    bench.cloud.accounts_own.add("id-service")  # as a provider's search leaves it out
+    assert bench.up(resources) == []
+    assert [known.name for known in bench.journal.known("c")] == ["net"]
+    bench.down(resources)
+    assert names(bench) == {"service"}

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import BaseModel, model_validator
 
 from cloudrec.errors import SpecError
-from cloudrec.spec.load import Flags, Loaded, load
+from cloudrec.spec.load import Flags, Loaded, load, validated
 
 
 def spec_file(folder: Path, text: str) -> Path:
@@ -115,3 +116,18 @@ def test_a_missing_binary_or_huge_file_is_told_plainly(tmp_path: Path) -> None:
 def test_the_trainers_own_keys_pass_through(tmp_path: Path) -> None:
     spec = loaded(tmp_path, "trainer: {batch_size: 8}", {"CLOUDREC_TRAINER_SEED": "7"}).spec
     assert dict(spec.trainer) == {"batch_size": 8, "seed": 7}
+
+
+def test_what_is_wrong_with_several_values_is_told_without_all_of_them() -> None:
+    class Pair(BaseModel):
+        first: int
+        second: int
+
+        @model_validator(mode="after")
+        def _apart(self) -> Pair:
+            if self.first == self.second:
+                raise ValueError("first and second are the same")
+            return self
+
+    with pytest.raises(SpecError, match=r"^first and second are the same$"):
+        validated(Pair, {"first": 1, "second": 1}, {})

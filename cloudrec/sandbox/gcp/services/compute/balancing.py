@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from google.cloud.compute_v1.types.compute import (
     BackendService,
     ForwardingRule,
@@ -39,35 +41,15 @@ GROUPS = Collection(
     refers=("network", "subnetwork"),
 )
 _OTHERS = (
-    Collection(
-        name="forwardingRules",
-        noun="forwardingRule",
-        scope="global",
-        front="globalForwardingRules",
-        message=ForwardingRule,
-        quota="FORWARDING_RULES",
-        refers=("network", "subnetwork", "target", "backendService"),
-    ),
-    Collection(
-        name="healthChecks",
-        noun="healthCheck",
-        scope="region",
-        front="regionHealthChecks",
-        message=HealthCheck,
-        quota="HEALTH_CHECKS",
-    ),
+    replace(FORWARDING_RULES, scope="global", front="globalForwardingRules"),
+    replace(HEALTH_CHECKS, scope="region", front="regionHealthChecks"),
+    replace(GROUPS, scope="global", front="globalNetworkEndpointGroups"),
+)
+_BOTH = (
     Collection(
         name="backendServices",
         noun="backendService",
         scope="global",
-        message=BackendService,
-        quota="BACKEND_SERVICES",
-    ),
-    Collection(
-        name="backendServices",
-        noun="backendService",
-        scope="region",
-        front="regionBackendServices",
         message=BackendService,
         quota="BACKEND_SERVICES",
     ),
@@ -96,8 +78,11 @@ _OTHERS = (
         refers=("urlMap",),
     ),
 )
+_REGIONAL = tuple(
+    replace(each, scope="region", front=f"region{each.name[0].upper()}{each.name[1:]}") for each in _BOTH
+)
 
-for _collection in (FORWARDING_RULES, TARGET_POOLS, HEALTH_CHECKS, GROUPS, *_OTHERS):
+for _collection in (FORWARDING_RULES, TARGET_POOLS, HEALTH_CHECKS, GROUPS, *_OTHERS, *_BOTH, *_REGIONAL):
     collections.reads(_collection)
     changes.inserts(_collection)
     changes.deletes(_collection)

@@ -176,7 +176,7 @@ def insert(call: Call) -> dict[str, Any]:
         )
     _place(document)
     _check(document)
-    moment = as_datetime(world.now()).isoformat(timespec="milliseconds")
+    moment = as_datetime(world.now()).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     document |= {
         "kind": "storage#bucket",
         "id": name,
@@ -256,7 +256,7 @@ def patch(call: Call) -> dict[str, Any]:
     after = _merged(found.document, {name: wishes[name] for name in _WRITABLE & set(wishes)})
     _check(after)
     after["metageneration"] = str(int(after["metageneration"]) + 1)
-    after["updated"] = as_datetime(call.world.now()).isoformat(timespec="milliseconds")
+    after["updated"] = as_datetime(call.world.now()).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     _stamp(after)
     found.document = after
     return dict(after)

@@ -101,7 +101,7 @@ def put(world: World, bucket: Resource, wishes: dict[str, Any], data: bytes) -> 
     retire(bucket, name)
     last = bucket.hidden.get("generation", 0)
     generation = bucket.hidden["generation"] = max(last + 1, int(world.now() * 1e6))
-    moment = as_datetime(world.now()).isoformat(timespec="milliseconds")
+    moment = as_datetime(world.now()).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     where = f"https://www.googleapis.com/storage/v1/{bucket.path}/o/{name}"
     document = {
         "kind": "storage#object",
