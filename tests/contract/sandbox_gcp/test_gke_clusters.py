@@ -69,6 +69,17 @@ def test_a_name_is_taken_until_the_cluster_is_gone(gcp: Gcp) -> None:
     gcp.gke.create_cluster(parent=PARENT, cluster=wish())
 
 
+def test_a_creation_whose_answer_was_lost_cannot_be_asked_again(net: Gcp) -> None:
+    net.control(faults=[{"kind": "lost", "action": "CreateCluster"}])
+    with refused("UNAVAILABLE"):
+        net.gke.create_cluster(parent=PARENT, cluster=wish())
+    with refused("ALREADY_EXISTS"):
+        net.gke.create_cluster(parent=PARENT, cluster=wish())
+    (begun,) = net.gke.list_operations(parent=PARENT).operations
+    assert begun.target_link == link(PATH)
+    done(net, begun)
+
+
 def test_a_cluster_that_is_being_created_cannot_be_deleted(net: Gcp) -> None:
     net.gke.create_cluster(parent=PARENT, cluster=wish())
     with refused(
