@@ -73,20 +73,19 @@ def _known(host: str) -> str:
     return host
 
 
-def _service(world: World, project: projects.Project, host: str) -> Service:
-    on = host in project.apis and (project.id, host) not in world.state(Changing).hosts
+def _service(project: projects.Project, host: str) -> Service:
     return Service(
         name=f"projects/{project.number}/services/{host}",
         parent=f"projects/{project.number}",
         config={"name": host, "title": _TITLES[host]},
-        state=State.ENABLED if on else State.DISABLED,
+        state=State.ENABLED if host in project.apis else State.DISABLED,
     )
 
 
 @rest(_SERVICE, "services.get", "GET", _URL + "/{host}", permission="serviceusage.services.get")
 def get(call: Call) -> Service:
     """Whether a project has an API enabled."""
-    return _service(call.world, _project(call), _known(call.params["host"]))
+    return _service(_project(call), _known(call.params["host"]))
 
 
 @rest(
@@ -102,7 +101,7 @@ def list_(call: Call) -> dict[str, Any]:
     project, wanted = _project(call), call.query.get("filter", "")
     if wanted not in ("", "state:ENABLED", "state:DISABLED"):
         raise GcpError("INVALID_ARGUMENT", f"The filter '{wanted}' is none of state:ENABLED, state:DISABLED.")
-    found = [_service(call.world, project, host) for host in sorted(_TITLES)]
+    found = [_service(project, host) for host in sorted(_TITLES)]
     found = [each for each in found if not wanted or f"state:{each.state.name}" == wanted]
     items, token = paging.page(found, call)
     shown = [schemas.shown(each) for each in items]
@@ -123,7 +122,7 @@ def batch_get(call: Call) -> dict[str, Any]:
     if len(names) > _MOST_GOT:
         raise GcpError("INVALID_ARGUMENT", f"At most {_MOST_GOT} services can be got at once.")
     project = _project(call)
-    found = [_service(call.world, project, _known(name.rpartition("/")[2])) for name in names]
+    found = [_service(project, _known(name.rpartition("/")[2])) for name in names]
     return {"services": [schemas.shown(each) for each in found]}
 
 
@@ -137,7 +136,7 @@ def batch_get(call: Call) -> dict[str, Any]:
 )
 def enable(call: Call) -> Operation:
     """Begin to enable an API."""
-    return _begin(call, [_known(call.params["host"])], enabled)
+    return _begin(call, [_known(call.params["host"])], enabled, on=True)
 
 
 @rest(
@@ -153,7 +152,7 @@ def batch_enable(call: Call) -> Operation:
     hosts = [_known(host) for host in call.body.get("serviceIds", [])]
     if not 1 <= len(hosts) <= _MOST_ENABLED:
         raise GcpError("INVALID_ARGUMENT", f"From 1 to {_MOST_ENABLED} services can be enabled at once.")
-    return _begin(call, hosts, batch_enabled)
+    return _begin(call, hosts, batch_enabled, on=True)
 
 
 @rest(
@@ -166,10 +165,10 @@ def batch_enable(call: Call) -> Operation:
 )
 def disable(call: Call) -> Operation:
     """Begin to disable an API."""
-    return _begin(call, [_known(call.params["host"])], disabled)
+    return _begin(call, [_known(call.params["host"])], disabled, on=False)
 
 
-def _begin(call: Call, hosts: Sequence[str], step: Any) -> Operation:  # noqa: ANN401 - a function
+def _begin(call: Call, hosts: Sequence[str], step: Any, *, on: bool) -> Operation:  # noqa: ANN401 - a function
     project, changing = _project(call), call.world.state(Changing).hosts
     if not project.billing and any(host not in _free() for host in hosts):
         raise GcpError(
@@ -179,7 +178,7 @@ def _begin(call: Call, hosts: Sequence[str], step: Any) -> Operation:  # noqa: A
             reason="UREQ_PROJECT_BILLING_NOT_FOUND",
             metadata={"services": ",".join(hosts)},
         )
-    mine = {(project.id, host) for host in hosts}
+    mine = {(project.id, host) for host in hosts if (host in project.apis) is not on}
     if mine & changing:
         raise GcpError(
             "FAILED_PRECONDITION",
@@ -206,7 +205,7 @@ def _done(world: World, name: str, hosts: Sequence[str], *, on: bool) -> list[Se
             projects.enable(world, project, host)
         else:
             projects.disable(project, host)
-    return [_service(world, project, host) for host in hosts]
+    return [_service(project, host) for host in hosts]
 
 
 def enabled(world: World, name: str, hosts: Sequence[str]) -> EnableServiceResponse:
