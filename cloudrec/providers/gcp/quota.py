@@ -69,7 +69,7 @@ def _billing(gcp: Gcp) -> list[Finding]:
     """Whether somebody pays; who may not see that learns it when the first thing is made."""
     check = "billing"
     try:
-        info = gcp.read(gcp.client("cloudbilling").get_project_billing_info, name=f"projects/{gcp.project}")
+        info = gcp.read(gcp.client("billing").get_project_billing_info, name=f"projects/{gcp.project}")
     except api.GoogleAPICallError as error:
         told = errors.explain(error)
         return [Finding(check=check, ok=False, found=told.message, remedy=told.remedy or "", blocks=False)]
