@@ -35,7 +35,7 @@ def resources(layout: Layout) -> list[Resource]:
     """Describe what has to be enabled, if the settings let us do it."""
     if not layout.settings.enable_apis:
         return []
-    return [layout.resource(API, properties={"services": services(layout)})]
+    return [layout.resource(API, properties={"services": services(layout)}, is_shared=True)]
 
 
 def drivers(gcp: Gcp) -> Mapping[str, GcpDriver]:
@@ -67,16 +67,11 @@ def missing(gcp: Gcp, names: Sequence[str]) -> list[str]:
 class ApiDriver(GcpDriver):
     """Handles what a project has enabled. The identity is the project's path and the APIs' names.
 
-    They are the project's and not the cluster's: others may rely on them, so none is ever disabled, and no
-    search shows them.
+    They are the project's and not the cluster's: others may rely on them, so none is ever disabled.
     """
 
     kind = API
     deadline_s = 900.0
-
-    def __init__(self, gcp: Gcp) -> None:
-        super().__init__(gcp)
-        self._left: set[str] = set()  # what is no longer asked for, and stays
 
     def search(self, cluster: str | None) -> Sequence[Observed]:
         """Show none."""
@@ -99,8 +94,6 @@ class ApiDriver(GcpDriver):
 
     def look(self, identity: str) -> tuple[Condition, str]:
         """Look whether all are enabled."""
-        if identity in self._left:
-            return Condition.GONE, ""
         absent = missing(self.gcp, identity.rpartition("/")[2].split(","))
         return (Condition.PENDING if absent else Condition.READY), f"not enabled: {', '.join(absent)}"
 
@@ -125,7 +118,7 @@ class ApiDriver(GcpDriver):
 
     def remove(self, observed: Observed) -> None:
         """Leave them."""
-        self._left.add(observed.identity)
+        del observed
 
     def _identity(self, names: Sequence[str]) -> str:
         return f"projects/{self.gcp.project}/services/{','.join(names)}"

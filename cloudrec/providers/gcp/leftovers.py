@@ -105,7 +105,7 @@ class LeftoversDriver(GcpDriver):
             )
         networks = frozenset(seen.identity for seen in self._networks.search(title))
         left = self._sweeper.left([strays.Place(title=title, networks=networks)])[title]
-        for stray in left:
+        for stray in strays.first(left):
             self._sweep(stray)
         if left:
             raise SomethingLeftError(", ".join(stray.identity for stray in left))

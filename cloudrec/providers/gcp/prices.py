@@ -80,7 +80,7 @@ def refresh(gcp: Gcp, region: str, instance_types: Sequence[str] = ()) -> Prices
         region: whose prices are wanted.
         instance_types: types to ask for beside those of the shipped table.
     """
-    rows = gcp.rows(gcp.client("cloudcatalog").list_skus, parent=COMPUTE_ENGINE, page_size=_PAGE)
+    rows = gcp.rows(gcp.client("catalog").list_skus, parent=COMPUTE_ENGINE, page_size=_PAGE)
     parts = parts_of(rows, region)
     names = {name.partition("/")[0] for name in (*shipped().types, *instance_types)}
     types = {

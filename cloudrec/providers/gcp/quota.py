@@ -29,7 +29,7 @@ _TIMEOUT_S = 60.0
 def credentials(gcp: Gcp) -> list[Finding]:
     """Check that Google takes the credentials, for a project that can be used and is paid for."""
     try:
-        gcp.credentials.refresh(Request())
+        gcp.repeat(lambda: gcp.credentials.refresh(Request()))
         project, state, region = gcp.project, gcp.account.state.name, gcp.region
     except (CloudrecError, *errors.REFUSALS) as error:
         told = errors.explain(error)
@@ -69,7 +69,7 @@ def _billing(gcp: Gcp) -> list[Finding]:
     """Whether somebody pays; who may not see that learns it when the first thing is made."""
     check = "billing"
     try:
-        info = gcp.read(gcp.client("cloudbilling").get_project_billing_info, name=f"projects/{gcp.project}")
+        info = gcp.read(gcp.client("billing").get_project_billing_info, name=f"projects/{gcp.project}")
     except api.GoogleAPICallError as error:
         told = errors.explain(error)
         return [Finding(check=check, ok=False, found=told.message, remedy=told.remedy or "", blocks=False)]

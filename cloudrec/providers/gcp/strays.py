@@ -44,8 +44,7 @@ class Collection:
         return everywhere if self.is_listed_as_global or not somewhere else somewhere
 
 
-# By their names in paths, in the order in which they go: the first keep the later ones. Firewall rules are
-# the last: the names of load balancers are in theirs.
+# By their names in paths, in the order in which they go: the first keep the later ones.
 COLLECTIONS: Mapping[str, Collection] = MappingProxyType(
     {
         "forwardingRules": Collection(
@@ -77,6 +76,10 @@ COLLECTIONS: Mapping[str, Collection] = MappingProxyType(
 )
 
 
+# By these the others are found: they go last.
+_ROOTS = frozenset({"networkEndpointGroups", "instanceGroups", "firewalls"})
+
+
 @dataclass(frozen=True, kw_only=True)
 class Place:
     """Where a cluster's leftovers may be.
@@ -93,6 +96,15 @@ class Place:
     def cluster(self) -> str:
         """GKE's name of the cluster."""
         return gke.cluster_name(self.title)
+
+
+def first(left: Sequence[Observed]) -> Sequence[Observed]:
+    """Return those that can go before the others have gone by which they are found."""
+    return [stray for stray in left if _collection(stray.identity) not in _ROOTS] or left
+
+
+def _collection(path: str) -> str:
+    return path.split("/")[-2]
 
 
 class StrayDriver(GcpDriver):
@@ -138,7 +150,7 @@ class StrayDriver(GcpDriver):
         self.begin(identity, once, is_removal=True)
 
     def _calls(self, identity: str) -> Any:  # noqa: ANN401 - the SDK is seen as Any
-        somewhere, everywhere = COLLECTIONS[identity.split("/")[-2]].clients
+        somewhere, everywhere = COLLECTIONS[_collection(identity)].clients
         return self.gcp.compute(everywhere if ids.location(identity) == "global" else somewhere)
 
     def _rows(self) -> dict[str, list[Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -217,3 +218,67 @@ def test_a_growth_that_fails_keeps_the_nodes_that_there_are(cloud: Cloud, tmp_pa
     cloud.control(capacity={f"{TYPE}/{ZONES[0]}/on-demand": None})
     site.up()
     assert site.planned() == {}
+
+
+def asked_in_vain(site: Site) -> None:
+    """Ask for a pool, and end before it is known that there is nothing to be had."""
+    choice = site.graph().resources[GPUS]
+    driver, first = site.drivers["gpu-nodes"], choice.candidates[0]
+    identities = {key: seen.identity for key, seen in site.found().items()}
+    identity = driver.create(first, token=str(uuid4()), identities=identities)
+    while "SetNodePoolSize" not in {call["action"] for call in site.cloud.calls()}:
+        site.cloud.advance(10)
+        driver.condition("gpu-nodes", identity)
+
+
+def test_why_nodes_were_not_had_is_learned_by_the_process_after_the_one_that_asked(
+    cloud: Cloud, tmp_path: Path
+) -> None:
+    given: dict[str, Any] = {"zones": ZONES}
+    cloud.control(capacity=none_left(*(f"{zone}/on-demand" for zone in ZONES)))
+    before = whole(cloud, tmp_path, **given)
+    with pytest.raises(NoCapacityError):
+        before.up()
+    asked_in_vain(before)
+    cloud.control(capacity={f"{TYPE}/{ZONES[1]}/on-demand": None})
+    after = whole(cloud, tmp_path / "another home", **given)
+    after.up()
+    assert had(after) == [f"{TYPE}-{ZONES[1]}-on-demand"]
+    assert "GCE_STOCKOUT" in tried(after)[f"{TYPE}-{ZONES[0]}-on-demand"]
+    assert len(pools(cloud)) == 2
+
+
+def test_a_cluster_that_came_to_nothing_is_made_again_and_why_is_told(cloud: Cloud, tmp_path: Path) -> None:
+    cloud.control(quotas={"us-central1/CPUS": 0}, durations={"gke-failed-cluster": 100_000})
+    site = whole(cloud, tmp_path, zones=ZONES[:1])
+    with pytest.raises(CloudrecError, match=r"cluster/t: .*CPUS"):
+        site.up()
+    assert site.planned()["cluster/t"].step is Step.REPLACE
+    cloud.control(quotas={"us-central1/CPUS": 1000})
+    site.up()
+    assert site.planned() == {}
+
+
+def test_an_upgrade_of_googles_own_is_waited_for(cloud: Cloud, tmp_path: Path) -> None:
+    given: dict[str, Any] = {"zones": ZONES[:1], "settings": {"compact": False}}
+    whole(cloud, tmp_path, **given).up()
+    cloud.control(gke_upgrade={"cluster": "cloudrec-t"}, durations={"gke-upgrade": 120})
+    site = whole(cloud, tmp_path, **given, nodes=2)
+    site.up()
+    assert site.planned() == {}
+
+
+@pytest.mark.parametrize("kind", ["lost", "5xx", "throttle", "drop"])
+def test_an_answer_that_does_not_come_makes_nothing_twice(cloud: Cloud, tmp_path: Path, kind: str) -> None:
+    before = cloud.state()
+    names = ("CreateCluster", "CreateNodePool", "SetNodePoolSize")
+    faults = [{"service": "container", "action": name, "kind": kind, "times": 1} for name in names]
+    policy = {"service": "compute", "action": "resourcePolicies.insert", "kind": kind, "times": 1}
+    cloud.control(faults=[*faults, policy])
+    site = whole(cloud, tmp_path, zones=ZONES[:1], nodes=2)
+    site.up()
+    assert all(fault["times"] == 0 for fault in cloud.ask("GET", "")["faults"])
+    assert set(pools(cloud)) == {"cpu", "gpu-a2-highgpu-8g-a-od"}
+    assert site.planned() == {}
+    site.down()
+    assert cloud.state() == before
