@@ -13,7 +13,8 @@ import pytest
 from cloudrec.engine.plan import Step
 from cloudrec.errors import CloudrecError, PreflightError, UsageError
 from cloudrec.providers.gcp import ids, policies
-from tests.contract.gcp.support import Site
+from tests.contract.gcp.support import Site, fresh
+from tests.contract.sandbox_gcp.support import PROJECT
 from tests.contract.sandbox_gcp.support import Gcp as Cloud
 
 # Every call that brings something into being, with the service that it is made of.
@@ -34,6 +35,13 @@ FULL: dict[str, Any] = {
     "zones": ("us-central1-a",),
     "settings": {"lustre_gib": 36000, "prefix": "team/a"},
 }
+
+
+@pytest.fixture
+def cloud(process: Cloud) -> Cloud:
+    """A project that has had clusters: here none is made, whose accounts could have roles."""
+    fresh(process, identity_pools=[f"{PROJECT}.svc.id.goog"])
+    return process
 
 
 def kinds(state: list[str]) -> Counter[str]:
@@ -144,18 +152,10 @@ def test_damage_done_by_hand_is_seen_and_mended(site: Site) -> None:
     found = {key: seen.identity for key, seen in site.found().items()}
     gcp = site.gcp
     routers, subnets, firewalls = (gcp.compute(name) for name in ("routers", "subnetworks", "firewalls"))
-    where = {"project": gcp.project, "region": gcp.region}
-    path = found["subnetwork/t"].replace("cloudrec-t", "theirs")
-    document = {"name": "theirs", "network": found["network/t"], "ip_cidr_range": "10.41.0.0/24"}
-    gcp.call(subnets.insert_unary, **where, subnetwork_resource=document)
-    site.cloud.advance(60)
     theirs = {
         "name": "theirs",
-        "nat_ip_allocate_option": "AUTO_ONLY",
-        "source_subnetwork_ip_ranges_to_nat": "LIST_OF_SUBNETWORKS",
-        "subnetworks": [
-            {"name": path, "source_ip_ranges_to_nat": ["PRIMARY_IP_RANGE"]},
-        ],
+        "type_": "PRIVATE",
+        "source_subnetwork_ip_ranges_to_nat": "ALL_SUBNETWORKS_ALL_IP_RANGES",
     }
     gcp.call(routers.patch_unary, **ids.arguments(found["router/t"]), router_resource={"nats": [theirs]})
     gcp.call(

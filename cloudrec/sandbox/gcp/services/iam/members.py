@@ -1,4 +1,8 @@
-"""The members of policies: who may be named, and who is there."""
+"""The members of policies: who may be named, and who is there.
+
+`identity_pools` of /_control: pools of Kubernetes' accounts that earlier clusters brought into being, such as
+["sandbox-project.svc.id.goog"]; a cluster's own is there as soon as the cluster was asked for.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from cloudrec.sandbox.gcp import projects
 from cloudrec.sandbox.gcp.errors import GcpError
+from cloudrec.sandbox.gcp.registry import setting
 from cloudrec.sandbox.gcp.services.gke.state import Gke
 
 if TYPE_CHECKING:
@@ -82,3 +87,10 @@ def _has_pool(world: World, pool: str) -> bool:
 
 def _invalid(text: str) -> GcpError:
     return GcpError("INVALID_ARGUMENT", text)
+
+
+def _write_pools(world: World, names: list[str]) -> None:
+    world.state(Pools).seen = set(names)
+
+
+setting("identity_pools", read=lambda world: sorted(world.state(Pools).seen), write=_write_pools)
