@@ -29,7 +29,7 @@ _TIMEOUT_S = 60.0
 def credentials(gcp: Gcp) -> list[Finding]:
     """Check that Google takes the credentials, for a project that can be used and is paid for."""
     try:
-        gcp.repeat(partial(gcp.credentials.refresh, Request()))
+        gcp.repeat(lambda: gcp.credentials.refresh(Request()))
         project, state, region = gcp.project, gcp.account.state.name, gcp.region
     except (CloudrecError, *errors.REFUSALS) as error:
         told = errors.explain(error)
