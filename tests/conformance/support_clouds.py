@@ -94,6 +94,15 @@ WAYS: Mapping[str, Ways] = {
             "The client 'c' does not have authorization to perform action '{}' over scope 's'.",
         ),
     ),
+    "gcp": Ways(
+        generous={"quotas": {"NVIDIA_A100_GPUS": 500, "PREEMPTIBLE_NVIDIA_A100_GPUS": 500, "CPUS": 5000}},
+        reads=r"oauth2 |\S+ (Get|List|Query|\S+\.(get|list|aggregatedList|getIamPolicy|testIamPermissions|wait)$)",
+        births=r"Create|\S+\.insert|\S+\.create",
+        control_plane="CreateCluster",
+        self_made="-",
+        lags={},
+        denial=("PERMISSION_DENIED", "Permission '{}' denied on resource (or it may not exist)."),
+    ),
 }
 
 
