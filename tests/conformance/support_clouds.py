@@ -95,8 +95,8 @@ WAYS: Mapping[str, Ways] = {
         ),
     ),
     "gcp": Ways(
-        generous={"quotas": {"NVIDIA_A100_GPUS": 500, "PREEMPTIBLE_NVIDIA_A100_GPUS": 500, "CPUS": 5000}},
-        reads=r"oauth2 |\S+ (Get|List|Query|\S+\.(get|list|aggregatedList|getIamPolicy|testIamPermissions|wait)$)",
+        generous={"quotas": {"us-central1/NVIDIA_A100_GPUS": 500, "global/GPUS_ALL_REGIONS": 500}},
+        reads=r"oauth2 |\S+ (Get|List|Query|\S+\.(get|list|aggregatedList|getIamPolicy|testIamPermissions)$)",
         births=r"Create|\S+\.insert|\S+\.create",
         control_plane="CreateCluster",
         self_made="-",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import ClientError
 
 from cloudrec.cloud.driver import all_needed, is_ours, name_of, needed
+from cloudrec.cloud.leftovers import LEFTOVERS
 from cloudrec.engine.graph import TAG_CLUSTER, TAG_EXPIRES, Condition, Difference, Observed, Verdict
 from cloudrec.providers.aws import eks, encryption, errors, leftovers, network
 from cloudrec.providers.aws.driver import AwsDriver
@@ -38,7 +39,7 @@ def resources(layout: Layout) -> list[Resource]:
             needs=(
                 layout.key("role", "cluster"),
                 *network.private(layout),
-                layout.key(leftovers.LEFTOVERS),
+                layout.key(LEFTOVERS),
                 *encryption.needs(layout),
             ),
             properties={

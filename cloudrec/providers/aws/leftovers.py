@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import ClientError
 
 from cloudrec.cloud.driver import best, needed
-from cloudrec.engine.graph import TAG_CLUSTER, TAG_KEY, Condition, Observed, Verdict
-from cloudrec.errors import CloudrecError
+from cloudrec.cloud.leftovers import LEFTOVERS, SomethingLeftError, Sweeper, still_lives
+from cloudrec.engine.graph import TAG_CLUSTER, TAG_KEY, Condition, Observed
 from cloudrec.providers.aws import eks, errors, network, strays
 from cloudrec.providers.aws.driver import AwsDriver, as_map
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from cloudrec.providers.aws.layout import Layout
     from cloudrec.providers.aws.strays import Place
 
-LEFTOVERS = "leftovers"
 _NETWORK = frozenset({network.VPC, network.SUBNET, network.GATEWAY, "security-group"})
 KINDS: Mapping[str, AbstractSet[str]] = {
     LEFTOVERS: _NETWORK,
@@ -56,18 +55,11 @@ def drivers(aws: Aws) -> Mapping[str, AwsDriver]:
     return {LEFTOVERS: LeftoversDriver(aws, list(sweepers.values())), **sweepers}
 
 
-class SomethingLeftError(Exception):
-    """Something is still there; a little later it may be gone."""
-
-
-class LeftoversDriver(AwsDriver):
+class LeftoversDriver(Sweeper, AwsDriver):
     """Handles all that controllers leave in a cluster's VPC. The identity is the VPC's.
 
     While the VPC is there, leftovers are taken to be there; their removal goes on until nothing is left.
     """
-
-    kind = LEFTOVERS
-    deadline_s = 1800.0
 
     def __init__(self, aws: Aws, sweepers: Sequence[strays.StrayDriver]) -> None:
         super().__init__(aws)
@@ -114,10 +106,7 @@ class LeftoversDriver(AwsDriver):
             self._swept.add(observed.identity)
             return
         if lives_in is not None:
-            raise CloudrecError(
-                f"cluster {eks.PREFIX}{observed.cluster} exists: what it made is swept once it is gone",
-                remedy=f"cloudrec down aws --cluster {observed.cluster}",
-            )
+            raise still_lives(f"{eks.PREFIX}{observed.cluster}", "aws", observed.cluster)
         place = strays.Place(title=observed.cluster, vpcs=(observed.identity,))
         for driver in self._sweepers:
             for stray in driver.left(place):
@@ -130,16 +119,6 @@ class LeftoversDriver(AwsDriver):
         if left := left + self._interfaces.leaving(place):
             raise SomethingLeftError(", ".join(left))
         self._swept.add(observed.identity)
-
-    def verdict(self, error: Exception) -> Verdict:
-        """What is left may be gone a little later."""
-        return Verdict.RETRY if isinstance(error, SomethingLeftError) else super().verdict(error)
-
-    def explain(self, error: Exception) -> CloudrecError:
-        """Name what is left."""
-        if isinstance(error, SomethingLeftError):
-            return CloudrecError(f"left by the cluster, and not to be removed: {error}")
-        return super().explain(error)
 
     def _left(self, place: Place) -> list[Observed]:
         return [stray for driver in self._sweepers for stray in driver.left(place)]

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from cloudrec.cloud.leftovers import LEFTOVERS
+from cloudrec.cloud.leftovers import finding as leftover_finding
 from cloudrec.engine.graph import TAG_CLUSTER
 from cloudrec.errors import CloudrecError
 from cloudrec.provider import Finding
@@ -190,17 +192,8 @@ def _reservation(aws: Aws, layout: Layout) -> list[Finding]:
 
 
 def _leftovers(aws: Aws, layout: Layout) -> list[Finding]:
-    driver = leftovers.drivers(aws)[leftovers.LEFTOVERS]
-    left = [seen for seen in driver.search(layout.title) if seen.kind != leftovers.LEFTOVERS]
-    return [
-        Finding(
-            check="leftovers",
-            ok=not left,
-            found=", ".join(f"{seen.kind} {seen.identity}" for seen in left) or "none",
-            remedy=f"cloudrec down aws --cluster {layout.title} removes them",
-            blocks=False,
-        )
-    ]
+    found = leftovers.drivers(aws)[LEFTOVERS].search(layout.title)
+    return [leftover_finding(found, "aws", layout.title)]
 
 
 def _exists(aws: Aws, layout: Layout) -> bool:

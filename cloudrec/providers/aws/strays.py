@@ -10,6 +10,7 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from cloudrec.cloud.leftovers import Leftover
 from cloudrec.engine.graph import TAG_CLUSTER, Condition, Observed
 from cloudrec.providers.aws import eks, errors
 from cloudrec.providers.aws.driver import AwsDriver
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
     from botocore.exceptions import ClientError
 
-    from cloudrec.engine.graph import Resource
 
 LOAD_BALANCER, TARGETS, INTERFACE = "load-balancer", "target-group", "network-interface"
 VOLUME, GROUP, LOGS = "volume", "stray-security-group", "stray-log-group"
@@ -45,7 +45,7 @@ class Place:
         return f"{eks.PREFIX}{self.title}"
 
 
-class StrayDriver(AwsDriver):
+class StrayDriver(Leftover, AwsDriver):
     """Handles one kind of leftovers. They are never made here."""
 
     deadline_s = 1200.0
@@ -53,16 +53,6 @@ class StrayDriver(AwsDriver):
     @abstractmethod
     def left(self, place: Place) -> Sequence[Observed]:
         """List what a cluster that is gone left there."""
-
-    def search(self, cluster: str | None) -> Sequence[Observed]:
-        """LeftoversDriver looks for all kinds at once, where the cluster is gone."""
-        del cluster
-        return ()
-
-    def make(self, resource: Resource, *, token: str, identities: Mapping[str, str]) -> str:
-        """No resource is of this kind."""
-        del token, identities
-        raise AssertionError(f"{resource.key}: a leftover is never asked for")
 
     def observe(
         self, place: Place, identity: str, *, name: str = "", hourly_usd: float = 0.0, location: str = ""

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from cloudrec.cloud.driver import all_needed, needed
+from cloudrec.cloud.leftovers import LEFTOVERS
 from cloudrec.engine.graph import TAG_EXPIRES, Condition, Difference, Observed
 from cloudrec.errors import PreflightError
 from cloudrec.providers.azure import aks, cluster_model, groups, identity, ids, leftovers, network
@@ -53,7 +54,7 @@ def resources(layout: Layout) -> list[Resource]:
                 layout.key(network.SUBNET, network.NODES),
                 *layout.keys(identity.IDENTITY, (identity.CONTROL, identity.KUBELET)),
                 *identity.of_control(layout),
-                layout.key(leftovers.LEFTOVERS),
+                layout.key(LEFTOVERS),
             ),
             properties={
                 "state": "Succeeded",

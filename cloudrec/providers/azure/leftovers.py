@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cloudrec.cloud.driver import best, is_ours, needed
+from cloudrec.cloud.leftovers import LEFTOVERS, SomethingLeftError, Sweeper, still_lives
 from cloudrec.engine.graph import TAG_CLUSTER, TAG_KEY, Condition, Observed, Verdict
-from cloudrec.errors import CloudrecError
 from cloudrec.providers.azure import aks, ids, network, strays
 from cloudrec.providers.azure.driver import AzureDriver
 from cloudrec.providers.azure.groups import GROUP
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from cloudrec.providers.azure.layout import Layout
     from cloudrec.providers.azure.strays import Place
 
-LEFTOVERS = "leftovers"
 _NETWORK = frozenset({GROUP, network.NETWORK, network.SUBNET, network.FIREWALL, network.ADDRESS, network.NAT})
 KINDS: Mapping[str, AbstractSet[str]] = {
     LEFTOVERS: _NETWORK,
@@ -50,18 +49,11 @@ def drivers(azure: Azure) -> Mapping[str, AzureDriver]:
     return {LEFTOVERS: LeftoversDriver(azure, list(sweepers.values())), **sweepers}
 
 
-class SomethingLeftError(Exception):
-    """Something is still there; a little later it may be gone."""
-
-
-class LeftoversDriver(AzureDriver):
+class LeftoversDriver(Sweeper, AzureDriver):
     """Handles all that controllers leave in a cluster's groups and network. The identity is the network's.
 
     While the network is there, leftovers are taken to be there; their removal goes on until nothing is left.
     """
-
-    kind = LEFTOVERS
-    deadline_s = 1800.0
 
     def __init__(self, azure: Azure, sweepers: Sequence[strays.StrayDriver]) -> None:
         super().__init__(azure)
@@ -107,25 +99,12 @@ class LeftoversDriver(AzureDriver):
         """
         title = observed.cluster
         if self._is_there(title):
-            raise CloudrecError(
-                f"cluster {group_name(title)} exists: what it made is swept once it is gone",
-                remedy=f"cloudrec down azure --cluster {title}",
-            )
+            raise still_lives(group_name(title), "azure", title)
         where = strays.Place(title=title)
         left = self._sweep(where) or self._leaving(observed.identity)
         if left:
             raise SomethingLeftError(", ".join(left))
         self._swept.add(observed.identity)
-
-    def verdict(self, error: Exception) -> Verdict:
-        """What is left may be gone a little later."""
-        return Verdict.RETRY if isinstance(error, SomethingLeftError) else super().verdict(error)
-
-    def explain(self, error: Exception) -> CloudrecError:
-        """Name what is left."""
-        if isinstance(error, SomethingLeftError):
-            return CloudrecError(f"left by the cluster, and not to be removed: {error}")
-        return super().explain(error)
 
     def _sweep(self, where: Place) -> list[str]:
         """Ask for the removal of all that is left, and name it."""

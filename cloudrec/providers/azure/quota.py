@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from azure.core.exceptions import AzureError
 
 from cloudrec.cloud.driver import is_ours
+from cloudrec.cloud.leftovers import LEFTOVERS
+from cloudrec.cloud.leftovers import finding as leftover_finding
 from cloudrec.errors import PreflightError
 from cloudrec.provider import Finding
 from cloudrec.providers.azure import errors, groups, ids, leftovers, limits, nodes, offers
@@ -216,14 +218,5 @@ def _reservation(azure: Azure, layout: Layout) -> list[Finding]:
 
 
 def _leftovers(azure: Azure, layout: Layout) -> list[Finding]:
-    driver = leftovers.drivers(azure)[leftovers.LEFTOVERS]
-    left = [seen for seen in driver.search(layout.title) if seen.kind != leftovers.LEFTOVERS]
-    return [
-        Finding(
-            check="leftovers",
-            ok=not left,
-            found=", ".join(f"{seen.kind} {seen.identity}" for seen in left) or "none",
-            remedy=f"cloudrec down azure --cluster {layout.title} removes them",
-            blocks=False,
-        )
-    ]
+    found = leftovers.drivers(azure)[LEFTOVERS].search(layout.title)
+    return [leftover_finding(found, "azure", layout.title)]

@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from cloudrec.cloud.leftovers import Leftover
 from cloudrec.engine.graph import TAG_CLUSTER, Condition, Observed
 from cloudrec.providers.azure import aks, ids
 from cloudrec.providers.azure.driver import AzureDriver
 from cloudrec.providers.azure.rows import group_name, place, state_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
-    from cloudrec.engine.graph import Resource
     from cloudrec.providers.azure.client import Azure
 
 NODE_GROUP, STRAY = "node-resource-group", "stray"
@@ -63,7 +63,7 @@ class Place:
         return f"{self.group}{SUFFIX}"
 
 
-class StrayDriver(AzureDriver):
+class StrayDriver(Leftover, AzureDriver):
     """Handles one kind of leftovers. They are never made here."""
 
     deadline_s = 1800.0
@@ -71,16 +71,6 @@ class StrayDriver(AzureDriver):
     @abstractmethod
     def left(self, where: Place) -> Sequence[Observed]:
         """List what a cluster that is gone left there."""
-
-    def search(self, cluster: str | None) -> Sequence[Observed]:
-        """LeftoversDriver looks for all kinds at once, where the cluster is gone."""
-        del cluster
-        return ()
-
-    def make(self, resource: Resource, *, token: str, identities: Mapping[str, str]) -> str:
-        """No resource is of this kind."""
-        del token, identities
-        raise AssertionError(f"{resource.key}: a leftover is never asked for")
 
     def observe(
         self,

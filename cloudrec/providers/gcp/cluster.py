@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from cloudrec.cloud.driver import name_of, needed
+from cloudrec.cloud.leftovers import LEFTOVERS
 from cloudrec.engine.graph import TAG_EXPIRES, Condition, Difference, Observed
 from cloudrec.errors import CloudrecError
 from cloudrec.providers.gcp import (
@@ -64,7 +65,7 @@ def resources(layout: Layout) -> list[Resource]:
                 layout.key(firewall.FIREWALL, "internal"),
                 layout.key(identity.ACCOUNT, identity.NODES),
                 layout.key(identity.BINDING, identity.NODES),
-                layout.key(leftovers.LEFTOVERS),
+                layout.key(LEFTOVERS),
             ),
             properties={
                 "state": gke.RUNNING,

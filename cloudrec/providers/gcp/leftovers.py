@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cloudrec.cloud.driver import best, needed
+from cloudrec.cloud.leftovers import LEFTOVERS, SomethingLeftError, Sweeper, still_lives
 from cloudrec.engine.graph import TAG_CLUSTER, TAG_KEY, Condition, Observed, Verdict
-from cloudrec.errors import CloudrecError
 from cloudrec.providers.gcp import firewall, gke, labels, nat, network, strays
 from cloudrec.providers.gcp.driver import GcpDriver
 from cloudrec.providers.gcp.kinship import CLUSTER_LABEL
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from cloudrec.providers.gcp.client import Gcp
     from cloudrec.providers.gcp.layout import Layout
 
-LEFTOVERS = "leftovers"
 _NETWORK = frozenset({network.NETWORK, network.SUBNET, nat.ROUTER, firewall.FIREWALL})
 KINDS: Mapping[str, AbstractSet[str]] = {LEFTOVERS: _NETWORK, strays.STRAY: _NETWORK}
 
@@ -41,18 +40,11 @@ def drivers(gcp: Gcp) -> Mapping[str, GcpDriver]:
     return {LEFTOVERS: LeftoversDriver(gcp, sweeper), strays.STRAY: sweeper}
 
 
-class SomethingLeftError(Exception):
-    """Something is still there; a little later it may be gone."""
-
-
-class LeftoversDriver(GcpDriver):
+class LeftoversDriver(Sweeper, GcpDriver):
     """Handles all that controllers leave in a cluster's networks. The identity is that of the nodes' network.
 
     While the network is there, leftovers are taken to be there; their removal goes on until nothing is left.
     """
-
-    kind = LEFTOVERS
-    deadline_s = 1800.0
 
     def __init__(self, gcp: Gcp, sweeper: strays.StrayDriver) -> None:
         super().__init__(gcp)
@@ -99,10 +91,7 @@ class LeftoversDriver(GcpDriver):
         """
         title = observed.cluster
         if title in self._alive():
-            raise CloudrecError(
-                f"cluster {gke.cluster_name(title)} exists: what it made is swept once it is gone",
-                remedy=f"cloudrec down gcp --cluster {title}",
-            )
+            raise still_lives(gke.cluster_name(title), "gcp", title)
         networks = frozenset(seen.identity for seen in self._networks.search(title))
         left = self._sweeper.left([strays.Place(title=title, networks=networks)])[title]
         for stray in strays.first(left):
@@ -110,16 +99,6 @@ class LeftoversDriver(GcpDriver):
         if left:
             raise SomethingLeftError(", ".join(stray.identity for stray in left))
         self._swept.add(observed.identity)
-
-    def verdict(self, error: Exception) -> Verdict:
-        """What is left may be gone a little later."""
-        return Verdict.RETRY if isinstance(error, SomethingLeftError) else super().verdict(error)
-
-    def explain(self, error: Exception) -> CloudrecError:
-        """Name what is left."""
-        if isinstance(error, SomethingLeftError):
-            return CloudrecError(f"left by the cluster, and not to be removed: {error}")
-        return super().explain(error)
 
     def _sweep(self, stray: Observed) -> None:
         """Ask for the removal of one, or follow it where it is under way; another may keep it for a while."""

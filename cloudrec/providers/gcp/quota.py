@@ -11,9 +11,11 @@ from google.api_core import exceptions as api
 from google.auth.transport.requests import Request
 
 from cloudrec.cloud.driver import is_ours
+from cloudrec.cloud.leftovers import LEFTOVERS
+from cloudrec.cloud.leftovers import finding as leftover_finding
 from cloudrec.errors import CloudrecError
 from cloudrec.provider import Finding
-from cloudrec.providers.gcp import apis, errors, gke, ids, labels, leftovers, limits, nodes, strays
+from cloudrec.providers.gcp import apis, errors, gke, ids, labels, leftovers, limits, nodes
 from cloudrec.providers.gcp.cluster import ClusterDriver
 
 if TYPE_CHECKING:
@@ -256,14 +258,5 @@ def _key(layout: Layout) -> list[Finding]:
 
 
 def _leftovers(gcp: Gcp, layout: Layout) -> list[Finding]:
-    driver = leftovers.drivers(gcp)[leftovers.LEFTOVERS]
-    left = [seen for seen in driver.search(layout.title) if seen.kind == strays.STRAY]
-    return [
-        Finding(
-            check="leftovers",
-            ok=not left,
-            found=", ".join(seen.identity for seen in left) or "none",
-            remedy=f"cloudrec down gcp --cluster {layout.title} removes them",
-            blocks=False,
-        )
-    ]
+    found = leftovers.drivers(gcp)[LEFTOVERS].search(layout.title)
+    return [leftover_finding(found, "gcp", layout.title)]

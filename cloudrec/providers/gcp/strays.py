@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from cloudrec.cloud.leftovers import Leftover
 from cloudrec.engine.graph import TAG_CLUSTER, Condition, Observed
 from cloudrec.providers.gcp import gke, ids, operations
 from cloudrec.providers.gcp.driver import GcpDriver, moment
@@ -18,7 +19,6 @@ from cloudrec.providers.gcp.kinship import Kin
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from cloudrec.engine.graph import Resource
 
 STRAY = "stray"
 
@@ -107,7 +107,7 @@ def _collection(path: str) -> str:
     return path.split("/")[-2]
 
 
-class StrayDriver(GcpDriver):
+class StrayDriver(Leftover, GcpDriver):
     """Handles leftovers of Compute Engine, whatever their kind: the identity, a path, tells it."""
 
     kind = STRAY
@@ -133,11 +133,6 @@ class StrayDriver(GcpDriver):
         """Look the path up."""
         self.gcp.read(self._calls(identity).get, **ids.arguments(identity))
         return Condition.READY, ""
-
-    def make(self, resource: Resource, *, token: str, identities: Mapping[str, str]) -> str:
-        """No resource is of this kind."""
-        del token, identities
-        raise AssertionError(f"{resource.key}: a leftover is never asked for")
 
     def remove(self, observed: Observed) -> None:
         """Delete it; refused while another uses it."""
