@@ -12,8 +12,8 @@ import pytest
 
 from cloudrec.engine.plan import Step
 from cloudrec.errors import CloudrecError, PreflightError, UsageError
-from cloudrec.providers.gcp import ids, policies
-from tests.contract.gcp.support import Site
+from cloudrec.providers.gcp import ids, policies, storage
+from tests.contract.gcp.support import WHOLE, Site
 from tests.contract.sandbox_gcp.support import Gcp as Cloud
 
 # Every call that brings something into being, with the service that it is made of.
@@ -206,13 +206,16 @@ def test_roles_of_an_account_that_was_deleted_by_hand_are_cleared_and_given_agai
     assert not any("cloudrec" in grant.member for grant in policies.grants(site.gcp, project))
 
 
-def test_kept_data_keeps_the_bucket_but_nobodys_way_into_it(site: Site) -> None:
+def test_kept_data_keeps_the_bucket_but_nobodys_way_into_it(cloud: Cloud, tmp_path: Path) -> None:
+    site = Site(cloud, tmp_path, parts=(*WHOLE, storage), instance_types=("g2-standard-4",))
     site.up()
     bucket = site.found()["bucket/t"].identity
+    (granted,) = [each for each in policies.grants(site.gcp, f"b/{bucket}") if each.title]
+    assert granted.member == site.layout().pod_principal
     site.gcp.storage.bucket(bucket).blob("data/part-0").upload_from_string(b"x")
     site.down(keep_data=True)
     assert site.found().keys() == {"bucket/t"}
-    assert not [grant for grant in policies.grants(site.gcp, f"b/{bucket}") if grant.title]
+    assert not [each for each in policies.grants(site.gcp, f"b/{bucket}") if each.title]
     site.up()
     assert site.gcp.storage.bucket(bucket).blob("data/part-0").download_as_bytes() == b"x"
     site.down()
