@@ -64,12 +64,10 @@ class CloudDriver(ABC):
     @abstractmethod
     def verdict(self, error: Exception) -> Verdict:
         """Tell whether the call that raised this may be made again."""
-        raise NotImplementedError
 
     @abstractmethod
     def explain(self, error: Exception) -> CloudrecError:
         """Say in a person's words what an error of the cloud means."""
-        raise NotImplementedError
 
     @abstractmethod
     def search(self, cluster: str | None) -> Sequence[Observed]:
