@@ -96,11 +96,11 @@ WAYS: Mapping[str, Ways] = {
     ),
     "gcp": Ways(
         generous={"quotas": {"us-central1/NVIDIA_A100_GPUS": 500, "global/GPUS_ALL_REGIONS": 500}},
-        reads=r"oauth2 |\S+ (Get|List|Query|\S+\.(get|list|aggregatedList|getIamPolicy|testIamPermissions)$)",
+        reads=r"oauth2 |\S+ (Get|List|Query|\S+\.(get\w*|batchGet|list|aggregatedList|testIamPermissions)$)",
         births=r"Create|\S+\.insert|\S+\.create",
         control_plane="CreateCluster",
-        self_made="-",
-        lags={},
+        self_made=r"compute:firewalls:\S*gke-",
+        lags={"tags": 15, "lists": 10},
         denial=("PERMISSION_DENIED", "Permission '{}' denied on resource (or it may not exist)."),
     ),
 }

@@ -67,7 +67,7 @@ class GcpProvider:
 
     name = "gcp"
     control_plane = "cluster"
-    settle_s = 10.0  # lists are right at once, policies after seconds
+    settle_s = 20.0  # lists are right at once as a rule, policies after seconds
     kinds: Mapping[str, AbstractSet[str]] = MappingProxyType(
         {kind: needs for part in _PARTS for kind, needs in part.KINDS.items()}
     )
