@@ -47,7 +47,9 @@ _BUSY_WORDS = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 # What was made or enabled a moment ago and is not seen everywhere yet.
-_NOT_YET = re.compile(r"service account \S+ does not exist|principal \S+ does not exist", re.IGNORECASE)
+_NOT_YET = re.compile(
+    r"(service account|principal) \S+ does not exist|identity pool does not exist", re.IGNORECASE
+)
 _CONSTRAINT = re.compile(
     r"\bconstraints/\w+"
 )  # an organization's policy, told with the code of a stale write

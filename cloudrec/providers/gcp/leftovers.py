@@ -88,7 +88,9 @@ class LeftoversDriver(GcpDriver):
     def make(self, resource: Resource, *, token: str, identities: Mapping[str, str]) -> str:
         """Nothing is made: what may be left is wherever the network is."""
         del token
-        return needed(resource, identities, network.NETWORK)
+        identity = needed(resource, identities, network.NETWORK)
+        self._swept.discard(identity)  # a network that is made again has the path of the one before
+        return identity
 
     def remove(self, observed: Observed) -> None:
         """Sweep; made again until nothing is left, since one thing keeps the next for a while.

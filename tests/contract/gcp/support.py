@@ -33,6 +33,7 @@ from cloudrec.providers.gcp import (
     offers,
     placement,
     prices,
+    storage,
     zones,
 )
 from cloudrec.providers.gcp.client import Gcp
@@ -97,7 +98,9 @@ class Site:
 
     def graph(self) -> Graph:
         layout = self.layout()
-        resources = [resource for part in self.parts for resource in part.resources(layout)]
+        described = [resource for part in self.parts for resource in part.resources(layout)]
+        # Google knows the pool of pods' identities only once a cluster is there.
+        resources = [one for one in described if cluster in self.parts or one.kind != storage.BINDING]
         keys = {resource.key for resource in resources}
 
         def within(one: Resource) -> Resource:

@@ -12,9 +12,8 @@ import pytest
 
 from cloudrec.engine.plan import Step
 from cloudrec.errors import CloudrecError, PreflightError, UsageError
-from cloudrec.providers.gcp import ids, policies
-from tests.contract.gcp.support import Site, fresh
-from tests.contract.sandbox_gcp.support import PROJECT
+from cloudrec.providers.gcp import ids, policies, storage
+from tests.contract.gcp.support import WHOLE, Site
 from tests.contract.sandbox_gcp.support import Gcp as Cloud
 
 # Every call that brings something into being, with the service that it is made of.
@@ -35,13 +34,6 @@ FULL: dict[str, Any] = {
     "zones": ("us-central1-a",),
     "settings": {"lustre_gib": 36000, "prefix": "team/a"},
 }
-
-
-@pytest.fixture
-def cloud(process: Cloud) -> Cloud:
-    """A project that has had clusters: here none is made, whose accounts could have roles."""
-    fresh(process, identity_pools=[f"{PROJECT}.svc.id.goog"])
-    return process
 
 
 def kinds(state: list[str]) -> Counter[str]:
@@ -152,10 +144,18 @@ def test_damage_done_by_hand_is_seen_and_mended(site: Site) -> None:
     found = {key: seen.identity for key, seen in site.found().items()}
     gcp = site.gcp
     routers, subnets, firewalls = (gcp.compute(name) for name in ("routers", "subnetworks", "firewalls"))
+    where = {"project": gcp.project, "region": gcp.region}
+    path = found["subnetwork/t"].replace("cloudrec-t", "theirs")
+    document = {"name": "theirs", "network": found["network/t"], "ip_cidr_range": "10.41.0.0/24"}
+    gcp.call(subnets.insert_unary, **where, subnetwork_resource=document)
+    site.cloud.advance(60)
     theirs = {
         "name": "theirs",
-        "type_": "PRIVATE",
-        "source_subnetwork_ip_ranges_to_nat": "ALL_SUBNETWORKS_ALL_IP_RANGES",
+        "nat_ip_allocate_option": "AUTO_ONLY",
+        "source_subnetwork_ip_ranges_to_nat": "LIST_OF_SUBNETWORKS",
+        "subnetworks": [
+            {"name": path, "source_ip_ranges_to_nat": ["PRIMARY_IP_RANGE"]},
+        ],
     }
     gcp.call(routers.patch_unary, **ids.arguments(found["router/t"]), router_resource={"nats": [theirs]})
     gcp.call(
@@ -206,13 +206,16 @@ def test_roles_of_an_account_that_was_deleted_by_hand_are_cleared_and_given_agai
     assert not any("cloudrec" in grant.member for grant in policies.grants(site.gcp, project))
 
 
-def test_kept_data_keeps_the_bucket_but_nobodys_way_into_it(site: Site) -> None:
+def test_kept_data_keeps_the_bucket_but_nobodys_way_into_it(cloud: Cloud, tmp_path: Path) -> None:
+    site = Site(cloud, tmp_path, parts=(*WHOLE, storage), instance_types=("g2-standard-4",))
     site.up()
     bucket = site.found()["bucket/t"].identity
+    (granted,) = [each for each in policies.grants(site.gcp, f"b/{bucket}") if each.title]
+    assert granted.member == site.layout().pod_principal
     site.gcp.storage.bucket(bucket).blob("data/part-0").upload_from_string(b"x")
     site.down(keep_data=True)
     assert site.found().keys() == {"bucket/t"}
-    assert not [grant for grant in policies.grants(site.gcp, f"b/{bucket}") if grant.title]
+    assert not [each for each in policies.grants(site.gcp, f"b/{bucket}") if each.title]
     site.up()
     assert site.gcp.storage.bucket(bucket).blob("data/part-0").download_as_bytes() == b"x"
     site.down()

@@ -64,9 +64,7 @@ class Cloud:
     listed_after: dict[str, float] = field(default_factory=dict)  # seconds slept until then
     born_at: dict[str, Resource] = field(default_factory=dict)  # at a call, by a controller
     sold_out: dict[str, str] = field(default_factory=dict)  # key -> the reason that comes some time later
-    goes_with: dict[str, set[str]] = field(
-        default_factory=dict
-    )  # what is going -> what goes with it
+    goes_with: dict[str, set[str]] = field(default_factory=dict)  # what is going -> what goes with it
     by_operation: bool = False  # only who knows the operation learns that reason
     _polls: dict[str, int] = field(default_factory=dict)
 

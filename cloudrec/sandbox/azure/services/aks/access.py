@@ -1,0 +1,112 @@
+"""Kubeconfigs of a cluster."""
+
+from __future__ import annotations
+
+import base64
+import json
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+from cloudrec.sandbox.azure import entra
+from cloudrec.sandbox.azure.errors import ArmError, not_found
+from cloudrec.sandbox.azure.registry import route
+from cloudrec.sandbox.azure.services.aks import nodes
+from cloudrec.sandbox.azure.services.aks.pools import CLUSTER
+from cloudrec.sandbox.azure.store import store
+
+if TYPE_CHECKING:
+    from cloudrec.sandbox.azure.call import Call
+    from cloudrec.sandbox.azure.store import Resource
+
+# The applications of AKS in every tenant: the API servers, and kubectl's.
+_SERVER_APP, _CLIENT_APP = "6dae42f8-4368-4678-94ff-3960e28e3630", "80faf920-1908-4b52-b5ef-a8e7bedfc67a"
+
+
+@route("POST", f"{CLUSTER}/listClusterUserCredential")
+def user(call: Call) -> dict[str, Any]:
+    """The way in for people: through Entra where the cluster knows it."""
+    cluster = _cluster(call)
+    if cluster.properties.get("aadProfile"):
+        return _told("clusterUser", cluster, _by_entra(call.query.get("format", "")))
+    _refuse_static(cluster)
+    return _told("clusterUser", cluster, _static(cluster))
+
+
+@route("POST", f"{CLUSTER}/listClusterAdminCredential")
+def admin(call: Call) -> dict[str, Any]:
+    """The way in past Entra."""
+    cluster = _cluster(call)
+    _refuse_static(cluster)
+    return _told("clusterAdmin", cluster, _static(cluster))
+
+
+def _cluster(call: Call) -> Resource:
+    id_ = call.path.text.rpartition("/")[0]
+    found = store(call.world).find(id_)
+    if found is None:
+        raise not_found(id_, CLUSTER, call.path.group)
+    if not (found.properties.get("fqdn") or found.properties.get("privateFQDN")):
+        raise ArmError(
+            "OperationNotAllowed",
+            f"The cluster {found.name} is in state {found.properties['provisioningState']}: it has no "
+            f"address yet.",
+            status=HTTPStatus.CONFLICT,
+        )
+    return found
+
+
+def _refuse_static(cluster: Resource) -> None:
+    if cluster.properties.get("disableLocalAccounts"):
+        raise ArmError(
+            "BadRequest",
+            "Getting static credential is not allowed because this cluster is set to disable local accounts.",
+        )
+
+
+def _by_entra(format_: str) -> dict[str, Any]:
+    if format_ == "exec":
+        words = ["get-token", "--environment", "AzurePublicCloud", "--server-id", _SERVER_APP]
+        words += ["--client-id", _CLIENT_APP, "--tenant-id", entra.TENANT, "--login", "devicecode"]
+        program = {
+            "apiVersion": "client.authentication.k8s.io/v1beta1",
+            "command": "kubelogin",
+            "args": words,
+            "env": None,
+            "provideClusterInfo": False,
+        }
+        return {"exec": program}
+    config = {
+        "apiserver-id": _SERVER_APP,
+        "client-id": _CLIENT_APP,
+        "config-mode": "1",
+        "environment": "AzurePublicCloud",
+        "tenant-id": entra.TENANT,
+    }
+    return {"auth-provider": {"name": "azure", "config": config}}
+
+
+def _static(cluster: Resource) -> dict[str, Any]:
+    return {"token": nodes.guid(cluster, "token").replace("-", "")}
+
+
+def _told(name: str, cluster: Resource, credential: dict[str, Any]) -> dict[str, Any]:
+    properties = cluster.properties
+    host = properties.get("privateFQDN") or properties["fqdn"]
+    who = f"{name}_{cluster.path.group}_{cluster.name}"
+    authority = base64.b64encode(nodes.guid(cluster, "authority").encode()).decode()
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [
+            {
+                "name": cluster.name,
+                "cluster": {"certificate-authority-data": authority, "server": f"https://{host}:443"},
+            }
+        ],
+        "contexts": [{"name": cluster.name, "context": {"cluster": cluster.name, "user": who}}],
+        "current-context": cluster.name,
+        "preferences": {},
+        "users": [{"name": who, "user": credential}],
+    }
+    value = base64.b64encode(json.dumps(config).encode()).decode()  # JSON is YAML
+    return {"kubeconfigs": [{"name": name, "value": value}]}

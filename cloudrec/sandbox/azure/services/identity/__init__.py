@@ -1,0 +1,1 @@
+"""Microsoft.ManagedIdentity: user-assigned identities and the workloads that they trust."""

@@ -1,0 +1,1 @@
+"""Microsoft.StorageCache: file systems of Azure Managed Lustre."""

@@ -1,0 +1,1 @@
+"""Microsoft.Network: networks and their subnets, firewalls, gateways, addresses, and what sits in them."""

@@ -1,0 +1,88 @@
+"""Private DNS zones and their links to networks."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from cloudrec.sandbox.azure import crud
+from cloudrec.sandbox.azure.errors import ArmError
+from cloudrec.sandbox.azure.kinds import Kind
+from cloudrec.sandbox.azure.registry import durations, kinds, route
+from cloudrec.sandbox.azure.registry import resource as register
+from cloudrec.sandbox.azure.services.network.references import NETWORK, id_of, resolve
+from cloudrec.sandbox.azure.store import store
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cloudrec.sandbox.azure.call import Call
+    from cloudrec.sandbox.azure.store import Resource
+    from cloudrec.sandbox.http import Reply
+    from cloudrec.sandbox.world import World
+
+durations({"dns-create": 20, "dns-delete": 20})
+
+_MODELS = "azure.mgmt.privatedns.models"
+ZONE = "Microsoft.Network/privateDnsZones"
+LINK = f"{ZONE}/virtualNetworkLinks"
+
+
+class _DnsKind(Kind):
+    apis: ClassVar[Sequence[str]] = ("2024-06-01", "2020-06-01")
+    regions: ClassVar[Sequence[str]] = ("global",)
+    create_time = update_time = "dns-create"
+    delete_time = "dns-delete"
+    create_status = update_status = HTTPStatus.ACCEPTED
+
+
+@register
+class Zones(_DnsKind):
+    """Zones."""
+
+    type = ZONE
+    model = patch_model = f"{_MODELS}:PrivateZone"
+    name_rule = r"[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63}){1,33}"
+
+    def show(self, world: World, resource: Resource) -> dict[str, Any]:
+        """With its numbers."""
+        told = super().show(world, resource)
+        links = len(list(store(world).of_type(LINK, resource.id)))
+        told["properties"] = {
+            **resource.properties,
+            "maxNumberOfRecordSets": 25000,
+            "numberOfRecordSets": 1,
+            "maxNumberOfVirtualNetworkLinks": 1000,
+            "numberOfVirtualNetworkLinks": links,
+        }
+        return told
+
+
+@route("DELETE", ZONE)
+def delete_zone(call: Call) -> Reply:
+    """Refuse while a network is linked; the deletion of a whole group goes on all the same."""
+    if any(store(call.world).of_type(LINK, call.path.text)):
+        raise ArmError(
+            "CannotDeleteResource",
+            f"Can not delete resource before nested resources are deleted. Zone {call.path.name} has virtual "
+            "network links.",
+            status=HTTPStatus.CONFLICT,
+        )
+    return crud.delete(call, kinds[ZONE.lower()])
+
+
+@register
+class Links(_DnsKind):
+    """Links of zones to networks. They do not keep a network from being deleted."""
+
+    type = LINK
+    model = patch_model = f"{_MODELS}:VirtualNetworkLink"
+
+    def check(self, call: Call, body: dict[str, Any], old: Resource | None) -> None:
+        """The network must be there."""
+        network = id_of(body.get("properties") or {}, "virtualNetwork")
+        resolve(call.world, network, NETWORK, owner=call.path.text, region="")
+
+    def build(self, call: Call, body: dict[str, Any], resource: Resource, old: dict[str, Any] | None) -> None:
+        """It is whole at once."""
+        resource.properties["virtualNetworkLinkState"] = "Completed"

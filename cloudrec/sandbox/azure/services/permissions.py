@@ -1,0 +1,82 @@
+"""Checks what a caller may do.
+
+`enforce_iam` of /_control: true checks every call against the role assignments of its caller, and a PUT also
+against those on what it refers to.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+from cloudrec.sandbox.azure.errors import ArmError
+from cloudrec.sandbox.azure.registry import setting
+from cloudrec.sandbox.azure.services.authorization import access
+
+if TYPE_CHECKING:
+    from cloudrec.sandbox.azure.call import Call
+    from cloudrec.sandbox.azure.kinds import Kind
+    from cloudrec.sandbox.world import World
+
+# Lists of what the caller may see: whoever may see nothing gets an empty one.
+_OPEN = (
+    "Microsoft.Resources/subscriptions/read",
+    "Microsoft.Resources/tenants/read",
+)
+
+
+@dataclass
+class Enforcement:
+    """Whether permissions are checked."""
+
+    on: bool = False
+
+
+def are_enforced(world: World) -> bool:
+    """Whether permissions are checked."""
+    return world.state(Enforcement).on
+
+
+def check(call: Call) -> None:
+    """Refuse what the caller's roles do not allow."""
+    action = call.target.iam_action
+    if not are_enforced(call.world) or (action in _OPEN and not call.path.is_item):
+        return
+    scope = call.path.text if call.path.is_item else call.path.parent
+    if not access.has(call.world, call.caller.principal, action, scope or "/"):
+        raise ArmError(
+            "AuthorizationFailed",
+            f"The client '{call.caller.client}' with object id '{call.caller.principal}' does not have "
+            f"authorization to perform action '{action}' over scope '{scope}' or the scope is invalid. If "
+            f"access was "
+            "recently granted, please refresh your credentials.",
+            status=HTTPStatus.FORBIDDEN,
+        )
+
+
+def check_linked(call: Call, kind: Kind, body: dict[str, object]) -> None:
+    """Refuse a PUT that refers to what the caller may not use."""
+    if not are_enforced(call.world):
+        return
+    for action, scope in kind.linked(call, body):
+        if not access.has(call.world, call.caller.principal, action, scope):
+            own = f"{kind.type}/write"
+            raise ArmError(
+                "LinkedAuthorizationFailed",
+                f"The client '{call.caller.client}' with object id '{call.caller.principal}' has "
+                f"permission to "
+                f"perform action '{own}' on scope '{call.path.text}'; however, it does not have permission "
+                f"to perform "
+                f"action(s) '{action}' on the linked scope(s) '{scope}' (respectively) or the linked "
+                f"scope(s) are "
+                "invalid.",
+                status=HTTPStatus.FORBIDDEN,
+            )
+
+
+def _write(world: World, value: object) -> None:
+    world.state(Enforcement).on = bool(value)
+
+
+setting("enforce_iam", read=are_enforced, write=_write)

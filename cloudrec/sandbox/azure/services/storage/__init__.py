@@ -1,0 +1,1 @@
+"""Microsoft.Storage: accounts, their blob service, its containers."""
