@@ -1,4 +1,9 @@
-"""All resources of the REST services in one place: each has a service, a collection, a path, a document."""
+"""All resources of the REST services in one place: each has a service, a collection, a path, a document.
+
+`lag_s` of /_control: {"lists": 10, "tags": 15}, virtual seconds, 0 at the start: lists leave out what is
+younger and show what was deleted since; `tags` is for lists over all regions and zones, by which labels are
+searched. Reads of one thing are never behind.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 from cloudrec.sandbox.clock import as_datetime
 from cloudrec.sandbox.gcp.errors import GcpError
-from cloudrec.sandbox.gcp.registry import Entry, inventory
+from cloudrec.sandbox.gcp.registry import Entry, inventory, setting
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from cloudrec.sandbox.gcp.world import World
 
+_LAGS = ("lists", "tags")
 _ROOT = "https://www.googleapis.com/compute/v1/"
 
 
@@ -29,6 +35,7 @@ class Resource:
     document: dict[str, Any]
     pending: bool = False
     hidden: dict[str, Any] = field(default_factory=dict)
+    born: float = 0.0
 
     @property
     def name(self) -> str:
@@ -38,9 +45,11 @@ class Resource:
 
 @dataclass
 class Store:
-    """The resources by service and path."""
+    """The resources by service and path; those that are gone, with the moment; how far lists are behind."""
 
     resources: dict[tuple[str, str], Resource] = field(default_factory=dict)
+    gone: list[tuple[float, Resource]] = field(default_factory=list)
+    lag: dict[str, float] = field(default_factory=lambda: dict.fromkeys(_LAGS, 0.0))
     numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
 
 
@@ -48,7 +57,7 @@ def add(
     world: World, service: str, kind: str, path: str, document: dict[str, Any], *, pending: bool = False
 ) -> Resource:
     """Keep a thing; what was there under its path is replaced."""
-    resource = Resource(service, kind, path, document, pending)
+    resource = Resource(service, kind, path, document, pending, born=world.now())
     world.state(Store).resources[service, path] = resource
     return resource
 
@@ -68,7 +77,12 @@ def need(world: World, service: str, path: str) -> Resource:
 
 def remove(world: World, service: str, path: str) -> None:
     """Forget a thing, if it is there."""
-    world.state(Store).resources.pop((service, path), None)
+    state = world.state(Store)
+    gone = state.resources.pop((service, path), None)
+    kept = world.now() - max(state.lag.values())
+    state.gone = [row for row in state.gone if row[0] > kept]
+    if gone:
+        state.gone.append((world.now(), gone))
 
 
 def within(world: World, service: str, prefix: str, kind: str = "") -> list[Resource]:
@@ -81,6 +95,21 @@ def within(world: World, service: str, prefix: str, kind: str = "") -> list[Reso
         ),
         key=lambda resource: resource.path,
     )
+
+
+def listed(
+    world: World, service: str, prefix: str, kind: str = "", *, everywhere: bool = False
+) -> list[Resource]:
+    """What a list tells of: the things as `within`, so far as lists are not behind."""
+    state = world.state(Store)
+    moment = world.now() - state.lag["tags" if everywhere else "lists"]
+    rows = {row.path: row for row in within(world, service, prefix, kind)}
+    found = {path: row for path, row in rows.items() if row.born <= moment}
+    for end, row in state.gone:
+        is_one = row.service == service and row.path.startswith(prefix) and kind in ("", row.kind)
+        if is_one and end > moment and row.path not in rows:
+            found[row.path] = row
+    return [found[path] for path in sorted(found)]
 
 
 def link(path: str) -> str:
@@ -115,3 +144,12 @@ def things(world: World) -> Iterator[Entry]:
     """Everything kept here."""
     for resource in world.state(Store).resources.values():
         yield Entry(resource.service, resource.kind, resource.path, resource.pending)
+
+
+def _write_lag(world: World, wishes: Mapping[str, float]) -> None:
+    if unknown := sorted(set(wishes) - set(_LAGS)):
+        raise ValueError(f"nothing called {', '.join(unknown)} lags; there are: {', '.join(_LAGS)}")
+    world.state(Store).lag.update({name: float(seconds) for name, seconds in wishes.items()})
+
+
+setting("lag_s", read=lambda world: world.state(Store).lag, write=_write_lag)

@@ -124,6 +124,8 @@ def test_firewall_rules_of_gke_outlive_the_cluster_and_hold_its_network(compute:
     gcp = compute.gcp
     ready(gcp)
     done(gcp, gcp.gke.create_node_pool(parent=CLUSTER, node_pool=pool()))
+    with turned_down(400, "resourceInUseByAnotherResource", "/instance"):
+        compute.subnets.delete_unary(project=PROJECT, region=REGION, subnetwork="nodes")
     done(gcp, gcp.gke.delete_cluster(name=CLUSTER))
     rules = [row.name for row in compute.firewalls.list(project=PROJECT) if row.name.startswith("gke-one-")]
     assert rules

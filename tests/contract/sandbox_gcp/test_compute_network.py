@@ -168,6 +168,12 @@ def test_subnet_with_a_nat_of_its_own_or_a_rule_inside_is_in_use(compute: Comput
     compute.done(compute.insert_router(nats=[nat(**mine)]))
     with turned_down(400, IN_USE, "routers/out"):
         compute.subnets.delete_unary(project=PROJECT, region=REGION, subnetwork="sub")
+    inner = {"load_balancing_scheme": "INTERNAL", "subnetwork": compute.subnet("two", "10.1.0.0/20")}
+    rules = compute.gcp.compute("ForwardingRules")
+    body = {"name": "inner", **inner}
+    compute.done(rules.insert_unary(project=PROJECT, region=REGION, forwarding_rule_resource=body))
+    with turned_down(400, IN_USE, "forwardingRules/inner"):
+        compute.subnets.delete_unary(project=PROJECT, region=REGION, subnetwork="two")
 
 
 def test_nats_that_a_patch_does_not_name_are_dropped(compute: Compute) -> None:
@@ -343,3 +349,17 @@ def test_lists_take_filters_and_come_in_pages(compute: Compute) -> None:
     ]
     with turned_down(400, "invalid", "filter"):
         list(compute.networks.list(request={"project": PROJECT, "filter": "name ="}))
+
+
+def test_lists_that_are_behind_leave_out_the_new_and_show_the_deleted(compute: Compute) -> None:
+    compute.gcp.control(lag_s={"lists": SOON * 3})
+    compute.network()
+    assert list(compute.networks.list(project=PROJECT)) == []
+    compute.gcp.advance(SOON * 3)
+    assert [row.name for row in compute.networks.list(project=PROJECT)] == ["net"]
+    compute.done(compute.networks.delete_unary(project=PROJECT, network="net"))
+    assert [row.name for row in compute.networks.list(project=PROJECT)] == ["net"]
+    compute.gcp.advance(SOON * 3)
+    assert list(compute.networks.list(project=PROJECT)) == []
+    with pytest.raises(ValueError, match="nothing called ids"):
+        compute.gcp.control(lag_s={"ids": 1})

@@ -130,7 +130,7 @@ def list_(call: Call) -> dict[str, Any]:
     """The repositories of a place."""
     _place(call)
     folder = f"projects/{call.project}/locations/{call.params['location']}/repositories/"
-    rows = store.within(call.world, _SERVICE, folder)
+    rows = store.listed(call.world, _SERVICE, folder)
     items, token = paging.page([dict(row.document) for row in rows if not row.hidden.get("making")], call)
     return {"repositories": items, **({"nextPageToken": token} if token else {})}
 

@@ -125,7 +125,7 @@ def reads(collection: Collection, *, aggregated: bool = True) -> None:
     def list_(call: Call) -> dict[str, Any]:
         place_exists(call)
         folder = collection.folder.format(**call.params)
-        rows = (shown(call.world, each) for each in store.within(call.world, "compute", f"{folder}/"))
+        rows = (shown(call.world, each) for each in store.listed(call.world, "compute", f"{folder}/"))
         return listing(call, collection.noun, list(rows))
 
     del get, list_
@@ -189,7 +189,7 @@ def _aggregate(collection: Collection) -> None:
         prefix = f"projects/{call.project}/"
         rows = [
             (each.path.removeprefix(prefix).partition(f"/{name}/")[0], shown(call.world, each))
-            for each in store.within(call.world, "compute", prefix, name)
+            for each in store.listed(call.world, "compute", prefix, name, everywhere=True)
         ]
         return aggregate(call, collection.noun, name, rows)
 

@@ -134,7 +134,7 @@ def get(call: Call) -> dict[str, Any]:
 )
 def list_(call: Call) -> dict[str, Any]:
     """The accounts that are seen."""
-    known = store.within(call.world, "iam", f"projects/{call.project}/serviceAccounts/", "serviceAccounts")
+    known = store.listed(call.world, "iam", f"projects/{call.project}/serviceAccounts/", "serviceAccounts")
     found = [dict(each.document) for each in known if _seen(call.world, each)]
     items, token = paging.page(found, call)
     return {"accounts": items, **({"nextPageToken": token} if token else {})}

@@ -229,7 +229,7 @@ def get(call: Call) -> dict[str, Any]:
 def list_(call: Call) -> dict[str, Any]:
     """The buckets of a project."""
     project = projects.find(call.world, call.query.get("project", ""))
-    rows = store.within(call.world, "storage", f"b/{call.query.get('prefix', '')}", "buckets")
+    rows = store.listed(call.world, "storage", f"b/{call.query.get('prefix', '')}", "buckets")
     found = [
         dict(row.document) for row in rows if project and row.document["projectNumber"] == project.number
     ]
