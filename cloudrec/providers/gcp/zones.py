@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cloudrec.errors import SpecError
-from cloudrec.providers.gcp import ids, labels
+from cloudrec.providers.gcp import labels
 from cloudrec.providers.gcp.layout import TAG_ZONES, shared_name
 from cloudrec.providers.gcp.offers import KNOWN
 from cloudrec.spec.suggest import did_you_mean
@@ -54,18 +54,17 @@ def as_tag(zones: Zones) -> str:
 
 def offering(gcp: Gcp, instance_types: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """Return the zones of the region that have each type, sorted; each is asked for once."""
-
-    def zones_of(name: str) -> tuple[str, ...]:
-        listing = gcp.compute("machine_types").aggregated_list
-        scopes = gcp.rows(listing, project=gcp.project, filter=f"name={name}")
-        found = {
-            ids.name(scope) for scope, row in scopes if any(each.name == name for each in row.machine_types)
-        }
-        return tuple(zone for zone in gcp.zones if zone in found)
-
     unknown = [name for name in instance_types if name not in gcp.offered]
-    with ThreadPoolExecutor(_LOOKS, thread_name_prefix="zones") as pool:
-        gcp.offered |= dict(zip(unknown, pool.map(zones_of, unknown), strict=True))
+    asked = " OR ".join(f'(name = "{name}")' for name in unknown)
+
+    def types_of(zone: str) -> set[str]:
+        listing = gcp.compute("machine_types").list
+        return {row.name for row in gcp.rows(listing, project=gcp.project, zone=zone, filter=asked)}
+
+    if unknown:
+        with ThreadPoolExecutor(_LOOKS, thread_name_prefix="zones") as pool:
+            there = dict(zip(gcp.zones, pool.map(types_of, gcp.zones), strict=True))
+        gcp.offered |= {name: tuple(zone for zone in there if name in there[zone]) for name in unknown}
     return {name: gcp.offered[name] for name in instance_types}
 
 
