@@ -51,6 +51,7 @@ class Ways:
         self_made: matches what it makes without being asked, at a time of its own; `down` must
             remove it all the same.
         lags: seconds by which its lists are late, at their worst.
+        preload: its SDK's modules, which take long to import.
         denial: the code and the words with which it says that an action is not allowed.
     """
 
@@ -60,6 +61,7 @@ class Ways:
     control_plane: str
     self_made: str
     lags: Mapping[str, float]
+    preload: tuple[str, ...]
     denial: tuple[str, str]
 
 
@@ -76,6 +78,7 @@ WAYS: Mapping[str, Ways] = {
         control_plane="CreateCluster",
         self_made=r"logs:log-group:/aws/eks/",
         lags={"tags": 15, "lists": 10},
+        preload=("boto3", "cloudrec.providers.aws"),
         denial=("AccessDenied", "not authorized"),
     ),
     "azure": Ways(
@@ -89,6 +92,25 @@ WAYS: Mapping[str, Ways] = {
         control_plane="Put managedClusters",
         self_made="-",
         lags={"groups": 15, "resources": 15, "role-assignments": 10},
+        preload=(
+            "azure.identity",
+            *(
+                f"azure.mgmt.{service}"
+                for service in (
+                    "authorization",
+                    "compute",
+                    "containerregistry",
+                    "containerservice",
+                    "msi",
+                    "network",
+                    "resource.resources",
+                    "resource.subscriptions",
+                    "storage",
+                    "storagecache",
+                )
+            ),
+            "cloudrec.providers.azure",
+        ),
         denial=(
             "AuthorizationFailed",
             "The client 'c' does not have authorization to perform action '{}' over scope 's'.",
@@ -101,6 +123,18 @@ WAYS: Mapping[str, Ways] = {
         control_plane="CreateCluster",
         self_made=r"compute:firewalls:\S*gke-",
         lags={"tags": 15, "lists": 10},
+        preload=(
+            "google.cloud.artifactregistry_v1",
+            "google.cloud.billing_v1",
+            "google.cloud.cloudquotas_v1",
+            "google.cloud.compute_v1",
+            "google.cloud.container_v1",
+            "google.cloud.lustre_v1",
+            "google.cloud.resourcemanager_v3",
+            "google.cloud.service_usage_v1",
+            "google.cloud.storage",
+            "cloudrec.providers.gcp",
+        ),
         denial=("PERMISSION_DENIED", "Permission '{}' denied on resource (or it may not exist)."),
     ),
 }
@@ -252,7 +286,9 @@ class Site:
     def start(self, command: str, **death: Any) -> Running:
         """Begin `up` or `down` in a process of its own."""
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["tests.conformance.support_clouds", "moto"])
+        # Loaded once, and not by each of hundreds of commands.
+        preload = [module for ways in WAYS.values() for module in ways.preload]
+        context.set_forkserver_preload(["tests.conformance.support_clouds", *preload])
         ours, theirs = context.Pipe()
         arguments = (
             theirs,
