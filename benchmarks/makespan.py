@@ -57,6 +57,18 @@ MADE: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "gpu-nodes": ("aks-pool-gpu-create",),
         "lustre": ("lustre-create",),
     },
+    "gcp": {
+        "network": ("compute-network",),
+        "subnetwork": ("compute-subnetwork",),
+        "router": ("compute-router", "compute-nat"),
+        "firewall": ("compute-firewall",),
+        "service-account": ("iam-visibility",),
+        "repository": ("artifactregistry-create",),
+        "cluster": ("gke-cluster",),
+        # Google works at a new cluster by itself before it takes another order; a pool is made, then grown.
+        "gpu-nodes": ("gke-cluster-settling", "gke-pool", "gke-pool-resize"),
+        "lustre": ("lustre-instance",),
+    },
 }
 GOES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "aws": {
@@ -80,6 +92,13 @@ GOES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "gpu-nodes": ("aks-pool-delete",),
         "leftovers": ("subnet-linger",),
         "lustre": ("lustre-delete",),
+    },
+    "gcp": {
+        "network|subnetwork|router|firewall": ("compute-delete",),
+        "repository": ("artifactregistry-delete",),
+        "cluster": ("gke-cluster-deletion",),
+        "cpu-nodes|gpu-nodes": ("gke-pool-deletion",),
+        "lustre": ("lustre-deletion",),
     },
 }
 
