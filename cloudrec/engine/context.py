@@ -25,7 +25,7 @@ AGAIN = frozenset({Verdict.RETRY, Verdict.LOST})
 
 # A look at what takes long is due after this share of the time waited already, so that what is ready is
 # seen at most so much too late, whatever it is.
-_LATENESS = 0.005
+_LATENESS = 0.003
 _JITTER = 0.1  # of a pause, so that many who wait do not ask at once
 _LEAST_S = 20.0  # of ours: a hurried clock does not hurry the calls themselves
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 15.0  # between attempts at one call

@@ -69,7 +69,7 @@ class ClusterDriver(AwsDriver):
     kind = CLUSTER
     changeable = frozenset({"public_access", "log_types", "version", "expires"})
     deadline_s = 3600.0  # an upgrade takes longer than a creation
-    poll_s = 5.0
+    poll_s = 3.0
 
     @property
     def eks(self) -> Any:  # noqa: ANN401 - boto3 has no types

@@ -38,7 +38,7 @@ class _NodeGroupDriver(eks.PartDriver):
 
     changeable = frozenset({"nodes", "labels", "template", "version"})
     deadline_s = 2700.0
-    poll_s = 5.0
+    poll_s = 3.0
 
     def parts(self, cluster: str) -> Sequence[str]:
         """List by name."""

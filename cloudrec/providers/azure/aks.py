@@ -31,7 +31,7 @@ class BusyError(Exception):
 class AksDriver(AzureDriver):
     """Handles clusters or pools of nodes: AKS makes one change at a time, each an operation of minutes."""
 
-    poll_s = 5.0
+    poll_s = 3.0
 
     def __init__(self, azure: Azure) -> None:
         super().__init__(azure)

@@ -161,7 +161,7 @@ class RegistrationDriver(AzureDriver):
 
     kind = REGISTRATION
     deadline_s = 1800.0
-    poll_s = 5.0
+    poll_s = 3.0
 
     def __init__(self, azure: Azure) -> None:
         super().__init__(azure)

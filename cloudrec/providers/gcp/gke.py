@@ -47,7 +47,7 @@ class GkeDriver(GcpDriver):
     given to `begin_all`: the next is begun, in `condition`, when the one before it has ended.
     """
 
-    poll_s = 5.0
+    poll_s = 3.0
 
     def __init__(self, gcp: Gcp) -> None:
         super().__init__(gcp)

@@ -54,7 +54,7 @@ def fresh(cloud: Cloud, **control: Any) -> None:
     """Go back to an empty project, where things take seconds instead of minutes."""
     cloud.control(reset=True)
     cloud.env["CLOUDREC_SANDBOX_SPEED"] = str(SPEED)
-    cloud.control(speed=SPEED, durations={"*": 5}, **control)
+    cloud.control(speed=SPEED, durations={"*": 5}, **control, quotas={"global/GPUS_ALL_REGIONS": 500})
 
 
 def whole(cloud: Cloud, folder: Path, **given: Any) -> Site:

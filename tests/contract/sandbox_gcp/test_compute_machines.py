@@ -56,7 +56,11 @@ def _reserve(compute: Compute, count: int) -> Any:
 
 
 def test_reservation_takes_what_is_there_and_counts_as_used(compute: Compute) -> None:
-    compute.gcp.control(capacity={f"a2-highgpu-8g/{ZONE}/on-demand": 2})
+    [(code, text)] = compute.done(_reserve(compute, 3))
+    assert (code, text) == ("QUOTA_EXCEEDED", "Quota 'GPUS_ALL_REGIONS' exceeded.  Limit: 0.0 globally.")
+    compute.gcp.control(
+        capacity={f"a2-highgpu-8g/{ZONE}/on-demand": 2}, quotas={"global/GPUS_ALL_REGIONS": 500}
+    )
     [(code, text)] = compute.done(_reserve(compute, 3))
     assert code == "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS"
     assert "does not have enough resources" in text
@@ -68,7 +72,7 @@ def test_reservation_takes_what_is_there_and_counts_as_used(compute: Compute) ->
 
 
 def test_reservation_beyond_a_quota_ends_in_an_error(compute: Compute) -> None:
-    compute.gcp.control(quotas={f"{REGION}/NVIDIA_A100_GPUS": 8})
+    compute.gcp.control(quotas={f"{REGION}/NVIDIA_A100_GPUS": 8, "global/GPUS_ALL_REGIONS": 500})
     [(code, text)] = compute.done(_reserve(compute, 2))
     assert code == "QUOTA_EXCEEDED"
     assert text == f"Quota 'NVIDIA_A100_GPUS' exceeded.  Limit: 8.0 in region {REGION}."

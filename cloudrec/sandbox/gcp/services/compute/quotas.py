@@ -69,7 +69,7 @@ _REGIONAL: dict[str, float] = {
 }
 _PROJECT: dict[str, float] = {
     "CPUS_ALL_REGIONS": 5000.0,
-    "GPUS_ALL_REGIONS": 128.0,
+    "GPUS_ALL_REGIONS": 0.0,  # until it is asked for
     "NETWORKS": 15.0,
     "SUBNETWORKS": 275.0,
     "FIREWALLS": 500.0,
