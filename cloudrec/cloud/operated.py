@@ -10,7 +10,7 @@ import threading
 from abc import abstractmethod
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from cloudrec.cloud.driver import CloudDriver
 from cloudrec.engine.graph import Condition, Verdict
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from cloudrec.engine.graph import Observed, Resource
 
 _REMOVAL = "removal "
+_LACKING = frozenset({Condition.FAILED, Condition.UNAVAILABLE})
 
 
 class OperationFailedError(Exception):
@@ -70,7 +71,15 @@ class OperatedDriver(CloudDriver):
 
     A subclass looks things up in `fetch`, and begins changes with `begin`: the operation is followed in
     `condition`, and begun again where it failed for a reason that passes.
+
+    Attributes:
+        outlives_failure: whether what says that it is ready is so, though its last change failed.
+        keeps_failed_removal: whether a removal that another process began and that failed is told, rather
+            than forgotten as if it had not been begun.
     """
+
+    outlives_failure: ClassVar[bool] = False
+    keeps_failed_removal: ClassVar[bool] = False
 
     def __init__(self) -> None:
         super().__init__()
@@ -91,7 +100,11 @@ class OperatedDriver(CloudDriver):
         if seen is None or seen.identity not in self._changes:
             return seen
         condition, reason = self.condition(self.kind, seen.identity)
-        return None if condition is Condition.GONE else replace(seen, condition=condition, reason=reason)
+        if condition is Condition.GONE:
+            return None
+        if self.outlives_failure and condition in _LACKING and seen.condition is Condition.READY:
+            return seen  # it is what it was, and differs from what is asked for as it did
+        return replace(seen, condition=condition, reason=reason)
 
     def condition(self, kind: str, identity: str) -> tuple[Condition, str]:
         """Ask the change that is under way how far it has come, and else the thing itself."""
@@ -118,7 +131,8 @@ class OperatedDriver(CloudDriver):
                 self._forget(identity, change)
                 return Condition.GONE, ""
             return (Condition.DELETING if change.is_removal else Condition.PENDING), error.message
-        if change.is_removal and change.again is None:  # as if it had not been begun: whoever wants it begins
+        if change.is_removal and change.again is None and not self.keeps_failed_removal:
+            # As if it had not been begun: whoever wants it begins.
             self._forget(identity, change)
             return super().condition(self.kind, identity)
         if change.is_removal:

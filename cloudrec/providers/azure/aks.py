@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from azure.core import MatchConditions
 from azure.core.exceptions import HttpResponseError
 
+from cloudrec.cloud.operated import OperationFailedError
 from cloudrec.engine.graph import Condition, Verdict
 from cloudrec.errors import CloudrecError
 from cloudrec.providers.azure import errors, operations
@@ -68,7 +69,7 @@ class AksDriver(AzureDriver):
         if identity in self._changing:
             self._changing.discard(identity)
             if condition is not Condition.READY:
-                raise self.failure(identity) or errors.OperationFailedError(condition.value, reason)
+                raise self.failure(identity) or OperationFailedError(condition.value, reason)
 
     def write(self, identity: str, call: Callable[..., Any], *names: str, row: Any) -> None:  # noqa: ANN401 - the SDK's model
         """Write a thing as it was read and then changed, unless somebody else has written it since.
@@ -85,7 +86,7 @@ class AksDriver(AzureDriver):
         Raises:
             BusyError: always, so that whoever changes comes back, and sees what is left to do.
         """
-        self.begin(identity, call, *arguments, **parameters)
+        self.start(identity, call, *arguments, **parameters)
         self._changing.add(identity)
         raise BusyError(identity)
 
@@ -123,11 +124,11 @@ def told_by(row: Any) -> tuple[Condition, str]:  # noqa: ANN401 - the SDK's mode
     return (Condition.UNAVAILABLE if errors.is_capacity(error) else condition), str(error)
 
 
-def _error_of(row: Any) -> errors.OperationFailedError | None:  # noqa: ANN401 - the SDK's model
+def _error_of(row: Any) -> OperationFailedError | None:  # noqa: ANN401 - the SDK's model
     told = row.status and row.status.provisioning_error
     if not told:
         return None
-    return errors.OperationFailedError(str(told.code or "Failed"), errors.joined(told.as_dict()))
+    return OperationFailedError(str(told.code or "Failed"), errors.joined(told.as_dict()))
 
 
 def minor(version: str) -> tuple[int, int]:

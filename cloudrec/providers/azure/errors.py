@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from azure.core import exceptions as core
 
 from cloudrec.cloud.driver import UnfinishedError
+from cloudrec.cloud.operated import OperationFailedError
 from cloudrec.engine.graph import Verdict
 from cloudrec.errors import CloudrecError, PreflightError, SpecError
 
@@ -137,15 +138,6 @@ _LOCAL: Sequence[tuple[tuple[type[Exception], ...], type[CloudrecError], str, st
         "change the setting that this names in the spec",
     ),
 )
-
-
-class OperationFailedError(Exception):
-    """A call was accepted, and what it began failed later."""
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(f"{code}: {message}")
-        self.code = code
-        self.message = message
 
 
 def code(error: Exception) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cloudrec.cloud.driver import is_ours, needed
-from cloudrec.engine.graph import TAG_CLUSTER, TAG_KEY, Condition, Observed
+from cloudrec.engine.graph import TAG_CLUSTER, TAG_KEY, Condition, Observed, Verdict
+from cloudrec.errors import CloudrecError
 from cloudrec.providers.azure import identity, ids
 from cloudrec.providers.azure.rows import group_name, group_names, inherited, place
 from cloudrec.providers.azure.tracked import GroupDriver
@@ -47,6 +48,10 @@ def drivers(azure: Azure) -> Mapping[str, AzureDriver]:
     return {FEDERATED: FederatedCredentialDriver(azure)}
 
 
+class NoIssuerError(Exception):
+    """The cluster, or who issues its tokens, is not to be seen; of one just made, a little later it is."""
+
+
 class FederatedCredentialDriver(GroupDriver):
     """Handles federated credentials, which bear no tags: they are whose identity they are of."""
 
@@ -86,10 +91,17 @@ class FederatedCredentialDriver(GroupDriver):
         return None if row is None else self._within(owner, row, self._issuer(group))
 
     def body(self, resource: Resource, identities: Mapping[str, str]) -> Any:  # noqa: ANN401 - the SDK's model
-        """Return what lets the service account's token stand for the identity."""
+        """Return what lets the service account's token stand for the identity.
+
+        Raises:
+            NoIssuerError: nobody knows yet whose tokens to take.
+        """
         cluster = needed(resource, identities, _CLUSTER)
+        issuer = self._issuer(ids.group_of(cluster))
+        if not issuer:
+            raise NoIssuerError(cluster)
         return self.models.FederatedIdentityCredential(
-            issuer=self._issuer(ids.group_of(cluster)),
+            issuer=issuer,
             subject=resource.properties["subject"],
             audiences=[_AUDIENCE],
         )
@@ -99,8 +111,21 @@ class FederatedCredentialDriver(GroupDriver):
         del observed
         self.put(resource, identities)
 
+    def verdict(self, error: Exception) -> Verdict:
+        """What stands is seen at last."""
+        return Verdict.RETRY if isinstance(error, NoIssuerError) else super().verdict(error)
+
+    def explain(self, error: Exception) -> CloudrecError:
+        """Say what is not to be seen."""
+        if isinstance(error, NoIssuerError):
+            return CloudrecError(
+                f"Azure does not tell who issues the tokens of {error}",
+                remedy="run the command again: it goes on from here",
+            )
+        return super().explain(error)
+
     def _issuer(self, group: str) -> str:
-        """Return who issues the tokens of the cluster in this group; empty where there is no cluster."""
+        """Return who issues the tokens of the cluster in this group; empty where none is to be seen."""
         clusters = self.azure.client("containerservice").managed_clusters
         row = self.azure.get(clusters.get, group, group)
         return str(row.oidc_issuer_profile.issuer_url or "") if row and row.oidc_issuer_profile else ""

@@ -130,7 +130,7 @@ class ResourceGroupDriver(AzureDriver):
     def remove(self, observed: Observed) -> None:
         """Delete it, with whatever is still in it."""
         name = ids.group_of(observed.identity)
-        self.begin(observed.identity, self.calls.begin_delete, name, is_removal=True)
+        self.start(observed.identity, self.calls.begin_delete, name, is_removal=True)
 
     def _observe(self, row: Any) -> Observed:  # noqa: ANN401 - the SDK's model
         tags = dict(row.tags or {})

@@ -72,7 +72,7 @@ class GpuNodesDriver(aks.AksDriver):
         self._clear(group, name, pool)
         identity = ids.resource(self.azure.subscription, group, aks.POOL_TYPE, name, pool)
         create = self.pools.begin_create_or_update
-        return self.begin(identity, create, group, name, pool, self._body(resource, identities))
+        return self.start(identity, create, group, name, pool, self._body(resource, identities))
 
     def _clear(self, group: str, name: str, pool: str) -> None:
         """Let other pools go that failed: what they have counts against the quota, and costs."""
@@ -146,7 +146,7 @@ class GpuNodesDriver(aks.AksDriver):
         names = (ids.group_of(identity), *ids.names(identity))
         self.stop(identity, self.row(identity), self.pools.begin_abort_latest_operation, *names)
         delete = self.pools.begin_delete
-        self.begin(identity, delete, *names, is_removal=True, ignore_pod_disruption_budget=True)
+        self.start(identity, delete, *names, is_removal=True, ignore_pod_disruption_budget=True)
 
     def _clusters(self, cluster: str | None) -> Sequence[tuple[str, str]]:
         """Return name and region of this cluster of ours, or of all."""

@@ -6,11 +6,11 @@ and nothing else, tells why a change failed: the thing itself only says that it 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from azure.core.exceptions import HttpResponseError
 
+from cloudrec.cloud.operated import OperationFailedError, Progress
 from cloudrec.providers.azure import errors
 
 if TYPE_CHECKING:
@@ -21,42 +21,8 @@ if TYPE_CHECKING:
 # Where an answer tells the operation's address; the first tells its status too, the second only its end.
 _HEADERS = ("Azure-AsyncOperation", "Location")
 _ACCEPTED = 202
-_REMOVAL = "removal "  # what the text of a change that takes the thing away begins with
 _SUCCEEDED = frozenset({"succeeded"})
 _FAILED = frozenset({"failed", "canceled", "cancelled"})
-
-
-@dataclass(frozen=True, kw_only=True)
-class Progress:
-    """How far an operation has come; `error` says why it failed."""
-
-    is_done: bool
-    error: errors.OperationFailedError | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Change:
-    """A change under way, or the one that failed last.
-
-    Attributes:
-        operation: as `look` takes it.
-        again: begins it anew; None where another process began it.
-        is_removal: whether it takes the thing away.
-    """
-
-    operation: str
-    again: Callable[[], object] | None = None
-    is_removal: bool = False
-
-    @property
-    def text(self) -> str:
-        """As another process can take it up."""
-        return f"{_REMOVAL}{self.operation}" if self.is_removal else self.operation
-
-    @classmethod
-    def of(cls, text: str) -> Self:
-        """Take up what another process began."""
-        return cls(operation=text.removeprefix(_REMOVAL), is_removal=text.startswith(_REMOVAL))
 
 
 class _Kept:
@@ -114,4 +80,4 @@ def look(azure: Azure, operation: str) -> Progress:
 
 
 def _failed(code: str, message: str) -> Progress:
-    return Progress(is_done=True, error=errors.OperationFailedError(code, message))
+    return Progress(is_done=True, error=OperationFailedError(code, message))

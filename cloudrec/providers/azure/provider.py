@@ -10,6 +10,7 @@ from azure.core.exceptions import AzureError
 
 from cloudrec.cloud import offers as shop
 from cloudrec.cloud.driver import search_all
+from cloudrec.cloud.operated import OperationFailedError
 from cloudrec.home import make_private
 from cloudrec.providers.azure import (
     access,
@@ -185,5 +186,5 @@ def _told_plainly() -> Iterator[None]:
     """Say what Azure's errors mean."""
     try:
         yield
-    except (AzureError, errors.OperationFailedError) as error:
+    except (AzureError, OperationFailedError) as error:
         raise errors.explain(error) from error

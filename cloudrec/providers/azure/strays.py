@@ -117,7 +117,7 @@ class NodeGroupDriver(StrayDriver):
     def remove(self, observed: Observed) -> None:
         """Delete it, and what is in it."""
         name = observed.identity.rpartition("/")[2]
-        self.begin(observed.identity, self.groups.begin_delete, name, is_removal=True)
+        self.start(observed.identity, self.groups.begin_delete, name, is_removal=True)
 
 
 class StrayResourceDriver(StrayDriver):
@@ -152,7 +152,7 @@ class StrayResourceDriver(StrayDriver):
     def remove(self, observed: Observed) -> None:
         """Delete it; refused while another uses it."""
         delete = partial(self.calls.begin_delete_by_id, api_version=self._version(observed.identity))
-        self.begin(observed.identity, delete, observed.identity, is_removal=True)
+        self.start(observed.identity, delete, observed.identity, is_removal=True)
 
     def _read(self, identity: str) -> Any:  # noqa: ANN401 - the SDK's model
         return self.azure.get(self.calls.get_by_id, identity, api_version=self._version(identity))

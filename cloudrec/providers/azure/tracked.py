@@ -135,7 +135,7 @@ class GroupDriver(AzureDriver):
         """Make a changing call, and follow it where Azure answers before it is done; return the identity."""
         made = getattr(self.calls, method)
         if method.startswith("begin_"):
-            return self.begin(identity, made, *arguments, is_removal=is_removal)
+            return self.start(identity, made, *arguments, is_removal=is_removal)
         made(*arguments)
         return identity
 

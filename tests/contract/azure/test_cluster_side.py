@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from cloudrec import app
-from cloudrec.engine.graph import Condition
+from cloudrec.engine.graph import Condition, Verdict
 from cloudrec.engine.plan import Step
 from cloudrec.errors import CloudrecError, NoCapacityError, PreflightError, SpecError
+from cloudrec.providers.azure import federation
 from tests.contract.azure.support import Site
 from tests.contract.sandbox_azure.support import Azure
 
@@ -22,6 +23,7 @@ ND, T4 = "Standard_ND96asr_v4", "Standard_NC4as_T4_v3"
 ZONES = ("1", "2")
 GROUP = "cloudrec-t"
 GPUS = "gpu-nodes/t"
+_ATTEMPT = "00000000-0000-4000-8000-000000000000"
 
 
 def none_left(*places: str) -> dict[str, int]:
@@ -175,6 +177,28 @@ def test_a_change_that_failed_is_told_and_done_again_and_the_cluster_stays(
     site.up()
     assert not [name for name in site.changes(since) if "Delete" in name]
     assert site.planned() == {}
+
+
+def test_runs_are_let_in_by_the_clusters_word_even_where_the_cluster_is_seen_late(standing: Site) -> None:
+    of_identities = standing.sdk.client("managedidentity").federated_identity_credentials
+    names = (GROUP, f"{GROUP}-pod", f"{GROUP}-pod")
+    issuer = cluster(standing).oidc_issuer_profile.issuer_url
+    assert issuer
+    assert of_identities.get(*names).issuer == issuer
+    provider, kind = standing.provider, federation.FEDERATED
+    (credential,) = (each for each in provider.resources(standing.cluster) if each.kind == kind)
+    driver = provider.drivers(standing.cluster)[kind]
+    identities = {key: seen.identity for key, seen in standing.found().items()}
+    of_identities.delete(*names)
+    unseen = {"service": "containerservice", "action": "Get managedClusters", "kind": "error", "times": 1}
+    standing.azure.control(faults=[{**unseen, "code": "ResourceNotFound", "status": 404}])
+    with pytest.raises(federation.NoIssuerError) as caught:
+        driver.create(credential, token=_ATTEMPT, identities=identities)
+    assert driver.verdict(caught.value) is Verdict.RETRY
+    assert GROUP in driver.explain(caught.value).message
+    assert driver.find(credential) is None
+    driver.create(credential, token=_ATTEMPT, identities=identities)  # as the engine does on that verdict
+    assert of_identities.get(*names).issuer == issuer
 
 
 def test_the_cluster_is_private_and_has_no_passwords(site: Site) -> None:

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from cloudrec.cloud.operated import OperationFailedError
 from cloudrec.engine.graph import Condition, Resource
-from cloudrec.providers.azure import client, errors, groups, network
+from cloudrec.providers.azure import client, groups, network
 from cloudrec.providers.azure.driver import AzureDriver
 from tests.contract.sandbox_azure.support import Azure
 from tests.unit.providers_azure.support import layout
@@ -82,6 +83,7 @@ def test_another_process_takes_up_a_change_and_a_removal(account: Account) -> No
     account.azure.advance(61)
     assert told(second, identity)[0] is Condition.READY
     second.delete(seen)
+    assert second.operation(identity).startswith("removal Azure-AsyncOperation https://")
     first.resume(identity, second.operation(identity))
     assert told(second, identity)[0] is Condition.DELETING
     account.azure.advance(61)
@@ -122,8 +124,11 @@ def test_a_removal_that_fails_for_good_is_told(account: Account) -> None:
     assert seen is not None
     driver.delete(seen)
     account.azure.advance(61)
-    with pytest.raises(errors.OperationFailedError, match="ScopeIsHeld: somebody holds it"):
-        told(driver, identity)
+    other = account.driver("public-ip")
+    other.resume(identity, driver.operation(identity))
+    for process in (driver, other):
+        with pytest.raises(OperationFailedError, match="ScopeIsHeld: somebody holds it"):
+            told(process, identity)
 
 
 def test_why_a_change_failed_is_told_to_another_process_too(account: Account) -> None:

@@ -10,6 +10,7 @@ import pytest
 from azure.core import exceptions as core
 
 from cloudrec.cloud.driver import UnfinishedError
+from cloudrec.cloud.operated import OperationFailedError
 from cloudrec.engine.clock import Clock
 from cloudrec.engine.graph import Verdict
 from cloudrec.errors import CloudrecError, PreflightError, SpecError
@@ -52,8 +53,8 @@ def refusal(
     return core.HttpResponseError(response=Answer(status, body, headers))
 
 
-def later(code: str, message: str = "") -> errors.OperationFailedError:
-    return errors.OperationFailedError(code, message)
+def later(code: str, message: str = "") -> OperationFailedError:
+    return OperationFailedError(code, message)
 
 
 def grants(*principals: str) -> Grants:
