@@ -100,7 +100,7 @@ def _parsed(settings: tuple[str, ...]) -> dict[tuple[str, ...], tuple[str, Any]]
         path = tuple(key.split("."))
         if not equals or not all(path):
             raise SpecError(f"--set {setting} is not KEY=VALUE", remedy="as in --set train.max_restarts=5")
-        parsed[path] = (f"--set {key}", scalar(value))
+        parsed[path] = (f"--set {key}", scalar(value, path))
     return parsed
 
 

@@ -137,7 +137,7 @@ def _from_environment(environment: Mapping[str, str]) -> list[tuple[KeyPath, str
             if model is not None and key not in model.model_fields:
                 known = [prefix + name.upper() for name in model.model_fields]
                 raise SpecError(f"{variable} is not known", remedy=did_you_mean(variable, known))
-            found.append(((section, key), variable, scalar(environment[variable])))
+            found.append(((section, key), variable, scalar(environment[variable], (section, key))))
     return found
 
 
@@ -155,12 +155,26 @@ def _model_of(field: FieldInfo) -> type[BaseModel] | None:
     return annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None
 
 
-def scalar(text: str) -> object:
-    """Read a variable as YAML would read it in the file: numbers as numbers, the rest as text."""
+def scalar(text: str, path: KeyPath) -> object:
+    """Read a variable or a flag as YAML would read it in the file: numbers as numbers, the rest as text.
+
+    Args:
+        text: as it was given.
+        path: of the key it is for; where that is a text, 1.30 is no number.
+    """
     try:
-        return yaml.safe_load(text)
+        value = yaml.safe_load(text)
     except yaml.YAMLError:
         return text
+    return text if isinstance(value, int | float) and _is_text(path) else value
+
+
+def _is_text(path: KeyPath) -> bool:
+    """Tell whether a key of the spec is a text, and nothing else."""
+    section, *rest = path
+    model = _sections().get(section)
+    field = model.model_fields.get(rest[0]) if model is not None and len(rest) == 1 else None
+    return field is not None and field.annotation in (str, str | None)
 
 
 def _from_flags(flags: Flags) -> list[tuple[KeyPath, str, Any]]:
@@ -191,7 +205,8 @@ def _complaint(
         return f"{where}{shown} is missing", f"give {shown}"
     if not path:  # it is about several values, and names them
         return f"{where}{reason}", None
-    return f"{where}{shown} is {value!r}: {reason[0].lower()}{reason[1:]}", None
+    remedy = f'put it in quotes: "{value}"' if detail["type"] == "string_type" else None
+    return f"{where}{shown} is {value!r}: {reason[0].lower()}{reason[1:]}", remedy
 
 
 def _origin(path: KeyPath, origins: Mapping[KeyPath, str]) -> str | None:

@@ -13,7 +13,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from cloudrec.cloud.leftovers import LEFTOVERS
 from cloudrec.cloud.leftovers import finding as leftover_finding
 from cloudrec.engine.graph import TAG_CLUSTER
-from cloudrec.errors import CloudrecError
+from cloudrec.errors import CloudrecError, SpecError
 from cloudrec.provider import Finding
 from cloudrec.providers.aws import errors, leftovers, limits, nodes
 from cloudrec.providers.aws.driver import as_map
@@ -34,6 +34,8 @@ def credentials(aws: Aws) -> list[Finding]:
     try:
         who = aws.identity["Arn"]
         region = aws.region
+    except SpecError:  # no region of that name
+        raise
     except (BotoCoreError, ClientError, CloudrecError) as error:
         told = error if isinstance(error, CloudrecError) else errors.explain(error)
         return [Finding(check=check, ok=False, found=told.message, remedy=told.remedy or "")]

@@ -70,6 +70,7 @@ _PERMISSION = re.compile(r"^PERMISSION_DENIED$|^forbidden$|^IAM_PERMISSION_DENIE
 _WRONG = re.compile(
     r"^INVALID_ARGUMENT$|^invalid|^badRequest$|^required$|^OUT_OF_RANGE$|^parseError$|^BAD_REQUEST$"
 )
+_SERVICE = re.compile(r"/apis/api/([a-z0-9.-]+)/")  # in the address under which Google says it can be enabled
 _BILLING = re.compile(r"^BILLING_DISABLED$|^accountDisabled$|^UREQ_PROJECT_BILLING")
 _NAMED = re.compile(r"'([a-z]+\.[A-Za-z]+\.[A-Za-z]+)'|Permission ([a-z]+\.[A-Za-z]+\.[A-Za-z]+)")
 _PERMISSION_NAME = re.compile(r"\b([a-z]+\.[a-zA-Z]+\.[a-zA-Z]+)\b")
@@ -89,12 +90,6 @@ _REFUSED: Sequence[tuple[re.Pattern[str], type[CloudrecError], str, str]] = (
         PreflightError,
         "Google Cloud does not answer",
         "look at the network, the proxy, and GOOGLE_CLOUD_GRPC_ENDPOINT; then again",
-    ),
-    (
-        _DISABLED,
-        PreflightError,
-        "an API of the project is not enabled",
-        "`gcloud services enable` with the service that this names, or let enable_apis do it",
     ),
     (
         _BILLING,
@@ -267,6 +262,12 @@ def explain(error: Exception) -> CloudrecError:
 
 def _explain_refusal(error: Exception) -> CloudrecError:
     what, said = code(error), message(error)
+    if _DISABLED.search(what):
+        named = _SERVICE.search(said)
+        return PreflightError(
+            f"an API of the project is not enabled ({what}): {said}",
+            remedy=f"`gcloud services enable {named[1] if named else 'SERVICE'}`, or let enable_apis do it",
+        )
     meant = "QUOTA_EXCEEDED" if is_capacity(error) else what
     for pattern, kind, text, remedy in _REFUSED:
         if pattern.search(meant):

@@ -13,7 +13,7 @@ from google.auth.transport.requests import Request
 from cloudrec.cloud.driver import is_ours
 from cloudrec.cloud.leftovers import LEFTOVERS
 from cloudrec.cloud.leftovers import finding as leftover_finding
-from cloudrec.errors import CloudrecError
+from cloudrec.errors import CloudrecError, SpecError
 from cloudrec.provider import Finding
 from cloudrec.providers.gcp import apis, errors, gke, ids, labels, leftovers, limits, nodes
 from cloudrec.providers.gcp.cluster import ClusterDriver
@@ -33,6 +33,8 @@ def credentials(gcp: Gcp) -> list[Finding]:
     try:
         gcp.repeat(lambda: gcp.credentials.refresh(Request()))
         project, state, region = gcp.project, gcp.account.state.name, gcp.region
+    except SpecError:  # no region of that name
+        raise
     except (CloudrecError, *errors.REFUSALS) as error:
         told = errors.explain(error)
         return [Finding(check="credentials", ok=False, found=told.message, remedy=told.remedy or "")]

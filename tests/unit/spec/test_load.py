@@ -131,3 +131,14 @@ def test_what_is_wrong_with_several_values_is_told_without_all_of_them() -> None
 
     with pytest.raises(SpecError, match=r"^first and second are the same$"):
         validated(Pair, {"first": 1, "second": 1}, {})
+
+
+def test_a_version_is_a_text_and_keeps_its_zeros(tmp_path: Path) -> None:
+    environment = {"CLOUDREC_CLUSTER_KUBERNETES_VERSION": "1.30"}
+    assert (
+        load(None, environment=environment, flags={}, folder=tmp_path).spec.cluster.kubernetes_version
+        == "1.30"
+    )
+    with pytest.raises(SpecError, match=r"kubernetes_version is 1\.3: ") as error:
+        loaded(tmp_path, "cluster: {kubernetes_version: 1.30}")
+    assert error.value.remedy == 'put it in quotes: "1.3"'
