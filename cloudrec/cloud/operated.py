@@ -74,12 +74,9 @@ class OperatedDriver(CloudDriver):
 
     Attributes:
         outlives_failure: whether what says that it is ready is so, though its last change failed.
-        keeps_failed_removal: whether a removal that another process began and that failed is told, rather
-            than forgotten as if it had not been begun.
     """
 
     outlives_failure: ClassVar[bool] = False
-    keeps_failed_removal: ClassVar[bool] = False
 
     def __init__(self) -> None:
         super().__init__()
@@ -131,7 +128,7 @@ class OperatedDriver(CloudDriver):
                 self._forget(identity, change)
                 return Condition.GONE, ""
             return (Condition.DELETING if change.is_removal else Condition.PENDING), error.message
-        if change.is_removal and change.again is None and not self.keeps_failed_removal:
+        if change.is_removal and change.again is None:  # begun by another process
             # As if it had not been begun: whoever wants it begins.
             self._forget(identity, change)
             return super().condition(self.kind, identity)

@@ -27,7 +27,6 @@ class AzureDriver(OperatedDriver):
 
     refusals = (AzureError, OperationFailedError)
     outlives_failure = True
-    keeps_failed_removal = True
 
     def __init__(self, azure: Azure) -> None:
         super().__init__()
