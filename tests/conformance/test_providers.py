@@ -52,7 +52,9 @@ def files_under(folder: Path) -> list[str]:
 
 
 def up(application: AppContext, cluster: Asked) -> list[Step]:
-    return [action.step for action in app.up(application, cluster.spec, decide=lambda _plan: True).actions]
+    """Create or converge; what was done with each of the cluster's own resources."""
+    actions = app.up(application, cluster.spec, decide=lambda _plan: True).actions
+    return [action.step for action in actions if action.resource is None or not action.resource.is_shared]
 
 
 def down(application: AppContext, cluster: Asked, *, keep_data: bool = False) -> None:

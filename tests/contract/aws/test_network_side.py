@@ -175,7 +175,7 @@ def test_a_bucket_is_emptied_of_versions_markers_and_unfinished_uploads(site: Si
 
 
 def test_a_bucket_name_that_another_account_has_is_told(site: Site) -> None:
-    name = f"cloudrec-t-{site.provider.aws().account}-us-east-1"
+    name = f"cloudrec-t-{site.provider.account().account}-us-east-1"
     site.aws.control(foreign_buckets=[name])
     with pytest.raises(PreflightError, match=f"{name} is somebody else's"):
         site.up()

@@ -388,7 +388,7 @@ def test_the_catalogue_is_renewed_from_the_price_list(azure: Azure, tmp_path: Pa
     assert of[T4].hourly_usd == 0.526
     assert "Azure retail prices" in of[T4].priced
     assert {offer.location for offer in listed if offer.capacity == "spot"} >= {"eastus-1", "eastus-2"}
-    assert site.provider.azure().prices.region == "eastus"
+    assert site.provider.account().prices.region == "eastus"
 
 
 def test_errors_of_deletion_name_what_remains(site: Site) -> None:

@@ -286,7 +286,7 @@ def test_the_only_subscription_is_taken_where_none_is_named(
 ) -> None:
     named = site.azure.env["AZURE_SUBSCRIPTION_ID"]
     monkeypatch.delitem(site.azure.env, "AZURE_SUBSCRIPTION_ID")
-    assert site.provider.azure().subscription == named
+    assert site.provider.account().subscription == named
 
 
 def test_a_file_system_stands_in_the_zone_of_the_gpus(azure: Azure, tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def now(cloud: Cloud) -> int:
 
 def life(cloud: Cloud, folder: Path) -> set[str]:
     """Make, change, ask about and remove a cluster with everything; the permissions that this took."""
-    parts = provider._PARTS
+    parts = provider.GcpProvider.parts
     given: dict[str, Any] = {"zones": ("us-central1-a",), "capacity": "spot-first"}
     since = now(cloud)
     site = Site(cloud, folder, parts=parts, **given, settings={"lustre_gib": 36000, "compact": False})

@@ -156,4 +156,4 @@ def test_prices_are_renewed_from_the_catalogue_and_kept(cloud: Cloud, tmp_path: 
     ]
     assert on_demand.hourly_usd == pytest.approx(29.387, abs=0.01)
     assert "Cloud Billing catalogue" in on_demand.priced
-    assert later.gcp("us-central1").prices.node("a3-megagpu-8g/spot")
+    assert later.account("us-central1").prices.node("a3-megagpu-8g/spot")

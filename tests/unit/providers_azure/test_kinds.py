@@ -5,7 +5,7 @@ from __future__ import annotations
 from graphlib import TopologicalSorter
 
 from cloudrec.engine.graph import Graph
-from cloudrec.providers.azure.provider import _PARTS, AzureProvider
+from cloudrec.providers.azure.provider import AzureProvider
 from tests.unit.providers_azure.support import layout
 
 KINDS = AzureProvider.kinds
@@ -36,7 +36,7 @@ def test_what_stands_on_something_goes_before_it() -> None:
 
 def test_all_of_a_cluster_is_one_graph_of_known_kinds() -> None:
     of = layout(zones=("1", "2", "3"), nodes=2, capacity="spot-first", lustre_tib=8)
-    graph = Graph.of(resource for part in _PARTS for resource in part.resources(of))
+    graph = Graph.of(resource for part in AzureProvider.parts for resource in part.resources(of))
     assert {resource.kind for resource in graph.resources.values()} <= KINDS.keys()
     for resource in graph.resources.values():
         needed = {need.partition("/")[0] for need in resource.needs}
