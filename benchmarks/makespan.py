@@ -12,6 +12,7 @@ and so counts `speed` times as much here as at a cloud: the ratio would be bette
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 import tempfile
 import time
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
 LIMIT = 1.01
 SPEED = 4.0
 RESULTS = Path(__file__).parent / "results"
-# Which of the stand-in's durations each kind of thing waits for: when it is made, and when it goes.
+# Which of the stand-in's durations a thing waits for, the first whose pattern begins its key: when it is
+# made, and when it goes.
 MADE: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "aws": {
         "role": ("iam-role",),
@@ -41,7 +43,20 @@ MADE: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "gpu-nodes": ("eks-gpu-nodegroup-create",),
         "lustre": ("fsx-create",),
         "data-link": ("dra-create",),
-    }
+    },
+    "azure": {
+        "registration/.*-aks-infiniband": ("feature-registration",),
+        "registration": ("provider-registration",),
+        "identity": ("principal-replication",),  # until a role can be assigned to it
+        "role-assignment/.*-cluster-.*": ("role-assignment-effect",),
+        "virtual-network|network-security-group|public-ip|subnet": ("network-create",),
+        "nat-gateway": ("nat-create",),
+        "registry": ("registry-create",),
+        "storage-account": ("storage-create",),
+        "cluster": ("aks-create",),
+        "gpu-nodes": ("aks-pool-gpu-create",),
+        "lustre": ("lustre-create",),
+    },
 }
 GOES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "aws": {
@@ -55,7 +70,17 @@ GOES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "leftovers": ("eks-node-interfaces",),
         "lustre": ("fsx-delete",),
         "data-link": ("dra-delete",),
-    }
+    },
+    "azure": {
+        "resource-group": ("resource-group",),
+        "virtual-network|network-security-group|public-ip|subnet": ("network-delete",),
+        "nat-gateway": ("nat-delete",),
+        "registry": ("registry-delete",),
+        "cluster": ("aks-delete",),
+        "gpu-nodes": ("aks-pool-delete",),
+        "leftovers": ("subnet-linger",),
+        "lustre": ("lustre-delete",),
+    },
 }
 
 
@@ -85,7 +110,11 @@ def measure(cloud: Cloud, speed: float, folder: Path) -> tuple[list[str], bool]:
     durations = cloud.settings()["durations"]
 
     def took(names: Mapping[str, tuple[str, ...]]) -> Callable[[str], float]:
-        return lambda key: sum(durations[name] for name in names.get(key.partition("/")[0], ()))
+        def seconds(key: str) -> float:
+            found = (names[pattern] for pattern in names if re.match(rf"(?:{pattern})(?:/|$)", key))
+            return sum(durations[name] for name in next(found, ()))
+
+        return seconds
 
     lines = [
         "| | critical path s | took s | ratio | one after the other s | the path |",

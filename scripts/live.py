@@ -14,7 +14,7 @@ import sys
 from typing import Any
 
 NAME, TTL = "cloudrec-live", "2h"
-CHEAPEST = {"aws": "g6.xlarge"}  # one GPU each
+CHEAPEST = {"aws": "g6.xlarge", "azure": "Standard_NC4as_T4_v3"}  # one GPU each
 
 
 def main() -> int:

@@ -9,7 +9,7 @@ from uuid import NAMESPACE_URL, uuid5
 
 from cloudrec.engine.context import UnavailableError
 from cloudrec.engine.graph import Condition, Resumable, Verdict
-from cloudrec.engine.plan import Step
+from cloudrec.engine.plan import Step, look_again
 from cloudrec.engine.walk import walk
 from cloudrec.errors import CloudrecError, NoCapacityError
 
@@ -65,6 +65,7 @@ class _Work:
     context: Context
     settle_s: float
     identities: dict[str, str] = field(default_factory=dict)  # of what is ready, by key
+    renewed: set[str] = field(default_factory=set)  # keys of what was replaced, or went with what was
     useless: list[Observed] = field(default_factory=list)  # what is left of candidates that could not be had
 
     def converge(self, action: Action) -> None:
@@ -72,6 +73,11 @@ class _Work:
         resource = action.resource
         if resource is None:
             raise AssertionError(f"{action.key}: only resources that should exist are converged")
+        is_moved = not self.renewed.isdisjoint(resource.needs)
+        if is_moved:
+            action = look_again(resource, self.context)
+        if action.step is Step.REPLACE or (is_moved and action.step is Step.CREATE):
+            self.renewed.add(action.key)
         if resource.candidates:
             self.identities[action.key] = self._choose(resource, action)
         else:

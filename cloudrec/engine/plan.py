@@ -106,6 +106,11 @@ def plan(
     return Plan(cluster=cluster, actions=[*actions, *_superfluous(graph, actions, found, known, searched)])
 
 
+def look_again(resource: Resource, context: Context) -> Action:
+    """Compare one resource anew, after something that it needs was replaced and may have taken it along."""
+    return _compare(resource, _look([resource], context)[resource.key], context)
+
+
 def _superfluous(
     graph: Graph,
     actions: Sequence[Action],

@@ -50,7 +50,8 @@ class Ways:
         control_plane: the action that makes the control plane.
         self_made: matches what it makes without being asked, at a time of its own; `down` must
             remove it all the same.
-        denial: the code with which it says that something is not allowed.
+        lags: seconds by which its lists are late, at their worst.
+        denial: the code and the words with which it says that an action is not allowed.
     """
 
     generous: Mapping[str, Any]
@@ -58,7 +59,8 @@ class Ways:
     births: str
     control_plane: str
     self_made: str
-    denial: str
+    lags: Mapping[str, float]
+    denial: tuple[str, str]
 
 
 WAYS: Mapping[str, Ways] = {
@@ -73,7 +75,24 @@ WAYS: Mapping[str, Ways] = {
         births=r"Create|Allocate|Run",
         control_plane="CreateCluster",
         self_made=r"logs:log-group:/aws/eks/",
-        denial="AccessDenied",
+        lags={"tags": 15, "lists": 10},
+        denial=("AccessDenied", "not authorized"),
+    ),
+    "azure": Ways(
+        generous={
+            "quotas": dict.fromkeys(
+                ("Standard NDASv4_A100 Family", "standardDSv5Family", "cores", "lowPriorityCores"), 5000
+            )
+        },
+        reads=r"entra |\S+ (Get|Head|Post \S*/?(list|check))",
+        births=r"Put ",
+        control_plane="Put managedClusters",
+        self_made="-",
+        lags={"groups": 15, "resources": 15, "role-assignments": 10},
+        denial=(
+            "AuthorizationFailed",
+            "The client 'c' does not have authorization to perform action '{}' over scope 's'.",
+        ),
     ),
 }
 

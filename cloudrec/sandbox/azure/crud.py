@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from cloudrec.sandbox.azure import bodies, operations, rules
-from cloudrec.sandbox.azure.errors import ArmError, malformed, not_found
+from cloudrec.sandbox.azure.errors import ArmError, group_not_found, malformed, not_found
 from cloudrec.sandbox.azure.pages import page
 from cloudrec.sandbox.azure.registry import kinds
 from cloudrec.sandbox.azure.services import permissions
@@ -125,9 +125,11 @@ def _write(call: Call, kind: Kind, body: dict[str, Any], old: Resource | None) -
 
 
 def delete(call: Call, kind: Kind) -> Reply:
-    """Remove a resource; 204 where there is none."""
+    """Remove a resource; 204 where there is none, but 404 for a group."""
     rules.check_group(call, kind, missing_is_fine=True)
     resource = store(call.world).find(call.path.text)
+    if resource is None and not kind.needs_group:  # a group
+        raise group_not_found(call.path.name)
     if resource is None:
         return Reply(status=HTTPStatus.NO_CONTENT)
     _check_match(call, kind, resource)

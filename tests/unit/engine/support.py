@@ -64,6 +64,7 @@ class Cloud:
     listed_after: dict[str, float] = field(default_factory=dict)  # seconds slept until then
     born_at: dict[str, Resource] = field(default_factory=dict)  # at a call, by a controller
     sold_out: dict[str, str] = field(default_factory=dict)  # key -> the reason that comes some time later
+    goes_with: dict[str, set[str]] = field(default_factory=dict)  # what is going -> what goes with it
     by_operation: bool = False  # only who knows the operation learns that reason
     _polls: dict[str, int] = field(default_factory=dict)
 
@@ -104,6 +105,8 @@ class CloudDriver:
         found = None if identity in self.cloud.unlisted else self.cloud.things.get(identity)
         if found is not None and (reason := self._failure(found)):
             return replace(found, condition=Condition.UNAVAILABLE, reason=reason)
+        if found is not None and identity in self.cloud.goes_with:
+            return replace(found, condition=Condition.DELETING)
         return found
 
     def difference(self, resource: Resource, observed: Observed) -> Difference | None:
@@ -163,6 +166,10 @@ class CloudDriver:
     def delete(self, observed: Observed) -> None:
         """Refuse while something needs it."""
         self.cloud.enter(f"delete {observed.key}")
+        if observed.identity in self.cloud.goes_with:
+            for identity in (observed.identity, *self.cloud.goes_with.pop(observed.identity)):
+                del self.cloud.things[identity]
+            return
         for key, needs in self.cloud.needs.items():
             if observed.key in needs and any(thing.key == key for thing in self.cloud.things.values()):
                 raise DependencyError(f"{observed.key} is needed by {key}")

@@ -270,3 +270,12 @@ def test_what_is_the_accounts_is_seen_to_and_never_removed(tmp_path: Path) -> No
     assert [known.name for known in bench.journal.known("c")] == ["net"]
     bench.down(resources)
     assert names(bench) == {"service"}
+
+
+def test_what_goes_with_something_that_is_being_deleted_is_made_again_by_the_same_up(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.up()
+    bench.cloud.goes_with["id-net"] = {"id-a", "id-k"}  # deleted by hand, and not gone yet
+    assert bench.up() == [(Step.REPLACE, "vpc/net")]
+    assert names(bench) == {"net", "admin", "data", "a", "k", "gpu"}
+    assert bench.up() == []

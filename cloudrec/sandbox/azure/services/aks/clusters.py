@@ -285,8 +285,10 @@ def _check_profiles(world: World, cluster: Resource, profiles: Sequence[dict[str
     for profile in profiles:
         before = there[str(profile["name"])]
         for member in ("count", "vmSize", "orchestratorVersion"):
-            wanted = profile.get(member)
-            if wanted is not None and wanted != before.get(member):
+            wanted, has = profile.get(member), before.get(member)
+            if member == "orchestratorVersion" and wanted and str(has).startswith(f"{wanted}."):
+                continue  # a minor version is whichever of its patches there is
+            if wanted is not None and wanted != has:
                 raise ArmError(
                     "PropertyChangeNotAllowed",
                     f"Changing property 'agentPoolProfile.{member}' is not allowed here: change the agent "

@@ -1,0 +1,383 @@
+"""The cluster and its nodes on Azure: had somewhere, changed in place, swept after, told of."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cloudrec import app
+from cloudrec.engine.graph import Condition
+from cloudrec.engine.plan import Step
+from cloudrec.errors import CloudrecError, NoCapacityError, PreflightError, SpecError
+from tests.contract.azure.support import Site
+from tests.contract.sandbox_azure.support import Azure
+
+ND, T4 = "Standard_ND96asr_v4", "Standard_NC4as_T4_v3"
+ZONES = ("1", "2")
+GROUP = "cloudrec-t"
+GPUS = "gpu-nodes/t"
+
+
+def none_left(*places: str) -> dict[str, int]:
+    """No capacity at these SIZE/PLACE/MARKET."""
+    return dict.fromkeys(places, 0)
+
+
+def pools(site: Site) -> list[str]:
+    return [key for key in site.found() if key.startswith("gpu-nodes/")]
+
+
+def cluster(site: Site) -> Any:
+    return site.sdk.client("containerservice").managed_clusters.get(GROUP, GROUP)
+
+
+def puts(site: Site, since: int, of: str) -> int:
+    return sum(call == f"containerservice:Put {of}" for call in site.changes(since))
+
+
+def test_spot_is_tried_in_every_zone_before_the_first_regular_node(azure: Azure, tmp_path: Path) -> None:
+    site = Site(azure, tmp_path, zones=ZONES, capacity="spot-first")
+    azure.control(capacity=none_left(*(f"{ND}/eastus-{zone}/spot" for zone in ZONES)))
+    site.up()
+    assert pools(site) == [f"gpu-nodes/t-{ND}-1-on-demand"]
+    tried = [event for event in site.application.journal.events("t") if event.event == "unavailable"]
+    assert [event.key for event in tried] == [f"gpu-nodes/t-{ND}-{zone}-spot" for zone in ZONES]
+    assert all("AllocationFailed" in event.detail for event in tried)
+    assert site.planned() == {}
+    site.down()
+    assert azure.state() == []
+
+
+def test_what_failed_goes_before_the_next_is_tried(azure: Azure, tmp_path: Path) -> None:
+    site = Site(azure, tmp_path, zones=ZONES)
+    azure.control(capacity=none_left(f"{ND}/eastus-1/on-demand"))
+    site.up()
+    of_pools = [call.rpartition(":")[2] for call in site.changes() if "agentPools" in call]
+    assert of_pools == [f"{verb} managedClusters/agentPools" for verb in ("Put", "Delete", "Put")]
+
+
+def test_nodes_of_several_machines_stand_close_together_where_no_infiniband_joins_them(
+    azure: Azure, tmp_path: Path
+) -> None:
+    site = Site(azure, tmp_path, zones=ZONES, instance_types=(T4,), nodes=2)
+    azure.control(capacity=none_left(f"{T4}/eastus-1/on-demand"))
+    site.up()
+    (pool,) = pools(site)
+    assert pool.endswith("-2-on-demand")
+    row = next(
+        row
+        for row in site.sdk.client("containerservice").agent_pools.list(GROUP, GROUP)
+        if row.mode == "User"
+    )
+    assert row.proximity_placement_group_id.lower().endswith(f"{GROUP}-{T4}-2".lower())
+    site.down()
+    assert azure.state() == []
+
+
+def test_without_any_capacity_all_else_is_kept_and_a_later_up_goes_on(azure: Azure, tmp_path: Path) -> None:
+    site = Site(azure, tmp_path, zones=ZONES)
+    places = [f"{ND}/eastus-{zone}/on-demand" for zone in ZONES]
+    azure.control(capacity=none_left(*places))
+    with pytest.raises(NoCapacityError, match="none of 2 candidates") as caught:
+        site.up()
+    assert all(f"{ND}-{zone}-on-demand" in caught.value.message for zone in ZONES)
+    assert "cluster/t" in site.found()
+    assert pools(site) == []
+    azure.control(capacity=dict.fromkeys(places))
+    since = len(azure.calls())
+    site.up()
+    assert puts(site, since, "managedClusters") == 0
+    assert len(pools(site)) == 1
+
+
+def test_a_quota_that_was_used_up_meanwhile_counts_as_no_capacity(azure: Azure, tmp_path: Path) -> None:
+    site = Site(azure, tmp_path, zones=("1",))
+    quota = {"code": "QuotaExceeded", "message": "Operation results in exceeding quota limits of Core."}
+    fault = {"service": "containerservice", "action": "Put managedClusters/agentPools", "kind": "async"}
+    azure.control(faults=[{**fault, "times": 1, **quota}])
+    with pytest.raises(NoCapacityError, match="QuotaExceeded"):
+        site.up()
+
+
+@pytest.mark.parametrize(
+    ("change", "call"),
+    [
+        ({"nodes": 2}, "Put managedClusters/agentPools"),
+        ({"settings": {"labels": {"team": "ads"}}}, "Put managedClusters/agentPools"),
+        ({"settings": {"system_nodes": 3}}, "Put managedClusters/agentPools"),
+        ({"settings": {"uptime_sla": True}}, "Put managedClusters"),
+        ({"expires": "2027-01-01T00:00:00Z"}, "Patch managedClusters"),
+    ],
+)
+def test_what_aks_can_change_is_changed_in_place(
+    azure: Azure, tmp_path: Path, change: dict[str, Any], call: str
+) -> None:
+    before = Site(azure, tmp_path, zones=("1",))
+    before.up()
+    since = len(azure.calls())
+    after = Site(azure, tmp_path, zones=("1",), **change)
+    assert {action.step for action in after.planned().values()} == {Step.CHANGE}
+    after.up()
+    assert f"containerservice:{call}" in after.changes(since)
+    assert not [name for name in after.changes(since) if "Delete" in name]
+    assert after.planned() == {}
+
+
+def test_another_circle_of_addresses_may_reach_a_public_endpoint(azure: Azure, tmp_path: Path) -> None:
+    Site(azure, tmp_path, zones=("1",), settings={"public_access_cidrs": ["203.0.113.0/24"]}).up()
+    site = Site(azure, tmp_path, zones=("1",), settings={"public_access_cidrs": ["198.51.100.0/24"]})
+    site.up()
+    assert cluster(site).api_server_access_profile.authorized_ip_ranges == ["198.51.100.0/24"]
+    assert site.planned() == {}
+    with pytest.raises(SpecError, match="private is False, not True"):
+        Site(azure, tmp_path, zones=("1",)).up()
+
+
+def test_kubernetes_goes_up_one_minor_version_after_the_other_and_nodes_follow(
+    azure: Azure, tmp_path: Path
+) -> None:
+    some = Site(azure, tmp_path)
+    calls = some.sdk.client("containerservice")
+    offered = calls.managed_clusters.list_kubernetes_versions("eastus").values_property
+    versions = sorted(
+        (row.version for row in offered if not row.is_preview), key=lambda each: int(each.split(".")[1])
+    )
+    first, *_, last = versions[-3:]
+    Site(azure, tmp_path, zones=("1",), kubernetes_version=first).up()
+    site = Site(azure, tmp_path, zones=("1",), kubernetes_version=last)
+    site.up()
+    assert cluster(site).current_kubernetes_version.startswith(f"{last}.")
+    for pool in calls.agent_pools.list(GROUP, GROUP):
+        assert pool.current_orchestrator_version.startswith(f"{last}.")
+    assert site.planned() == {}
+    with pytest.raises(SpecError, match="cannot change that in place"):
+        Site(azure, tmp_path, zones=("1",), kubernetes_version=first).up()
+
+
+def test_a_change_that_failed_is_told_and_done_again_and_the_cluster_stays(
+    azure: Azure, tmp_path: Path
+) -> None:
+    Site(azure, tmp_path, zones=("1",)).up()
+    site = Site(azure, tmp_path, zones=("1",), settings={"uptime_sla": True})
+    failure = {"code": "VMExtensionProvisioningError", "message": "It did not work."}
+    fault = {"service": "containerservice", "action": "Put managedClusters", "kind": "async", "times": 1}
+    azure.control(faults=[{**fault, **failure}])
+    with pytest.raises(CloudrecError, match="It did not work"):
+        site.up()
+    assert {action.step for action in site.planned().values()} == {Step.CHANGE}
+    since = len(azure.calls())
+    site.up()
+    assert not [name for name in site.changes(since) if "Delete" in name]
+    assert site.planned() == {}
+
+
+def test_the_cluster_is_private_and_has_no_passwords(site: Site) -> None:
+    site.up()
+    row = cluster(site)
+    assert row.api_server_access_profile.enable_private_cluster
+    assert row.disable_local_accounts
+    assert row.aad_profile.enable_azure_rbac
+    assert row.network_profile.outbound_type == "userAssignedNATGateway"
+    assert row.node_resource_group == f"{GROUP}-nodes"
+    (system,) = [pool for pool in row.agent_pool_profiles if pool.mode == "System"]
+    assert system.scale_set_priority != "Spot"
+
+
+def test_what_is_being_made_is_stopped_before_it_is_removed(azure: Azure, tmp_path: Path) -> None:
+    site = Site(azure, tmp_path, zones=("1",))
+    site.up()
+    azure.control(durations={"*": 100_000})
+    drivers = site.provider.drivers(site.cluster)
+    pool = next(seen for key, seen in site.found().items() if key.startswith("gpu-nodes/"))
+    aks, models = site.sdk.client("containerservice"), site.sdk.models("containerservice")
+    name = pool.identity.rpartition("/")[2]
+    row = aks.agent_pools.get(GROUP, GROUP, name)
+    row.count = 2
+    aks.agent_pools.begin_create_or_update(GROUP, GROUP, name, models.AgentPool(row), polling=False)
+    assert drivers["gpu-nodes"].condition("gpu-nodes", pool.identity)[0] is Condition.PENDING
+    azure.control(durations={"*": 5})
+    since = len(azure.calls())
+    site.down()
+    of_pools = [call for call in site.changes(since) if "agentPools" in call]
+    assert of_pools[0] == "containerservice:Post managedClusters/agentPools/abort"
+    assert azure.state() == []
+
+
+def stray(site: Site) -> None:
+    """Make by hand what controllers in the cluster make outside their own resource group."""
+    network, compute = site.sdk.client("network"), site.sdk.client("compute")
+    of_network, of_compute = site.sdk.models("network"), site.sdk.models("compute")
+    network.public_ip_addresses.begin_create_or_update(
+        GROUP,
+        "kubernetes-a1",
+        of_network.PublicIPAddress(
+            location="eastus",
+            sku=of_network.PublicIPAddressSku(name="Standard"),
+            public_ip_allocation_method="Static",
+        ),
+        polling=False,
+    )
+    compute.disks.begin_create_or_update(
+        GROUP,
+        "pvc-1",
+        of_compute.Disk(
+            location="eastus",
+            disk_size_gb=100,
+            creation_data=of_compute.CreationData(create_option="Empty"),
+        ),
+        polling=False,
+    )
+    site.azure.advance(60)
+
+
+def test_what_controllers_made_is_left_alone_by_up_and_swept_by_down(site: Site) -> None:
+    site.up()
+    stray(site)
+    assert site.planned() == {}
+    assert "stray" not in {seen.kind for seen in site.found().values()}
+    site.down()
+    assert site.azure.state() == []
+
+
+def test_leftovers_of_a_cluster_that_is_gone_are_named_with_what_they_cost(site: Site) -> None:
+    site.up()
+    stray(site)
+    site.sdk.client("containerservice").managed_clusters.begin_delete(GROUP, GROUP, polling=False)
+    site.azure.advance(3600)
+    left = [leak.found for leak in app.leaks(site.application, "azure") if leak.found.kind == "stray"]
+    assert {seen.identity.rpartition("/")[2] for seen in left} == {"kubernetes-a1", "pvc-1"}
+    assert all(seen.hourly_usd > 0 for seen in left)
+    assert "leftovers" in {
+        finding.check for finding in app.doctor(site.application, site.cluster) if not finding.ok
+    }
+    site.down()
+    assert site.azure.state() == []
+
+
+def test_access_writes_a_private_kubeconfig_without_a_secret(site: Site) -> None:
+    with pytest.raises(PreflightError, match="is not up: there is no cloudrec-t"):
+        site.provider.access(site.cluster)
+    site.up()
+    access = site.provider.access(site.cluster)
+    path = Path(access.details["kubeconfig"])
+    assert path.is_relative_to(site.home.root)
+    assert path.stat().st_mode & 0o777 == 0o600
+    config = json.loads(path.read_text(encoding="utf-8"))
+    passed_on = {each["name"]: each["value"] for each in config["users"][0]["user"]["exec"]["env"]}
+    assert "AZURE_CLIENT_ID" in passed_on
+    assert site.azure.env["AZURE_CLIENT_SECRET"] not in passed_on.values()
+    assert (access.nodes, access.gpus_per_node, access.details["fabric"]) == (1, 8, "infiniband")
+    assert access.details["resources"] == {"nvidia.com/gpu": "8", "rdma/ib": "8"}
+    assert access.environment["NCCL_IB_HCA"] == "^mlx5_8"
+    written = path.stat().st_mtime_ns
+    site.provider.access(site.cluster)
+    assert path.stat().st_mtime_ns == written
+
+
+def test_the_kubeconfigs_command_prints_a_token_of_whoever_calls_it(site: Site) -> None:
+    site.up()
+    access = site.provider.access(site.cluster)
+    config = json.loads(Path(access.details["kubeconfig"]).read_text(encoding="utf-8"))
+    run = config["users"][0]["user"]["exec"]
+    passed_on = {each["name"]: each["value"] for each in run["env"]}
+    secret = {"AZURE_CLIENT_SECRET": site.azure.env["AZURE_CLIENT_SECRET"]}
+
+    def ask(environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [run["command"], *run["args"]],
+            env={**os.environ, **passed_on, **environment},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    assert run["command"] == sys.executable
+    answer = ask(secret)
+    told = json.loads(answer.stdout)
+    assert told["kind"] == "ExecCredential"
+    assert told["status"]["token"].count(".") == 2
+    refused = ask({"AZURE_CLIENT_SECRET": "wrong"})
+    assert refused.returncode == 3
+    assert "AADSTS7000215" in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("control", "asked", "told"),
+    [
+        (
+            {"quotas": {"Standard NDASv4_A100 Family": 50}},
+            {},
+            "quota: on-demand vCPUs .*: 50, of which 0 are used by others; needed: 96",
+        ),
+        ({"quotas": {"cores": 4}}, {}, "quota: vCPUs of 2 x Standard_D4s_v5 .*: 4, of which 0"),
+        ({"quotas": {"lowPriorityCores": 3}}, {"capacity": "spot"}, "quota: spot vCPUs .*: 3, of which 0"),
+        (
+            {"restrictions": {f"{ND}/eastus": "NotAvailableForSubscription"}},
+            {},
+            f"VM size {ND}: NotAvailableForSubscription",
+        ),
+        ({}, {"kubernetes_version": "1.20"}, "Kubernetes version: AKS offers .* needed: 1.20"),
+    ],
+)
+def test_what_cannot_succeed_is_told_before_anything_is_made(
+    azure: Azure, tmp_path: Path, control: dict[str, Any], asked: dict[str, Any], told: str
+) -> None:
+    azure.control(**control)
+    with pytest.raises(PreflightError, match=told):
+        Site(azure, tmp_path, **asked).up()
+    assert azure.state() == []
+
+
+def test_a_cluster_of_that_name_that_is_not_ours_is_left_alone(site: Site) -> None:
+    site.up()
+    aks, models = site.sdk.client("containerservice"), site.sdk.models("containerservice")
+    aks.managed_clusters.begin_update_tags(GROUP, GROUP, models.TagsObject(tags={}), polling=False)
+    site.azure.advance(600)
+    with pytest.raises(PreflightError, match="is not of cloudrec"):
+        site.up()
+    with pytest.raises(PreflightError, match="is not of cloudrec"):
+        site.provider.access(site.cluster)
+
+
+def test_offers_tell_what_is_tried_and_what_it_costs(azure: Azure, tmp_path: Path) -> None:
+    site = Site(azure, tmp_path, zones=ZONES, capacity="spot-first")
+    offers = site.provider.offers(site.cluster)
+    assert [(offer.capacity, offer.location) for offer in offers] == [
+        (market, f"eastus-{zone}") for market in ("spot", "on-demand") for zone in ZONES
+    ]
+    assert offers[0].hourly_usd is not None
+    assert offers[-1].hourly_usd is not None
+    assert 0 < offers[0].hourly_usd < offers[-1].hourly_usd
+
+
+def test_the_catalogue_is_renewed_from_the_price_list(azure: Azure, tmp_path: Path) -> None:
+    site = Site(azure, tmp_path)
+    listed = site.provider.catalog(site.cluster, refresh=True)
+    of = {offer.instance_type: offer for offer in listed if offer.capacity == "on-demand"}
+    assert of[T4].hourly_usd == 0.526
+    assert "Azure retail prices" in of[T4].priced
+    assert {offer.location for offer in listed if offer.capacity == "spot"} >= {"eastus-1", "eastus-2"}
+    assert site.provider.azure().prices.region == "eastus"
+
+
+def test_errors_of_deletion_name_what_remains(site: Site) -> None:
+    site.up()
+    message = (
+        "The client 'x' with object id 'y' does not have authorization to perform action "
+        "'Microsoft.ContainerService/managedClusters/delete' over scope '/z' or the scope is invalid."
+    )
+    denied = {"service": "containerservice", "action": "Delete managedClusters", "kind": "error", "times": 99}
+    refusal = {"code": "AuthorizationFailed", "status": 403, "message": message}
+    site.azure.control(faults=[{**denied, **refusal}])
+    with pytest.raises(CloudrecError, match=r"cluster/t .*managedClusters/delete"):
+        site.down()
+    site.azure.control(faults=[])
+    site.down()
+    assert site.azure.state() == []

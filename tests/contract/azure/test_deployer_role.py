@@ -1,0 +1,168 @@
+"""The role that a person grants once: all that is called, and alone enough for a cluster to come and go."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from uuid import NAMESPACE_DNS, uuid5
+
+import pytest
+
+from cloudrec import app
+from cloudrec.errors import CloudrecError
+from tests.contract.azure.support import Site
+from tests.contract.azure.test_cluster_side import ZONES, stray
+from tests.contract.sandbox_azure.support import Azure
+
+INFRA = Path(__file__).parents[3] / "infra" / "azure"
+ROLE: dict[str, Any] = json.loads((INFRA / "deployer-role.json").read_text(encoding="utf-8"))
+CONDITION = (INFRA / "grants.condition").read_text(encoding="utf-8")
+_CLIENT, _OBJECT = (str(uuid5(NAMESPACE_DNS, name)) for name in ("deployer.client", "deployer.object"))
+# Some of each service, made or removed; `make soak` goes through all that a cluster's life calls.
+SOME = (
+    "Microsoft.Network/natGateways/write",
+    "Microsoft.ContainerService/managedClusters/agentPools/write",
+    "Microsoft.Network/virtualNetworks/subnets/join/action",
+    "Microsoft.ContainerService/managedClusters/delete",
+    "Microsoft.Authorization/roleAssignments/write",
+    "Microsoft.ManagedIdentity/userAssignedIdentities/read",
+)
+
+
+class Deployer:
+    """A service principal with a role of our choice, and a cluster that it deploys."""
+
+    def __init__(self, azure: Azure, folder: Path) -> None:
+        self.azure = azure
+        self.site = Site(azure, folder)
+        self.owner = dict(azure.env)
+        self.keys = {"AZURE_CLIENT_ID": _CLIENT, "AZURE_CLIENT_SECRET": "deployer"}
+        azure.control(clients={_CLIENT: {"secret": "deployer", "object_id": _OBJECT}})
+        self._scope = f"/subscriptions/{azure.env['AZURE_SUBSCRIPTION_ID']}"
+        self._own = str(uuid5(NAMESPACE_DNS, "deployer.role"))
+        self.permit(ROLE["Actions"])
+        self._assign(self._own, condition=CONDITION, condition_version="2.0")
+        azure.advance(3600)
+        self.before = azure.state()
+        azure.control(enforce_iam=True)
+
+    def permit(self, actions: Sequence[str]) -> None:
+        """Let the role have these actions."""
+        sdk = self.site.sdk
+        client, models = sdk.client("authorization"), sdk.models("authorization")
+        client.role_definitions.create_or_update(
+            self._scope,
+            self._own,
+            models.RoleDefinition(
+                role_name=ROLE["Name"],
+                description=ROLE["Description"],
+                role_type="CustomRole",
+                permissions=[models.Permission(actions=list(actions), not_actions=[])],
+                assignable_scopes=[self._scope],
+            ),
+        )
+
+    def _assign(self, role: str, **condition: str) -> None:
+        sdk = self.site.sdk
+        client, models = sdk.client("authorization"), sdk.models("authorization")
+        client.role_assignments.create(
+            self._scope,
+            str(uuid5(NAMESPACE_DNS, role)),
+            models.RoleAssignmentCreateParameters(
+                role_definition_id=f"{self._scope}/providers/Microsoft.Authorization/roleDefinitions/{role}",
+                principal_id=_OBJECT,
+                principal_type="ServicePrincipal",
+                **condition,
+            ),
+        )
+
+    def act(self, command: str) -> None:
+        """Do `up` or `down` as the deployer."""
+        self.azure.env.update(self.keys)
+        try:
+            getattr(self.site, command)()
+        finally:
+            self.azure.env.update(self.owner)
+
+    def come_and_go(self) -> None:
+        """`up`, then `down`."""
+        self.act("up")
+        self.act("down")
+
+    def lacks(self, action: str) -> None:
+        """Without the action either `up` or `down` fails and names it; with it again, all goes."""
+        assert action in ROLE["Actions"], f"the role does not name {action}"
+        self.permit([other for other in ROLE["Actions"] if other != action])
+        with pytest.raises(CloudrecError, match=re.escape(action)):
+            self.come_and_go()
+        self.permit(ROLE["Actions"])
+        self.act("down")
+        assert self.azure.state() == self.before
+
+
+@pytest.fixture
+def deployer(azure: Azure, tmp_path: Path) -> Deployer:
+    return Deployer(azure, tmp_path)
+
+
+def called(azure: Azure, since: int = 0) -> set[str]:
+    """The actions that calls needed."""
+    return {call["iam_action"] for call in azure.calls(since) if call["iam_action"]}
+
+
+def test_every_call_of_a_clusters_life_is_allowed(azure: Azure, tmp_path: Path) -> None:
+    common = {"zones": ZONES, "capacity": "spot-first"}
+    born = Site(azure, tmp_path, **common, settings={"lustre_tib": 8})
+    since = len(azure.calls())
+    born.up()
+    app.doctor(born.application, born.cluster)
+    born.provider.access(born.cluster)
+    born.provider.offers(born.cluster)
+    changed = Site(azure, tmp_path, **common, nodes=2, settings={"lustre_tib": 8, "uptime_sla": True})
+    changed.up()
+    actions = called(azure, since)
+    stray(changed)
+    since = len(azure.calls())
+    changed.down()
+    app.leaks(changed.application, "azure")
+    actions |= called(azure, since)
+    allowed = {action.lower() for action in ROLE["Actions"]}
+    assert len(actions) > 50
+    assert {action for action in actions if action.lower() not in allowed} == set()
+
+
+def test_with_the_role_alone_a_cluster_comes_and_goes(deployer: Deployer) -> None:
+    deployer.act("up")
+    assert len(deployer.azure.state()) > len(deployer.before) + 20
+    deployer.act("down")
+    assert deployer.azure.state() == deployer.before
+
+
+def test_no_other_role_can_be_given_away(deployer: Deployer) -> None:
+    deployer.azure.env.update(deployer.keys)
+    try:
+        with pytest.raises(Exception, match="AuthorizationFailed"):
+            deployer._assign("8e3af657-a8ff-443c-a75c-2fe8c4bcb635")  # Owner
+    finally:
+        deployer.azure.env.update(deployer.owner)
+
+
+def test_without_an_action_something_fails_and_names_it(deployer: Deployer) -> None:
+    for action in SOME:
+        deployer.lacks(action)
+
+
+@pytest.mark.soak
+def test_without_any_one_action_something_fails_and_names_it(deployer: Deployer) -> None:
+    since = len(deployer.azure.calls())
+    deployer.come_and_go()
+    needed = {action.lower() for action in called(deployer.azure, since)}
+    # A subscription is registered once: nobody misses that action later.
+    wanted = [action for action in ROLE["Actions"] if "register/action" not in action]
+    actions = [action for action in wanted if action.lower() in needed]
+    for action in actions:
+        deployer.lacks(action)
+    print(f"each of {len(actions)} actions is needed")

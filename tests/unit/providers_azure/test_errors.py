@@ -1,0 +1,208 @@
+"""What Azure's errors mean, to the engine and to a person."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from azure.core import exceptions as core
+
+from cloudrec.cloud.driver import UnfinishedError
+from cloudrec.engine.clock import Clock
+from cloudrec.engine.graph import Verdict
+from cloudrec.errors import CloudrecError, PreflightError, SpecError
+from cloudrec.providers.azure import errors
+from cloudrec.providers.azure.grants import Grants
+
+IDENTITY = "00000000-0000-0000-0000-0000000000ff"
+LINKED = (
+    f"The client 'app' with object id '{IDENTITY}' has permission to perform action "
+    "'Microsoft.ContainerService/managedClusters/write' on scope '/subscriptions/s'; however, it does not "
+    "have permission to perform action(s) 'Microsoft.Network/virtualNetworks/subnets/join/action' on the "
+    "linked scope(s) '/subscriptions/s/x' (respectively) or the linked scope(s) are invalid."
+)
+DENIED = (
+    "The client 'me' with object id '00000000-0000-0000-0000-00000000000a' does not have authorization to "
+    "perform action 'Microsoft.Network/natGateways/write' over scope "
+    "'/subscriptions/s' or the scope is invalid."
+)
+QUOTA = "Operation could not be completed as it results in exceeding approved NDASv4 Cores quota."
+BUSY = "Another agentpool operation (gpu - Creating) is in progress, please wait for it to finish."
+
+
+@dataclass
+class Answer:
+    """As much of a response as an error keeps."""
+
+    status_code: int
+    body: dict[str, Any]
+    headers: dict[str, str] = field(default_factory=dict)
+    reason: str = ""
+
+    def text(self) -> str:
+        return json.dumps(self.body)
+
+
+def refusal(
+    code: str, message: str = "", *, status: int = 400, details: Any = (), **headers: str
+) -> core.HttpResponseError:
+    body = {"error": {"code": code, "message": message, "details": list(details)}}
+    return core.HttpResponseError(response=Answer(status, body, headers))
+
+
+def later(code: str, message: str = "") -> errors.OperationFailedError:
+    return errors.OperationFailedError(code, message)
+
+
+def grants(*principals: str) -> Grants:
+    made = Grants(Clock())
+    for principal in principals:
+        made.add(principal)
+    return made
+
+
+def named(value: object) -> str:
+    return errors.code(value) if isinstance(value, Exception) else ""
+
+
+@pytest.mark.parametrize(
+    ("error", "verdict"),
+    [
+        (refusal("TooManyRequestsReceived", status=429), Verdict.RETRY),
+        (refusal("RetryableErrorDueToAnotherOperation", status=429), Verdict.RETRY),
+        (refusal("AnotherOperationInProgress", status=409), Verdict.RETRY),
+        (refusal("OperationNotAllowed", BUSY, status=409), Verdict.RETRY),
+        (refusal("EtagMismatch", status=409), Verdict.RETRY),
+        (refusal("ConcurrentFederatedIdentityCredentialsWritesForSingleManagedIdentity"), Verdict.RETRY),
+        (refusal("ResourceGroupBeingDeleted", status=409), Verdict.RETRY),
+        (refusal("ResourceGroupDeletionBlocked", status=409), Verdict.RETRY),
+        (refusal("ContainerBeingDeleted", status=409), Verdict.RETRY),
+        (refusal("ResourceGroupNotFound", status=404), Verdict.RETRY),
+        (refusal("PrincipalNotFound"), Verdict.RETRY),
+        (refusal("VirtualNetworkNotInSucceededState"), Verdict.RETRY),
+        (refusal("InUseSubnetCannotBeDeleted"), Verdict.RETRY),
+        (refusal("InUseNetworkSecurityGroupCannotBeDeleted"), Verdict.RETRY),
+        (refusal("PublicIPAddressCannotBeDeleted"), Verdict.RETRY),
+        (later("AnotherOperationInProgress"), Verdict.RETRY),
+        (later("InternalServerError"), Verdict.RETRY),
+        (refusal("InternalServerError", status=500), Verdict.LOST),
+        (core.ServiceRequestError("no route"), Verdict.LOST),
+        (core.ServiceResponseError("cut short"), Verdict.LOST),
+        (refusal("SkuNotAvailable", status=409), Verdict.UNAVAILABLE),
+        (refusal("ZonalAllocationFailed", status=503), Verdict.UNAVAILABLE),
+        (refusal("AksCapacityHeavyUsage"), Verdict.UNAVAILABLE),
+        (refusal("OperationNotAllowed", QUOTA, status=409), Verdict.UNAVAILABLE),
+        (later("AllocationFailed"), Verdict.UNAVAILABLE),
+        (later("OverconstrainedZonalAllocationRequest"), Verdict.UNAVAILABLE),
+        (later("QuotaExceeded"), Verdict.UNAVAILABLE),
+        (refusal("AuthorizationFailed", DENIED, status=403), Verdict.FATAL),
+        (refusal("InvalidParameter"), Verdict.FATAL),
+        (refusal("NotImplemented", status=501), Verdict.FATAL),
+        (refusal("StorageAccountAlreadyTaken", status=409), Verdict.FATAL),
+        (refusal("RoleAssignmentExists", status=409), Verdict.FATAL),
+        (later("ProvisioningFailed"), Verdict.FATAL),
+        (core.ClientAuthenticationError("AADSTS7000215"), Verdict.FATAL),
+        (ValueError("ours"), Verdict.FATAL),
+    ],
+    ids=named,
+)
+def test_a_verdict_tells_whether_a_call_may_be_made_again(error: Exception, verdict: Verdict) -> None:
+    assert errors.verdict(error, grants()) is verdict
+
+
+def test_who_was_given_a_role_a_moment_ago_may_be_refused_for_a_while() -> None:
+    refused = [
+        refusal("LinkedAuthorizationFailed", LINKED, status=403),
+        later("LinkedAuthorizationFailed", LINKED),
+    ]
+    nameless = refusal(
+        "CustomKubeletIdentityMissingPermissionError", "must be granted Managed Identity Operator"
+    )
+    mine = refusal("AuthorizationFailed", DENIED, status=403)
+    for error in (*refused, nameless):
+        assert errors.verdict(error, grants(IDENTITY)) is Verdict.RETRY
+        assert errors.verdict(error, grants()) is Verdict.FATAL
+    # What the caller may not do, no role of ours will change.
+    assert errors.verdict(mine, grants(IDENTITY)) is Verdict.FATAL
+    old = Grants(Clock())
+    old.add(IDENTITY, age_s=601)
+    assert errors.verdict(refused[0], old) is Verdict.FATAL
+
+
+def unfinished(cause: Exception) -> UnfinishedError:
+    error = UnfinishedError(str(cause))
+    error.__cause__ = cause
+    return error
+
+
+def test_what_was_made_and_not_completed_is_looked_for_before_another_is_made() -> None:
+    assert (
+        errors.verdict(unfinished(refusal("AnotherOperationInProgress", status=409)), grants())
+        is Verdict.LOST
+    )
+    assert errors.verdict(unfinished(refusal("AuthorizationFailed", status=403)), grants()) is Verdict.FATAL
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "words"),
+    [
+        (
+            refusal("AuthorizationFailed", DENIED, status=403),
+            PreflightError,
+            r"may not do Microsoft\.Network/natGateways/write",
+        ),
+        (
+            later("LinkedAuthorizationFailed", LINKED),
+            PreflightError,
+            r"may not do Microsoft\.Network/virtualNetworks/subnets/join/action",
+        ),
+        (refusal("InvalidAuthenticationToken", status=401), PreflightError, "not accept the credentials"),
+        (refusal("SubscriptionNotFound", status=404), PreflightError, "see no such subscription"),
+        (refusal("ReadOnlyDisabledSubscription", status=409), PreflightError, "is disabled"),
+        (
+            refusal("MissingSubscriptionRegistration", "namespace 'Microsoft.X'", status=409),
+            PreflightError,
+            "not registered.*Microsoft.X",
+        ),
+        (refusal("RequestDisallowedByPolicy", "no-ips", status=403), PreflightError, "policy.*no-ips"),
+        (refusal("PublicIPCountLimitReached", "10"), PreflightError, "quota.*10"),
+        (refusal("StorageAccountAlreadyTaken", "cr1", status=409), PreflightError, "somebody else.*cr1"),
+        (refusal("SkuNotAvailable", "NDASv4"), CloudrecError, "has none of it.*NDASv4"),
+        (refusal("OperationNotAllowed", QUOTA, status=409), CloudrecError, "allows no more.*quota"),
+        (refusal("InvalidParameter", "x is wrong"), SpecError, "x is wrong"),
+        (refusal("Odd", "who knows"), CloudrecError, r"\(Odd\): who knows"),
+        (core.ClientAuthenticationError("AADSTS90002"), PreflightError, "no Azure credentials.*AADSTS90002"),
+        (core.ServiceRequestError("no route"), PreflightError, "cannot be reached"),
+        (unfinished(refusal("AuthorizationFailed", DENIED, status=403)), PreflightError, "may not do"),
+    ],
+    ids=lambda value: named(value) or None,
+)
+def test_an_error_is_told_with_its_exit_code(error: Exception, kind: type[CloudrecError], words: str) -> None:
+    explained = errors.explain(error)
+    assert type(explained) is kind
+    with pytest.raises(kind, match=words):
+        raise explained
+
+
+def test_what_an_errors_details_say_is_told_too() -> None:
+    inner = {"code": "Inner", "message": "the zone is full"}
+    assert errors.message(refusal("Outer", "it failed", details=[inner])) == "it failed the zone is full"
+    assert errors.joined({"message": "it failed", "details": [inner]}) == "it failed the zone is full"
+
+
+def test_a_read_waits_as_long_as_azure_says_by_the_clock_of_its_cloud() -> None:
+    throttled = refusal("TooManyRequests", status=429, **{"Retry-After": "30"})
+    assert errors.again(throttled) == 30
+    assert errors.again(throttled, speed=60) == 0.5
+    assert errors.again(refusal("InternalServerError", status=500)) is True
+    assert errors.again(refusal("InvalidParameter")) is False
+
+
+def test_what_cannot_be_there_is_absent_and_a_wrong_subscription_is_not() -> None:
+    assert errors.is_absent(refusal("ResourceNotFound", status=404))
+    assert errors.is_absent(refusal("MissingSubscriptionRegistration", status=409))
+    assert errors.is_absent(core.HttpResponseError(response=Answer(204, {})))
+    assert not errors.is_absent(refusal("SubscriptionNotFound", status=404))
+    assert not errors.is_absent(refusal("AuthorizationFailed", status=403))
