@@ -13,6 +13,7 @@ from cloudrec.sandbox.azure.errors import ArmError, group_not_found, malformed, 
 from cloudrec.sandbox.azure.pages import page
 from cloudrec.sandbox.azure.registry import kinds
 from cloudrec.sandbox.azure.services import permissions
+from cloudrec.sandbox.azure.services.lag import READS, misses
 from cloudrec.sandbox.azure.store import Resource, store
 from cloudrec.sandbox.http import Reply, json_reply
 
@@ -38,6 +39,8 @@ def get(call: Call, kind: Kind) -> Reply:
     """One resource."""
     rules.check_group(call, kind)
     resource = _found(call, kind)
+    if misses(call.world, READS, resource.key, resource.made_at):
+        raise _missing(call, kind)
     return json_reply(kind.show(call.world, resource), headers=_etag(resource))
 
 
@@ -187,7 +190,11 @@ def _found(call: Call, kind: Kind) -> Resource:
         return resource
     if len(call.path.types) > 1 and store(call.world).find(call.path.parent) is None:
         raise _no_parent(call)
-    raise kind.missing(call.path) or not_found(call.path.text, kind.type, call.path.group)
+    raise _missing(call, kind)
+
+
+def _missing(call: Call, kind: Kind) -> ArmError:
+    return kind.missing(call.path) or not_found(call.path.text, kind.type, call.path.group)
 
 
 def _no_parent(call: Call) -> ArmError:

@@ -226,6 +226,15 @@ def test_addresses_have_a_quota(azure: Azure, networks: Any) -> None:
     )
 
 
+def test_what_is_young_is_found_now_and_then(azure: Azure, networks: Any) -> None:
+    azure.control(lag_s={"reads": 30})
+    azure.begin(networks.network_security_groups.begin_create_or_update, GROUP, "nsg", {"location": LOCATION})
+    path = f"{azure.id('Microsoft.Network/networkSecurityGroups', 'nsg')}?api-version=2026-03-01"
+    assert {azure.raw("GET", path)[0] for _ in range(4)} == {200, 404}
+    azure.advance(30)
+    assert {azure.raw("GET", path)[0] for _ in range(4)} == {200}
+
+
 def test_a_failed_operation_leaves_a_failed_resource(azure: Azure, networks: Any) -> None:
     azure.control(
         faults=[

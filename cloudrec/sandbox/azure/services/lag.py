@@ -4,6 +4,7 @@
 
     groups      a younger resource group is found neither by a GET nor by a PUT of what belongs into it
     resources   a group's or the subscription's list of resources is so old
+    reads       every other GET of a younger resource does not find it
     and what other modules declare
 """
 
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
 
     from cloudrec.sandbox.world import World
 
-GROUPS, RESOURCES = "groups", "resources"
-_known = {GROUPS, RESOURCES}
+GROUPS, RESOURCES, READS = "groups", "resources", "reads"
+_known = {GROUPS, RESOURCES, READS}
 
 
 @dataclass
@@ -28,6 +29,13 @@ class Lags:
     """Seconds by name."""
 
     seconds: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass
+class Looks:
+    """How often each young thing was asked for, by its id."""
+
+    counts: dict[str, int] = field(default_factory=dict)
 
 
 def declare(name: str) -> str:
@@ -39,6 +47,15 @@ def declare(name: str) -> str:
 def lag(world: World, name: str) -> float:
     """How far it lags behind just now, in virtual seconds."""
     return world.state(Lags).seconds.get(name, 0.0)
+
+
+def misses(world: World, name: str, id_: str, made_at: float) -> bool:
+    """Whether this look at something does not find it: every other look at what is young, from the first."""
+    if world.now() - made_at >= lag(world, name):
+        return False
+    counts = world.state(Looks).counts
+    counts[id_] = counts.get(id_, 0) + 1
+    return counts[id_] % 2 == 1
 
 
 def _write(world: World, wishes: Mapping[str, float]) -> None:

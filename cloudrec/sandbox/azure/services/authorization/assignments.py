@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -17,7 +17,7 @@ from cloudrec.sandbox.azure.registry import Entry, forgotten, inventory, route
 from cloudrec.sandbox.azure.services.authorization import conditions, principals
 from cloudrec.sandbox.azure.services.authorization.access import TYPE, Assignment, Grants, at, below, role
 from cloudrec.sandbox.azure.services.authorization.roles import PATH
-from cloudrec.sandbox.azure.services.lag import declare, lag
+from cloudrec.sandbox.azure.services.lag import declare, lag, misses
 from cloudrec.sandbox.azure.services.resource_groups import TYPE as GROUP
 from cloudrec.sandbox.azure.store import store
 from cloudrec.sandbox.clock import as_datetime
@@ -34,13 +34,6 @@ _APIS = ("2022-04-01",)
 _MODEL = "azure.mgmt.authorization.v2022_04_01.models:RoleAssignmentCreateParameters"
 _LAG = declare("role-assignments")
 _PAGE = 500
-
-
-@dataclass
-class Looks:
-    """How often each young assignment was asked for."""
-
-    counts: dict[str, int] = field(default_factory=dict)
 
 
 @route("PUT", TYPE)
@@ -173,11 +166,7 @@ def _is_young(world: World, row: Assignment) -> bool:
 def _found(call: Call) -> Assignment:
     """The assignment asked for; every other look at a young one misses it."""
     row = call.world.state(Grants).rows.get(call.path.key)
-    if row is not None and _is_young(call.world, row):
-        counts = call.world.state(Looks).counts
-        counts[row.id] = counts.get(row.id, 0) + 1
-        row = None if counts[row.id] % 2 else row
-    if row is None:
+    if row is None or misses(call.world, _LAG, row.id, row.made_at):
         raise ArmError(
             "RoleAssignmentNotFound",
             f"The role assignment '{call.path.name}' is not found.",

@@ -1,4 +1,4 @@
-"""Private DNS zones and their links to networks."""
+"""Private DNS zones and their links to networks. Bodies are not checked: no SDK of theirs is installed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 durations({"dns-create": 20, "dns-delete": 20})
 
-_MODELS = "azure.mgmt.privatedns.models"
 ZONE = "Microsoft.Network/privateDnsZones"
 LINK = f"{ZONE}/virtualNetworkLinks"
 
@@ -41,7 +40,6 @@ class Zones(_DnsKind):
     """Zones."""
 
     type = ZONE
-    model = patch_model = f"{_MODELS}:PrivateZone"
     name_rule = r"[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63}){1,33}"
 
     def show(self, world: World, resource: Resource) -> dict[str, Any]:
@@ -76,7 +74,6 @@ class Links(_DnsKind):
     """Links of zones to networks. They do not keep a network from being deleted."""
 
     type = LINK
-    model = patch_model = f"{_MODELS}:VirtualNetworkLink"
 
     def check(self, call: Call, body: dict[str, Any], old: Resource | None) -> None:
         """The network must be there."""
