@@ -190,6 +190,7 @@ def test_runs_are_let_in_by_the_clusters_word_even_where_the_cluster_is_seen_lat
     driver = provider.drivers(standing.cluster)[kind]
     identities = {key: seen.identity for key, seen in standing.found().items()}
     of_identities.delete(*names)
+    standing.azure.control(advance_s=5)  # one write of an identity's credentials at a time
     unseen = {"service": "containerservice", "action": "Get managedClusters", "kind": "error", "times": 1}
     standing.azure.control(faults=[{**unseen, "code": "ResourceNotFound", "status": 404}])
     with pytest.raises(federation.NoIssuerError) as caught:
