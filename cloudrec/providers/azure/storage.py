@@ -214,12 +214,16 @@ class ContainerDriver(GroupDriver):
         account, _, name = ids.names(identity)
         return self.azure.read(self.calls.get, ids.group_of(identity), account, name)
 
+    def body(self, resource: Resource, identities: Mapping[str, str]) -> Any:  # noqa: ANN401 - the SDK's model
+        """Return a container that nobody reads without logging in, and that says whose it is."""
+        del identities
+        return self.models.BlobContainer(public_access="None", metadata={_METADATA: resource.key})
+
     def make(self, resource: Resource, *, token: str, identities: Mapping[str, str]) -> str:
         """Create it; a second time, nothing changes."""
-        del token, identities
+        del token
         group, wanted = group_name(resource.tags[TAG_CLUSTER]), resource.properties
-        body = self.models.BlobContainer(public_access="None", metadata={_METADATA: resource.key})
-        self.calls.create(group, wanted["account"], wanted["container"], body)
+        self.calls.create(group, wanted["account"], wanted["container"], self.body(resource, identities))
         return ids.resource(
             self.azure.subscription, group, self.of_type, wanted["account"], "default", wanted["container"]
         )

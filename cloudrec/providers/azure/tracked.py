@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -45,9 +46,9 @@ class GroupDriver(AzureDriver):
         """Return the names of what it is part of, and its own."""
         return (self.named(resource),)
 
+    @abstractmethod
     def body(self, resource: Resource, identities: Mapping[str, str]) -> Any:  # noqa: ANN401 - the SDK's model
         """Return what is asked for, as the SDK wants it."""
-        raise NotImplementedError
 
     def properties(self, row: Any) -> Mapping[str, Any]:  # noqa: ANN401 - the SDK's model
         """Tell what drift is told from."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import uuid4
@@ -71,9 +72,9 @@ class ComputeDriver(GcpDriver):
     is_regional: ClassVar[bool] = False  # whether each region has its own
     holds_data: ClassVar[bool] = False
 
+    @abstractmethod
     def body(self, resource: Resource, identities: Mapping[str, str]) -> dict[str, Any]:
         """Return what is asked for, as the SDK's message has it, without name and description."""
-        raise NotImplementedError
 
     def properties(self, row: Any) -> Mapping[str, Any]:  # noqa: ANN401 - the SDK's message
         """Tell what drift is told from."""
