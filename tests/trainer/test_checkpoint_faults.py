@@ -4,6 +4,7 @@ import logging
 import os
 import resource
 import shutil
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from tests.trainer.support_layers import die_at
 from tests.trainer.support_ranks import RankPool
 from tests.trainer.support_state import cut, global_tensors, same_bits, whole, zeros_like
 from trainer.checkpoint import Checkpointer
+from trainer.checkpoint.lock import DirectoryLock
 from trainer.errors import CheckpointError
 
 if TYPE_CHECKING:
@@ -247,3 +249,11 @@ def test_numbers_of_every_kind_survive(tmp_path: Path) -> None:
         checkpointer.load(1, state)
     for name, tensor in tensors.items():
         assert torch.equal(state[name].shards[0].tensor.view(torch.uint8), tensor.view(torch.uint8)), name
+
+
+def test_a_run_waits_a_moment_for_one_that_is_ending(tmp_path: Path) -> None:
+    ending = DirectoryLock(tmp_path)
+    leaves = threading.Timer(0.3, ending.release)
+    leaves.start()
+    DirectoryLock(tmp_path).release()
+    leaves.join()

@@ -65,6 +65,7 @@ class Cloud:
     born_at: dict[str, Resource] = field(default_factory=dict)  # at a call, by a controller
     sold_out: dict[str, str] = field(default_factory=dict)  # key -> the reason that comes some time later
     goes_with: dict[str, set[str]] = field(default_factory=dict)  # what is going -> what goes with it
+    resumed: list[str] = field(default_factory=list)  # operations that a process took up from another
     by_operation: bool = False  # only who knows the operation learns that reason
     _polls: dict[str, int] = field(default_factory=dict)
 
@@ -137,6 +138,7 @@ class CloudDriver:
     def resume(self, identity: str, operation: str) -> None:
         """Know of it."""
         self.begun[identity] = operation
+        self.cloud.resumed.append(operation)
 
     def _failure(self, thing: Observed) -> str:
         if self.cloud.by_operation and thing.identity not in self.begun:

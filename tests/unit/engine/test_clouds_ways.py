@@ -245,6 +245,17 @@ def test_a_failure_that_only_its_operation_tells_is_told_by_the_process_that_goe
     assert bench.journal.operations("c") == []
 
 
+def test_what_was_under_way_is_taken_up_by_down_too(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.cloud.faults["condition id-net"] = [Crash()]
+    with pytest.raises(Crash):
+        bench.up()
+    assert bench.cloud.resumed == []
+    bench.down()
+    assert "operation-on-id-net" in bench.cloud.resumed
+    assert bench.cloud.things == {}
+
+
 def test_a_journal_of_the_first_schema_is_read_and_goes_on(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.up()
