@@ -8,10 +8,10 @@ id or address) it writes into the ledger when it submits.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from cloudrec.launch.folder import RunFolder
     from cloudrec.launch.ledger import RunState
@@ -26,11 +26,13 @@ class LaunchPlan:
         command: the command that is started, or that every node runs.
         environment: the variables it gets on top of what is there.
         files: the files written first, by path or by the name of the object that holds them.
+        objects: manifests that are applied, in this order, where the engine is Kubernetes.
     """
 
     command: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
+    objects: Sequence[Mapping[str, Any]] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +49,25 @@ class RunHandle:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Worker:
+    """One machine's share of a run, as its engine tells it now.
+
+    Args:
+        name: the engine's name of it: a pod, an actor, a task.
+        node: the machine it is on; empty before it has one.
+        state: the engine's own word for what it does.
+        restarts: how often it was started again.
+        problem: what is wrong with it, and what to do; empty when nothing is.
+    """
+
+    name: str
+    node: str = ""
+    state: str = ""
+    restarts: int = 0
+    problem: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunStatus:
     """A run's state as the engine tells it now.
 
@@ -54,11 +75,15 @@ class RunStatus:
         state: the state.
         cause: why it failed or was interrupted, for a person to read.
         attempt: how often the workers were restarted in this launch.
+        preemptions: how often a machine was taken away from it, where the engine can tell.
+        workers: its machines, where there are several.
     """
 
     state: RunState
     cause: str | None = None
     attempt: int = 0
+    preemptions: int = 0
+    workers: Sequence[Worker] = ()
 
 
 class Launcher(Protocol):

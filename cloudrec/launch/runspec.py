@@ -42,6 +42,13 @@ class RunSpec:
         trainer_command: the program that is the trainer.
         environment: variables for the trainer, on top of the launcher's own.
         stop_grace_s: seconds between the request to stop and the kill.
+        storage: URI of the cluster's storage; what the run leaves goes to STORAGE/runs/NAME.
+        image: the container image with the trainer, for launchers that need one.
+        min_nodes: with how many nodes it may go on when some are lost; 0: with as many as it began.
+        allow_tcp: train even where the transport that the cluster is meant to have is not found.
+        hourly_usd: what its nodes cost an hour, when it was launched.
+        target: the cluster as this launcher must know it, such as `kube.target.Target`.
+        settings: what only this launcher understands.
         created: when, ISO 8601.
         versions: what was installed where it was launched.
     """
@@ -58,6 +65,13 @@ class RunSpec:
     trainer_command: tuple[str, ...] = field(default_factory=default_trainer_command)
     environment: Mapping[str, str] = field(default_factory=dict)
     stop_grace_s: float = 60.0
+    storage: str = ""
+    image: str = ""
+    min_nodes: int = 0
+    allow_tcp: bool = False
+    hourly_usd: float = 0.0
+    target: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
     created: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     versions: Mapping[str, str] = field(default_factory=dict)
 
@@ -67,6 +81,7 @@ class RunSpec:
         _at_least("nnodes", self.nnodes, 1)
         _at_least("max_restarts", self.max_restarts, 0)
         _at_least("stop_grace_s", self.stop_grace_s, 1)
+        _at_least("min_nodes", self.min_nodes, 0)
         for name, value in self.environment.items():
             if not name or "=" in name or "\0" in name + value:
                 raise SpecError(f"{name!r} cannot be the name of an environment variable with {value!r}")

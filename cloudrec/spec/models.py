@@ -115,6 +115,9 @@ class ClusterSpec(Model):
     expires: Annotated[str, AfterValidator(_moment)] | None = Field(
         None, description="when the cluster ends (UTC); worked out from ttl and budget_usd by `up`"
     )
+    addons: Literal["install", "none"] = Field(
+        "install", description="whether `up` also installs what a Kubernetes cluster needs to train"
+    )
     settings: dict[str, Any] = Field(default_factory=dict, description="what only this provider understands")
 
     @property
@@ -134,6 +137,17 @@ class TrainSpec(Model):
         None, description="processes on each machine; one a GPU, or one on a machine without, when absent"
     )
     max_restarts: NonNegativeInt = Field(3, description="how often a crashed run is started again")
+    image: str | None = Field(
+        None, description="container image with the trainer; the one last pushed for the cluster when absent"
+    )
+    min_nodes: PositiveInt | None = Field(
+        None,
+        description="with how many nodes it may go on when some are lost; with all of them when absent",
+    )
+    allow_tcp: bool = Field(
+        default=False, description="train even where the cluster's transport is not found"
+    )
+    settings: dict[str, Any] = Field(default_factory=dict, description="what only this launcher understands")
     stop_grace_s: NonNegativeFloat = Field(120.0, description="seconds that `stop` gives a run to checkpoint")
     env: dict[str, str] = Field(default_factory=dict, description="environment variables for the trainer")
 

@@ -1,0 +1,1 @@
+"""Kubernetes manifests: typed contexts, one for each template, and their rendering."""
