@@ -1,7 +1,7 @@
 """What a run must know of a Kubernetes cluster: where it is reached, and what its GPU nodes ask of a pod.
 
-A provider's `Access.details` is one as a mapping; a run's spec.json keeps it, so that any process, at any time
-can find the cluster on which the run was launched, and can tell whether it still is that cluster.
+A provider's `Access.details` is one as a mapping; a run's spec.json keeps it, so that any process
+can find, at any time, the cluster on which the run was launched, and tell whether it still is that cluster.
 """
 
 from __future__ import annotations
