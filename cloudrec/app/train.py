@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from cloudrec import __version__
-from cloudrec.app.clusters import choose
+from cloudrec.app.choosing import choose
 from cloudrec.errors import DataError, SpecError, UsageError
 from cloudrec.launch import launcher as find_launcher
 from cloudrec.launch.folder import RunFolder, create_run

@@ -24,9 +24,9 @@ _COMMANDS = {
     "stop": ("cloudrec.cli.runs:stop", "Stop a run gracefully: checkpoint, then end."),
     "report": ("cloudrec.cli.runs:report", "Write one self-contained HTML page about a run."),
     "down": ("cloudrec.cli.clusters:down", "Remove everything that was created."),
-    "leaks": ("cloudrec.cli.clusters:leaks", "Show what exists under our tags, with $/h."),
-    "catalog": ("cloudrec.cli.clusters:catalog", "Show kinds of node and their prices."),
-    "doctor": ("cloudrec.cli.clusters:doctor", "Check what must be there before a cluster comes up."),
+    "leaks": ("cloudrec.cli.look:leaks", "Show what exists under our tags, with $/h."),
+    "catalog": ("cloudrec.cli.look:catalog", "Show kinds of node and their prices."),
+    "doctor": ("cloudrec.cli.look:doctor", "Check what must be there before a cluster comes up."),
     "data": ("cloudrec.cli.data:data", "Make, prepare and check training data."),
     "completion": ("cloudrec.cli.completion:completion", "Print the shell's completion script."),
 }
