@@ -5,7 +5,7 @@ from __future__ import annotations
 from cloudrec.app.clusters import ClusterView, Removal, catalog, clusters, doctor, down, expired, up
 from cloudrec.app.context import AppContext
 from cloudrec.app.leaks import Leak, leaks, remove_leaks
-from cloudrec.app.runs import run_folder, runs, stop_run
+from cloudrec.app.runs import fetch, run_folder, runs, stop_run
 from cloudrec.app.train import Launch, resume, train
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "doctor",
     "down",
     "expired",
+    "fetch",
     "leaks",
     "remove_leaks",
     "resume",

@@ -23,6 +23,7 @@ _COMMANDS = {
     "logs": ("cloudrec.cli.runs:logs", "Print what a rank of a run has printed."),
     "stop": ("cloudrec.cli.runs:stop", "Stop a run gracefully: checkpoint, then end."),
     "report": ("cloudrec.cli.runs:report", "Write one self-contained HTML page about a run."),
+    "fetch": ("cloudrec.cli.runs:fetch", "Copy what a run has left into a folder here."),
     "down": ("cloudrec.cli.clusters:down", "Remove everything that was created."),
     "leaks": ("cloudrec.cli.look:leaks", "Show what exists under our tags, with $/h."),
     "catalog": ("cloudrec.cli.look:catalog", "Show kinds of node and their prices."),

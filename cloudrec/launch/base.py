@@ -94,6 +94,11 @@ class Launcher(Protocol):
         """The name by which `--launcher` knows it."""
         ...
 
+    @property
+    def reads_local_files(self) -> bool:
+        """Whether the trainer sees the same files as whoever launches it."""
+        ...
+
     def preflight(self, spec: RunSpec) -> None:
         """Refuse what cannot work before anything is made: PreflightError, MissingExtraError, UsageError."""
         ...
