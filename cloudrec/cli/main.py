@@ -27,7 +27,7 @@ _COMMANDS = {
     "leaks": ("cloudrec.cli.clusters:leaks", "Show what exists under our tags, with $/h."),
     "catalog": ("cloudrec.cli.clusters:catalog", "Show kinds of node and their prices."),
     "doctor": ("cloudrec.cli.clusters:doctor", "Check what must be there before a cluster comes up."),
-    "data": ("cloudrec.cli.data:data", "Make, prepare and check training data."),
+    "data": ("cloudrec.cli.data:data", "Make, prepare, check and push training data."),
     "completion": ("cloudrec.cli.completion:completion", "Print the shell's completion script."),
 }
 
