@@ -9,12 +9,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cloudrec import __version__
 from cloudrec.app.choosing import choose
-from cloudrec.app.trainer_config import absolute_flags, check_configuration, check_dataset, trainer_config
+from cloudrec.app.trainer_config import (
+    absolute_flags,
+    check_configuration,
+    check_dataset,
+    refuse_secrets,
+    trainer_config,
+)
 from cloudrec.errors import SpecError, UsageError
 from cloudrec.launch import launcher as find_launcher
 from cloudrec.launch.folder import RunFolder, create_run
 from cloudrec.launch.ledger import RunState
-from cloudrec.launch.runspec import RunSpec, new_run_name
+from cloudrec.launch.runspec import RunSpec, default_trainer_command, new_run_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -56,12 +62,12 @@ def train(
     wanted = loaded.spec.cluster
     named = ("cluster", "provider") in loaded.origins
     cluster = choose(app, provider_name=wanted.provider if named else None, cluster_name=wanted.name)
-    access = app.provider(cluster.provider).access(cluster)
-    launcher = find_launcher(loaded.spec.train.launcher or access.launchers[0])
-    _refuse_unfit_launcher(launcher, access, cluster)
-    spec = _run_spec(loaded, _Place(cluster, access, launcher, _hourly_usd(app, cluster)), flags)
+    place = place_of(app, loaded, cluster)
+    launcher = place.launcher
+    spec = run_spec(loaded, place, flags)
     check_configuration(spec)
     check_dataset(spec, launcher)
+    refuse_secrets(spec, launcher)
     launcher.preflight(spec)
     folder = RunFolder(path=app.home.run(spec.name))
     if folder.path.exists():
@@ -139,7 +145,7 @@ def _hourly_usd(app: AppContext, cluster: ClusterSpec) -> float:
     return (offers[0].hourly_usd or 0.0) if offers else 0.0
 
 
-class _Place(NamedTuple):
+class Place(NamedTuple):
     """Where a run goes."""
 
     cluster: ClusterSpec
@@ -148,13 +154,37 @@ class _Place(NamedTuple):
     hourly_usd: float  # of one node
 
 
-def _run_spec(loaded: Loaded, place: _Place, flags: Sequence[str]) -> RunSpec:
+def place_of(app: AppContext, loaded: Loaded, cluster: ClusterSpec) -> Place:
+    """Return where a run goes; UsageError when the launcher that is asked for does not work there."""
+    access = app.provider(cluster.provider).access(cluster)
+    launcher = find_launcher(loaded.spec.train.launcher or access.launchers[0])
+    _refuse_unfit_launcher(launcher, access, cluster)
+    return Place(cluster, access, launcher, _hourly_usd(app, cluster))
+
+
+def run_spec(
+    loaded: Loaded,
+    place: Place,
+    flags: Sequence[str],
+    *,
+    name: str | None = None,
+    command: Sequence[str] | None = None,
+) -> RunSpec:
+    """Return what is to be launched.
+
+    Args:
+        loaded: the spec, with where each value stood.
+        place: where it goes.
+        flags: more flags for the trainer.
+        name: the run's name, in place of the spec's.
+        command: the program of a rank, in place of the trainer: it has a configuration of its own.
+    """
     cluster, access, launcher, hourly_usd = place
     train = loaded.spec.train
     nodes = _nodes(train.nodes, access)
     notices = str(access.details.get("notices", ""))
     return RunSpec(
-        name=train.name or new_run_name(datetime.now(UTC)),
+        name=name or train.name or new_run_name(datetime.now(UTC)),
         cluster=cluster.title,
         provider=cluster.provider,
         launcher=launcher.name,
@@ -162,8 +192,9 @@ def _run_spec(loaded: Loaded, place: _Place, flags: Sequence[str]) -> RunSpec:
         nnodes=nodes,
         min_nodes=_fewest(train.min_nodes, nodes),
         max_restarts=train.max_restarts,
-        trainer_config=trainer_config(loaded, launcher, notices=notices),
+        trainer_config={} if command else trainer_config(loaded, launcher, notices=notices),
         trainer_flags=absolute_flags(flags) if launcher.reads_local_files else tuple(flags),
+        trainer_command=tuple(command or default_trainer_command()),
         environment={**access.environment, **train.env},
         stop_grace_s=train.stop_grace_s,
         storage=access.storage,

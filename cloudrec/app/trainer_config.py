@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 _BAD_CONFIGURATION = 64  # the trainer's exit code for it
 _CHECK_TIMEOUT_S = 120
 _PATHS = ("dataset_path", "checkpoint_dir", "sharding_plan")  # the trainer's keys that name places
+_SECRET = re.compile(r"SECRET|PASSWORD|PASSWD|TOKEN|CREDENTIAL|ACCOUNT_KEY|API_KEY|CONNECTION_STRING", re.IGNORECASE)
 _NOTICES = "preemption_notices"
 
 
@@ -103,6 +105,18 @@ def check_configuration(spec: RunSpec) -> dict[str, Any] | None:
     if checked.returncode == _BAD_CONFIGURATION:
         raise SpecError(f"the trainer refuses its configuration: {message}", remedy=remedy or None)
     raise SpecError(f"the trainer could not check its configuration: {said}")
+
+
+def refuse_secrets(spec: RunSpec, launcher: Launcher) -> None:
+    """Refuse a variable that looks like a secret where it would stand in a manifest; SpecError."""
+    if launcher.reads_local_files:
+        return
+    for name, value in spec.environment.items():
+        if _SECRET.search(name) and value:
+            raise SpecError(
+                f"train.env.{name} looks like a secret, which would stand in a manifest for all to read",
+                remedy="pods have an identity of their own for the cluster's storage; leave the variable out",
+            )
 
 
 def check_dataset(spec: RunSpec, launcher: Launcher) -> None:

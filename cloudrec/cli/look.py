@@ -17,6 +17,7 @@ from cloudrec.cli.options import (
     load_spec,
     output_option,
     provider_spec,
+    set_option,
     yes_option,
 )
 from cloudrec.cli.output import columns, duration, emit
@@ -124,16 +125,48 @@ def catalog(provider: str | None, region: str | None, instance_types: str | None
 @click.argument("provider", required=False)
 @file_option
 @cluster_option
+@click.option("--smoke", is_flag=True, help="Run a tiny job in which every rank reports and all talk.")
+@click.option("--launcher", metavar="NAME", help="How the smoke job is started.")
+@click.option("--image", metavar="REF", help="The smoke job's container image.")
+@click.option("--nproc-per-node", type=int, metavar="N", help="The smoke job's processes on each node.")
+@click.option("--allow-tcp", is_flag=True, default=None, help="Go on where the fast transport is not found.")
+@set_option
 @output_option
-def doctor(provider: str | None, file: Path | None, cluster: str | None) -> None:
-    """Check everything that must be there before a cluster comes up at PROVIDER."""
+def doctor(
+    provider: str | None,
+    file: Path | None,
+    cluster: str | None,
+    settings: tuple[str, ...],
+    *,
+    smoke: bool,
+    **asked: object,
+) -> None:
+    """Check what must be there before a cluster comes up at PROVIDER, or how the one --cluster names fares.
+
+    \b
+    cloudrec doctor aws                      credentials, quotas, offers, leftovers
+    cloudrec doctor --cluster NAME           nodes, GPUs, fabric cards, add-ons, obsolete settings
+    cloudrec doctor --cluster NAME --smoke   a tiny job: ranks, an all-reduce, all-to-all bandwidth
+    """  # noqa: D301  # \b is click's mark for lines that are not to be joined
     from cloudrec import app  # noqa: PLC0415  # `--help` needs none of it
 
     flags: Flags = {
         ("cluster", "provider"): ("PROVIDER", provider),
         ("cluster", "name"): ("--cluster", cluster),
+        **{("train", name): (f"--{name.replace('_', '-')}", value) for name, value in asked.items()},
     }
-    findings = app.doctor(context(), load_spec(file, (), flags).spec.cluster)
+    loaded = load_spec(file, settings, flags)
+    if smoke:
+        findings = app.smoke(context(), loaded)
+    elif cluster is not None and provider is None:
+        findings = app.examine(context(), loaded)
+    else:
+        findings = app.doctor(context(), loaded.spec.cluster)
+    _tell(findings)
+
+
+def _tell(findings: Sequence[Finding]) -> None:
+    """Show what was found; PreflightError when something is in the way."""
     rows = [(finding.check, _mark(finding), finding.found, finding.needed or None) for finding in findings]
     emit({"findings": [_finding(f) for f in findings]}, columns(("CHECK", "RESULT", "FOUND", "NEEDED"), rows))
     wrong = [finding for finding in findings if not finding.ok]

@@ -1,0 +1,1 @@
+"""Examining a cluster that is up: nodes, GPUs, cards, add-ons, and settings that time has overtaken."""
