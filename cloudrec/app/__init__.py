@@ -6,6 +6,7 @@ from cloudrec.app.clusters import ClusterView, Removal, catalog, clusters, docto
 from cloudrec.app.context import AppContext
 from cloudrec.app.leaks import Leak, leaks, remove_leaks
 from cloudrec.app.runs import fetch, run_folder, runs, stop_run
+from cloudrec.app.smoke import smoke_run
 from cloudrec.app.train import Launch, resume, train
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "resume",
     "run_folder",
     "runs",
+    "smoke_run",
     "stop_run",
     "train",
     "up",

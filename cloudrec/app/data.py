@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cloudrec.app.clusters import choose
+from cloudrec.app.choosing import choose
 from cloudrec.data import places
 from cloudrec.data.push import carry_out, survey
 from cloudrec.errors import UsageError

@@ -31,7 +31,7 @@ _PATIENCE_S = 900.0  # images of several gigabytes are pulled first
 _SLOW = 0.5  # of the bandwidth that the catalogue tells: less is no noise
 
 
-def smoke(app: AppContext, loaded: Loaded) -> Sequence[Finding]:
+def smoke_run(app: AppContext, loaded: Loaded) -> Sequence[Finding]:
     """Run the smoke job with the chosen launcher, on every node of the cluster, and tell what was found.
 
     Raises:
@@ -112,7 +112,7 @@ def _bandwidth(told: dict[str, Any]) -> list[Finding]:
             ok=ok,
             found=f"{measured:.2f} GB/s a rank",
             needed=f"{_SLOW * expected:.2f} of {expected:.2f}" if expected else "",
-            remedy="the fast transport may not be at work: cloudrec doctor --cluster tells of cards and drivers",
+            remedy="the fast transport may not be at work: see `cloudrec doctor --cluster NAME`",
             blocks=False,
         )
     ]

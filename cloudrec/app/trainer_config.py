@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 _BAD_CONFIGURATION = 64  # the trainer's exit code for it
 _CHECK_TIMEOUT_S = 120
 _PATHS = ("dataset_path", "checkpoint_dir", "sharding_plan")  # the trainer's keys that name places
-_SECRET = re.compile(r"SECRET|PASSWORD|PASSWD|TOKEN|CREDENTIAL|ACCOUNT_KEY|API_KEY|CONNECTION_STRING", re.IGNORECASE)
+_SECRET = re.compile(
+    r"SECRET|PASSWORD|PASSWD|TOKEN|CREDENTIAL|ACCOUNT_KEY|API_KEY|CONNECTION_STRING", re.IGNORECASE
+)
 _NOTICES = "preemption_notices"
 
 

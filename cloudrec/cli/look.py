@@ -157,7 +157,7 @@ def doctor(
     }
     loaded = load_spec(file, settings, flags)
     if smoke:
-        findings = app.smoke(context(), loaded)
+        findings = app.smoke_run(context(), loaded)
     elif cluster is not None and provider is None:
         findings = app.examine(context(), loaded)
     else:

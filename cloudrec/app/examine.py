@@ -1,1 +1,0 @@
-"""Examining a cluster that is up: nodes, GPUs, cards, add-ons, and settings that time has overtaken."""
