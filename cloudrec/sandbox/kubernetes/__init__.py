@@ -1,0 +1,1 @@
+"""Kubernetes: an API server of this process's own, over HTTPS."""
