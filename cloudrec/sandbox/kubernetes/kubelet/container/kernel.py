@@ -17,7 +17,8 @@ NOSUID = 2
 NODEV = 4
 NOEXEC = 8
 
-LAST_CAPABILITY = 40
+OUTER_PROC = "/.proc"  # this machine's, on the way to the container's own
+
 CAPABILITIES = (
     "CHOWN DAC_OVERRIDE DAC_READ_SEARCH FOWNER FSETID KILL SETGID SETUID SETPCAP LINUX_IMMUTABLE "
     "NET_BIND_SERVICE NET_BROADCAST NET_ADMIN NET_RAW IPC_LOCK IPC_OWNER SYS_MODULE SYS_RAWIO SYS_CHROOT "
@@ -79,6 +80,11 @@ def pivot_root(root: str) -> None:
     _check(_libc.syscall(_SYS_PIVOT_ROOT[os.uname().machine], b".", b"."), root)
     _check(_libc.umount2(b".", _DETACH), root)
     os.chdir("/")
+
+
+def unmount(target: str) -> None:
+    """Take a mount, and those below it, out of sight."""
+    _check(_libc.umount2(target.encode(), _DETACH), target)
 
 
 def set_hostname(name: str) -> None:

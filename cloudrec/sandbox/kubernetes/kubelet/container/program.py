@@ -40,7 +40,7 @@ def _become(spec: dict[str, Any], *, is_first: bool, output: int, tell: int) -> 
     try:
         if is_first:
             os.setsid()
-            _mount_proc()
+            _mount_proc(is_root=spec["is_root"])
         step = "identity"
         _take_identity(spec)
         kernel.die_with_parent()  # after the change of identity, which would undo it
@@ -60,11 +60,15 @@ def _become(spec: dict[str, Any], *, is_first: bool, output: int, tell: int) -> 
     os._exit(_NOT_FOUND)
 
 
-def _mount_proc() -> None:
+def _mount_proc(*, is_root: bool) -> None:
     try:
         kernel.mount("proc", "/proc", "proc", kernel.NOSUID | kernel.NODEV | kernel.NOEXEC)
-    except OSError:  # where a user namespace may not: the machine's own tells processes by other numbers
-        kernel.mount("/.proc", "/proc", "", kernel.BIND | kernel.REC)
+    except OSError:
+        if is_root:
+            raise
+        kernel.mount(kernel.OUTER_PROC, "/proc", "", kernel.BIND | kernel.REC)  # tells other numbers
+    if not is_root:
+        kernel.unmount(kernel.OUTER_PROC)
 
 
 def _take_identity(spec: dict[str, Any]) -> None:

@@ -47,6 +47,8 @@ class View:
                 self._show(path)
         self._show_devices()
         self._show_sys()
+        if not self._spec["is_root"]:  # a new /proc may only be mounted where one is in sight
+            self._bind("/proc", self._root + kernel.OUTER_PROC, is_read_only=False)
         for mount in sorted(self._spec["mounts"], key=lambda each: str(each["target"])):
             self._mount(mount)
         if self._spec["read_only_root"]:
