@@ -17,6 +17,7 @@ FOREGROUND_FINALIZER, ORPHAN_FINALIZER = "foregroundDeletion", "orphan"
 
 
 def check_current(kind: Resource, metadata: Mapping[str, Any], old: Mapping[str, Any]) -> None:
+    """Refuse a change that was made from an old version, or for an object that is another by now."""
     known, current = metadata.get("resourceVersion"), old["metadata"]["resourceVersion"]
     name = old["metadata"]["name"]
     uid, right = metadata.get("uid"), old["metadata"]["uid"]
@@ -28,6 +29,7 @@ def check_current(kind: Resource, metadata: Mapping[str, Any], old: Mapping[str,
 
 
 def check_preconditions(kind: Resource, old: Mapping[str, Any], wanted: Mapping[str, str]) -> None:
+    """Refuse to delete what is not what was meant."""
     for field, title in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
         asked, found = wanted.get(field), old["metadata"][field]
         if asked and asked != found:
@@ -36,6 +38,7 @@ def check_preconditions(kind: Resource, old: Mapping[str, Any], wanted: Mapping[
 
 
 def place_of(obj: Mapping[str, Any]) -> tuple[str, str]:
+    """Namespace (empty without one) and name."""
     return obj["metadata"].get("namespace", ""), obj["metadata"]["name"]
 
 
@@ -45,6 +48,7 @@ def has_contents(kind: Resource) -> bool:
 
 
 def mark_finalizers(metadata: dict[str, Any], propagation: str) -> None:
+    """Have the end wait for what it owns, as the propagation policy asks."""
     marks = {FOREGROUND: FOREGROUND_FINALIZER, ORPHAN: ORPHAN_FINALIZER}
     kept = [each for each in metadata.get("finalizers") or () if each not in marks.values()]
     if propagation in marks:

@@ -1,7 +1,7 @@
 """What an API server does with objects: create, change, remove, each under its rules.
 
-`Store` is thread-safe and is used in process too, by controllers and kubelets, as they would use the API. A kind is
-named by its plural ("pods"); what is returned is the caller's own copy. Refusals are ApiError.
+`Store` is thread-safe and is used in process too, by controllers and kubelets, as they would use the API.
+A kind is named by its plural ("pods"); what is returned is the caller's own copy. Refusals are ApiError.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from cloudrec.sandbox.kubernetes.table import Entry, Table, copied
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from cloudrec.sandbox.kubernetes.logs import LogSource
 
 BACKGROUND = "Background"
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # of generated names: no vowels, so no words
@@ -50,6 +52,7 @@ class Store:
         self.resources = Resources()
         self.table = Table(self.lock)
         self.policy = policy
+        self.logs: LogSource | None = None  # set by whoever runs the containers
 
     def subscribe(self, callback: Callable[[str, str, dict[str, Any]], None]) -> None:
         """Call back with (ADDED, MODIFIED or DELETED; the plural; the object) on each change, in order.

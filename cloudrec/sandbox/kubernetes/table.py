@@ -138,7 +138,6 @@ class Table:
         """Take an object away; its last state, with the version of its end."""
         before = self._entries[key].pop(name)
         self._unlink(before)
-        self._names.pop(before.obj["metadata"]["uid"], None)
         entry = self._stamped(key, copied(before.obj))
         self._tell(Change(entry.version, DELETED, entry, before))
         return entry
@@ -152,6 +151,7 @@ class Table:
         if entry is None:
             return
         metadata = entry.obj["metadata"]
+        self._names.pop(metadata["uid"], None)
         for owner in metadata.get("ownerReferences") or ():
             dependents = self._owned[owner["uid"]]
             dependents.discard(metadata["uid"])
