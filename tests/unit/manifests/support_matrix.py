@@ -73,7 +73,11 @@ def _gcp(machine: str, gpus: int, fabric: str = "tcp", cards: int = 0) -> Target
 
 
 def _target(**values: Any) -> Target:
-    known = {"kubeconfig": "kubeconfig", "namespace": "training", "service_account": "trainer"}
+    known: dict[str, Any] = {
+        "kubeconfig": "kubeconfig",
+        "namespace": "training",
+        "service_account": "trainer",
+    }
     return Target(**known, **values)
 
 
