@@ -1,7 +1,7 @@
 """Checkov finds nothing in any manifest that checkov.yaml does not explain.
 
-It pins other versions of what is needed here too, so it lives in a virtual environment of its own, which is made
-when this test runs for the first time.
+It pins other versions of what is needed here too, so it lives in a virtual environment of its own, which is
+made when this test runs for the first time.
 """
 
 from __future__ import annotations
