@@ -67,8 +67,8 @@ def _dataset(workload: Workload) -> str:
     if isinstance(document, dict):
         named = str(document.get("dataset_path") or document.get("dataset-path") or "")
     for position, word in enumerate(workload.flags):
-        flag, equals, value = word.replace("-", "_", word.partition("=")[0].count("-")).partition("=")
-        if flag == "__dataset_path":
+        flag, equals, value = word.partition("=")
+        if flag.replace("-", "_") == "__dataset_path":
             named = value if equals else "".join(workload.flags[position + 1 : position + 2])
     return named
 
