@@ -1,1 +1,20 @@
-"""Kubernetes manifests: typed contexts, one for each template, and their rendering."""
+"""Kubernetes manifests: typed contexts, one for each template, and their rendering.
+
+    Workload + Target + transport profile -> contexts (all decisions) -> templates/k8s/*.yaml.j2 -> objects
+
+The objects are plain mappings, in the order in which they are applied; `text` prints them.
+"""
+
+from cloudrec.manifests.objects import namespace_objects, run_objects
+from cloudrec.manifests.rendering import Context, TemplateError, render, text
+from cloudrec.manifests.workload import Workload
+
+__all__ = [
+    "Context",
+    "TemplateError",
+    "Workload",
+    "namespace_objects",
+    "render",
+    "run_objects",
+    "text",
+]
