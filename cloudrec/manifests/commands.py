@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import yaml
+
 from cloudrec.manifests.environment import GPUS, WORK, literal
 from cloudrec.manifests.names import RENDEZVOUS_PORT
 
@@ -47,6 +49,28 @@ def launch_file(workload: Workload, target: Target) -> str:
         },
         indent=2,
     )
+
+
+def probe_arguments(workload: Workload) -> tuple[str, ...]:
+    """Return what a probe is to look at: the dataset, where one is named, and the place for results."""
+    dataset = _dataset(workload)
+    return (
+        *(("--dataset", literal(dataset)) if dataset else ()),
+        *(("--results", literal(workload.results)) if workload.results else ()),
+    )
+
+
+def _dataset(workload: Workload) -> str:
+    """Return the dataset that the trainer would take: a flag's, the last one's, or else the file's."""
+    named = ""
+    document = yaml.safe_load(workload.config)
+    if isinstance(document, dict):
+        named = str(document.get("dataset_path") or document.get("dataset-path") or "")
+    for position, word in enumerate(workload.flags):
+        flag, equals, value = word.partition("=")
+        if flag.replace("-", "_") == "__dataset_path":
+            named = value if equals else "".join(workload.flags[position + 1 : position + 2])
+    return named
 
 
 def _elastic(workload: Workload) -> tuple[str, ...]:

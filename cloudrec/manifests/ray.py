@@ -11,10 +11,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from cloudrec.manifests import contexts, placement
-from cloudrec.manifests.build import Shape, training_pod
+from cloudrec.manifests.build import Shape, training_pod, without_fabric
 from cloudrec.manifests.commands import CONFIG, DRIVER, POD
 from cloudrec.manifests.environment import GPUS
-from cloudrec.manifests.names import ROLE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,9 +29,9 @@ DASHBOARD_PORT = 8265
 HEAD = "ray-head"
 OPERATOR = {"app.kubernetes.io/name": "kuberay-operator"}
 _HEAD_RESOURCES = {"cpu": "2", "memory": "8Gi"}
-_HEAD_SHM_GIB = 2
 _KEEP_S = 600
-# Ray's raylet kills what runs below it at once: the agent is asked first, and waited for.
+# Ray would kill an agent with whatever it ends itself: it leaves that, and the agent is asked and waited for.
+_RAY = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_kill_child_processes_on_worker_exit": "false"}
 _BEFORE_STOP = {"preStop": {"exec": {"command": [*POD, "ray", "--stop"]}}}
 
 
@@ -45,12 +44,12 @@ def job(workload: Workload, target: Target, profile: Profile, named: Mapping[str
         profile: the transport's.
         named: its name, namespace and labels.
     """
-    shape = Shape(own={"RAY_USAGE_STATS_ENABLED": "0"}, restart_policy=None)
+    shape = Shape(own=_RAY, restart_policy=None)
     worker = training_pod(workload, target, profile, replace(shape, lifecycle=_BEFORE_STOP))
     return contexts.RayJob(
         **named,
         entrypoint=shlex.join([*DRIVER, f"{CONFIG}/{LAUNCH_FILE}"]),
-        backoff_limit=workload.max_restarts,
+        backoff_limit=0,  # the driver forgives crashes; a whole new cluster would be tried for final ends too
         keep_s=_KEEP_S,
         ray_version=RAY_VERSION,
         nodes=workload.nodes,
@@ -62,25 +61,12 @@ def job(workload: Workload, target: Target, profile: Profile, named: Mapping[str
 
 def _head(workload: Workload, target: Target, profile: Profile, shape: Shape) -> Pod:
     """Return the head's pod: the same as a worker's, without what belongs to GPUs and their fabric."""
-    bare = replace(
-        profile,
-        shm_gib=_HEAD_SHM_GIB,
-        host_paths=(),
-        sidecars=(),
-        annotations={},
-        capabilities=(),
-        user=10001,
-        script="",
-        settings=(),
-    )
-    elsewhere = replace(
-        target, resources={}, node_selector={}, tolerations=(), networks=(), capabilities=(), profile=""
-    )
-    head = training_pod(workload, elsewhere, bare, replace(shape, container=HEAD))
+    light, bare = without_fabric(target, profile)
+    elsewhere = replace(light, node_selector={}, tolerations=())
+    head = training_pod(workload, elsewhere, bare, replace(shape, container=HEAD, role=HEAD))
     container = replace(head.containers[0], requests=_HEAD_RESOURCES, limits=_HEAD_RESOURCES)
     return replace(
         head,
-        labels={**head.labels, ROLE: HEAD},
         tolerations=placement.tolerations(target, gpus=False),
         affinity=None,
         containers=[container],
