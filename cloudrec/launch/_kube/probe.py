@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from cloudrec.cluster.causes import pod_cause
 from cloudrec.errors import CloudrecError, PreflightError
 from cloudrec.launch._kube.judge import exit_code
-from cloudrec.manifests.probe import probe_objects
+from cloudrec.manifests import probe_objects
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
