@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 from uuid import NAMESPACE_URL, uuid4, uuid5
 
 from cloudrec.sandbox.book import Book
+from cloudrec.sandbox.kubernetes import schema
 from cloudrec.sandbox.kubernetes.access import Tokens
 from cloudrec.sandbox.kubernetes.reads import Pages
 from cloudrec.sandbox.kubernetes.store import Store
@@ -14,6 +15,8 @@ from cloudrec.sandbox.world import World
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from cloudrec.sandbox.kubernetes.resources import Resource
 
 NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 
@@ -36,8 +39,15 @@ class Cluster(World):
         self.controllers: Controllers | None = None
         self.tokens = Tokens()
         self.pages = Pages()
+        self.schemas: dict[str, schema.Node] = {}
         self.interruption = Interruption()
         self.found()
+
+    def node_of(self, resource: Resource) -> schema.Node:
+        """What objects of a kind look like."""
+        if resource.custom:
+            return self.schemas.get(resource.api_version + "/" + resource.kind, schema.ANYTHING)
+        return schema.built_in(resource.group, resource.version, resource.kind)
 
     def found(self) -> None:
         """Make what every cluster has; its identity stays the same through a reset."""
