@@ -115,7 +115,15 @@ class Store:
                 self.policy.check(kind, new, None, "")
             if dry_run:
                 return new
-            return copied(self.table.put(kind.key, place, new).obj)
+            made = copied(self.table.put(kind.key, place, new).obj)
+            if kind.key == "namespaces":
+                self._furnish(place[1])
+            return made
+
+    def _furnish(self, namespace: str) -> None:
+        """What a new namespace gets from its controllers."""
+        metadata = {"namespace": namespace}
+        self.create("serviceaccounts", {"metadata": {**metadata, "name": "default"}})
 
     def update(
         self,

@@ -8,7 +8,9 @@ from uuid import NAMESPACE_URL, uuid4, uuid5
 from cloudrec.sandbox.book import Book
 from cloudrec.sandbox.kubernetes import schema
 from cloudrec.sandbox.kubernetes.access import Tokens
+from cloudrec.sandbox.kubernetes.collector import Collector
 from cloudrec.sandbox.kubernetes.reads import Pages
+from cloudrec.sandbox.kubernetes.rules import Rules
 from cloudrec.sandbox.kubernetes.store import Store
 from cloudrec.sandbox.kubernetes.watch import Interruption
 from cloudrec.sandbox.world import World
@@ -36,11 +38,13 @@ class Cluster(World):
         self.clock.speed = 1.0
         self.identity = str(uuid4())
         self.store = Store(self.clock, lock=self.lock)
+        self.store.policy = Rules(self.store)
         self.controllers: Controllers | None = None
         self.tokens = Tokens()
         self.pages = Pages()
         self.schemas: dict[str, schema.Node] = {}
         self.interruption = Interruption()
+        self.collector = Collector(self.store)
         self.found()
 
     def node_of(self, resource: Resource) -> schema.Node:
