@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from cloudrec.manifests import placement
-from cloudrec.manifests.commands import AGENT, CONFIG
+from cloudrec.manifests.commands import CONFIG
 from cloudrec.manifests.environment import WORK, entries, run_environment
 from cloudrec.manifests.names import ROLE, TRAINER, run_labels
 from cloudrec.manifests.pods import Container, Daemon, Pod
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from cloudrec.plan.transport import HostPath, Profile, Sidecar
 
 UNPRIVILEGED = 10001
+_SHM_GIB = 2  # for a pod that trains nothing
 _CONFIG_MODE = 0o444
 _DAEMON_RESOURCES = {"cpu": "1", "memory": "1Gi"}  # it moves no data itself: the cards do
 _PROBE_PERIOD_S = 2
@@ -30,7 +31,10 @@ class Shape:
 
     Attributes:
         container: the container's name.
-        args: the agent's arguments; None where an operator starts something else.
+        role: what the pod is in its run.
+        config: the ConfigMap that it reads; the run's own when empty.
+        command: what it starts; None where an operator starts something else.
+        args: the command's arguments.
         own: variables of this launcher.
         subdomain: the headless Service that names the pod.
         restart_policy: of the pod; None where the operator sets it.
@@ -39,6 +43,9 @@ class Shape:
     """
 
     container: str = "trainer"
+    role: str = TRAINER
+    config: str = ""
+    command: Sequence[str] | None = None
     args: Sequence[str] | None = None
     own: Mapping[str, Any] = field(default_factory=dict)
     subdomain: str | None = None
@@ -53,7 +60,7 @@ def training_pod(workload: Workload, target: Target, profile: Profile, shape: Sh
     container = Container(
         name=shape.container,
         image=workload.image,
-        command=AGENT if shape.args is not None else None,
+        command=shape.command,
         args=shape.args,
         environment=run_environment(workload, target, profile, shape.own),
         ports=shape.ports,
@@ -64,7 +71,7 @@ def training_pod(workload: Workload, target: Target, profile: Profile, shape: Sh
         mounts=[*own_mounts(), *(_mount(each) for each in profile.host_paths)],
     )
     return Pod(
-        labels={**run_labels(workload), **target.pod_labels, ROLE: TRAINER},
+        labels={**run_labels(workload), **target.pod_labels, ROLE: shape.role},
         annotations=placement.pod_annotations(target, profile),
         service_account=target.service_account,
         token=False,
@@ -79,8 +86,29 @@ def training_pod(workload: Workload, target: Target, profile: Profile, shape: Sh
         user=profile.user,
         sidecars=[_daemon(each) for each in profile.sidecars] or None,
         containers=[container],
-        volumes=[*own_volumes(workload.run, shm_gib=profile.shm_gib), *_host_volumes(profile)],
+        volumes=[
+            *own_volumes(shape.config or workload.run, shm_gib=profile.shm_gib),
+            *_host_volumes(profile),
+        ],
     )
+
+
+def without_fabric(target: Target, profile: Profile) -> tuple[Target, Profile]:
+    """Return a cluster and a transport as they are for a pod that has no GPU."""
+    light = replace(target, resources={}, networks=(), capabilities=(), profile="")
+    bare = replace(
+        profile,
+        settings=(),
+        resources={},
+        shm_gib=_SHM_GIB,
+        user=UNPRIVILEGED,
+        capabilities=(),
+        host_paths=(),
+        sidecars=(),
+        annotations={},
+        script="",
+    )
+    return light, bare
 
 
 def own_mounts() -> list[dict[str, Any]]:

@@ -16,6 +16,7 @@ CONFIG = "/etc/cloudrec"
 POD = ("python", "-m", "cloudrec.pod")
 AGENT = (*POD, "agent")
 DRIVER = (*POD, "ray")
+_CONFIGURATION = ("--config", f"{CONFIG}/trainer.yaml")
 _LAST_WORDS_S = 5  # of the grace, for what the agent keeps once the trainer has ended
 
 
@@ -49,6 +50,11 @@ def launch_file(workload: Workload, target: Target) -> str:
     )
 
 
+def trainer_words(workload: Workload) -> tuple[str, ...]:
+    """Return the trainer's command as far as it tells what is read."""
+    return (*workload.command, *_CONFIGURATION, *workload.flags)
+
+
 def _elastic(workload: Workload) -> tuple[str, ...]:
     """Return what torchrun is told of a run, but for where its nodes meet."""
     fewest, most = workload.min_nodes, workload.nodes
@@ -63,8 +69,8 @@ def _elastic(workload: Workload) -> tuple[str, ...]:
 def _program(workload: Workload, target: Target) -> tuple[str, ...]:
     """Return what torchrun starts for each rank; what the user says comes last, and wins."""
     return (
-        *("--no-python", *POD, "rank", "--", *workload.command),
-        *("--config", f"{CONFIG}/trainer.yaml", "--output_dir", f"{WORK}/run"),
+        *("--no-python", *POD, "rank", "--", *workload.command, *_CONFIGURATION),
+        *("--output_dir", f"{WORK}/run"),
         *(("--checkpoint_dir", f"{workload.results}/checkpoints") if workload.results else ()),
         *("--stop_grace_seconds", str(max(1, workload.grace_s - _LAST_WORDS_S))),
         *(("--preemption_notices", target.notices) if target.notices else ()),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from cloudrec.manifests import contexts, ray
 from cloudrec.manifests.build import Shape, training_pod
-from cloudrec.manifests.commands import agent_arguments
+from cloudrec.manifests.commands import AGENT, agent_arguments
 from cloudrec.manifests.environment import indexed
 from cloudrec.manifests.names import ENGINES, QUEUE, RENDEZVOUS_PORT, run_labels, trainers
 
@@ -43,6 +43,7 @@ def pytorchjob(workload: Workload, target: Target, profile: Profile) -> tuple[Co
     )
     shape = Shape(
         container=ENGINES["pytorchjob"].container,
+        command=AGENT,
         args=arguments,
         own={"CLOUDREC_AGAIN_CODE": str(AGAIN_FOR_OPERATOR)},
         restart_policy=None,
@@ -97,6 +98,7 @@ def _indexed_shape(launcher: str, workload: Workload, target: Target) -> Shape:
     first = engine.host.format(run=run, index=0)
     return Shape(
         container=engine.container,
+        command=AGENT,
         args=agent_arguments(workload, target, rendezvous=f"{first}.{run}", address="$(CLOUDREC_ADDRESS)"),
         own=indexed(engine.host.format(run=run, index="$(CLOUDREC_INDEX)") + domain),
         subdomain=run if launcher == "torchrun" else None,  # a JobSet sets its own

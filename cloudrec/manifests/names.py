@@ -70,7 +70,7 @@ def check(engine: Engine, workload: Workload, target: Target) -> None:
     _check_run(engine, workload)
     _check_counts(workload)
     check_labels(workload.cluster, workload.owner)
-    _check_image(workload.image)
+    check_image(workload.image)
     for what, name in (("namespace", target.namespace), ("service account", target.service_account)):
         if len(name) > _LONGEST or not _DNS_LABEL.fullmatch(name):
             raise SpecError(f"the {what} {name!r} is no name that Kubernetes knows")
@@ -87,6 +87,19 @@ def check_labels(cluster: str, owner: str) -> None:
                 f"the {what}'s name {name!r} cannot be a label",
                 remedy="use letters, digits and inner '-', '_' and '.', at most 63 of them",
             )
+
+
+def check_image(image: str) -> None:
+    """Refuse an image that is missing, or no reference to one; SpecError."""
+    if not image:
+        raise SpecError(
+            "there is no image with the trainer",
+            remedy="`cloudrec image push` makes one, or name one with --image",
+        )
+    if not _IMAGE.fullmatch(image):
+        raise SpecError(
+            f"the image {image!r} is no reference to an image", remedy="use REPOSITORY@sha256:..."
+        )
 
 
 def cluster_labels(cluster: str, owner: str) -> dict[str, str]:
@@ -131,15 +144,3 @@ def _check_counts(workload: Workload) -> None:
             raise SpecError(f"{name} is {getattr(workload, name)}; it must be at least 1")
     if workload.min_nodes > workload.nodes:
         raise SpecError(f"min_nodes is {workload.min_nodes}, and there are {workload.nodes} nodes")
-
-
-def _check_image(image: str) -> None:
-    if not image:
-        raise SpecError(
-            "there is no image with the trainer",
-            remedy="`cloudrec image push` makes one, or name one with --image",
-        )
-    if not _IMAGE.fullmatch(image):
-        raise SpecError(
-            f"the image {image!r} is no reference to an image", remedy="use REPOSITORY@sha256:..."
-        )

@@ -11,10 +11,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from cloudrec.manifests import contexts, placement
-from cloudrec.manifests.build import Shape, training_pod
+from cloudrec.manifests.build import Shape, training_pod, without_fabric
 from cloudrec.manifests.commands import CONFIG, DRIVER, POD
 from cloudrec.manifests.environment import GPUS
-from cloudrec.manifests.names import ROLE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,7 +29,6 @@ DASHBOARD_PORT = 8265
 HEAD = "ray-head"
 OPERATOR = {"app.kubernetes.io/name": "kuberay-operator"}
 _HEAD_RESOURCES = {"cpu": "2", "memory": "8Gi"}
-_HEAD_SHM_GIB = 2
 _KEEP_S = 600
 # Ray's raylet kills what runs below it at once: the agent is asked first, and waited for.
 _BEFORE_STOP = {"preStop": {"exec": {"command": [*POD, "ray", "--stop"]}}}
@@ -62,25 +60,12 @@ def job(workload: Workload, target: Target, profile: Profile, named: Mapping[str
 
 def _head(workload: Workload, target: Target, profile: Profile, shape: Shape) -> Pod:
     """Return the head's pod: the same as a worker's, without what belongs to GPUs and their fabric."""
-    bare = replace(
-        profile,
-        shm_gib=_HEAD_SHM_GIB,
-        host_paths=(),
-        sidecars=(),
-        annotations={},
-        capabilities=(),
-        user=10001,
-        script="",
-        settings=(),
-    )
-    elsewhere = replace(
-        target, resources={}, node_selector={}, tolerations=(), networks=(), capabilities=(), profile=""
-    )
-    head = training_pod(workload, elsewhere, bare, replace(shape, container=HEAD))
+    light, bare = without_fabric(target, profile)
+    elsewhere = replace(light, node_selector={}, tolerations=())
+    head = training_pod(workload, elsewhere, bare, replace(shape, container=HEAD, role=HEAD))
     container = replace(head.containers[0], requests=_HEAD_RESOURCES, limits=_HEAD_RESOURCES)
     return replace(
         head,
-        labels={**head.labels, ROLE: HEAD},
         tolerations=placement.tolerations(target, gpus=False),
         affinity=None,
         containers=[container],

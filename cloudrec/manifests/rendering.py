@@ -52,8 +52,9 @@ def render(context: Context) -> dict[str, Any]:
     """Return the object that a context's template makes of it; TemplateError where the two do not fit."""
     file = template_name(type(context))
     values = {field.name: _plain(getattr(context, field.name)) for field in fields(context)}
+    skeleton = _skeleton(file, tuple(values))
     rendered = _load(_template(file).render(values))
-    if rendered != _filled(_skeleton(file, tuple(values)), values):
+    if rendered != _filled(skeleton, values):
         raise TemplateError(f"{file} does not say what was put into it")
     return _without_none(rendered)  # type: ignore[no-any-return] # a mapping, as the skeleton is
 
@@ -98,6 +99,10 @@ def source(file: str) -> str:
 @cache
 def _skeleton(file: str, names: tuple[str, ...]) -> Any:  # noqa: ANN401 - whatever the template holds
     """Return what a template says with the name of each field in the place of its value."""
+    from jinja2.meta import find_undeclared_variables  # noqa: PLC0415 - only what renders needs it
+
+    if unknown := find_undeclared_variables(_environment().parse(source(file))) - set(names):
+        raise TemplateError(f"{file} asks for {', '.join(sorted(unknown))}, which its context has not")
     said = _template(file).render({name: _SLOT + name for name in names})
     skeleton = yaml.load(said, Loader=_StrictLoader)  # noqa: S506 - a safe loader that refuses more
     if lost := sorted(set(names) - set(_slots(skeleton))):
@@ -161,7 +166,10 @@ def _load(source: str) -> Any:  # noqa: ANN401 - whatever the text holds
     return yaml.load(source, Loader=_Loader)  # noqa: S506 - a safe loader
 
 
-class _Dumper(yaml.SafeDumper):
+_SafeDumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+
+
+class _Dumper(_SafeDumper):  # type: ignore[misc] # one of the two that are there
     """Writes texts of several lines as such, and what stands twice in full."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ANN401, ARG002 - yaml's own signature
