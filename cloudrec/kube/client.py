@@ -1,0 +1,418 @@
+"""A Kubernetes cluster as cloudrec speaks with it: plain JSON objects over the official SDK.
+
+Objects are dicts as the API sends them, not the SDK's models: a thousand pods are then read in a moment, and
+custom objects are no other than Kubernetes' own. A kind is named `Pod` where it is well known, or
+`GROUP/VERSION/KIND`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from cloudrec.errors import PreflightError
+from cloudrec.kube.credentials import Kubeconfig
+from cloudrec.kube.errors import AbsentError
+from cloudrec.kube.kinds import Kind, Kinds
+from cloudrec.kube.watching import Event, watch
+from cloudrec.kube.wire import Request, Wire
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from cloudrec.kube.target import Target
+
+MANAGER = "cloudrec"
+_PAGE = 500
+_PROTECTED = "kube-system"
+
+Object = dict[str, Any]
+Objects = list[Object]  # `list` is also the name of a method below
+Operations = list[dict[str, Any]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listing:
+    """All objects that a list found, and the version of the list, from which a watch can go on."""
+
+    items: Objects = field(default_factory=list)
+    version: str = ""
+
+
+class Kube:
+    """One cluster. Safe for several threads; close it, or use it as a context."""
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+        self.kinds = Kinds(self._answer_or_none)
+
+    @classmethod
+    def connect(cls, target: Target) -> Self:
+        """Return a client of a target's cluster; one call where the target's identity is known, else none.
+
+        Raises:
+            MissingExtraError: the extra `kubernetes` is not installed.
+            PreflightError: no kubeconfig, no credential, no answer, or another cluster of the same name.
+        """
+        kube = cls(Wire(Kubeconfig(Path(target.kubeconfig), target.context)))
+        if target.identity and (found := kube.identity()) != target.identity:
+            kube.close()
+            raise PreflightError(
+                f"the cluster that {target.context!r} leads to is another one than before: its identity is "
+                f"{found}, and {target.identity} was expected",
+                remedy="it was made anew, or the context was changed; `cloudrec status` lists them, and "
+                "runs of the one that is gone cannot go on on this one",
+            )
+        return kube
+
+    @property
+    def server(self) -> str:
+        """URL of the API server."""
+        return self._wire.kubeconfig.server
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the connections."""
+        self._wire.close()
+
+    def identity(self) -> str:
+        """Return the uid of the namespace kube-system, which no two clusters share."""
+        found = self.get("Namespace", _PROTECTED)
+        if found is None:
+            raise PreflightError(f"the cluster at {self.server} has no namespace {_PROTECTED}: is it one?")
+        return str(found["metadata"]["uid"])
+
+    def version(self) -> str:
+        """Return the server's version: v1.35.2."""
+        answer = self.raw("GET", "/version", what="ask for the cluster's version")
+        return str(answer.get("gitVersion", ""))
+
+    def get(self, kind: str, name: str, *, namespace: str = "") -> Object | None:
+        """Return an object, or None where there is none (or none of its kind)."""
+        known = self.kinds.named(kind)
+        request = Request(
+            method="GET",
+            path=known.path(namespace=namespace, name=name),
+            what=_what("read", known, name, namespace),
+        )
+        try:
+            return self._wire.json(request)
+        except AbsentError:
+            return None
+
+    def live(self, manifest: Mapping[str, Any]) -> Object | None:
+        """Return a manifest's object as it is in the cluster, or None."""
+        known, name, namespace = self._of(manifest)
+        return self.get(f"{known.version}/{known.name}", name, namespace=namespace)
+
+    def list(
+        self,
+        kind: str,
+        *,
+        namespace: str = "",
+        labels: Mapping[str, str] | str = "",
+        fields: Mapping[str, str] | str = "",
+    ) -> Objects:
+        """Return all objects of a kind, page by page; see `listing`."""
+        return self.listing(kind, namespace=namespace, labels=labels, fields=fields).items
+
+    def listing(
+        self,
+        kind: str,
+        *,
+        namespace: str = "",
+        labels: Mapping[str, str] | str = "",
+        fields: Mapping[str, str] | str = "",
+    ) -> Listing:
+        """Return all objects of a kind, and the version of the list.
+
+        Args:
+            kind: which.
+            namespace: where; everywhere when empty.
+            labels: what they must carry, as a mapping or as a selector's text.
+            fields: what their fields must be, likewise.
+
+        Raises:
+            AbsentError: the cluster has no such kind.
+        """
+        known = self.kinds.named(kind)
+        query = {"labelSelector": selector(labels) or None, "fieldSelector": selector(fields) or None}
+        items: Objects = []
+        more: str | None = None
+        while True:
+            answer = self._wire.json(
+                Request(
+                    method="GET",
+                    path=known.path(namespace=namespace),
+                    what=_what("list", known, "", namespace),
+                    query={**query, "limit": _PAGE, "continue": more},
+                )
+            )
+            items += answer.get("items") or []
+            metadata = answer.get("metadata") or {}
+            more = metadata.get("continue") or None
+            if more is None:
+                break
+        for item in items:  # a list's items come without what they are
+            item.setdefault("apiVersion", known.version)
+            item.setdefault("kind", known.name)
+        return Listing(items=items, version=str(metadata.get("resourceVersion", "")))
+
+    def apply(self, manifest: Mapping[str, Any], *, force: bool = False, dry_run: bool = False) -> Object:
+        """Make an object as a manifest says, on the server's side, as the field manager `cloudrec`.
+
+        Args:
+            manifest: what we want; what it does not name is left alone.
+            force: take over fields that others own.
+            dry_run: have the server check it, and change nothing.
+
+        Raises:
+            ConflictError: another manager owns a field; it is named.
+            InvalidError: the server refuses the object.
+        """
+        known, name, namespace = self._of(manifest)
+        return self._wire.json(
+            Request(
+                method="PATCH",
+                path=known.path(namespace=namespace, name=name),
+                what=_what("apply", known, name, namespace),
+                query={"fieldManager": MANAGER, "force": force, "dryRun": "All" if dry_run else None},
+                body=dict(manifest),
+                patch="apply",
+                is_idempotent=True,
+            )
+        )
+
+    def create(self, manifest: Mapping[str, Any], *, dry_run: bool = False) -> Object:
+        """Make an object that must not be there yet; ConflictError (`exists`) where it is."""
+        known, name, namespace = self._of(manifest)
+        return self._wire.json(
+            Request(
+                method="POST",
+                path=known.path(namespace=namespace),
+                what=_what("create", known, name, namespace),
+                query={"fieldManager": MANAGER, "dryRun": "All" if dry_run else None},
+                body=dict(manifest),
+            )
+        )
+
+    def patch(
+        self,
+        kind: str,
+        name: str,
+        change: Mapping[str, Any] | Operations,
+        *,
+        namespace: str = "",
+        subresource: str = "",
+    ) -> Object:
+        """Change an object: a mapping is a merge patch, a list is one of JSON's operations.
+
+        Raises:
+            AbsentError: there is no such object.
+        """
+        known = self.kinds.named(kind)
+        return self._wire.json(
+            Request(
+                method="PATCH",
+                path=known.path(namespace=namespace, name=name, subresource=subresource),
+                what=_what("change", known, name, namespace),
+                query={"fieldManager": MANAGER},
+                body=change,
+                patch="json" if isinstance(change, list) else "merge",
+                is_idempotent=not isinstance(change, list),
+            )
+        )
+
+    def delete(
+        self,
+        kind: str,
+        name: str,
+        *,
+        namespace: str = "",
+        propagation: str = "Background",
+        grace_s: int | None = None,
+        uid: str = "",
+    ) -> bool:
+        """Have an object deleted; tell whether it was there.
+
+        Args:
+            kind: which kind.
+            name: which one.
+            namespace: where.
+            propagation: what becomes of what it owns: Background, Foreground or Orphan.
+            grace_s: seconds that pods have; their own grace when left out.
+            uid: delete only this one, not another of its name: ConflictError where that is there.
+        """
+        known = self.kinds.named(kind)
+        options: Object = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": propagation}
+        options |= {} if grace_s is None else {"gracePeriodSeconds": grace_s}
+        options |= {"preconditions": {"uid": uid}} if uid else {}
+        try:
+            self._wire.json(
+                Request(
+                    method="DELETE",
+                    path=known.path(namespace=namespace, name=name),
+                    what=_what("delete", known, name, namespace),
+                    body=options,
+                    is_idempotent=True,
+                )
+            )
+        except AbsentError:
+            return False
+        return True
+
+    def evict(self, pod: str, *, namespace: str, grace_s: int | None = None) -> bool:
+        """Have a pod leave its node if its disruption budget allows that; tell whether it was there.
+
+        Raises:
+            OverloadedError: the budget does not allow it now.
+        """
+        options = {} if grace_s is None else {"deleteOptions": {"gracePeriodSeconds": grace_s}}
+        known = self.kinds.named("Pod")
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": pod, "namespace": namespace},
+            **options,
+        }
+        path = known.path(namespace=namespace, name=pod, subresource="eviction")
+        try:
+            self._wire.json(
+                Request(method="POST", path=path, what=_what("evict", known, pod, namespace), body=body)
+            )
+        except AbsentError:
+            return False
+        return True
+
+    def watch(
+        self,
+        kind: str,
+        *,
+        namespace: str = "",
+        labels: Mapping[str, str] | str = "",
+        fields: Mapping[str, str] | str = "",
+        timeout_s: float | None = None,
+    ) -> Iterator[Event]:
+        """Yield what is there, as ADDED, and then each change, through lost connections and a sleep.
+
+        Args:
+            kind: which.
+            namespace: where; everywhere when empty.
+            labels: what they must carry.
+            fields: what their fields must be.
+            timeout_s: end after so many seconds; never when left out.
+        """
+        known = self.kinds.named(kind)
+        return watch(
+            self._wire,
+            known,
+            namespace=namespace,
+            query={"labelSelector": selector(labels) or None, "fieldSelector": selector(fields) or None},
+            listing=lambda: self.listing(kind, namespace=namespace, labels=labels, fields=fields),
+            timeout_s=timeout_s,
+        )
+
+    def logs(
+        self,
+        pod: str,
+        *,
+        namespace: str,
+        container: str = "",
+        follow: bool = False,
+        tail: int | None = None,
+        since_s: int | None = None,
+        since_time: str = "",
+        previous: bool = False,
+        timestamps: bool = False,
+        read_s: float = 60.0,
+    ) -> Iterator[str]:
+        """Yield the lines that a pod's container has printed, without their ends.
+
+        Args:
+            pod: which.
+            namespace: where.
+            container: which one; the only one when empty.
+            follow: go on until the container ends.
+            tail: only the last so many lines of what is there.
+            since_s: only what is younger than so many seconds.
+            since_time: only what is younger than this, RFC 3339.
+            previous: of the container that ran before its last restart.
+            timestamps: begin each line with its time.
+            read_s: seconds without a line after which a followed log ends with an UnreachableError.
+        """
+        known = self.kinds.named("Pod")
+        query = {
+            "container": container or None,
+            "follow": follow or None,
+            "tailLines": tail,
+            "sinceSeconds": since_s,
+            "sinceTime": since_time or None,
+            "previous": previous or None,
+            "timestamps": timestamps or None,
+        }
+        request = Request(
+            method="GET",
+            path=known.path(namespace=namespace, name=pod, subresource="log"),
+            what=f"read the log of pod {pod}",
+            query=query,
+            read_s=read_s,
+        )
+        with self._wire.stream(request) as lines:
+            for line in lines:
+                yield line.decode("utf-8", errors="replace").rstrip("\r")
+
+    def raw(
+        self,
+        method: str,
+        path: str,
+        *,
+        what: str = "",
+        query: Mapping[str, Any] | None = None,
+        body: Mapping[str, Any] | None = None,
+    ) -> Object:
+        """Make any call of the API; a GET is made again where that helps."""
+        return self._wire.json(
+            Request(method=method, path=path, what=what or f"{method} {path}", query=query or {}, body=body)
+        )
+
+    def may(self, verb: str, kind: str, *, namespace: str = "", subresource: str = "") -> bool:
+        """Ask whether we may do something, such as create a Job in a namespace."""
+        known = self.kinds.named(kind)
+        group = known.version.rpartition("/")[0]
+        attributes = {"verb": verb, "resource": known.plural, "group": group, "namespace": namespace}
+        attributes |= {"subresource": subresource} if subresource else {}
+        review = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": attributes},
+        }
+        path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+        answer = self.raw("POST", path, what="ask what we may do", body=review)
+        return bool((answer.get("status") or {}).get("allowed"))
+
+    def _of(self, manifest: Mapping[str, Any]) -> tuple[Kind, str, str]:
+        known = self.kinds.of(manifest["apiVersion"], manifest["kind"])
+        metadata = manifest["metadata"]
+        return known, str(metadata.get("name", "")), str(metadata.get("namespace", ""))
+
+    def _answer_or_none(self, path: str) -> Object | None:
+        try:
+            return self.raw("GET", path, what=f"ask which kinds {path} has")
+        except AbsentError:
+            return None
+
+
+def selector(wanted: Mapping[str, str] | str) -> str:
+    """Return a selector's text."""
+    return wanted if isinstance(wanted, str) else ",".join(f"{key}={value}" for key, value in wanted.items())
+
+
+def _what(verb: str, kind: Kind, name: str, namespace: str) -> str:
+    where = f" in namespace {namespace}" if namespace else ""
+    return f"{verb} {kind.name} {name}{where}" if name else f"{verb} {kind.plural}{where}"
