@@ -49,6 +49,14 @@ def read(files: Sequence[Path]) -> dict[str, dict[str, Any]]:
     }
 
 
+def current(files: Sequence[Path]) -> str:
+    """Return the context that Kubernetes' own tools would take; empty where none is set."""
+    for file in files:
+        if found := _document(file).get("current-context"):
+            return str(found)
+    return ""
+
+
 def choose(contexts: Mapping[str, Any], wanted: str | None, files: Sequence[Path]) -> str:
     """Return the context that is meant: the one named, or the only one there is.
 
