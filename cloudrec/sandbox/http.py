@@ -8,16 +8,21 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+
+
+class BrokenStreamError(Exception):
+    """Raised by a stream that is to end as a cut line does, without its last chunk."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reply:
-    """One HTTP answer."""
+    """One HTTP answer; what `stream` yields follows the body as it comes, b"" being a sign of life."""
 
     status: int = 200
     headers: Sequence[tuple[str, str]] = ()
     body: bytes = b""
+    stream: Iterator[bytes] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,12 +11,15 @@ from abc import abstractmethod
 from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import parse_qs, urlsplit
 
 from cloudrec.sandbox import control
 from cloudrec.sandbox.engine import Engine, Silence
-from cloudrec.sandbox.http import HttpRequest, Reply, json_reply
+from cloudrec.sandbox.http import BrokenStreamError, HttpRequest, Reply, json_reply
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 HOST = "127.0.0.1"
 _CONTROL = "/_control"
@@ -134,6 +137,9 @@ class _Handler(BaseHTTPRequestHandler):
         return data
 
     def _send(self, reply: Reply) -> None:
+        if reply.stream is not None:
+            self._send_stream(reply, reply.stream)
+            return
         self.send_response_only(reply.status)
         has_length = False
         for name, value in reply.headers:
@@ -147,6 +153,34 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if not bodiless:
             self.wfile.write(reply.body)
+        self.wfile.flush()
+
+    def _send_stream(self, reply: Reply, stream: Iterator[bytes]) -> None:
+        """Send each piece as it comes, in chunks, until there are no more or the client has hung up."""
+        self.send_response_only(reply.status)
+        for name, value in reply.headers:
+            self.send_header(name, value)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        self._send_chunk(reply.body)
+        try:
+            for piece in stream:
+                self._send_chunk(piece)
+                if select.select([self.connection], [], [], 0)[0]:
+                    self.close_connection = True
+                    return  # no client says anything while it listens: it has gone
+        except BrokenStreamError:
+            self.close_connection = True
+            return
+        finally:
+            with suppress(AttributeError):
+                stream.close()  # type: ignore[attr-defined]  # only generators have something to close
+        self.wfile.write(b"0\r\n\r\n")
+        self.wfile.flush()
+
+    def _send_chunk(self, piece: bytes) -> None:
+        if piece:
+            self.wfile.write(b"%x\r\n%b\r\n" % (len(piece), piece))
         self.wfile.flush()
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from cloudrec.sandbox import server
-from cloudrec.sandbox.azure import certificates, entra, registry
+from cloudrec.sandbox import certificates, server
+from cloudrec.sandbox.azure import entra, registry
 from cloudrec.sandbox.azure.engine import Engine
 from cloudrec.sandbox.azure.services.subscriptions import SUBSCRIPTION
 

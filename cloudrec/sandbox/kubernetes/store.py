@@ -1,0 +1,265 @@
+"""What an API server does with objects: create, change, remove, each under its rules.
+
+`Store` is thread-safe and is used in process too, by controllers and kubelets, as they would use the API.
+A kind is named by its plural ("pods"); what is returned is the caller's own copy. Refusals are ApiError.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from typing import TYPE_CHECKING, Any, Protocol
+from uuid import uuid4
+
+from cloudrec.sandbox.clock import Clock, as_datetime
+from cloudrec.sandbox.kubernetes import errors, lifecycle, merge
+from cloudrec.sandbox.kubernetes.resources import Resource, Resources
+from cloudrec.sandbox.kubernetes.table import Entry, Table, copied
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from cloudrec.sandbox.kubernetes.logs import LogSource
+
+BACKGROUND = "Background"
+_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # of generated names: no vowels, so no words
+_LONGEST_PREFIX = 58
+
+
+class Policy(Protocol):
+    """The rules of the kinds."""
+
+    def fill(self, resource: Resource, new: dict[str, Any], old: Mapping[str, Any] | None) -> None:
+        """Fill in defaults, in place."""
+
+    def check(
+        self, resource: Resource, new: Mapping[str, Any], old: Mapping[str, Any] | None, subresource: str
+    ) -> None:
+        """Refuse what may not be, with ApiError."""
+
+    def grace_s(self, resource: Resource, obj: Mapping[str, Any], asked: int | None) -> int:
+        """Seconds that an object keeps after its deletion was asked for."""
+
+
+class Store:
+    """All objects of a cluster, and the rules by which they change."""
+
+    def __init__(
+        self, clock: Clock | None = None, *, policy: Policy | None = None, lock: threading.RLock | None = None
+    ) -> None:
+        self.clock = clock or Clock(1.0)
+        self.lock = lock or threading.RLock()
+        self.resources = Resources()
+        self.table = Table(self.lock)
+        self.policy = policy
+        self.logs: LogSource | None = None  # set by whoever runs the containers
+
+    def subscribe(self, callback: Callable[[str, str, dict[str, Any]], None]) -> None:
+        """Call back with (ADDED, MODIFIED or DELETED; the plural; the object) on each change, in order.
+
+        It is called with the lock held, in the thread that made the change: it should only take note.
+        """
+        with self.lock:
+            self.table.subscribe(callback)
+
+    def timestamp(self, later_s: float = 0) -> str:
+        """The virtual moment, or one some seconds later, as objects carry it."""
+        moment = as_datetime(self.clock.now() + later_s)
+        return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    def get(self, resource: str, namespace: str | None, name: str) -> dict[str, Any] | None:
+        """One object, or None."""
+        with self.lock:
+            kind = self.resources.by_key(resource)
+            entry = self.table.get(kind.key, self._place(kind, namespace, name))
+            return copied(entry.obj) if entry else None
+
+    def list(
+        self, resource: str, namespace: str | None = None, labels: Mapping[str, str] | None = None
+    ) -> list[dict[str, Any]]:
+        """All of a kind; of one namespace, with these labels, where told."""
+        with self.lock:
+            kind = self.resources.by_key(resource)
+            wanted = (labels or {}).items()
+            return [
+                copied(entry.obj)
+                for entry in self.table.all(kind.key, namespace)
+                if wanted <= (entry.obj["metadata"].get("labels") or {}).items()
+            ]
+
+    def create(self, resource: str, obj: Mapping[str, Any], *, dry_run: bool = False) -> dict[str, Any]:
+        """Create an object; a copy of what was made of it."""
+        with self.lock:
+            kind = self.resources.by_key(resource)
+            new = copied(merge.without_nulls(dict(obj)))
+            self._name(new)
+            metadata = new["metadata"]
+            place = self._place(kind, metadata.get("namespace"), metadata.get("name", ""))
+            self._check_namespace(kind, place)
+            self._check_free(kind, place)
+            self._stamp_new(kind, new, place)
+            if self.policy:
+                self.policy.fill(kind, new, None)
+                self.policy.check(kind, new, None, "")
+            if dry_run:
+                return new
+            return copied(self.table.put(kind.key, place, new).obj)
+
+    def update(
+        self, resource: str, obj: Mapping[str, Any], subresource: str = "", *, dry_run: bool = False
+    ) -> dict[str, Any]:
+        """Put an object in the place of the one there; with `subresource` "status", its status only."""
+        with self.lock:
+            kind = self.resources.by_key(resource)
+            new = copied(merge.without_nulls(dict(obj)))
+            metadata = new.get("metadata", {})
+            old = self._existing(kind, metadata.get("namespace"), metadata.get("name", "")).obj
+            lifecycle.check_current(kind, metadata, old)
+            return self._replace(kind, old, new, subresource, dry_run=dry_run)
+
+    def patch(
+        self,
+        resource: str,
+        namespace: str | None,
+        name: str,
+        merge_patch: Mapping[str, Any],
+        subresource: str = "",
+    ) -> dict[str, Any]:
+        """Change an object by a JSON merge patch (null removes)."""
+        with self.lock:
+            kind = self.resources.by_key(resource)
+            old = self._existing(kind, namespace, name).obj
+            new = merge.merged(copied(old), dict(merge_patch))
+            lifecycle.check_current(kind, new["metadata"], old)
+            return self._replace(kind, old, copied(merge.without_nulls(new)), subresource)
+
+    def delete(
+        self,
+        resource: str,
+        namespace: str | None,
+        name: str,
+        grace_s: int | None = None,
+        *,
+        propagation: str = BACKGROUND,
+        preconditions: Mapping[str, str] | None = None,
+        dry_run: bool = False,
+    ) -> dict[str, Any]:
+        """Ask for an object's end.
+
+        It is gone at once, unless finalizers hold it or it has a grace period: then it has a
+        deletionTimestamp, and a delete with `grace_s` 0 (for a pod: its kubelet's) ends the grace.
+
+        Args:
+            resource: plural of the kind.
+            namespace: its namespace; None without.
+            name: its name.
+            grace_s: seconds of grace; None for what is usual.
+            propagation: what becomes of what it owns: Background, Foreground, Orphan.
+            preconditions: uid and resourceVersion that it must have.
+            dry_run: only check.
+        """
+        with self.lock:
+            kind = self.resources.by_key(resource)
+            old = self._existing(kind, namespace, name).obj
+            lifecycle.check_preconditions(kind, old, preconditions or {})
+            new = copied(old)
+            grace = self.policy.grace_s(kind, old, grace_s) if self.policy else 0
+            lifecycle.mark_finalizers(new["metadata"], propagation)
+            if dry_run:
+                return new
+            return self._end(kind, old, new, grace)
+
+    def clear(self) -> None:
+        """Forget all objects and custom kinds; whoever subscribed hears of each end."""
+        with self.lock:
+            for key in list(self.table.keys()):
+                for entry in self.table.all(key):
+                    self.table.remove(key, lifecycle.place_of(entry.obj))
+            self.resources.clear()
+
+    def _end(self, kind: Resource, old: Mapping[str, Any], new: dict[str, Any], grace: int) -> dict[str, Any]:
+        place, metadata = lifecycle.place_of(old), new["metadata"]
+        if not metadata.get("finalizers") and grace == 0 and not lifecycle.has_contents(kind):
+            return copied(self.table.remove(kind.key, place).obj)
+        if "deletionTimestamp" not in metadata or grace < metadata.get("deletionGracePeriodSeconds", 0):
+            metadata["deletionTimestamp"] = self.timestamp(grace)
+            metadata["deletionGracePeriodSeconds"] = grace
+            metadata["generation"] = metadata.get("generation", 0) + 1
+        if lifecycle.has_contents(kind):
+            new.setdefault("status", {})["phase"] = "Terminating"
+        if new == old:
+            return new
+        return copied(self.table.put(kind.key, place, new).obj)
+
+    def _replace(
+        self,
+        kind: Resource,
+        old: dict[str, Any],
+        new: dict[str, Any],
+        subresource: str,
+        *,
+        dry_run: bool = False,
+    ) -> dict[str, Any]:
+        new = lifecycle.separated(kind, old, new, subresource)
+        if self.policy:
+            self.policy.fill(kind, new, old)
+        lifecycle.stamp_change(kind, old, new)
+        if self.policy:
+            self.policy.check(kind, new, old, subresource)
+        if new == old or dry_run:
+            return copied(new)
+        place, metadata = lifecycle.place_of(old), new["metadata"]
+        entry = self.table.put(kind.key, place, new)
+        ended = metadata.get("deletionTimestamp") and not metadata.get("deletionGracePeriodSeconds")
+        if ended and not metadata.get("finalizers") and not lifecycle.has_contents(kind):
+            entry = self.table.remove(kind.key, place)
+        return copied(entry.obj)
+
+    @staticmethod
+    def _place(kind: Resource, namespace: str | None, name: str) -> tuple[str, str]:
+        return ((namespace or "default") if kind.namespaced else "", name)
+
+    def _existing(self, kind: Resource, namespace: str | None, name: str) -> Entry:
+        entry = self.table.get(kind.key, self._place(kind, namespace, name))
+        if entry is None:
+            raise errors.not_found(kind.plural, kind.group, name)
+        return entry
+
+    @staticmethod
+    def _name(new: dict[str, Any]) -> None:
+        metadata = new.setdefault("metadata", {})
+        if not metadata.get("name") and metadata.get("generateName"):
+            end = "".join(secrets.choice(_LETTERS) for _ in range(5))
+            metadata["name"] = metadata["generateName"][:_LONGEST_PREFIX] + end
+
+    def _check_namespace(self, kind: Resource, place: tuple[str, str]) -> None:
+        if not kind.namespaced:
+            return
+        namespace = self.table.get("namespaces", ("", place[0]))
+        if namespace is None:
+            raise errors.not_found("namespaces", "", place[0])
+        if "deletionTimestamp" in namespace.obj["metadata"]:
+            why = f"unable to create new content in namespace {place[0]} because it is being terminated"
+            cause = errors.cause(
+                "metadata.namespace", f"namespace {place[0]} is being terminated", "NamespaceTerminating"
+            )
+            raise errors.forbidden(kind.plural, kind.group, place[1], why, causes=[cause])
+
+    def _check_free(self, kind: Resource, place: tuple[str, str]) -> None:
+        taken = self.table.get(kind.key, place)
+        if taken is not None:
+            going = "deletionTimestamp" in taken.obj["metadata"]
+            raise errors.already_exists(kind.plural, kind.group, place[1], terminating=going)
+
+    def _stamp_new(self, kind: Resource, new: dict[str, Any], place: tuple[str, str]) -> None:
+        metadata = new["metadata"]
+        for name in ("resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
+            metadata.pop(name, None)
+        if kind.namespaced:
+            metadata["namespace"] = place[0]
+        else:
+            metadata.pop("namespace", None)
+        metadata |= {"uid": str(uuid4()), "creationTimestamp": self.timestamp(), "generation": 1}
+        new |= {"apiVersion": kind.api_version, "kind": kind.kind}
+        if kind.has_status and kind.key != "nodes":
+            new.pop("status", None)

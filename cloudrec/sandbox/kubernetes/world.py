@@ -1,0 +1,77 @@
+"""A cluster: its objects, who may come in, and what its other half declares for /_control."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+from uuid import NAMESPACE_URL, uuid4, uuid5
+
+from cloudrec.sandbox.book import Book
+from cloudrec.sandbox.kubernetes.access import Tokens
+from cloudrec.sandbox.kubernetes.reads import Pages
+from cloudrec.sandbox.kubernetes.store import Store
+from cloudrec.sandbox.kubernetes.watch import Interruption
+from cloudrec.sandbox.world import World
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
+
+
+class Controllers(Protocol):
+    """The half that acts on objects: controllers, scheduler, nodes."""
+
+    def close(self) -> None:
+        """End all its threads and processes."""
+
+
+class Cluster(World):
+    """One cluster. Time runs as outside, since its containers are real processes."""
+
+    def __init__(self, durations: Mapping[str, float]) -> None:
+        super().__init__(durations)
+        self.clock.speed = 1.0
+        self.identity = str(uuid4())
+        self.store = Store(self.clock, lock=self.lock)
+        self.controllers: Controllers | None = None
+        self.tokens = Tokens()
+        self.pages = Pages()
+        self.interruption = Interruption()
+        self.found()
+
+    def found(self) -> None:
+        """Make what every cluster has; its identity stays the same through a reset."""
+        for name in NAMESPACES:
+            self.store.create("namespaces", {"metadata": {"name": name}})
+            self._identify(name)
+
+    def identify_as(self, identity: str) -> None:
+        """Be another cluster at the same address: its namespaces get other uids."""
+        self.identity = identity
+        for name in NAMESPACES:
+            self._identify(name)
+
+    def clear(self) -> None:
+        """Forget all objects but those that every cluster has."""
+        super().clear()
+        self.pages.clear()
+        self.store.clear()
+        self.found()
+
+    def _identify(self, name: str) -> None:
+        with self.lock:
+            namespace = self.store.get("namespaces", None, name)
+            if namespace is not None:
+                namespace["metadata"]["uid"] = str(uuid5(NAMESPACE_URL, f"{self.identity}/{name}"))
+                self.store.table.put("namespaces", ("", name), namespace)
+
+
+book: Book[Cluster] = Book()
+"""What modules declare: /_control's keys, durations, inventories."""
+
+
+book.setting(
+    "identity",
+    read=lambda world: world.identity,
+    write=lambda world, value: world.identify_as(str(value)),
+)
