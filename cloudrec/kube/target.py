@@ -31,13 +31,17 @@ class Target:
         node_selector: labels of the GPU nodes.
         tolerations: what a pod must put up with on them.
         capabilities: what the fabric needs beyond an unprivileged pod.
-        networks: interface, network and subnetwork of each card that is the GPUs' alone (GKE A3).
+        networks: interface, network and subnetwork of each card that is the GPUs' alone (GKE A3), by
+            their short names; the network's is that of the cluster's own Network object too.
         profile: a script of the transport plug-in, sourced before the trainer starts; empty without one.
         service_account_annotations: what makes the service account an identity of the cloud.
         pod_labels: what makes its pods use it.
         notice_s: seconds between the notice of a preemption and the end of a node.
         notices: whose notices the trainer listens to: aws, azure, gcp; empty for none.
         image_repository: where `cloudrec image push` puts the trainer's image; empty where the user says.
+        built_in: add-ons that the cloud itself has put into the cluster, by their names here.
+        volumes: file systems and buckets that pods can mount: name, driver, handle, capacity, attributes,
+            mount_options of each.
     """
 
     kubeconfig: str
@@ -58,6 +62,8 @@ class Target:
     notice_s: int = 30
     notices: str = ""
     image_repository: str = ""
+    built_in: Sequence[str] = ()
+    volumes: Sequence[Mapping[str, Any]] = ()
 
     @classmethod
     def of(cls, details: Mapping[str, Any]) -> Target:

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
+from cloudrec.cloud.access import LAUNCHERS, target_details
 from cloudrec.cloud.kubeconfig import kubeconfig, write
 from cloudrec.engine.graph import TAG_CLUSTER, Condition
 from cloudrec.errors import PreflightError
 from cloudrec.provider import Access
-from cloudrec.providers.aws import errors
+from cloudrec.providers.aws import errors, mounts
 from cloudrec.providers.aws.node_groups import TAG_TYPE, GpuNodesDriver
 
 if TYPE_CHECKING:
@@ -20,12 +21,8 @@ if TYPE_CHECKING:
     from cloudrec.home import Home
     from cloudrec.providers.aws.client import Aws
     from cloudrec.providers.aws.layout import Layout
-    from cloudrec.providers.aws.offers import Hardware
 
-_LAUNCHERS = ("torchrun", "pytorchjob", "trainjob", "ray")
-_HUGE_PAGES = "5120Mi"  # of the 5128 pages that an EFA node has set aside
-# A pod's own interface; the EFA plugin finds everything else itself.
-_TRANSPORT = {"NCCL_SOCKET_IFNAME": "eth0", "GLOO_SOCKET_IFNAME": "eth0"}
+_NOTICE_S = 120  # between the notice of an interruption and the end of a spot instance
 # What the credential's command takes over; what is secret it finds in the environment of whoever calls it.
 _PASSED_ON = ("AWS_PROFILE", "AWS_ENDPOINT_URL", "AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE")
 
@@ -44,23 +41,26 @@ def of(layout: Layout, aws: Aws, home: Home, environment: Mapping[str, str]) -> 
         raise _not_up(layout, f"its nodes are {instance_type}, which the spec does not name any more")
     path = home.clusters / layout.title / "kubeconfig"
     write(path, kubeconfig_of(cluster, aws.region, environment))
-    namespace, _, account = layout.settings.service_account.partition("/")
     return Access(
-        launchers=_LAUNCHERS,
+        launchers=LAUNCHERS,
         nodes=nodes.properties["nodes"],
         gpus_per_node=hardware.gpus,
         cores_per_node=hardware.vcpus // 2,  # a core is two virtual ones
         storage=layout.storage,
-        environment=_TRANSPORT,
-        details={
-            "kubeconfig": str(path),
-            "context": cluster["name"],
-            "namespace": namespace,
-            "service_account": account,
-            "resources": pod_resources(hardware),
-            "node_selector": {"eks.amazonaws.com/nodegroup": nodes.identity.rpartition("/")[2]},
-            "fabric": "efa" if hardware.efa else "tcp",
-        },
+        details=target_details(
+            kubeconfig=path,
+            context=cluster["name"],
+            account=layout.settings.service_account,
+            fabric="efa" if hardware.efa else "tcp",
+            instance_type=instance_type,
+            gpus=hardware.gpus,
+            cards=hardware.efa,
+            node_selector={"eks.amazonaws.com/nodegroup": nodes.identity.rpartition("/")[2]},
+            notice_s=_NOTICE_S,
+            notices="aws",
+            image_repository=_image_repository(layout, aws),
+            volumes=mounts.volumes(layout, aws),
+        ),
     )
 
 
@@ -74,14 +74,6 @@ def kubeconfig_of(cluster: Mapping[str, Any], region: str, environment: Mapping[
         command=("-m", "cloudrec.providers.aws.token", "--cluster", name, "--region", region),
         environment={key: environment[key] for key in _PASSED_ON if environment.get(key)},
     )
-
-
-def pod_resources(hardware: Hardware) -> dict[str, str]:
-    """Return what a pod that has a whole node asks for."""
-    asked = {"nvidia.com/gpu": str(hardware.gpus)}
-    if hardware.efa:
-        asked |= {"vpc.amazonaws.com/efa": str(hardware.efa), "hugepages-2Mi": _HUGE_PAGES}
-    return asked
 
 
 def _cluster(layout: Layout, aws: Aws) -> dict[str, Any]:
@@ -98,6 +90,13 @@ def _cluster(layout: Layout, aws: Aws) -> dict[str, Any]:
     if cluster["status"] not in {"ACTIVE", "UPDATING"}:
         raise _not_up(layout, f"{layout.name} is {cluster['status']}")
     return cluster
+
+
+def _image_repository(layout: Layout, aws: Aws) -> str:
+    for row in aws.read("ecr", "describe_repositories", "repositories"):
+        if row["repositoryName"] == layout.repository:
+            return str(row["repositoryUri"])
+    return ""
 
 
 def _gpu_nodes(layout: Layout, aws: Aws) -> Observed:

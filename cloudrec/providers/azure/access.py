@@ -7,12 +7,13 @@ from urllib.parse import urlsplit
 
 import yaml
 
+from cloudrec.cloud.access import LAUNCHERS, target_details
 from cloudrec.cloud.kubeconfig import kubeconfig, write
 from cloudrec.cloud.offers import SPOT
 from cloudrec.engine.graph import TAG_CLUSTER, Condition
 from cloudrec.errors import PreflightError
 from cloudrec.provider import Access
-from cloudrec.providers.azure import aks, identity, nodes
+from cloudrec.providers.azure import aks, identity, mounts, nodes
 from cloudrec.providers.azure.node_pools import GpuNodesDriver
 
 if TYPE_CHECKING:
@@ -22,14 +23,9 @@ if TYPE_CHECKING:
     from cloudrec.home import Home
     from cloudrec.providers.azure.client import Azure
     from cloudrec.providers.azure.layout import Layout
-    from cloudrec.providers.azure.offers import Hardware
 
-_LAUNCHERS = ("torchrun", "pytorchjob", "trainjob", "ray")
-_TRANSPORT = {"NCCL_SOCKET_IFNAME": "eth0", "GLOO_SOCKET_IFNAME": "eth0"}
-# The card beside those of the fabric is the Ethernet's, over which NCCL must not try to speak InfiniBand.
-_FABRIC = {"NCCL_IB_HCA": "^mlx5_8", "NCCL_IB_PCI_RELAXED_ORDERING": "1"}
-_RDMA = "rdma/ib"  # as the network operator's policy names the fabric's cards
-_PINNED = "IPC_LOCK"  # without which a pod may pin 64 KiB, and InfiniBand pins gigabytes
+_NOTICE_S = 30  # between the notice of an eviction and the end of a spot machine, at the best
+_IMAGES = "cloudrec/trainer"  # the repository within the cluster's registry
 # What the credential's command takes over; what is secret it finds in the environment of whoever calls it.
 _PASSED_ON = (
     "AZURE_TENANT_ID",
@@ -58,26 +54,30 @@ def of(layout: Layout, azure: Azure, home: Home, environment: Mapping[str, str])
         raise _not_up(layout, f"its nodes are {size}, which the spec does not name any more")
     path = home.clusters / layout.title / "kubeconfig"
     write(path, kubeconfig_of(layout, azure, cluster, environment))
-    namespace, _, account = layout.settings.service_account.partition("/")
+    client_id = _pod_identity(layout, azure)
     return Access(
-        launchers=_LAUNCHERS,
+        launchers=LAUNCHERS,
         nodes=pool.properties["nodes"],
         gpus_per_node=hardware.gpus,
         cores_per_node=hardware.vcpus,  # on these sizes a virtual core is a whole one
         storage=layout.storage,
-        environment={**_TRANSPORT, **(_FABRIC if hardware.infiniband else {})},
-        details={
-            "kubeconfig": str(path),
-            "context": cluster.name,
-            "namespace": namespace,
-            "service_account": account,
-            "resources": pod_resources(hardware),
-            "node_selector": {"kubernetes.azure.com/agentpool": pool.properties["pool"]},
-            "tolerations": tolerations(pool.properties["market"]),
-            "capabilities": [_PINNED] if hardware.infiniband else [],
-            "fabric": "infiniband" if hardware.infiniband else "tcp",
-            **_workload_identity(layout, azure),
-        },
+        details=target_details(
+            kubeconfig=path,
+            context=cluster.name,
+            account=layout.settings.service_account,
+            fabric="infiniband" if hardware.infiniband else "tcp",
+            instance_type=size,
+            gpus=hardware.gpus,
+            cards=hardware.infiniband,
+            node_selector={"kubernetes.azure.com/agentpool": pool.properties["pool"]},
+            tolerations=tolerations(pool.properties["market"]),
+            notice_s=_NOTICE_S,
+            notices="azure",
+            image_repository=_image_repository(layout, azure),
+            volumes=mounts.volumes(layout, azure, client_id=client_id),
+            service_account_annotations={"azure.workload.identity/client-id": client_id},
+            pod_labels={"azure.workload.identity/use": "true"},
+        ),
     )
 
 
@@ -111,12 +111,6 @@ def kubeconfig_of(
     )
 
 
-def pod_resources(hardware: Hardware) -> dict[str, str]:
-    """Return what a pod that has a whole node asks for."""
-    asked = {"nvidia.com/gpu": str(hardware.gpus)}
-    return asked | ({_RDMA: str(hardware.infiniband)} if hardware.infiniband else {})
-
-
 def tolerations(market: str) -> list[dict[str, str]]:
     """Return what a pod must put up with on nodes of a market: their taints."""
     taints = [nodes.TAINT, *([nodes.SPOT_TAINT] if market == SPOT else [])]
@@ -126,14 +120,16 @@ def tolerations(market: str) -> list[dict[str, str]]:
     ]
 
 
-def _workload_identity(layout: Layout, azure: Azure) -> dict[str, dict[str, str]]:
-    """Return what makes a pod's service account Azure's identity for the data."""
+def _pod_identity(layout: Layout, azure: Azure) -> str:
+    """Return the client's id of Azure's identity that a pod's service account is to become."""
     identities = azure.client("managedidentity").user_assigned_identities
-    row = azure.read(identities.get, layout.group, f"{layout.name}-{identity.POD}")
-    return {
-        "service_account_annotations": {"azure.workload.identity/client-id": str(row.client_id)},
-        "pod_labels": {"azure.workload.identity/use": "true"},
-    }
+    return str(azure.read(identities.get, layout.group, f"{layout.name}-{identity.POD}").client_id)
+
+
+def _image_repository(layout: Layout, azure: Azure) -> str:
+    registries = azure.client("containerregistry").registries
+    row = azure.get(registries.get, layout.group, layout.registry)
+    return f"{row.login_server}/{_IMAGES}" if row is not None else ""
 
 
 def _cluster(layout: Layout, azure: Azure) -> Any:  # noqa: ANN401 - the SDK's model

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from cloudrec.cloud.access import LAUNCHERS, target_details
 from cloudrec.cloud.driver import is_ours
 from cloudrec.cloud.kubeconfig import kubeconfig, write
 from cloudrec.engine.graph import Condition
 from cloudrec.errors import PreflightError
 from cloudrec.provider import Access
-from cloudrec.providers.gcp import gke, ids, labels, network, transport
+from cloudrec.providers.gcp import gke, ids, labels, mounts, network
 from cloudrec.providers.gcp.node_pools import GpuNodesDriver
 
 if TYPE_CHECKING:
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
     from cloudrec.providers.gcp.client import Gcp
     from cloudrec.providers.gcp.layout import Layout
 
-_LAUNCHERS = ("torchrun", "pytorchjob", "trainjob", "ray")
+_NOTICE_S = 15  # of the 30 s of a spot machine, what GKE leaves to pods that are not its own
+_BUILT_IN = ("nvidia-device-plugin",)
+_IMAGES = "trainer"  # the image's name within the cluster's repository
 # What the credential's command takes over; what is secret it finds in the environment of whoever calls it.
 _PASSED_ON = ("GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT", "CLOUDSDK_CONFIG")
 _USABLE = frozenset({gke.RUNNING, "RECONCILING"}) | gke.IMPAIRED
@@ -40,27 +43,27 @@ def of(layout: Layout, gcp: Gcp, home: Home, environment: Mapping[str, str]) -> 
         raise _not_up(layout, f"its nodes are {machine}, which the spec does not name any more")
     path = home.clusters / layout.title / "kubeconfig"
     write(path, kubeconfig_of(cluster, environment))
-    namespace, _, account = layout.settings.service_account.partition("/")
-    cards = [
-        (layout.global_path("networks", suffix), layout.regional_path("subnetworks", suffix))
-        for suffix in network.gpu_suffixes(layout)[: hardware.gpu_nics]
-    ]
     return Access(
-        launchers=_LAUNCHERS,
+        launchers=LAUNCHERS,
         nodes=pool.properties["nodes"],
         gpus_per_node=hardware.gpus,
         cores_per_node=hardware.vcpus // 2,  # a core is two virtual ones
         storage=layout.storage,
-        environment=transport.environment(hardware),
-        details={
-            "kubeconfig": str(path),
-            "context": cluster.name,
-            "namespace": namespace,
-            "service_account": account,
-            "resources": {"nvidia.com/gpu": str(hardware.gpus)},
-            "node_selector": {gke.POOL_LABEL: pool.properties["pool"]},
-            **transport.details(hardware, cards),
-        },
+        details=target_details(
+            kubeconfig=path,
+            context=cluster.name,
+            account=layout.settings.service_account,
+            fabric=hardware.fabric,
+            instance_type=machine,
+            gpus=hardware.gpus,
+            node_selector={gke.POOL_LABEL: pool.properties["pool"]},
+            networks=networks(layout, hardware.gpu_nics),
+            notice_s=_NOTICE_S,
+            notices="gcp",
+            image_repository=_image_repository(layout),
+            built_in=list(_BUILT_IN),
+            volumes=mounts.volumes(layout, gcp),
+        ),
     )
 
 
@@ -79,6 +82,23 @@ def kubeconfig_of(cluster: Any, environment: Mapping[str, str]) -> dict[str, Any
         command=("-m", "cloudrec.providers.gcp.token"),
         environment={key: environment[key] for key in _PASSED_ON if environment.get(key)},
     )
+
+
+def networks(layout: Layout, cards: int) -> list[dict[str, str]]:
+    """Return which network and subnetwork each card that is the GPUs' alone is in, in the cards' order."""
+    return [
+        {
+            "interface": f"eth{number}",
+            "network": ids.name(layout.global_path("networks", suffix)),
+            "subnetwork": ids.name(layout.regional_path("subnetworks", suffix)),
+        }
+        for number, suffix in enumerate(network.gpu_suffixes(layout)[:cards], start=1)
+    ]
+
+
+def _image_repository(layout: Layout) -> str:
+    project, repository = layout.project.replace(":", "/"), ids.name(layout.repository_path)
+    return f"{layout.region}-docker.pkg.dev/{project}/{repository}/{_IMAGES}"
 
 
 def _cluster(layout: Layout, gcp: Gcp) -> Any:  # noqa: ANN401 - the SDK's message

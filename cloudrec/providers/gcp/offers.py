@@ -59,10 +59,10 @@ class Hardware(Machine):
     only: tuple[str, ...] = ()
 
     @property
-    def transport(self) -> str:
+    def fabric(self) -> str:
         """How GPUs of different nodes talk."""
         if not self.gpu_nics:
-            return "fast-socket" if self.fast_socket else "tcp"
+            return "tcp"
         return TCPXO if self.accelerator == "nvidia-h100-mega-80gb" else TCPX
 
 

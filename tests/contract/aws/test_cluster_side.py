@@ -10,6 +10,7 @@ import pytest
 from cloudrec import app
 from cloudrec.engine.plan import Step
 from cloudrec.errors import CloudrecError, NoCapacityError, PreflightError, SpecError
+from cloudrec.kube.target import Target
 from tests.contract.aws.support import Site
 from tests.contract.sandbox_aws.support import Aws
 
@@ -250,6 +251,10 @@ def test_access_writes_a_private_kubeconfig_without_a_secret(site: Site) -> None
     assert site.aws.env["AWS_SECRET_ACCESS_KEY"] not in path.read_text()
     assert (access.nodes, access.gpus_per_node, access.details["fabric"]) == (1, 8, "efa")
     assert access.details["resources"]["vpc.amazonaws.com/efa"] == "4"
+    target = Target.of(access.details)
+    assert (target.notices, target.notice_s, target.instance_type) == ("aws", 120, "p4d.24xlarge")
+    assert target.image_repository.endswith("/cloudrec/t")
+    assert [volume["name"] for volume in target.volumes] == ["bucket"]
     written = path.stat().st_mtime_ns
     site.provider.access(site.cluster)
     assert path.stat().st_mtime_ns == written

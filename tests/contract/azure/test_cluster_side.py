@@ -15,6 +15,8 @@ from cloudrec import app
 from cloudrec.engine.graph import Condition, Verdict
 from cloudrec.engine.plan import Step
 from cloudrec.errors import CloudrecError, NoCapacityError, PreflightError, SpecError
+from cloudrec.kube.target import Target
+from cloudrec.plan.transport import profile_of
 from cloudrec.providers.azure import federation
 from tests.contract.azure.support import Site
 from tests.contract.sandbox_azure.support import Azure
@@ -299,7 +301,11 @@ def test_access_writes_a_private_kubeconfig_without_a_secret(site: Site) -> None
     assert site.azure.env["AZURE_CLIENT_SECRET"] not in passed_on.values()
     assert (access.nodes, access.gpus_per_node, access.details["fabric"]) == (1, 8, "infiniband")
     assert access.details["resources"] == {"nvidia.com/gpu": "8", "rdma/ib": "8"}
-    assert access.environment["NCCL_IB_HCA"] == "^mlx5_8"
+    target = Target.of(access.details)
+    assert (target.notices, target.notice_s, target.capabilities) == ("azure", 30, ["IPC_LOCK"])
+    assert target.image_repository.endswith(".azurecr.io/cloudrec/trainer")
+    assert [volume["name"] for volume in target.volumes] == ["bucket"]
+    assert profile_of(target.fabric, target.instance_type).name.startswith("azure-nd")
     written = path.stat().st_mtime_ns
     site.provider.access(site.cluster)
     assert path.stat().st_mtime_ns == written

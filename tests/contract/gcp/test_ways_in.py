@@ -13,6 +13,7 @@ import pytest
 
 from cloudrec.errors import PreflightError
 from cloudrec.home import Home
+from cloudrec.kube.target import Target
 from cloudrec.provider import Finding
 from cloudrec.providers.gcp import access, prices, quota
 from cloudrec.providers.gcp.provider import GcpProvider
@@ -113,6 +114,10 @@ def test_access_writes_a_private_kubeconfig_without_a_secret(cloud: Cloud, tmp_p
     assert "certificate-authority-data" not in written["clusters"][0]["cluster"]
     assert (given.nodes, given.gpus_per_node, given.cores_per_node) == (2, 8, 48)
     assert given.storage == "gs://cloudrec-t-123456789012-us-central1"
+    target = Target.of(given.details)
+    assert (target.notices, target.notice_s, target.fabric) == ("gcp", 15, "tcp")
+    assert (target.instance_type, target.built_in) == ("a2-highgpu-8g", ["nvidia-device-plugin"])
+    assert target.image_repository == "us-central1-docker.pkg.dev/a-project/cloudrec-t/trainer"
     assert given.details["node_selector"] == {"cloud.google.com/gke-nodepool": "gpu-a2-highgpu-8g-a-od"}
     before = path.stat().st_mtime_ns
     entered(site, tmp_path)

@@ -11,6 +11,9 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+import pytest
+
+from cloudrec.plan.transport import profile_of
 from cloudrec.providers.aws import access, token
 from cloudrec.providers.aws.client import Aws
 from cloudrec.providers.aws.offers import KNOWN
@@ -92,9 +95,15 @@ def test_a_kubeconfig_names_one_cluster_and_holds_no_secret() -> None:
 
 
 def test_a_pod_asks_for_every_adapter_and_for_huge_pages_only_where_there_are_any() -> None:
-    assert access.pod_resources(KNOWN["p5.48xlarge"]) == {
+    assert profile_of("efa", "p5.48xlarge").pod_resources(8) == {
         "nvidia.com/gpu": "8",
         "vpc.amazonaws.com/efa": "32",
         "hugepages-2Mi": "5120Mi",
     }
-    assert access.pod_resources(KNOWN["g5.xlarge"]) == {"nvidia.com/gpu": "1"}
+    assert profile_of("tcp", "g5.xlarge").pod_resources(1) == {"nvidia.com/gpu": "1"}
+
+
+@pytest.mark.parametrize("name", [name for name, each in KNOWN.items() if each.efa])
+def test_every_type_with_adapters_has_a_profile_that_knows_how_many(name: str) -> None:
+    found = profile_of("efa", name)
+    assert found.cards == found.expects.minimum_cards == KNOWN[name].efa

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from cloudrec.providers.azure.access import pod_resources, tolerations
+import pytest
+
+from cloudrec.plan.transport import profile_of
+from cloudrec.providers.azure.access import tolerations
 from cloudrec.providers.azure.offers import KNOWN
 
 
 def test_a_pod_has_all_gpus_and_all_cards_of_the_fabric() -> None:
-    assert pod_resources(KNOWN["Standard_ND96isr_H100_v5"]) == {"nvidia.com/gpu": "8", "rdma/ib": "8"}
-    assert pod_resources(KNOWN["Standard_NC64as_T4_v3"]) == {"nvidia.com/gpu": "4"}
+    fast = profile_of("infiniband", "Standard_ND96isr_H100_v5")
+    assert fast.pod_resources(8) == {"nvidia.com/gpu": "8", "rdma/ib": "8"}
+    assert profile_of("tcp", "Standard_NC64as_T4_v3").pod_resources(4) == {"nvidia.com/gpu": "4"}
+
+
+@pytest.mark.parametrize("size", [name for name, each in KNOWN.items() if each.infiniband])
+def test_every_size_with_infiniband_has_a_profile_of_its_own(size: str) -> None:
+    assert profile_of("infiniband", size).name in {"azure-nd-v4", "azure-nd-v5"}
+    assert profile_of("infiniband", size).cards == KNOWN[size].infiniband
 
 
 def test_a_pod_puts_up_with_the_taints_of_its_market() -> None:

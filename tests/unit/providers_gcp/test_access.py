@@ -8,11 +8,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 from google.cloud.container_v1.types import Cluster
 
 from cloudrec.cloud.offers import Place
-from cloudrec.providers.gcp import access, limits, transport
+from cloudrec.plan.transport import profile_of
+from cloudrec.providers.gcp import access, limits
 from cloudrec.providers.gcp.offers import KNOWN
+from tests.unit.providers_gcp.support import layout
 
 ENVIRONMENT = {"GOOGLE_APPLICATION_CREDENTIALS": "/a/key.json", "GOOGLE_CLOUD_REGION": "us-central1"}
 
@@ -67,24 +70,28 @@ def test_without_credentials_the_token_tells_so_in_a_line(tmp_path: Path) -> Non
     assert "Traceback" not in asked.stderr
 
 
-def test_each_machines_processes_use_the_cards_that_it_has() -> None:
-    high, mega = transport.environment(KNOWN["a3-highgpu-8g"]), transport.environment(KNOWN["a3-megagpu-8g"])
-    assert high["NCCL_GPUDIRECTTCPX_SOCKET_IFNAME"] == "eth1,eth2,eth3,eth4"
-    assert mega["NCCL_FASTRAK_IFNAME"] == ",".join(f"eth{number}" for number in range(1, 9))
-    assert transport.environment(KNOWN["a2-highgpu-8g"]) == {
-        "NCCL_SOCKET_IFNAME": "eth0",
-        "GLOO_SOCKET_IFNAME": "eth0",
-    }
-    assert not [name for name in high if "FASTRAK" in name]
+@pytest.mark.parametrize(
+    ("machine", "fabric"),
+    [
+        ("a3-highgpu-8g", "tcpx"),
+        ("a3-megagpu-8g", "tcpxo"),
+        ("a2-highgpu-8g", "tcp"),
+        ("g2-standard-4", "tcp"),
+    ],
+)
+def test_a_profile_knows_every_card_that_a_machine_has_for_its_gpus(machine: str, fabric: str) -> None:
+    hardware = KNOWN[machine]
+    profile = profile_of(hardware.fabric, machine)
+    assert hardware.fabric == profile.fabric == fabric
+    assert profile.expects.minimum_cards == hardware.gpu_nics
 
 
 def test_manifests_learn_which_network_each_card_is_in() -> None:
-    cards = [(f"n{number}", f"s{number}") for number in range(8)]
-    told = transport.details(KNOWN["a3-megagpu-8g"], cards)
-    assert told["fabric"] == "tcpxo"
-    assert told["networks"][7] == {"interface": "eth8", "network": "n7", "subnetwork": "s7"}
-    assert told["profile"].endswith("nccl-env-profile.sh")
-    assert transport.details(KNOWN["g2-standard-4"], []) == {"fabric": "tcp"}
+    told = access.networks(layout(types=("a3-megagpu-8g",)), 8)
+    assert [each["interface"] for each in told] == [f"eth{number}" for number in range(1, 9)]
+    assert len({each["network"] for each in told}) == len({each["subnetwork"] for each in told}) == 8
+    assert not [each for each in told if "/" in each["network"] + each["subnetwork"]]
+    assert access.networks(layout(), 0) == []
 
 
 def counted(machine: str, market: str, nodes: int = 2) -> dict[str, float]:

@@ -45,10 +45,10 @@ def test_parts_of_an_a3_machine_are_never_tried_on_demand() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "gpus", "machine", "transport"),
+    ("name", "gpus", "machine", "fabric"),
     [
-        ("a2-highgpu-8g", (8, 40), (96, 0, 0), "fast-socket"),
-        ("a2-ultragpu-8g", (8, 80), (96, 0, 8), "fast-socket"),
+        ("a2-highgpu-8g", (8, 40), (96, 0, 0), "tcp"),
+        ("a2-ultragpu-8g", (8, 80), (96, 0, 8), "tcp"),
         ("a3-highgpu-8g", (8, 80), (208, 4, 16), "tcpx"),
         ("a3-megagpu-8g", (8, 80), (208, 8, 16), "tcpxo"),
         ("a3-highgpu-1g", (1, 80), (26, 0, 2), "tcp"),
@@ -56,12 +56,12 @@ def test_parts_of_an_a3_machine_are_never_tried_on_demand() -> None:
     ],
 )
 def test_each_machine_is_known_for_what_it_is(
-    name: str, gpus: tuple[int, int], machine: tuple[int, int, int], transport: str
+    name: str, gpus: tuple[int, int], machine: tuple[int, int, int], fabric: str
 ) -> None:
     found = KNOWN[name]
     assert (found.gpus, found.gpu_memory_gib) == gpus
     assert (found.vcpus, found.gpu_nics, found.local_ssds) == machine
-    assert found.transport == transport
+    assert found.fabric == fabric
 
 
 def test_a_type_that_the_table_lacks_is_read_from_the_clouds_description() -> None:
