@@ -164,6 +164,10 @@ class Provider(Protocol):
         """Every kind that `search` may show, with the kinds that one of it may need: the order of removal."""
         ...
 
+    def locations(self, cluster: ClusterSpec) -> Sequence[str]:
+        """Tell where the spec says that the cluster is, as `search` takes it; nowhere where it does not."""
+        ...
+
     def search(self, cluster: str | None, *, locations: Sequence[str] = ()) -> Sequence[Observed]:
         """Find by tag, or by name, what exists of one cluster or of any, without a journal.
 

@@ -1,4 +1,4 @@
-"""How runs reach an adopted cluster: by a private copy of its context, and on the nodes that are there now."""
+"""How runs reach an adopted cluster: by a copy of its context, and on the nodes that are there now."""
 
 from __future__ import annotations
 
@@ -71,5 +71,3 @@ def _not_up(layout: Layout, why: str) -> PreflightError:
         f"cluster {layout.title!r} is not up: {why}",
         remedy=f"cloudrec up kubernetes --cluster {layout.title}",
     )
-
-

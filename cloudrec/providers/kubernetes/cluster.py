@@ -81,6 +81,7 @@ class NamespaceDriver(ObjectDriver):
     def difference(self, resource: Resource, observed: Observed) -> Difference | None:
         """Nothing of it changes."""
         del resource, observed
+        return None
 
     def look(self, identity: str) -> tuple[Condition, str]:
         """Describe it; while it goes, say what it waits for."""

@@ -176,5 +176,3 @@ class ObjectDriver(CloudDriver):
 
 def _condition(found: Mapping[str, Any]) -> Condition:
     return Condition.DELETING if found["metadata"].get("deletionTimestamp") else Condition.READY
-
-

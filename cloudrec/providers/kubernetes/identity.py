@@ -64,6 +64,4 @@ class AccountDriver(ObjectDriver):
     def properties(self, found: Mapping[str, Any]) -> Mapping[str, Any]:
         """Tell what makes it an identity of a cloud."""
         given = found["metadata"].get("annotations") or {}
-        return {
-            "annotations": {name: value for name, value in given.items() if not name.startswith(_OTHERS)}
-        }
+        return {"annotations": {name: value for name, value in given.items() if not name.startswith(_OTHERS)}}

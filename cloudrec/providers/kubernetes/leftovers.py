@@ -74,7 +74,9 @@ def resources(layout: Layout) -> list[Resource]:
 def drivers(adopted: Adopted, namespace: str) -> Mapping[str, CloudDriver]:
     """Return the drivers by kind."""
     return {
-        kind: LeftoverDriver(adopted, namespace, kind, api) for layer in _LAYERS for kind, api in layer.items()
+        kind: LeftoverDriver(adopted, namespace, kind, api)
+        for layer in _LAYERS
+        for kind, api in layer.items()
     }
 
 

@@ -68,7 +68,8 @@ class Pool:
 
 def pool_of(nodes: Iterable[Mapping[str, Any]], settings: KubernetesSettings) -> Pool:
     """Return the nodes that train, as the API server lists all of them."""
-    chosen, left_out = list[Mapping[str, Any]](), dict[str, str]()
+    chosen: list[Mapping[str, Any]] = []
+    left_out: dict[str, str] = {}
     for node in nodes:
         if not settings.node_selector.items() <= (node["metadata"].get("labels") or {}).items():
             continue
@@ -116,9 +117,7 @@ def _described(
 
 def _unfit(node: Mapping[str, Any]) -> str:
     """Say why no pod of ours can be on a node; empty where one can."""
-    conditions = {
-        each["type"]: each["status"] for each in (node.get("status") or {}).get("conditions") or ()
-    }
+    conditions = {each["type"]: each["status"] for each in (node.get("status") or {}).get("conditions") or ()}
     if conditions.get("Ready") != "True":
         return "is not ready"
     spec = node.get("spec") or {}

@@ -91,7 +91,7 @@ class KubeconfigDriver:
 
     def difference(self, resource: Resource, observed: Observed) -> Difference | None:
         """Tell whether the user's kubeconfig says something else now."""
-        if resource.properties == observed.properties and resource.tags == observed.tags:
+        if resource.properties == observed.properties:
             return None
         return Difference(reason="the context has changed", in_place=True)
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
+    from cloudrec.cloud.driver import CloudDriver
     from cloudrec.engine.graph import Driver, Observed, Resource
     from cloudrec.home import Home
     from cloudrec.provider import Access, Offer
@@ -159,5 +160,5 @@ class KubernetesProvider:
         )
 
 
-def _drivers(adopted: Adopted, namespace: str) -> Mapping[str, Driver]:
+def _drivers(adopted: Adopted, namespace: str) -> Mapping[str, CloudDriver]:
     return {kind: driver for part in _PARTS for kind, driver in part.drivers(adopted, namespace).items()}
