@@ -66,10 +66,13 @@ class Reporter:
             if isinstance(value, (int, float)):
                 self._board.add_scalar(f"{kind}/{name}", value, step)
 
-    def say(self, text: str, *, often: bool = False) -> None:
-        """Print a line for people; one that comes `often` only if the last is some seconds old."""
+    def say(self, text: str, *, often: bool = False, everywhere: bool = False) -> None:
+        """Print a line for people; one that comes `often` only if the last is some seconds old.
+
+        What is said `everywhere` is said where this is not active, too: it is about this rank.
+        """
         now = time.monotonic()
-        if self.active and not (often and now - self._last_line < SECONDS_BETWEEN_LINES):
+        if (self.active or everywhere) and not (often and now - self._last_line < SECONDS_BETWEEN_LINES):
             self._wipe()
             print(text, flush=True)
             self._last_line = now

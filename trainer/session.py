@@ -231,7 +231,7 @@ class Session:
         """Stop here, with a checkpoint if there is time for one; otherwise the last one stands for it."""
         notice = self.stop.notice
         if notice is not None:
-            self.reporter.say(f"stopping: {notice.source}: {notice.reason}")
+            self.reporter.say(f"stopping: {notice.source}: {notice.reason}", everywhere=True)
         if verdict.save:
             self.save()
         else:

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from cloudrec.launch.ledger import Event
 
 _POLL_S = 0.1
-_SWEEP_S = 5.0
 
 
 class Supervisor:
@@ -116,18 +115,7 @@ class Supervisor:
         """Kill the elastic agent and every process that it, or a worker, has left behind."""
         self._agent.kill()  # does nothing once it has been waited for
         self._agent.wait()
-        give_up = time.monotonic() + _SWEEP_S
-        while self._kill_orphans() and time.monotonic() < give_up:
-            pass  # a process that was killed may leave children in its turn
-
-    def _kill_orphans(self) -> int:
-        """Kill what a worker that has ended left running (a helper may hold a GPU's memory); say how many."""
-        orphans = [pid for pid in _tether.children() if pid != self._agent.pid]
-        for pid in orphans:
-            with suppress(ProcessLookupError, ChildProcessError):
-                os.kill(pid, signal.SIGKILL)
-                os.waitpid(pid, 0)
-        return len(orphans)
+        _tether.kill_children()  # a worker that has ended may leave some, and they may hold a GPU's memory
 
     def _note_restarts(self, events: Sequence[Event]) -> None:
         """Write a restart into the ledger, and later that the trainer is at work again."""
@@ -141,7 +129,7 @@ class Supervisor:
             error = outputs.last_error(self._run.rank_log(first.rank)) if first else None
             cause = describe(first, error=error) if first else "a worker was killed"
             self._tell("restarting", attempt=due, cause=cause)
-            self._kill_orphans()
+            _tether.kill_children(spared=[self._agent.pid])
         elif self._restarting and self._is_at_work(events):
             self._restarting = False
             self._tell("running", attempt=self._restarts)

@@ -13,9 +13,10 @@ import socket
 import sys
 from typing import Any
 
-from torch.distributed import PrefixStore, TCPStore
+from torch.distributed import DistError, PrefixStore, TCPStore
 from torch.distributed.elastic.multiprocessing.api import SignalException
 from torch.distributed.elastic.rendezvous import (
+    RendezvousError,
     RendezvousHandler,
     RendezvousInfo,
     RendezvousParameters,
@@ -25,6 +26,7 @@ from torch.distributed.elastic.rendezvous import (
 from torch.distributed.run import main as torchrun
 
 from cloudrec.launch._tether import PARENT_PID, die_with
+from cloudrec.launch.verdict import STOPPED
 
 _LOOPBACK = "127.0.0.1"
 
@@ -85,6 +87,10 @@ def main(arguments: list[str]) -> None:
         torchrun(arguments)
     except SignalException as stop:  # the supervisor's request to end, not an error worth a traceback
         sys.exit(128 + stop.sigval)
+    except (RendezvousError, DistError) as lost:  # the node that hosts it has gone, or others never came
+        reason = " ".join(f"{type(lost).__name__}: {lost}".split())
+        print(f"error: the other nodes were not found, or lost: {reason}", file=sys.stderr, flush=True)
+        sys.exit(STOPPED)
 
 
 if __name__ == "__main__":

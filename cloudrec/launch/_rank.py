@@ -8,19 +8,17 @@ run's ledger, and after an end that is final (64, 65, or a stop) a further attem
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
 from cloudrec.errors import StorageError
+from cloudrec.launch import _child
 from cloudrec.launch._tether import PARENT_PID, die_with
 from cloudrec.launch.folder import RunFolder
-from cloudrec.launch.verdict import BAD_CONFIG, STOPPED, final_code_of_launch
-
-_FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
-_STANDARD = (1, 2)
+from cloudrec.launch.outputs import ATTEMPT_HEADER
+from cloudrec.launch.verdict import STOPPED, final_code_of_launch
 
 
 def main(arguments: list[str]) -> int:
@@ -40,7 +38,7 @@ def main(arguments: list[str]) -> int:
 
 def _print_to(log: Path) -> None:
     descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    for standard in _STANDARD:
+    for standard in _child.STANDARD:
         os.dup2(descriptor, standard)
     os.close(descriptor)
 
@@ -58,46 +56,21 @@ def _final(run: RunFolder, *, launch: int) -> int | None:
 
 
 def _attempt(run: RunFolder, command: list[str], *, launch: int, attempt: int, rank: int) -> int:
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    world_size = os.environ["WORLD_SIZE"]
-    print(f"=== launch {launch}, attempt {attempt}, rank {rank} of {world_size}, {now} ===", flush=True)
-    pid = _start(command)
+    print(header(launch=launch, attempt=attempt, rank=rank), flush=True)
+    pid = _child.start(command)
     with suppress(StorageError):  # a full disk must not end the training: the trainer itself will tell
         run.ledger.append("rank_started", launch=launch, attempt=attempt, rank=rank, pid=pid)
-    _, status = os.waitpid(pid, 0)
-    code = os.waitstatus_to_exitcode(status)
+    code = _child.end_of(pid)
     with suppress(StorageError):
         run.ledger.append("rank_ended", launch=launch, attempt=attempt, rank=rank, exit_code=code)
-    return code if code >= 0 else 128 - code
+    return _child.as_exit_code(code)
 
 
-def _start(command: list[str]) -> int:
-    """Start the trainer; signals that arrive here are passed on from the moment it exists."""
-    parent = os.getpid()
-    signal.pthread_sigmask(signal.SIG_BLOCK, _FORWARDED)
-    pid = os.fork()
-    if pid == 0:
-        _become(command, parent)
-    for number in _FORWARDED:
-        signal.signal(number, lambda received, _frame: _pass_on(pid, received))
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _FORWARDED)
-    return pid
-
-
-def _pass_on(pid: int, number: int) -> None:
-    with suppress(ProcessLookupError):
-        os.kill(pid, number)
-
-
-def _become(command: list[str], parent: int) -> None:
-    """Turn the forked child into the trainer; it never returns."""
-    try:
-        die_with(parent)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _FORWARDED)
-        os.execvp(command[0], command)  # noqa: S606 - an argument list, no shell
-    except OSError as error:
-        print(f"error: cannot start {command[0]}: {error.strerror}", flush=True)
-    os._exit(BAD_CONFIG)
+def header(*, launch: int, attempt: int, rank: int) -> str:
+    """Return the line with which an attempt's part of a rank's log begins."""
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    world_size = os.environ["WORLD_SIZE"]
+    return f"{ATTEMPT_HEADER}{launch}, attempt {attempt}, rank {rank} of {world_size}, {now} ==="
 
 
 if __name__ == "__main__":

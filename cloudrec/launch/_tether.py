@@ -6,6 +6,12 @@ import ctypes
 import os
 import signal
 import sys
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Container
 
 PARENT_PID = "CLOUDREC_PARENT_PID"  # the environment variable by which a parent says who it is
 _PR_SET_PDEATHSIG = 1
@@ -38,6 +44,33 @@ def children() -> list[int]:
             return [int(pid) for pid in file.read().split()]
     except OSError:
         return []
+
+
+def kill_children(*, spared: Container[int] = (), give_up_s: float = 5.0) -> int:
+    """Kill and reap this process's children, and theirs as they are adopted; return how many there were.
+
+    Args:
+        spared: process ids that are left alone.
+        give_up_s: how long those that appear meanwhile are followed.
+    """
+    killed, give_up = 0, time.monotonic() + give_up_s
+    while orphans := [pid for pid in children() if pid not in spared]:
+        for pid in orphans:
+            with suppress(ProcessLookupError, ChildProcessError):
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+        killed += len(orphans)
+        if time.monotonic() > give_up:
+            break
+    return killed
+
+
+def reap(*, spared: Container[int] = ()) -> None:
+    """Collect children that have ended by themselves, as the first process of a container must."""
+    for pid in children():
+        if pid not in spared:
+            with suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
 
 
 def _prctl(option: int, value: int) -> None:

@@ -8,7 +8,18 @@ profiles.yaml holds the values with the reason and the source of each; obsolete.
 
 from __future__ import annotations
 
+from cloudrec.plan.transport.obsolete import Advice, advise
 from cloudrec.plan.transport.profile import Expected, HostPath, Profile, Setting, Sidecar
 from cloudrec.plan.transport.table import profile_of, profiles
 
-__all__ = ["Expected", "HostPath", "Profile", "Setting", "Sidecar", "profile_of", "profiles"]
+__all__ = [
+    "Advice",
+    "Expected",
+    "HostPath",
+    "Profile",
+    "Setting",
+    "Sidecar",
+    "advise",
+    "profile_of",
+    "profiles",
+]

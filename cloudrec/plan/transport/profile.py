@@ -125,6 +125,7 @@ class Profile:
         default_interface: the pod's own network interface, where a pod is in several networks.
         script: a script that is sourced before the trainer starts; empty without one.
         expects: what the start check must find.
+        addons: what the cluster must have installed for it, by the add-ons' names.
         libraries: the versions that the settings hold for, by library.
         sources: who says so, for all that is not a setting.
     """
@@ -144,6 +145,7 @@ class Profile:
     default_interface: str = ""
     script: str = ""
     expects: Expected = field(default_factory=Expected)
+    addons: tuple[str, ...] = ()
     libraries: Mapping[str, str] = field(default_factory=dict)
     sources: tuple[str, ...] = ()
 

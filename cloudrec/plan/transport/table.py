@@ -48,6 +48,7 @@ class _ProfileRow(_Strict):
     annotations: Mapping[str, str] = {}
     default_interface: str = ""
     script: str = ""
+    addons: tuple[str, ...] = ()
     expects: Expected = Expected()
     sources: tuple[str, ...] = Field(min_length=1)
 

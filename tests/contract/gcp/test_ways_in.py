@@ -117,7 +117,7 @@ def test_access_writes_a_private_kubeconfig_without_a_secret(cloud: Cloud, tmp_p
     target = Target.of(given.details)
     assert (target.notices, target.notice_s, target.fabric) == ("gcp", 15, "tcp")
     assert (target.instance_type, target.built_in) == ("a2-highgpu-8g", ["nvidia-device-plugin"])
-    assert target.image_repository == "us-central1-docker.pkg.dev/a-project/cloudrec-t/trainer"
+    assert target.image_repository == "us-central1-docker.pkg.dev/sandbox-project/cloudrec-t/trainer"
     assert given.details["node_selector"] == {"cloud.google.com/gke-nodepool": "gpu-a2-highgpu-8g-a-od"}
     before = path.stat().st_mtime_ns
     entered(site, tmp_path)

@@ -1,0 +1,92 @@
+"""What users set and should not: settings of old recipes, with the reason and what to do instead."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping  # noqa: TC003 - pydantic reads the annotations
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cache
+from importlib.resources import files
+from typing import Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field
+
+_FILE = "obsolete.yaml"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Advice:
+    """One setting that a user made and had better not.
+
+    Attributes:
+        name: the variable.
+        value: what it is set to.
+        harmful: whether it costs speed or breaks the run; else it does nothing.
+        reason: why.
+        remedy: what to do.
+        source: who says so.
+    """
+
+    name: str
+    value: str
+    harmful: bool
+    reason: str
+    remedy: str
+    source: str
+
+
+class _Rule(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    names: tuple[str, ...] = Field(min_length=1)
+    fabrics: tuple[str, ...] = ()
+    value: str | None = None
+    effect: Literal["harmful", "useless"]
+    reason: str
+    remedy: str
+    source: str
+
+    def is_about(self, name: str, value: str, fabric: str) -> bool:
+        """Tell whether a setting breaks this rule."""
+        if self.fabrics and fabric not in self.fabrics:
+            return False
+        if not any(fnmatchcase(name, pattern) for pattern in self.names):
+            return False
+        return self.value is None or re.fullmatch(self.value, value) is not None
+
+
+class _Rules(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    date: object
+    rules: tuple[_Rule, ...]
+
+
+def advise(environment: Mapping[str, str], fabric: str) -> list[Advice]:
+    """Return what is wrong with a user's settings for one fabric, one advice a variable, in their order.
+
+    Args:
+        environment: the variables that the user set for the run.
+        fabric: how the cluster's GPUs talk: efa, infiniband, tcpx, tcpxo, tcp, none.
+    """
+    found = []
+    for name, value in environment.items():
+        rule = next((rule for rule in _rules() if rule.is_about(name, value, fabric)), None)
+        if rule is not None:
+            found.append(
+                Advice(
+                    name=name,
+                    value=value,
+                    harmful=rule.effect == "harmful",
+                    reason=rule.reason,
+                    remedy=rule.remedy,
+                    source=rule.source,
+                )
+            )
+    return found
+
+
+@cache
+def _rules() -> tuple[_Rule, ...]:
+    text = files("cloudrec.plan.transport").joinpath(_FILE).read_text(encoding="utf-8")
+    return _Rules.model_validate(yaml.safe_load(text)).rules

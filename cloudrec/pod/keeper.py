@@ -1,0 +1,121 @@
+"""Keeps what a pod leaves: a thread that copies its changed files to RESULTS every few seconds.
+
+pods/POD/{events.jsonl,agent.log,rank-N.log,flight_recorder/}            each pod's own
+metrics.jsonl goodput.jsonl sharding_plan.json summary.json tensorboard/ by the pod that leads (see `lead`)
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from cloudrec.errors import StorageError
+from cloudrec.pod import lead
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from cloudrec.launch.folder import RunFolder
+    from cloudrec.pod.results import Place
+
+_PAUSE_S = 10.0
+_BYTES_A_PAUSE = 16 * 2**20  # a file larger than this is copied less often, so that copying stays cheap
+_RUN_FILES = ("sharding_plan.json", "metrics.jsonl", "goodput.jsonl")
+
+
+class Keeper:
+    """Copies in the background from `start` to `finish`; what the store refuses ends nothing.
+
+    Args:
+        folder: the run's folder in this pod.
+        place: RESULTS.
+        pod: the pod's name, under which its own files are kept.
+        say: tells of what goes wrong, once for each kind of trouble.
+    """
+
+    def __init__(self, folder: RunFolder, place: Place, *, pod: str, say: Callable[[str], None]) -> None:
+        self._folder = folder
+        self._place = place
+        self._pod = pod
+        self._say = say
+        self._kept: dict[str, tuple[int, int]] = {}  # by name: size and time of change, when it was copied
+        self._due: dict[str, float] = {}  # by name: when a large file may be copied again
+        self._complaint = ""
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="keeper", daemon=True)
+
+    def start(self) -> None:
+        """Begin to copy."""
+        self._thread.start()
+
+    def finish(self, *, within_s: float) -> bool:
+        """Copy everything a last time; False when that took too long or the store refused."""
+        self._ending.set()
+        self._due.clear()
+        self._thread.join(within_s)
+        return not self._thread.is_alive() and not self._complaint
+
+    def _run(self) -> None:
+        while not self._ending.wait(_PAUSE_S):
+            self._pass()
+        self._due.clear()
+        self._pass()
+
+    def _pass(self) -> None:
+        try:
+            for name, path in self._own_files():
+                self._keep(name, path)
+            claim = lead.held(self._folder)
+            changed = [each for each in self._run_files() if self._has_changed(*each)] if claim else []
+            if claim and changed and lead.stands(self._place, claim):
+                for name, path in changed:
+                    self._keep(name, path)
+        except StorageError as error:
+            self._complain(error.message)
+        except OSError as error:
+            self._complain(str(error))
+        else:
+            self._complaint = ""
+
+    def _complain(self, text: str) -> None:
+        if text != self._complaint:
+            self._complaint = text
+            self._say(f"warning: not kept for now: {text}")
+
+    def _own_files(self) -> Iterator[tuple[str, Path]]:
+        own = f"pods/{self._pod}"
+        yield f"{own}/events.jsonl", self._folder.ledger.path
+        for path in sorted(self._folder.logs.glob("*.log")):
+            yield f"{own}/{path.name}", path
+        for path in sorted(self._folder.path.glob("flight_recorder/*")):
+            yield f"{own}/flight_recorder/{path.name}", path
+
+    def _run_files(self) -> Iterator[tuple[str, Path]]:
+        """The summary comes last: who sees it sees all that belongs to it."""
+        for name in _RUN_FILES:
+            yield name, self._folder.path / name
+        for path in sorted(self._folder.path.glob("tensorboard/**/*")):
+            if path.is_file():
+                yield path.relative_to(self._folder.path).as_posix(), path
+        yield "summary.json", self._folder.summary_file
+
+    def _has_changed(self, name: str, path: Path) -> bool:
+        return _state(path) not in (None, self._kept.get(name))
+
+    def _keep(self, name: str, path: Path) -> None:
+        state = _state(path)
+        if state is None or state == self._kept.get(name) or time.monotonic() < self._due.get(name, 0.0):
+            return
+        self._place.write(name, path.read_bytes())
+        self._kept[name] = state
+        self._due[name] = time.monotonic() + _PAUSE_S * (state[0] // _BYTES_A_PAUSE)
+
+
+def _state(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_size, found.st_mtime_ns
