@@ -10,6 +10,7 @@ from cloudrec.cloud.driver import is_ours
 from cloudrec.engine.graph import TAG_KEY
 from cloudrec.provider import Halt
 from cloudrec.providers.aws import eks, errors
+from cloudrec.providers.aws.identity import GPU_GROUPS
 from cloudrec.providers.aws.node_groups import GPU
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def halt(aws: Aws, title: str) -> Halt:
             return Halt()
         raise
     pools, left = dict[str, int](), list[str]()
-    for name in names:
+    for name in (name for name in names if name.startswith(GPU_GROUPS)):
         group = aws.read("eks", "describe_nodegroup", clusterName=cluster, nodegroupName=name)["nodegroup"]
         nodes = group["scalingConfig"]["desiredSize"]
         if nodes and _trains(group, title):
