@@ -1,4 +1,4 @@
-"""A trainer below its thin parent: started by fork, dies with it, and gets the signals that the parent gets."""
+"""A trainer below its thin parent: started by fork, it dies with it, and gets the signals that it gets."""
 
 from __future__ import annotations
 

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING
 
 from cloudrec.errors import CloudrecError, DataError, PreflightError, StorageError, UsageError
 from cloudrec.launch import _tether
+from cloudrec.launch.place import Place, open_place
 from cloudrec.launch.verdict import BAD_CONFIG, BAD_DATA
 from cloudrec.pod import lead, ready
+from cloudrec.pod.check import assert_fit
 from cloudrec.pod.codes import AGAIN, CRASHED, FINISHED, UNFIT
 from cloudrec.pod.command import Command
 from cloudrec.pod.judge import Ending
 from cloudrec.pod.keeper import Keeper
-from cloudrec.pod.results import Place, open_place
 from cloudrec.pod.settings import TERMINATION_LOG, PodSettings
 from cloudrec.pod.tee import Tee
 from cloudrec.pod.watch import Watch
@@ -103,6 +104,8 @@ class Agent:
         environment = {**os.environ, **ready.rank_environment(settings)}
         if settings.profile:
             environment |= ready.source_profile(settings.profile, environment)
+        if settings.gpus or settings.fabric != "none":
+            assert_fit(settings, environment, root=Path("/"), say=self._say)
         command = ready.point_to_data(command, settings, self._say)
         command = command.with_setting("output_dir", str(settings.folder.path))
         self._watch = Watch(settings, command.words(), environment, tee=tee, tell=self._tell)
@@ -125,7 +128,7 @@ class Agent:
                 cause = "the run has finished, but its last files could not be kept: see the pod's log"
                 ending = Ending(code=CRASHED, cause=cause)
         self._leave_word(ending)
-        return ending.code
+        return self._settings.again_code if ending.code == AGAIN else ending.code
 
     def _leave_word(self, ending: Ending) -> None:
         if self._termination_log is not None:

@@ -1,7 +1,7 @@
 """What a pod makes of how its ranks and torchrun ended. Pure functions: no file, no process.
 
-A rank that crashed and one that only lost the others both end badly; what it printed tells them apart. Crashes
-count against the run's restarts. Lost peers do not: some other pod crashed, or its machine was taken.
+A rank that crashed and one that only lost the others both end badly; what it printed tells them apart.
+Crashes count against the run's restarts. Lost peers do not: some other pod crashed, or its machine was taken.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cloudrec.launch.verdict import BAD_CONFIG, BAD_DATA, RankExit, describe, exits_of
-from cloudrec.pod.codes import AGAIN, CRASHED, FINAL, FINISHED, UNFIT
+from cloudrec.pod.codes import AGAIN, CRASHED, FINAL, FINISHED, SPENT, UNFIT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -152,11 +152,11 @@ def spent_ending(
     if len(crashes) > max_restarts:
         number, last = max(crashes.items())
         again = f" ({len(crashes)} crashes; {max_restarts} are forgiven)" if max_restarts else ""
-        return Ending(code=CRASHED, cause=describe(last, error=errors.get(number)) + again)
+        return Ending(code=SPENT, cause=describe(last, error=errors.get(number)) + again)
     tail = attempts[-_FRUITLESS:]
     if len(tail) == _FRUITLESS and all(_was_fruitless(each, crashes) for each in tail):
         return Ending(
-            code=CRASHED,
+            code=SPENT,
             cause=f"{_FRUITLESS} attempts in a row lost the other ranks within {_SHORT_S:g} s of their start",
         )
     return None

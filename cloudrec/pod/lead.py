@@ -1,8 +1,8 @@
 """Which pod writes the run's own files: the one with rank 0, since it said so last.
 
-Each attempt's rank 0 claims the next number by creating RESULTS/leaders/LAUNCH-NUMBER.json, which only one can,
-and goes on with the metrics that the leader before it kept there. A pod that has been replaced sees a claim
-newer than its own, and keeps its fingers off.
+Each attempt's rank 0 claims the next number by creating RESULTS/leaders/LAUNCH-NUMBER.json, which only one
+can, and goes on with the metrics that the leader before it kept there. A pod that has been replaced sees a
+claim newer than its own, and keeps its fingers off.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cloudrec.launch.folder import RunFolder
-    from cloudrec.pod.results import Place
+    from cloudrec.launch.place import Place
     from cloudrec.pod.settings import PodSettings
 
 CONTINUED = ("metrics.jsonl", "goodput.jsonl", "tensorboard/")

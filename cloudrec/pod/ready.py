@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from cloudrec.errors import PreflightError
 from cloudrec.home import make_private
 from cloudrec.launch import _tether
+from cloudrec.launch.place import is_remote, open_place
 from cloudrec.pod import stage
-from cloudrec.pod.results import is_remote, open_place
 from cloudrec.pod.settings import RUN_FOLDER
 
 if TYPE_CHECKING:
@@ -39,6 +39,9 @@ def rank_environment(settings: PodSettings) -> dict[str, str]:
         # how long torchrun waits for ranks that it has told to end; some may hang for want of a lost peer
         "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(max(int(settings.grace_s) - 5, 5)),
         "PYTHONUNBUFFERED": "1",  # a log that is followed, and one that a killed process leaves, is whole
+        "TORCH_CPP_LOG_LEVEL": os.environ.get(
+            "TORCH_CPP_LOG_LEVEL", "ERROR"
+        ),  # its stacks tell people nothing
         "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
     }
 

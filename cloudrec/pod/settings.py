@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from cloudrec.errors import UsageError
 from cloudrec.launch.folder import RunFolder
+from cloudrec.pod.codes import AGAIN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,6 +36,7 @@ class PodSettings:
         node: the node it is on.
         profile: a script whose variables the transport needs; empty without one.
         work: the folder that it may write to.
+        again_code: what the pod ends with where its engine is to start another one.
     """
 
     run: str = "run"
@@ -50,6 +52,7 @@ class PodSettings:
     node: str = ""
     profile: str = ""
     work: Path = WORK
+    again_code: int = AGAIN
 
     @property
     def folder(self) -> RunFolder:
@@ -79,6 +82,7 @@ class PodSettings:
             node=environment.get("NODE_NAME", ""),
             profile=environment.get("CLOUDREC_PROFILE", ""),
             work=Path(environment.get("CLOUDREC_WORK") or WORK),
+            again_code=int(_number(environment, "CLOUDREC_AGAIN_CODE", AGAIN)),
         )
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from cloudrec.pod.results import Place
+    from cloudrec.launch.place import Place
 
 MANIFEST = "dataset.json"
 _THREADS = 8
@@ -105,13 +105,17 @@ def _named_files(place: Place, text: bytes) -> list[StagedFile]:
             for entry in shard["files"].values()
         ]
         files = [_entry(entry) for entry in entries]
-        digest = hashlib.sha256(canonical.encode()).hexdigest()
-        if document["digest"] != digest:
-            raise ValueError(f"its digest is {document['digest']!r}, but its contents give {digest!r}")
+        _check_digest(document["digest"], canonical)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         what = f"the field {error} is missing" if isinstance(error, KeyError) else str(error)
         raise DataError(f"{place.uri}/{MANIFEST}: {what}", remedy="prepare and push it again") from error
     return files
+
+
+def _check_digest(told: object, canonical: str) -> None:
+    digest = hashlib.sha256(canonical.encode()).hexdigest()
+    if told != digest:
+        raise ValueError(f"its digest is {told!r}, but its contents give {digest!r}")
 
 
 def _entry(entry: dict[str, Any]) -> StagedFile:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from cloudrec.sandbox.http import HttpRequest
     from cloudrec.sandbox.kubernetes.resources import Resource
+    from cloudrec.sandbox.kubernetes.schema import Node
     from cloudrec.sandbox.kubernetes.store import Store
     from cloudrec.sandbox.kubernetes.target import Target
     from cloudrec.sandbox.kubernetes.world import Cluster
@@ -40,6 +41,7 @@ class Call:
     request: HttpRequest
     user: User
     resource: Resource
+    warnings: list[str] = field(default_factory=list)
 
     @property
     def store(self) -> Store:
@@ -55,6 +57,11 @@ class Call:
     def content_type(self) -> str:
         """What the body is said to be."""
         return self.request.lower.get("content-type", "").partition(";")[0].strip()
+
+    @property
+    def node(self) -> Node:
+        """What objects of this kind look like."""
+        return self.world.node_of(self.resource)
 
     @property
     def dry_run(self) -> bool:

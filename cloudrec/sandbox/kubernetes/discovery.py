@@ -6,13 +6,12 @@ import platform
 from typing import TYPE_CHECKING, Any
 
 from cloudrec.sandbox.http import Reply, json_reply
-from cloudrec.sandbox.kubernetes import errors
+from cloudrec.sandbox.kubernetes import errors, schema
 from cloudrec.sandbox.kubernetes.resources import VERBS
 
 if TYPE_CHECKING:
     from cloudrec.sandbox.kubernetes.resources import Resource, Resources
 
-VERSION = "v1.37.0"
 _HEALTH = ("/healthz", "/livez", "/readyz")
 _CREATED_ONLY = ("binding", "eviction", "token")
 _SUBKINDS = {
@@ -57,12 +56,12 @@ def _document(  # noqa: PLR0911 - a table of documents
 
 
 def _version() -> dict[str, str]:
-    major, minor, _ = VERSION.removeprefix("v").split(".")
+    major, minor, _ = schema.version().removeprefix("v").split(".")
     machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
     return {
         "major": major,
         "minor": minor,
-        "gitVersion": VERSION,
+        "gitVersion": schema.version(),
         "gitCommit": "0" * 40,
         "gitTreeState": "clean",
         "buildDate": "2026-08-26T00:00:00Z",

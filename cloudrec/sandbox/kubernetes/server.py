@@ -36,6 +36,7 @@ class KubernetesServer(server.SandboxServer):
         super().server_close()
         if self.world.controllers is not None:
             self.world.controllers.close()
+        self.world.collector.close()
         self._folder.cleanup()
 
     def announcement(self) -> dict[str, Any]:

@@ -6,14 +6,19 @@ from typing import TYPE_CHECKING, Protocol
 from uuid import NAMESPACE_URL, uuid4, uuid5
 
 from cloudrec.sandbox.book import Book
+from cloudrec.sandbox.kubernetes import schema
 from cloudrec.sandbox.kubernetes.access import Tokens
+from cloudrec.sandbox.kubernetes.collector import Collector
 from cloudrec.sandbox.kubernetes.reads import Pages
+from cloudrec.sandbox.kubernetes.rules import Rules
 from cloudrec.sandbox.kubernetes.store import Store
 from cloudrec.sandbox.kubernetes.watch import Interruption
 from cloudrec.sandbox.world import World
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from cloudrec.sandbox.kubernetes.resources import Resource
 
 NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 
@@ -33,11 +38,20 @@ class Cluster(World):
         self.clock.speed = 1.0
         self.identity = str(uuid4())
         self.store = Store(self.clock, lock=self.lock)
+        self.store.policy = Rules(self.store)
         self.controllers: Controllers | None = None
         self.tokens = Tokens()
         self.pages = Pages()
+        self.schemas: dict[str, schema.Node] = {}
         self.interruption = Interruption()
+        self.collector = Collector(self.store)
         self.found()
+
+    def node_of(self, resource: Resource) -> schema.Node:
+        """What objects of a kind look like."""
+        if resource.custom:
+            return self.schemas.get(resource.api_version + "/" + resource.kind, schema.ANYTHING)
+        return schema.built_in(resource.group, resource.version, resource.kind)
 
     def found(self) -> None:
         """Make what every cluster has; its identity stays the same through a reset."""
