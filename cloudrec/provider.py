@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from pydantic import SecretStr
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from collections.abc import Set as AbstractSet
@@ -80,6 +82,36 @@ class Access:
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Registry:
+    """Where a cluster's images are kept, and how one logs in there for some hours.
+
+    Attributes:
+        address: the host to log in to.
+        repository: what an image is called there, without a tag.
+        username: who logs in; empty where the user's own login is to serve.
+        password: good for some hours at most; empty likewise. It is for a client's standard input alone.
+    """
+
+    address: str
+    repository: str
+    username: str = ""
+    password: SecretStr = field(default_factory=lambda: SecretStr(""))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Halt:
+    """What was done so that a cluster's GPU nodes cost nothing any more.
+
+    Attributes:
+        pools: what was scaled to no nodes: identity and how many it had.
+        left: what still costs, and why it was left.
+    """
+
+    pools: Mapping[str, int] = field(default_factory=dict)
+    left: Sequence[str] = ()
+
+
 class Provider(Protocol):
     """One cloud, or this machine."""
 
@@ -143,4 +175,12 @@ class Provider(Protocol):
 
     def access(self, cluster: ClusterSpec) -> Access:
         """Tell how to reach the cluster; PreflightError when it is not there or is another of that name."""
+        ...
+
+    def registry(self, cluster: ClusterSpec) -> Registry:
+        """Tell where the cluster's images go, and log in there; PreflightError where it has no registry."""
+        ...
+
+    def halt(self, cluster: ClusterSpec) -> Halt:
+        """Begin to scale what trains to no nodes; what is at none already is left as it is."""
         ...

@@ -15,6 +15,7 @@ from cloudrec.providers.azure import (
     errors,
     federation,
     groups,
+    halting,
     identity,
     leftovers,
     lustre,
@@ -24,6 +25,7 @@ from cloudrec.providers.azure import (
     prices,
     quota,
     registry,
+    registry_login,
     storage,
     zones,
 )
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
 
     from cloudrec.engine.graph import Observed
     from cloudrec.errors import CloudrecError
-    from cloudrec.provider import Access, Finding, Offer
+    from cloudrec.provider import Access, Finding, Halt, Offer, Registry
     from cloudrec.spec.models import ClusterSpec
 
 _EVERYWHERE = "global"  # the location of what is in no region
@@ -127,6 +129,18 @@ class AzureProvider(CloudProvider[Azure, Layout]):
             return access.of(
                 self.layout(cluster), self.account(cluster.region), self.home, dict(self.environment)
             )
+
+    def registry(self, cluster: ClusterSpec) -> Registry:
+        """Tell where the cluster's images go, and log in there."""
+        with self.told_plainly():
+            return registry_login.login(
+                self.layout(cluster), self.account(cluster.region), dict(self.environment)
+            )
+
+    def halt(self, cluster: ClusterSpec) -> Halt:
+        """Begin to scale the GPU pools to no nodes."""
+        with self.told_plainly():
+            return halting.halt(self.account(cluster.region), cluster.title)
 
     def layout(self, cluster: ClusterSpec) -> Layout:
         """Decide names and zones; asks Azure for the zones where the spec does not name them."""

@@ -11,6 +11,7 @@ from cloudrec.providers.gcp import (
     apis,
     errors,
     firewall,
+    halting,
     identity,
     leftovers,
     lustre,
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cloudrec.errors import CloudrecError
-    from cloudrec.provider import Access, Finding, Offer
+    from cloudrec.provider import Access, Finding, Halt, Offer, Registry
     from cloudrec.spec.models import ClusterSpec
 
 # Each part describes its resources, gives its drivers, and tells which kinds one of a kind may need.
@@ -107,6 +108,16 @@ class GcpProvider(CloudProvider[Gcp, Layout]):
             return access.of(
                 self.layout(cluster), self.account(cluster.region), self.home, dict(self.environment)
             )
+
+    def registry(self, cluster: ClusterSpec) -> Registry:
+        """Tell where the cluster's images go, and log in there."""
+        with self.told_plainly():
+            return registry.login(self.layout(cluster), self.account(cluster.region))
+
+    def halt(self, cluster: ClusterSpec) -> Halt:
+        """Begin to scale the GPU pools to no nodes."""
+        with self.told_plainly():
+            return halting.halt(self.account(cluster.region), cluster.title)
 
     def layout(self, cluster: ClusterSpec) -> Layout:
         """Decide names and zones; asks Google for the zones where the spec does not name them."""
