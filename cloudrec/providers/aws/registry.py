@@ -43,9 +43,7 @@ def drivers(aws: Aws) -> Mapping[str, AwsDriver]:
 def login(layout: Layout, aws: Aws) -> Registry:
     """Log in to ECR, for twelve hours; PreflightError where the cluster has no repository."""
     try:
-        rows = aws.read(
-            "ecr", "describe_repositories", "repositories", repositoryNames=[layout.repository]
-        )
+        rows = aws.read("ecr", "describe_repositories", "repositories", repositoryNames=[layout.repository])
     except ClientError as error:
         if errors.is_absent(error):
             raise PreflightError(

@@ -23,7 +23,9 @@ _DNS_LABEL = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
 def _storage(value: str) -> str:
     scheme, found, rest = value.partition("://")
     if not found or scheme not in _SCHEMES or not rest.strip("/"):
-        raise ValueError("is no storage: give s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or abfs://CONTAINER@HOST")
+        raise ValueError(
+            "is no storage: give s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or abfs://CONTAINER@HOST"
+        )
     return value.rstrip("/")
 
 
