@@ -67,7 +67,7 @@ _MEANINGS = (  # the more special first
             "unauthorized",
             "authentication required",
             "no basic auth credentials",
-            r"\bdenied:",
+            r"(?<!permission )\bdenied(:|$)",
             "access to the resource is denied",
             r"\bforbidden\b",
             "status:? 40[13]",
@@ -168,7 +168,7 @@ def _end(process: subprocess.Popen[str]) -> None:
 def _failure(what: str, code: int, lines: deque[str]) -> CloudrecError:
     text = "\n".join(lines)
     for each in _MEANINGS:
-        if re.search("|".join(each.words), text, re.IGNORECASE):
+        if re.search("|".join(each.words), text, re.IGNORECASE | re.MULTILINE):
             return each.kind("\n".join([f"{what} failed: {each.meaning}", *lines]), remedy=each.remedy)
     return CloudrecError(
         "\n".join([f"{what} failed with exit code {code}; its last lines:", *lines]),
