@@ -17,7 +17,6 @@ ARG VERSION=0
 
 FROM ${BASE} AS base
 ARG DEVICE
-ARG VERSION
 # A compiler stays: the table kernels are made for the processor that is found, and torch.compile needs one
 # too (on GPUs with Python's headers).
 RUN apt-get update \
@@ -38,7 +37,6 @@ ENV PATH=/opt/cloudrec/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sb
 LABEL org.opencontainers.image.title="cloudrec trainer" \
       org.opencontainers.image.description="Trains sharded TorchRec models" \
       org.opencontainers.image.licenses="Apache-2.0" \
-      org.opencontainers.image.version="${VERSION}" \
       cloudrec.device="${DEVICE}"
 
 # Everything below is made here and copied: no package manager's cache, no pip in the image.
@@ -87,7 +85,8 @@ RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
 
 FROM base AS plain
 COPY --from=venv-plain /opt/cloudrec /opt/cloudrec
-LABEL cloudrec.fabric="plain"
+ARG VERSION
+LABEL org.opencontainers.image.version="${VERSION}" cloudrec.fabric="plain"
 WORKDIR /cloudrec
 USER 10001:10001
 CMD ["python", "-m", "trainer", "--help"]
@@ -122,7 +121,8 @@ RUN apt-get update \
     && cd / && rm -rf /tmp/efa /var/lib/apt/lists/* /var/cache/apt/* /var/log/apt /var/log/dpkg.log && ldconfig \
     && ldconfig --print-cache | grep --quiet libnccl-net && ldconfig --print-cache | grep --quiet libfabric
 COPY --from=venv-efa /opt/cloudrec /opt/cloudrec
-LABEL cloudrec.fabric="efa"
+ARG VERSION
+LABEL org.opencontainers.image.version="${VERSION}" cloudrec.fabric="efa"
 WORKDIR /cloudrec
 USER 10001:10001
 CMD ["python", "-m", "trainer", "--help"]
@@ -151,7 +151,8 @@ RUN apt-get update \
     && apt-get purge --yes --autoremove curl \
     && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/log/apt /var/log/dpkg.log
 COPY --from=venv-ib /opt/cloudrec /opt/cloudrec
-LABEL cloudrec.fabric="ib"
+ARG VERSION
+LABEL org.opencontainers.image.version="${VERSION}" cloudrec.fabric="ib"
 WORKDIR /cloudrec
 USER 10001:10001
 CMD ["python", "-m", "trainer", "--help"]
@@ -165,7 +166,8 @@ RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
 
 FROM base AS gcp
 COPY --from=venv-gcp /opt/cloudrec /opt/cloudrec
-LABEL cloudrec.fabric="gcp"
+ARG VERSION
+LABEL org.opencontainers.image.version="${VERSION}" cloudrec.fabric="gcp"
 WORKDIR /cloudrec
 USER 10001:10001
 CMD ["python", "-m", "trainer", "--help"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Any
 
-import adlfs  # noqa: F401 - fsspec finds it by itself, but its absence must be seen here
+import adlfs  # noqa: TC002 - fsspec finds it by itself, but its absence must be seen here
 import fsspec
 from azure.core.exceptions import (
     ClientAuthenticationError,
@@ -14,9 +14,10 @@ from azure.core.exceptions import (
     ServiceRequestError,
     ServiceResponseError,
 )
+from azure.storage.blob.aio import BlobServiceClient
 from fsspec.callbacks import Callback
 
-from cloudrec.data.places import ArrivedDamagedError
+from cloudrec.data.places import ANSWER_S, ArrivedDamagedError
 from cloudrec.errors import UsageError
 
 if TYPE_CHECKING:
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
     from cloudrec.data.manifest import ShardFile
 
 _PIECE = 1 << 20
-_BLOCKS_AT_ONCE = 4  # of a file, each of 4 MiB
+_BLOCK = 8 << 20  # bytes
+_BLOCKS_AT_ONCE = 2  # of a file
 
 
 def open_place(uri: str) -> Container:
@@ -49,9 +51,11 @@ class Container:
                 remedy="abfs://CONTAINER@ACCOUNT.dfs.core.windows.net/FOLDER names one",
             ) from error
 
+        self._files.service_client = _client(self._files)
+
     def reach(self) -> None:
         """See `Place`."""
-        self._files.ls(self._path.partition("/")[0], detail=False)
+        self._files.info(self._path.partition("/")[0])
 
     def holds(self, file: ShardFile, local: Path) -> bool:
         """See `Place`."""
@@ -106,6 +110,20 @@ class Container:
         return isinstance(error, lost) or isinstance(error.__cause__, lost)
 
 
+def _client(files: adlfs.AzureBlobFileSystem) -> BlobServiceClient:
+    """Return a client that holds little of a file in memory, where the file system's own holds 64 MiB."""
+    options = {
+        "connection_timeout": ANSWER_S,
+        "read_timeout": ANSWER_S,
+        "max_block_size": _BLOCK,
+        "max_single_put_size": _BLOCK,
+    }
+    if files.connection_string is not None:
+        return BlobServiceClient.from_connection_string(files.connection_string, **options)
+    credential = files.credential or files.account_key or files.sas_token
+    return BlobServiceClient(files.account_url, credential=credential, **options)
+
+
 class _Told(Callback):  # type: ignore[misc]  # fsspec has no types
     """Passes on what a block added, which adlfs tells as what there is in all."""
 
@@ -115,8 +133,9 @@ class _Told(Callback):  # type: ignore[misc]  # fsspec has no types
         self._so_far = 0
 
     def absolute_update(self, value: int) -> None:
-        self._sent(value - self._so_far)
-        self._so_far = value
+        if value > self._so_far:
+            self._sent(value - self._so_far)
+            self._so_far = value
 
 
 def _md5_of(path: Path) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import logging
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import aiohttp
 import google_crc32c
@@ -53,8 +53,12 @@ class Bucket:
 
     def holds(self, file: ShardFile, local: Path) -> bool:
         """See `Place`."""
-        found = self._told_of(file.path)
-        return found.get("size") == file.bytes and found.get("crc32c") == _crc32c_of(local)
+        try:
+            # gcsfs's `info` asks for a folder of that name too
+            found = self._files.call("GET", "b/{}/o/{}", *self._names(file.path), json_out=True)
+        except FileNotFoundError:
+            return False
+        return int(found["size"]) == file.bytes and str(found.get("crc32c")) == _crc32c_of(local)
 
     def put(self, file: ShardFile, local: Path, sent: Callable[[int], None]) -> None:
         """See `Place`."""
@@ -93,12 +97,9 @@ class Bucket:
         lost = (aiohttp.ClientError, ChecksumError, TransportError, TimeoutError, ConnectionError)
         return isinstance(error, lost)
 
-    def _told_of(self, name: str) -> dict[str, Any]:
-        try:
-            found: dict[str, Any] = self._files.info(f"{self._path}/{name}")
-        except FileNotFoundError:
-            return {}
-        return found
+    def _names(self, name: str) -> tuple[str, str]:
+        bucket, _, key = f"{self._path}/{name}".partition("/")
+        return bucket, key
 
 
 class _Told(Callback):  # type: ignore[misc]  # fsspec has no types
@@ -110,8 +111,9 @@ class _Told(Callback):  # type: ignore[misc]  # fsspec has no types
         self._so_far = 0
 
     def absolute_update(self, value: int) -> None:
-        self._sent(value - self._so_far)
-        self._so_far = value
+        if value > self._so_far:
+            self._sent(value - self._so_far)
+            self._so_far = value
 
 
 def _crc32c_of(path: Path) -> str:
