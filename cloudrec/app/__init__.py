@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from cloudrec.app.addons import examine, install, installed, uninstall, wanted
+from cloudrec.app.choosing import choose
 from cloudrec.app.clusters import ClusterView, Removal, catalog, clusters, doctor, down, expired, up
 from cloudrec.app.context import AppContext
 from cloudrec.app.leaks import Leak, leaks, remove_leaks
@@ -16,11 +18,15 @@ __all__ = [
     "Leak",
     "Removal",
     "catalog",
+    "choose",
     "clusters",
     "doctor",
     "down",
+    "examine",
     "expired",
     "fetch",
+    "install",
+    "installed",
     "leaks",
     "remove_leaks",
     "resume",
@@ -29,5 +35,7 @@ __all__ = [
     "smoke_run",
     "stop_run",
     "train",
+    "uninstall",
     "up",
+    "wanted",
 ]

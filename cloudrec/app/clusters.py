@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from cloudrec.app.addons import empty, equip
 from cloudrec.app.choosing import cluster_to_remove, stranger
 from cloudrec.app.lifetime import Past, is_over, price_of, tagged_end, with_end
 from cloudrec.app.runs import stop_run
@@ -95,6 +96,7 @@ def up(app: AppContext, cluster: ClusterSpec, *, decide: Callable[[Plan], bool])
         if decide(plan):
             app.journal.put_cluster(cluster.title, provider.name, cluster.model_dump(mode="json"))
             apply(plan, graph, context, settle_s=provider.settle_s)
+            equip(app, cluster)
     return plan
 
 
@@ -129,6 +131,7 @@ def down(
         if not decide(removal):
             return removal
         _end_runs(app, removal)
+        empty(app, cluster)
         destroy(
             removal.plan,
             Graph.of(provider.resources(cluster)),

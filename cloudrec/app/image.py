@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cloudrec.app.clusters import choose
+from cloudrec.app.choosing import choose
 from cloudrec.errors import UsageError
 from cloudrec.image import builders, records, work
 from cloudrec.provider import Registry

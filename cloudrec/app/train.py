@@ -17,6 +17,7 @@ from cloudrec.app.trainer_config import (
     trainer_config,
 )
 from cloudrec.errors import SpecError, UsageError
+from cloudrec.image.records import newest
 from cloudrec.launch import launcher as find_launcher
 from cloudrec.launch.folder import RunFolder, create_run
 from cloudrec.launch.ledger import RunState
@@ -152,6 +153,7 @@ class Place(NamedTuple):
     access: Access
     launcher: Launcher
     hourly_usd: float  # of one node
+    image: str  # by digest; empty where none was pushed for the cluster
 
 
 def place_of(app: AppContext, loaded: Loaded, cluster: ClusterSpec) -> Place:
@@ -159,7 +161,14 @@ def place_of(app: AppContext, loaded: Loaded, cluster: ClusterSpec) -> Place:
     access = app.provider(cluster.provider).access(cluster)
     launcher = find_launcher(loaded.spec.train.launcher or access.launchers[0])
     _refuse_unfit_launcher(launcher, access, cluster)
-    return Place(cluster, access, launcher, _hourly_usd(app, cluster))
+    return Place(cluster, access, launcher, _hourly_usd(app, cluster), _image(app, access))
+
+
+def _image(app: AppContext, access: Access) -> str:
+    """Return the image that was last pushed from here for a cluster; empty where none was."""
+    repository = str(access.details.get("image_repository", ""))
+    found = newest(app.home, repository) if repository else None
+    return f"{found.repository}@{found.digest}" if found else ""
 
 
 def run_spec(
@@ -179,7 +188,7 @@ def run_spec(
         name: the run's name, in place of the spec's.
         command: the program of a rank, in place of the trainer: it has a configuration of its own.
     """
-    cluster, access, launcher, hourly_usd = place
+    cluster, access, launcher, hourly_usd, image = place
     train = loaded.spec.train
     nodes = _nodes(train.nodes, access)
     notices = str(access.details.get("notices", ""))
@@ -198,7 +207,7 @@ def run_spec(
         environment={**access.environment, **train.env},
         stop_grace_s=train.stop_grace_s,
         storage=access.storage,
-        image=train.image or "",
+        image=train.image or image,
         allow_tcp=train.allow_tcp,
         hourly_usd=hourly_usd * nodes,
         target=access.details,

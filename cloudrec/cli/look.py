@@ -159,7 +159,8 @@ def doctor(
     if smoke:
         findings = app.smoke_run(context(), loaded)
     elif cluster is not None and provider is None:
-        findings = app.examine(context(), loaded)
+        up = app.choose(context(), provider_name=None, cluster_name=cluster)
+        findings = app.examine(context(), up, loaded.spec.train.env)
     else:
         findings = app.doctor(context(), loaded.spec.cluster)
     _tell(findings)

@@ -28,6 +28,7 @@ _COMMANDS = {
     "leaks": ("cloudrec.cli.look:leaks", "Show what exists under our tags, with $/h."),
     "catalog": ("cloudrec.cli.look:catalog", "Show kinds of node and their prices."),
     "doctor": ("cloudrec.cli.look:doctor", "Check what must be there before a cluster comes up."),
+    "addons": ("cloudrec.cli.addons:addons", "Show, install and remove what a cluster needs."),
     "data": ("cloudrec.cli.data:data", "Make, prepare, check and push training data."),
     "image": ("cloudrec.cli.image:image", "Build and push the trainer's image."),
     "completion": ("cloudrec.cli.completion:completion", "Print the shell's completion script."),
