@@ -7,7 +7,8 @@
     node_timing  {"grace_s", "lost_s", "removed_s", "gc_s", "replacement_s"}: how long losses take; all but grace_s are
                  virtual seconds, since in those of grace processes must really end
     evict        {"node": N, "how": "spot"|"vanish"|"drain"}: lose a node with a notice, without, or by a drain
-    images       {"IMAGE": "missing"|"private"|"present"}, by whole reference or repository. Without a word those are
+    environment  {"NAME": "VALUE"}: what a cloud gives its pods by itself: an identity, endpoints
+images       {"IMAGE": "missing"|"private"|"present"}, by whole reference or repository. Without a word those are
                  there whose last part begins with "cloudrec", and the known programs (device plugins, operators)
     operators    ["pytorchjob", "trainjob", "rayjob"]: whose controllers work though no pod of theirs runs
     processes    false: pods started from now on are but kept in the books
@@ -62,4 +63,9 @@ _declare(
     "bookkeeping",
     lambda plane: plane.kubelet.bookkeeping,
     lambda plane, value: setattr(plane.kubelet, "bookkeeping", dict(value)),
+)
+_declare(
+    "environment",
+    lambda plane: dict(plane.kubelet.given),
+    lambda plane, value: setattr(plane.kubelet, "given", dict(value)),
 )

@@ -48,6 +48,7 @@ class Kubelet:
         self.pool = ThreadPoolExecutor(max_workers=4, thread_name_prefix="probe")
         self.machines: dict[str, Machine] = {}
         self.books_only = False
+        self.given: dict[str, str] = {}  # variables that a cloud gives its pods: its identity's, its endpoints
         self.bookkeeping: dict[str, Any] = {}  # run_s, exit_code, log of what is but kept in the books
         self.token: Callable[[Mapping[str, Any], Mapping[str, Any]], str] = lambda _pod, _wish: "token"
         self.api_address = ("", 0)
