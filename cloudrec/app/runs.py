@@ -56,7 +56,7 @@ def fetch(app: AppContext, run: RunFolder, target: Path, *, checkpoints: bool = 
     Raises:
         StorageError: the disk refuses.
     """
-    load_run(app.home.runs, run.name)  # asks the run's engine, which brings its files here
+    find_launcher(run.spec().launcher).collect(run)
     skipped = set() if checkpoints else {run.path / "checkpoints"}
     names: list[str] = []
     try:

@@ -141,3 +141,7 @@ class Launcher(Protocol):
             tail: begin with the last so many lines instead of the first.
         """
         ...
+
+    def collect(self, run: RunFolder) -> None:
+        """Bring all that a run has left elsewhere into its folder; StorageError when it cannot be had."""
+        ...

@@ -131,6 +131,9 @@ class LocalLauncher:
             run.rank_log(rank), tail=tail, is_over=lambda: not follow or not run.is_alive, poll_s=_POLL_S
         )
 
+    def collect(self, run: RunFolder) -> None:
+        """Do nothing: all that a run leaves is in its folder."""
+
 
 LAUNCHER = LocalLauncher()
 
