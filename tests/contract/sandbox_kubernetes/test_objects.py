@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 from kubernetes import client, watch
 from kubernetes.dynamic import DynamicClient
@@ -16,7 +17,6 @@ from tests.contract.sandbox_kubernetes.support import (
 )
 
 MAPS = "/api/v1/namespaces/default/configmaps"
-JOBS = "/apis/batch/v1/namespaces/default/jobs"
 
 
 def test_a_new_object_has_an_identity_and_a_version(kube: Kubernetes) -> None:
@@ -167,14 +167,15 @@ def test_a_watch_from_a_forgotten_version_is_told_so(kube: Kubernetes) -> None:
 
 
 def test_a_status_is_changed_on_its_own_only(kube: Kubernetes) -> None:
-    kube.batch.create_namespaced_job("default", job("one"))
-    both = {"spec": {"suspend": True, "parallelism": 1}, "status": {"active": 3}}
-    changed = kube.done("PATCH", f"{JOBS}/one", both, content_type=MERGE)
-    assert (changed["spec"]["parallelism"], changed.get("status", {}).get("active")) == (1, None)
+    path = "/api/v1/namespaces/default/resourcequotas"
+    kube.done("POST", path, {"metadata": {"name": "one"}, "spec": {"hard": {"pods": "1"}}})
+    both: dict[str, Any] = {"spec": {"hard": {"pods": "2"}}, "status": {"used": {"pods": "3"}}}
+    changed = kube.done("PATCH", f"{path}/one", both, content_type=MERGE)
+    assert (changed["spec"]["hard"], changed.get("status")) == ({"pods": "2"}, None)
     assert changed["metadata"]["generation"] == 2
-    both["spec"]["parallelism"] = 2
-    changed = kube.done("PATCH", f"{JOBS}/one/status", both, content_type=MERGE)
-    assert (changed["spec"]["parallelism"], changed["status"]["active"]) == (1, 3)
+    both["spec"]["hard"]["pods"] = "4"
+    changed = kube.done("PATCH", f"{path}/one/status", both, content_type=MERGE)
+    assert (changed["spec"]["hard"], changed["status"]["used"]) == ({"pods": "2"}, {"pods": "3"})
     assert changed["metadata"]["generation"] == 2
 
 
