@@ -73,8 +73,14 @@ class Cluster:
         return json.loads(data)
 
     def pods(self, **labels: str) -> list[dict[str, Any]]:
-        selector = "&labelSelector=" + ",".join(f"{name}={value}" for name, value in labels.items()) if labels else ""
-        found: list[dict[str, Any]] = self.get(f"/api/v1/namespaces/{NAMESPACE}/pods?limit=2000{selector}")["items"]
+        selector = (
+            "&labelSelector=" + ",".join(f"{name}={value}" for name, value in labels.items())
+            if labels
+            else ""
+        )
+        found: list[dict[str, Any]] = self.get(f"/api/v1/namespaces/{NAMESPACE}/pods?limit=2000{selector}")[
+            "items"
+        ]
         return found
 
     def pod(self, name: str) -> dict[str, Any]:

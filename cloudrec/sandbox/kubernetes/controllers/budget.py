@@ -25,7 +25,9 @@ class BudgetController(Controller):
         spec = obj["spec"]
         selector = (spec.get("selector") or {}).get("matchLabels") or {}
         pods = [
-            pod for pod in self.cluster.mirror.selected(obj["metadata"]["namespace"], selector) if not is_over(pod)
+            pod
+            for pod in self.cluster.mirror.selected(obj["metadata"]["namespace"], selector)
+            if not is_over(pod)
         ]
         healthy = sum(is_true(pod, "Ready") and not is_ending(pod) for pod in pods)
         expected = self._expected(pods)
@@ -49,7 +51,7 @@ class BudgetController(Controller):
         }
         self.cluster.patch_status(self.resource, obj, status)
 
-    def concerned(self, event: str, resource: str, obj: Object) -> Iterable[Key]:
+    def concerned(self, resource: str, obj: Object) -> Iterable[Key]:
         """A pod concerns the budgets that select it."""
         if resource != "pods":
             return ()

@@ -33,7 +33,7 @@ class ClaimController(Controller):
             return
         self._bind(obj, volume)
 
-    def concerned(self, event: str, resource: str, obj: Object) -> Iterable[Key]:
+    def concerned(self, resource: str, _obj: Object) -> Iterable[Key]:
         """New volumes and classes may serve who waits."""
         if resource not in ("persistentvolumes", "storageclasses"):
             return ()

@@ -39,7 +39,9 @@ class DaemonSetController(Controller):
         pods: dict[str, list[Object]] = {}
         for pod in self.cluster.mirror.owned(obj, "pods"):
             pods.setdefault(_target(pod), []).append(pod)
-        wanted = [node["metadata"]["name"] for node in self.cluster.mirror.all("nodes") if _belongs(obj, node)]
+        wanted = [
+            node["metadata"]["name"] for node in self.cluster.mirror.all("nodes") if _belongs(obj, node)
+        ]
         for name in wanted:
             self._keep(obj, name, pods.get(name, []))
         for name, strays in pods.items():
@@ -60,9 +62,11 @@ class DaemonSetController(Controller):
         }
         self.cluster.patch_status(self.resource, obj, status)
 
-    def concerned(self, event: str, resource: str, obj: Object) -> Iterable[Key]:
+    def concerned(self, resource: str, _obj: Object) -> Iterable[Key]:
         """A node that comes or changes concerns them all."""
-        return [key_of(each) for each in self.cluster.mirror.all(self.resource)] if resource == "nodes" else ()
+        return (
+            [key_of(each) for each in self.cluster.mirror.all(self.resource)] if resource == "nodes" else ()
+        )
 
     def _keep(self, obj: Object, node: str, pods: list[Object]) -> None:
         live = [pod for pod in pods if not is_ending(pod)]

@@ -49,7 +49,9 @@ class DeploymentController(Controller):
         selector = copied(obj["spec"]["selector"])
         selector["matchLabels"] = {**(selector.get("matchLabels") or {}), _HASH: mark}
         spec = {"replicas": wanted, "selector": selector, "template": template}
-        self.make(obj, "replicasets", {"metadata": {"name": name, "labels": metadata["labels"]}, "spec": spec})
+        self.make(
+            obj, "replicasets", {"metadata": {"name": name, "labels": metadata["labels"]}, "spec": spec}
+        )
         self.tell(obj, "ScalingReplicaSet", f"Scaled up replica set {name} from 0 to {wanted}")
 
     def _scale(self, replica_set: Object, replicas: int) -> None:
@@ -67,11 +69,12 @@ class DeploymentController(Controller):
             "reason": "MinimumReplicasAvailable" if ready >= wanted else "MinimumReplicasUnavailable",
             "message": f"Deployment {'has' if ready >= wanted else 'does not have'} minimum availability.",
         }
+        state = "has successfully progressed" if ready >= wanted else "is progressing"
         progress = {
             "type": "Progressing",
             "status": "True",
             "reason": "NewReplicaSetAvailable" if ready >= wanted else "ReplicaSetUpdated",
-            "message": f'ReplicaSet "{name}" {"has successfully progressed" if ready >= wanted else "is progressing"}.',
+            "message": f'ReplicaSet "{name}" {state}.',
         }
         status = {
             "observedGeneration": obj["metadata"]["generation"],

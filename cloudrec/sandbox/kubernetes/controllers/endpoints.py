@@ -28,7 +28,9 @@ class EndpointsController(Controller):
         space, name = key_of(obj)
         pods = self.cluster.mirror.selected(space, selector)
         endpoints = [
-            self._endpoint(pod, obj) for pod in pods if pod.get("status", {}).get("podIP") and not is_over(pod)
+            self._endpoint(pod, obj)
+            for pod in pods
+            if pod.get("status", {}).get("podIP") and not is_over(pod)
         ]
         ports = [
             {"name": port.get("name", ""), "port": port["port"], "protocol": port.get("protocol", "TCP")}
@@ -43,7 +45,7 @@ class EndpointsController(Controller):
             change = {"endpoints": endpoints, "ports": ports}
             self.cluster.attempt(lambda: self.cluster.store.patch("endpointslices", space, own, change))
 
-    def concerned(self, event: str, resource: str, obj: Object) -> Iterable[Key]:
+    def concerned(self, resource: str, obj: Object) -> Iterable[Key]:
         """A pod concerns the Services that select it."""
         if resource != "pods":
             return ()

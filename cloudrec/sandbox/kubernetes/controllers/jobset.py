@@ -55,13 +55,17 @@ class JobSetController(OperatedController):
         if is_suspended or condition(obj, "Suspended"):
             reason = "SuspendedJobs" if is_suspended else "ResumeJobs"
             words = "jobset is suspended" if is_suspended else "jobset is resumed"
-            wishes.append({"type": "Suspended", "status": str(is_suspended), "reason": reason, "message": words})
+            wishes.append(
+                {"type": "Suspended", "status": str(is_suspended), "reason": reason, "message": words}
+            )
         failed = [job for job in jobs if is_true(job, "Failed")]
         if failed:
             most = int((obj["spec"].get("failurePolicy") or {}).get("maxRestarts") or 0)
             if status["restarts"] < most:
                 status["restarts"] += 1
-                self.tell(obj, "Restarting", f"restarting jobset, attempt: {status['restarts']}", warning=True)
+                self.tell(
+                    obj, "Restarting", f"restarting jobset, attempt: {status['restarts']}", warning=True
+                )
                 return wishes
             name = failed[0]["metadata"]["name"]
             reason = "ReachedMaxRestarts" if most else "FailedJobs"
@@ -70,7 +74,9 @@ class JobSetController(OperatedController):
             status["terminalState"] = "Failed"
         elif jobs and len(jobs) == _wanted(obj) and all(is_true(job, "Complete") for job in jobs):
             words = "jobset completed successfully"
-            wishes.append({"type": "Completed", "status": "True", "reason": "AllJobsCompleted", "message": words})
+            wishes.append(
+                {"type": "Completed", "status": "True", "reason": "AllJobsCompleted", "message": words}
+            )
             status["terminalState"] = "Completed"
             self.tell(obj, "AllJobsCompleted", words)
         return wishes
@@ -150,7 +156,8 @@ def _counts(obj: Object, jobs: list[Object]) -> list[dict[str, Any]]:
         own = [
             job
             for job in jobs
-            if (job["metadata"].get("labels") or {}).get(f"{_PREFIX}/replicatedjob-name") == replicated["name"]
+            if (job["metadata"].get("labels") or {}).get(f"{_PREFIX}/replicatedjob-name")
+            == replicated["name"]
         ]
         found.append(
             {

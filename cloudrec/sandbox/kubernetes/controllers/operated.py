@@ -34,7 +34,7 @@ class OperatedController(Controller):
     def operate(self, obj: Object) -> None:
         """Bring an object a step nearer to its spec."""
 
-    def concerned(self, event: str, resource: str, obj: Object) -> Iterable[Key]:
+    def concerned(self, resource: str, _obj: Object) -> Iterable[Key]:
         """Pods of an operator coming up have it look at everything."""
         return self.waiting() if resource == "pods" and self.operators.works(self.operator) else ()
 

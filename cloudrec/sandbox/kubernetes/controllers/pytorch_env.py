@@ -69,7 +69,9 @@ def _of_elastic(job: Mapping[str, Any], policy: Mapping[str, Any], processes: st
     found = {
         "PET_RDZV_ENDPOINT": f"{host}:{port}",
         "PET_RDZV_BACKEND": policy.get("rdzvBackend") or "c10d",
-        "PET_NNODES": str(replicas) if least is None and most is None else f"{least or replicas}:{most or replicas}",
+        "PET_NNODES": str(replicas)
+        if least is None and most is None
+        else f"{least or replicas}:{most or replicas}",
         "PET_NPROC_PER_NODE": str(policy.get("nProcPerNode") or processes),
     }
     if policy.get("maxRestarts") is not None:

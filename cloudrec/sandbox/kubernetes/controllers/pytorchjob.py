@@ -30,7 +30,9 @@ class PyTorchJobController(OperatedController):
         """One sync."""
         status = self._status(obj)
         if not status["conditions"]:
-            self._set(obj, status, "Created", "PyTorchJobCreated", f"PyTorchJob {self._name(obj)} is created.")
+            self._set(
+                obj, status, "Created", "PyTorchJobCreated", f"PyTorchJob {self._name(obj)} is created."
+            )
         if self._is_finished(status):
             self._clean_up(obj, status)
         elif (obj["spec"].get("runPolicy") or {}).get("suspend"):
@@ -43,7 +45,9 @@ class PyTorchJobController(OperatedController):
         name = self._name(job)
         if self._holds(status, "Suspended"):
             status["startTime"] = self.cluster.timestamp()
-            self._set(job, status, "Suspended", "PyTorchJobResumed", f"PyTorchJob {name} is resumed.", value="False")
+            self._set(
+                job, status, "Suspended", "PyTorchJobResumed", f"PyTorchJob {name} is resumed.", value="False"
+            )
         status.setdefault("startTime", self.cluster.timestamp())
         if problem := self._exceeded(job, status):
             for pod in self.cluster.mirror.owned(job, "pods"):
@@ -76,7 +80,9 @@ class PyTorchJobController(OperatedController):
             kind = {"Running": "active", "Succeeded": "succeeded", "Failed": "failed"}.get(phase(pod))
             if kind:
                 count[kind] += 1
-        wanted = {f"{self._name(job)}-{role.lower()}-{index}" for index in range(int(replica.get("replicas", 1)))}
+        wanted = {
+            f"{self._name(job)}-{role.lower()}-{index}" for index in range(int(replica.get("replicas", 1)))
+        }
         for name, pod in pods.items():
             if name.startswith(f"{self._name(job)}-{role.lower()}-") and name not in wanted:
                 self.remove("pods", pod)
@@ -235,7 +241,14 @@ class PyTorchJobController(OperatedController):
         return self._holds(status, "Succeeded") or self._holds(status, "Failed")
 
     def _set(
-        self, _job: Object, status: dict[str, Any], kind: str, reason: str, message: str, *, value: str = "True"
+        self,
+        _job: Object,
+        status: dict[str, Any],
+        kind: str,
+        reason: str,
+        message: str,
+        *,
+        value: str = "True",
     ) -> None:
         """Set a condition; Running and Restarting drive each other out, an end ends Running."""
         rival = {"Running": "Restarting", "Restarting": "Running"}.get(kind)

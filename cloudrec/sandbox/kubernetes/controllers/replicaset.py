@@ -22,7 +22,9 @@ class ReplicaSetController(Controller):
         if is_ending(obj):
             return
         wanted = int(obj["spec"].get("replicas", 1))
-        pods = [pod for pod in self.cluster.mirror.owned(obj, "pods") if not is_ending(pod) and not is_over(pod)]
+        pods = [
+            pod for pod in self.cluster.mirror.owned(obj, "pods") if not is_ending(pod) and not is_over(pod)
+        ]
         for _ in range(wanted - len(pods)):
             template = copied(obj["spec"]["template"])
             metadata = {

@@ -52,9 +52,9 @@ class TrainJobController(OperatedController):
             return
         self._follow(obj, sets[0])
 
-    def concerned(self, event: str, resource: str, obj: Object) -> Iterable[Key]:
+    def concerned(self, resource: str, obj: Object) -> Iterable[Key]:
         """A runtime that comes may be the one that is waited for."""
-        return self.waiting() if resource in _RUNTIMES.values() else super().concerned(event, resource, obj)
+        return self.waiting() if resource in _RUNTIMES.values() else super().concerned(resource, obj)
 
     def _follow(self, obj: Object, jobset: Object) -> None:
         is_suspended = bool(obj["spec"].get("suspend"))
@@ -66,11 +66,15 @@ class TrainJobController(OperatedController):
         if is_suspended or condition(obj, "Suspended"):
             reason = "Suspended" if is_suspended else "Resumed"
             words = f"TrainJob is {reason.lower()}"
-            wishes.append({"type": "Suspended", "status": str(is_suspended), "reason": reason, "message": words})
+            wishes.append(
+                {"type": "Suspended", "status": str(is_suspended), "reason": reason, "message": words}
+            )
         for kind, own in (("Completed", "Complete"), ("Failed", "Failed")):
             found = condition(jobset, kind)
             if found is not None and is_true(jobset, kind):
-                wishes.append({**{name: found[name] for name in ("status", "reason", "message")}, "type": own})
+                wishes.append(
+                    {**{name: found[name] for name in ("status", "reason", "message")}, "type": own}
+                )
         self._set(obj, wishes, jobs=jobset.get("status", {}).get("replicatedJobsStatus"))
 
     def _set(
@@ -140,7 +144,7 @@ def _torch(obj: Object, trainer: dict[str, Any], nodes: int) -> list[dict[str, A
 
 
 def _apply(spec: dict[str, Any], patch: dict[str, Any]) -> None:
-    """Change replicated Jobs as a runtime patch says: what it names is merged, lists of named things by name."""
+    """Change replicated Jobs as a runtime patch says: what it names is merged, named things by their names."""
     for wish in patch.get("replicatedJobs") or ():
         for replicated in spec["replicatedJobs"]:
             if replicated["name"] == wish["name"]:
@@ -150,7 +154,11 @@ def _apply(spec: dict[str, Any], patch: dict[str, Any]) -> None:
 def _merged(old: Any, new: Any) -> Any:  # noqa: ANN401 - JSON
     if isinstance(old, dict) and isinstance(new, dict):
         return {**old, **{name: _merged(old.get(name), value) for name, value in new.items()}}
-    if isinstance(old, list) and isinstance(new, list) and all(isinstance(each, dict) for each in [*old, *new]):
+    if (
+        isinstance(old, list)
+        and isinstance(new, list)
+        and all(isinstance(each, dict) for each in [*old, *new])
+    ):
         by_name = {each.get("name"): each for each in old}
         for each in new:
             by_name[each.get("name")] = _merged(by_name.get(each.get("name")), each)

@@ -125,7 +125,8 @@ class Volumes:
             return own
         what = {"Directory": "directory", "File": "file", "Socket": "socket file"}.get(kind, kind)
         raise VolumeError(
-            f'MountVolume.SetUp failed for volume "{name}" : hostPath type check failed: {path} is not a {what}'
+            f'MountVolume.SetUp failed for volume "{name}" : '
+            f"hostPath type check failed: {path} is not a {what}"
         )
 
     def _claim(self, name: str) -> Path:
@@ -175,7 +176,9 @@ class Volumes:
         if obj is None:
             if wish.get("optional"):
                 return {}
-            raise VolumeError(f'MountVolume.SetUp failed for volume "{name}" : {plural[:-1]} "{key}" not found')
+            raise VolumeError(
+                f'MountVolume.SetUp failed for volume "{name}" : {plural[:-1]} "{key}" not found'
+            )
         entries = contents(obj)
         if "items" not in wish:
             return {each: (data, 0) for each, data in entries.items()}
