@@ -5,10 +5,10 @@
     speed       virtual seconds in a real one (1 at start: containers are real processes)
     advance_s   let virtual time pass at once
     durations   seconds by name; `*` all
-    faults      list of {"kind", "service", "action", "times", "skip", "code", "status", "message"}; service (API
-                group, `core`) and action ("list pods", "create pods/eviction") are regular expressions. Kinds:
-                throttle (429 with Retry-After), error (any status, with `code` as reason), 5xx; drop (closed, no
-                effect), lost (closed after it), timeout (nothing until the client gives up)
+    faults      list of {"kind", "service", "action", "times", "skip", "code", "status", "message"}; service
+                (API group, `core`) and action ("list pods", "create pods/eviction") are regular expressions.
+                Kinds: throttle (429 with Retry-After), error (any status, with `code` as reason), 5xx; drop
+                (closed, no effect), lost (closed after it), timeout (nothing until the client gives up)
     kill        {"pid": P, "call": N, "when": "before"|"after"}: SIGKILL at the N-th call from now; with
                 "service" and "action" only such calls count; with "signal": "INT" it is Ctrl-C
     reset       true: back to an empty cluster of the same identity

@@ -89,6 +89,14 @@ def test_a_reset_leaves_what_every_cluster_has(kube: Kubernetes) -> None:
     assert status_of(error)["reason"] == "NotFound"
 
 
+def test_a_cluster_of_processes_cannot_be_saved(kube: Kubernetes) -> None:
+    status, _, told = kube.raw("POST", "/_control/save", {"name": "now"})
+    assert (status, told["error"]) == (
+        400,
+        "containers are processes: a cluster cannot be saved, nor taken up again",
+    )
+
+
 def test_unknown_wishes_are_refused(kube: Kubernetes) -> None:
     for wish in ({"nonsense": 1}, {"watches": "loudly"}, {"tokens": [{"colour": "red", "user": "x"}]}):
         status, _, told = kube.raw("POST", "/_control", wish)
