@@ -6,10 +6,12 @@ import json
 import ssl
 import threading
 import time
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from http import HTTPStatus
+from http.client import HTTPSConnection
 from typing import Any
+from urllib.parse import urlsplit
 
 from kubernetes import client
 
@@ -36,10 +38,13 @@ class Cluster:
         self.custom = client.CustomObjectsApi(self.api)
 
     def control(self, **wishes: Any) -> Any:
-        body = json.dumps(wishes).encode()
-        request = urllib.request.Request(f"{self._address}/_control", body, method="POST")
-        with urllib.request.urlopen(request, context=self._context) as reply:
-            return json.load(reply)
+        connection = HTTPSConnection(urlsplit(self._address).netloc, context=self._context)
+        connection.request("POST", "/_control", json.dumps(wishes))
+        reply = connection.getresponse()
+        told = json.load(reply)
+        connection.close()
+        assert reply.status == HTTPStatus.OK, told
+        return told
 
     def apply(self, obj: dict[str, Any]) -> None:
         """Create any object."""

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 class Controller(ABC):
     """Looks after one kind.
 
-    `look` is called under the store's lock after each change of an object or of what it owns; whatever it misses
-    for now it asks to look at again.
+    `look` is called under the store's lock after each change of an object or of what it owns; whatever it
+    misses for now it asks to look at again.
     """
 
     resource: ClassVar[str]

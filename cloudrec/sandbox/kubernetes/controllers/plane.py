@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cloudrec.sandbox.kubernetes.cluster import Cluster, Worker
-from cloudrec.sandbox.kubernetes.controllers import settings  # noqa: F401 - its keys of /_control
 from cloudrec.sandbox.kubernetes.controllers.budget import BudgetController
 from cloudrec.sandbox.kubernetes.controllers.claim import ClaimController
 from cloudrec.sandbox.kubernetes.controllers.cronjob import CronJobController
@@ -26,6 +25,8 @@ from cloudrec.sandbox.kubernetes.nodes import DEFAULT, Nodes
 from cloudrec.sandbox.kubernetes.scheduler import Scheduler
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from cloudrec.sandbox.clock import Clock
     from cloudrec.sandbox.kubernetes.store import Store
 
@@ -45,12 +46,13 @@ _OPERATED = (PyTorchJobController, TrainJobController, JobSetController, RayJobC
 class Controllers:
     """All that acts in a cluster."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
+    def __init__(self, store: Store, clock: Clock, address: str, authority: Path | None) -> None:
+        """Start it all; for the arguments see `start`."""
         self.cluster = Cluster(store, clock)
         self.worker = Worker("controllers", clock)
         self.kubelet = Kubelet(self.cluster)
         self.nodes = Nodes(self.cluster, self.kubelet)
-        self.operators = Operators(self.cluster, self.kubelet)
+        self.operators = Operators(self.cluster, self.worker, self.kubelet)
         self.losses = Losses(self.cluster, self.worker, self.nodes, self.kubelet)
         self.scheduler = Scheduler(self.cluster, self.worker)
         self.controllers = [
@@ -58,6 +60,7 @@ class Controllers:
             *(each(self.cluster, self.worker, self.operators) for each in _OPERATED),
         ]
         store.logs = LogServer(self.kubelet)
+        self.kubelet.accounts.serve(address, authority)
         self.kubelet.start()
         self.worker.start()
         self.nodes.set(DEFAULT)

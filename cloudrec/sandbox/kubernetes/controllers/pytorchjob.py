@@ -66,7 +66,12 @@ class PyTorchJobController(OperatedController):
         self, job: Object, status: dict[str, Any], role: str, replica: dict[str, Any]
     ) -> dict[str, Any]:
         pods = {pod["metadata"]["name"]: pod for pod in self.cluster.mirror.owned(job, "pods")}
-        count = {"active": 0, "succeeded": 0, "failed": 0, "selector": self._selector(job, role)}
+        count: dict[str, Any] = {
+            "active": 0,
+            "succeeded": 0,
+            "failed": 0,
+            "selector": self._selector(job, role),
+        }
         for index in range(int(replica.get("replicas", 1))):
             name = f"{self._name(job)}-{role.lower()}-{index}"
             pod = pods.get(name)

@@ -1,7 +1,7 @@
 """RayJobs of KubeRay: a cluster of pods and a job in it.
 
-Its pods run Ray itself, so a RayJob goes as far as there is a Ray: where this interpreter has none it fails, and
-says so.
+Its pods run Ray itself, so a RayJob goes as far as there is a Ray: where this interpreter has none it fails,
+and says so.
 """
 
 from __future__ import annotations

@@ -144,7 +144,7 @@ def _torch(obj: Object, trainer: dict[str, Any], nodes: int) -> list[dict[str, A
 
 
 def _apply(spec: dict[str, Any], patch: dict[str, Any]) -> None:
-    """Change replicated Jobs as a runtime patch says: what it names is merged, named things by their names."""
+    """Change replicated Jobs as a runtime patch says: what it names is merged, named things by name."""
     for wish in patch.get("replicatedJobs") or ():
         for replicated in spec["replicatedJobs"]:
             if replicated["name"] == wish["name"]:

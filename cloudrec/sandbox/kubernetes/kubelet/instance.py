@@ -175,7 +175,9 @@ class Instance:
         self.last_state = self.state
         self._wait("CrashLoopBackOff", text)
         where = f"{pod['name']}_{pod['namespace']}({pod['uid']})"
-        self._tell("BackOff", f"Back-off restarting failed container {self.name} in pod {where}", warning=True)
+        self._tell(
+            "BackOff", f"Back-off restarting failed container {self.name} in pod {where}", warning=True
+        )
         self._rest(wait)
 
     def _has_image(self) -> bool:
