@@ -26,6 +26,9 @@ NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 class Controllers(Protocol):
     """The half that acts on objects: controllers, scheduler, nodes."""
 
+    def reset(self) -> None:
+        """Be as at the start, once all objects have been cleared."""
+
     def close(self) -> None:
         """End all its threads and processes."""
 
@@ -84,6 +87,8 @@ class Cluster(World):
         self.store.tokens.clear()
         self.store.clear()
         self.found()
+        if self.controllers is not None:
+            self.controllers.reset()
 
     def _identify(self, name: str) -> None:
         with self.lock:
