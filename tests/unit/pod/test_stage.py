@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from cloudrec.errors import DataError, PreflightError
+from cloudrec.launch.place import open_place
 from cloudrec.pod import probe
-from cloudrec.pod.results import open_place
 from cloudrec.pod.stage import stage
 from tests.trainer.support_dataset import write_dataset, write_manifest
 
