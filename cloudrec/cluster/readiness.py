@@ -61,7 +61,8 @@ def _daemon_set(found: Mapping[str, Any]) -> tuple[bool, str]:
     wanted, ready = status.get("desiredNumberScheduled", 0), status.get("numberReady", 0)
     updated = status.get("updatedNumberScheduled", 0)
     is_seen = status.get("observedGeneration", 0) >= found["metadata"].get("generation", 0)
-    return is_seen and ready >= wanted and updated >= wanted, f"{ready} of {wanted} pods are ready"
+    text = f"{ready} of {wanted} pods are ready" if is_seen else "its controller has not looked at it yet"
+    return is_seen and ready >= wanted and updated >= wanted, text
 
 
 def _deployment(found: Mapping[str, Any]) -> tuple[bool, str]:
