@@ -1,4 +1,4 @@
-"""One API server a module, empty before each test, and a place from which releases are fetched."""
+"""One API server, empty before each test, and a place from which releases are fetched."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cloudrec.kube.client import Kube
 from tests.contract.kubernetes_addons.support import Releases, Server, stand_in
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def server() -> Iterator[Server]:
     with stand_in() as server:
         yield server
@@ -23,7 +23,7 @@ def kube(server: Server) -> Iterator[Kube]:
         yield kube
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def releases() -> Iterator[Releases]:
     with Releases() as releases:
         yield releases

@@ -168,3 +168,24 @@ def archive_of(files: Mapping[str, bytes]) -> bytes:
             member.size = len(content)
             archive.addfile(member, io.BytesIO(content))
     return buffer.getvalue()
+
+
+def node(
+    kube: Kube,
+    name: str,
+    allocatable: Mapping[str, str],
+    *,
+    capacity: Mapping[str, str] | None = None,
+    labels: Mapping[str, str] | None = None,
+    ready: str = "True",
+) -> None:
+    """Have a node join that has so much to allocate, and nothing that runs on it."""
+    kube.create(
+        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": dict(labels or {})}}
+    )
+    status = {
+        "capacity": dict(capacity if capacity is not None else allocatable),
+        "allocatable": dict(allocatable),
+        "conditions": [{"type": "Ready", "status": ready}],
+    }
+    kube.patch("Node", name, {"status": status}, subresource="status")

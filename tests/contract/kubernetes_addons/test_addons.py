@@ -11,7 +11,7 @@ from cloudrec.cluster import addons, addons_apply, health, inventory
 from cloudrec.engine.clock import Clock
 from cloudrec.errors import PreflightError, UsageError
 from cloudrec.kube.client import Kube
-from tests.contract.kubernetes_addons.support import Server, operator
+from tests.contract.kubernetes_addons.support import Server, node, operator
 
 DAEMON_SETS = {"cloudrec-nvidia-device-plugin", "cloudrec-efa-device-plugin"}
 BUCKET = {
@@ -74,7 +74,7 @@ def test_what_is_installed_is_listed_with_its_version(kube: Kube, server: Server
 
 
 def test_a_plugin_that_is_there_already_is_left_alone(kube: Kube, server: Server) -> None:
-    server.control(nodes=[{"name": "gpu-1", "capacity": {"nvidia.com/gpu": "8"}}])
+    node(kube, "gpu-1", {"nvidia.com/gpu": "8"})
     said = converged(kube, server, fabric="tcp")
     assert said == [
         "nvidia-device-plugin is there already (1 nodes have nvidia.com/gpu to allocate) and is left as it is"
@@ -82,7 +82,6 @@ def test_a_plugin_that_is_there_already_is_left_alone(kube: Kube, server: Server
     assert kube.list("DaemonSet") == []
     (seen,) = addons.listed(kube)
     assert (seen.name, seen.is_ours) == ("nvidia-device-plugin", False)
-    server.control(nodes=[])
 
 
 def test_what_a_newer_version_does_not_have_goes_with_the_older_one(kube: Kube) -> None:
@@ -144,7 +143,6 @@ def test_an_operator_whose_objects_are_there_stays_unless_it_is_forced(kube: Kub
 
 
 def test_an_installation_that_broke_off_is_told_and_taken_up(kube: Kube, server: Server) -> None:
-    server.control(faults=[{"method": "PATCH", "path": "/settings-1", "status": 422, "times": 1}])
     broken = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
