@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo demo-spot test lint format soak live bench clean
+.PHONY: setup demo demo-spot test lint format soak golden checkov live bench clean
 .DEFAULT_GOAL := help
 
 help: ## show the targets
@@ -38,6 +38,12 @@ test: lint ## lint, types, layers and every test but the soak tests
 soak: $(STAMP) ## slow endurance tests
 	$(BIN)/python -m pytest -m soak --timeout 1800
 
+golden: $(STAMP) ## write the manifests' golden files anew, to be read before they are committed
+	CLOUDREC_WRITE_GOLDEN=1 $(BIN)/python -m pytest -q tests/unit/manifests/test_golden.py
+
+checkov: $(STAMP) ## look for weak points in every manifest (checkov, in a virtual environment of its own)
+	$(BIN)/python -m pytest -m soak tests/unit/manifests/test_checkov.py -rs --timeout 1800
+
 live: $(STAMP) ## PROVIDER=aws: a cluster of the cheapest GPU node in a real account, up and down; asks first
 	PROVIDER=$(PROVIDER) $(BIN)/python scripts/live.py
 
@@ -45,5 +51,5 @@ bench: $(STAMP) ## measure, side by side with named references
 	$(BIN)/python -m benchmarks
 
 clean: ## remove what was built
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) .checkov build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

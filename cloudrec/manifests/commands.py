@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import yaml
+
 from cloudrec.manifests.environment import GPUS, WORK, literal
 from cloudrec.manifests.names import RENDEZVOUS_PORT
 
@@ -16,7 +18,6 @@ CONFIG = "/etc/cloudrec"
 POD = ("python", "-m", "cloudrec.pod")
 AGENT = (*POD, "agent")
 DRIVER = (*POD, "ray")
-_CONFIGURATION = ("--config", f"{CONFIG}/trainer.yaml")
 _LAST_WORDS_S = 5  # of the grace, for what the agent keeps once the trainer has ended
 
 
@@ -50,9 +51,26 @@ def launch_file(workload: Workload, target: Target) -> str:
     )
 
 
-def trainer_words(workload: Workload) -> tuple[str, ...]:
-    """Return the trainer's command as far as it tells what is read."""
-    return (*workload.command, *_CONFIGURATION, *workload.flags)
+def probe_arguments(workload: Workload) -> tuple[str, ...]:
+    """Return what a probe is to look at: the dataset, where one is named, and the place for results."""
+    dataset = _dataset(workload)
+    return (
+        *(("--dataset", literal(dataset)) if dataset else ()),
+        *(("--results", literal(workload.results)) if workload.results else ()),
+    )
+
+
+def _dataset(workload: Workload) -> str:
+    """Return the dataset that the trainer would take: a flag's, the last one's, or else the file's."""
+    named = ""
+    document = yaml.safe_load(workload.config)
+    if isinstance(document, dict):
+        named = str(document.get("dataset_path") or document.get("dataset-path") or "")
+    for position, word in enumerate(workload.flags):
+        flag, equals, value = word.partition("=")
+        if flag.replace("-", "_") == "__dataset_path":
+            named = value if equals else "".join(workload.flags[position + 1 : position + 2])
+    return named
 
 
 def _elastic(workload: Workload) -> tuple[str, ...]:
@@ -69,8 +87,8 @@ def _elastic(workload: Workload) -> tuple[str, ...]:
 def _program(workload: Workload, target: Target) -> tuple[str, ...]:
     """Return what torchrun starts for each rank; what the user says comes last, and wins."""
     return (
-        *("--no-python", *POD, "rank", "--", *workload.command, *_CONFIGURATION),
-        *("--output_dir", f"{WORK}/run"),
+        *("--no-python", *POD, "rank", "--", *workload.command),
+        *("--config", f"{CONFIG}/trainer.yaml", "--output_dir", f"{WORK}/run"),
         *(("--checkpoint_dir", f"{workload.results}/checkpoints") if workload.results else ()),
         *("--stop_grace_seconds", str(max(1, workload.grace_s - _LAST_WORDS_S))),
         *(("--preemption_notices", target.notices) if target.notices else ()),

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from cloudrec.manifests import contexts, network, placement
 from cloudrec.manifests.build import Shape, training_pod, without_fabric
-from cloudrec.manifests.commands import POD, trainer_words
-from cloudrec.manifests.environment import endpoint_ports, literal
+from cloudrec.manifests.commands import POD, probe_arguments
+from cloudrec.manifests.environment import endpoint_ports
 from cloudrec.manifests.names import ENGINES, ROLE, RUN, check, run_labels
 from cloudrec.manifests.objects import namespace_objects
 from cloudrec.manifests.rendering import render
@@ -69,7 +69,7 @@ def _pod(workload: Workload, target: Target, profile: Profile) -> Pod:
         role=PROBE,
         config=probe_name(workload.run),
         command=(*POD, PROBE),
-        args=("--", *(literal(each) for each in trainer_words(workload))),
+        args=probe_arguments(workload),
     )
     pod = training_pod(replace(workload, grace_s=_GRACE_S), light, bare, shape)
     container = replace(pod.containers[0], requests=_RESOURCES, limits=_RESOURCES)

@@ -30,7 +30,8 @@ HEAD = "ray-head"
 OPERATOR = {"app.kubernetes.io/name": "kuberay-operator"}
 _HEAD_RESOURCES = {"cpu": "2", "memory": "8Gi"}
 _KEEP_S = 600
-# Ray's raylet kills what runs below it at once: the agent is asked first, and waited for.
+# Ray would kill an agent with whatever it ends itself: it leaves that, and the agent is asked and waited for.
+_RAY = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_kill_child_processes_on_worker_exit": "false"}
 _BEFORE_STOP = {"preStop": {"exec": {"command": [*POD, "ray", "--stop"]}}}
 
 
@@ -43,12 +44,12 @@ def job(workload: Workload, target: Target, profile: Profile, named: Mapping[str
         profile: the transport's.
         named: its name, namespace and labels.
     """
-    shape = Shape(own={"RAY_USAGE_STATS_ENABLED": "0"}, restart_policy=None)
+    shape = Shape(own=_RAY, restart_policy=None)
     worker = training_pod(workload, target, profile, replace(shape, lifecycle=_BEFORE_STOP))
     return contexts.RayJob(
         **named,
         entrypoint=shlex.join([*DRIVER, f"{CONFIG}/{LAUNCH_FILE}"]),
-        backoff_limit=workload.max_restarts,
+        backoff_limit=0,  # the driver forgives crashes; a whole new cluster would be tried for final ends too
         keep_s=_KEEP_S,
         ray_version=RAY_VERSION,
         nodes=workload.nodes,

@@ -82,6 +82,7 @@ def _environment() -> Environment:
     from jinja2 import Environment, StrictUndefined  # noqa: PLC0415 - only what renders needs it
 
     environment = Environment(undefined=StrictUndefined, autoescape=False)  # noqa: S701 - this is no HTML
+    environment.globals.clear()  # one is called namespace, and would stand in for a field of that name
     environment.policies["json.dumps_function"] = _dumps
     return environment
 

@@ -12,6 +12,7 @@ _COMMANDS = {
     "rank": "run one rank of the trainer, below torchrun: rank -- TRAINER...",
     "probe": "tell whether a pod can read a dataset and write results",
     "smoke": "exchange tensors between all ranks and measure, in the trainer's place",
+    "ray": "drive the agents of a Ray cluster, from its head",
 }
 
 

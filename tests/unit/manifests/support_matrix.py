@@ -73,7 +73,11 @@ def _gcp(machine: str, gpus: int, fabric: str = "tcp", cards: int = 0) -> Target
 
 
 def _target(**values: Any) -> Target:
-    known = {"kubeconfig": "kubeconfig", "namespace": "training", "service_account": "trainer"}
+    known: dict[str, Any] = {
+        "kubeconfig": "kubeconfig",
+        "namespace": "training",
+        "service_account": "trainer",
+    }
     return Target(**known, **values)
 
 
@@ -115,7 +119,7 @@ def workload(family: str = "aws-p5", **changes: Any) -> Workload:
         "processes": max(1, gpus),
         "command": ("python", "-m", "trainer"),
         "flags": ("--batch_size", "65536"),
-        "config": "dataset_path: DATA\nembedding_dim: 128\n",
+        "config": f"dataset_path: {_SCHEMES.get(provider, '/srv')}/data/criteo\nembedding_dim: 128\n",
         "environment": {"NCCL_TIMEOUT_NOTE": "from the user"},
         "results": f"{_SCHEMES.get(provider, 'file:///srv/cloudrec')}/runs/dlrm",
         "grace_s": FAMILIES[family].notice_s,

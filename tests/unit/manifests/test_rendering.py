@@ -45,10 +45,12 @@ class Namespace(Context):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConfigMap(Context):
-    """Of the name of a template, without what it places."""
+class HeadlessService(Context):
+    """Of the name of a template, without all that it places."""
 
     name: str
+    selector: dict[str, str]
+    port: int
 
 
 def test_a_field_that_is_placed_nowhere_is_found() -> None:
@@ -57,8 +59,8 @@ def test_a_field_that_is_placed_nowhere_is_found() -> None:
 
 
 def test_a_value_that_is_not_there_is_found() -> None:
-    with pytest.raises(TemplateError, match="asks for data, labels, namespace, which"):
-        render(ConfigMap(name="n"))
+    with pytest.raises(TemplateError, match="asks for labels, namespace, which"):
+        render(HeadlessService(name="n", selector={}, port=1))
 
 
 _TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)

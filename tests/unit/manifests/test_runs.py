@@ -214,7 +214,7 @@ def test_a_probe_asks_for_no_gpu_and_sees_what_the_run_would_see() -> None:
     (container,) = pod["containers"]
     assert job["metadata"]["name"] == "dlrm-probe"
     assert container["command"] == ["python", "-m", "cloudrec.pod", "probe"]
-    assert container["args"][:4] == ["--", "python", "-m", "trainer"]
+    assert container["args"] == ["--dataset", "gs://bucket/data/criteo", "--results", "gs://bucket/runs/dlrm"]
     assert set(container["resources"]["limits"]) == {"cpu", "memory"}
     assert pod["nodeSelector"] == dict(target.node_selector)
     assert {each["key"] for each in pod["tolerations"]} >= {"nvidia.com/gpu"}
@@ -222,6 +222,16 @@ def test_a_probe_asks_for_no_gpu_and_sees_what_the_run_would_see() -> None:
     assert {
         each["metadata"]["name"] for each in found if each["kind"] not in ("Namespace", "ServiceAccount")
     } == {"dlrm-probe"}
+
+
+@pytest.mark.parametrize(
+    "flags", [("--dataset_path", "a", "--dataset-path", "s3://b/c"), ("--dataset-path=s3://b/c",)]
+)
+def test_a_probe_looks_at_the_dataset_that_the_trainer_would_take(flags: tuple[str, ...]) -> None:
+    target = FAMILIES["aws-p5"]
+    found = probe_objects(workload(flags=flags), target, profile(target))
+    (container,) = _of("Job", found)["spec"]["template"]["spec"]["containers"]
+    assert container["args"][:2] == ["--dataset", "s3://b/c"]
 
 
 def test_the_guard_may_stop_runs_and_no_more() -> None:

@@ -1,0 +1,204 @@
+"""The driver of a run in a Ray cluster: `cloudrec.pod ray LAUNCH_FILE`, at the cluster's head.
+
+Ray finds the machines; each gets one agent, as any other launcher's pods do, and the agents find each other.
+An agent must be able to end in its own time: Ray is told not to kill what its workers started, and
+`cloudrec.pod ray --stop`, which a worker's pod runs before it is stopped, asks the agent and waits for it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from cloudrec.errors import MissingExtraError, UsageError
+from cloudrec.home import write_atomically
+from cloudrec.pod.codes import AGAIN, FINISHED
+from cloudrec.pod.course import LOST, Course, Launch
+from cloudrec.pod.settings import PodSettings
+
+_PID_FILE, _STOP_FILE = "ray-agent.pid", "ray-stop"
+_POLL_S = 0.2
+_PAUSE_S = 1.0  # before another agent in the same place
+_CONTAINER_OUTPUT = Path("/proc/1/fd/1")  # what the pod's log is made of; Ray keeps its workers' elsewhere
+
+
+class Node:
+    """One machine's agent: an actor in the driver's eyes."""
+
+    def __init__(self) -> None:
+        self._work = PodSettings.from_environment(os.environ).work
+
+    def address(self) -> str:
+        """Return where other machines reach this one."""
+        import ray  # noqa: PLC0415 - what the driver alone needs
+
+        return os.environ.get("POD_IP") or str(ray.util.get_node_ip_address())
+
+    def run(self, command: list[str], pause_s: float) -> int:
+        """Run an agent to its end; return its exit code, as a shell would tell it.
+
+        Args:
+            command: the agent's.
+            pause_s: seconds before it is started.
+        """
+        self._work.mkdir(parents=True, exist_ok=True)
+        time.sleep(pause_s)
+        _end_other(self._work)
+        if (self._work / _STOP_FILE).exists():
+            return AGAIN  # this pod is about to go
+        with _output() as output:
+            agent = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
+        write_atomically(self._work / _PID_FILE, str(agent.pid))
+        code = agent.wait()
+        (self._work / _PID_FILE).unlink(missing_ok=True)
+        return code if code >= 0 else 128 - code
+
+    def stop(self) -> None:
+        """Ask the agent to end."""
+        _ask(self._work)
+
+
+class Driver:
+    """Keeps an agent on every machine that the launch is to have, until the run has ended.
+
+    Args:
+        ray: the module, connected to its cluster.
+        launch: the launch.
+    """
+
+    def __init__(self, ray: Any, launch: Launch) -> None:  # noqa: ANN401 - untyped
+        self._ray = ray
+        self._launch = launch
+        self._course = Course(launch)
+        self._actors: dict[int, Any] = {}
+        self._waited: dict[Any, tuple[int, str]] = {}  # what Ray will answer: whose, and to which question
+
+    def run(self) -> int:
+        """Return the run's exit code."""
+        for place in range(self._launch.nodes):
+            self._seek(place)
+        while not self._course.is_over(self._running()):
+            done, _ = self._ray.wait(list(self._waited), num_returns=1)
+            for answer in done:
+                place, question = self._waited.pop(answer)
+                code = self._note(place, question, answer)
+                if code is not None:
+                    return self._give_up(code)
+        return FINISHED
+
+    def _seek(self, place: int) -> None:
+        """Ask Ray for a machine, which may take until there is one."""
+        asked = self._ray.remote(Node).options(
+            num_cpus=1, num_gpus=self._launch.gpus, max_restarts=0, max_concurrency=2
+        )
+        actor = self._actors[place] = asked.remote()
+        self._waited[actor.address.remote()] = (place, "address")
+
+    def _note(self, place: int, question: str, answer: Any) -> int | None:  # noqa: ANN401 - untyped
+        """Take an answer, and do what follows from it; return the code that ends the run, if it does."""
+        try:
+            said = self._ray.get(answer)
+        except self._ray.exceptions.RayActorError:
+            print(f"[driver] the machine of agent {place} is gone", flush=True)
+            self._course.ended(place, LOST)
+            if self._course.needs(place):
+                self._seek(place)
+            return None
+        if question == "address":
+            self._course.ready(place, said)
+            self._start(place, pause_s=0.0)
+            return None
+        print(f"[driver] agent {place} ended with {said}", flush=True)
+        code = self._course.ended(place, said)
+        if code is None:
+            self._start(place, pause_s=_PAUSE_S)
+        return code
+
+    def _start(self, place: int, *, pause_s: float) -> None:
+        if self._course.needs(place):
+            run = self._actors[place].run.remote(self._course.command(place), pause_s)
+            self._waited[run] = (place, "run")
+
+    def _running(self) -> int:
+        return sum(question == "run" for _, question in self._waited.values())
+
+    def _give_up(self, code: int) -> int:
+        """Ask all agents to end, and wait until they have; what ended the run is how it ended."""
+        running = [answer for answer, (_, question) in self._waited.items() if question == "run"]
+        for place, question in self._waited.values():
+            if question == "run":
+                self._actors[place].stop.remote()
+        grace = PodSettings.from_environment(os.environ).grace_s
+        if running:
+            self._ray.wait(running, num_returns=len(running), timeout=grace)
+        return code
+
+
+def main(arguments: list[str]) -> int:
+    """Drive a run to its end, or end this machine's agent; return the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m cloudrec.pod ray", allow_abbrev=False)
+    parser.add_argument("launch_file", nargs="?", type=Path, help="what to start, where and how often")
+    parser.add_argument("--stop", action="store_true", help="end this pod's agent, and wait for its end")
+    options = parser.parse_args(arguments)
+    if options.stop:
+        return stop(PodSettings.from_environment(os.environ))
+    if options.launch_file is None:
+        raise UsageError("no launch's file is named")
+    return Driver(_connect(), _read(options.launch_file)).run()
+
+
+def stop(settings: PodSettings) -> int:
+    """Ask this pod's agent to end, let no other begin, and wait for it as long as the pod has."""
+    settings.work.mkdir(parents=True, exist_ok=True)
+    (settings.work / _STOP_FILE).touch()
+    give_up = time.monotonic() + settings.grace_s
+    while _ask(settings.work) and time.monotonic() < give_up:
+        while (settings.work / _PID_FILE).exists() and time.monotonic() < give_up:
+            time.sleep(_POLL_S)
+    return 0
+
+
+def _end_other(work: Path) -> None:
+    """End the agent of an actor that was here before and has died: it would train beside ours."""
+    give_up = time.monotonic() + PodSettings.from_environment(os.environ).grace_s
+    while _ask(work) and time.monotonic() < give_up:
+        time.sleep(_POLL_S)
+
+
+def _ask(work: Path) -> bool:
+    """Send SIGTERM to the agent, if there is one."""
+    with suppress(OSError, ValueError):
+        os.kill(int((work / _PID_FILE).read_text(encoding="utf-8")), signal.SIGTERM)
+        return True
+    return False
+
+
+def _read(path: Path) -> Launch:
+    try:
+        return Launch.of(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path}: {error}") from error
+
+
+def _connect() -> Any:  # noqa: ANN401 - untyped
+    try:
+        import ray  # noqa: PLC0415 - what the driver alone needs
+    except ImportError as error:
+        raise MissingExtraError("ray", module="ray") from error
+    ray.init(log_to_driver=False)
+    return ray
+
+
+def _output() -> Any:  # noqa: ANN401 - a file of bytes
+    """Return the pod's own output, or where that is another's, this process's."""
+    try:
+        return _CONTAINER_OUTPUT.open("ab", buffering=0)
+    except OSError:
+        return os.fdopen(os.dup(1), "ab", buffering=0)

@@ -1,0 +1,114 @@
+"""One pod at a time writes the run's own files, and each goes on with what the one before it wrote."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cloudrec.errors import StorageError
+from cloudrec.home import make_private
+from cloudrec.pod import lead
+from cloudrec.pod.keeper import Keeper
+from cloudrec.pod.results import Place, open_place
+from cloudrec.pod.settings import PodSettings
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return open_place(f"file://{tmp_path}/results")
+
+
+def _pod(tmp_path: Path, name: str, launch: int = 1) -> PodSettings:
+    settings = PodSettings(run="r", launch=launch, pod=name, work=tmp_path / name)
+    make_private(settings.folder.logs)
+    return settings
+
+
+def _keep(settings: PodSettings, place: Place) -> list[str]:
+    """Copy all that a pod has, as at its end."""
+    said: list[str] = []
+    keeper = Keeper(settings.folder, place, pod=settings.pod, say=said.append)
+    keeper.start()
+    keeper.finish(within_s=10.0)
+    return said
+
+
+def test_the_next_leader_goes_on_with_the_metrics_of_the_one_before(tmp_path: Path, place: Place) -> None:
+    first, second = _pod(tmp_path, "a"), _pod(tmp_path, "b")
+    assert lead.take(place, first).attempt == 0
+    first.folder.metrics_file.write_text("one\n")
+    (first.folder.path / "tensorboard").mkdir()
+    (first.folder.path / "tensorboard/events.1").write_bytes(b"board")
+    assert _keep(first, place) == []
+
+    assert lead.take(place, second).attempt == 1
+    assert second.folder.metrics_file.read_text() == "one\n"
+    assert (second.folder.path / "tensorboard/events.1").read_bytes() == b"board"
+
+
+def test_a_late_pod_does_not_overwrite_what_a_newer_one_keeps(tmp_path: Path, place: Place) -> None:
+    first, second = _pod(tmp_path, "a"), _pod(tmp_path, "b")
+    lead.take(place, first)
+    lead.take(place, second)
+    second.folder.metrics_file.write_text("one\ntwo\n")
+    second.folder.summary_file.write_text('{"status": "finished"}')
+    _keep(second, place)
+    first.folder.metrics_file.write_text("old\n")
+    first.folder.rank_log(0).write_text("last words\n")
+    _keep(first, place)
+    assert place.read("metrics.jsonl") == b"one\ntwo\n"
+    assert place.read("pods/a/rank-0.log") == b"last words\n"
+
+
+def test_a_leader_that_leads_again_keeps_its_own_newer_files(tmp_path: Path, place: Place) -> None:
+    pod = _pod(tmp_path, "a")
+    lead.take(place, pod)
+    pod.folder.metrics_file.write_text("one\n")
+    _keep(pod, place)
+    pod.folder.metrics_file.write_text("one\nnot kept yet\n")
+    lead.take(place, pod)
+    assert pod.folder.metrics_file.read_text() == "one\nnot kept yet\n"
+
+
+def test_two_pods_never_hold_one_claim(tmp_path: Path, place: Place) -> None:
+    claims = [lead.take(place, _pod(tmp_path, name)) for name in "abc"]
+    assert [claim.number for claim in claims] == [1, 2, 3]
+    assert [lead.stands(place, claim) for claim in claims] == [False, False, True]
+    assert not place.create(claims[0].name, b"another")
+
+
+def test_a_pod_of_an_earlier_launch_may_not_lead(tmp_path: Path, place: Place) -> None:
+    claim = lead.take(place, _pod(tmp_path, "new", launch=2))
+    assert (claim.number, claim.attempt) == (1, 0)
+    with pytest.raises(StorageError, match="launch 2 of 'r' has begun, and this is launch 1"):
+        lead.take(place, _pod(tmp_path, "old", launch=1))
+
+
+def test_a_run_is_finished_only_by_the_word_of_this_launch(tmp_path: Path, place: Place) -> None:
+    pod = _pod(tmp_path, "a")
+    place.write("summary.json", b'{"status": "finished"}')
+    assert not lead.is_finished(place, launch=1)
+    lead.take(place, pod)
+    assert lead.is_finished(place, launch=1)
+    assert not lead.is_finished(place, launch=2)
+    place.write("summary.json", json.dumps({"status": "stopped"}).encode())
+    assert not lead.is_finished(place, launch=1)
+
+
+def test_a_store_that_refuses_is_told_once_and_ends_nothing(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    pod = _pod(tmp_path, "a")
+    pod.folder.ledger.append("started", launch=1)
+    said = _keep(pod, open_place(f"file://{tmp_path}/file"))
+    assert len(said) == 1
+    assert said[0].startswith("warning: not kept for now: ")
+
+
+def test_variables_make_a_pod(tmp_path: Path) -> None:
+    environment = {"POD_NAME": "r-1", "POD_UID": "u", "CLOUDREC_WORK": str(tmp_path), "CLOUDREC_LAUNCH": "2"}
+    settings = PodSettings.from_environment({**environment, "CLOUDREC_ALLOW_TCP": "1", "CLOUDREC_GPUS": ""})
+    wanted = PodSettings(pod="r-1-u", work=tmp_path, launch=2, allow_tcp=True)
+    assert settings == replace(wanted)
