@@ -134,11 +134,6 @@ def install(
         PreflightError: it cannot be fetched, its hash is not right, or an object is somebody else's.
     """
     addon = addon_of(name)
-    for other in addon.needs:
-        if inventory.read(kube, other) is None and not elsewhere(kube, addon_of(other)):
-            raise PreflightError(
-                f"{name} needs {other}, which is not installed", remedy=f"install {other} first"
-            )
     site = _Site(
         kube=kube, target=target, cluster=cluster, owner=owner, report=report, clock=clock or Clock()
     )
@@ -224,6 +219,7 @@ class _Site:
         if before is None and not force and (by := elsewhere(self.kube, addon)):
             self.report(f"{addon.name} is there already ({by}) and is left as it is")
             return None
+        self._check(addon)
         objects, found = self._objects(addon, sha256)
         record = inventory.Record(
             name=addon.name,
@@ -242,6 +238,19 @@ class _Site:
         """Wait until objects are ready, and tell of those that are not."""
         for state in waiting(self.kube, references, self.clock, wait_s) if wait_s else []:
             self.report(f"{state.what} is not ready yet: {state.found}")
+
+    def _check(self, addon: Addon) -> None:
+        for kind in addon.requires:
+            if not self.kube.kinds.has(kind):
+                raise PreflightError(
+                    f"{addon.name} needs the kind {kind}, which this cluster does not have",
+                    remedy="the cluster was made without it: for networks of pods' own, multi-networking",
+                )
+        for other in addon.needs:
+            if inventory.read(self.kube, other) is None and not elsewhere(self.kube, addon_of(other)):
+                raise PreflightError(
+                    f"{addon.name} needs {other}, which is not installed", remedy=f"install {other} first"
+                )
 
     def _objects(self, addon: Addon, sha256: str) -> tuple[list[dict[str, Any]], str]:
         if addon.release:

@@ -81,6 +81,7 @@ class Addon(_Strict):
         optional: whether it is installed only when asked for.
         launcher: the launcher whose operator it is.
         needs: other add-ons that must be there first.
+        requires: kinds that the cluster itself must have.
         images: of our own templates, by their part in them.
         provides: by what it shows that it is there.
         release: what upstream publishes; None where templates of ours are taken.
@@ -94,6 +95,7 @@ class Addon(_Strict):
     optional: bool = False
     launcher: str = ""
     needs: tuple[str, ...] = ()
+    requires: tuple[str, ...] = ()
     images: dict[str, str] = {}
     provides: Provides = Provides()
     release: Release | None = None

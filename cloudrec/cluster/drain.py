@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cloudrec.kube.client import Kube
 
 _WAIT_S = 300.0
-_POLL_S = 2.0
+_FIRST_POLL_S, _SLOWEST_POLL_S = 0.2, 5.0
 # Runs go first: a claim stays for as long as a pod uses it.
 _RUNS = (
     "batch/v1/Job",
@@ -118,12 +118,13 @@ def _thing(kind: str, row: Mapping[str, Any], *, volume: str = "") -> _Thing:
 
 def _wait(kube: Kube, things: list[_Thing], clock: Clock, wait_s: float) -> list[_Thing]:
     """Wait for the volumes too: a disk is gone only when they are."""
-    left, deadline = things, clock.now() + wait_s
+    left, deadline, poll_s = things, clock.now() + wait_s, _FIRST_POLL_S
     while True:
         left = [each for each in left if _is_there(kube, each)]
         if not left or clock.now() >= deadline:
             return left
-        clock.sleep(_POLL_S)
+        clock.sleep(poll_s)
+        poll_s = min(2 * poll_s, _SLOWEST_POLL_S)
 
 
 def _is_there(kube: Kube, thing: _Thing) -> bool:

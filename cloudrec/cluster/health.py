@@ -90,7 +90,10 @@ def _presence(nodes: Sequence[_Node], target: Target) -> Finding:
         ok=bool(nodes),
         found=f"{len(nodes)} nodes" if nodes else "none",
         needed=f"with {selector}" if selector else "with GPUs",
-        remedy="" if nodes else "run `cloudrec up` again, or wait until the nodes have joined the cluster",
+        remedy=""
+        if nodes
+        else "wait until the nodes have joined the cluster; run `cloudrec up` again, which also installs the "
+        "plugin without which no node tells of its GPUs",
     )
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from cloudrec.engine.clock import Clock
     from cloudrec.kube.client import Kube
 
-_POLL_S = 1.0
+_FIRST_POLL_S, _SLOWEST_POLL_S = 0.2, 2.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,14 +46,15 @@ def state_of(kube: Kube, reference: Reference) -> State | None:
 def waiting(kube: Kube, references: Iterable[Reference], clock: Clock, wait_s: float) -> list[State]:
     """Wait until all are ready, and return those that are not after so many seconds."""
     left = [each for each in references if each.kind in _STATES]
-    deadline = clock.now() + wait_s
+    deadline, poll_s = clock.now() + wait_s, _FIRST_POLL_S
     while True:
         states = [(each, state_of(kube, each)) for each in left]
         pending = [(each, state) for each, state in states if state is not None and not state.is_ready]
         if not pending or clock.now() >= deadline:
             return [state for _, state in pending]
         left = [each for each, _ in pending]
-        clock.sleep(_POLL_S)
+        clock.sleep(poll_s)
+        poll_s = min(2 * poll_s, _SLOWEST_POLL_S)
 
 
 def _daemon_set(found: Mapping[str, Any]) -> tuple[bool, str]:
@@ -61,7 +62,8 @@ def _daemon_set(found: Mapping[str, Any]) -> tuple[bool, str]:
     wanted, ready = status.get("desiredNumberScheduled", 0), status.get("numberReady", 0)
     updated = status.get("updatedNumberScheduled", 0)
     is_seen = status.get("observedGeneration", 0) >= found["metadata"].get("generation", 0)
-    return is_seen and ready >= wanted and updated >= wanted, f"{ready} of {wanted} pods are ready"
+    text = f"{ready} of {wanted} pods are ready" if is_seen else "its controller has not looked at it yet"
+    return is_seen and ready >= wanted and updated >= wanted, text
 
 
 def _deployment(found: Mapping[str, Any]) -> tuple[bool, str]:
