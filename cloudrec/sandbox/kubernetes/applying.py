@@ -5,7 +5,7 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-from cloudrec.sandbox.kubernetes import apply, bodies, decode, errors, merge
+from cloudrec.sandbox.kubernetes import apply, bodies, decode, errors, merge, rbac
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,6 +22,8 @@ def answer(call: Call) -> Reply:
     live = entry.obj if entry else None
     if live is None and target.subresource:
         raise errors.not_found(resource.plural, resource.group, target.name)
+    if live is None:
+        rbac.check(call, "create")
     manager = apply.Manager(
         name=call.manager,
         operation=apply.APPLY,

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from cloudrec.sandbox.http import Reply
-from cloudrec.sandbox.kubernetes import decode, errors, merge
+from cloudrec.sandbox.kubernetes import decode, errors, merge, rbac
 
 if TYPE_CHECKING:
     from cloudrec.sandbox.kubernetes.call import Call
@@ -37,6 +37,7 @@ def decoded(call: Call, obj: dict[str, Any]) -> dict[str, Any]:
     validation = call.query.get("fieldValidation") or "Warn"
     read, call.warnings = decode.decoded(call.resource, call.node, merge.without_nulls(obj), validation)
     whole: dict[str, Any] = read
+    rbac.check_grant(call, whole)
     return whole
 
 

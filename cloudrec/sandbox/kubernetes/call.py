@@ -12,24 +12,13 @@ import yaml
 from cloudrec.sandbox.kubernetes import errors
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from cloudrec.sandbox.http import HttpRequest
+    from cloudrec.sandbox.kubernetes.access import User
     from cloudrec.sandbox.kubernetes.resources import Resource
     from cloudrec.sandbox.kubernetes.schema import Node
     from cloudrec.sandbox.kubernetes.store import Store
     from cloudrec.sandbox.kubernetes.target import Target
     from cloudrec.sandbox.kubernetes.world import Cluster
-
-
-@dataclass(frozen=True, kw_only=True)
-class User:
-    """Who calls."""
-
-    name: str
-    groups: tuple[str, ...] = ()
-    uid: str = ""
-    extra: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(kw_only=True)

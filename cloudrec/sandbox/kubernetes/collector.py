@@ -22,16 +22,18 @@ from cloudrec.sandbox.kubernetes.table import DELETED, Entry, copied
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from cloudrec.sandbox.kubernetes.store import Store
+    from cloudrec.sandbox.kubernetes.world import Cluster
 
+_PAUSE_S = 0.05
 _NAMESPACES, _DEFINITIONS = "namespaces", "customresourcedefinitions"
 
 
 class Collector:
     """Looks at each change for what has to go now."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, world: Cluster) -> None:
+        self._world = world
+        self._store = store = world.store
         self._queue: queue.SimpleQueue[tuple[str, str, dict[str, Any]] | None] = queue.SimpleQueue()
         store.table.watch_entries(self._note)
         self._thread = threading.Thread(target=self._run, name="collector", daemon=True)
@@ -48,9 +50,22 @@ class Collector:
             self._queue.put((type_, entry.key, entry.obj))
 
     def _run(self) -> None:
-        while (change := self._queue.get()) is not None:
+        while True:
+            try:
+                change = self._queue.get(timeout=_PAUSE_S)
+            except queue.Empty:
+                self._settle()
+                continue
+            if change is None:
+                return
             with self._store.lock, suppress(ApiError):
                 self._look(*change)
+            self._settle()
+
+    def _settle(self) -> None:
+        """Have done what is due, whether or not anybody calls."""
+        with self._store.lock:
+            self._world.settle()
 
     def _look(self, type_: str, key: str, obj: dict[str, Any]) -> None:
         metadata = obj["metadata"]
@@ -119,7 +134,7 @@ class Collector:
         if namespace is not None and "deletionTimestamp" in namespace.obj["metadata"]:
             self._empty_namespace(namespace)
         for definition in self._store.table.all(_DEFINITIONS):
-            if "deletionTimestamp" in definition.obj["metadata"] and key == _kind_of(definition):
+            if "deletionTimestamp" in definition.obj["metadata"] and key == self._kind_of(definition):
                 self._empty_definition(definition)
 
     def _empty_namespace(self, entry: Entry) -> None:
@@ -131,7 +146,7 @@ class Collector:
             self._store.table.remove(_NAMESPACES, ("", name))
 
     def _empty_definition(self, entry: Entry) -> None:
-        if self._end_all(self._store.table.all(_kind_of(entry))):
+        if self._end_all(self._store.table.all(self._kind_of(entry))):
             self._store.table.remove(_DEFINITIONS, place_of(entry.obj))
 
     def _end_all(self, entries: list[Entry]) -> bool:
@@ -158,9 +173,9 @@ class Collector:
         obj["metadata"]["finalizers"] = [each for each in obj["metadata"]["finalizers"] if each != name]
         self._store.update(entry.key, obj)
 
-
-def _kind_of(definition: Entry) -> str:
-    """The key of the kind that a definition defines."""
-    annotations: Mapping[str, str] = definition.obj["metadata"].get("annotations") or {}
-    spec = definition.obj["spec"]
-    return annotations.get("cloudrec-sandbox/key") or str(spec["names"]["plural"])
+    def _kind_of(self, definition: Entry) -> str:
+        """The key of the kind that a definition defines; empty while it is not served."""
+        spec = definition.obj["spec"]
+        wanted = (spec["group"], spec["names"]["plural"])
+        served = self._store.resources.served()
+        return next((each.key for each in served if (each.group, each.plural) == wanted), "")

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from cloudrec.sandbox.http import Reply, json_reply
 from cloudrec.sandbox.kubernetes import errors, schema
-from cloudrec.sandbox.kubernetes.resources import VERBS
 
 if TYPE_CHECKING:
     from cloudrec.sandbox.kubernetes.resources import Resource, Resources
@@ -96,7 +95,7 @@ def _lines(resource: Resource) -> list[dict[str, Any]]:
         "singularName": resource.singular,
         "namespaced": resource.namespaced,
         "kind": resource.kind,
-        "verbs": list(VERBS),
+        "verbs": list(resource.verbs),
         **short,
     }
     return [own, *(_below(resource, name) for name in resource.subresources)]

@@ -13,6 +13,7 @@ from uuid import uuid4
 
 from cloudrec.sandbox.clock import Clock, as_datetime
 from cloudrec.sandbox.kubernetes import errors, lifecycle, merge
+from cloudrec.sandbox.kubernetes.access import Tokens
 from cloudrec.sandbox.kubernetes.resources import Resource, Resources
 from cloudrec.sandbox.kubernetes.table import Entry, Table, copied
 
@@ -54,6 +55,7 @@ class Store:
         self.resources = Resources()
         self.table = Table(self.lock)
         self.policy = policy
+        self.tokens = Tokens()
         self.logs: LogSource | None = None  # set by whoever runs the containers
 
     def subscribe(self, callback: Callable[[str, str, dict[str, Any]], None]) -> None:
