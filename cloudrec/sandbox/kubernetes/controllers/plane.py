@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cloudrec.sandbox.kubernetes.controllers import settings  # noqa: F401 - its keys of /_control
 from cloudrec.sandbox.kubernetes.cluster import Cluster, Worker
 from cloudrec.sandbox.kubernetes.controllers.job import JobController
+from cloudrec.sandbox.kubernetes.controllers.operators import Operators
 from cloudrec.sandbox.kubernetes.kubelet.agent import Kubelet
 from cloudrec.sandbox.kubernetes.kubelet.serving import LogServer
+from cloudrec.sandbox.kubernetes.loss import Losses
 from cloudrec.sandbox.kubernetes.nodes import DEFAULT, Nodes
 from cloudrec.sandbox.kubernetes.scheduler import Scheduler
 
@@ -28,6 +31,8 @@ class Controllers:
         self.nodes = Nodes(self.cluster, self.kubelet)
         self.scheduler = Scheduler(self.cluster, self.worker)
         self.controllers = [each(self.cluster, self.worker) for each in _CONTROLLERS]
+        self.losses = Losses(self.cluster, self.worker, self.nodes, self.kubelet)
+        self.operators = Operators(self.cluster, self.kubelet)
         store.logs = LogServer(self.kubelet)
         self.kubelet.start()
         self.worker.start()
