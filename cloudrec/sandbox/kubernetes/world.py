@@ -29,6 +29,9 @@ class Controllers(Protocol):
     def close(self) -> None:
         """End all its threads and processes."""
 
+    def reset(self) -> None:
+        """Have the nodes of a new cluster, after all objects have gone."""
+
 
 class Cluster(World):
     """One cluster. Time runs as outside, since its containers are real processes."""
@@ -80,6 +83,8 @@ class Cluster(World):
         self.store.tokens.clear()
         self.store.clear()
         self.found()
+        if self.controllers is not None:
+            self.controllers.reset()
 
     def _identify(self, name: str) -> None:
         with self.lock:

@@ -38,6 +38,10 @@ class Controllers:
         self.worker.start()
         self.nodes.set(DEFAULT)
 
+    def reset(self) -> None:
+        """Have the usual nodes; pods went with their objects."""
+        self.nodes.restore()
+
     def close(self) -> None:
         """End all threads, then all processes."""
         self.worker.close()
