@@ -106,10 +106,31 @@ class Halt:
     Attributes:
         pools: what was scaled to no nodes: identity and how many it had.
         left: what still costs, and why it was left.
+        is_final: whether what is left stays so, since it is not ours to scale.
     """
 
     pools: Mapping[str, int] = field(default_factory=dict)
     left: Sequence[str] = ()
+    is_final: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class GuardAccess:
+    """What the guard in a cluster is and needs, so that `Provider.halt` works there.
+
+    Attributes:
+        cluster: the spec as the provider is to be asked from inside.
+        annotations: what makes the guard's service account an identity of the cloud.
+        pod_labels: what makes its pods use it.
+        environment: what its process must be told; nothing secret.
+        cordons: whether it closes nodes by Kubernetes' own API, which then must be allowed.
+    """
+
+    cluster: ClusterSpec
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    pod_labels: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    cordons: bool = False
 
 
 class Provider(Protocol):
@@ -183,6 +204,10 @@ class Provider(Protocol):
 
     def registry(self, cluster: ClusterSpec) -> Registry:
         """Tell where the cluster's images go, and log in there; PreflightError where it has no registry."""
+        ...
+
+    def guard(self, cluster: ClusterSpec) -> GuardAccess:
+        """Tell what the guard in the cluster is and needs; PreflightError where there can be none."""
         ...
 
     def halt(self, cluster: ClusterSpec) -> Halt:

@@ -44,18 +44,20 @@ def stop_run(app: AppContext, name: str, *, grace_s: float | None = None) -> Run
     return load_run(app.home.runs, name)
 
 
-def fetch(app: AppContext, run: RunFolder, target: Path, *, checkpoints: bool = False) -> Sequence[str]:
+def fetch(app: AppContext, name: str, target: Path, *, checkpoints: bool = False) -> Sequence[str]:
     """Copy a run's files into a folder; returns their names there.
 
     Args:
         app: what every use case works with.
-        run: the run; what lies in its cluster's storage is brought here first.
+        name: the run; what lies in its cluster's storage is brought here first.
         target: the folder; it is made where it is not there, and files in it are replaced.
         checkpoints: take what belongs to the newest checkpoint along, which may be large.
 
     Raises:
-        StorageError: the disk refuses.
+        UsageError: there is no such run.
+        StorageError: the disk, or the cluster's storage, refuses.
     """
+    run = find_run(app.home.runs, name)
     find_launcher(run.spec().launcher).collect(run)
     skipped = set() if checkpoints else {run.path / "checkpoints"}
     names: list[str] = []

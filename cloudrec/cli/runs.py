@@ -124,7 +124,7 @@ def fetch(run: str | None, to: Path | None, *, checkpoints: bool) -> None:
     application = context()
     folder = app.run_folder(application, run)
     target = to or Path(folder.name)
-    copied = app.fetch(application, folder, target, checkpoints=checkpoints)
+    copied = app.fetch(application, folder.name, target, checkpoints=checkpoints)
     document = {"fetched": {"run": folder.name, "path": str(target.absolute()), "files": copied}}
     emit(document, f"{len(copied)} files of run {folder.name} are in {target}")
 

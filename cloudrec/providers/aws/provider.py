@@ -8,6 +8,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from cloudrec.cloud import offers as shop
 from cloudrec.cloud.provider import CloudProvider
+from cloudrec.provider import GuardAccess
 from cloudrec.providers.aws import (
     access,
     addons,
@@ -124,6 +125,11 @@ class AwsProvider(CloudProvider[Aws, Layout]):
         """Tell where the cluster's images go, and log in there."""
         with self.told_plainly():
             return registry.login(self.layout(cluster), self.account(cluster.region))
+
+    def guard(self, cluster: ClusterSpec) -> GuardAccess:
+        """Tell what the guard needs to be the identity that may scale the pools."""
+        aws = self.account(cluster.region)
+        return GuardAccess(cluster=cluster, environment={"AWS_REGION": aws.region})
 
     def halt(self, cluster: ClusterSpec) -> Halt:
         """Begin to scale the GPU node groups to no nodes."""

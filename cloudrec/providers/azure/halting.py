@@ -10,8 +10,9 @@ from azure.core.exceptions import HttpResponseError
 
 from cloudrec.cloud.driver import is_ours
 from cloudrec.engine.graph import TAG_KEY, Condition
+from cloudrec.errors import PreflightError
 from cloudrec.provider import Halt
-from cloudrec.providers.azure import aks, errors, operations
+from cloudrec.providers.azure import aks, errors, identity, operations
 from cloudrec.providers.azure.node_pools import GPU
 from cloudrec.providers.azure.rows import group_name
 
@@ -19,6 +20,18 @@ if TYPE_CHECKING:
     from cloudrec.providers.azure.client import Azure
 
 _BUSY = frozenset({HTTPStatus.CONFLICT, HTTPStatus.PRECONDITION_FAILED})
+
+
+def client_id(azure: Azure, title: str) -> str:
+    """Return the id of the client that the guard is; PreflightError where the cluster has none."""
+    name = group_name(title)
+    identities = azure.client("managedidentity").user_assigned_identities
+    row = azure.get(identities.get, name, f"{name}-{identity.GUARD}")
+    if row is None:
+        raise PreflightError(
+            f"cluster {title!r} has no identity for a guard", remedy=f"cloudrec up azure --cluster {title}"
+        )
+    return str(row.client_id)
 
 
 def halt(azure: Azure, title: str) -> Halt:

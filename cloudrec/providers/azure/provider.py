@@ -10,6 +10,7 @@ from cloudrec.cloud import offers as shop
 from cloudrec.cloud.driver import search_all
 from cloudrec.cloud.operated import OperationFailedError
 from cloudrec.cloud.provider import CloudProvider
+from cloudrec.provider import GuardAccess
 from cloudrec.providers.azure import (
     access,
     errors,
@@ -135,6 +136,17 @@ class AzureProvider(CloudProvider[Azure, Layout]):
         with self.told_plainly():
             return registry_login.login(
                 self.layout(cluster), self.account(cluster.region), dict(self.environment)
+            )
+
+    def guard(self, cluster: ClusterSpec) -> GuardAccess:
+        """Tell what the guard needs to be the identity that may scale the pools."""
+        azure = self.account(cluster.region)
+        with self.told_plainly():
+            return GuardAccess(
+                cluster=cluster,
+                annotations={"azure.workload.identity/client-id": halting.client_id(azure, cluster.title)},
+                pod_labels={"azure.workload.identity/use": "true"},
+                environment={"AZURE_SUBSCRIPTION_ID": azure.subscription, "AZURE_REGION": azure.region},
             )
 
     def halt(self, cluster: ClusterSpec) -> Halt:

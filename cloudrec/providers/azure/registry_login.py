@@ -12,6 +12,7 @@ from pydantic import SecretStr
 from cloudrec import __version__
 from cloudrec.errors import PreflightError
 from cloudrec.provider import Registry
+from cloudrec.providers.azure import access
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 _SCOPE = "https://containerregistry.azure.net/.default"
 _NOBODY = "00000000-0000-0000-0000-000000000000"  # who logs in with a token in the place of a password
-_IMAGE = "trainer"
 _TIMEOUT_S = 30
 
 
@@ -47,7 +47,7 @@ def login(layout: Layout, azure: Azure, environment: Mapping[str, str]) -> Regis
     url = environment.get("AZURE_CONTAINER_REGISTRY_URL") or f"https://{address}"
     return Registry(
         address=address,
-        repository=f"{address}/{_IMAGE}",
+        repository=f"{address}/{access.IMAGE}",
         username=_NOBODY,
         password=SecretStr(azure.read(_exchanged, azure, url, address)),
     )

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from cloudrec.providers.gcp.client import Gcp
 
+CLUSTER = "CLOUDREC_GKE_CLUSTER"  # the variable that tells the guard its cluster's path: it may not list any
+
 
 def halt(gcp: Gcp, title: str, *, cluster: str = "") -> Halt:
     """Ask for no nodes in each GPU pool of a cluster; what GKE is at work on is left for later.

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from cloudrec.cloud import offers as shop
 from cloudrec.cloud.provider import CloudProvider
+from cloudrec.provider import GuardAccess
 from cloudrec.providers.gcp import (
     access,
     apis,
@@ -116,10 +117,21 @@ class GcpProvider(CloudProvider[Gcp, Layout]):
         with self.told_plainly():
             return registry.login(self.layout(cluster), self.account(cluster.region))
 
+    def guard(self, cluster: ClusterSpec) -> GuardAccess:
+        """Tell what the guard needs to be the identity that may scale the pools."""
+        layout = self.layout(cluster)
+        told = {
+            "GOOGLE_CLOUD_PROJECT": layout.project,
+            "GOOGLE_CLOUD_REGION": layout.region,
+            halting.CLUSTER: layout.cluster_path,
+        }
+        return GuardAccess(cluster=cluster, environment=told)
+
     def halt(self, cluster: ClusterSpec) -> Halt:
         """Begin to scale the GPU pools to no nodes."""
         with self.told_plainly():
-            return halting.halt(self.account(cluster.region), cluster.title)
+            path = self.environment.get(halting.CLUSTER, "")
+            return halting.halt(self.account(cluster.region), cluster.title, cluster=path)
 
     def layout(self, cluster: ClusterSpec) -> Layout:
         """Decide names and zones; asks Google for the zones where the spec does not name them."""

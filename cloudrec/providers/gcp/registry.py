@@ -11,7 +11,7 @@ from cloudrec.cloud.driver import name_of
 from cloudrec.engine.graph import TAG_CLUSTER, Condition, Observed
 from cloudrec.errors import PreflightError
 from cloudrec.provider import Registry
-from cloudrec.providers.gcp import apis, identity, ids, labels, operations, policies
+from cloudrec.providers.gcp import access, apis, identity, ids, labels, operations, policies
 from cloudrec.providers.gcp.driver import GcpDriver
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def login(layout: Layout, gcp: Gcp) -> Registry:
     project = layout.project.replace(":", "/")  # of a domain's own: example.com:name
     return Registry(
         address=address,
-        repository=f"{address}/{project}/{ids.name(layout.repository_path)}/trainer",
+        repository=f"{address}/{project}/{ids.name(layout.repository_path)}/{access.IMAGE}",
         username=_USERNAME,
         password=SecretStr(str(gcp.credentials.token)),
     )

@@ -37,7 +37,7 @@ class ObjectDriver(CloudDriver):
     refusals = (KubeError,)
     takes_unmarked: ClassVar[bool] = True  # what bears our labels, and not the tags of another kind
     deadline_s = 300.0
-    poll_s = 0.5
+    poll_s = 0.1
 
     def __init__(self, adopted: Adopted, namespace: str, api: str) -> None:
         super().__init__()

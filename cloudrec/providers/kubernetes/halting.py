@@ -16,7 +16,8 @@ def halt(adopted: Adopted, settings: KubernetesSettings) -> Halt:
     """Cordon the nodes that train, where they have GPUs; they are not ours to scale."""
     pool = pool_of(adopted.kube.list("Node"), settings)
     if not pool.gpus:
-        return Halt(left=("the nodes, which have no GPUs and are not ours to scale",))
+        return Halt(left=("the nodes, which have no GPUs and are not ours to scale",), is_final=True)
     for name in pool.names:
         adopted.kube.patch("Node", name, {"spec": {"unschedulable": True}})
-    return Halt(left=tuple(f"node {name}, cordoned: not ours to scale" for name in pool.names))
+    left = tuple(f"node {name}, cordoned: it is not ours to scale" for name in pool.names)
+    return Halt(left=left, is_final=True)

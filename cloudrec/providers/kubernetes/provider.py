@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from cloudrec.cloud.driver import search_all
 from cloudrec.errors import PreflightError
-from cloudrec.provider import Finding, Halt, Registry
+from cloudrec.provider import Finding, GuardAccess, Halt, Registry
 from cloudrec.providers.kubernetes import (
     access,
     halting,
@@ -129,6 +129,13 @@ class KubernetesProvider:
                 remedy="--set cluster.settings.image_repository=registry.example/team/trainer, after a login",
             )
         return Registry(address=repository.partition("/")[0], repository=repository)
+
+    def guard(self, cluster: ClusterSpec) -> GuardAccess:
+        """Tell what the guard needs: it is in the cluster, which it knows by its identity."""
+        adopted = self._reach(cluster)
+        hidden = {"context": None, "kubeconfig": None, "identity": adopted.uid}
+        inside = cluster.model_copy(update={"region": None, "settings": {**cluster.settings, **hidden}})
+        return GuardAccess(cluster=inside, cordons=True)
 
     def halt(self, cluster: ClusterSpec) -> Halt:
         """Let no pod come to the nodes that train any more: to scale them is their owner's business."""

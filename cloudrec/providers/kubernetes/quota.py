@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from cloudrec.provider import Finding
@@ -23,6 +24,7 @@ _WITHIN = (
     ("create", "NetworkPolicy"),
     ("list", "Pod"),
 )
+_ASKED = 8  # questions at once
 _FEW = 3  # nodes that are named
 
 
@@ -48,11 +50,14 @@ def findings(adopted: Adopted, layout: Layout, pool: Pool) -> Sequence[Finding]:
 def _permissions(adopted: Adopted, layout: Layout) -> Finding:
     kube, within = adopted.kube, layout.namespace
     made = () if "namespace" in layout.foreign else (("create", "Namespace"), ("delete", "Namespace"))
+    asked = [(verb, kind, "") for verb, kind in (*_EVERYWHERE, *made)]
+    asked += [(verb, kind, within) for verb, kind in _WITHIN]
+    with ThreadPoolExecutor(_ASKED, thread_name_prefix="preflight") as pool:
+        allowed = list(pool.map(lambda each: kube.may(each[0], each[1], namespace=each[2]), asked))
     lacking = [
-        f"{verb} {kind}" for verb, kind in (*_EVERYWHERE, *made) if not kube.may(verb, kind, namespace="")
-    ]
-    lacking += [
-        f"{verb} {kind} in {within}" for verb, kind in _WITHIN if not kube.may(verb, kind, namespace=within)
+        f"{verb} {kind}" + (f" in {where}" if where else "")
+        for (verb, kind, where), is_allowed in zip(asked, allowed, strict=True)
+        if not is_allowed
     ]
     return Finding(
         check="permissions",

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from cloudrec.engine.graph import Driver
     from cloudrec.errors import CloudrecError
     from cloudrec.home import Home
-    from cloudrec.provider import Access, Finding, Offer, Registry
+    from cloudrec.provider import Access, Finding, GuardAccess, Offer, Registry
     from cloudrec.spec.models import ClusterSpec
 
 MACHINE = "machine"
@@ -138,6 +138,10 @@ class LocalProvider:
             f"cluster {cluster.title!r} is this machine, which runs the trainer without an image",
             remedy="name another cluster with --cluster",
         )
+
+    def guard(self, cluster: ClusterSpec) -> GuardAccess:
+        """Refuse: nothing here costs anything."""
+        raise PreflightError(f"cluster {cluster.title!r} is this machine, which costs nothing")
 
     def halt(self, cluster: ClusterSpec) -> Halt:
         """Leave the machine as it is: it costs nothing."""
