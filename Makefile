@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo demo-spot test lint format soak live bench clean
+.PHONY: setup demo demo-spot test lint format soak image-tools image-test live bench clean
 .DEFAULT_GOAL := help
 
 help: ## show the targets
@@ -37,6 +37,12 @@ test: lint ## lint, types, layers and every test but the soak tests
 
 soak: $(STAMP) ## slow endurance tests
 	$(BIN)/python -m pytest -m soak --timeout 1800
+
+image-tools: ## buildah and debootstrap by apt, for the test of the image (as root)
+	$(PYTHON) scripts/image_tools.py
+
+image-test: $(STAMP) image-tools ## build the image's CPU target for real, and train in it
+	$(BIN)/python -m pytest -m soak --timeout 1800 -s tests/e2e/test_image.py
 
 live: $(STAMP) ## PROVIDER=aws: a cluster of the cheapest GPU node in a real account, up and down; asks first
 	PROVIDER=$(PROVIDER) $(BIN)/python scripts/live.py
