@@ -136,7 +136,7 @@ exec /usr/sbin/chroot --userspec=10001:10001 "$root" /usr/bin/env --ignore-envir
 def run_locked_up(
     root: str, data: Path, environment: list[str], program: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run a shell program in an image as a pod would: its user, a read-only root, /cloudrec and /tmp to write."""
+    """Run a shell program in an image as a pod would: its user, a read-only root, /cloudrec to write."""
     command = ["unshare", "--mount", "--pid", "--fork", "sh", "-c", _LOCKED_UP, "sh", root, str(data)]
     return subprocess.run(
         [*command, *environment, "sh", "-c", program],
