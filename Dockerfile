@@ -18,11 +18,11 @@ ARG VERSION=0
 FROM ${BASE} AS base
 ARG DEVICE
 # A compiler stays: the table kernels are made for the processor that is found, and torch.compile needs one
-# too (on GPUs with Python's headers).
+# too (on GPUs with Python's headers). KubeRay's probes ask by wget.
 RUN apt-get update \
     && headers="" && if [ "${DEVICE}" = cuda ]; then headers=python3-dev; fi \
     && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends \
-       ca-certificates g++ gcc libc6-dev python3 ${headers} \
+       ca-certificates g++ gcc libc6-dev python3 wget ${headers} \
     && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/log/apt /var/log/dpkg.log
 # By number in USER, so that Kubernetes can see that it is not root.
 RUN groupadd --gid 10001 cloudrec \
@@ -80,7 +80,7 @@ FROM torch AS venv-plain
 COPY --from=wheel /wheels /wheels
 RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
     python -m pip install --constraint /constraints.txt \
-       "$(ls /wheels/*.whl)[$(cat /extra),parquet,kubernetes,aws,azure,gcp]" \
+       "$(ls /wheels/*.whl)[$(cat /extra),parquet,ray,kubernetes,aws,azure,gcp]" \
     && python -m pip uninstall --yes pip
 
 FROM base AS plain
@@ -95,7 +95,7 @@ FROM torch AS venv-efa
 COPY --from=wheel /wheels /wheels
 RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
     python -m pip install --constraint /constraints.txt \
-       "$(ls /wheels/*.whl)[$(cat /extra),parquet,kubernetes,aws]" \
+       "$(ls /wheels/*.whl)[$(cat /extra),parquet,ray,kubernetes,aws]" \
     && python -m pip uninstall --yes pip
 
 # 1.50.0 (2026-08-21): libfabric 2.6.0amzn1.0, rdma-core 64.0, aws-ofi-nccl 1.21.1. The kernel's part, the
@@ -131,7 +131,7 @@ FROM torch AS venv-ib
 COPY --from=wheel /wheels /wheels
 RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
     python -m pip install --constraint /constraints.txt \
-       "$(ls /wheels/*.whl)[$(cat /extra),parquet,kubernetes,azure]" \
+       "$(ls /wheels/*.whl)[$(cat /extra),parquet,ray,kubernetes,azure]" \
     && python -m pip uninstall --yes pip
 
 # The topologies are those of Azure's own HPC images, and lie where those have them: NCCL_TOPO_FILE names one.
@@ -161,7 +161,7 @@ FROM torch AS venv-gcp
 COPY --from=wheel /wheels /wheels
 RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
     python -m pip install --constraint /constraints.txt \
-       "$(ls /wheels/*.whl)[$(cat /extra),parquet,kubernetes,gcp]" \
+       "$(ls /wheels/*.whl)[$(cat /extra),parquet,ray,kubernetes,gcp]" \
     && python -m pip uninstall --yes pip
 
 FROM base AS gcp

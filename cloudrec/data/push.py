@@ -18,7 +18,7 @@ import stamina
 
 from cloudrec.data import manifest
 from cloudrec.data.manifest import ShardFile
-from cloudrec.data.places import ArrivedDamagedError, Place, crc32_of, explain, is_transient
+from cloudrec.data.places import ArrivedDamagedError, Place, cancel_requests, crc32_of, explain, is_transient
 from cloudrec.errors import CloudrecError, DataError, StorageError, UsageError
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _FILES_AT_ONCE = 8
 _LOOKS_AT_ONCE = 16
+_ENDING_S = 2.0  # that requests have when the push ends early
 _AGAIN = "prepare the dataset again, or copy it again from where it was whole"
 
 
@@ -139,15 +140,18 @@ def carry_out(
 def _send_all(plan: PushPlan, place: Place, counter: _Counter) -> None:
     """Send files in parallel; the first failure, or Ctrl-C, ends it once what is under way has ended."""
     threads = ThreadPoolExecutor(_FILES_AT_ONCE, thread_name_prefix="push")
+    largest_first = sorted(plan.send, key=lambda file: -file.bytes)  # none is left alone at the end
+    futures = [threads.submit(_send, plan.source, place, file, counter) for file in largest_first]
     try:
-        largest_first = sorted(plan.send, key=lambda file: -file.bytes)  # none is left alone at the end
-        futures = [threads.submit(_send, plan.source, place, file, counter) for file in largest_first]
         done, _ = wait(futures, return_when=FIRST_EXCEPTION)
         for future in done:
             future.result()
     finally:
         counter.stop()
-        threads.shutdown(wait=True, cancel_futures=True)
+        threads.shutdown(wait=False, cancel_futures=True)
+        if wait([future for future in futures if not future.cancelled()], timeout=_ENDING_S).not_done:
+            cancel_requests()  # a store that does not answer would hold up the end for minutes
+        threads.shutdown(wait=True)
 
 
 def _send(source: Path, place: Place, file: ShardFile, counter: _Counter) -> None:

@@ -7,6 +7,8 @@ where it keeps none, by reading back.
 
 from __future__ import annotations
 
+import asyncio
+import sys
 import zlib
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
@@ -142,6 +144,14 @@ def explain(place: Place, error: Exception) -> CloudrecError:
         f"{place.uri}: the store did not do it ({words})",
         remedy="see whether it can be reached, then run it again: what has arrived is not sent again",
     )
+
+
+def cancel_requests() -> None:
+    """Give up every request that is under way: whoever waits for one goes on, with an error or nothing."""
+    asyn = sys.modules.get("fsspec.asyn")
+    loop = asyn.loop[0] if asyn is not None else None
+    if loop is not None:
+        loop.call_soon_threadsafe(lambda: [task.cancel() for task in asyncio.all_tasks(loop)])
 
 
 def crc32_of(path: Path) -> str:

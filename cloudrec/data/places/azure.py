@@ -14,7 +14,7 @@ from azure.core.exceptions import (
     ServiceRequestError,
     ServiceResponseError,
 )
-from azure.storage.blob.aio import BlobServiceClient
+from azure.storage.blob.aio import BlobServiceClient, ExponentialRetry
 from fsspec.callbacks import Callback
 
 from cloudrec.data.places import ANSWER_S, ArrivedDamagedError
@@ -115,6 +115,7 @@ def _client(files: adlfs.AzureBlobFileSystem) -> BlobServiceClient:
     options = {
         "connection_timeout": ANSWER_S,
         "read_timeout": ANSWER_S,
+        "retry_policy": ExponentialRetry(initial_backoff=1, increment_base=2, retry_total=3),  # its own: 15 s
         "max_block_size": _BLOCK,
         "max_single_put_size": _BLOCK,
     }

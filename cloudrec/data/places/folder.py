@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -57,7 +58,8 @@ class Folder:
         except OSError as error:
             raise storage_error(path, error) from error
         finally:
-            draft.unlink(missing_ok=True)
+            with suppress(OSError):  # the first error counts
+                draft.unlink()
 
     def read(self, name: str) -> bytes | None:
         """See `Place`."""
