@@ -211,3 +211,18 @@ def test_a_client_finds_out_what_is_served(kube: Kubernetes) -> None:
     jobs = DynamicClient(kube.api).resources.get(api_version="batch/v1", kind="Job")
     assert (jobs.name, jobs.namespaced) == ("jobs", True)
     assert kube.raw("GET", "/readyz")[2] == b"ok"
+
+
+def test_an_event_has_two_faces(kube: Kubernetes) -> None:
+    about = {"kind": "Pod", "name": "one", "namespace": "default"}
+    told = {"reason": "Why", "message": "told", "eventTime": "2026-11-20T10:00:00.000000Z"}
+    body = {"metadata": {"name": "one"}, "involvedObject": about, **told}
+    kube.done("POST", "/api/v1/namespaces/default/events", body)
+    found = client.EventsV1Api(kube.api).list_namespaced_event("default").items
+    assert [(each.regarding.name, each.note) for each in found if each.reason == "Why"] == [("one", "told")]
+    chosen = kube.core.list_namespaced_event("default", field_selector="involvedObject.name=one")
+    assert [each.message for each in chosen.items] == ["told"]
+
+
+def test_a_body_that_is_too_large_is_refused(kube: Kubernetes) -> None:
+    assert kube.refused("POST", MAPS, config_map("one", a="x" * (3 << 20)))["code"] == 413
