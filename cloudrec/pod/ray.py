@@ -8,14 +8,15 @@ An agent must be able to end in its own time: Ray is told not to kill what its w
 from __future__ import annotations
 
 import argparse
+import fcntl
 import json
 import os
 import signal
 import subprocess
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cloudrec.errors import MissingExtraError, UsageError
 from cloudrec.home import write_atomically
@@ -23,7 +24,10 @@ from cloudrec.pod.codes import AGAIN, FINISHED
 from cloudrec.pod.course import LOST, Course, Launch
 from cloudrec.pod.settings import PodSettings
 
-_PID_FILE, _STOP_FILE = "ray-agent.pid", "ray-stop"
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_PID_FILE, _STOP_FILE, _LOCK_FILE = "ray-agent.pid", "ray-stop", "ray-lock"
 _POLL_S = 0.2
 _PAUSE_S = 1.0  # before another agent in the same place
 _CONTAINER_OUTPUT = Path("/proc/1/fd/1")  # what the pod's log is made of; Ray keeps its workers' elsewhere
@@ -52,11 +56,11 @@ class Node:
         self._work.mkdir(parents=True, exist_ok=True)
         time.sleep(pause_s)
         _end(self._settings)  # one that an actor before this one has left: it would train beside ours
-        if (self._work / _STOP_FILE).exists():
-            return AGAIN  # this pod is about to go
-        with _output() as output:
+        with _alone(self._work), _output() as output:
+            if (self._work / _STOP_FILE).exists():
+                return AGAIN  # this pod is about to go
             agent = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
-        write_atomically(self._work / _PID_FILE, str(agent.pid))
+            write_atomically(self._work / _PID_FILE, str(agent.pid))
         code = agent.wait()
         (self._work / _PID_FILE).unlink(missing_ok=True)
         return code if code >= 0 else 128 - code
@@ -159,9 +163,18 @@ def main(arguments: list[str]) -> int:
 def stop(settings: PodSettings) -> int:
     """Let no other agent begin in this pod, and end the one that runs, in as much time as the pod has."""
     settings.work.mkdir(parents=True, exist_ok=True)
-    (settings.work / _STOP_FILE).touch()
+    with _alone(settings.work):  # an agent that is being started is one by the time that it is looked for
+        (settings.work / _STOP_FILE).touch()
     _end(settings)
     return 0
+
+
+@contextmanager
+def _alone(work: Path) -> Iterator[None]:
+    """Keep starting an agent and ending it apart."""
+    with (work / _LOCK_FILE).open("w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _end(settings: PodSettings) -> None:

@@ -26,9 +26,12 @@ def main() -> int:
         file.write(" ".join(sys.argv[1:]) + "\n")
     codes = (_WORK / "codes").read_text().split()
     code = codes[min(before, len(codes) - 1)]
-    if code in ("wait", "slow"):
-        time.sleep(300 if code == "wait" else 20)
-        return 75
+    if code == "wait":
+        time.sleep(300)
+    if code.startswith("machine"):  # until an agent has begun there
+        while not (_WORK.parent / code / "starts").exists():
+            time.sleep(0.2)
+        code = "0"
     time.sleep(0.5)
     return int(code)
 

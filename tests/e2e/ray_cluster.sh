@@ -29,7 +29,7 @@ drive again
 rm -f machine-*/starts; echo "64" >machine-2/codes; echo "wait" >machine-3/codes
 drive final
 
-rm -f machine-*/starts; echo "slow 0" >machine-2/codes; echo "wait" >machine-3/codes; echo "0" >machine-4/codes
+rm -f machine-*/starts; echo "machine-4" >machine-2/codes; echo "wait" >machine-3/codes; echo "0" >machine-4/codes
 drive lost &
 until [ -s machine-3/starts ]; do sleep 0.2; done
 for process in /proc/[0-9]*; do
