@@ -255,7 +255,7 @@ def _past(app: AppContext, provider: Provider, title: str) -> Past | None:
 
 def _searched(provider: Provider, cluster: ClusterSpec) -> Sequence[Observed]:
     """Search by tag where the spec says that the cluster is."""
-    return provider.search(cluster.title, locations=(cluster.region,) if cluster.region else ())
+    return provider.search(cluster.title, locations=provider.locations(cluster))
 
 
 def _refuse_other_provider(app: AppContext, cluster: ClusterSpec) -> None:

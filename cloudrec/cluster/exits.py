@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 BAD_CONFIG, BAD_DATA, UNFIT, AGAIN = 64, 65, 69, 75
+_AGAIN_FOR_OPERATOR = 203  # the same where an operator starts again only for codes of 128 and more
 _KILLED, _TERMINATED = 137, 143
 _TEXT_LIMIT = 500
 _MAIN = ("trainer", "pytorch", "node", "ray-head", "ray-worker")  # the container that trains
@@ -83,7 +84,7 @@ def _known(code: int, message: str) -> Cause:
             text=f"the node is not fit to train{said}",
             remedy="`cloudrec doctor --cluster NAME` shows its devices; --allow-tcp trains without them",
         )
-    if code == AGAIN:
+    if code in (AGAIN, _AGAIN_FOR_OPERATOR):
         return Cause(
             kind="Interrupted",
             text=f"it was stopped, or lost a peer{said}",

@@ -16,7 +16,7 @@ from cloudrec.kube.credentials import Kubeconfig
 from cloudrec.kube.errors import AbsentError
 from cloudrec.kube.kinds import Kind, Kinds
 from cloudrec.kube.watching import Event, watch
-from cloudrec.kube.wire import Request, Wire
+from cloudrec.kube.wire import PATIENCE_S, Request, Wire
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -48,14 +48,18 @@ class Kube:
         self.kinds = Kinds(self._answer_or_none)
 
     @classmethod
-    def connect(cls, target: Target) -> Self:
+    def connect(cls, target: Target, *, patience_s: float = PATIENCE_S) -> Self:
         """Return a client of a target's cluster; one call where the target's identity is known, else none.
+
+        Args:
+            target: the cluster.
+            patience_s: for how long a call is made again where nobody answers and that can do no harm.
 
         Raises:
             MissingExtraError: the extra `kubernetes` is not installed.
             PreflightError: no kubeconfig, no credential, no answer, or another cluster of the same name.
         """
-        kube = cls(Wire(Kubeconfig(Path(target.kubeconfig), target.context)))
+        kube = cls(Wire(Kubeconfig(Path(target.kubeconfig), target.context), patience_s=patience_s))
         if target.identity and (found := kube.identity()) != target.identity:
             kube.close()
             raise PreflightError(
@@ -129,6 +133,7 @@ class Kube:
         namespace: str = "",
         labels: Mapping[str, str] | str = "",
         fields: Mapping[str, str] | str = "",
+        page: int = _PAGE,
     ) -> Listing:
         """Return all objects of a kind, and the version of the list.
 
@@ -137,6 +142,7 @@ class Kube:
             namespace: where; everywhere when empty.
             labels: what they must carry, as a mapping or as a selector's text.
             fields: what their fields must be, likewise.
+            page: how many are asked for at a time.
 
         Raises:
             AbsentError: the cluster has no such kind.
@@ -151,7 +157,7 @@ class Kube:
                     method="GET",
                     path=known.path(namespace=namespace),
                     what=_what("list", known, "", namespace),
-                    query={**query, "limit": _PAGE, "continue": more},
+                    query={**query, "limit": page, "continue": more},
                 )
             )
             items += answer.get("items") or []
@@ -375,11 +381,18 @@ class Kube:
         what: str = "",
         query: Mapping[str, Any] | None = None,
         body: Mapping[str, Any] | None = None,
+        is_idempotent: bool = False,
     ) -> Object:
-        """Make any call of the API; a GET is made again where that helps."""
-        return self._wire.json(
-            Request(method=method, path=path, what=what or f"{method} {path}", query=query or {}, body=body)
+        """Make any call of the API; a GET, and what may be done twice, is made again where that helps."""
+        asked = Request(
+            method=method,
+            path=path,
+            what=what or f"{method} {path}",
+            query=query or {},
+            body=body,
+            is_idempotent=is_idempotent,
         )
+        return self._wire.json(asked)
 
     def may(self, verb: str, kind: str, *, namespace: str = "", subresource: str = "") -> bool:
         """Ask whether we may do something, such as create a Job in a namespace."""
@@ -393,7 +406,10 @@ class Kube:
             "spec": {"resourceAttributes": attributes},
         }
         path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-        answer = self.raw("POST", path, what="ask what we may do", body=review)
+        try:
+            answer = self.raw("POST", path, what="ask what we may do", body=review, is_idempotent=True)
+        except AbsentError:  # a server without reviews: it will say so itself
+            return True
         return bool((answer.get("status") or {}).get("allowed"))
 
     def _of(self, manifest: Mapping[str, Any]) -> tuple[Kind, str, str]:

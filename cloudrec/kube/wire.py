@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _CONNECT_S, _READ_S = 10.0, 60.0
-_ATTEMPTS, _LIMIT_S = 6, 45.0
+PATIENCE_S = 45.0
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 10.0
 _GOOD = range(200, 300)
 _UNAUTHORIZED = 401
@@ -66,19 +66,21 @@ class Request:
 class Wire:
     """Connections to one API server; safe for several threads."""
 
-    def __init__(self, kubeconfig: Kubeconfig) -> None:
+    def __init__(self, kubeconfig: Kubeconfig, *, patience_s: float = PATIENCE_S) -> None:
+        """`patience_s` is for how many seconds a request is made again where that can do no harm."""
         self.kubeconfig = kubeconfig
+        self._patience_s = patience_s
         self._lock = threading.Lock()
         self._client: Any = None
 
     def json(self, request: Request) -> dict[str, Any]:
         """Return the server's answer; asked again where that can do no harm."""
-        return _patiently(request, lambda: self._json(request))
+        return self._patiently(request, lambda: self._json(request))
 
     @contextmanager
     def stream(self, request: Request) -> Iterator[Iterable[bytes]]:
         """Give the answer's lines as they come; closed with the block. Only the beginning is tried again."""
-        response = _patiently(request, lambda: self._opened(request))
+        response = self._patiently(request, lambda: self._opened(request))
         try:
             yield _Lines(response.response, lambda: self._errors(request, was_sent=True))
         finally:
@@ -91,6 +93,19 @@ class Wire:
                 self._client.rest_client.close()
                 self._client.close()
                 self._client = None
+
+    def _patiently(self, request: Request, work: Callable[[], T]) -> T:
+        for attempt in stamina.retry_context(
+            on=lambda error: _again(error, request),
+            attempts=None,
+            timeout=self._patience_s,
+            wait_initial=_FIRST_PAUSE_S,
+            wait_max=_LONGEST_PAUSE_S,
+            wait_jitter=_FIRST_PAUSE_S,
+        ):
+            with attempt:
+                return work()
+        raise AssertionError("stamina ends its loop by returning or raising")
 
     def _opened(self, request: Request) -> Any:  # noqa: ANN401 - the SDK's response, which is not typed
         with self._errors(request, was_sent=False):
@@ -206,20 +221,6 @@ class _Lines:
         else:
             while block := self._response.read1(_BODY_LIMIT, decode_content=True):
                 yield block
-
-
-def _patiently(request: Request, work: Callable[[], T]) -> T:
-    for attempt in stamina.retry_context(
-        on=lambda error: _again(error, request),
-        attempts=_ATTEMPTS,
-        timeout=_LIMIT_S,
-        wait_initial=_FIRST_PAUSE_S,
-        wait_max=_LONGEST_PAUSE_S,
-        wait_jitter=_FIRST_PAUSE_S,
-    ):
-        with attempt:
-            return work()
-    raise AssertionError("stamina ends its loop by returning or raising")
 
 
 def _again(error: Exception, request: Request) -> bool | float:

@@ -40,7 +40,7 @@ class Place(Protocol):
         ...
 
     def fetch(self, name: str, target: Path) -> None:
-        """Copy a file to this machine."""
+        """Copy a file to this machine; FileNotFoundError when it is not there."""
         ...
 
     def sizes(self, prefix: str) -> dict[str, int]:
@@ -96,13 +96,18 @@ class _Directory:
             return None
 
     def write(self, name: str, data: bytes) -> None:
-        self._told(name, lambda: self._write(self._root / name, data, replace=True))
+        try:
+            self._told(name, lambda: self._write(self._root / name, data, replace=True))
+        except FileNotFoundError as error:
+            raise StorageError(f"{self.uri}: there is no such folder, and it cannot be made") from error
 
     def create(self, name: str, data: bytes) -> bool:
         try:
             self._told(name, lambda: self._write(self._root / name, data, replace=False))
         except FileExistsError:
             return False
+        except FileNotFoundError as error:
+            raise StorageError(f"{self.uri}: there is no such folder, and it cannot be made") from error
         return True
 
     def fetch(self, name: str, target: Path) -> None:
@@ -163,13 +168,18 @@ class _Bucket:
             return None
 
     def write(self, name: str, data: bytes) -> None:
-        self._told(name, lambda: self._files.pipe_file(self._path(name), data))
+        try:
+            self._told(name, lambda: self._files.pipe_file(self._path(name), data))
+        except FileNotFoundError as error:
+            raise StorageError(f"{self.uri}: its bucket is not there") from error
 
     def create(self, name: str, data: bytes) -> bool:
         try:
             self._told(name, lambda: self._files.pipe_file(self._path(name), data, mode="create"))
         except FileExistsError:
             return self.read(name) == data  # an attempt whose answer was lost may have been ours
+        except FileNotFoundError as error:
+            raise StorageError(f"{self.uri}: its bucket is not there") from error
         return True
 
     def fetch(self, name: str, target: Path) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from cloudrec.errors import CloudrecError, DataError, PreflightError, StorageError, UsageError
 from cloudrec.launch import _tether
+from cloudrec.launch.place import Place, open_place
 from cloudrec.launch.verdict import BAD_CONFIG, BAD_DATA
 from cloudrec.pod import lead, ready
 from cloudrec.pod.check import assert_fit
@@ -20,7 +21,6 @@ from cloudrec.pod.codes import AGAIN, CRASHED, FINISHED, UNFIT
 from cloudrec.pod.command import Command
 from cloudrec.pod.judge import Ending
 from cloudrec.pod.keeper import Keeper
-from cloudrec.pod.results import Place, open_place
 from cloudrec.pod.settings import TERMINATION_LOG, PodSettings
 from cloudrec.pod.tee import Tee
 from cloudrec.pod.watch import Watch

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cloudrec.launch.folder import RunFolder
-    from cloudrec.pod.results import Place
+    from cloudrec.launch.place import Place
 
 _PAUSE_S = 3.0
 _BYTES_A_PAUSE = 4 * 2**20  # a file larger than this is copied less often, so that copying stays cheap

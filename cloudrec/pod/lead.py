@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cloudrec.launch.folder import RunFolder
-    from cloudrec.pod.results import Place
+    from cloudrec.launch.place import Place
     from cloudrec.pod.settings import PodSettings
 
 CONTINUED = ("metrics.jsonl", "goodput.jsonl", "tensorboard/")

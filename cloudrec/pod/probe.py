@@ -13,9 +13,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from cloudrec.errors import CloudrecError, DataError, PreflightError, StorageError
+from cloudrec.launch.place import open_place
 from cloudrec.launch.verdict import BAD_DATA
 from cloudrec.pod.codes import FINISHED, UNFIT
-from cloudrec.pod.results import open_place
 from cloudrec.pod.settings import TERMINATION_LOG
 from cloudrec.pod.stage import list_files
 

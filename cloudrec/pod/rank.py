@@ -16,9 +16,9 @@ from cloudrec.errors import StorageError, UsageError
 from cloudrec.launch import _child
 from cloudrec.launch._rank import header
 from cloudrec.launch._tether import PARENT_PID, die_with
+from cloudrec.launch.place import open_place
 from cloudrec.pod import lead
 from cloudrec.pod.codes import AGAIN, CRASHED, FINAL
-from cloudrec.pod.results import open_place
 from cloudrec.pod.settings import RUN_FOLDER, PodSettings
 from cloudrec.pod.tee import Tee
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from cloudrec.errors import PreflightError
 from cloudrec.home import make_private
 from cloudrec.launch import _tether
+from cloudrec.launch.place import is_remote, open_place
 from cloudrec.pod import stage
-from cloudrec.pod.results import is_remote, open_place
 from cloudrec.pod.settings import RUN_FOLDER
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from cloudrec.pod.results import Place
+    from cloudrec.launch.place import Place
 
 MANIFEST = "dataset.json"
 _THREADS = 8

@@ -143,8 +143,8 @@ def _check_free(kube: Kube, target: Target, spec: RunSpec, fit: Sequence[Room]) 
     ]
     if len(free) < spec.nnodes:
         raise PreflightError(
-            f"the run needs {spec.nnodes} nodes with {_asked(target.resources)} free, and only {len(free)} of "
-            f"{len(fit)} have them: other pods hold the rest",
+            f"the run needs {spec.nnodes} nodes with {_asked(target.resources)} free, and only {len(free)} "
+            f"of {len(fit)} have them: other pods hold the rest",
             remedy="wait for other runs (`cloudrec status`), stop one, or bring up more nodes; with "
             "train.settings.wait_for_nodes the run waits in the cluster",
         )
@@ -180,8 +180,8 @@ def _remedy(alike: Sequence[Room], target: Target) -> str:
     for resource in target.resources:
         if alike and "/" in resource and not any(room.has(resource) for room in alike):
             return (
-                f"no node offers {resource}: install its device plugin with `cloudrec addons install`, and see "
-                "`cloudrec doctor --cluster`"
+                f"no node offers {resource}: install its device plugin with `cloudrec addons install`, "
+                "and see `cloudrec doctor --cluster`"
             )
     return (
         "bring up more nodes, ask for fewer, or let the run wait for an autoscaler's: "

@@ -12,23 +12,13 @@ import yaml
 from cloudrec.sandbox.kubernetes import errors
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from cloudrec.sandbox.http import HttpRequest
+    from cloudrec.sandbox.kubernetes.access import User
     from cloudrec.sandbox.kubernetes.resources import Resource
+    from cloudrec.sandbox.kubernetes.schema import Node
     from cloudrec.sandbox.kubernetes.store import Store
     from cloudrec.sandbox.kubernetes.target import Target
     from cloudrec.sandbox.kubernetes.world import Cluster
-
-
-@dataclass(frozen=True, kw_only=True)
-class User:
-    """Who calls."""
-
-    name: str
-    groups: tuple[str, ...] = ()
-    uid: str = ""
-    extra: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(kw_only=True)
@@ -40,6 +30,7 @@ class Call:
     request: HttpRequest
     user: User
     resource: Resource
+    warnings: list[str] = field(default_factory=list)
 
     @property
     def store(self) -> Store:
@@ -55,6 +46,11 @@ class Call:
     def content_type(self) -> str:
         """What the body is said to be."""
         return self.request.lower.get("content-type", "").partition(";")[0].strip()
+
+    @property
+    def node(self) -> Node:
+        """What objects of this kind look like."""
+        return self.world.node_of(self.resource)
 
     @property
     def dry_run(self) -> bool:

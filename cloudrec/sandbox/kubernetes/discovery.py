@@ -6,13 +6,11 @@ import platform
 from typing import TYPE_CHECKING, Any
 
 from cloudrec.sandbox.http import Reply, json_reply
-from cloudrec.sandbox.kubernetes import errors
-from cloudrec.sandbox.kubernetes.resources import VERBS
+from cloudrec.sandbox.kubernetes import errors, schema
 
 if TYPE_CHECKING:
     from cloudrec.sandbox.kubernetes.resources import Resource, Resources
 
-VERSION = "v1.37.0"
 _HEALTH = ("/healthz", "/livez", "/readyz")
 _CREATED_ONLY = ("binding", "eviction", "token")
 _SUBKINDS = {
@@ -57,12 +55,12 @@ def _document(  # noqa: PLR0911 - a table of documents
 
 
 def _version() -> dict[str, str]:
-    major, minor, _ = VERSION.removeprefix("v").split(".")
+    major, minor, _ = schema.version().removeprefix("v").split(".")
     machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
     return {
         "major": major,
         "minor": minor,
-        "gitVersion": VERSION,
+        "gitVersion": schema.version(),
         "gitCommit": "0" * 40,
         "gitTreeState": "clean",
         "buildDate": "2026-08-26T00:00:00Z",
@@ -97,7 +95,7 @@ def _lines(resource: Resource) -> list[dict[str, Any]]:
         "singularName": resource.singular,
         "namespaced": resource.namespaced,
         "kind": resource.kind,
-        "verbs": list(VERBS),
+        "verbs": list(resource.verbs),
         **short,
     }
     return [own, *(_below(resource, name) for name in resource.subresources)]

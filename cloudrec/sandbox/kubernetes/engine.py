@@ -42,12 +42,13 @@ class Engine(engine.Engine[Cluster, Target]):
             return self.defect(target, traceback.format_exc(limit=-6))
 
     def _told(self, target: Target, request: HttpRequest, fault: Fault | None) -> Reply:
-        user = access.user_of(self.world, request.lower.get("authorization", ""))
+        store = self.world.store
+        user = access.user_of(store, store.tokens, request.lower.get("authorization", ""))
         if fault is not None and fault.kind != "lost":
             raise _ordered(fault)
         if not target.plural:
             host = request.lower.get("host", "")
-            return discovery.answer(self.world.store.resources, target.path, host)
+            return discovery.answer(store.resources, target.path, host)
         return gate.pass_through(self.world, target, request, user)
 
     def defect(self, target: Target, trace: str) -> Reply:

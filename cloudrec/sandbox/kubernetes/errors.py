@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,9 @@ from cloudrec.sandbox.http import Reply, json_reply
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+
+_SHOWN = 400  # characters of a value in a message
 
 
 class ApiError(Exception):
@@ -139,3 +143,9 @@ def too_many(message: str, seconds: int, **details: Any) -> ApiError:  # noqa: A
         message,
         details={**details, "retryAfterSeconds": seconds},
     )
+
+
+def go_like(value: Any) -> str:  # noqa: ANN401 - JSON
+    """A value as messages show it, cut where it is long."""
+    text = json.dumps(value, separators=(",", ":"))
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."

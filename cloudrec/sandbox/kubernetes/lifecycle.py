@@ -80,6 +80,9 @@ def stamp_change(kind: Resource, old: Mapping[str, Any], new: dict[str, Any]) ->
         metadata.pop(name, None)
         if name in before:
             metadata[name] = before[name]
+    kept = metadata.pop("managedFields", None)
+    if kept != [] and "managedFields" in before:
+        metadata["managedFields"] = before["managedFields"]
     new |= {"apiVersion": kind.api_version, "kind": kind.kind}
     wishes = [
         {name: value for name, value in each.items() if name not in ("metadata", "status")}

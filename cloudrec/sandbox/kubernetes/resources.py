@@ -14,10 +14,10 @@ VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update
 
 # group version kind plural scope (Namespaced, Cluster) short names; subresources
 _BUILT_IN = """
-- v1 Namespace namespaces C ns; status finalize
+- v1 Namespace namespaces C ns; status
 - v1 Node nodes C no; status
 - v1 PersistentVolume persistentvolumes C pv; status
-- v1 Pod pods N po; status log eviction binding ephemeralcontainers
+- v1 Pod pods N po; status log eviction binding
 - v1 Service services N svc; status
 - v1 Endpoints endpoints N ep;
 - v1 ConfigMap configmaps N cm;
@@ -62,7 +62,13 @@ admissionregistration.k8s.io v1 ValidatingWebhookConfiguration validatingwebhook
 admissionregistration.k8s.io v1 MutatingWebhookConfiguration mutatingwebhookconfigurations C -;
 apiextensions.k8s.io v1 CustomResourceDefinition customresourcedefinitions C crd crds; status
 apiregistration.k8s.io v1 APIService apiservices C -; status
+authentication.k8s.io v1 SelfSubjectReview selfsubjectreviews C -;
+authentication.k8s.io v1 TokenReview tokenreviews C -;
+authorization.k8s.io v1 SelfSubjectAccessReview selfsubjectaccessreviews C -;
+authorization.k8s.io v1 SelfSubjectRulesReview selfsubjectrulesreviews C -;
+authorization.k8s.io v1 SubjectAccessReview subjectaccessreviews C -;
 """
+_REVIEWS = ("authentication.k8s.io", "authorization.k8s.io")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +90,16 @@ class Resource:
     def api_version(self) -> str:
         """Group and version as objects carry them."""
         return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def is_review(self) -> bool:
+        """Whether it is a question, of which nothing is kept."""
+        return self.group in _REVIEWS
+
+    @property
+    def verbs(self) -> tuple[str, ...]:
+        """What can be done with it."""
+        return ("create",) if self.is_review else VERBS
 
     @property
     def has_status(self) -> bool:

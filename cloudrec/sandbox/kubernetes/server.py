@@ -11,8 +11,10 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from cloudrec.sandbox import certificates, server
+from cloudrec.sandbox.kubernetes import settings
 from cloudrec.sandbox.kubernetes.engine import Engine
 
+__all__ = ["KubernetesServer", "serve", "settings"]
 _NAME = "cloudrec-sandbox"
 _CONTROLLERS = "cloudrec.sandbox.kubernetes.controllers"
 
@@ -36,6 +38,7 @@ class KubernetesServer(server.SandboxServer):
         super().server_close()
         if self.world.controllers is not None:
             self.world.controllers.close()
+        self.world.collector.close()
         self._folder.cleanup()
 
     def announcement(self) -> dict[str, Any]:
@@ -44,7 +47,7 @@ class KubernetesServer(server.SandboxServer):
             "endpoints": {"kubernetes": self.address},
             "env": {"KUBECONFIG": str(self._kubeconfig)},
             "certificate_authority": str(self._bundle),
-            "token": self.world.tokens.admin,
+            "token": self.world.store.tokens.admin,
         }
 
     def _write_kubeconfig(self) -> Path:
@@ -54,7 +57,7 @@ class KubernetesServer(server.SandboxServer):
             "apiVersion": "v1",
             "kind": "Config",
             "clusters": [{"name": _NAME, "cluster": cluster}],
-            "users": [{"name": _NAME, "user": {"token": self.world.tokens.admin}}],
+            "users": [{"name": _NAME, "user": {"token": self.world.store.tokens.admin}}],
             "contexts": [{"name": _NAME, "context": {"cluster": _NAME, "user": _NAME}}],
             "current-context": _NAME,
         }

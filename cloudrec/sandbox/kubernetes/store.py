@@ -13,6 +13,7 @@ from uuid import uuid4
 
 from cloudrec.sandbox.clock import Clock, as_datetime
 from cloudrec.sandbox.kubernetes import errors, lifecycle, merge
+from cloudrec.sandbox.kubernetes.access import Tokens
 from cloudrec.sandbox.kubernetes.resources import Resource, Resources
 from cloudrec.sandbox.kubernetes.table import Entry, Table, copied
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from cloudrec.sandbox.kubernetes.logs import LogSource
+
+    Track = Callable[[dict[str, Any], Mapping[str, Any] | None], None]
 
 BACKGROUND = "Background"
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # of generated names: no vowels, so no words
@@ -52,6 +55,7 @@ class Store:
         self.resources = Resources()
         self.table = Table(self.lock)
         self.policy = policy
+        self.tokens = Tokens()
         self.logs: LogSource | None = None  # set by whoever runs the containers
 
     def subscribe(self, callback: Callable[[str, str, dict[str, Any]], None]) -> None:
@@ -87,7 +91,14 @@ class Store:
                 if wanted <= (entry.obj["metadata"].get("labels") or {}).items()
             ]
 
-    def create(self, resource: str, obj: Mapping[str, Any], *, dry_run: bool = False) -> dict[str, Any]:
+    def create(
+        self,
+        resource: str,
+        obj: Mapping[str, Any],
+        *,
+        dry_run: bool = False,
+        track: Track | None = None,
+    ) -> dict[str, Any]:
         """Create an object; a copy of what was made of it."""
         with self.lock:
             kind = self.resources.by_key(resource)
@@ -100,13 +111,30 @@ class Store:
             self._stamp_new(kind, new, place)
             if self.policy:
                 self.policy.fill(kind, new, None)
+            if track:
+                track(new, None)
+            if self.policy:
                 self.policy.check(kind, new, None, "")
             if dry_run:
                 return new
-            return copied(self.table.put(kind.key, place, new).obj)
+            made = copied(self.table.put(kind.key, place, new).obj)
+            if kind.key == "namespaces":
+                self._furnish(place[1])
+            return made
+
+    def _furnish(self, namespace: str) -> None:
+        """What a new namespace gets from its controllers."""
+        metadata = {"namespace": namespace}
+        self.create("serviceaccounts", {"metadata": {**metadata, "name": "default"}})
 
     def update(
-        self, resource: str, obj: Mapping[str, Any], subresource: str = "", *, dry_run: bool = False
+        self,
+        resource: str,
+        obj: Mapping[str, Any],
+        subresource: str = "",
+        *,
+        dry_run: bool = False,
+        track: Track | None = None,
     ) -> dict[str, Any]:
         """Put an object in the place of the one there; with `subresource` "status", its status only."""
         with self.lock:
@@ -115,7 +143,7 @@ class Store:
             metadata = new.get("metadata", {})
             old = self._existing(kind, metadata.get("namespace"), metadata.get("name", "")).obj
             lifecycle.check_current(kind, metadata, old)
-            return self._replace(kind, old, new, subresource, dry_run=dry_run)
+            return self._replace(kind, old, new, subresource, dry_run=dry_run, track=track)
 
     def patch(
         self,
@@ -199,11 +227,14 @@ class Store:
         subresource: str,
         *,
         dry_run: bool = False,
+        track: Track | None = None,
     ) -> dict[str, Any]:
         new = lifecycle.separated(kind, old, new, subresource)
         if self.policy:
             self.policy.fill(kind, new, old)
         lifecycle.stamp_change(kind, old, new)
+        if track:
+            track(new, old)
         if self.policy:
             self.policy.check(kind, new, old, subresource)
         if new == old or dry_run:

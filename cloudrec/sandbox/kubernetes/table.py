@@ -80,6 +80,7 @@ class Table:
         self._names: dict[str, tuple[str, Name]] = {}
         self._owned: dict[str, set[str]] = defaultdict(set)
         self._subscribers: list[Callable[[str, str, dict[str, Any]], None]] = []
+        self._watchers: list[Callable[[str, Entry], None]] = []
 
     @property
     def oldest(self) -> int:
@@ -97,6 +98,10 @@ class Table:
     def subscribe(self, callback: Callable[[str, str, dict[str, Any]], None]) -> None:
         """Call back with each change's type, the key of its kind, and a copy of the object, in order."""
         self._subscribers.append(callback)
+
+    def watch_entries(self, callback: Callable[[str, Entry], None]) -> None:
+        """Call back with each change's type and what is kept, which nobody may change."""
+        self._watchers.append(callback)
 
     def get(self, key: str, name: Name) -> Entry | None:
         """One object."""
@@ -162,6 +167,8 @@ class Table:
         self.changes.append(change)
         if len(self.changes) > 2 * self.limit:
             del self.changes[: len(self.changes) - self.limit]
+        for watcher in self._watchers:
+            watcher(change.type, change.entry)
         for callback in self._subscribers:
             callback(change.type, change.entry.key, copied(change.entry.obj))
         self.changed.notify_all()

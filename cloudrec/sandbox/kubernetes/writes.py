@@ -2,58 +2,62 @@
 
 from __future__ import annotations
 
-import json
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-from cloudrec.sandbox.http import Reply, json_reply
-from cloudrec.sandbox.kubernetes import errors, merge, reads
+from cloudrec.sandbox.http import json_reply
+from cloudrec.sandbox.kubernetes import apply, applying, bodies, errors, merge, patches, reads
 from cloudrec.sandbox.kubernetes.lifecycle import FOREGROUND, ORPHAN
 from cloudrec.sandbox.kubernetes.store import BACKGROUND
 from cloudrec.sandbox.kubernetes.table import copied
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from cloudrec.sandbox.http import Reply
     from cloudrec.sandbox.kubernetes.call import Call
 
+_APPLY = "application/apply-patch+yaml"
 _ORPHANING = ("jobs", "cronjobs")  # whose dependents the API leaves where nobody says otherwise
 
 
 def create(call: Call) -> Reply:
     """A new object."""
-    new = checked(call, call.object)
-    made = call.store.create(call.resource.key, new, dry_run=call.dry_run)
-    return shown(call, made, HTTPStatus.CREATED)
+    new = bodies.decoded(call, bodies.checked(call, call.object))
+    made = call.store.create(call.resource.key, new, dry_run=call.dry_run, track=_tracker(call))
+    return bodies.shown(call, made, HTTPStatus.CREATED)
 
 
 def update(call: Call) -> Reply:
     """The whole object, or its status, anew."""
-    new = checked(call, call.object)
+    reads.existing(call)
+    new = bodies.checked(call, call.object)
     _check_name(call, new)
-    subresource = call.target.subresource
     if call.resource.custom and not new["metadata"].get("resourceVersion"):
         blame = errors.cause("metadata.resourceVersion", "Invalid value: 0: must be specified for an update")
         raise errors.invalid(call.resource.kind, call.resource.group, call.target.name, [blame])
-    return shown(call, call.store.update(call.resource.key, new, subresource, dry_run=call.dry_run))
+    return _updated(call, new)
 
 
-def checked(call: Call, obj: dict[str, Any]) -> dict[str, Any]:
-    """The body as an object of this kind and namespace; refused where it says otherwise."""
-    resource = call.resource
-    for field, right in (("apiVersion", resource.api_version), ("kind", resource.kind)):
-        told = obj.setdefault(field, right)
-        if told != right:
-            raise errors.bad_request(
-                f"the {field} in the data ({told}) does not match the expected {field} ({right})"
-            )
-    metadata = obj.setdefault("metadata", {})
-    if not isinstance(metadata, dict):
-        raise errors.bad_request("metadata is no object")
-    namespace = call.target.namespace
-    if namespace is not None and metadata.setdefault("namespace", namespace) != namespace:
-        raise errors.bad_request(
-            "the namespace of the provided object does not match the namespace sent on the request"
-        )
-    return obj
+def _updated(call: Call, new: dict[str, Any]) -> Reply:
+    changed = call.store.update(
+        call.resource.key,
+        bodies.decoded(call, new),
+        call.target.subresource,
+        dry_run=call.dry_run,
+        track=_tracker(call),
+    )
+    return bodies.shown(call, changed)
+
+
+def _tracker(call: Call) -> Callable[[dict[str, Any], Mapping[str, Any] | None], None]:
+    manager = apply.Manager(
+        name=call.manager,
+        resource=call.resource,
+        now=call.store.timestamp(),
+        subresource=call.target.subresource,
+    )
+    return lambda new, old: apply.track(call.node, manager, new, old)
 
 
 def _check_name(call: Call, obj: dict[str, Any]) -> None:
@@ -66,19 +70,31 @@ def _check_name(call: Call, obj: dict[str, Any]) -> None:
 
 def patch(call: Call) -> Reply:
     """A change told as a patch, of the kind that its media type names."""
-    entry = reads.existing(call)
-    old = copied(entry.obj)
+    if call.content_type == _APPLY:
+        return applying.answer(call)
+    old = copied(reads.existing(call).obj)
+    new = _patched(call, old)
+    _check_name(call, bodies.checked(call, new))
+    return _updated(call, new)
+
+
+def _patched(call: Call, old: dict[str, Any]) -> dict[str, Any]:
+    new: Any = None
     if call.content_type == "application/merge-patch+json":
         new = merge.merged(old, call.object)
-    else:
+    elif call.content_type == "application/json-patch+json":
+        new = patches.json_patch(old, call.body)
+    elif call.content_type == "application/strategic-merge-patch+json" and not call.resource.custom:
+        new = patches.strategic(call.node, old, call.object)
+    if not isinstance(new, dict):
         raise errors.ApiError(
             HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
             "UnsupportedMediaType",
-            f"the body of the request was in an unknown format ({call.content_type})",
+            f"the body of the request was in an unknown format ({call.content_type}) - accepted media types "
+            "include: application/json-patch+json, application/merge-patch+json, "
+            "application/apply-patch+yaml",
         )
-    _check_name(call, checked(call, new))
-    changed = call.store.update(call.resource.key, new, call.target.subresource, dry_run=call.dry_run)
-    return shown(call, changed)
+    return new
 
 
 def delete(call: Call) -> Reply:
@@ -86,7 +102,7 @@ def delete(call: Call) -> Reply:
     entry = reads.existing(call)
     left = _deleted(call, entry.obj)
     if "deletionTimestamp" in left["metadata"]:
-        return shown(call, left)
+        return bodies.shown(call, left)
     return json_reply(_gone(call, entry.obj))
 
 
@@ -132,10 +148,3 @@ def _gone(call: Call, obj: dict[str, Any]) -> dict[str, Any]:
     if call.resource.group:
         details["group"] = call.resource.group
     return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
-
-
-def shown(call: Call, obj: dict[str, Any], status: int = 200) -> Reply:
-    """An object as an answer."""
-    head = {"kind": call.resource.kind, "apiVersion": call.resource.api_version}
-    body = json.dumps({**head, **obj, **head}, separators=(",", ":")).encode()
-    return Reply(status=status, headers=(("Content-Type", "application/json"),), body=body)

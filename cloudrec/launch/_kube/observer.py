@@ -1,0 +1,148 @@
+"""Asks the cluster and the store how a run is, and keeps the run's ledger and folder up to date."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from cloudrec.errors import CloudrecError
+from cloudrec.kube.errors import OverloadedError, UnreachableError
+from cloudrec.launch._kube import record, results, submit
+from cloudrec.launch._kube.context import Settings, connect, target_of
+from cloudrec.launch._kube.judge import Sight, judge
+from cloudrec.launch.base import RunStatus
+from cloudrec.launch.ledger import Event, RunState, last_launch, state_after
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cloudrec.kube.client import Kube
+    from cloudrec.launch._kube.engine import Engine
+    from cloudrec.launch.folder import RunFolder
+
+_FRESH_S = 1.0  # a state asked for again within this is the same
+_RESULTS_S = 5.0  # between two looks at the store
+_TROUBLED = (RunState.PENDING, RunState.RESTARTING, RunState.FAILED)
+
+
+class Observer:
+    """Watches one run; it remembers a little, so that who asks all the time does not cost much."""
+
+    def __init__(self, engine: Engine, run: RunFolder) -> None:
+        self._engine, self._run, self._spec = engine, run, run.spec()
+        self._status: RunStatus | None = None
+        self._asked = self._brought = float("-inf")
+
+    def status(self) -> RunStatus:
+        """Return the run's state; a launch whose end is written down is not asked about any more."""
+        if self._status is None or time.monotonic() - self._asked >= _FRESH_S:
+            self._status = self._now()
+            self._asked = time.monotonic()
+        return self._status
+
+    def _now(self) -> RunStatus:
+        events = self._run.ledger.read()
+        launch = last_launch(events)
+        if final := _final(events, launch):
+            return final
+        try:
+            return self._look(events, launch)
+        except (UnreachableError, OverloadedError) as error:
+            state = state_after(events)
+            return RunStatus(state=state, cause=f"as last seen: {error.message}", attempt=0)
+
+    def _look(self, events: Sequence[Event], launch: int) -> RunStatus:
+        spec, target = self._spec, target_of(self._spec)
+        kube = connect(target)
+        job = self._engine.get(kube, spec.name, target.namespace)
+        own = {event.event for event in events if event.launch == launch}
+        if job is None and "started" not in own:
+            return RunStatus(state=RunState.PENDING, cause="its launch was not finished: resume it")
+        pods = submit.pods_of(kube, spec.name, target.namespace, launch)
+        sight = Sight(
+            engine=self._engine,
+            job=job if job is not None and submit.launch_of(job) == launch else None,
+            pods=pods,
+            nodes=spec.nnodes,
+            min_nodes=spec.min_nodes or spec.nnodes,
+            has_run="running" in own,
+            stop_asked="stop_requested" in own,
+            queue=Settings.of(spec.settings).queue,
+        )
+        status = judge(sight)
+        if status.state in _TROUBLED:
+            status = judge(_closer(kube, sight, target.namespace))
+        return self._written(sight, status, launch)
+
+    def _written(self, sight: Sight, status: RunStatus, launch: int) -> RunStatus:
+        """Bring the results and keep the ledger; the store's troubles are no trouble of the run."""
+        run = self._run
+        problem, checkpoint = self._bring(is_final=status.state.is_final)
+        with record.writing(run):
+            record.note_losses(run, run.ledger.read(), sight.pods, launch)
+            problem = problem or self._note_starts()
+            events = run.ledger.read()
+            if known := _final(events, launch):  # by another process, meanwhile
+                return known
+            status = replace(
+                status,
+                attempt=record.attempts(events, launch),
+                preemptions=record.preemptions(events),
+                cause=_with_checkpoint(status, checkpoint),
+            )
+            record.note_state(run, events, status, launch, checkpoint=checkpoint)
+        if problem and not status.state.is_final:
+            status = replace(status, cause="; ".join(part for part in (status.cause, problem) if part))
+        return status
+
+    def _note_starts(self) -> str:
+        try:
+            record.note_starts(self._run, self._spec, self._run.ledger.read())
+        except CloudrecError as error:
+            return error.message
+        return ""
+
+    def _bring(self, *, is_final: bool) -> tuple[str, int | None]:
+        """Bring small results now and then, and at the end; return what is in the way, and the checkpoint."""
+        if not is_final and time.monotonic() - self._brought < _RESULTS_S:
+            return "", None
+        self._brought = time.monotonic()
+        try:
+            results.bring(self._run, self._spec)
+            return "", results.newest_checkpoint(self._spec) if is_final and self._spec.storage else None
+        except CloudrecError as error:
+            return f"its results cannot be read: {error.message}", None
+
+
+def _final(events: Sequence[Event], launch: int) -> RunStatus | None:
+    """Return the end of the newest launch, if it was written down."""
+    own = [event for event in events if event.launch == launch]
+    if not own or not state_after(own).is_final:
+        return None
+    state = state_after(own)
+    causes = [event.details.get("cause") for event in own if event.event == state.lower()]
+    return RunStatus(
+        state=state,
+        cause=causes[-1] if causes else None,
+        attempt=record.attempts(events, launch),
+        preemptions=record.preemptions(events),
+    )
+
+
+def _closer(kube: Kube, sight: Sight, namespace: str) -> Sight:
+    """Return the same with the cluster's warnings and nodes, which tell why something does not run."""
+    events = kube.list("Event", namespace=namespace, fields={"type": "Warning"})
+    names = {pod["metadata"]["name"] for pod in sight.pods}
+    names |= {sight.job["metadata"]["name"]} if sight.job else set()
+    about = [each for each in events if (each.get("involvedObject") or {}).get("name") in names]
+    pending = any((pod.get("status") or {}).get("phase") == "Pending" for pod in sight.pods)
+    nodes = kube.list("Node") if pending else []
+    return replace(sight, events=about, cluster_nodes=nodes)
+
+
+def _with_checkpoint(status: RunStatus, step: int | None) -> str | None:
+    if status.state is not RunState.INTERRUPTED:
+        return status.cause
+    at = "no checkpoint is committed" if step is None else f"the newest checkpoint is at step {step}"
+    return f"{status.cause}; {at}"

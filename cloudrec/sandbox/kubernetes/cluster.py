@@ -1,0 +1,195 @@
+"""What everything that acts in the cluster works with: the store, the mirror, events, work that is due later."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import secrets
+import sys
+import threading
+import time
+import traceback
+from typing import TYPE_CHECKING, Any
+
+from cloudrec.sandbox.kubernetes.errors import ApiError
+from cloudrec.sandbox.kubernetes.mirror import Mirror
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from cloudrec.sandbox.clock import Clock
+    from cloudrec.sandbox.kubernetes.store import Store
+
+_LOOK_S = 0.05  # how often what is due later is looked at: the virtual clock may jump
+_SAME_WITHIN_S = 600.0
+_KEPT_EVENTS = 5000
+
+
+class Cluster:
+    """The store and what is around it, for whoever acts as a part of the control plane or of a node."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self.store = store
+        self.clock = clock
+        self.mirror = Mirror(store)
+        self._events: dict[tuple[str, ...], tuple[str, str, int, float]] = {}
+
+    def now(self) -> float:
+        """The virtual moment."""
+        return self.clock.now()
+
+    def timestamp(self) -> str:
+        """The virtual moment as objects carry it."""
+        return self.store.timestamp()
+
+    def patch_status(self, resource: str, obj: Mapping[str, Any], status: Mapping[str, Any]) -> None:
+        """Change what is named of an object's status; one that is gone needs none."""
+        metadata = obj["metadata"]
+        self.attempt(
+            lambda: self.store.patch(
+                resource, metadata.get("namespace"), metadata["name"], {"status": dict(status)}, "status"
+            )
+        )
+
+    def attempt(self, call: Callable[[], object]) -> bool:
+        """Do what a racing deletion may have overtaken; whether it was done."""
+        try:
+            call()
+        except ApiError as error:
+            if error.status in (404, 409):
+                return False
+            raise
+        return True
+
+    def event(
+        self,
+        obj: Mapping[str, Any],
+        reason: str,
+        message: str,
+        *,
+        source: str,
+        host: str = "",
+        warning: bool = False,
+        field: str = "",
+    ) -> None:
+        """Record an event about an object; what was said before is counted."""
+        metadata = obj["metadata"]
+        space = metadata.get("namespace") or "default"
+        key = (metadata.get("uid", ""), reason, message, source, field)
+        known = self._events.get(key)
+        now, stamp = self.now(), self.timestamp()
+        if known and now - known[3] < _SAME_WITHIN_S:
+            place, name, count, _ = known
+            change = {"count": count + 1, "lastTimestamp": stamp}
+            if self.attempt(lambda: self.store.patch("events", place, name, change)):
+                self._events[key] = (place, name, count + 1, now)
+                return
+        name = f"{metadata['name']}.{secrets.token_hex(8)}"
+        involved = {
+            "apiVersion": obj.get("apiVersion", "v1"),
+            "kind": obj.get("kind", ""),
+            "name": metadata["name"],
+            "uid": metadata.get("uid", ""),
+            **({"namespace": metadata["namespace"]} if metadata.get("namespace") else {}),
+            **({"fieldPath": field} if field else {}),
+        }
+        body = {
+            "metadata": {"name": name, "namespace": space},
+            "involvedObject": involved,
+            "reason": reason,
+            "message": message[:1024],
+            "type": "Warning" if warning else "Normal",
+            "count": 1,
+            "firstTimestamp": stamp,
+            "lastTimestamp": stamp,
+            "eventTime": None,
+            "source": {"component": source, **({"host": host} if host else {})},
+            "reportingComponent": source,
+            "reportingInstance": host,
+        }
+        if self._create_event(body):
+            if len(self._events) > _KEPT_EVENTS:
+                self._events.clear()
+            self._events[key] = (space, name, 1, now)
+
+    def _create_event(self, body: dict[str, Any]) -> bool:
+        try:
+            self.store.create("events", body)
+        except ApiError as error:
+            if error.status in (403, 404):  # its namespace is going, or gone
+                return False
+            raise
+        return True
+
+
+class Worker:
+    """One thread that does what it is given, now or later, one thing at a time; the same thing but once."""
+
+    def __init__(self, name: str, clock: Clock) -> None:
+        self._clock = clock
+        self._condition = threading.Condition()
+        self._ready: dict[object, Callable[[], None]] = {}
+        self._later: list[tuple[float, int, object, Callable[[], None]]] = []
+        self._order = itertools.count()
+        self._is_closed = False
+        self._is_busy = False
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """End; what is under way is finished first."""
+        with self._condition:
+            self._is_closed = True
+            self._condition.notify_all()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def soon(self, key: object, step: Callable[[], None]) -> None:
+        """Have a step done; one of the same key that waits is the same."""
+        with self._condition:
+            self._ready[key] = step
+            self._condition.notify_all()
+
+    def later(self, seconds: float, key: object, step: Callable[[], None]) -> None:
+        """Have a step done after so many virtual seconds."""
+        with self._condition:
+            heapq.heappush(self._later, (self._clock.now() + seconds, next(self._order), key, step))
+            self._condition.notify_all()
+
+    def settle(self, timeout_s: float) -> bool:
+        """Wait until nothing is to be done now; whether that came in time, in real seconds."""
+        end = time.monotonic() + timeout_s
+        with self._condition:
+            while self._ready or self._is_busy or (self._later and self._later[0][0] <= self._clock.now()):
+                if time.monotonic() > end:
+                    return False
+                self._condition.wait(_LOOK_S)
+        return True
+
+    def _run(self) -> None:
+        while (step := self._next()) is not None:
+            try:
+                step()
+            except Exception:  # noqa: BLE001 - one broken object must not stop the others; it is told
+                print(traceback.format_exc(), file=sys.stderr, flush=True)
+
+    def _next(self) -> Callable[[], None] | None:
+        with self._condition:
+            self._is_busy = False
+            while not self._is_closed:
+                self._take_due()
+                if self._ready:
+                    self._is_busy = True
+                    return self._ready.pop(next(iter(self._ready)))
+                self._condition.notify_all()
+                self._condition.wait(_LOOK_S if self._later else None)
+        return None
+
+    def _take_due(self) -> None:
+        now = self._clock.now()
+        while self._later and self._later[0][0] <= now:
+            _, _, key, step = heapq.heappop(self._later)
+            self._ready[key] = step

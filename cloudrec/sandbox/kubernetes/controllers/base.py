@@ -1,0 +1,98 @@
+"""What all controllers are: one kind that they look after, brought a step nearer to its spec at each look."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from cloudrec.sandbox.kubernetes.mirror import controller_of, key_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from cloudrec.sandbox.kubernetes.cluster import Cluster, Worker
+    from cloudrec.sandbox.kubernetes.mirror import Key, Object
+
+
+class Controller(ABC):
+    """Looks after one kind. `look` is called under the store's lock after each change of an object or of what
+    it owns; whatever it misses for now it asks to look at again.
+    """
+
+    resource: ClassVar[str]
+    kind: ClassVar[str]
+    source: ClassVar[str]
+
+    def __init__(self, cluster: Cluster, worker: Worker) -> None:
+        self.cluster = cluster
+        self.worker = worker
+        cluster.store.subscribe(self._note)
+
+    @abstractmethod
+    def look(self, obj: Object) -> None:
+        """Bring an object a step nearer to its spec; it is the mirror's own: not to be changed."""
+
+    def gone(self, key: Key) -> None:
+        """An object is gone."""
+
+    def concerned(self, event: str, resource: str, obj: Object) -> Iterable[Key]:
+        """Objects of this kind, beside the owner, that a change of another kind's object concerns."""
+        return ()
+
+    def look_at(self, key: Key) -> None:
+        """Look at an object by its name."""
+        self.worker.soon((self.resource, key), lambda: self._look(key))
+
+    def look_later(self, obj: Mapping[str, Any], seconds: float) -> None:
+        """Look again after so many virtual seconds."""
+        key = key_of(obj)
+        self.worker.later(seconds, (self.resource, key), lambda: self._look(key))
+
+    def tell(self, obj: Mapping[str, Any], reason: str, message: str, *, warning: bool = False) -> None:
+        """Record an event."""
+        self.cluster.event(obj, reason, message, source=self.source, warning=warning)
+
+    def make(self, owner: Mapping[str, Any], resource: str, obj: dict[str, Any]) -> Object | None:
+        """Create something that an object controls; None where its name is taken."""
+        obj["metadata"]["namespace"] = owner["metadata"]["namespace"]
+        obj["metadata"]["ownerReferences"] = [reference(owner)]
+        made: list[Object] = []
+        self.cluster.attempt(lambda: made.append(self.cluster.store.create(resource, obj)))
+        return made[0] if made else None
+
+    def remove(self, resource: str, obj: Mapping[str, Any], grace_s: int | None = None) -> None:
+        """Delete something, unless that is under way."""
+        if "deletionTimestamp" not in obj["metadata"]:
+            space, name = key_of(obj)
+            self.cluster.attempt(lambda: self.cluster.store.delete(resource, space, name, grace_s))
+
+    def _note(self, event: str, resource: str, obj: Object) -> None:
+        if resource == self.resource:
+            self.look_at(key_of(obj))
+            return
+        owner = controller_of(obj)
+        if owner is not None and owner["kind"] == self.kind:
+            self.look_at((obj["metadata"].get("namespace", ""), owner["name"]))
+        for key in self.concerned(event, resource, obj):
+            self.look_at(key)
+
+    def _look(self, key: Key) -> None:
+        with self.cluster.store.lock:
+            obj = self.cluster.mirror.get(self.resource, *key)
+            if obj is None:
+                self.gone(key)
+            else:
+                self.look(obj)
+
+
+def reference(owner: Mapping[str, Any]) -> dict[str, Any]:
+    """An ownerReference to what controls something."""
+    metadata = owner["metadata"]
+    return {
+        "apiVersion": owner["apiVersion"],
+        "kind": owner["kind"],
+        "name": metadata["name"],
+        "uid": metadata["uid"],
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }

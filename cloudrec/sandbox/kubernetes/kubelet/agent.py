@@ -1,0 +1,283 @@
+"""The kubelet of all nodes: one thread that looks after every pod that is bound to one of them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cloudrec.sandbox.kubernetes.kubelet import memory
+from cloudrec.sandbox.kubernetes.kubelet.images import Images
+from cloudrec.sandbox.kubernetes.kubelet.instance import INIT
+from cloudrec.sandbox.kubernetes.kubelet.logs import Log
+from cloudrec.sandbox.kubernetes.kubelet.loop import Loop
+from cloudrec.sandbox.kubernetes.kubelet.names import Addresses, Names
+from cloudrec.sandbox.kubernetes.kubelet.pod import PodWorker
+from cloudrec.sandbox.kubernetes.kubelet.process import Process
+from cloudrec.sandbox.kubernetes.kubelet.programs import RDMA, Simulated, program_of
+from cloudrec.sandbox.kubernetes.quantities import amount
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from cloudrec.sandbox.kubernetes.cluster import Cluster
+    from cloudrec.sandbox.kubernetes.kubelet.instance import Instance
+    from cloudrec.sandbox.kubernetes.kubelet.machine import Machine
+    from cloudrec.sandbox.kubernetes.kubelet.process import Running
+    from cloudrec.sandbox.kubernetes.kubelet.programs import Program
+
+_ADDRESS_PREFIX = "127.64"
+_MEMORY_LOOK_S = 0.25
+_RDMA_DEFAULT = {"rdma/hca_shared_devices_a": 63}
+_KILL = 9
+
+
+class Kubelet:
+    """Runs pods. `books_only` has no process started from then on: pods are but kept in the books."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.loop = Loop(cluster.clock)
+        self.folder = Path(tempfile.mkdtemp(prefix="cloudrec-kubelet-"))
+        self.images = Images()
+        self.names = Names(cluster)
+        self.addresses = Addresses(_ADDRESS_PREFIX)
+        self.pool = ThreadPoolExecutor(max_workers=4, thread_name_prefix="probe")
+        self.machines: dict[str, Machine] = {}
+        self.books_only = False
+        self.bookkeeping: dict[str, Any] = {}  # run_s, exit_code, log of what is but kept in the books
+        self.token: Callable[[Mapping[str, Any], Mapping[str, Any]], str] = lambda _pod, _wish: "token"
+        self.api_address = ("", 0)
+        self.workers: dict[str, PodWorker] = {}
+        self.programs: dict[str, set[str]] = {}  # by operator: uids of pods in which its program runs
+        self._are_names_due = False
+        self._is_watching_memory = False
+
+    def start(self) -> None:
+        """Begin."""
+        self.cluster.store.subscribe(self._note)
+        self.loop.start()
+
+    def close(self) -> None:
+        """End every process."""
+        self.loop.close(self._kill_all)
+        self.pool.shutdown(wait=False, cancel_futures=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def join(self, machine: Machine) -> None:
+        """Look after a node's pods from now on."""
+        self.machines[machine.name] = machine
+        with self.cluster.store.lock:
+            for pod in self.cluster.mirror.on_node(machine.name):
+                self._note("ADDED", "pods", pod)
+
+    def leave(self, machine: Machine) -> None:
+        """A node is gone: its processes end at once, and nobody says so. It returns at once."""
+        machine.is_gone = True
+        self.machines.pop(machine.name, None)
+        self.loop.soon(lambda: self._kill_on(machine))
+
+    def shut_down(self, machine: Machine, grace_s: float) -> None:
+        """A node is about to go: its pods are given so long to end."""
+        self.loop.soon(lambda: self._shut_down(machine, grace_s))
+
+    def worker(self, uid: str) -> PodWorker | None:
+        """Who looks after a pod."""
+        return self.workers.get(uid)
+
+    def forget(self, uid: str) -> None:
+        """A pod has ended and its object goes."""
+        worker = self.workers.get(uid)
+        if worker is not None:
+            worker.clean()
+
+    def image_problem(self, image: str) -> tuple[str, str] | None:
+        """Why an image cannot be had."""
+        return self.images.problem(image, is_program=program_of(image) is not None or self.books_only)
+
+    def new_log(self, path: Path) -> Log:
+        """A log for one start of a container."""
+        return Log(path, self.cluster.clock)
+
+    def launch(self, instance: Instance, folder: Path, spec: Callable[[], dict[str, Any]]) -> Running:
+        """Start a container."""
+        program = program_of(instance.container["image"])
+        if program is not None:
+            return self._launch_program(instance, program)
+        if self.books_only:
+            return self._keep_books(instance)
+        limit = ((instance.container.get("resources") or {}).get("limits") or {}).get("memory")
+        if limit is not None and not self._is_watching_memory:
+            self._is_watching_memory = True
+            self.loop.after(_MEMORY_LOOK_S, self._watch_memory)
+        return Process(folder, spec(), selector=self.loop.selector, listener=instance)
+
+    @staticmethod
+    def kill(running: Running) -> None:
+        """End a container's processes at once."""
+        running.kill()
+
+    def service_environment(self) -> dict[str, str]:
+        """Where pods find the API server."""
+        host, port = self.api_address
+        if not host:
+            return {}
+        return {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": str(port)}
+
+    def account_mounts(
+        self, pod: Mapping[str, Any], folder: Path, mounts: list[dict[str, Any]]
+    ) -> list[dict[str, Any]]:
+        """The service account's token and the authority, unless the pod wants none."""
+        return []
+
+    def _launch_program(self, instance: Instance, program: Program) -> Running:
+        machine, uid = instance.worker.machine, instance.worker.pod["metadata"]["uid"]
+        names = self._rdma_names(instance) if program.plugin == RDMA else {}
+        listener = _Plugged(instance, self, machine, program, names, uid)
+        ends_with = 0 if instance.role == INIT else None
+        return Simulated(listener, defer=self.loop.soon, says=[program.says], ends_with=ends_with)
+
+    def _keep_books(self, instance: Instance) -> Running:
+        wish = self.bookkeeping
+        run_s, code = wish.get("run_s"), int(wish.get("exit_code", 0))
+        running = Simulated(instance, defer=self.loop.soon, says=wish.get("log", ()))
+        if instance.role == INIT or run_s is not None:
+            wait = 0.0 if instance.role == INIT else float(run_s)
+            self.loop.after_virtual(wait, lambda: running.end(code))
+        return running
+
+    def _rdma_names(self, instance: Instance) -> dict[str, int]:
+        """The resources that an RDMA plugin's configuration names."""
+        namespace = instance.worker.pod["metadata"]["namespace"]
+        for volume in instance.worker.pod["spec"].get("volumes") or ():
+            if "configMap" in volume:
+                config = self.cluster.store.get("configmaps", namespace, volume["configMap"]["name"])
+                for text in (config or {}).get("data", {}).values():
+                    wishes = json.loads(text).get("configList") or ()
+                    return {
+                        f"{each.get('resourcePrefix') or 'rdma'}/{each['resourceName']}": int(each["rdmaHcaMax"])
+                        for each in wishes
+                    }
+        return dict(_RDMA_DEFAULT)
+
+    def _note(self, event: str, resource: str, obj: dict[str, Any]) -> None:
+        """Hear of a change; in whose thread it was made."""
+        if resource == "pods" and obj["spec"].get("nodeName"):
+            self.loop.soon(lambda: self._sync(event, obj))
+        if resource in ("pods", "services") and not self._are_names_due:
+            self._are_names_due = True
+            self.loop.soon(self._write_names)
+
+    def _write_names(self) -> None:
+        self._are_names_due = False
+        self.names.write()
+
+    def _sync(self, event: str, pod: dict[str, Any]) -> None:
+        uid = pod["metadata"]["uid"]
+        worker = self.workers.get(uid)
+        if event == "DELETED":
+            if worker is not None:
+                del self.workers[uid]
+                worker.kill()
+                shutil.rmtree(worker.folder, ignore_errors=True)
+        elif worker is not None:
+            worker.update(pod)
+        else:
+            self._begin(pod)
+
+    def _begin(self, pod: dict[str, Any]) -> None:
+        machine = self.machines.get(pod["spec"]["nodeName"])
+        metadata, status = pod["metadata"], pod.get("status", {})
+        if machine is None or machine.is_gone or status.get("phase") in ("Succeeded", "Failed"):
+            return
+        if "deletionTimestamp" in metadata:  # bound and deleted before anything began
+            self.cluster.attempt(
+                lambda: self.cluster.store.delete("pods", metadata["namespace"], metadata["name"], 0)
+            )
+            return
+        worker = PodWorker(self, machine, pod)
+        self.workers[metadata["uid"]] = worker
+        worker.begin()
+
+    def _shut_down(self, machine: Machine, grace_s: float) -> None:
+        for worker in self._on(machine):
+            grace = float(worker.pod["spec"].get("terminationGracePeriodSeconds", 30))
+            if not worker.is_ending:
+                worker.end(min(grace, grace_s), by_shutdown=True)
+
+    def _kill_on(self, machine: Machine) -> None:
+        for worker in self._on(machine):
+            worker.kill()
+
+    def _kill_all(self) -> None:
+        for worker in self.workers.values():
+            worker.kill()
+
+    def _on(self, machine: Machine) -> list[PodWorker]:
+        return [worker for worker in self.workers.values() if worker.machine is machine]
+
+    def _watch_memory(self) -> None:
+        is_needed = False
+        for worker in list(self.workers.values()):
+            for instance in worker.instances:
+                limit = ((instance.container.get("resources") or {}).get("limits") or {}).get("memory")
+                if limit is None or not instance.pid or instance.running is None:
+                    continue
+                is_needed = True
+                most = int(amount(limit))
+                if memory.used(instance.pid, most) > most:
+                    instance.ran_out_of_memory = True
+                    instance.running.signal(_KILL)
+                    text = f"Memory cgroup out of memory: Killed process {instance.pid} ({instance.name})"
+                    node = worker.machine.object()
+                    self.cluster.event(node, "OOMKilling", text, source="kernel-monitor", warning=True)
+        self._is_watching_memory = is_needed
+        if is_needed:
+            self.loop.after(_MEMORY_LOOK_S, self._watch_memory)
+
+
+class _Plugged:
+    """Hears of a known program for its instance, and has its effects come and go with it."""
+
+    def __init__(
+        self,
+        instance: Instance,
+        kubelet: Kubelet,
+        machine: Machine,
+        program: Program,
+        names: Mapping[str, int],
+        uid: str,
+    ) -> None:
+        self._instance = instance
+        self._kubelet = kubelet
+        self._machine = machine
+        self._program = program
+        self._names = names
+        self._uid = uid
+
+    def started(self, pid: int) -> None:
+        """Have its effects."""
+        self._instance.started(pid)
+        if self._program.plugin:
+            self._machine.plug_in(self._program, self._names)
+        if self._program.operator:
+            self._kubelet.programs.setdefault(self._program.operator, set()).add(self._uid)
+
+    def refused(self, reason: str, message: str) -> None:
+        """It was not started."""
+        self._instance.refused(reason, message)
+
+    def ended(self, code: int) -> None:
+        """Take its effects back."""
+        if self._program.plugin:
+            self._machine.plug_out(self._program, self._names)
+        if self._program.operator:
+            self._kubelet.programs[self._program.operator].discard(self._uid)
+        self._instance.ended(code)
+
+    def said(self, data: bytes) -> None:
+        """It printed something."""
+        self._instance.said(data)

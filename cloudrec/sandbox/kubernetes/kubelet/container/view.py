@@ -1,0 +1,163 @@
+"""A container's view of the file system: this machine's programs, nothing of its people, the pod's volumes.
+
+The programs and libraries (`/usr`, `/etc`, ...) are seen through overlays, so that nothing written reaches this
+machine. Python's own folders are shown where they are, whatever folders of people they lie in; those stay hidden.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from cloudrec.sandbox.kubernetes.kubelet.container import kernel
+
+_SYSTEM = ("/bin", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/nix", "/opt", "/sbin", "/usr")
+_FOLDERS = ("/home", "/mnt", "/proc", "/root", "/run", "/srv", "/sys", "/var", "/var/log", "/dev")
+_OPEN_FOLDERS = ("/tmp", "/var/tmp")  # noqa: S108 - the container's own
+_DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+_LINKS = {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2", "ptmx": "pts/ptmx"}
+_SHM = "size=67108864,mode=1777"  # what container runtimes give
+
+
+class View:
+    """Built once, in a mount namespace of its own; `enter` makes it all that there is."""
+
+    def __init__(self, spec: dict[str, Any]) -> None:
+        self._spec = spec
+        self._root: str = spec["root"]
+        self._scratch = self._root + ".scratch"
+        self._mounts = _mount_points()
+        self._own: list[str] = []
+        self._layers = 0
+
+    def build(self) -> None:
+        """Compose it; OSError tells what could not be mounted."""
+        kernel.mount("", "/", "", kernel.REC | kernel.PRIVATE)
+        self._tmpfs(self._root, "mode=755")
+        self._own.append(self._root)
+        os.makedirs(self._scratch, exist_ok=True)  # noqa: PTH103 - plain strings throughout: it starts at once
+        self._tmpfs(self._scratch, "mode=755")
+        for folder in _FOLDERS:
+            os.makedirs(self._root + folder, exist_ok=True)  # noqa: PTH103
+        for folder in _OPEN_FOLDERS:
+            os.makedirs(self._root + folder, exist_ok=True)  # noqa: PTH103
+            os.chmod(self._root + folder, 0o1777)  # noqa: PTH101, S103 - as everywhere
+        for path in _SYSTEM:
+            if os.path.lexists(path):
+                self._show(path)
+        self._show_devices()
+        self._show_sys()
+        if not self._spec["is_root"]:  # a new /proc may only be mounted where one is in sight
+            self._bind("/proc", self._root + kernel.OUTER_PROC, is_read_only=False)
+        for mount in sorted(self._spec["mounts"], key=lambda each: str(each["target"])):
+            self._mount(mount)
+        if self._spec["read_only_root"]:
+            for target in self._own:
+                kernel.read_only(target)
+
+    def enter(self) -> None:
+        """Leave this machine's view."""
+        kernel.pivot_root(self._root)
+
+    def _tmpfs(self, target: str, options: str) -> None:
+        kernel.mount("tmpfs", target, "tmpfs", kernel.NOSUID, options)
+
+    def _show(self, path: str) -> None:
+        """Show a file or folder of this machine; writes to it stay in the container."""
+        target = self._root + path
+        if os.path.islink(path):  # noqa: PTH114
+            os.symlink(os.readlink(path), target)  # noqa: PTH115, PTH211
+        elif not os.path.isdir(path):  # noqa: PTH112
+            self._bind(path, target)
+        elif any(mount.startswith(path + "/") for mount in self._mounts):
+            os.makedirs(target, exist_ok=True)  # noqa: PTH103
+            for name in os.listdir(path):  # noqa: PTH208
+                self._show(f"{path}/{name}")
+        else:
+            os.makedirs(target, exist_ok=True)  # noqa: PTH103
+            self._overlay(path, target)
+
+    def _overlay(self, path: str, target: str) -> None:
+        self._layers += 1
+        upper, work = (f"{self._scratch}/{self._layers}{side}" for side in "uw")
+        os.mkdir(upper)  # noqa: PTH102
+        os.mkdir(work)  # noqa: PTH102
+        try:
+            kernel.mount("overlay", target, "overlay", 0, f"lowerdir={path},upperdir={upper},workdir={work}")
+        except OSError:  # a file system that overlays cannot stand on
+            self._bind(path, target)
+        else:
+            self._own.append(target)
+
+    def _bind(self, source: str, target: str, *, is_read_only: bool = True) -> None:
+        self._make_point(source, target)
+        kernel.mount(source, target, "", kernel.BIND | kernel.REC)
+        if is_read_only:
+            kernel.read_only(target, recursive=True)
+
+    @staticmethod
+    def _make_point(source: str, target: str) -> None:
+        if os.path.lexists(target):
+            return
+        if os.path.isdir(source):  # noqa: PTH112
+            os.makedirs(target)  # noqa: PTH103
+            return
+        os.makedirs(os.path.dirname(target), exist_ok=True)  # noqa: PTH103, PTH120
+        os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o644))
+
+    def _mount(self, mount: dict[str, Any]) -> None:
+        """Mount a volume, or a folder of the image."""
+        target = os.path.normpath(self._root + mount["target"])
+        if "size" in mount:
+            os.makedirs(target, exist_ok=True)  # noqa: PTH103
+            size = f",size={mount['size']}" if mount["size"] else ""
+            self._tmpfs(target, f"mode=1777{size}")
+        else:
+            self._bind(mount["source"], target, is_read_only=mount["read_only"])
+
+    def _show_devices(self) -> None:
+        folder = self._root + "/dev"
+        self._tmpfs(folder, "mode=755")
+        for name in ("pts", "shm"):
+            os.mkdir(f"{folder}/{name}")  # noqa: PTH102
+        self._tmpfs(f"{folder}/shm", _SHM)
+        for name in _DEVICES:
+            self._bind(f"/dev/{name}", f"{folder}/{name}", is_read_only=False)
+        for name in self._spec["devices"]:
+            self._bind("/dev/null", f"{folder}/{name}", is_read_only=False)
+        for name, where in _LINKS.items():
+            os.symlink(where, f"{folder}/{name}")  # noqa: PTH211
+        try:
+            kernel.mount("devpts", f"{folder}/pts", "devpts", 0, "newinstance,ptmxmode=0666,mode=0620")
+        except OSError:  # terminals are a nicety
+            return
+
+    def _show_sys(self) -> None:
+        """Show /sys, with a class of fabric cards in it where the pod was given some."""
+        target = self._root + "/sys"
+        cards: dict[str, dict[str, str]] = self._spec["infiniband"]
+        if not cards:
+            self._bind("/sys", target)
+            return
+        for parent in ("/sys", "/sys/class"):
+            for name in os.listdir(parent):  # noqa: PTH208
+                path = f"{parent}/{name}"
+                if path not in ("/sys/class", "/sys/class/infiniband"):
+                    self._bind_or_link(path)
+        for card, files in cards.items():
+            for name, text in files.items():
+                path = f"{target}/class/infiniband/{card}/{name}"
+                os.makedirs(os.path.dirname(path), exist_ok=True)  # noqa: PTH103, PTH120
+                with open(path, "w", encoding="utf-8") as file:  # noqa: PTH123
+                    file.write(text + "\n")
+
+    def _bind_or_link(self, path: str) -> None:
+        if os.path.islink(path):  # noqa: PTH114
+            os.symlink(os.readlink(path), self._root + path)  # noqa: PTH115, PTH211
+        else:
+            self._bind(path, self._root + path)
+
+
+def _mount_points() -> list[str]:
+    with open("/proc/self/mountinfo", encoding="utf-8") as file:  # noqa: PTH123
+        return [line.split()[4] for line in file]

@@ -1,0 +1,72 @@
+"""The keys of /_control that are the API server's own, and what /_control/state tells."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cloudrec.sandbox.book import Entry
+from cloudrec.sandbox.kubernetes import definitions
+from cloudrec.sandbox.kubernetes.world import book
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cloudrec.sandbox.kubernetes.world import Cluster
+
+
+def _write_history(world: Cluster, value: Any) -> None:  # noqa: ANN401 - JSON
+    if int(value) < 1:
+        raise ValueError(f"history is {value}; a watch needs at least 1 change to begin from")
+    world.store.table.limit = int(value)
+
+
+def _compact(world: Cluster, value: Any) -> None:  # noqa: ANN401 - JSON
+    if value:
+        world.store.table.compact()
+        world.pages.clear()
+
+
+def _definitions(world: Cluster) -> list[str]:
+    return [entry.obj["metadata"]["name"] for entry in world.store.table.all(definitions.KEY)]
+
+
+book.setting(
+    "identity",
+    read=lambda world: world.identity,
+    write=lambda world, value: world.identify_as(str(value)),
+)
+book.setting(
+    "tokens",
+    read=lambda world: world.store.tokens.document(),
+    write=lambda world, value: world.store.tokens.order(value),
+)
+book.setting("history", read=lambda world: world.store.table.limit, write=_write_history)
+book.setting("compact", read=lambda world: world.store.table.oldest, write=_compact)
+book.setting(
+    "watches",
+    read=lambda world: world.interruption.how,
+    write=lambda world, value: world.interruption.order(value),
+)
+book.setting(
+    "crds",
+    read=_definitions,
+    write=lambda world, value: definitions.install(world.store, value),
+)
+book.durations({definitions.DELAY: 0.05})
+
+
+@book.inventory
+def _objects(world: Cluster) -> Iterator[Entry]:
+    """All objects but those that every cluster has by itself."""
+    for key in list(world.store.table.keys()):
+        resource = world.store.resources.by_key(key)
+        for entry in world.store.table.all(key):
+            metadata = entry.obj["metadata"]
+            if metadata["uid"] not in world.furniture:
+                place = f"{metadata['namespace']}/" if "namespace" in metadata else ""
+                yield Entry(
+                    resource.group or "core",
+                    resource.plural,
+                    place + metadata["name"],
+                    pending="deletionTimestamp" in metadata,
+                )

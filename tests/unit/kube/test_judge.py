@@ -1,0 +1,136 @@
+"""A run's state follows from its object and its pods."""
+
+from __future__ import annotations
+
+import pytest
+
+from cloudrec.launch import _kube
+from cloudrec.launch._kube.judge import STOP_REASON, Sight, judge
+from cloudrec.launch.ledger import RunState
+from cloudrec.launch.pytorchjob import LAUNCHER as PYTORCHJOB
+from cloudrec.launch.rayjob import LAUNCHER as RAYJOB
+from cloudrec.launch.torchrun import LAUNCHER as TORCHRUN
+from cloudrec.launch.trainjob import LAUNCHER as TRAINJOB
+from tests.unit.kube.support_objects import job, pod
+
+
+def _sight(**given: object) -> Sight:
+    usual = {"engine": TORCHRUN.engine, "job": job(), "pods": (), "nodes": 2, "min_nodes": 2}
+    return Sight(**{**usual, **given})  # type: ignore[arg-type]  # a test's own shorthand
+
+
+def test_a_run_is_pending_until_all_its_pods_run_and_says_why() -> None:
+    waiting = pod("run-1", "Pending", unschedulable="0/2 nodes are available: 2 Insufficient nvidia.com/gpu.")
+    status = judge(_sight(pods=[pod("run-0"), waiting]))
+    assert status.state is RunState.PENDING
+    assert "2 lack nvidia.com/gpu" in (status.cause or "")
+    assert [(each.name, each.state) for each in status.workers] == [
+        ("run-0", "Running"),
+        ("run-1", "Pending"),
+    ]
+
+
+def test_it_runs_when_all_pods_run() -> None:
+    assert judge(_sight(pods=[pod("run-0"), pod("run-1")])).state is RunState.RUNNING
+
+
+def test_a_run_that_lost_a_pod_restarts_and_tells_which_machine_was_taken() -> None:
+    lost = pod("run-1-old", "Failed", code=75, disrupted="EvictionByEvictionAPI")
+    status = judge(_sight(pods=[pod("run-0"), lost], has_run=True))
+    assert status.state is RunState.RESTARTING
+    assert "run-1-old: it was taken from node-a: its node was drained" in (status.cause or "")
+
+
+def test_an_elastic_run_goes_on_with_fewer_nodes_and_says_so() -> None:
+    waiting = pod("run-1", "Pending", unschedulable="0/1 nodes are available: 1 Insufficient cpu.")
+    status = judge(_sight(pods=[pod("run-0"), waiting], min_nodes=1, has_run=True))
+    assert status.state is RunState.RUNNING
+    assert (status.cause or "").startswith("1 of 2 nodes are at work")
+
+
+def test_a_failed_run_names_the_pod_that_began_it_with_its_own_words() -> None:
+    first = pod("run-1", "Failed", code=65, message="column 3 is missing", finished="2026-11-20T10:00:05Z")
+    later = pod("run-0", "Failed", code=1, finished="2026-11-20T10:00:01Z")
+    failed = job({"type": "Failed", "reason": "PodFailurePolicy", "message": "exit code 65"})
+    status = judge(_sight(job=failed, pods=[later, first]))
+    assert status.state is RunState.FAILED
+    assert (status.cause or "").startswith("pod run-1: the trainer refuses its data: column 3 is missing")
+
+
+def test_a_job_that_failed_without_pods_tells_what_its_controller_says() -> None:
+    failed = job({"type": "Failed", "reason": "DeadlineExceeded", "message": "Job was active too long"})
+    assert judge(_sight(job=failed)).cause == "DeadlineExceeded: Job was active too long"
+
+
+def test_a_quota_that_forbids_pods_is_told_while_the_run_is_pending() -> None:
+    event = {
+        "reason": "FailedCreate",
+        "message": "exceeded quota: gpus, requested: 8, used: 8, limited: 8",
+        "involvedObject": {"name": "run"},
+    }
+    status = judge(_sight(events=[event]))
+    assert status.state is RunState.PENDING
+    assert "quota" in (status.cause or "")
+
+
+@pytest.mark.parametrize(
+    ("given", "state", "cause"),
+    [
+        ({"stop_asked": True}, RunState.INTERRUPTED, "stopped on request"),
+        ({"stop_asked": True, "pods": [pod(deleting=True)]}, RunState.RUNNING, "stopped on request: 1 of"),
+        ({"queue": "gpus"}, RunState.PENDING, "it waits in the queue 'gpus'"),
+        ({}, RunState.INTERRUPTED, "suspended by somebody else"),
+    ],
+)
+def test_a_suspended_run_was_stopped_waits_in_a_queue_or_was_suspended_by_others(
+    given: dict[str, object], state: RunState, cause: str
+) -> None:
+    status = judge(_sight(job=job({"type": "Suspended"}, suspend=True), **given))
+    assert status.state is state
+    assert (status.cause or "").startswith(cause)
+
+
+def test_who_ended_a_run_from_inside_the_cluster_leaves_the_reason() -> None:
+    ended = job({"type": "Suspended"}, suspend=True, annotations={STOP_REASON: "its budget is spent"})
+    assert judge(_sight(job=ended, queue="gpus")).cause == "its budget is spent"
+
+
+def test_a_job_that_is_gone_is_a_failed_run() -> None:
+    status = judge(_sight(job=None))
+    assert (status.state, status.cause) == (
+        RunState.FAILED,
+        "its Job is no longer in the cluster: somebody deleted it",
+    )
+
+
+@pytest.mark.parametrize(
+    ("engine", "status", "state"),
+    [
+        (PYTORCHJOB.engine, {"conditions": [{"type": "Succeeded", "status": "True"}]}, "succeeded"),
+        (PYTORCHJOB.engine, {"conditions": [{"type": "Restarting", "status": "True"}]}, "active"),
+        (TRAINJOB.engine, {"conditions": [{"type": "Complete", "status": "True"}]}, "succeeded"),
+        (TRAINJOB.engine, {"conditions": [{"type": "Failed", "status": "False"}]}, "active"),
+        (TORCHRUN.engine, {"conditions": [{"type": "SuccessCriteriaMet", "status": "True"}]}, "active"),
+        (RAYJOB.engine, {"jobDeploymentStatus": "Running", "jobStatus": "RUNNING"}, "active"),
+        (RAYJOB.engine, {"jobDeploymentStatus": "Complete", "jobStatus": "SUCCEEDED"}, "succeeded"),
+        (RAYJOB.engine, {"jobDeploymentStatus": "Complete", "jobStatus": "FAILED"}, "failed"),
+        (RAYJOB.engine, {"jobDeploymentStatus": "Failed"}, "failed"),
+        (RAYJOB.engine, {"jobDeploymentStatus": "Suspended"}, "suspended"),
+    ],
+)
+def test_every_operators_own_words_are_read(
+    engine: _kube.engine.Engine, status: dict[str, object], state: str
+) -> None:
+    assert engine.phase({"status": status}).state == state
+
+
+def test_the_switch_of_each_operator_is_where_it_looks_for_it() -> None:
+    assert TORCHRUN.engine.suspension() == {"spec": {"suspend": True}}
+    assert PYTORCHJOB.engine.suspension() == {"spec": {"runPolicy": {"suspend": True}}}
+
+
+def test_a_thousand_pods_are_judged_in_a_moment() -> None:
+    pods = [pod(f"run-{index}") for index in range(1000)]
+    status = judge(_sight(pods=pods, nodes=1000, min_nodes=1000))
+    assert status.state is RunState.RUNNING
+    assert len(status.workers) == 1000
