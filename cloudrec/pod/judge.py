@@ -152,7 +152,7 @@ def spent_ending(
     if len(crashes) > max_restarts:
         number, last = max(crashes.items())
         again = f" ({len(crashes)} crashes; {max_restarts} are forgiven)" if max_restarts else ""
-        return Ending(code=SPENT, cause=describe(last, error=errors.get(number)) + again)
+        return Ending(code=SPENT, cause=describe(last, error=errors.get(number) or None) + again)
     tail = attempts[-_FRUITLESS:]
     if len(tail) == _FRUITLESS and all(_was_fruitless(each, crashes) for each in tail):
         return Ending(

@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from cloudrec.launch import _tether, outputs
+from cloudrec.launch.verdict import describe
 from cloudrec.pod.codes import AGAIN
 from cloudrec.pod.judge import (
     Attempt,
@@ -112,12 +113,14 @@ class Watch:
                 process.wait(_POLL_S)
             _tether.reap(spared=[process.pid])
             attempts = self._attempts()
-            self._note(attempts, process.pid)
+            ended = self._note_ends(attempts)
             verdict = verdict or self._verdict(attempts)
+            if verdict is None and self._stopped_at is None:
+                self._tell_restarts(attempts, ended)
             self._end_in_time(process, hopeless=verdict is not None)
         _tether.kill_children()
         attempts = self._attempts()
-        self._note(attempts, None)
+        self._note_ends(attempts)
         verdict = verdict or self._verdict(attempts)
         return verdict or ending_after(attempts, process.returncode, stopped=self._stopped_at is not None)
 
@@ -145,28 +148,32 @@ class Watch:
                     return Ending(code=AGAIN, cause=f"this machine is about to go: {line}")
         return None
 
-    def _note(self, attempts: Sequence[Attempt], torchrun: int | None) -> None:
-        """Write down a restart's cause, and later that the ranks are at work again."""
-        for attempt in attempts:
-            if attempt.number > self._judged and attempt.is_over:
-                self._judged = attempt.number
-                self._note_end(attempt, torchrun)
+    def _note_ends(self, attempts: Sequence[Attempt]) -> list[Attempt]:
+        """Remember who crashed in the attempts that are over since the last call, and return those."""
+        ended = [each for each in attempts if each.number > self._judged and each.is_over]
+        for attempt in ended:
+            self._judged = attempt.number
+            crash = crash_in(attempt, self._error_of)
+            if crash:
+                self._crashes[attempt.number] = crash
+                self._errors[attempt.number] = self._error_of(crash.rank) or ""
+        return ended
+
+    def _tell_restarts(self, attempts: Sequence[Attempt], ended: Sequence[Attempt]) -> None:
+        """Write down that ranks are started again, and later that they are at work."""
+        for attempt in ended:
+            crash = self._crashes.get(attempt.number)
+            self._restarting = True
+            cause = (
+                describe(crash, error=self._errors[attempt.number] or None)
+                if crash
+                else "other ranks were lost, or stopped"
+            )
+            self._tell("restarting", attempt=attempt.number + 1, cause=cause)
         newest = attempts[-1] if attempts else None
         if self._restarting and newest and newest.number > self._judged:
             self._restarting = False
             self._tell("running", attempt=newest.number)
-
-    def _note_end(self, attempt: Attempt, torchrun: int | None) -> None:
-        crash = crash_in(attempt, self._error_of)
-        if crash:
-            self._crashes[attempt.number] = crash
-            error = self._error_of(crash.rank)
-            if error:
-                self._errors[attempt.number] = error
-        if self._stopped_at is None and torchrun is not None:
-            self._restarting = True
-            cause = f"rank {crash.rank} crashed" if crash else "other ranks were lost, or stopped"
-            self._tell("restarting", attempt=attempt.number + 1, cause=cause)
 
     def _error_of(self, rank: int) -> str | None:
         return outputs.last_error(self._settings.folder.rank_log(rank))

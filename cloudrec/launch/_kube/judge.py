@@ -124,7 +124,8 @@ def _suspended(sight: Sight, pods: _Pods) -> tuple[RunState, str | None]:
 
 def _active(sight: Sight, pods: _Pods) -> tuple[RunState, str | None]:
     running = len(pods.running)
-    if running >= sight.nodes:
+    done = sum((pod.get("status") or {}).get("phase") == "Succeeded" for pod in pods.ended)
+    if running + done >= sight.nodes:
         return RunState.RUNNING, None
     causes = _causes(sight, pods)
     if running >= max(sight.min_nodes, 1) and (sight.has_run or pods.ended):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections import deque
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cloudrec.errors import CloudrecError
@@ -22,6 +23,33 @@ _SILENT_S = 20.0  # without a line, after which it is looked again where the ran
 _PAUSE_S = 0.5
 _DIGITS = re.compile(r"(\d+)")
 _HEADER = re.compile(r"\[rank (\d+)\] === launch ")
+
+
+@dataclass
+class _Mark:
+    """Up to where a pod's log was read: the time of the last line, and how many lines had that time."""
+
+    moment: str = ""
+    lines: int = 0
+
+    def begin(self) -> _Mark:
+        """Return what tells lines that were read before from others, as the log is read once more."""
+        return _Mark(moment=self.moment, lines=self.lines)
+
+    def passes(self, moment: str) -> bool:
+        """Tell whether a line was not read before."""
+        if moment < self.moment:
+            return False
+        if moment == self.moment and self.lines:
+            self.lines -= 1
+            return False
+        return True
+
+    def note(self, moment: str) -> None:
+        """Remember a line; where a clock was set back the latest time stands."""
+        if moment > self.moment:
+            self.moment, self.lines = moment, 0
+        self.lines += moment == self.moment
 
 
 class RankLog:
@@ -49,7 +77,7 @@ class RankLog:
         self._kube, self._spec, self._namespace = kube, spec, namespace
         self._rank, self._pods, self._is_over = rank, pods, is_over
         self._prefix = f"[rank {rank}] "
-        self._told: dict[str, str] = {}  # uid of each pod that was read: the time of its last line
+        self._told: dict[str, _Mark] = {}  # by uid of each pod that was read: up to where
         self._elsewhere: set[str] = set()  # uids of pods that were looked at and have other ranks
 
     def lines(self, *, follow: bool, tail: int | None) -> Iterator[str]:
@@ -140,14 +168,15 @@ class RankLog:
 
     def _of(self, pod: Mapping[str, Any], *, follow: bool, tail: int | None) -> Iterator[str]:
         """Yield one pod's lines of the rank that were not read before."""
-        uid = pod["metadata"]["uid"]
+        mark = self._told.setdefault(pod["metadata"]["uid"], _Mark())
         wanted: deque[str] = deque(maxlen=tail)
+        before = mark.begin()
         try:
-            for line in self._log(pod, follow=follow, since=self._told.get(uid, ""), timestamps=True):
+            for line in self._log(pod, follow=follow, since=mark.moment, timestamps=True):
                 moment, _, text = line.partition(" ")
-                if moment <= self._told.get(uid, ""):
+                if not before.passes(moment):
                     continue
-                self._told[uid] = moment
+                mark.note(moment)
                 if not text.startswith(self._prefix):
                     continue
                 if follow or tail is None:

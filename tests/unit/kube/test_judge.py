@@ -34,6 +34,11 @@ def test_it_runs_when_all_pods_run() -> None:
     assert judge(_sight(pods=[pod("run-0"), pod("run-1")])).state is RunState.RUNNING
 
 
+def test_a_run_whose_first_pods_have_finished_is_at_work_until_the_last_has() -> None:
+    pods = [pod("run-0", "Succeeded", code=0), pod("run-1")]
+    assert judge(_sight(pods=pods, has_run=True)).state is RunState.RUNNING
+
+
 def test_a_run_that_lost_a_pod_restarts_and_tells_which_machine_was_taken() -> None:
     lost = pod("run-1-old", "Failed", code=75, disrupted="EvictionByEvictionAPI")
     status = judge(_sight(pods=[pod("run-0"), lost], has_run=True))

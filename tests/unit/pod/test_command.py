@@ -18,7 +18,17 @@ RANK = ("--no-python", "python", "-m", "cloudrec.pod", "rank", "--")
     [("torchrun",), ("/opt/venv/bin/torchrun",), ("python", "-m", "torch.distributed.run")],
 )
 def test_torchrun_runs_below_the_agent_with_restarts_that_the_agent_counts(program: tuple[str, ...]) -> None:
-    words = [*program, "--nnodes=1:2", "--max-restarts", "3", "--max_restarts=2", *RANK, "trainer", "--a", "1"]
+    words = [
+        *program,
+        "--nnodes=1:2",
+        "--max-restarts",
+        "3",
+        "--max_restarts=2",
+        *RANK,
+        "trainer",
+        "--a",
+        "1",
+    ]
     command = Command.parse(words).with_setting("output_dir", "/x")
     elastic = [sys.executable, "-m", "cloudrec.launch._elastic", "--max-restarts", "1000000"]
     assert command.words() == [*elastic, "--nnodes=1:2", *RANK, "trainer", "--a", "1", "--output_dir", "/x"]
@@ -26,7 +36,7 @@ def test_torchrun_runs_below_the_agent_with_restarts_that_the_agent_counts(progr
 
 @pytest.mark.parametrize("words", [[], ["trainer", "--"], ["torchrun", "--nnodes=1", "trainer"]])
 def test_a_command_that_starts_no_torchrun_is_refused(words: list[str]) -> None:
-    with pytest.raises(UsageError, match="torchrun|no --"):
+    with pytest.raises(UsageError, match=r"torchrun|no --"):
         Command.parse(words)
 
 
@@ -35,7 +45,11 @@ def test_a_setting_is_the_flags_or_else_the_files(tmp_path: Path) -> None:
     config.write_text("dataset-path: s3://a/b\nbatch_size: 4\n")
     words = ["torchrun", *RANK, "trainer", "--config", str(config), "--batch-size=8"]
     command = Command.parse(words)
-    assert [command.setting(name) for name in ("dataset_path", "batch_size", "seed")] == ["s3://a/b", "8", None]
+    assert [command.setting(name) for name in ("dataset_path", "batch_size", "seed")] == [
+        "s3://a/b",
+        "8",
+        None,
+    ]
 
 
 @pytest.mark.parametrize("text", ["[1, 2]", "{unclosed", None])

@@ -10,9 +10,9 @@ import pytest
 
 from cloudrec.errors import StorageError
 from cloudrec.home import make_private
+from cloudrec.launch.place import Place, open_place
 from cloudrec.pod import lead
 from cloudrec.pod.keeper import Keeper
-from cloudrec.pod.results import Place, open_place
 from cloudrec.pod.settings import PodSettings
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from cloudrec.errors import DataError, PreflightError
+from cloudrec.launch.place import open_place
 from cloudrec.pod import probe
-from cloudrec.pod.results import open_place
 from cloudrec.pod.stage import stage
 from tests.trainer.support_dataset import write_dataset, write_manifest
 
@@ -60,7 +60,9 @@ def test_a_file_that_was_changed_is_refused_and_dataset_json_does_not_appear(
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
     path.write_bytes(data)
-    with pytest.raises(DataError, match=f"shard-00001.dense.npy: its crc32 is {zlib.crc32(data):08x}; dataset"):
+    with pytest.raises(
+        DataError, match=f"shard-00001.dense.npy: its crc32 is {zlib.crc32(data):08x}; dataset"
+    ):
         _stage(source, tmp_path)
     assert not list((tmp_path / "node").glob("*/dataset.json"))
     assert not list((tmp_path / "node").glob("*/train/shard-00001.dense.npy"))
@@ -68,7 +70,7 @@ def test_a_file_that_was_changed_is_refused_and_dataset_json_does_not_appear(
 
 def test_a_file_that_is_missing_is_named(source: Path, tmp_path: Path) -> None:
     (source / "test/shard-00000.labels.npy").unlink()
-    with pytest.raises(DataError, match="test/shard-00000.labels.npy: is not there"):
+    with pytest.raises(DataError, match=r"test/shard-00000.labels.npy: is not there"):
         _stage(source, tmp_path)
 
 

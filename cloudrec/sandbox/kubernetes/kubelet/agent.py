@@ -156,10 +156,13 @@ class Kubelet:
             if "configMap" in volume:
                 config = self.cluster.store.get("configmaps", namespace, volume["configMap"]["name"])
                 for text in (config or {}).get("data", {}).values():
-                    wishes = json.loads(text).get("configList") or ()
+                    wish = json.loads(text)
+                    cards = instance.worker.machine.hardware.get("infiniband", 0)  # one each, or shared
                     return {
-                        f"{each.get('resourcePrefix') or 'rdma'}/{each['resourceName']}": int(each["rdmaHcaMax"])
-                        for each in wishes
+                        f"{each.get('resourcePrefix') or 'rdma'}/{each['resourceName']}": int(
+                            each.get("rdmaHcaMax", cards)
+                        )
+                        for each in wish.get("configList") or wish.get("resourceList") or ()
                     }
         return dict(_RDMA_DEFAULT)
 
