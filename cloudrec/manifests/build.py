@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from cloudrec.manifests import placement
+from cloudrec.manifests import placement, shared
 from cloudrec.manifests.commands import CONFIG
 from cloudrec.manifests.environment import WORK, entries, run_environment
 from cloudrec.manifests.names import ROLE, TRAINER, run_labels
@@ -68,11 +68,18 @@ def training_pod(workload: Workload, target: Target, profile: Profile, shape: Sh
         limits=limits,
         lifecycle=shape.lifecycle,
         capabilities=sorted({*profile.capabilities, *target.capabilities}) or None,
-        mounts=[*own_mounts(), *(_mount(each) for each in profile.host_paths)],
+        mounts=[
+            *own_mounts(),
+            *(_mount(each) for each in profile.host_paths),
+            *shared.mounts(workload, target),
+        ],
     )
     return Pod(
         labels={**run_labels(workload), **target.pod_labels, ROLE: shape.role},
-        annotations=placement.pod_annotations(target, profile),
+        annotations={
+            **placement.pod_annotations(target, profile),
+            **shared.pod_annotations(workload, target),
+        },
         service_account=target.service_account,
         token=False,
         restart_policy=shape.restart_policy,
@@ -89,6 +96,7 @@ def training_pod(workload: Workload, target: Target, profile: Profile, shape: Sh
         volumes=[
             *own_volumes(shape.config or workload.run, shm_gib=profile.shm_gib),
             *_host_volumes(profile),
+            *shared.volumes(workload, target),
         ],
     )
 

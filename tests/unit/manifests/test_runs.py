@@ -234,6 +234,41 @@ def test_a_probe_looks_at_the_dataset_that_the_trainer_would_take(flags: tuple[s
     assert container["args"][:2] == ["--dataset", "s3://b/c"]
 
 
+@pytest.mark.parametrize(
+    ("config", "mounted"),
+    [
+        ("dataset_path: /mnt/lustre/criteo\n", ["/mnt/lustre"]),
+        ("dataset_path: file:///mnt/lustre\n", ["/mnt/lustre"]),
+        ("dataset_path: /mnt/lustre2/criteo\n", []),
+        ("dataset_path: /srv/mnt/lustre/criteo\n", []),
+        ("dataset_path: s3://bucket/mnt/lustre\n", []),
+    ],
+)
+def test_a_file_system_of_the_cluster_is_mounted_where_a_run_names_it(
+    config: str, mounted: list[str]
+) -> None:
+    volumes: list[dict[str, Any]] = [
+        {"name": "lustre", "driver": "d", "handle": "h", "capacity": "1Ti", "pod_annotations": {"a": "b"}},
+        {"name": "bucket", "driver": "d", "handle": "h", "capacity": "1Pi"},
+    ]
+    target = replace(FAMILIES["aws-p5"], volumes=volumes)
+    run = run_objects("torchrun", workload(config=config), target, profile(target))
+    probe = probe_objects(workload(config=config), target, profile(target))
+    for found in (run, probe):
+        template = _of("Job", found)["spec"]["template"]
+        (container,) = template["spec"]["containers"]
+        assert [
+            each["mountPath"] for each in container["volumeMounts"] if "/mnt" in each["mountPath"]
+        ] == mounted
+        claims = [
+            each["persistentVolumeClaim"]
+            for each in template["spec"]["volumes"]
+            if "persistentVolumeClaim" in each
+        ]
+        assert claims == [{"claimName": "cloudrec-lustre"}] * len(mounted)
+        assert ("a" in template["metadata"].get("annotations", {})) == bool(mounted)
+
+
 def test_the_guard_may_stop_runs_and_no_more() -> None:
     guarding = Guarding(cluster="c", owner="ann", image=IMAGE, annotations={"a": "b"})
     found = guard_objects(FAMILIES["aws-p5"], guarding)
