@@ -148,6 +148,17 @@ def test_huge_pages_never_stand_alone() -> None:
     assert "resources" in _trainer(_run(family="kubernetes-cpu", cpus=0, memory_gib=0))
 
 
+def test_shared_memory_is_as_the_transport_says_and_within_the_pods_memory() -> None:
+    def size(found: tuple[dict[str, Any], ...]) -> str:
+        (template,) = pod_templates(_of("Job", found))
+        (shm,) = [each["emptyDir"] for each in template["spec"]["volumes"] if each["name"] == "shm"]
+        assert shm["medium"] == "Memory"
+        return str(shm["sizeLimit"])
+
+    assert size(_run(memory_gib=1800)) == size(_run(memory_gib=0)) == "64Gi"
+    assert size(_run(memory_gib=16)) == "8Gi"
+
+
 def test_the_networks_of_the_gpus_cards_are_the_pods() -> None:
     job = _of("Job", objects("gcp-a3-mega", "torchrun"))["spec"]["template"]
     notes = job["metadata"]["annotations"]
