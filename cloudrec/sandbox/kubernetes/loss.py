@@ -46,7 +46,9 @@ class Timing:
         """With some of it changed; ValueError for what there is not."""
         known = {each.name for each in fields(self)}
         if unknown := sorted(set(wish) - known):
-            raise ValueError(f"node_timing: unknown {', '.join(unknown)}; there are {', '.join(sorted(known))}")
+            raise ValueError(
+                f"node_timing: unknown {', '.join(unknown)}; there are {', '.join(sorted(known))}"
+            )
         return Timing(**{**asdict(self), **{name: float(value) for name, value in wish.items()}})
 
 
@@ -66,7 +68,9 @@ class Losses:
         if how not in HOWS:
             raise ValueError(f"evict: how {how!r} is none of {', '.join(HOWS)}")
         if not isinstance(name, str) or self._nodes.machine(name) is None:
-            raise ValueError(f"evict: there is no node {name!r}; there are {', '.join(sorted(self._kubelet.machines))}")
+            raise ValueError(
+                f"evict: there is no node {name!r}; there are {', '.join(sorted(self._kubelet.machines))}"
+            )
         if how == "spot":
             self._give_notice(name)
         elif how == "vanish":
@@ -81,10 +85,17 @@ class Losses:
         if node is None or machine is None:
             return
         text = f"Spot instance {name} will be taken back in {self.timing.grace_s:g} s"
-        self._cluster.event(node, "PreemptionNotice", text, source="cloud-node-manager", host=name, warning=True)
+        self._cluster.event(
+            node, "PreemptionNotice", text, source="cloud-node-manager", host=name, warning=True
+        )
         self._cordon(name)
         self._taint(name, SHUTDOWN, "NoSchedule")
-        wish = {"type": "Ready", "status": "False", "reason": "KubeletNotReady", "message": "node is shutting down"}
+        wish = {
+            "type": "Ready",
+            "status": "False",
+            "reason": "KubeletNotReady",
+            "message": "node is shutting down",
+        }
         self._set_condition("nodes", name, wish)
         words = "Pod was terminated in response to imminent node shutdown."
         for pod in self._cluster.mirror.on_node(name):

@@ -70,7 +70,9 @@ def make_runtime(cluster: Cluster) -> None:
         return
     pod = {
         "template": {
-            "spec": {"containers": [{"name": "node", "image": "pytorch/pytorch:2.10.0-cuda12.8-cudnn9-runtime"}]}
+            "spec": {
+                "containers": [{"name": "node", "image": "pytorch/pytorch:2.10.0-cuda12.8-cudnn9-runtime"}]
+            }
         }
     }
     job = {

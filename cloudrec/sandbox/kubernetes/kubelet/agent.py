@@ -158,7 +158,9 @@ class Kubelet:
                 for text in (config or {}).get("data", {}).values():
                     wishes = json.loads(text).get("configList") or ()
                     return {
-                        f"{each.get('resourcePrefix') or 'rdma'}/{each['resourceName']}": int(each["rdmaHcaMax"])
+                        f"{each.get('resourcePrefix') or 'rdma'}/{each['resourceName']}": int(
+                            each["rdmaHcaMax"]
+                        )
                         for each in wishes
                     }
         return dict(_RDMA_DEFAULT)

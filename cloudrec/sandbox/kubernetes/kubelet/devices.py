@@ -19,7 +19,12 @@ _INFINIBAND_PORT = {
     "link_layer": "InfiniBand",
     "rate": "400 Gb/sec (4X NDR)",
 }
-_EFA_PORT = {"state": "4: ACTIVE", "phys_state": "5: LinkUp", "link_layer": "Unspecified", "rate": "100 Gb/sec"}
+_EFA_PORT = {
+    "state": "4: ACTIVE",
+    "phys_state": "5: LinkUp",
+    "link_layer": "Unspecified",
+    "rate": "100 Gb/sec",
+}
 
 
 @dataclass(kw_only=True)

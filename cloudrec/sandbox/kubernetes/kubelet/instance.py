@@ -161,8 +161,9 @@ class Instance:
 
     def _back_off(self) -> None:
         """The first restart is at once; each one more waits twice as long as the one before."""
-        wait, self._backoff_s = self._backoff_s, min(
-            max(self._backoff_s * 2, _FIRST_BACKOFF_S), _LONGEST_BACKOFF_S
+        wait, self._backoff_s = (
+            self._backoff_s,
+            min(max(self._backoff_s * 2, _FIRST_BACKOFF_S), _LONGEST_BACKOFF_S),
         )
         if not wait:
             return

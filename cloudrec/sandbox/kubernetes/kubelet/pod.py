@@ -153,15 +153,21 @@ class PodWorker:
         instance.logs.append(self._kubelet.new_log(folder / "log"))
         around.termination_file.write_bytes(b"")
         around.termination_file.chmod(0o666)
-        return self._kubelet.launch(instance, folder, lambda: container_spec(self.pod, instance.container, around))
+        return self._kubelet.launch(
+            instance, folder, lambda: container_spec(self.pod, instance.container, around)
+        )
 
     def _surroundings(self, instance: Instance) -> Surroundings:
-        found = environment(self.pod_with_address(), instance.container, find=self._find, node=self.machine.object())
+        found = environment(
+            self.pod_with_address(), instance.container, find=self._find, node=self.machine.object()
+        )
         missing = {mount["name"] for mount in instance.container.get("volumeMounts") or ()} - {
             each["name"] for each in self.pod["spec"].get("volumes") or ()
         }
         if missing:
-            raise ConfigError(f"cannot find volume {sorted(missing)[0]!r} to mount into container {instance.name!r}")
+            raise ConfigError(
+                f"cannot find volume {sorted(missing)[0]!r} to mount into container {instance.name!r}"
+            )
         mounts = self._volumes.mounts(instance.container, found)
         return Surroundings(
             hostname=self.hostname(),
@@ -237,7 +243,9 @@ class PodWorker:
         for instance in self._live(SIDECAR):
             if not instance.is_stopping:
                 instance.is_stopping = True
-                self._stop(instance, float(self.pod["spec"].get("terminationGracePeriodSeconds", _DEFAULT_GRACE_S)))
+                self._stop(
+                    instance, float(self.pod["spec"].get("terminationGracePeriodSeconds", _DEFAULT_GRACE_S))
+                )
 
     def _stop(self, instance: Instance, grace_s: float) -> None:
         running = instance.running

@@ -59,7 +59,13 @@ class Probes:
 
 class _Probe:
     def __init__(
-        self, probes: Probes, instance: Instance, begun: Running, kind: str, wish: Mapping[str, Any], address: str
+        self,
+        probes: Probes,
+        instance: Instance,
+        begun: Running,
+        kind: str,
+        wish: Mapping[str, Any],
+        address: str,
     ) -> None:
         self._probes = probes
         self._instance = instance
@@ -81,7 +87,9 @@ class _Probe:
         if "exec" in self._wish:
             self._begun.execute(self._wish["exec"]["command"], self._executed)
         else:
-            self._probes.ask(partial(_connect, self._wish, self._instance.container, self._address), self._judge)
+            self._probes.ask(
+                partial(_connect, self._wish, self._instance.container, self._address), self._judge
+            )
 
     def _executed(self, code: int, said: str) -> None:
         self._judge(said.strip() or f"exit code {code}" if code else "")

@@ -103,7 +103,9 @@ def _image_mounts() -> list[dict[str, Any]]:
     """Python with its packages where it is, and our own packages where the image has them."""
     folders = {Path(folder) for folder in (sys.prefix, sys.base_prefix)}
     sources = Path(cloudrec.__file__).resolve().parent.parent
-    packages = [(sources / name, f"{_IMAGE_SOURCES}/{name}") for name in _PACKAGES if (sources / name).is_dir()]
+    packages = [
+        (sources / name, f"{_IMAGE_SOURCES}/{name}") for name in _PACKAGES if (sources / name).is_dir()
+    ]
     shown = [(folder, str(folder)) for folder in folders if not _is_system(folder)]
     return [
         {"source": str(source), "target": target, "read_only": True} for source, target in [*shown, *packages]

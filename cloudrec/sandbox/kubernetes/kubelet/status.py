@@ -77,16 +77,17 @@ def _asked(container: Mapping[str, Any]) -> dict[str, float]:
     return {name: value for name, value in requested(container).items() if name in ("cpu", "memory")}
 
 
-def _conditions(
-    pod: Mapping[str, Any], instances: Sequence[Instance], phase: str
-) -> list[dict[str, Any]]:
+def _conditions(pod: Mapping[str, Any], instances: Sequence[Instance], phase: str) -> list[dict[str, Any]]:
     inits = [each for each in instances if each.role != MAIN]
     mains = [each for each in instances if each.role == MAIN]
     undone = [each.name for each in inits if each.code != 0 and not (each.has_started and each.role != INIT)]
     unready = [each.name for each in mains if not each.is_ready]
     is_done = phase == "Succeeded"
     initialized = _verdict(
-        "Initialized", undone if phase in ("Pending", "Failed") else [], "ContainersNotInitialized", is_done=is_done
+        "Initialized",
+        undone if phase in ("Pending", "Failed") else [],
+        "ContainersNotInitialized",
+        is_done=is_done,
     )
     ready = [
         _verdict(kind, unready, "ContainersNotReady", is_done=is_done, is_ended=phase == "Failed")

@@ -175,7 +175,9 @@ class Volumes:
         if obj is None:
             if wish.get("optional"):
                 return {}
-            raise VolumeError(f'MountVolume.SetUp failed for volume "{name}" : {plural[:-1]} "{key}" not found')
+            raise VolumeError(
+                f'MountVolume.SetUp failed for volume "{name}" : {plural[:-1]} "{key}" not found'
+            )
         entries = contents(obj)
         if "items" not in wish:
             return {each: (data, 0) for each, data in entries.items()}

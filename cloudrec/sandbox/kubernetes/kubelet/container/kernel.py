@@ -58,7 +58,11 @@ def unshare(flags: int) -> None:
 def mount(source: str, target: str, kind: str, flags: int = 0, options: str = "") -> None:
     """Mount; OSError with the target's name."""
     result = _libc.mount(
-        source.encode(), target.encode(), kind.encode() or None, ctypes.c_ulong(flags), options.encode() or None
+        source.encode(),
+        target.encode(),
+        kind.encode() or None,
+        ctypes.c_ulong(flags),
+        options.encode() or None,
     )
     _check(result, target)
 
