@@ -29,7 +29,8 @@ class Timing:
     """How long losses take, in seconds.
 
     Attributes:
-        grace_s: from a cloud's notice to the end of the machine, in real seconds, in which processes live (GKE: 15).
+        grace_s: from a cloud's notice to the end of the machine (GKE: 15), in real seconds, in which
+            processes live.
         lost_s: from a machine's silence to NotReady.
         removed_s: from NotReady to the removal of the node's object by the cloud's controller.
         gc_s: from there to the removal of its pods.
@@ -184,7 +185,7 @@ class Losses:
                 if not is_over(pod):
                     self._disrupt(pod, "DeletionByPodGC", "PodGC: node no longer exists", phase="Failed")
                 space, own = pod["metadata"]["namespace"], pod["metadata"]["name"]
-                self._cluster.attempt(lambda key=(space, own): self._cluster.store.delete("pods", *key, 0))
+                self._cluster.attempt(self._cluster.store.delete, "pods", space, own, 0)
 
     def _drain(self, name: str) -> None:
         """Evict the node's pods as budgets allow, and go on until none is left."""
@@ -194,7 +195,7 @@ class Losses:
                 if not is_ending(pod) and self._may_disrupt(pod):
                     space, own = pod["metadata"]["namespace"], pod["metadata"]["name"]
                     self._disrupt(pod, "EvictionByEvictionAPI", "Eviction API: evicting")
-                    self._cluster.attempt(lambda key=(space, own): self._cluster.store.delete("pods", *key))
+                    self._cluster.attempt(self._cluster.store.delete, "pods", space, own)
             if left and self._nodes.machine(name) is not None:
                 self._worker.later(_DRAIN_AGAIN_S, ("drain", name), lambda: self._drain(name))
 

@@ -96,7 +96,7 @@ class Nodes:
         if isinstance(wish, dict):
             only, wish = wish.get("pool"), wish.get("nodes")
         if not isinstance(wish, list):
-            raise ValueError(f"nodes: {wish!r} is no list of pools")
+            raise ValueError(f"nodes: {wish!r} is no list of pools")  # noqa: TRY004 - the wish is wrong
         pools = [Pool.of({"labels": {POOL: only}, **each} if only else each) for each in wish]
         self.set(pools, only=only)
 

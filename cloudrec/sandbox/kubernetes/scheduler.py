@@ -9,7 +9,7 @@ from cloudrec.sandbox.kubernetes.mirror import is_ending, is_over, labels, with_
 from cloudrec.sandbox.kubernetes.quantities import amount, requests
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping, Sequence
 
     from cloudrec.sandbox.kubernetes.cluster import Cluster, Worker
 
@@ -183,16 +183,16 @@ def _words(problems: Mapping[str, int], nodes: int) -> str:
 
 def _matches_term(term: Mapping[str, Any], node: Mapping[str, Any]) -> bool:
     by_field = {"metadata.name": node["metadata"]["name"]}
-    pairs: Iterable[tuple[Mapping[str, Any], Mapping[str, str]]] = [
-        *((each, labels(node)) for each in term.get("matchExpressions") or ()),
-        *((each, by_field) for each in term.get("matchFields") or ()),
+    verdicts = [
+        *(_matches(each, labels(node)) for each in term.get("matchExpressions") or ()),
+        *(_matches(each, by_field) for each in term.get("matchFields") or ()),
     ]
-    pairs = list(pairs)
-    return bool(pairs) and all(_matches(each, known) for each, known in pairs)
+    return bool(verdicts) and all(verdicts)
 
 
 def _matches(wish: Mapping[str, Any], known: Mapping[str, str]) -> bool:
-    value, operator, values = known.get(wish["key"]), wish["operator"], wish.get("values") or ()
+    value, operator = known.get(wish["key"]), str(wish["operator"])
+    values: Sequence[str] = wish.get("values") or ()
     if operator in ("Exists", "DoesNotExist"):
         return (value is not None) == (operator == "Exists")
     if operator == "NotIn":

@@ -280,9 +280,7 @@ class JobController(Controller):
             if not pods_of.is_counted(pod):
                 rest = [each for each in pod["metadata"]["finalizers"] if each != pods_of.FINALIZER]
                 change = {"metadata": {"finalizers": rest or None}}
-                self.cluster.attempt(
-                    lambda key=key_of(pod), change=change: self.cluster.store.patch("pods", *key, change)
-                )
+                self.cluster.attempt(self.cluster.store.patch, "pods", *key_of(pod), change)
 
     def _pods(self, view: _View) -> list[Object]:
         return self.cluster.mirror.owned(view.job, "pods")

@@ -29,7 +29,7 @@ _EFA_PORT = {
 
 @dataclass(kw_only=True)
 class Sight:
-    """What a container sees of hardware: names below /dev, and files of each card in /sys/class/infiniband."""
+    """What a container sees of hardware: names below /dev, and each card's files in /sys/class/infiniband."""
 
     files: list[str] = field(default_factory=list)
     cards: dict[str, dict[str, str]] = field(default_factory=dict)

@@ -23,8 +23,8 @@ _MESSAGE_BYTES, _FALLBACK_BYTES, _FALLBACK_LINES = 4096, 2048, 80
 _START_ERROR = 128
 _KILLED = 137
 _RUNTIME = (
-    "failed to create containerd task: failed to create shim task: OCI runtime create failed: runc create failed: "
-    "unable to start container process: error during container init: "
+    "failed to create containerd task: failed to create shim task: OCI runtime create failed: "
+    "runc create failed: unable to start container process: error during container init: "
 )
 
 
@@ -174,10 +174,9 @@ class Instance:
         )
         self.last_state = self.state
         self._wait("CrashLoopBackOff", text)
+        where = f"{pod['name']}_{pod['namespace']}({pod['uid']})"
         self._tell(
-            "BackOff",
-            f"Back-off restarting failed container {self.name} in pod {pod['name']}_{pod['namespace']}({pod['uid']})",
-            warning=True,
+            "BackOff", f"Back-off restarting failed container {self.name} in pod {where}", warning=True
         )
         self._rest(wait)
 

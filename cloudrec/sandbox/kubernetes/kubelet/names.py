@@ -1,7 +1,7 @@
 """Names of pods: what the cluster's DNS tells, written into the hosts file of each pod.
 
-A pod that a Service selects has a name once it is ready, or at once where the Service publishes addresses that are
-not; a pod's own name is always in its own file, as the kubelet writes it.
+A pod that a Service selects has a name once it is ready, or at once where the Service publishes addresses
+that are not; a pod's own name is always in its own file, as the kubelet writes it.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class PodWorker:
             shared=kubelet.folder / "shared",
             find=self._find,
             node=machine.object(),
-            token=kubelet.token,
+            token=kubelet.accounts.token,
         )
 
     def begin(self) -> None:
@@ -166,15 +166,15 @@ class PodWorker:
         }
         if missing:
             raise ConfigError(
-                f"cannot find volume {sorted(missing)[0]!r} to mount into container {instance.name!r}"
+                f"cannot find volume {min(missing)!r} to mount into container {instance.name!r}"
             )
         mounts = self._volumes.mounts(instance.container, found)
         return Surroundings(
             hostname=self.hostname(),
             hosts_file=self.folder / "hosts",
             termination_file=self.folder / f"{instance.name}.termination",
-            environment={**self._kubelet.service_environment(), **found},
-            mounts=[*mounts, *self._kubelet.account_mounts(self.pod, self.folder, mounts)],
+            environment={**self._kubelet.accounts.environment(), **found},
+            mounts=[*mounts, *self._kubelet.accounts.mounts(self.pod, self.folder, mounts)],
             sight=self.machine.sights[self.pod["metadata"]["uid"], instance.name],
             memlock=self.machine.memlock,
         )

@@ -43,7 +43,9 @@ class Probes:
             return
         for kind, wish in wishes.items():
             if wish:
-                _Probe(self, instance, begun, kind, wish, address).wait(wish.get("initialDelaySeconds") or 0)
+                _Probe(self, instance, begun=begun, kind=kind, wish=wish, address=address).wait(
+                    wish.get("initialDelaySeconds") or 0
+                )
 
     def later(self, seconds: float, step: Callable[[], None]) -> None:
         """Have a step done, unless the probes have ended by then."""
@@ -62,6 +64,7 @@ class _Probe:
         self,
         probes: Probes,
         instance: Instance,
+        *,
         begun: Running,
         kind: str,
         wish: Mapping[str, Any],

@@ -22,9 +22,9 @@ _IMAGE_SOURCES = "/usr/local/lib/cloudrec"
 _PACKAGES = ("cloudrec", "trainer", "templates")
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _DEFAULT_CAPABILITIES = (
-    "CHOWN DAC_OVERRIDE FOWNER FSETID KILL SETGID SETUID SETPCAP NET_BIND_SERVICE NET_RAW SYS_CHROOT MKNOD "
-    "AUDIT_WRITE SETFCAP"
-).split()
+    "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID", "SETPCAP", "NET_BIND_SERVICE",
+    "NET_RAW", "SYS_CHROOT", "MKNOD", "AUDIT_WRITE", "SETFCAP",
+)  # fmt: skip
 
 
 class ConfigError(Exception):

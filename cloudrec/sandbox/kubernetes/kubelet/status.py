@@ -24,7 +24,7 @@ def pod_phase(pod: Mapping[str, Any], instances: Sequence[Instance], *, is_endin
     is_live = any(each.is_live for each in instances)
     if all(each.is_done or (is_ending and each.code is not None) for each in mains) and not is_live:
         return "Failed" if any(each.code for each in mains) else "Succeeded"
-    if any(each.code is not None or each.is_live or each.last_state for each in mains):
+    if any(each.code is not None or "running" in each.state or each.last_state for each in mains):
         return "Running"
     if is_ending and not is_live:
         return "Failed"
