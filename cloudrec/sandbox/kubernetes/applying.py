@@ -73,6 +73,8 @@ def _stored(call: Call, result: dict[str, Any], owners: list[dict[str, Any]], *,
     def track(new: dict[str, Any], _old: Mapping[str, Any] | None) -> None:
         apply.note(new, owners)
 
+    if call.target.namespace:
+        result["metadata"]["namespace"] = call.target.namespace  # which nobody owns
     key, new = call.resource.key, bodies.decoded(call, result)
     if is_new:
         made = call.store.create(key, new, dry_run=call.dry_run, track=track)
