@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cache
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import yaml
 
@@ -34,12 +34,18 @@ class TemplateError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """What a template may place: the fields of a class of the template's name."""
+    """What a template may place: the fields of a class of the template's name.
+
+    Attributes:
+        folder: where the template is, below templates/k8s, with a slash behind it.
+    """
+
+    folder: ClassVar[str] = ""
 
 
 def template_name(kind: type[Context]) -> str:
     """Return the file of a context's template: IndexedJob's is indexed_job.yaml.j2."""
-    return "_".join(_WORD.split(kind.__name__)).lower() + ".yaml.j2"
+    return f"{kind.folder}{'_'.join(_WORD.split(kind.__name__)).lower()}.yaml.j2"
 
 
 def render(context: Context) -> dict[str, Any]:

@@ -49,6 +49,7 @@ class Kubelet:
         self.pool = ThreadPoolExecutor(max_workers=4, thread_name_prefix="probe")
         self.machines: dict[str, Machine] = {}
         self.books_only = False
+        self.given: dict[str, str] = {}  # variables that a cloud gives its pods: of identity, endpoints
         self.bookkeeping: dict[str, Any] = {}  # run_s, exit_code, log of what is but kept in the books
         self.accounts = Accounts(cluster.store)
         self.workers: dict[str, PodWorker] = {}
@@ -142,12 +143,13 @@ class Kubelet:
             if "configMap" in volume:
                 config = self.cluster.store.get("configmaps", namespace, volume["configMap"]["name"])
                 for text in (config or {}).get("data", {}).values():
-                    wishes = json.loads(text).get("configList") or ()
+                    wish = json.loads(text)
+                    cards = instance.worker.machine.hardware.get("infiniband", 0)  # one each, or shared
                     return {
                         f"{each.get('resourcePrefix') or 'rdma'}/{each['resourceName']}": int(
-                            each["rdmaHcaMax"]
+                            each.get("rdmaHcaMax", cards)
                         )
-                        for each in wishes
+                        for each in wish.get("configList") or wish.get("resourceList") or ()
                     }
         return dict(_RDMA_DEFAULT)
 

@@ -1,0 +1,191 @@
+"""What the tests of add-ons share: a place that serves releases, and one small release."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import ssl
+import tarfile
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import Any, Self
+
+import yaml
+
+from cloudrec.kube.client import Kube
+from cloudrec.kube.target import Target
+from cloudrec.sandbox.kubernetes import serve
+
+
+@dataclass(frozen=True)
+class Server:
+    """The stand-in of a cluster, all of which belongs to the test."""
+
+    kubeconfig: str
+    endpoint: str
+    authority: str
+    namespace: str = "runs"
+
+    def target(self, **changes: Any) -> Target:
+        usual = {
+            "kubeconfig": self.kubeconfig,
+            "context": "cloudrec-sandbox",
+            "namespace": self.namespace,
+            "service_account": "trainer",
+            "fabric": "tcp",
+        }
+        return Target(**{**usual, **changes})
+
+    def connect(self) -> Kube:
+        return Kube.connect(self.target())
+
+    def control(self, **wishes: Any) -> None:
+        """Change the stand-in."""
+        request = urllib.request.Request(  # noqa: S310 - our own
+            f"{self.endpoint}/_control",
+            data=json.dumps(wishes).encode(),
+            headers={"Content-Type": "application/json"},
+            method="POST",
+        )
+        context = ssl.create_default_context(cafile=self.authority)
+        with urllib.request.urlopen(request, timeout=30, context=context):  # noqa: S310 - our own
+            pass
+
+
+@contextmanager
+def stand_in() -> Iterator[Server]:
+    """One stand-in, for as long as it is used."""
+    server = serve(0)
+    thread = Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    told = server.announcement()
+    try:
+        yield Server(
+            kubeconfig=told["env"]["KUBECONFIG"],
+            endpoint=told["endpoints"]["kubernetes"],
+            authority=told["certificate_authority"],
+        )
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+class Releases:
+    """Serves files over loopback; what is not there is a 404."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {}
+        files = self.files
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                content = files.get(self.path)
+                self.send_response(404 if content is None else 200)
+                self.send_header("Content-Length", str(len(content or b"")))
+                self.end_headers()
+                self.wfile.write(content or b"")
+
+            def log_message(self, *_: object) -> None:
+                """Say nothing."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._thread = Thread(target=self._server.serve_forever, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def put(self, path: str, content: bytes) -> tuple[str, str]:
+        """Serve it, and return its address and its hash."""
+        self.files[path] = content
+        return f"http://127.0.0.1:{self._server.server_port}{path}", hashlib.sha256(content).hexdigest()
+
+
+def operator(version: str) -> list[dict[str, Any]]:
+    """A small operator's objects, in the order of which nobody has thought."""
+    crd = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "widgets.example.org"},
+        "spec": {
+            "group": "example.org",
+            "scope": "Namespaced",
+            "names": {"kind": "Widget", "plural": "widgets", "singular": "widget", "listKind": "WidgetList"},
+            "versions": [
+                {
+                    "name": "v1",
+                    "served": True,
+                    "storage": True,
+                    "schema": {
+                        "openAPIV3Schema": {
+                            "type": "object",
+                            "properties": {
+                                "spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+                            },
+                        }
+                    },
+                }
+            ],
+        },
+    }
+    widget = {
+        "apiVersion": "example.org/v1",
+        "kind": "Widget",
+        "metadata": {"name": "its-own", "namespace": "operator"},
+        "spec": {"version": version},
+    }
+    settings = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": f"settings-{version}", "namespace": "operator"},
+        "data": {"version": version},
+    }
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "operator"}}
+    return [widget, settings, crd, namespace]
+
+
+def text_of(objects: list[dict[str, Any]]) -> bytes:
+    return yaml.safe_dump_all(objects).encode()
+
+
+def archive_of(files: Mapping[str, bytes]) -> bytes:
+    """A .tar.gz as GitHub makes it: with one folder around everything."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
+        for name, content in files.items():
+            member = tarfile.TarInfo(f"project-1.0/{name}")
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+def node(
+    kube: Kube,
+    name: str,
+    allocatable: Mapping[str, str],
+    *,
+    capacity: Mapping[str, str] | None = None,
+    labels: Mapping[str, str] | None = None,
+    ready: str = "True",
+) -> None:
+    """Have a node join that has so much to allocate, and nothing that runs on it."""
+    kube.create(
+        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": dict(labels or {})}}
+    )
+    status = {
+        "capacity": dict(capacity if capacity is not None else allocatable),
+        "allocatable": dict(allocatable),
+        "conditions": [{"type": "Ready", "status": ready}],
+    }
+    kube.patch("Node", name, {"status": status}, subresource="status")
