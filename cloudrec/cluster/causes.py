@@ -18,7 +18,8 @@ _PRIVATE = re.compile(
     r"unauthorized|denied|forbidden|authentication required|\b40[13]\b|no basic auth", re.IGNORECASE
 )
 _MISSING = re.compile(r"not ?found|manifest unknown|no such|does not exist|\b404\b", re.IGNORECASE)
-_INSUFFICIENT = re.compile(r"(\d+) Insufficient ([\w./-]+)")
+_INSUFFICIENT = re.compile(r"(\d+) Insufficient ([\w./-]*\w)")
+_CORDONED = re.compile(r"(\d+) node\(s\) were unschedulable")
 _TAINT = re.compile(r"(\d+) node\(s\) had untolerated taint\(?s?\)? \{([^}]*)\}")
 _SELECTOR = re.compile(r"(\d+) node\(s\) didn't match Pod's node affinity/selector")
 _OF = re.compile(r"^(\d+)/(\d+) nodes are available")
@@ -159,6 +160,9 @@ def unschedulable(message: str, nodes: Sequence[Mapping[str, Any]] = ()) -> Caus
     for count, taint in _TAINT.findall(message):
         reasons.append(f"{count} have the taint {taint.strip()}, which the pod does not tolerate")
         remedies.append("wait if the node is new or being repaired; else tolerate the taint")
+    for count in _CORDONED.findall(message):
+        reasons.append(f"{count} take no pods, since they are being drained or repaired")
+        remedies.append("wait until they are back or replaced")
     for count in _SELECTOR.findall(message):
         reasons.append(f"{count} are of another kind than the run asks for")
         remedies.append("bring up nodes of that kind: `cloudrec up`")

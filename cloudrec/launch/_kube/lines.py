@@ -102,7 +102,11 @@ class RankLog:
     def _following(self) -> Iterator[str]:
         while True:
             over = self._is_over()
-            pods = list(self._pods())
+            try:
+                pods = list(self._pods())
+            except (UnreachableError, OverloadedError):  # this machine slept, or the server is not well
+                time.sleep(_PAUSE_S)
+                continue
             found = [pod for pod in self._with_rank(pods) if not over or not self._is_read(pod)]
             newest = found[-1:] if not over else found
             for pod in newest:

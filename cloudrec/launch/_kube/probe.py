@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _POLL_S = 0.5
 _LIMIT_S = 600.0  # an image of 10 GB is pulled in some minutes
-_PATIENCE_S = {"ImagePullBackOff": 5.0, "Unschedulable": 45.0}  # a first refusal may be a passing one
+_PATIENCE_S = {"ImagePullBackOff": 2.0, "Unschedulable": 45.0}  # a first refusal may be a passing one
 _SHARED = ("Namespace", "ServiceAccount")
 
 

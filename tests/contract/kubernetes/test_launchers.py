@@ -1,0 +1,208 @@
+"""Launchers against the stand-in: what is applied, how it is, how it ends, and what is refused before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cloudrec.errors import PreflightError, SpecError, UsageError
+from cloudrec.kube.client import Kube
+from cloudrec.launch import launcher
+from cloudrec.launch._kube import submit
+from cloudrec.launch._kube.context import disconnect
+from cloudrec.launch.ledger import RunState
+from tests.contract.kubernetes.support import Server
+from tests.contract.kubernetes.support_runs import IMAGE, Site, await_status, names
+
+ALL = ("torchrun", "pytorchjob", "trainjob", "rayjob")
+CPU = [{"name": "cpu", "count": 2, "capacity": {"cpu": "4", "memory": "16Gi"}}]
+GPUS = {"resources": {"nvidia.com/gpu": "8"}}
+
+
+@pytest.fixture
+def site(server: Server, tmp_path: Path) -> Iterator[Site]:
+    server.control(nodes=CPU, processes=False, bookkeeping={}, operators=[], images={})
+    yield Site(server, tmp_path)
+    disconnect()
+
+
+@pytest.mark.parametrize("how", ALL)
+def test_a_run_is_submitted_as_planned_watched_to_its_end_and_leaves_what_it_owns(
+    site: Site, kube: Kube, how: str
+) -> None:
+    site.server.control(operators=["pytorchjob", "trainjob", "rayjob"])
+    spec = site.spec(f"whole-{how}", how)
+    engine, run = site.create(spec)
+    engine.preflight(spec)
+    plan = engine.dry_run(run, spec)
+    handle = engine.submit(run)
+    assert (handle.id, handle.launch) == (f"{site.server.namespace}/{spec.name}", 1)
+    status = await_status(engine, run, lambda status: status.state is RunState.RUNNING)
+    assert len(status.workers) == 2
+    for planned in plan.objects:
+        live = kube.live(planned)
+        assert live is not None
+        owned = planned["kind"] in ("ConfigMap", "NetworkPolicy", "Service", "PodDisruptionBudget")
+        assert bool(live["metadata"].get("ownerReferences")) is owned
+
+
+def test_a_run_that_ends_well_has_succeeded_and_is_not_asked_about_again(site: Site, kube: Kube) -> None:
+    site.server.control(bookkeeping={"run_s": 0.2, "exit_code": 0})
+    engine, run = site.launch(site.spec("good"))
+    assert await_status(engine, run, lambda status: status.state.is_final).state is RunState.SUCCEEDED
+    kube.delete("Job", "good", namespace=site.server.namespace)
+    assert engine.state(run).state is RunState.SUCCEEDED
+    with pytest.raises(UsageError, match="has finished"):
+        engine.submit(run)
+
+
+def test_bad_data_fails_the_run_at_once_and_says_so(site: Site) -> None:
+    site.server.control(bookkeeping={"run_s": 0.2, "exit_code": 65})
+    engine, run = site.launch(site.spec("bad"))
+    status = await_status(engine, run, lambda status: status.state.is_final)
+    assert status.state is RunState.FAILED
+    assert "refuses its data" in (status.cause or "")
+
+
+def test_a_stopped_run_goes_on_as_its_next_launch(site: Site, kube: Kube) -> None:
+    engine, run = site.launch(site.spec("stops"))
+    await_status(engine, run, lambda status: status.state is RunState.RUNNING)
+    stopped = engine.stop(run)
+    assert (stopped.state, stopped.cause) == (
+        RunState.INTERRUPTED,
+        "stopped on request; no checkpoint is committed",
+    )
+    with pytest.raises(UsageError, match="is not running: it is INTERRUPTED"):
+        engine.stop(run)
+    assert names(kube, "Pod", site.server.namespace, "stops") == []
+    assert engine.submit(run).launch == 2
+    await_status(engine, run, lambda status: status.state is RunState.RUNNING)
+    job = kube.get("Job", "stops", namespace=site.server.namespace)
+    assert job is not None
+    assert submit.launch_of(job) == 2
+    with pytest.raises(UsageError, match="is RUNNING"):
+        engine.submit(run)
+
+
+def test_a_submission_that_was_killed_halfway_is_finished_by_the_next(site: Site, kube: Kube) -> None:
+    spec = site.spec("halfway")
+    engine, run = site.create(spec)
+    run.ledger.append("submitted", launch=1)
+    for manifest in engine.dry_run(run, spec).objects[:-1]:
+        kube.apply(manifest)
+    assert engine.state(run).state is RunState.PENDING
+    assert engine.submit(run).launch == 1
+    await_status(engine, run, lambda status: status.state is RunState.RUNNING)
+
+
+def test_an_object_that_somebody_deleted_is_a_failed_run(site: Site, kube: Kube) -> None:
+    engine, run = site.launch(site.spec("deleted"))
+    kube.delete("Job", "deleted", namespace=site.server.namespace)
+    status = await_status(engine, run, lambda status: status.state.is_final)
+    assert (status.state, status.cause) == (
+        RunState.FAILED,
+        "its Job is no longer in the cluster: somebody deleted it",
+    )
+
+
+def test_a_machine_that_is_taken_away_is_a_preemption_and_the_run_restarts(site: Site) -> None:
+    site.server.control(node_timing={"grace_s": 0.2, "removed_s": 0.5, "gc_s": 0.5, "replacement_s": 1.0})
+    engine, run = site.launch(site.spec("taken", settings={"cpus": 3}))
+    status = await_status(engine, run, lambda status: status.state is RunState.RUNNING)
+    site.server.control(evict={"node": status.workers[1].node, "how": "spot"})
+    status = await_status(engine, run, lambda status: status.preemptions == 1)
+    status = await_status(engine, run, lambda status: status.state is RunState.RUNNING)
+    (taken,) = [event for event in run.ledger.read() if event.event == "preempted"]
+    assert "it was taken from cpu-" in taken.details["cause"]
+
+
+def test_a_run_that_no_node_takes_is_pending_and_tells_what_is_missing(site: Site) -> None:
+    engine, run = site.launch(site.spec("huge", settings={"cpus": 64}))
+    status = await_status(engine, run, lambda status: "lack cpu" in (status.cause or ""))
+    assert status.state is RunState.PENDING
+    assert "the most that a node offers is 4" in (status.cause or "")
+
+
+@pytest.mark.parametrize(("how", "told"), [("missing", "there is no image"), ("private", "may not pull")])
+def test_an_image_that_cannot_be_pulled_is_told_before_the_run_is_made(
+    site: Site, kube: Kube, how: str, told: str
+) -> None:
+    site.server.control(images={IMAGE: how})
+    engine, run = site.create(site.spec(f"image-{how}", settings={"probe": True}))
+    with pytest.raises(PreflightError, match=told):
+        engine.submit(run)
+    assert engine.state(run).state is RunState.FAILED
+    for kind in ("Job", "ConfigMap", "NetworkPolicy"):
+        assert names(kube, kind, site.server.namespace, run.name) == []
+
+
+def test_data_that_pods_cannot_read_are_told_before_the_run_is_made(site: Site, kube: Kube) -> None:
+    site.server.control(
+        bookkeeping={"run_s": 0.1, "exit_code": 65, "log": ["error: s3://b/d: no dataset.json"]}
+    )
+    engine, run = site.create(site.spec("no-data", settings={"probe": True}))
+    with pytest.raises(PreflightError, match="seen from inside the cluster"):
+        engine.submit(run)
+    assert names(kube, "Job", site.server.namespace, run.name) == []
+
+
+def test_gpus_that_are_not_there_are_told_with_what_there_is(site: Site) -> None:
+    spec = site.spec("gpus", target=GPUS)
+    with pytest.raises(PreflightError, match=r"has 0: cpu-0 offers 0 nvidia.com/gpu") as caught:
+        launcher("torchrun").preflight(spec)
+    assert "device plugin" in (caught.value.remedy or "")
+    pool = {"name": "gpu", "count": 1, "capacity": {"nvidia.com/gpu": "8"}}
+    site.server.control(nodes=[*CPU, pool])
+    with pytest.raises(PreflightError, match="needs 2 nodes with 8 nvidia.com/gpu each, .* has 1"):
+        launcher("torchrun").preflight(spec)
+    site.server.control(nodes=[{**pool, "count": 2}])
+    launcher("torchrun").preflight(spec)
+
+
+def test_gpus_that_another_run_holds_are_told(site: Site) -> None:
+    site.server.control(nodes=[{"name": "gpu", "count": 2, "capacity": {"nvidia.com/gpu": "8"}}])
+    engine, run = site.launch(site.spec("holds", target=GPUS))
+    await_status(engine, run, lambda status: status.state is RunState.RUNNING)
+    with pytest.raises(PreflightError, match="only 0 of 2 have them: other pods hold the rest"):
+        engine.preflight(site.spec("wants", target=GPUS))
+
+
+@pytest.mark.parametrize("how", ALL[1:])
+def test_a_launcher_whose_operator_is_absent_offers_to_install_it(site: Site, how: str) -> None:
+    with pytest.raises(PreflightError, match="needs an operator") as caught:
+        launcher(how).preflight(site.spec("none", how))
+    assert "cloudrec addons install" in (caught.value.remedy or "")
+
+
+def test_a_name_that_others_have_in_the_cluster_is_refused(site: Site) -> None:
+    site.launch(site.spec("twice"))
+    elsewhere = Site(site.server, site.folder / "elsewhere")
+    engine, run = elsewhere.create(site.spec("twice"))
+    with pytest.raises(UsageError, match="has a Job named 'twice'"):
+        engine.submit(run)
+
+
+def test_names_settings_and_flags_that_cannot_be_are_refused_before_anything_is_asked(site: Site) -> None:
+    engine = launcher("torchrun")
+    with pytest.raises(SpecError, match="train.settings has 'gpu'"):
+        engine.preflight(site.spec("a", settings={"gpu": 1}))
+    with pytest.raises(SpecError, match="--output_dir is set by cloudrec"):
+        engine.preflight(site.spec("a", trainer_flags=("--output_dir", "/x")))
+    with pytest.raises(SpecError, match="no image"):
+        engine.preflight(site.spec("a", image=""))
+
+
+def test_a_cluster_that_was_made_anew_is_not_launched_on(site: Site, kube: Kube) -> None:
+    spec = site.spec("stranger", target={"identity": "1" * 36})
+    with pytest.raises(PreflightError, match="another one than before"):
+        launcher("torchrun").preflight(spec)
+
+
+def test_one_ranks_lines_are_found_among_its_pods_and_followed_to_the_end(site: Site) -> None:
+    lines = [f"[rank {rank}] {text}" for rank in range(4) for text in ("=== launch 1", f"hello {rank}")]
+    site.server.control(bookkeeping={"run_s": 1.0, "exit_code": 0, "log": lines})
+    engine, run = site.launch(site.spec("lines"))
+    assert list(engine.logs(run, rank=3, follow=True)) == ["=== launch 1", "hello 3"]
+    assert list(engine.logs(run, rank=2, follow=False, tail=1)) == ["hello 2"]
