@@ -1,4 +1,4 @@
-"""What everything that acts in the cluster works with: the store, the mirror, events, work that is due later."""
+"""What all that acts in the cluster works with: the store, the mirror, events, work that is due later."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ class Cluster:
             )
         )
 
-    def attempt(self, call: Callable[[], object]) -> bool:
+    def attempt(self, call: Callable[..., object], *arguments: Any) -> bool:  # noqa: ANN401 - the call's own
         """Do what a racing deletion may have overtaken; whether it was done."""
         try:
-            call()
+            call(*arguments)
         except ApiError as error:
             if error.status in (404, 409):
                 return False

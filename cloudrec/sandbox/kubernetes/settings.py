@@ -26,6 +26,11 @@ def _compact(world: Cluster, value: Any) -> None:  # noqa: ANN401 - JSON
         world.pages.clear()
 
 
+def _interrupt(world: Cluster, value: Any) -> None:  # noqa: ANN401 - JSON
+    world.interruption.order(value)
+    world.store.table.changed.notify_all()
+
+
 def _definitions(world: Cluster) -> list[str]:
     return [entry.obj["metadata"]["name"] for entry in world.store.table.all(definitions.KEY)]
 
@@ -42,11 +47,7 @@ book.setting(
 )
 book.setting("history", read=lambda world: world.store.table.limit, write=_write_history)
 book.setting("compact", read=lambda world: world.store.table.oldest, write=_compact)
-book.setting(
-    "watches",
-    read=lambda world: world.interruption.how,
-    write=lambda world, value: world.interruption.order(value),
-)
+book.setting("watches", read=lambda world: world.interruption.how, write=_interrupt)
 book.setting(
     "crds",
     read=_definitions,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NoReturn, Protocol
 from uuid import NAMESPACE_URL, uuid4, uuid5
 
 from cloudrec.sandbox.book import Book
@@ -25,6 +25,9 @@ NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 
 class Controllers(Protocol):
     """The half that acts on objects: controllers, scheduler, nodes."""
+
+    def reset(self) -> None:
+        """Be as at the start, once all objects have been cleared."""
 
     def close(self) -> None:
         """End all its threads and processes."""
@@ -73,6 +76,10 @@ class Cluster(World):
             if namespace is not None:
                 self.furniture.add(namespace["metadata"]["uid"])
 
+    def export(self) -> NoReturn:
+        """Never: a process cannot be saved."""
+        raise ValueError("containers are processes: a cluster cannot be saved, nor taken up again")
+
     def clear(self) -> None:
         """Forget all objects but those that every cluster has."""
         super().clear()
@@ -80,6 +87,8 @@ class Cluster(World):
         self.store.tokens.clear()
         self.store.clear()
         self.found()
+        if self.controllers is not None:
+            self.controllers.reset()
 
     def _identify(self, name: str) -> None:
         with self.lock:

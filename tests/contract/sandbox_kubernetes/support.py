@@ -41,7 +41,7 @@ class Kubernetes:
         path: str,
         body: Any = None,
         *,
-        token: str = "",
+        bearer: str = "",
         content_type: str = "application/json",
         **query: str,
     ) -> tuple[int, dict[str, str], Any]:
@@ -50,7 +50,7 @@ class Kubernetes:
         target = f"{path}?{urlencode(query)}" if query else path
         headers = {"Content-Type": content_type, "User-Agent": "tests/1"}
         if not path.startswith("/_control"):
-            headers["Authorization"] = f"Bearer {token or self.announcement['token']}"
+            headers["Authorization"] = f"Bearer {bearer or self.announcement['token']}"
         self._connection.request(method, target, body=data, headers=headers)
         answer = self._connection.getresponse()
         text = answer.read()

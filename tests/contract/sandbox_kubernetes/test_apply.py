@@ -13,9 +13,7 @@ def managers(obj: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_applying_makes_what_is_not_there_and_the_same_again_changes_nothing(kube: Kubernetes) -> None:
-    status, _, made = kube.raw(
-        "PATCH", MAP, config_map("one", a="1"), content_type=APPLY, fieldManager="one"
-    )
+    status, _, made = kube.raw("PATCH", MAP, config_map("one", a="1"), content_type=APPLY, fieldManager="one")
     assert status == 201
     assert managers(made) == {"one": {"f:data": {"f:a": {}}}}
     again = kube.apply(MAP, config_map("one", a="1"))
@@ -86,9 +84,7 @@ def test_status_and_spec_have_owners_of_their_own(kube: Kubernetes) -> None:
 
 
 def test_a_field_that_the_kind_does_not_have_cannot_be_applied(kube: Kubernetes) -> None:
-    told = kube.refused(
-        "PATCH", JOB, job("one", colour="red"), content_type=APPLY, fieldManager="one"
-    )
+    told = kube.refused("PATCH", JOB, job("one", colour="red"), content_type=APPLY, fieldManager="one")
     assert told["code"] == 500
     assert told["message"].endswith(".spec.colour: field not declared in schema")
 
@@ -98,5 +94,3 @@ def test_applying_needs_a_manager_and_takes_no_managed_fields(kube: Kubernetes) 
     body = config_map("one")
     body["metadata"]["managedFields"] = [{"manager": "x"}]
     assert kube.refused("PATCH", MAP, body, content_type=APPLY, fieldManager="one")["code"] == 400
-
-

@@ -15,8 +15,10 @@ if TYPE_CHECKING:
 
 
 class Controller(ABC):
-    """Looks after one kind. `look` is called under the store's lock after each change of an object or of what
-    it owns; whatever it misses for now it asks to look at again.
+    """Looks after one kind.
+
+    `look` is called under the store's lock after each change of an object or of what it owns; whatever it
+    misses for now it asks to look at again.
     """
 
     resource: ClassVar[str]
@@ -32,10 +34,10 @@ class Controller(ABC):
     def look(self, obj: Object) -> None:
         """Bring an object a step nearer to its spec; it is the mirror's own: not to be changed."""
 
-    def gone(self, key: Key) -> None:
+    def gone(self, key: Key) -> None:  # noqa: B027 - most have nothing to do then
         """An object is gone."""
 
-    def concerned(self, event: str, resource: str, obj: Object) -> Iterable[Key]:
+    def concerned(self, _resource: str, _obj: Object) -> Iterable[Key]:
         """Objects of this kind, beside the owner, that a change of another kind's object concerns."""
         return ()
 
@@ -66,14 +68,14 @@ class Controller(ABC):
             space, name = key_of(obj)
             self.cluster.attempt(lambda: self.cluster.store.delete(resource, space, name, grace_s))
 
-    def _note(self, event: str, resource: str, obj: Object) -> None:
+    def _note(self, _event: str, resource: str, obj: Object) -> None:
         if resource == self.resource:
             self.look_at(key_of(obj))
             return
         owner = controller_of(obj)
         if owner is not None and owner["kind"] == self.kind:
             self.look_at((obj["metadata"].get("namespace", ""), owner["name"]))
-        for key in self.concerned(event, resource, obj):
+        for key in self.concerned(resource, obj):
             self.look_at(key)
 
     def _look(self, key: Key) -> None:

@@ -60,7 +60,7 @@ class PodWorker:
             shared=kubelet.folder / "shared",
             find=self._find,
             node=machine.object(),
-            token=kubelet.token,
+            token=kubelet.accounts.token,
         )
 
     def begin(self) -> None:
@@ -153,22 +153,28 @@ class PodWorker:
         instance.logs.append(self._kubelet.new_log(folder / "log"))
         around.termination_file.write_bytes(b"")
         around.termination_file.chmod(0o666)
-        return self._kubelet.launch(instance, folder, lambda: container_spec(self.pod, instance.container, around))
+        return self._kubelet.launch(
+            instance, folder, lambda: container_spec(self.pod, instance.container, around)
+        )
 
     def _surroundings(self, instance: Instance) -> Surroundings:
-        found = environment(self.pod_with_address(), instance.container, find=self._find, node=self.machine.object())
+        found = environment(
+            self.pod_with_address(), instance.container, find=self._find, node=self.machine.object()
+        )
         missing = {mount["name"] for mount in instance.container.get("volumeMounts") or ()} - {
             each["name"] for each in self.pod["spec"].get("volumes") or ()
         }
         if missing:
-            raise ConfigError(f"cannot find volume {sorted(missing)[0]!r} to mount into container {instance.name!r}")
+            raise ConfigError(
+                f"cannot find volume {min(missing)!r} to mount into container {instance.name!r}"
+            )
         mounts = self._volumes.mounts(instance.container, found)
         return Surroundings(
             hostname=self.hostname(),
             hosts_file=self.folder / "hosts",
             termination_file=self.folder / f"{instance.name}.termination",
-            environment={**self._kubelet.service_environment(), **found},
-            mounts=[*mounts, *self._kubelet.account_mounts(self.pod, self.folder, mounts)],
+            environment={**self._kubelet.accounts.environment(), **found},
+            mounts=[*mounts, *self._kubelet.accounts.mounts(self.pod, self.folder, mounts)],
             sight=self.machine.sights[self.pod["metadata"]["uid"], instance.name],
             memlock=self.machine.memlock,
         )
@@ -237,7 +243,9 @@ class PodWorker:
         for instance in self._live(SIDECAR):
             if not instance.is_stopping:
                 instance.is_stopping = True
-                self._stop(instance, float(self.pod["spec"].get("terminationGracePeriodSeconds", _DEFAULT_GRACE_S)))
+                self._stop(
+                    instance, float(self.pod["spec"].get("terminationGracePeriodSeconds", _DEFAULT_GRACE_S))
+                )
 
     def _stop(self, instance: Instance, grace_s: float) -> None:
         running = instance.running
