@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from cloudrec.sandbox.kubernetes.world import Cluster
 
+_ITS_OWN = {"events", "nodes", "leases", "csinodes", "endpoints", "endpointslices"}
+
 
 def _write_history(world: Cluster, value: Any) -> None:  # noqa: ANN401 - JSON
     if int(value) < 1:
@@ -58,8 +60,8 @@ book.durations({definitions.DELAY: 0.05})
 
 @book.inventory
 def _objects(world: Cluster) -> Iterator[Entry]:
-    """All objects but those that every cluster has by itself."""
-    for key in list(world.store.table.keys()):
+    """All objects but those that a cluster has by itself."""
+    for key in set(world.store.table.keys()) - _ITS_OWN:
         resource = world.store.resources.by_key(key)
         for entry in world.store.table.all(key):
             metadata = entry.obj["metadata"]

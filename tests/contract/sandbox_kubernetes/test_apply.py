@@ -74,13 +74,15 @@ def test_items_of_a_list_are_owned_by_their_keys(kube: Kubernetes) -> None:
 
 
 def test_status_and_spec_have_owners_of_their_own(kube: Kubernetes) -> None:
-    kube.apply(JOB, job("one"))
-    status = {"apiVersion": "batch/v1", "kind": "Job", "status": {"active": 1}}
-    told = kube.apply(f"{JOB}/status", status, manager="controller")
-    assert told["status"] == {"active": 1}
-    assert managers(told)["controller"] == {"f:status": {"f:active": {}}}
-    kube.apply(JOB, job("one"))
-    assert kube.done("GET", JOB)["status"]["active"] == 1
+    path = "/api/v1/namespaces/default/resourcequotas/one"
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "one"}}
+    wish = {**quota, "spec": {"hard": {"pods": "4"}}}
+    kube.apply(path, wish)
+    told = kube.apply(f"{path}/status", {**quota, "status": {"used": {"pods": "1"}}}, manager="controller")
+    assert told["status"] == {"used": {"pods": "1"}}
+    assert managers(told)["controller"] == {"f:status": {"f:used": {"f:pods": {}}}}
+    kube.apply(path, wish)
+    assert kube.done("GET", path)["status"] == {"used": {"pods": "1"}}
 
 
 def test_a_field_that_the_kind_does_not_have_cannot_be_applied(kube: Kubernetes) -> None:

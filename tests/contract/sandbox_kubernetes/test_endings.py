@@ -190,6 +190,10 @@ def test_operators_bring_their_kinds(kube: Kubernetes) -> None:
     kube.control(crds=["pytorchjob", "gke-networking"])
     path = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs"
     until(lambda: kube.raw("GET", path)[0] == 200)
+    spec = {"pytorchReplicaSpecs": {"Worker": {"template": pod("one", containers=[{"name": "main"}])}}}
+    told = kube.refused("POST", path, {"metadata": {"name": "one"}, "spec": spec})
+    assert (told["code"], told["reason"]) == (403, "Forbidden")
+    assert "must have at least one container with name pytorch" in told["message"]
     kube.done("POST", path, {"metadata": {"name": "one"}, "spec": {"anything": {"goes": True}}})
     networks = kube.done("GET", "/apis/networking.gke.io/v1/networks")
     assert (networks["kind"], networks["items"]) == ("NetworkList", [])

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 from kubernetes import client, watch
 from kubernetes.dynamic import DynamicClient
@@ -16,7 +17,6 @@ from tests.contract.sandbox_kubernetes.support import (
 )
 
 MAPS = "/api/v1/namespaces/default/configmaps"
-JOBS = "/apis/batch/v1/namespaces/default/jobs"
 
 
 def test_a_new_object_has_an_identity_and_a_version(kube: Kubernetes) -> None:
@@ -167,14 +167,15 @@ def test_a_watch_from_a_forgotten_version_is_told_so(kube: Kubernetes) -> None:
 
 
 def test_a_status_is_changed_on_its_own_only(kube: Kubernetes) -> None:
-    kube.batch.create_namespaced_job("default", job("one"))
-    both = {"spec": {"suspend": True, "parallelism": 1}, "status": {"active": 3}}
-    changed = kube.done("PATCH", f"{JOBS}/one", both, content_type=MERGE)
-    assert (changed["spec"]["parallelism"], changed.get("status", {}).get("active")) == (1, None)
+    path = "/api/v1/namespaces/default/resourcequotas"
+    kube.done("POST", path, {"metadata": {"name": "one"}, "spec": {"hard": {"pods": "1"}}})
+    both: dict[str, Any] = {"spec": {"hard": {"pods": "2"}}, "status": {"used": {"pods": "3"}}}
+    changed = kube.done("PATCH", f"{path}/one", both, content_type=MERGE)
+    assert (changed["spec"]["hard"], changed.get("status")) == ({"pods": "2"}, None)
     assert changed["metadata"]["generation"] == 2
-    both["spec"]["parallelism"] = 2
-    changed = kube.done("PATCH", f"{JOBS}/one/status", both, content_type=MERGE)
-    assert (changed["spec"]["parallelism"], changed["status"]["active"]) == (1, 3)
+    both["spec"]["hard"]["pods"] = "4"
+    changed = kube.done("PATCH", f"{path}/one/status", both, content_type=MERGE)
+    assert (changed["spec"]["hard"], changed["status"]["used"]) == ({"pods": "2"}, {"pods": "3"})
     assert changed["metadata"]["generation"] == 2
 
 
@@ -210,3 +211,18 @@ def test_a_client_finds_out_what_is_served(kube: Kubernetes) -> None:
     jobs = DynamicClient(kube.api).resources.get(api_version="batch/v1", kind="Job")
     assert (jobs.name, jobs.namespaced) == ("jobs", True)
     assert kube.raw("GET", "/readyz")[2] == b"ok"
+
+
+def test_an_event_has_two_faces(kube: Kubernetes) -> None:
+    about = {"kind": "Pod", "name": "one", "namespace": "default"}
+    told = {"reason": "Why", "message": "told", "eventTime": "2026-11-20T10:00:00.000000Z"}
+    body = {"metadata": {"name": "one"}, "involvedObject": about, **told}
+    kube.done("POST", "/api/v1/namespaces/default/events", body)
+    found = client.EventsV1Api(kube.api).read_namespaced_event("one", "default")
+    assert (found.regarding.name, found.note) == ("one", "told")
+    chosen = kube.core.list_namespaced_event("default", field_selector="involvedObject.name=one")
+    assert [each.message for each in chosen.items] == ["told"]
+
+
+def test_a_body_that_is_too_large_is_refused(kube: Kubernetes) -> None:
+    assert kube.refused("POST", MAPS, config_map("one", a="x" * (3 << 20)))["code"] == 413
