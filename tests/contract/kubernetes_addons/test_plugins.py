@@ -15,16 +15,17 @@ from tests.contract.kubernetes_addons.support import Server
 POOL = {"pool": "gpu"}
 
 
-@pytest.mark.parametrize(
-    ("fabric", "machine", "hardware", "pages"),
-    [
-        ("efa", "p4d.24xlarge", {"gpus": 8, "efa": 4}, {"hugepages-2Mi": "10256Mi"}),
-        ("infiniband", "Standard_ND96isr_H100_v5", {"gpus": 8, "infiniband": 8}, {}),
-    ],
-)
+MACHINES: dict[str, tuple[str, dict[str, int], dict[str, str]]] = {
+    "p4d.24xlarge": ("efa", {"gpus": 8, "efa": 4}, {"hugepages-2Mi": "10256Mi"}),
+    "Standard_ND96isr_H100_v5": ("infiniband", {"gpus": 8, "infiniband": 8}, {}),
+}
+
+
+@pytest.mark.parametrize("machine", MACHINES)
 def test_cards_that_nobody_could_have_can_be_had_once_the_addons_are_there(
-    kube: Kube, server: Server, fabric: str, machine: str, hardware: dict[str, int], pages: dict[str, str]
+    kube: Kube, server: Server, machine: str
 ) -> None:
+    fabric, hardware, pages = MACHINES[machine]
     taint = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
     pool: dict[str, Any] = {"name": "gpu", "count": 2, "labels": POOL, "taints": [taint], "capacity": pages}
     server.control(nodes=[{**pool, "hardware": hardware}])
