@@ -112,6 +112,8 @@ def test_what_somebody_else_has_made_is_not_taken_over_without_force(kube: Kube)
     found = kube.get("ConfigMap", "settings-1", namespace="operator")
     assert found is not None
     assert found["data"] == {"version": "1"}
+    assert addons.remove_all(kube, "demo", report=lambda _: None) == []
+    assert kube.get("Namespace", "operator") is not None  # which was there before
 
 
 def test_an_addon_goes_whole_and_takes_nothing_else_with_it(kube: Kube) -> None:
@@ -139,6 +141,8 @@ def test_an_operator_whose_objects_are_there_stays_unless_it_is_forced(kube: Kub
     )
     with pytest.raises(PreflightError, match="with it would go 1 of Widget"):
         addons.remove(kube, "operator", report=lambda _: None)
+    assert addons.remove_all(kube, "demo", report=lambda _: None) == ["operator"]
+    assert addons.remove_all(kube, "another", report=lambda _: None) == []
     addons.remove(kube, "operator", report=lambda _: None, force=True)
     assert kube.get("CustomResourceDefinition", "widgets.example.org") is None
 
