@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo demo-spot test lint format soak golden checkov live bench clean
+.PHONY: setup demo demo-spot test lint format soak golden checkov live bench clean image-tools image-test
 .DEFAULT_GOAL := help
 
 help: ## show the targets
@@ -43,6 +43,11 @@ golden: $(STAMP) ## write the manifests' golden files anew, to be read before th
 
 checkov: $(STAMP) ## look for weak points in every manifest (checkov, in a virtual environment of its own)
 	$(BIN)/python -m pytest -m soak tests/unit/manifests/test_checkov.py -rs --timeout 1800
+image-tools: ## buildah and debootstrap by apt, for the test of the image (as root)
+	$(PYTHON) scripts/image_tools.py
+
+image-test: $(STAMP) image-tools ## build the image's CPU target for real, and train in it
+	$(BIN)/python -m pytest -m soak --timeout 1800 -s tests/e2e/test_image.py
 
 live: $(STAMP) ## PROVIDER=aws: a cluster of the cheapest GPU node in a real account, up and down; asks first
 	PROVIDER=$(PROVIDER) $(BIN)/python scripts/live.py

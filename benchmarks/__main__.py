@@ -11,6 +11,7 @@ import sys
 BENCHMARKS = (
     "startup",
     "prepare",
+    "push",
     "reading",
     "throughput",
     "embedding",

@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from pydantic import SecretStr
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from collections.abc import Set as AbstractSet
@@ -80,6 +82,57 @@ class Access:
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Registry:
+    """Where a cluster's images are kept, and how one logs in there for some hours.
+
+    Attributes:
+        address: the host to log in to.
+        repository: what an image is called there, without a tag.
+        username: who logs in; empty where the user's own login is to serve.
+        password: good for some hours at most; empty likewise. It is for a client's standard input alone.
+    """
+
+    address: str
+    repository: str
+    username: str = ""
+    password: SecretStr = field(default_factory=lambda: SecretStr(""))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Halt:
+    """What was done so that a cluster's GPU nodes cost nothing any more.
+
+    Attributes:
+        pools: what was scaled to no nodes: identity and how many it had.
+        left: what still costs, and why it was left.
+        is_final: whether what is left stays so, since it is not ours to scale.
+    """
+
+    pools: Mapping[str, int] = field(default_factory=dict)
+    left: Sequence[str] = ()
+    is_final: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class GuardAccess:
+    """What the guard in a cluster is and needs, so that `Provider.halt` works there.
+
+    Attributes:
+        cluster: the spec as the provider is to be asked from inside.
+        annotations: what makes the guard's service account an identity of the cloud.
+        pod_labels: what makes its pods use it.
+        environment: what its process must be told; nothing secret.
+        cordons: whether it closes nodes by Kubernetes' own API, which then must be allowed.
+    """
+
+    cluster: ClusterSpec
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    pod_labels: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    cordons: bool = False
+
+
 class Provider(Protocol):
     """One cloud, or this machine."""
 
@@ -132,6 +185,10 @@ class Provider(Protocol):
         """Every kind that `search` may show, with the kinds that one of it may need: the order of removal."""
         ...
 
+    def locations(self, cluster: ClusterSpec) -> Sequence[str]:
+        """Tell where the spec says that the cluster is, as `search` takes it; nowhere where it does not."""
+        ...
+
     def search(self, cluster: str | None, *, locations: Sequence[str] = ()) -> Sequence[Observed]:
         """Find by tag, or by name, what exists of one cluster or of any, without a journal.
 
@@ -143,4 +200,16 @@ class Provider(Protocol):
 
     def access(self, cluster: ClusterSpec) -> Access:
         """Tell how to reach the cluster; PreflightError when it is not there or is another of that name."""
+        ...
+
+    def registry(self, cluster: ClusterSpec) -> Registry:
+        """Tell where the cluster's images go, and log in there; PreflightError where it has no registry."""
+        ...
+
+    def guard(self, cluster: ClusterSpec) -> GuardAccess:
+        """Tell what the guard in the cluster is and needs; PreflightError where there can be none."""
+        ...
+
+    def halt(self, cluster: ClusterSpec) -> Halt:
+        """Begin to scale what trains to no nodes; what is at none already is left as it is."""
         ...

@@ -19,7 +19,10 @@ REMEDY = (
     "install a matching trio, such as torch 2.13.0, fbgemm-gpu 1.8.0 (fbgemm-gpu-cpu without a GPU) and "
     "torchrec 1.8.0: `make setup` does"
 )
-LOST_PEER = ("connection closed by peer", "connection reset by peer", "timed out", "timeout", "broken pipe")
+LOST_PEER = (
+    *("connection closed by peer", "connection reset by peer", "timed out", "timeout", "broken pipe"),
+    *("ncclremoteerror", "remote process exit", "failed to recv, got 0 bytes"),  # nccl's, the store's
+)
 
 
 def guarded(command: Callable[[], int]) -> int:

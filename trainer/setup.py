@@ -30,7 +30,7 @@ def set_numerics(config: TrainerConfig, world: World) -> None:
     if world.device.type == "cuda":
         torch.set_float32_matmul_precision("high" if config.precision == "tf32" else "highest")
     else:
-        torch.set_float32_matmul_precision("medium" if _onednn_is_exact(world) else "highest")
+        torch.set_float32_matmul_precision(exact_on_cpus())
     torch.use_deterministic_algorithms(config.deterministic)
     torch.utils.deterministic.fill_uninitialized_memory = False
     if world.device.type == "cpu" and lacks_arithmetic(config.precision, torch.cpu.get_capabilities()):
@@ -48,12 +48,13 @@ def lacks_arithmetic(precision: str, capabilities: Mapping[str, object]) -> bool
     return not any(precision in name and has is True for name, has in capabilities.items())
 
 
-def _onednn_is_exact(world: World) -> bool:
-    """Whether "medium" only means oneDNN, twice as fast as MKL on some CPUs, and no loss of precision.
+def exact_on_cpus() -> str:
+    """Return torch's name for the fastest float32 products of this CPU that are as exact as float32.
 
-    oneDNN takes the permission to round to bfloat16 where it has AMX; elsewhere it computes in fp32.
+    "medium" means oneDNN, twice as fast as MKL on some CPUs. It takes the permission to round to bfloat16
+    where it has AMX; elsewhere it computes in fp32.
     """
-    return world.device.type == "cpu" and not torch.cpu._is_amx_tile_supported()  # noqa: SLF001 - no public way to ask
+    return "highest" if torch.cpu._is_amx_tile_supported() else "medium"  # noqa: SLF001 - no public way to ask
 
 
 def open_dataset(config: TrainerConfig, world: World) -> Source:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from cloudrec import providers
+from cloudrec.app.addons import empty, equip
+from cloudrec.app.choosing import cluster_to_remove, stranger
 from cloudrec.app.lifetime import Past, is_over, price_of, tagged_end, with_end
 from cloudrec.app.runs import stop_run
 from cloudrec.engine.apply import apply
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
     from cloudrec.engine.plan import Plan
     from cloudrec.observe.runs import RunView
     from cloudrec.provider import Finding, Offer, Provider
-
-_USUAL = ClusterSpec().provider  # what is meant when nobody names a provider
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,6 +96,7 @@ def up(app: AppContext, cluster: ClusterSpec, *, decide: Callable[[Plan], bool])
         if decide(plan):
             app.journal.put_cluster(cluster.title, provider.name, cluster.model_dump(mode="json"))
             apply(plan, graph, context, settle_s=provider.settle_s)
+            equip(app, cluster)
     return plan
 
 
@@ -117,7 +117,7 @@ def down(
         ResourcesRemainError: names each thing that is left, with its $/h.
         UsageError: several clusters fit.
     """
-    cluster = _cluster_to_remove(app, provider_name, cluster_name)
+    cluster = cluster_to_remove(app, provider_name, cluster_name)
     if cluster is None:
         return None
     provider = app.provider(cluster.provider)
@@ -131,6 +131,7 @@ def down(
         if not decide(removal):
             return removal
         _end_runs(app, removal)
+        empty(app, cluster)
         destroy(
             removal.plan,
             Graph.of(provider.resources(cluster)),
@@ -168,7 +169,7 @@ def expired(app: AppContext, provider_name: str) -> Sequence[ClusterSpec]:
     for name, things in strangers.items():
         if is_over(tagged_end(things, provider.control_plane), now):
             over.add(name)
-            found[name] = _stranger(provider_name, things[0])
+            found[name] = stranger(provider_name, things[0])
     return [found[name] for name in sorted(over)]
 
 
@@ -184,65 +185,6 @@ def doctor(app: AppContext, cluster: ClusterSpec) -> Sequence[Finding]:
     return provider.preflight(cluster)
 
 
-def choose(app: AppContext, *, provider_name: str | None, cluster_name: str | None) -> ClusterSpec:
-    """Return the cluster that a run is meant for: the one named, or the only one that fits.
-
-    Raises:
-        PreflightError: there is none; the remedy creates it.
-        UsageError: several fit.
-    """
-    fitting = _fitting(app, provider_name, cluster_name)
-    if not fitting:
-        wanted = " ".join(
-            ["cloudrec up", provider_name or _USUAL, *(["--cluster", cluster_name] if cluster_name else [])]
-        )
-        named = f"no cluster {cluster_name!r}" if cluster_name else "no cluster"
-        of_provider = f" of provider {provider_name!r}" if provider_name else ""
-        raise PreflightError(f"{named}{of_provider} is up", remedy=wanted)
-    return _only(fitting)
-
-
-def _fitting(app: AppContext, provider_name: str | None, cluster_name: str | None) -> Sequence[ClusterSpec]:
-    return [
-        ClusterSpec.model_validate(record.request)
-        for record in app.journal.clusters()
-        if provider_name in {None, record.provider} and cluster_name in {None, record.name}
-    ]
-
-
-def _only(fitting: Sequence[ClusterSpec]) -> ClusterSpec:
-    if len(fitting) > 1:
-        raise UsageError(
-            f"{len(fitting)} clusters fit: {', '.join(cluster.title for cluster in fitting)}",
-            remedy="name one with --cluster",
-        )
-    return fitting[0]
-
-
-def _cluster_to_remove(
-    app: AppContext, provider_name: str | None, cluster_name: str | None
-) -> ClusterSpec | None:
-    """Return the cluster to remove; with the journal lost, whatever a search by tag finds."""
-    fitting = list(_fitting(app, provider_name, cluster_name))
-    known = {cluster.title for cluster in fitting}
-    searched = [provider_name] if provider_name else list(providers.names()) if cluster_name else [_USUAL]
-    for name in searched:
-        seen_there = app.provider(name).search(cluster_name)
-        strangers = {seen.cluster: _stranger(name, seen) for seen in seen_there if seen.cluster}
-        fitting += [strangers[title] for title in sorted(strangers.keys() - known)]
-    return _only(fitting) if fitting else None
-
-
-def _stranger(provider_name: str, seen: Observed) -> ClusterSpec:
-    """What can be said of a cluster that no journal here knows, from one thing of it."""
-    return ClusterSpec(
-        name=seen.cluster,
-        provider=provider_name,
-        owner=seen.owner or "unknown",
-        region=seen.location or None,
-    )
-
-
 def _past(app: AppContext, provider: Provider, title: str) -> Past | None:
     """What was asked for before under this name."""
     for record in app.journal.clusters():
@@ -255,7 +197,7 @@ def _past(app: AppContext, provider: Provider, title: str) -> Past | None:
 
 def _searched(provider: Provider, cluster: ClusterSpec) -> Sequence[Observed]:
     """Search by tag where the spec says that the cluster is."""
-    return provider.search(cluster.title, locations=(cluster.region,) if cluster.region else ())
+    return provider.search(cluster.title, locations=provider.locations(cluster))
 
 
 def _refuse_other_provider(app: AppContext, cluster: ClusterSpec) -> None:

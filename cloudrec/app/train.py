@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import platform
-import subprocess
-import sys
-import tempfile
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import yaml
+from typing import TYPE_CHECKING, NamedTuple
 
 from cloudrec import __version__
-from cloudrec.app.clusters import choose
-from cloudrec.errors import DataError, SpecError, UsageError
+from cloudrec.app.choosing import choose
+from cloudrec.app.trainer_config import (
+    absolute_flags,
+    check_configuration,
+    check_dataset,
+    refuse_secrets,
+    trainer_config,
+)
+from cloudrec.errors import SpecError, UsageError
+from cloudrec.image.records import newest
 from cloudrec.launch import launcher as find_launcher
 from cloudrec.launch.folder import RunFolder, create_run
 from cloudrec.launch.ledger import RunState
-from cloudrec.launch.outputs import flag_value
 from cloudrec.launch.runspec import RunSpec, default_trainer_command, new_run_name
 
 if TYPE_CHECKING:
@@ -32,10 +32,7 @@ if TYPE_CHECKING:
     from cloudrec.spec.load import Loaded
     from cloudrec.spec.models import ClusterSpec
 
-_BAD_CONFIGURATION = 64  # the trainer's exit code for it
-_CHECK_TIMEOUT_S = 120
 _RESUMABLE = (RunState.FAILED, RunState.INTERRUPTED)
-_PATHS = ("dataset_path", "checkpoint_dir", "sharding_plan")  # the trainer's keys that name places
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,12 +63,13 @@ def train(
     wanted = loaded.spec.cluster
     named = ("cluster", "provider") in loaded.origins
     cluster = choose(app, provider_name=wanted.provider if named else None, cluster_name=wanted.name)
-    access = app.provider(cluster.provider).access(cluster)
-    launcher = find_launcher(loaded.spec.train.launcher or access.launchers[0])
-    spec = _run_spec(loaded, cluster, access, launcher, flags)
+    place = place_of(app, loaded, cluster)
+    launcher = place.launcher
+    spec = run_spec(loaded, place, flags)
+    check_configuration(spec)
+    check_dataset(spec, launcher)
+    refuse_secrets(spec, launcher)
     launcher.preflight(spec)
-    _check_configuration(spec)
-    _check_dataset(spec)
     folder = RunFolder(path=app.home.run(spec.name))
     if folder.path.exists():
         raise UsageError(
@@ -122,7 +120,7 @@ def resume(
 def _resized(spec: RunSpec, nproc_per_node: int) -> RunSpec:
     """Return the spec for another number of processes, with as many samples a step over all of them."""
     resized = replace(spec, nproc_per_node=nproc_per_node)
-    config = _check_configuration(spec)
+    config = check_configuration(spec)
     if config is None or resized.world_size == spec.world_size:
         return resized
     samples = config["global_batch_size"] or config["batch_size"] * spec.world_size
@@ -138,30 +136,99 @@ def _resized(spec: RunSpec, nproc_per_node: int) -> RunSpec:
 def _planned(
     app: AppContext, cluster: ClusterSpec, launcher: Launcher, folder: RunFolder, spec: RunSpec
 ) -> Launch:
-    offer = app.provider(cluster.provider).offers(cluster)[0]
-    hourly_usd = (offer.hourly_usd or 0.0) * spec.nnodes
+    hourly_usd = _hourly_usd(app, cluster) * spec.nnodes
     return Launch(spec=spec, plan=launcher.dry_run(folder, spec), hourly_usd=hourly_usd)
 
 
-def _run_spec(
-    loaded: Loaded, cluster: ClusterSpec, access: Access, launcher: Launcher, flags: Sequence[str]
-) -> RunSpec:
-    train = loaded.spec.train
+def _hourly_usd(app: AppContext, cluster: ClusterSpec) -> float:
+    """Return what one node costs; 0 where nobody knows."""
+    offers = app.provider(cluster.provider).offers(cluster)
+    return (offers[0].hourly_usd or 0.0) if offers else 0.0
+
+
+class Place(NamedTuple):
+    """Where a run goes."""
+
+    cluster: ClusterSpec
+    access: Access
+    launcher: Launcher
+    hourly_usd: float  # of one node
+    image: str  # by digest; empty where none was pushed for the cluster
+
+
+def place_of(app: AppContext, loaded: Loaded, cluster: ClusterSpec) -> Place:
+    """Return where a run goes; UsageError when the launcher that is asked for does not work there."""
+    access = app.provider(cluster.provider).access(cluster)
+    launcher = find_launcher(loaded.spec.train.launcher or access.launchers[0])
     _refuse_unfit_launcher(launcher, access, cluster)
+    return Place(cluster, access, launcher, _hourly_usd(app, cluster), _image(app, access))
+
+
+def _image(app: AppContext, access: Access) -> str:
+    """Return the image that was last pushed from here for a cluster; empty where none was."""
+    repository = str(access.details.get("image_repository", ""))
+    found = newest(app.home, repository) if repository else None
+    return f"{found.repository}@{found.digest}" if found else ""
+
+
+def run_spec(
+    loaded: Loaded,
+    place: Place,
+    flags: Sequence[str],
+    *,
+    name: str | None = None,
+    command: Sequence[str] | None = None,
+) -> RunSpec:
+    """Return what is to be launched.
+
+    Args:
+        loaded: the spec, with where each value stood.
+        place: where it goes.
+        flags: more flags for the trainer.
+        name: the run's name, in place of the spec's.
+        command: the program of a rank, in place of the trainer: it has a configuration of its own.
+    """
+    cluster, access, launcher, hourly_usd, image = place
+    train = loaded.spec.train
+    nodes = _nodes(train.nodes, access)
+    notices = str(access.details.get("notices", ""))
     return RunSpec(
-        name=train.name or new_run_name(datetime.now(UTC)),
+        name=name or train.name or new_run_name(datetime.now(UTC)),
         cluster=cluster.title,
         provider=cluster.provider,
         launcher=launcher.name,
         nproc_per_node=_processes(train.nproc_per_node, access),
-        nnodes=access.nodes,
+        nnodes=nodes,
+        min_nodes=_fewest(train.min_nodes, nodes),
         max_restarts=train.max_restarts,
-        trainer_config=_trainer_config(loaded),
-        trainer_flags=_absolute_flags(flags),
+        trainer_config={} if command else trainer_config(loaded, launcher, notices=notices),
+        trainer_flags=absolute_flags(flags) if launcher.reads_local_files else tuple(flags),
+        trainer_command=tuple(command or default_trainer_command()),
         environment={**access.environment, **train.env},
         stop_grace_s=train.stop_grace_s,
+        storage=access.storage,
+        image=train.image or image,
+        allow_tcp=train.allow_tcp,
+        hourly_usd=hourly_usd * nodes,
+        target=access.details,
+        settings=train.settings,
         versions={"cloudrec": __version__, "python": platform.python_version()},
     )
+
+
+def _nodes(asked: int | None, access: Access) -> int:
+    if asked is not None and asked > access.nodes:
+        raise SpecError(
+            f"{asked} nodes are asked for; this cluster has {access.nodes}",
+            remedy=f"ask for at most {access.nodes}, or converge the cluster: `cloudrec up --nodes {asked}`",
+        )
+    return asked or access.nodes
+
+
+def _fewest(asked: int | None, nodes: int) -> int:
+    if asked is not None and asked > nodes:
+        raise SpecError(f"min_nodes is {asked}; the run has {nodes} nodes", remedy=f"ask for at most {nodes}")
+    return asked or 0
 
 
 def _refuse_unfit_launcher(launcher: Launcher, access: Access, cluster: ClusterSpec) -> None:
@@ -180,83 +247,3 @@ def _processes(asked: int | None, access: Access) -> int:
             remedy=f"ask for at most {access.gpus_per_node}",
         )
     return asked or access.gpus_per_node or 1
-
-
-def _trainer_config(loaded: Loaded) -> dict[str, Any]:
-    """Return the trainer's section with paths made absolute: from the file, relative to the file's folder."""
-    config = dict(loaded.spec.trainer)
-    for key in _PATHS:
-        value = config.get(key)
-        if isinstance(value, str):
-            from_file = loaded.origins.get(("trainer", key), "").startswith(f"{loaded.file} ")
-            base = loaded.file.parent if from_file and loaded.file is not None else Path.cwd()
-            config[key] = _absolute(value, base)
-    return config
-
-
-def _absolute_flags(flags: Sequence[str]) -> tuple[str, ...]:
-    """Make the paths among flags absolute, so that a run is resumed from any folder."""
-    done: list[str] = []
-    previous = ""
-    for flag in flags:
-        key, equals, value = flag.partition("=")
-        if _key(previous) in _PATHS and "=" not in previous:
-            done.append(_absolute(flag, Path.cwd()))
-        elif equals and _key(key) in _PATHS:
-            done.append(f"{key}={_absolute(value, Path.cwd())}")
-        else:
-            done.append(flag)
-        previous = flag
-    return tuple(done)
-
-
-def _key(flag: str) -> str:
-    return flag[2:].replace("-", "_") if flag.startswith("--") else ""
-
-
-def _absolute(path: str, base: Path) -> str:
-    return path if "://" in path else str((base / Path(path).expanduser()).absolute())
-
-
-def _check_configuration(spec: RunSpec) -> dict[str, Any] | None:
-    """Have the trainer check its own configuration before anything is made; it needs no torch for that.
-
-    Returns every setting with its value, None where the trainer is another program.
-    """
-    if spec.trainer_command != default_trainer_command():
-        return None
-    with tempfile.TemporaryDirectory(prefix="cloudrec-") as folder:
-        config = Path(folder) / "trainer.yaml"
-        config.write_text(yaml.safe_dump(dict(spec.trainer_config)), encoding="utf-8")
-        command = [
-            sys.executable,
-            "-m",
-            "trainer",
-            "--check_config",
-            "--config",
-            str(config),
-            *spec.trainer_flags,
-        ]
-        checked = subprocess.run(
-            command, capture_output=True, text=True, timeout=_CHECK_TIMEOUT_S, check=False
-        )
-    if checked.returncode == 0:
-        resolved: dict[str, Any] = json.loads(checked.stdout)
-        return resolved
-    said = checked.stderr.strip().replace(f"{config}: ", "").removeprefix("error: ")
-    message, _, remedy = said.partition("\nremedy: ")
-    if checked.returncode == _BAD_CONFIGURATION:
-        raise SpecError(f"the trainer refuses its configuration: {message}", remedy=remedy or None)
-    raise SpecError(f"the trainer could not check its configuration: {said}")
-
-
-def _check_dataset(spec: RunSpec) -> None:
-    """Refuse a dataset on this machine that is not there, before a run is made for it."""
-    path = flag_value(spec.trainer_flags, "dataset_path") or spec.trainer_config.get("dataset_path")
-    if not isinstance(path, str) or "://" in path or spec.trainer_command != default_trainer_command():
-        return
-    if not Path(path).exists():
-        raise DataError(
-            f"there is no dataset at {path}",
-            remedy="make one: `cloudrec data prepare SRC OUT`, and name it with --dataset",
-        )

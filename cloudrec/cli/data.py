@@ -1,4 +1,4 @@
-"""The commands for data: synth, prepare, check."""
+"""The commands for data: synth, prepare, check, push."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cloudrec.cli.console import announce, progress
-from cloudrec.cli.options import output_option
+from cloudrec.cli.options import context, dry_run_option, output_option
 from cloudrec.cli.output import emit
 from cloudrec.data import require_extra
 from cloudrec.errors import DataError
@@ -16,12 +16,14 @@ from cloudrec.errors import DataError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from cloudrec.data.push import PushPlan
+
 _FOLDER = click.Path(path_type=Path, file_okay=True)
 
 
 @click.group()
 def data() -> None:
-    """Make, prepare and check training data."""
+    """Make, prepare, check and push training data."""
 
 
 @data.command()
@@ -141,6 +143,54 @@ def check(path: Path, *, deep: bool) -> None:
         {"dataset": report.to_json()},
         f"{path} is sound: {report.rows:,} rows in {report.files} files, {report.bytes:,} bytes ({how})",
     )
+
+
+@data.command()
+@click.argument("source", type=_FOLDER)
+@click.argument("uri", required=False)
+@click.option(
+    "--cluster", metavar="NAME", help="Push to this cluster's storage  [default: the only cluster's]"
+)
+@click.option("--name", metavar="NAME", help="What it is called there  [default: the folder's name]")
+@click.option("--overwrite", is_flag=True, help="Replace another dataset that is there.")
+@dry_run_option
+@output_option
+def push(
+    source: Path,
+    uri: str | None,
+    cluster: str | None,
+    name: str | None,
+    *,
+    overwrite: bool,
+    dry_run: bool,
+) -> None:
+    """Upload the prepared dataset at SOURCE to URI, or to a cluster's bucket, for `train --dataset`.
+
+    What is there already with the right size and checksum is not sent again, so an interrupted push goes on
+    when it is run again. Every file is proven after the upload; dataset.json goes last.
+    """
+    from cloudrec.app.data import push_dataset  # noqa: PLC0415  # `--help` needs none of it
+
+    def decide(plan: PushPlan) -> bool:
+        announce(
+            f"{len(plan.send):,} files ({plan.bytes:,} bytes) to send to {plan.uri}, "
+            f"{len(plan.held):,} are there"
+        )
+        return not dry_run
+
+    plan = push_dataset(
+        context(),
+        source,
+        uri=uri,
+        cluster_name=cluster,
+        name=name,
+        overwrite=overwrite,
+        decide=decide,
+        progress=lambda: progress("sending", "bytes"),
+    )
+    what = "would be" if dry_run else "is"
+    text = f"{source} {what} at {plan.uri}\ntrain with it: cloudrec train --dataset {plan.uri}"
+    emit({"push": {**plan.to_json(), "dry_run": dry_run}}, text)
 
 
 def _range(numbers: Iterable[int]) -> str:

@@ -23,11 +23,14 @@ _COMMANDS = {
     "logs": ("cloudrec.cli.runs:logs", "Print what a rank of a run has printed."),
     "stop": ("cloudrec.cli.runs:stop", "Stop a run gracefully: checkpoint, then end."),
     "report": ("cloudrec.cli.runs:report", "Write one self-contained HTML page about a run."),
+    "fetch": ("cloudrec.cli.runs:fetch", "Copy what a run has left into a folder here."),
     "down": ("cloudrec.cli.clusters:down", "Remove everything that was created."),
-    "leaks": ("cloudrec.cli.clusters:leaks", "Show what exists under our tags, with $/h."),
-    "catalog": ("cloudrec.cli.clusters:catalog", "Show kinds of node and their prices."),
-    "doctor": ("cloudrec.cli.clusters:doctor", "Check what must be there before a cluster comes up."),
-    "data": ("cloudrec.cli.data:data", "Make, prepare and check training data."),
+    "leaks": ("cloudrec.cli.look:leaks", "Show what exists under our tags, with $/h."),
+    "catalog": ("cloudrec.cli.look:catalog", "Show kinds of node and their prices."),
+    "doctor": ("cloudrec.cli.look:doctor", "Check what must be there before a cluster comes up."),
+    "addons": ("cloudrec.cli.addons:addons", "Show, install and remove what a cluster needs."),
+    "data": ("cloudrec.cli.data:data", "Make, prepare, check and push training data."),
+    "image": ("cloudrec.cli.image:image", "Build and push the trainer's image."),
     "completion": ("cloudrec.cli.completion:completion", "Print the shell's completion script."),
 }
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from cloudrec.app import AppContext
     from cloudrec.spec.load import Flags, Loaded
+    from cloudrec.spec.models import ClusterSpec
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
@@ -89,6 +90,11 @@ def load_spec(file: Path | None, settings: tuple[str, ...], flags: Flags) -> Loa
 
     given = {path: (flag, value) for path, (flag, value) in flags.items() if value is not None}
     return load(file, environment=os.environ, flags={**_parsed(settings), **given}, folder=Path.cwd())
+
+
+def provider_spec(provider: str | None) -> ClusterSpec:
+    """Return the cluster's section of the spec for a command that only names a provider."""
+    return load_spec(None, (), {("cluster", "provider"): ("PROVIDER", provider)}).spec.cluster
 
 
 def _parsed(settings: tuple[str, ...]) -> dict[tuple[str, ...], tuple[str, Any]]:

@@ -1,4 +1,4 @@
-"""The commands for runs: status, logs, stop, report."""
+"""The commands for runs: status, logs, stop, report, fetch."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import click
 from cloudrec.cli.console import announce
 from cloudrec.cli.options import complete_runs, context, dry_run_option, output_option, yes_option
 from cloudrec.cli.output import chosen_format, columns, duration, emit
+from cloudrec.cli.run_tables import goodput_line, runs_table, workers_table
 from cloudrec.errors import UsageError
 
 if TYPE_CHECKING:
@@ -111,6 +112,23 @@ def report(run: str | None, out: Path | None, *, force: bool) -> None:
     emit({"report": {"run": folder.name, "path": str(target.absolute())}}, f"wrote {target}")
 
 
+@click.command()
+@click.argument("run", required=False, shell_complete=complete_runs)
+@click.option("--to", type=click.Path(path_type=Path, file_okay=False), help="The folder  [default: ./RUN]")
+@click.option("--checkpoints", is_flag=True, help="The newest checkpoint too.")
+@output_option
+def fetch(run: str | None, to: Path | None, *, checkpoints: bool) -> None:
+    """Copy what RUN (the newest when absent) has left, wherever it ran, into a folder here."""
+    from cloudrec import app  # noqa: PLC0415  # `--help` needs none of it
+
+    application = context()
+    folder = app.run_folder(application, run)
+    target = to or Path(folder.name)
+    copied = app.fetch(application, folder.name, target, checkpoints=checkpoints)
+    document = {"fetched": {"run": folder.name, "path": str(target.absolute()), "files": copied}}
+    emit(document, f"{len(copied)} files of run {folder.name} are in {target}")
+
+
 def _show(application: AppContext, name: str | None, *, events: bool) -> None:
     from cloudrec import app  # noqa: PLC0415  # `--help` needs none of it
 
@@ -127,7 +145,8 @@ def _show(application: AppContext, name: str | None, *, events: bool) -> None:
     text = [_clusters_table(clusters)] if clusters or name is None else []  # a run's name is no cluster's
     text.append(runs_table(runs))
     if name is not None:
-        text += [_goodput_line(run) for run in runs if run.goodput_parts]
+        text += [goodput_line(run) for run in runs if run.goodput_parts]
+        text += [workers_table(run) for run in runs if run.workers]
     if events:
         document["events"] = _events(application, clusters, runs)
         rows = [
@@ -197,64 +216,6 @@ def _clusters_table(clusters: Sequence[ClusterView]) -> str:
     return "\n".join(
         [columns(("CLUSTER", "PROVIDER", "STATE", "$/H", "AGE", "EXPIRES", "OWNER"), rows), *problems]
     )
-
-
-def runs_table(runs: Sequence[RunView]) -> str:
-    """Lay runs out for people; what went wrong stands below."""
-    if not runs:
-        return "no runs yet (cloudrec train)"
-    rows = [
-        (
-            run.name,
-            run.state,
-            run.world_size,
-            _steps(run),
-            _figure(run.loss, ".4f"),
-            _figure(run.auc, ".4f"),
-            _figure(run.samples_per_s, ",.0f"),
-            _figure(run.goodput, ".0%"),
-            run.restarts,
-            run.checkpoint,
-            duration(run.wall_s),
-        )
-        for run in runs
-    ]
-    headers = (
-        "RUN",
-        "STATE",
-        "RANKS",
-        "STEP",
-        "LOSS",
-        "AUC",
-        "SAMPLES/S",
-        "GOODPUT",
-        "RESTARTS",
-        "CHECKPOINT",
-        "TIME",
-    )
-    causes = [f"{run.name}: {run.cause}" for run in runs if run.cause]
-    return "\n".join([columns(headers, rows), *causes])
-
-
-def _goodput_line(run: RunView) -> str:
-    """Tell where a run's time went, the largest part first; what took no time is left out."""
-    parts = sorted((run.goodput_parts or {}).items(), key=lambda part: -part[1])
-    told = [
-        f"{name.removesuffix('_s').replace('_', ' ')} {duration(seconds)}"
-        for name, seconds in parts
-        if round(seconds)
-    ]
-    return f"{run.name}: {', '.join(told) or 'no time yet'}"
-
-
-def _steps(run: RunView) -> str | None:
-    if run.step is None or run.total_steps is None:
-        return None if run.step is None else str(run.step)
-    return f"{run.step}/{run.total_steps}"
-
-
-def _figure(value: float | None, how: str) -> str | None:
-    return None if value is None else format(value, how)
 
 
 def _clock(moment: float) -> str:

@@ -20,8 +20,8 @@ from cloudrec.cli.options import (
     set_option,
     yes_option,
 )
-from cloudrec.cli.output import emit
-from cloudrec.cli.runs import runs_table
+from cloudrec.cli.output import chosen_format, emit
+from cloudrec.cli.run_tables import runs_table
 from cloudrec.errors import INTERRUPTED, RunFailedError, UsageError
 
 if TYPE_CHECKING:
@@ -42,6 +42,15 @@ if TYPE_CHECKING:
 @click.option("--dataset", metavar="URI", help="The prepared dataset (the trainer's --dataset_path).")
 @click.option(
     "--launcher", metavar="NAME", help="How processes are started  [default: the cluster's own way]"
+)
+@click.option("--nodes", type=int, metavar="N", help="Nodes to train on  [default: all of the cluster's]")
+@click.option("--min-nodes", type=int, metavar="N", help="With how many it may go on when some are lost.")
+@click.option("--image", metavar="REF", help="The trainer's container image  [default: the one last pushed]")
+@click.option(
+    "--allow-tcp",
+    is_flag=True,
+    default=None,
+    help="Train even where the cluster's GPUs or fast transport are not found.",
 )
 @click.option(
     "--nproc-per-node",
@@ -66,6 +75,10 @@ def train(
     name: str | None,
     dataset: str | None,
     launcher: str | None,
+    nodes: int | None,
+    min_nodes: int | None,
+    image: str | None,
+    allow_tcp: bool | None,
     nproc_per_node: int | None,
     max_restarts: int | None,
     resume: str | None,
@@ -80,6 +93,7 @@ def train(
     cloudrec train --dataset data/prepared --nproc-per-node 2 -- --num_epochs 2
     cloudrec train --detach                    with a dataset named in cloudrec.yaml
     cloudrec train --resume RUN                from its newest checkpoint
+    cloudrec train --provider aws --dry-run -o yaml   what would be applied to the cluster
     cloudrec train --resume RUN --nproc-per-node 1    with other processes, but the same steps
 
     Ctrl-C stops the run gracefully: it writes a checkpoint, and --resume goes on from there.
@@ -91,6 +105,10 @@ def train(
         ("cluster", "provider"): ("--provider", provider),
         ("train", "name"): ("--name", name),
         ("train", "launcher"): ("--launcher", launcher),
+        ("train", "nodes"): ("--nodes", nodes),
+        ("train", "min_nodes"): ("--min-nodes", min_nodes),
+        ("train", "image"): ("--image", image),
+        ("train", "allow_tcp"): ("--allow-tcp", allow_tcp),
         ("train", "nproc_per_node"): ("--nproc-per-node", nproc_per_node),
         ("train", "max_restarts"): ("--max-restarts", max_restarts),
         ("trainer", "dataset_path"): ("--dataset", dataset),
@@ -112,7 +130,7 @@ def train(
     else:
         folder = app.train(application, load_spec(file, settings, flags), trainer_flags, decide=decide)
     if folder is None:
-        emit({"dry_run": True, "launch": _plan_document(plans[0])}, "")
+        _emit_plan(plans[0])
         return 0
     announce(f"run {folder.name} is under way; its files are in {folder.path}")
     if detach:
@@ -184,8 +202,23 @@ def _refuse_with_resume(flags: Flags, trainer_flags: tuple[str, ...], settings: 
         )
 
 
+def _emit_plan(plan: LaunchPlan) -> None:
+    """Print what would be done; manifests as YAML are just what would be applied, for other tools to read."""
+    if plan.objects and chosen_format() == "yaml":
+        from cloudrec import manifests  # noqa: PLC0415  # only for this
+
+        click.echo(manifests.text(plan.objects), nl=False)
+        return
+    emit({"dry_run": True, "launch": _plan_document(plan)}, "")
+
+
 def _plan_document(plan: LaunchPlan) -> dict[str, Any]:
-    return {"command": list(plan.command), "environment": dict(plan.environment), "files": dict(plan.files)}
+    document = {
+        "command": list(plan.command),
+        "environment": dict(plan.environment),
+        "files": dict(plan.files),
+    }
+    return document | ({"objects": list(plan.objects)} if plan.objects else {})
 
 
 def _plan_text(plan: LaunchPlan) -> str:
@@ -195,4 +228,7 @@ def _plan_text(plan: LaunchPlan) -> str:
     for name, text in plan.files.items():
         lines += [f"  {name}:", *(f"    {line}" for line in text.splitlines())]
     lines += ["would set:", *(f"  {key}={value}" for key, value in sorted(plan.environment.items()))]
+    if plan.objects:
+        told = [f"  {each['kind']} {each['metadata']['name']}" for each in plan.objects]
+        lines += ["would apply (-o yaml shows them whole):", *told]
     return "\n".join([*lines, "would run:", f"  {shlex.join(plan.command)}"])

@@ -130,6 +130,10 @@ class CloudProvider(ABC, Generic[A, L]):
         """Return the drivers of all kinds in an account's region."""
         return {kind: driver for part in self.parts for kind, driver in part.drivers(account).items()}
 
+    def locations(self, cluster: ClusterSpec) -> Sequence[str]:
+        """Tell the region, where the spec names one."""
+        return (cluster.region,) if cluster.region else ()
+
     def search(self, cluster: str | None, *, locations: Sequence[str] = ()) -> Sequence[Observed]:
         """Let each kind's driver look in each region."""
         with self.told_plainly():

@@ -381,11 +381,18 @@ class Kube:
         what: str = "",
         query: Mapping[str, Any] | None = None,
         body: Mapping[str, Any] | None = None,
+        is_idempotent: bool = False,
     ) -> Object:
-        """Make any call of the API; a GET is made again where that helps."""
-        return self._wire.json(
-            Request(method=method, path=path, what=what or f"{method} {path}", query=query or {}, body=body)
+        """Make any call of the API; a GET, and what may be done twice, is made again where that helps."""
+        asked = Request(
+            method=method,
+            path=path,
+            what=what or f"{method} {path}",
+            query=query or {},
+            body=body,
+            is_idempotent=is_idempotent,
         )
+        return self._wire.json(asked)
 
     def may(self, verb: str, kind: str, *, namespace: str = "", subresource: str = "") -> bool:
         """Ask whether we may do something, such as create a Job in a namespace."""
@@ -400,7 +407,7 @@ class Kube:
         }
         path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
         try:
-            answer = self.raw("POST", path, what="ask what we may do", body=review)
+            answer = self.raw("POST", path, what="ask what we may do", body=review, is_idempotent=True)
         except AbsentError:  # a server without reviews: it will say so itself
             return True
         return bool((answer.get("status") or {}).get("allowed"))

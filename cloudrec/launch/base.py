@@ -94,6 +94,11 @@ class Launcher(Protocol):
         """The name by which `--launcher` knows it."""
         ...
 
+    @property
+    def reads_local_files(self) -> bool:
+        """Whether the trainer sees the same files as whoever launches it."""
+        ...
+
     def preflight(self, spec: RunSpec) -> None:
         """Refuse what cannot work before anything is made: PreflightError, MissingExtraError, UsageError."""
         ...
@@ -135,4 +140,8 @@ class Launcher(Protocol):
             follow: go on with new lines until the run ends.
             tail: begin with the last so many lines instead of the first.
         """
+        ...
+
+    def collect(self, run: RunFolder) -> None:
+        """Bring all that a run has left elsewhere into its folder; StorageError when it cannot be had."""
         ...

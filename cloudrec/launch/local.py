@@ -52,9 +52,11 @@ class LocalLauncher:
     Args:
         name: what `--launcher` calls it.
         needed: the modules without which the trainer cannot run.
+        reads_local_files: the trainer sees the same files as whoever launches it.
     """
 
     name: str = "local"
+    reads_local_files: bool = True
     needed: tuple[str, ...] = ("torch", "torchrec", "fbgemm_gpu", "numpy", "fsspec")
 
     def preflight(self, spec: RunSpec) -> None:
@@ -128,6 +130,9 @@ class LocalLauncher:
         return follow_lines(
             run.rank_log(rank), tail=tail, is_over=lambda: not follow or not run.is_alive, poll_s=_POLL_S
         )
+
+    def collect(self, run: RunFolder) -> None:
+        """Do nothing: all that a run leaves is in its folder."""
 
 
 LAUNCHER = LocalLauncher()

@@ -260,6 +260,34 @@ class Role(Named):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ClusterRole(Context):
+    """What may be done in the whole cluster.
+
+    Args:
+        name: its name.
+        labels: whose it is.
+        rules: API groups, resources and verbs.
+    """
+
+    name: str
+    labels: Mapping[str, str]
+    rules: Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterRoleBinding(Named):
+    """Who may do it.
+
+    Args:
+        role: the role.
+        service_account: whose it is, in the namespace.
+    """
+
+    role: str
+    service_account: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class RoleBinding(Named):
     """Who may do it.
 

@@ -1,6 +1,6 @@
 """The guard in the cluster: every few minutes it sees whether the cluster's time or money is up.
 
-It may see and stop the namespace's runs, and nothing else; what it may do to the cloud's node pools is for
+It may see and stop the namespace's runs and note what it did; what it may do to the cloud's node pools is for
 its service account's identity to say. It is the one pod of ours that has a token of the API server.
 """
 
@@ -23,9 +23,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from cloudrec.kube.target import Target
+    from cloudrec.manifests.rendering import Context
 
 GUARD = "guard"
 NAME = "cloudrec-guard"
+NOTE = "guard.json"  # in its ConfigMap
 _API_PORTS = (443, 6443)
 _DEADLINE_S = 600  # one round: stop the runs, wait for their checkpoints, scale the pools
 _RESOURCES = {"cpu": "100m", "memory": "256Mi"}
@@ -45,7 +47,9 @@ class Guarding:
         cluster: the cluster's name.
         owner: who answers for it.
         image: what it runs from: the trainer's image will do.
-        environment: what it is told: until when, for how much.
+        note: what it is told: the cluster and its end, as `cloudrec.pod.guard` reads it.
+        cordons: whether it may close nodes, where it is not the cloud that takes them away.
+        environment: what its cloud's client wants to know.
         annotations: what makes its service account an identity of the cloud.
         pod_labels: what makes its pod use it.
         schedule: when it looks, as cron has it.
@@ -54,6 +58,8 @@ class Guarding:
     cluster: str
     owner: str
     image: str
+    note: str = "{}"
+    cordons: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     pod_labels: Mapping[str, str] = field(default_factory=dict)
@@ -75,6 +81,7 @@ def guard_objects(target: Target, guarding: Guarding) -> tuple[dict[str, Any], .
     named: dict[str, Any] = {"name": NAME, "namespace": target.namespace, "labels": labels}
     parts = (
         contexts.ServiceAccount(**named, annotations=dict(guarding.annotations) or None),
+        contexts.ConfigMap(**named, data={NOTE: guarding.note}),
         contexts.Role(**named, rules=_rules()),
         contexts.RoleBinding(**named, role=NAME, service_account=NAME),
         contexts.NetworkPolicy(
@@ -84,7 +91,29 @@ def guard_objects(target: Target, guarding: Guarding) -> tuple[dict[str, Any], .
             **named, schedule=guarding.schedule, deadline_s=_DEADLINE_S, pod=_pod(guarding, labels)
         ),
     )
-    return tuple(render(each) for each in parts)
+    return tuple(render(each) for each in (*_cordoning(target, guarding, labels), *parts))
+
+
+def _cordoning(target: Target, guarding: Guarding, labels: Mapping[str, str]) -> tuple[Context, ...]:
+    """Return what lets it close nodes, and see which cluster it is in; nothing where it is not to."""
+    if not guarding.cordons:
+        return ()
+    name = f"{NAME}-{guarding.cluster}"
+    rules = [
+        {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "patch"]},
+        {
+            "apiGroups": [""],
+            "resources": ["namespaces"],
+            "resourceNames": ["kube-system"],
+            "verbs": ["get"],
+        },
+    ]
+    return (
+        contexts.ClusterRole(name=name, labels=labels, rules=rules),
+        contexts.ClusterRoleBinding(
+            name=name, namespace=target.namespace, labels=labels, role=name, service_account=NAME
+        ),
+    )
 
 
 def _rules() -> list[dict[str, Any]]:
@@ -92,7 +121,12 @@ def _rules() -> list[dict[str, Any]]:
         {"apiGroups": [group], "resources": [resource], "verbs": ["get", "list", "patch"]}
         for group, resource in _RUNS.items()
     ]
-    return [*runs, {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]}]
+    note = {"resources": ["configmaps"], "resourceNames": [NAME], "verbs": ["get", "patch"]}
+    return [
+        *runs,
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]},
+        {"apiGroups": [""], **note},
+    ]
 
 
 def _pod(guarding: Guarding, labels: Mapping[str, str]) -> Pod:

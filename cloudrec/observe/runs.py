@@ -17,9 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from cloudrec.launch.base import Worker
     from cloudrec.launch.runspec import RunSpec
 
 SCHEMA_VERSION = 1
+_HOUR = 3600
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +46,9 @@ class RunView:
         goodput_parts: where that time went, seconds by part, as the trainer names them.
         checkpoint: step of the newest committed checkpoint.
         restarts: how often the workers were started again, over all launches.
+        preemptions: how often a machine was taken away from it, where its engine can tell.
+        workers: its machines as its engine tells them, where there are several.
+        cost_usd: what its nodes have cost so far; None where their price is not known, or is none.
         launches: how often the run was launched: 1, and one more for each resume.
         created: when it was first submitted, seconds since the epoch.
         started: when its newest launch began.
@@ -70,6 +75,9 @@ class RunView:
     goodput_parts: Mapping[str, float] | None = None
     checkpoint: int | None = None
     restarts: int = 0
+    preemptions: int = 0
+    workers: Sequence[Worker] = ()
+    cost_usd: float | None = None
     launches: int = 0
     created: float | None = None
     started: float | None = None
@@ -126,6 +134,7 @@ def view_run(run: RunFolder) -> RunView:
     metrics = latest_metrics(run.metrics_file)
     goodput = newest_goodput(metrics.train, outputs.read_summary(run))
     started = [event.time for event in events if event.event == "started"]
+    wall_s = _wall_seconds(events, alive=not status.state.is_final, now=time.time())
     return RunView(
         name=run.name,
         state=status.state,
@@ -144,11 +153,14 @@ def view_run(run: RunFolder) -> RunView:
         goodput_parts=goodput.parts if goodput else None,
         checkpoint=_checkpoint(run, spec, metrics.checkpoint),
         restarts=sum(event.event == "restarting" for event in events),
+        preemptions=status.preemptions,
+        workers=status.workers,
+        cost_usd=spec.hourly_usd * wall_s / _HOUR if spec.hourly_usd else None,
         launches=sum(event.event == "submitted" for event in events),
         created=events[0].time if events else None,
         started=started[-1] if started else None,
         ended=_last_sign(events) if status.state.is_final else None,
-        wall_s=_wall_seconds(events, alive=not status.state.is_final, now=time.time()),
+        wall_s=wall_s,
         pid=None if status.state.is_final else _pid(events),
         folder=str(run.path),
     )

@@ -11,6 +11,7 @@ _COMMANDS = {
     "agent": "make this pod ready, run torchrun in it, keep what the run leaves: agent -- TORCHRUN...",
     "rank": "run one rank of the trainer, below torchrun: rank -- TRAINER...",
     "probe": "tell whether a pod can read a dataset and write results",
+    "guard": "end runs and let nodes go once the cluster's time or budget is up",
     "smoke": "exchange tensors between all ranks and measure, in the trainer's place",
     "ray": "drive the agents of a Ray cluster, from its head",
 }

@@ -6,6 +6,7 @@ import argparse
 import os
 import signal
 import sys
+import threading
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 _LIMIT = 4096  # bytes of a termination message that the kubelet keeps
 _LAST_COPY_S = 60.0  # for the last copy to RESULTS, when nobody is in a hurry
+_LAST_RESULTS_S = 600.0  # and where it holds what the run was for
 _STATES = {FINISHED: "succeeded", AGAIN: "interrupted"}
 
 
@@ -45,7 +47,11 @@ def main(arguments: list[str]) -> int:
         settings = replace(settings, work=options.work)
     if options.grace_s:
         settings = replace(settings, grace_s=options.grace_s)
-    return Agent(settings, words, termination_log=options.termination_log).run()
+    code = Agent(settings, words, termination_log=options.termination_log).run()
+    if any(not thread.daemon for thread in threading.enumerate() if thread is not threading.main_thread()):
+        sys.stdout.flush()
+        os._exit(code)  # a download that was broken off is not waited for
+    return code
 
 
 class Agent:
@@ -95,7 +101,7 @@ class Agent:
         command = Command.parse(self._words)
         if settings.results:
             self._place = open_place(settings.results)
-            if lead.is_finished(self._place, launch=settings.launch):
+            if self._is_finished():
                 return Ending(code=FINISHED, cause="the run has finished already")
             self._keeper = Keeper(settings.folder, self._place, pod=settings.pod, say=self._say)
         self._tell("started", pid=os.getpid(), pod=settings.pod, node=settings.node, command=self._words)
@@ -108,10 +114,20 @@ class Agent:
             assert_fit(settings, environment, root=Path("/"), say=self._say)
         command = ready.point_to_data(command, settings, self._say)
         command = command.with_setting("output_dir", str(settings.folder.path))
-        self._watch = Watch(settings, command.words(), environment, tee=tee, tell=self._tell)
+        self._watch = Watch(
+            settings,
+            command.words(),
+            environment,
+            tee=tee,
+            tell=self._tell,
+            is_finished=self._is_finished,
+        )
         if self._early_stop:
             raise StopRequestedError
         return self._watch.run()
+
+    def _is_finished(self) -> bool:
+        return self._place is not None and lead.is_finished(self._place, launch=self._settings.launch)
 
     def _end(self, ending: Ending) -> int:
         """Say how it ended, keep it, and leave word for the kubelet."""
@@ -123,10 +139,12 @@ class Agent:
         if self._keeper:
             left = self._settings.grace_s / 2 if self._early_stop else float("inf")
             left = self._watch.seconds_left() if self._watch else left
-            within = min(_LAST_COPY_S, max(left, 1.0))
+            patience = _LAST_RESULTS_S if ending.code == FINISHED else _LAST_COPY_S
+            within = min(patience, max(left, 1.0))
             if not self._keeper.finish(within_s=within) and ending.code == FINISHED:
-                cause = "the run has finished, but its last files could not be kept: see the pod's log"
-                ending = Ending(code=CRASHED, cause=cause)
+                # no failure: another pod would wait in vain for those that have finished
+                ending = Ending(code=FINISHED, cause="finished, but its last files could not be kept")
+                self._say(f"WARNING: {ending.cause} in {within:g} s")
         self._leave_word(ending)
         return self._settings.again_code if ending.code == AGAIN else ending.code
 

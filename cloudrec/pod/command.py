@@ -69,7 +69,21 @@ class Command:
     def words(self) -> list[str]:
         """Return what this pod starts: torchrun in our own wrapping, that dies with the agent."""
         elastic = (sys.executable, "-m", "cloudrec.launch._elastic")
-        return [*elastic, *_unlimited(self.torchrun), "--", *self.trainer]
+        return [*elastic, *_unlimited(self._with_role()), "--", *self.trainer]
+
+    def _with_role(self) -> tuple[str, ...]:
+        """Say whether this node hosts the rendezvous: torch would ask the DNS, which may not know yet."""
+        endpoint, here = flag_value(self.torchrun, "rdzv_endpoint"), flag_value(self.torchrun, "local_addr")
+        settings = flag_value(self.torchrun, "rdzv_conf") or ""
+        if not endpoint or not here or "is_host=" in settings:
+            return self.torchrun
+        host = endpoint.rpartition(":")[0] or endpoint
+        role = f"is_host={int(here == host or here.startswith(f'{host}.'))}"
+        return (
+            "--rdzv-conf",
+            f"{settings},{role}" if settings else role,
+            *_without(self.torchrun, "rdzv-conf"),
+        )
 
 
 def _without_program(words: Sequence[str]) -> list[str]:
@@ -84,12 +98,18 @@ def _without_program(words: Sequence[str]) -> list[str]:
 
 def _unlimited(torchrun: tuple[str, ...]) -> list[str]:
     """Return torchrun's words with as many restarts as it takes."""
+    return ["--max-restarts", _MANY, *_without(torchrun, "max-restarts")]
+
+
+def _without(words: tuple[str, ...], name: str) -> list[str]:
+    """Return words without a flag and its value."""
     kept, skip = [], False
-    for word in torchrun:
+    for word in words:
+        key, equals, _ = word.partition("=")
         if skip:
             skip = False
-        elif word in ("--max-restarts", "--max_restarts"):
-            skip = True
-        elif not word.startswith(("--max-restarts=", "--max_restarts=")):
+        elif key.replace("_", "-") == f"--{name}":
+            skip = not equals
+        else:
             kept.append(word)
-    return ["--max-restarts", _MANY, *kept]
+    return kept

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from cloudrec.launch.place import Place
 
 _PAUSE_S = 3.0
+_AGAIN_S = 1.0
 _BYTES_A_PAUSE = 4 * 2**20  # a file larger than this is copied less often, so that copying stays cheap
 _RUN_FILES = ("sharding_plan.json", "metrics.jsonl", "goodput.jsonl")
 
@@ -43,6 +44,7 @@ class Keeper:
         self._kept: dict[str, tuple[int, int]] = {}  # by name: size and time of change, when it was copied
         self._due: dict[str, float] = {}  # by name: when a large file may be copied again
         self._complaint = ""
+        self._deadline = 0.0
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, name="keeper", daemon=True)
 
@@ -51,17 +53,21 @@ class Keeper:
         self._thread.start()
 
     def finish(self, *, within_s: float) -> bool:
-        """Copy everything a last time; False when that took too long or the store refused."""
+        """Copy everything a last time, again and again where the store refuses; False when time runs out."""
+        self._deadline = time.monotonic() + within_s
         self._ending.set()
-        self._due.clear()
         self._thread.join(within_s)
         return not self._thread.is_alive() and not self._complaint
 
     def _run(self) -> None:
         while not self._ending.wait(_PAUSE_S):
             self._pass()
-        self._due.clear()
-        self._pass()
+        while True:
+            self._due.clear()
+            self._pass()
+            if not self._complaint or time.monotonic() + _AGAIN_S > self._deadline:
+                return
+            time.sleep(_AGAIN_S)
 
     def _pass(self) -> None:
         try:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from cloudrec.launch import _tether, outputs
 from cloudrec.launch.verdict import describe
-from cloudrec.pod.codes import AGAIN
+from cloudrec.pod.codes import AGAIN, FINISHED
 from cloudrec.pod.judge import (
     Attempt,
     Ending,
@@ -32,10 +32,11 @@ if TYPE_CHECKING:
     from cloudrec.pod.settings import PodSettings
     from cloudrec.pod.tee import Tee
 
-_POLL_S = 0.1
+_POLL_S = 0.2
 _HOPELESS_GRACE_S = 5.0  # for ranks that are ended since another attempt is of no use
 _COPY_SHARE = 0.2  # of the grace is kept for the last copy of files
-_SEARCHES = 3  # for a rendezvous, in a row without one that came about
+_SEARCH_S = 1800.0  # for a rendezvous; machines may take long to come back
+_SEARCH_PAUSE_S = 1.0
 NOTICES = ("stopping: aws:", "stopping: azure:", "stopping: gcp:")
 
 
@@ -48,6 +49,7 @@ class Watch:
         environment: theirs.
         tee: takes what they print.
         tell: writes an event down.
+        is_finished: whether other pods have finished the run.
     """
 
     def __init__(
@@ -58,12 +60,14 @@ class Watch:
         *,
         tee: Tee,
         tell: Callable[..., None],
+        is_finished: Callable[[], bool],
     ) -> None:
         self._settings = settings
         self._command = list(command)
         self._environment = dict(environment)
         self._tee = tee
         self._tell = tell
+        self._is_finished = is_finished
         self._stopped_at: float | None = None  # monotonic
         self._told_to_end = False
         self._deadline = float("inf")  # monotonic time at which what still runs is killed
@@ -86,17 +90,27 @@ class Watch:
     def run(self) -> Ending:
         """Start torchrun, and return how the pod is to end."""
         self._tee.listen()
-        searches = 0
+        give_up = time.monotonic() + _SEARCH_S
         while True:
             begun = len(self._attempts())
             ending = self._once()
-            searches = 0 if len(self._attempts()) > begun else searches + 1
-            lost = ending.code == AGAIN and self._stopped_at is None and not self._told_to_end
-            if not lost or searches >= _SEARCHES:
+            if len(self._attempts()) > begun:
+                give_up = time.monotonic() + _SEARCH_S
+            if ending.code != AGAIN or self._told_to_end or time.monotonic() > give_up:
                 return ending
+            if self._is_finished():
+                return Ending(code=FINISHED, cause="the other pods have finished the run")
             self._restarting = True
             self._tell("restarting", attempt=len(self._attempts()), cause=ending.cause)
             self._tee.say(f"{ending.cause}: looking for it again")
+            if self._stopped_within(_SEARCH_PAUSE_S):
+                return ending_after(self._attempts(), AGAIN, stopped=True)
+
+    def _stopped_within(self, seconds: float) -> bool:
+        give_up = time.monotonic() + seconds
+        while self._stopped_at is None and time.monotonic() < give_up:
+            time.sleep(_POLL_S)
+        return self._stopped_at is not None
 
     def _once(self) -> Ending:
         """Run torchrun once, to its end."""

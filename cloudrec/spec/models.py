@@ -133,6 +133,9 @@ class TrainSpec(Model):
     launcher: str | None = Field(
         None, description="how processes are started; the cluster's own way when absent"
     )
+    nodes: Annotated[PositiveInt, Field(le=MAX_NODES)] | None = Field(
+        None, description="nodes to train on; all of the cluster's when absent"
+    )
     nproc_per_node: Annotated[PositiveInt, Field(le=MAX_PROCESSES)] | None = Field(
         None, description="processes on each machine; one a GPU, or one on a machine without, when absent"
     )

@@ -18,7 +18,7 @@ import sys
 import time
 from collections import Counter
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPSConnection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -53,6 +53,9 @@ class Ways:
         lags: seconds by which its lists are late, at their worst.
         preload: its SDK's modules, which take long to import.
         denial: the code and the words with which it says that an action is not allowed.
+        noise: matches what comes and goes as it likes, and is nobody's.
+        speed: of its clock; 1 where what it makes is done by real processes.
+        settings: what its provider cannot do without.
     """
 
     generous: Mapping[str, Any]
@@ -63,6 +66,9 @@ class Ways:
     lags: Mapping[str, float]
     preload: tuple[str, ...]
     denial: tuple[str, str]
+    noise: str = "-"
+    speed: float = SPEED
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 WAYS: Mapping[str, Ways] = {
@@ -137,22 +143,41 @@ WAYS: Mapping[str, Ways] = {
         ),
         denial=("PERMISSION_DENIED", "Permission '{}' denied on resource (or it may not exist)."),
     ),
+    # Somebody else's cluster, adopted: an account that is never empty.
+    "kubernetes": Ways(
+        generous={},
+        reads=r"\S+ (get|list|watch|create selfsubjectaccessreviews)",
+        births="create (?!selfsubject)",
+        control_plane="create configmaps",
+        self_made="-",
+        noise=r"(core|events\.k8s\.io):events:|coordination\.k8s\.io:leases:kube-node-lease/",
+        lags={},
+        preload=("kubernetes.client", "cloudrec.providers.kubernetes"),
+        denial=("Forbidden", "{}: not allowed"),
+        speed=1.0,
+        settings={"storage": "s3://bucket/prefix"},
+    ),
 }
 
 
 class Cloud:
     """One cloud's stand-in, with an account that may have GPUs."""
 
-    def __init__(self, name: str, env: Mapping[str, str]) -> None:
+    def __init__(self, name: str, announcement: Mapping[str, Any]) -> None:
         self.name = name
         self.ways = WAYS[name]
-        self.env = {**env, "CLOUDREC_SANDBOX_SPEED": str(SPEED)}
-        (self._endpoint,) = {value for key, value in env.items() if key.endswith("ENDPOINT_URL")}
+        self.env = dict(announcement["env"])
+        if self.ways.speed != 1:
+            self.env["CLOUDREC_SANDBOX_SPEED"] = str(self.ways.speed)
+        self._announcement = announcement
+        self._empty: set[str] = set()  # what an account has before anybody has made anything
 
     def reset(self) -> None:
         """An empty account."""
         self.control(reset=True)
-        self.control(speed=SPEED, **self.ways.generous)
+        self.control(speed=self.ways.speed, **self.ways.generous)
+        self._empty = set()
+        self._empty = set(self.state())
 
     def control(self, **wishes: Any) -> None:
         """Have the stand-in behave so."""
@@ -174,7 +199,9 @@ class Cloud:
     def state(self) -> list[str]:
         """All that exists, by identity."""
         existing: list[str] = self._ask("GET", "/state")["existing"]
-        return existing
+        return [
+            entry for entry in existing if entry not in self._empty and not re.match(self.ways.noise, entry)
+        ]
 
     def kinds(self) -> Counter[str]:
         """How many there are of each kind of thing, but for what the cloud makes by itself when it likes."""
@@ -206,10 +233,11 @@ class Cloud:
         return document
 
     def _connection(self) -> HTTPConnection:
-        url = urlsplit(self._endpoint)
+        url = urlsplit(next(iter(self._announcement["endpoints"].values())))
         if url.scheme == "http":
             return HTTPConnection(url.netloc, timeout=PATIENCE_S)
-        (authority,) = {value for key, value in self.env.items() if key.endswith("CA_BUNDLE")}
+        found = {value for key, value in self.env.items() if key.endswith("CA_BUNDLE")}
+        authority = self._announcement.get("certificate_authority") or found.pop()
         context = ssl.create_default_context(cafile=authority)
         return HTTPSConnection(url.netloc, timeout=PATIENCE_S, context=context)
 
@@ -221,7 +249,7 @@ def stand_in(name: str) -> Iterator[Cloud]:
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
-            yield Cloud(name, json.loads(process.stdout.readline())["env"])
+            yield Cloud(name, json.loads(process.stdout.readline()))
         finally:
             process.terminate()
             process.wait(PATIENCE_S)
@@ -233,7 +261,8 @@ class Site:
     def __init__(self, cloud: Cloud, folder: Path, name: str = "conformance") -> None:
         self.cloud = cloud
         self.home = Home(root=folder / "home")
-        self.cluster = ClusterSpec(name=name, provider=cloud.name, owner="tester", nodes=2)
+        settings = dict(cloud.ways.settings)
+        self.cluster = ClusterSpec(name=name, provider=cloud.name, owner="tester", nodes=2, settings=settings)
 
     @property
     def application(self) -> AppContext:

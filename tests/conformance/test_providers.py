@@ -74,7 +74,7 @@ def cluster(request: pytest.FixtureRequest, stand_ins: Callable[[str], Cloud]) -
         return Asked(spec, {})
     cloud = stand_ins(request.param)
     cloud.reset()
-    return Asked(spec, cloud.env)
+    return Asked(spec.model_copy(update={"settings": dict(cloud.ways.settings)}), cloud.env)
 
 
 def test_there_are_providers() -> None:

@@ -38,6 +38,8 @@ def test_the_wheel_holds_the_packages_and_what_they_read(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     wanted = {
         "cloudrec/cli/main.py",
+        "cloudrec/image/files/Dockerfile",
+        "cloudrec/image/files/constraints.txt",
         "cloudrec/py.typed",
         "cloudrec/providers/local/__init__.py",
         "trainer/__main__.py",
@@ -62,3 +64,25 @@ def test_the_installed_wheel_runs(wheel: Path, tmp_path: Path) -> None:
     done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout.startswith(str(target))
     assert "version: 1" in done.stdout
+
+
+def test_an_installed_cloudrec_is_packed_into_a_wheel_again(wheel: Path, tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    with zipfile.ZipFile(wheel) as content:
+        content.extractall(site)
+        shipped = set(content.namelist())
+    program = (
+        "import shutil, sys; from pathlib import Path; from cloudrec.image.context import build_context\n"
+        "with build_context() as folder: shutil.copytree(folder, sys.argv[1])"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path / "context")]
+    subprocess.run(command, env={**os.environ, "PYTHONPATH": str(site)}, cwd=tmp_path, check=True)
+    assert {path.name for path in (tmp_path / "context").iterdir()} == {
+        "Dockerfile",
+        "constraints.txt",
+        wheel.name,
+    }
+    assert (tmp_path / "context" / "Dockerfile").read_bytes() == (ROOT / "Dockerfile").read_bytes()
+    with zipfile.ZipFile(tmp_path / "context" / wheel.name) as packed:
+        assert set(packed.namelist()) == shipped
+        assert packed.testzip() is None

@@ -18,6 +18,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 from urllib.parse import parse_qs, unquote, urlsplit
 
+import google_crc32c
+
 _CHUNK = 256 * 1024
 _PAGE = 1000
 
@@ -100,6 +102,7 @@ class GcsStandIn:
             "generation": str(found.generation),
             "size": str(len(found.data)),
             "md5Hash": base64.b64encode(digest).decode(),
+            "crc32c": base64.b64encode(google_crc32c.value(found.data).to_bytes(4, "big")).decode(),
             "metadata": found.metadata,
             "contentType": "application/octet-stream",
             "timeCreated": "2026-01-01T00:00:00.000Z",

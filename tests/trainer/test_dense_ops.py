@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from trainer.dense_ops import DotInteraction, FusedMLP
+from trainer.setup import exact_on_cpus
 
 CPU = torch.device("cpu")
 
@@ -82,7 +83,7 @@ def test_bf16_keeps_weights_and_gradients_in_fp32_and_results_close() -> None:
 
 
 def test_fp32_products_are_fp32_accurate() -> None:
-    torch.set_float32_matmul_precision("medium")  # as trainer.setup sets it where oneDNN computes in fp32
+    torch.set_float32_matmul_precision(exact_on_cpus())
     try:
         left, right = _random(300, 500).detach(), _random(500, 200, seed=1).detach()
         mlp = FusedMLP(500, (200,), relu_last=False, device=CPU)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from trainer.console import is_lost_peer
 from trainer.distributed import read_timeout, record_flights
 from trainer.errors import ConfigError
 
@@ -86,3 +87,16 @@ def test_nccls_last_operations_are_written_below_the_output_unless_told_otherwis
         "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": f"{tmp_path.resolve()}/flight_recorder/rank_",
     }
     assert Path(environment["TORCH_NCCL_DEBUG_INFO_TEMP_FILE"]).parent.is_dir()
+
+
+@pytest.mark.parametrize(
+    ("message", "lost"),
+    [
+        ("[..] Connection closed by peer [127.0.0.1]:80", True),
+        ("NCCL error in: x.cpp, ncclRemoteError: A call failed possibly due to a network error", True),
+        ("Failed to recv, got 0 bytes. Connection was likely closed", True),
+        ("CUDA error: an illegal memory access was encountered", False),
+    ],
+)
+def test_a_lost_rank_is_told_from_a_fault_of_this_one(message: str, *, lost: bool) -> None:
+    assert is_lost_peer(RuntimeError(message)) == lost

@@ -15,6 +15,7 @@ from tests.trainer.support_runs import command, run_here
 from trainer.__main__ import main
 from trainer.arguments import make_config
 from trainer.errors import ConfigError
+from trainer.report import Reporter
 from trainer.setup import lacks_arithmetic
 
 if TYPE_CHECKING:
@@ -86,6 +87,15 @@ def _read_all(descriptor: int) -> str:
     finally:
         os.close(descriptor)
     return b"".join(parts).decode()
+
+
+def test_ranks_other_than_the_first_tell_only_of_themselves(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reporter = Reporter(tmp_path, active=False)
+    reporter.say("of the run")
+    reporter.say("stopping: aws: this machine goes", everywhere=True)
+    assert capsys.readouterr().out == "stopping: aws: this machine goes\n"
 
 
 def test_a_warning_is_told_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -57,6 +57,11 @@ class KubeLauncher:
         """What `--launcher` calls it."""
         return self.engine.name
 
+    @property
+    def reads_local_files(self) -> bool:
+        """No: a pod sees nothing of the disk of whoever launches it."""
+        return False
+
     def preflight(self, spec: RunSpec) -> None:
         """Refuse names, a cluster or nodes with which the run cannot work; nothing is made."""
         refuse_flags(spec)

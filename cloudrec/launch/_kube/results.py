@@ -116,11 +116,10 @@ def restart_cause(spec: RunSpec, lead: Lead) -> str:
 def newest_checkpoint(spec: RunSpec) -> int | None:
     """Return the step of the newest committed checkpoint in the store, or None."""
     place = open_place(checkpoints_of(spec), spec.environment)
-    steps = [int(match[1]) for name in place.children("") if (match := _STEP.fullmatch(name))]
-    for step in sorted(steps, reverse=True):
-        if any(
-            name.startswith("commit-") and name.endswith(".json") for name in place.children(f"step-{step}")
-        ):
+    steps = {int(match[1]): name for name in place.children("") if (match := _STEP.fullmatch(name))}
+    for step, folder in sorted(steps.items(), reverse=True):
+        names = place.children(folder)
+        if any(name.startswith("commit-") and name.endswith(".json") for name in names):
             return step
     return None
 

@@ -11,7 +11,7 @@ from cloudrec.cloud.driver import needed
 from cloudrec.engine.graph import TAG_CLUSTER, Condition, Observed
 from cloudrec.providers.aws import eks
 from cloudrec.providers.aws.cluster import CLUSTER
-from cloudrec.providers.aws.identity import LUSTRE_CSI_ACCOUNT
+from cloudrec.providers.aws.identity import GUARD, LUSTRE_CSI_ACCOUNT, guard_account
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -44,6 +44,7 @@ def resources(layout: Layout) -> list[Resource]:
     found.append(_addon(layout, DNS, needs=(cluster, nodes)))
     found.append(_addon(layout, S3_CSI, needs=(cluster, nodes, agent), configuration=_S3_CONFIGURATION))
     found.append(_pod_identity(layout, "pod", layout.settings.service_account))
+    found.append(_pod_identity(layout, GUARD, guard_account(layout)))
     if lustre:
         found.append(_pod_identity(layout, "lustre-csi", LUSTRE_CSI_ACCOUNT))
         needs = (cluster, nodes, agent, layout.key(POD_IDENTITY, "lustre-csi"))

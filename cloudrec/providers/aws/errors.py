@@ -193,6 +193,11 @@ def is_absent(error: Exception) -> bool:
     return isinstance(error, boto.ClientError) and _ABSENT.search(code(error)) is not None
 
 
+def is_in_use(error: Exception) -> bool:
+    """Tell whether AWS is at work on the thing, or something else stands on it."""
+    return isinstance(error, boto.ClientError) and code(error) in _IN_USE
+
+
 def is_transient(error: Exception) -> bool:
     """Tell whether the network, the rate limit or the service's health is in the way of a read."""
     return _is_throttle(error) or _is_lost(error)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import ClientError
 
 from cloudrec.cloud.driver import is_ours, name_of
+from cloudrec.cloud.guard import account_of
 from cloudrec.engine.graph import Condition, Difference, Observed
 from cloudrec.providers.aws import errors
 from cloudrec.providers.aws.driver import AwsDriver, as_list, as_map
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from cloudrec.providers.aws.layout import Layout
 
 ROLE = "role"
+GUARD = "guard"  # the suffix of its role
+GPU_GROUPS = "gpu-"  # what the names of GPU node groups begin with
 LUSTRE_CSI_ACCOUNT = "kube-system/fsx-csi-controller-sa"  # namespace/name, as the add-on makes it
 KINDS: Mapping[str, AbstractSet[str]] = {ROLE: frozenset()}
 
@@ -32,12 +35,13 @@ _EKS, _EC2, _PODS = "eks.amazonaws.com", "ec2.amazonaws.com", "pods.eks.amazonaw
 
 
 def resources(layout: Layout) -> list[Resource]:
-    """Describe the roles of the control plane, of nodes, of runs, and of the file system's driver."""
+    """Describe the roles of the control plane, of nodes, of runs, of the guard, and of Lustre's driver."""
     node = ["AmazonEKSWorkerNodePolicy", "AmazonEC2ContainerRegistryPullOnly", "AmazonEKS_CNI_Policy"]
     roles = [
         _role(layout, "cluster", _EKS, managed=["AmazonEKSClusterPolicy"]),
         _role(layout, "node", _EC2, managed=node),
         _role(layout, "pod", _PODS, account=layout.settings.service_account, inline=_pod_policy(layout)),
+        _role(layout, GUARD, _PODS, account=guard_account(layout), inline=_guard_policy(layout)),
     ]
     if layout.settings.lustre_gib:
         # The file system is there before its driver, which makes none and so needs no more than to see it.
@@ -92,6 +96,29 @@ def _trust(layout: Layout, service: str, account: str) -> Mapping[str, Any]:
             }
         }
     return {"Version": "2012-10-17", "Statement": [statement]}
+
+
+def guard_account(layout: Layout) -> str:
+    """Return the guard's service account, NAMESPACE/NAME."""
+    return account_of(layout.settings.service_account)
+
+
+def _guard_policy(layout: Layout) -> Mapping[str, Any]:
+    """Let the guard scale the cluster's GPU node groups, and see how large they are."""
+    front = f"arn:{layout.partition}:eks:{layout.region}:{layout.account}"
+    look = {
+        "Sid": "Look",
+        "Effect": "Allow",
+        "Action": "eks:ListNodegroups",
+        "Resource": f"{front}:cluster/{layout.name}",
+    }
+    scale = {
+        "Sid": "Scale",
+        "Effect": "Allow",
+        "Action": ["eks:DescribeNodegroup", "eks:UpdateNodegroupConfig"],
+        "Resource": f"{front}:nodegroup/{layout.name}/{GPU_GROUPS}*/*",
+    }
+    return {"Version": "2012-10-17", "Statement": [look, scale]}
 
 
 def _pod_policy(layout: Layout) -> Mapping[str, Any]:

@@ -160,7 +160,7 @@ def _candidate(layout: Layout, way: Place, template: Resource) -> Resource:
         f"{way.instance_type}-{way.zone}-{way.market}",
         needs=(*_needs(layout, [way.zone]), template.key),
         properties={
-            "group": f"gpu-{plain}-{zone}-{_SHORT[way.market]}",  # EKS allows 63 characters
+            "group": f"{identity.GPU_GROUPS}{plain}-{zone}-{_SHORT[way.market]}",  # EKS allows 63 characters
             "gpu": True,
             "instance_type": way.instance_type,
             "zone": way.zone,

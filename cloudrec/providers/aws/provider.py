@@ -8,6 +8,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from cloudrec.cloud import offers as shop
 from cloudrec.cloud.provider import CloudProvider
+from cloudrec.provider import GuardAccess
 from cloudrec.providers.aws import (
     access,
     addons,
@@ -16,6 +17,7 @@ from cloudrec.providers.aws import (
     endpoints,
     errors,
     firewall,
+    halting,
     identity,
     leftovers,
     logs,
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cloudrec.errors import CloudrecError
-    from cloudrec.provider import Access, Finding, Offer
+    from cloudrec.provider import Access, Finding, Halt, Offer, Registry
     from cloudrec.spec.models import ClusterSpec
 
 # Each part describes its resources, gives its drivers, and tells which kinds one of a kind may need.
@@ -118,6 +120,21 @@ class AwsProvider(CloudProvider[Aws, Layout]):
             return access.of(
                 self.layout(cluster), self.account(cluster.region), self.home, dict(self.environment)
             )
+
+    def registry(self, cluster: ClusterSpec) -> Registry:
+        """Tell where the cluster's images go, and log in there."""
+        with self.told_plainly():
+            return registry.login(self.layout(cluster), self.account(cluster.region))
+
+    def guard(self, cluster: ClusterSpec) -> GuardAccess:
+        """Tell what the guard needs to be the identity that may scale the pools."""
+        aws = self.account(cluster.region)
+        return GuardAccess(cluster=cluster, environment={"AWS_REGION": aws.region})
+
+    def halt(self, cluster: ClusterSpec) -> Halt:
+        """Begin to scale the GPU node groups to no nodes."""
+        with self.told_plainly():
+            return halting.halt(self.account(cluster.region), cluster.title)
 
     def layout(self, cluster: ClusterSpec) -> Layout:
         """Decide names and zones; asks AWS for the zones where the spec does not name them."""

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import base64
 from typing import TYPE_CHECKING, Any
+
+from botocore.exceptions import ClientError
+from pydantic import SecretStr
 
 from cloudrec.cloud.driver import is_ours, name_of
 from cloudrec.engine.graph import Condition, Observed
+from cloudrec.errors import PreflightError
+from cloudrec.provider import Registry
+from cloudrec.providers.aws import errors
 from cloudrec.providers.aws.driver import AwsDriver, as_list, as_map
 
 if TYPE_CHECKING:
@@ -31,6 +38,28 @@ def resources(layout: Layout) -> list[Resource]:
 def drivers(aws: Aws) -> Mapping[str, AwsDriver]:
     """Return the driver by its kind."""
     return {REPOSITORY: RepositoryDriver(aws)}
+
+
+def login(layout: Layout, aws: Aws) -> Registry:
+    """Log in to ECR, for twelve hours; PreflightError where the cluster has no repository."""
+    try:
+        rows = aws.read("ecr", "describe_repositories", "repositories", repositoryNames=[layout.repository])
+    except ClientError as error:
+        if errors.is_absent(error):
+            raise PreflightError(
+                f"there is no repository {layout.repository} in {aws.region}",
+                remedy=f"cloudrec up aws --cluster {layout.title}",
+            ) from error
+        raise
+    given = aws.read("ecr", "get_authorization_token", "authorizationData")[0]["authorizationToken"]
+    username, _, password = base64.b64decode(given).decode().partition(":")
+    repository = str(rows[0]["repositoryUri"])
+    return Registry(
+        address=repository.partition("/")[0],
+        repository=repository,
+        username=username,
+        password=SecretStr(password),
+    )
 
 
 class RepositoryDriver(AwsDriver):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from cloudrec.providers.azure.layout import Layout
 
 _NOTICE_S = 30  # between the notice of an eviction and the end of a spot machine, at the best
-_IMAGES = "cloudrec/trainer"  # the repository within the cluster's registry
+IMAGE = "cloudrec/trainer"  # the repository within the cluster's registry
 # What the credential's command takes over; what is secret it finds in the environment of whoever calls it.
 _PASSED_ON = (
     "AZURE_TENANT_ID",
@@ -129,7 +129,7 @@ def _pod_identity(layout: Layout, azure: Azure) -> str:
 def _image_repository(layout: Layout, azure: Azure) -> str:
     registries = azure.client("containerregistry").registries
     row = azure.get(registries.get, layout.group, layout.registry)
-    return f"{row.login_server}/{_IMAGES}" if row is not None else ""
+    return f"{row.login_server}/{IMAGE}" if row is not None else ""
 
 
 def _cluster(layout: Layout, azure: Azure) -> Any:  # noqa: ANN401 - the SDK's model

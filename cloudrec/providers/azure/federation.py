@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cloudrec.cloud.driver import is_ours, needed
+from cloudrec.cloud.guard import account_of
 from cloudrec.engine.graph import TAG_CLUSTER, TAG_KEY, Condition, Observed, Verdict
 from cloudrec.errors import CloudrecError
 from cloudrec.providers.azure import identity, ids
@@ -28,19 +29,26 @@ _AUDIENCE = "api://AzureADTokenExchange"
 
 
 def resources(layout: Layout) -> list[Resource]:
-    """Describe the credential of the runs' service account."""
-    namespace, _, account = layout.settings.service_account.partition("/")
-    credential = layout.resource(
+    """Describe the credentials of the runs' service account, and of the guard's."""
+    runs = layout.settings.service_account
+    return [
+        _credential(layout, identity.POD, runs),
+        _credential(layout, identity.GUARD, account_of(runs)),
+    ]
+
+
+def _credential(layout: Layout, suffix: str, account: str) -> Resource:
+    namespace, _, name = account.partition("/")
+    return layout.resource(
         FEDERATED,
-        identity.POD,
-        needs=(layout.key(identity.IDENTITY, identity.POD), layout.key(_CLUSTER)),
+        suffix,
+        needs=(layout.key(identity.IDENTITY, suffix), layout.key(_CLUSTER)),
         properties={
-            "identity": f"{layout.name}-{identity.POD}",
-            "subject": f"system:serviceaccount:{namespace}:{account}",
+            "identity": f"{layout.name}-{suffix}",
+            "subject": f"system:serviceaccount:{namespace}:{name}",
             "issuer_is_the_clusters": True,
         },
     )
-    return [credential]
 
 
 def drivers(azure: Azure) -> Mapping[str, AzureDriver]:

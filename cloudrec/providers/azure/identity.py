@@ -11,6 +11,7 @@ from cloudrec.cloud.driver import all_needed, is_ours
 from cloudrec.engine.graph import TAG_CLUSTER, TAG_KEY, TAG_OWNER, Condition, Observed
 from cloudrec.providers.azure import groups, ids, network
 from cloudrec.providers.azure.driver import AzureDriver
+from cloudrec.providers.azure.roles import ROLES
 from cloudrec.providers.azure.rows import group_name
 from cloudrec.providers.azure.tracked import GroupDriver
 
@@ -23,9 +24,9 @@ if TYPE_CHECKING:
     from cloudrec.providers.azure.layout import Layout
 
 IDENTITY, ROLE = "identity", "role-assignment"
-CONTROL, KUBELET, POD = "cluster", "kubelet", "pod"  # the identities' suffixes
+CONTROL, KUBELET, POD, GUARD = "cluster", "kubelet", "pod", "guard"  # the identities' suffixes
 # What roles are assigned on, which other files describe.
-_CLUSTER, _CONTAINER, _REGISTRY = "cluster", "container", "registry"
+_CLUSTER, _CONTAINER, _REGISTRY, _POOL = "cluster", "container", "registry", "gpu-nodes"
 KINDS: Mapping[str, AbstractSet[str]] = {
     IDENTITY: frozenset({groups.GROUP, groups.REGISTRATION}),
     ROLE: frozenset({IDENTITY, network.SUBNET, _CONTAINER, _REGISTRY}),
@@ -37,15 +38,6 @@ _REGISTRY_TYPE = "Microsoft.ContainerRegistry/registries"
 _CONTAINER_TYPE = "Microsoft.Storage/storageAccounts/blobServices/containers"
 _MARK = "cloudrec"  # what the descriptions of our role assignments begin with
 _TOLD = (TAG_CLUSTER, TAG_KEY, TAG_OWNER)  # after it, in this order
-# The ids of built-in roles, which are the same everywhere.
-_ROLES: Mapping[str, str] = {
-    "AcrPull": "7f951dda-4ed3-4680-a7ca-43fe172d538d",
-    "Azure Kubernetes Service RBAC Cluster Admin": "b1ff04bb-8a4e-4dc4-8eb5-8693973ce19b",
-    "Container Registry Repository Reader": "b93aa761-3e63-49ed-ac28-beffa264f7ac",
-    "Managed Identity Operator": "f1a07417-d97a-45cb-824c-7a7467783830",
-    "Network Contributor": "4d97b98b-1d4f-4787-a291-c67834d212e7",
-    "Storage Blob Data Contributor": "ba92f5b4-2d11-453d-a403-e96b0029c9fe",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +58,7 @@ def resources(layout: Layout) -> list[Resource]:
             needs=groups.needs(layout, "managedidentity"),
             properties={"location": layout.region},
         )
-        for suffix in (CONTROL, KUBELET, POD)
+        for suffix in (CONTROL, KUBELET, POD, GUARD)
     ]
     return [*made, *_roles(layout)]
 
@@ -87,7 +79,7 @@ def of_nodes(layout: Layout) -> tuple[str, ...]:
 
 
 def _roles(layout: Layout) -> list[Resource]:
-    control, kubelet, pod = (_Principal(identity=suffix) for suffix in (CONTROL, KUBELET, POD))
+    control, kubelet, pod, guard = (_Principal(identity=suffix) for suffix in (CONTROL, KUBELET, POD, GUARD))
     caller = _Principal(kind=layout.caller.kind, object_id=layout.caller.object_id.lower())
 
     def below(of_type: str, *names: str) -> str:
@@ -101,6 +93,7 @@ def _roles(layout: Layout) -> list[Resource]:
         layout.key(_CONTAINER),
     )
     cluster = (below(_CLUSTER_TYPE, layout.name), layout.key(_CLUSTER))
+    pool = ("", layout.key(_POOL))  # which of several it is, is told when it is there
     admins = {caller.object_id: caller.kind, **layout.settings.administrators}
     return [
         _role(layout, "cluster-network", "Network Contributor", control, subnet),
@@ -111,6 +104,13 @@ def _roles(layout: Layout) -> list[Resource]:
         _role(layout, "kubelet-storage", "Storage Blob Data Contributor", kubelet, container),
         _role(layout, "pod-storage", "Storage Blob Data Contributor", pod, container),
         _role(layout, "operator-storage", "Storage Blob Data Contributor", caller, container),
+        _role(layout, "operator-acr-push", "AcrPush", caller, registry),
+        _role(layout, "operator-acr-writer", "Container Registry Repository Writer", caller, registry),
+        # It sees the cluster, and may scale the one pool, whose machines join a subnet: on that, the third
+        # role allows just this.
+        _role(layout, "guard-look", "Reader", guard, cluster),
+        _role(layout, "guard-scale", "Azure Kubernetes Service Contributor Role", guard, pool),
+        _role(layout, "guard-join", "Virtual Machine Contributor", guard, subnet),
         *(
             _role(
                 layout,
@@ -135,6 +135,7 @@ def _role(layout: Layout, suffix: str, role: str, principal: _Principal, on: tup
         properties={
             "role": role,
             "scope": scope,
+            "scope_of": "" if scope else made_by,
             "principal": principal.object_id,
             "identity": f"{layout.name}-{principal.identity}" if principal.identity else "",
             "principal_type": principal.kind,
@@ -180,9 +181,10 @@ class RoleDriver(AzureDriver):
     def fetch(self, resource: Resource) -> Observed | None:
         """Look it up by the name that follows from its principal, where there is one."""
         principal = self._principal(resource, None)
-        if not principal:
+        scope = self._scope(resource, None) if principal else ""
+        if not scope:
             return None
-        row = self.azure.get(self.calls.get_by_id, _assignment(resource, principal))
+        row = self.azure.get(self.calls.get_by_id, _assignment(resource, scope, principal))
         if row is None:
             return None
         if row.created_on is not None:  # by another process, perhaps a moment ago
@@ -199,13 +201,13 @@ class RoleDriver(AzureDriver):
         del token
         wanted = resource.properties
         principal = self._principal(resource, identities)
-        identity = _assignment(resource, principal)
+        identity = _assignment(resource, self._scope(resource, identities), principal)
         models = self.azure.models("authorization")
         role = f"/subscriptions/{self.azure.subscription}/providers/Microsoft.Authorization/roleDefinitions"
         self.calls.create_by_id(
             identity,
             models.RoleAssignmentCreateParameters(
-                role_definition_id=f"{role}/{_ROLES[wanted['role']]}",
+                role_definition_id=f"{role}/{ROLES[wanted['role']]}",
                 principal_id=principal,
                 principal_type=wanted["principal_type"],
                 description=_description(resource.tags),
@@ -242,6 +244,23 @@ class RoleDriver(AzureDriver):
             )
         return str(row.principal_id).lower() if row is not None else ""
 
+    def _scope(self, resource: Resource, identities: Mapping[str, str] | None) -> str:
+        """Return what the role is on; empty where that is a pool, and there is none.
+
+        Args:
+            resource: the assignment.
+            identities: of what it needs; None to look it up, and not to mind that it is missing.
+        """
+        asked = resource.properties
+        if asked["scope"]:
+            return str(asked["scope"])
+        if identities is not None:
+            return identities[asked["scope_of"]]
+        name = group_name(resource.tags[TAG_CLUSTER])
+        rows = self.azure.rows(self.azure.client("containerservice").agent_pools.list, name, name)
+        pools = [row.id for row in rows if (row.tags or {}).get(TAG_KEY, "").startswith(f"{_POOL}/")]
+        return str(pools[0]) if pools else ""
+
     def _observe(self, row: Any) -> Observed:  # noqa: ANN401 - the SDK's model
         tags = tags_of(row.description or "")
         return Observed(
@@ -267,8 +286,8 @@ def _description(tags: Mapping[str, str]) -> str:
     return ":".join((_MARK, *(tags[tag] for tag in _TOLD)))
 
 
-def _assignment(resource: Resource, principal: str) -> str:
+def _assignment(resource: Resource, on: str, principal: str) -> str:
     """Return the id of a role assignment, written as Azure does not care for."""
-    scope, role = resource.properties["scope"].lower(), resource.properties["role"]
+    scope, role = on.lower(), resource.properties["role"]
     name = uuid5(NAMESPACE_URL, f"{scope}|{principal}|{role}")
     return f"{scope}/providers/Microsoft.Authorization/roleAssignments/{name}".lower()

@@ -10,11 +10,13 @@ from cloudrec.cloud import offers as shop
 from cloudrec.cloud.driver import search_all
 from cloudrec.cloud.operated import OperationFailedError
 from cloudrec.cloud.provider import CloudProvider
+from cloudrec.provider import GuardAccess
 from cloudrec.providers.azure import (
     access,
     errors,
     federation,
     groups,
+    halting,
     identity,
     leftovers,
     lustre,
@@ -24,6 +26,7 @@ from cloudrec.providers.azure import (
     prices,
     quota,
     registry,
+    registry_login,
     storage,
     zones,
 )
@@ -37,7 +40,7 @@ if TYPE_CHECKING:
 
     from cloudrec.engine.graph import Observed
     from cloudrec.errors import CloudrecError
-    from cloudrec.provider import Access, Finding, Offer
+    from cloudrec.provider import Access, Finding, Halt, Offer, Registry
     from cloudrec.spec.models import ClusterSpec
 
 _EVERYWHERE = "global"  # the location of what is in no region
@@ -127,6 +130,29 @@ class AzureProvider(CloudProvider[Azure, Layout]):
             return access.of(
                 self.layout(cluster), self.account(cluster.region), self.home, dict(self.environment)
             )
+
+    def registry(self, cluster: ClusterSpec) -> Registry:
+        """Tell where the cluster's images go, and log in there."""
+        with self.told_plainly():
+            return registry_login.login(
+                self.layout(cluster), self.account(cluster.region), dict(self.environment)
+            )
+
+    def guard(self, cluster: ClusterSpec) -> GuardAccess:
+        """Tell what the guard needs to be the identity that may scale the pools."""
+        azure = self.account(cluster.region)
+        with self.told_plainly():
+            return GuardAccess(
+                cluster=cluster,
+                annotations={"azure.workload.identity/client-id": halting.client_id(azure, cluster.title)},
+                pod_labels={"azure.workload.identity/use": "true"},
+                environment={"AZURE_SUBSCRIPTION_ID": azure.subscription, "AZURE_REGION": azure.region},
+            )
+
+    def halt(self, cluster: ClusterSpec) -> Halt:
+        """Begin to scale the GPU pools to no nodes."""
+        with self.told_plainly():
+            return halting.halt(self.account(cluster.region), cluster.title)
 
     def layout(self, cluster: ClusterSpec) -> Layout:
         """Decide names and zones; asks Azure for the zones where the spec does not name them."""

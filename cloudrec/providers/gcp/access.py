@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _NOTICE_S = 15  # of the 30 s of a spot machine, what GKE leaves to pods that are not its own
 _BUILT_IN = ("nvidia-device-plugin",)
-_IMAGES = "trainer"  # the image's name within the cluster's repository
+IMAGE = "trainer"  # the image's name within the cluster's repository
 # What the credential's command takes over; what is secret it finds in the environment of whoever calls it.
 _PASSED_ON = ("GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT", "CLOUDSDK_CONFIG")
 _USABLE = frozenset({gke.RUNNING, "RECONCILING"}) | gke.IMPAIRED
@@ -98,7 +98,7 @@ def networks(layout: Layout, cards: int) -> list[dict[str, str]]:
 
 def _image_repository(layout: Layout) -> str:
     project, repository = layout.project.replace(":", "/"), ids.name(layout.repository_path)
-    return f"{layout.region}-docker.pkg.dev/{project}/{repository}/{_IMAGES}"
+    return f"{layout.region}-docker.pkg.dev/{project}/{repository}/{IMAGE}"
 
 
 def _cluster(layout: Layout, gcp: Gcp) -> Any:  # noqa: ANN401 - the SDK's message

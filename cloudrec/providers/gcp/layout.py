@@ -70,8 +70,12 @@ class Layout(CloudLayout):
 
     @property
     def pod_principal(self) -> str:
-        """Who runs are to IAM: Kubernetes' account in its namespace, with no Google account between."""
-        namespace, _, name = self.settings.service_account.partition("/")
+        """Who runs are to IAM."""
+        return self.principal(self.settings.service_account)
+
+    def principal(self, account: str) -> str:
+        """Return who Kubernetes' account NAMESPACE/NAME is to IAM, with no Google account between."""
+        namespace, _, name = account.partition("/")
         return (
             f"principal://iam.googleapis.com/projects/{self.number}/locations/global/workloadIdentityPools/"
             f"{self.workload_pool}/subject/ns/{namespace}/sa/{name}"

@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING
 
 from cloudrec.cloud import offers as shop
 from cloudrec.cloud.provider import CloudProvider
+from cloudrec.provider import GuardAccess
 from cloudrec.providers.gcp import (
     access,
     apis,
     errors,
     firewall,
+    guard,
+    halting,
     identity,
     leftovers,
     lustre,
@@ -34,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cloudrec.errors import CloudrecError
-    from cloudrec.provider import Access, Finding, Offer
+    from cloudrec.provider import Access, Finding, Halt, Offer, Registry
     from cloudrec.spec.models import ClusterSpec
 
 # Each part describes its resources, gives its drivers, and tells which kinds one of a kind may need.
@@ -48,6 +51,7 @@ _PARTS = (
     registry,
     leftovers,
     control_plane,
+    guard,
     placement,
     nodes,
     lustre,
@@ -107,6 +111,27 @@ class GcpProvider(CloudProvider[Gcp, Layout]):
             return access.of(
                 self.layout(cluster), self.account(cluster.region), self.home, dict(self.environment)
             )
+
+    def registry(self, cluster: ClusterSpec) -> Registry:
+        """Tell where the cluster's images go, and log in there."""
+        with self.told_plainly():
+            return registry.login(self.layout(cluster), self.account(cluster.region))
+
+    def guard(self, cluster: ClusterSpec) -> GuardAccess:
+        """Tell what the guard needs to be the identity that may scale the pools."""
+        layout = self.layout(cluster)
+        told = {
+            "GOOGLE_CLOUD_PROJECT": layout.project,
+            "GOOGLE_CLOUD_REGION": layout.region,
+            halting.CLUSTER: layout.cluster_path,
+        }
+        return GuardAccess(cluster=cluster, environment=told)
+
+    def halt(self, cluster: ClusterSpec) -> Halt:
+        """Begin to scale the GPU pools to no nodes."""
+        with self.told_plainly():
+            path = self.environment.get(halting.CLUSTER, "")
+            return halting.halt(self.account(cluster.region), cluster.title, cluster=path)
 
     def layout(self, cluster: ClusterSpec) -> Layout:
         """Decide names and zones; asks Google for the zones where the spec does not name them."""

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from google.auth.transport.requests import Request
+from pydantic import SecretStr
+
 from cloudrec.cloud.driver import name_of
 from cloudrec.engine.graph import TAG_CLUSTER, Condition, Observed
-from cloudrec.providers.gcp import apis, identity, ids, labels, operations, policies
+from cloudrec.errors import PreflightError
+from cloudrec.provider import Registry
+from cloudrec.providers.gcp import access, apis, identity, ids, labels, operations, policies
 from cloudrec.providers.gcp.driver import GcpDriver
 
 if TYPE_CHECKING:
@@ -24,6 +29,7 @@ KINDS: Mapping[str, AbstractSet[str]] = {
 }
 
 _SERVICE = "artifactregistry"
+_USERNAME = "oauth2accesstoken"  # who logs in with an access token in the place of a password
 _ROLE = "roles/artifactregistry.reader"
 
 
@@ -50,6 +56,24 @@ def resources(layout: Layout) -> list[Resource]:
 def drivers(gcp: Gcp) -> Mapping[str, GcpDriver]:
     """Return the drivers by kind."""
     return {REPOSITORY: RepositoryDriver(gcp), BINDING: RepositoryBindingDriver(gcp)}
+
+
+def login(layout: Layout, gcp: Gcp) -> Registry:
+    """Log in to Artifact Registry, for an hour; PreflightError where the cluster has no repository."""
+    registry = gcp.client(_SERVICE)
+    if gcp.get(registry.get_repository, name=layout.repository_path) is None:
+        raise PreflightError(
+            f"there is no {layout.repository_path}", remedy=f"cloudrec up gcp --cluster {layout.title}"
+        )
+    gcp.credentials.refresh(Request())
+    address = f"{layout.region}-docker.pkg.dev"
+    project = layout.project.replace(":", "/")  # of a domain's own: example.com:name
+    return Registry(
+        address=address,
+        repository=f"{address}/{project}/{ids.name(layout.repository_path)}/{access.IMAGE}",
+        username=_USERNAME,
+        password=SecretStr(str(gcp.credentials.token)),
+    )
 
 
 class RepositoryDriver(GcpDriver):

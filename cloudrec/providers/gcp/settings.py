@@ -126,6 +126,11 @@ class GcpSettings(Model):
     service_account: str = Field(
         "cloudrec/cloudrec", pattern=r"^[a-z0-9-]+/[a-z0-9-]+$", description="namespace/name that runs have"
     )
+    guard_role: str = Field(
+        "roles/container.clusterAdmin",
+        pattern=r"^(roles|projects/[^/]+/roles)/[A-Za-z0-9_.]+$",
+        description="what the guard may do with its cluster; infra/gcp has a narrower role",
+    )
     enable_apis: bool = Field(default=True, description="enable the APIs of the project that are missing")
     labels: Annotated[dict[str, str], AfterValidator(_labels)] = Field(
         default_factory=dict, description="labels on every node"

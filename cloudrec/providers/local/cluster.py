@@ -17,8 +17,9 @@ from cloudrec.engine.graph import (
     Resource,
     Verdict,
 )
-from cloudrec.errors import SpecError
+from cloudrec.errors import PreflightError, SpecError
 from cloudrec.home import make_private, storage_error, write_atomically
+from cloudrec.provider import Halt
 from cloudrec.providers.local import access, offers, quota, storage
 from cloudrec.providers.local.nodes import Machine, inspect
 from cloudrec.providers.local.settings import settings_of
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from cloudrec.engine.graph import Driver
     from cloudrec.errors import CloudrecError
     from cloudrec.home import Home
-    from cloudrec.provider import Access, Finding, Offer
+    from cloudrec.provider import Access, Finding, GuardAccess, Offer, Registry
     from cloudrec.spec.models import ClusterSpec
 
 MACHINE = "machine"
@@ -109,6 +110,11 @@ class LocalProvider:
             MACHINE: MachineDriver(self._home.clusters),
         }
 
+    def locations(self, cluster: ClusterSpec) -> Sequence[str]:
+        """There is only this machine."""
+        del cluster
+        return ()
+
     def search(self, cluster: str | None, *, locations: Sequence[str] = ()) -> Sequence[Observed]:
         """Read the clusters' folders; they are this provider's tags."""
         del locations  # there is only this machine
@@ -125,6 +131,22 @@ class LocalProvider:
             machine=registered(self._home.clusters / cluster.title),
             folder=storage.pointed_at(self._home.clusters / cluster.title),
         )
+
+    def registry(self, cluster: ClusterSpec) -> Registry:
+        """Refuse: what runs here needs no image."""
+        raise PreflightError(
+            f"cluster {cluster.title!r} is this machine, which runs the trainer without an image",
+            remedy="name another cluster with --cluster",
+        )
+
+    def guard(self, cluster: ClusterSpec) -> GuardAccess:
+        """Refuse: nothing here costs anything."""
+        raise PreflightError(f"cluster {cluster.title!r} is this machine, which costs nothing")
+
+    def halt(self, cluster: ClusterSpec) -> Halt:
+        """Leave the machine as it is: it costs nothing."""
+        del cluster
+        return Halt()
 
     def _storage(self, cluster: ClusterSpec) -> Path:
         default = storage.default_path(self._home.clusters / cluster.title)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 from uuid import uuid4
 
-from cloudrec.sandbox.azure import tokens
+from cloudrec.sandbox.azure import registry_login, tokens
 from cloudrec.sandbox.azure.registry import setting
 from cloudrec.sandbox.http import Reply, json_reply
 
@@ -59,6 +59,8 @@ def answer(world: World, target: Target, request: HttpRequest, fault: Fault | No
         return _discovery(world, base, tenant)
     if target.action == "Post token":
         return _token(world, base, tenant, request)
+    if target.action == "Post exchange":
+        return registry_login.exchange(world, request)
     if target.action == "Get instance":
         found = {"tenant_discovery_endpoint": f"{base}/{TENANT}/v2.0/.well-known/openid-configuration"}
         return json_reply({**found, "api-version": "1.1", "metadata": []})

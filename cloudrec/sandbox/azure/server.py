@@ -41,6 +41,7 @@ class AzureServer(server.SandboxServer):
                 "AZURE_CLIENT_SECRET": entra.SECRET,
                 "AZURE_SUBSCRIPTION_ID": SUBSCRIPTION,
                 "AZURE_REGION": _REGION,
+                "AZURE_CONTAINER_REGISTRY_URL": self.address,
                 "AZURE_RETAIL_PRICES_URL": f"{self.address}/api/retail/prices",
                 "CLOUDREC_SANDBOX_SPEED": f"{self.engine.world.clock.speed:g}",
             },

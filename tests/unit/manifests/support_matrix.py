@@ -141,7 +141,12 @@ def others(family: str) -> tuple[dict[str, Any], ...]:
     """Return the objects of the probe and of the guard."""
     target = FAMILIES[family]
     guarding = Guarding(
-        cluster="aws", owner="ann", image=IMAGE, environment={"CLOUDREC_EXPIRES": "2026-11-21T08:00:00Z"}
+        cluster="aws",
+        owner="ann",
+        image=IMAGE,
+        note='{"cluster": {"expires": "2026-11-21T08:00:00Z"}}',
+        cordons=family.startswith("kubernetes"),
+        environment={"AWS_REGION": "us-east-1"},
     )
     return (*probe_objects(workload(family), target, profile(target)), *guard_objects(target, guarding))
 

@@ -239,6 +239,7 @@ def test_the_guard_may_stop_runs_and_no_more() -> None:
     found = guard_objects(FAMILIES["aws-p5"], guarding)
     assert [each["kind"] for each in found] == [
         "ServiceAccount",
+        "ConfigMap",
         "Role",
         "RoleBinding",
         "NetworkPolicy",
@@ -247,6 +248,15 @@ def test_the_guard_may_stop_runs_and_no_more() -> None:
     verbs = {verb for rule in _of("Role", found)["rules"] for verb in rule["verbs"]}
     assert verbs == {"get", "list", "patch"}
     assert _of("CronJob", found)["spec"]["concurrencyPolicy"] == "Forbid"
+
+
+def test_a_guard_that_closes_nodes_may_do_that_and_see_which_cluster_it_is_in() -> None:
+    guarding = Guarding(cluster="c", owner="ann", image=IMAGE, cordons=True)
+    found = guard_objects(FAMILIES["kubernetes-gpu"], guarding)
+    assert [each["kind"] for each in found][:2] == ["ClusterRole", "ClusterRoleBinding"]
+    nodes, namespaces = _of("ClusterRole", found)["rules"]
+    assert (nodes["resources"], nodes["verbs"]) == (["nodes"], ["get", "list", "patch"])
+    assert (namespaces["resourceNames"], namespaces["verbs"]) == (["kube-system"], ["get"])
 
 
 def test_a_thousand_workers_take_no_longer_than_one() -> None:

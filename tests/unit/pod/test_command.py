@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from cloudrec.errors import UsageError
+from cloudrec.launch.outputs import flag_value
 from cloudrec.pod.command import Command
 
 RANK = ("--no-python", "python", "-m", "cloudrec.pod", "rank", "--")
@@ -58,3 +59,26 @@ def test_a_configuration_that_cannot_be_read_is_left_to_the_trainer(tmp_path: Pa
     if text:
         config.write_text(text)
     assert Command.parse(["torchrun", *RANK, "trainer", "--config", str(config)]).config() == {}
+
+
+@pytest.mark.parametrize(
+    ("address", "conf", "told"),
+    [
+        ("r-0.r.training.svc", "", "is_host=1"),
+        ("r-10.r.training.svc", "", "is_host=0"),
+        ("r-0.r", "join_timeout=60", "join_timeout=60,is_host=1"),
+        ("10.0.0.7", "is_host=1", "is_host=1"),
+    ],
+)
+def test_the_pod_that_hosts_the_rendezvous_knows_it_without_dns(address: str, conf: str, told: str) -> None:
+    given = [
+        "--rdzv-endpoint=r-0.r:29400",
+        "--local-addr",
+        address,
+        *([f"--rdzv-conf={conf}"] if conf else []),
+    ]
+    words = Command.parse(["torchrun", *given, *RANK, "trainer"]).words()
+    assert flag_value(tuple(words), "rdzv_conf") == told
+    assert [word for word in words if word.startswith("--rdzv-conf")] == [
+        "--rdzv-conf" if "is_host" not in conf else f"--rdzv-conf={conf}"
+    ]

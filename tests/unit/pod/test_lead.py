@@ -27,12 +27,12 @@ def _pod(tmp_path: Path, name: str, launch: int = 1) -> PodSettings:
     return settings
 
 
-def _keep(settings: PodSettings, place: Place) -> list[str]:
+def _keep(settings: PodSettings, place: Place, *, within_s: float = 10.0) -> list[str]:
     """Copy all that a pod has, as at its end."""
     said: list[str] = []
     keeper = Keeper(settings.folder, place, pod=settings.pod, say=said.append)
     keeper.start()
-    keeper.finish(within_s=10.0)
+    keeper.finish(within_s=within_s)
     return said
 
 
@@ -102,7 +102,7 @@ def test_a_store_that_refuses_is_told_once_and_ends_nothing(tmp_path: Path) -> N
     (tmp_path / "file").write_text("")
     pod = _pod(tmp_path, "a")
     pod.folder.ledger.append("started", launch=1)
-    said = _keep(pod, open_place(f"file://{tmp_path}/file"))
+    said = _keep(pod, open_place(f"file://{tmp_path}/file"), within_s=0.5)
     assert len(said) == 1
     assert said[0].startswith("warning: not kept for now: ")
 

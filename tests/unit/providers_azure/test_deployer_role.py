@@ -6,7 +6,7 @@ import json
 import re
 from pathlib import Path
 
-from cloudrec.providers.azure.identity import _ROLES
+from cloudrec.providers.azure.roles import ROLES
 
 INFRA = Path(__file__).parents[3] / "infra" / "azure"
 ROLE = json.loads((INFRA / "deployer-role.json").read_text(encoding="utf-8"))
@@ -22,5 +22,5 @@ def test_the_role_has_no_wildcard_and_reads_no_keys() -> None:
 def test_exactly_the_roles_that_are_assigned_may_be_granted_and_taken_away() -> None:
     condition = (INFRA / "grants.condition").read_text(encoding="utf-8")
     lists = re.findall(r"GuidEquals \{([^}]*)\}", condition)
-    assert [set(each.split(", ")) for each in lists] == [set(_ROLES.values())] * 2
+    assert [set(each.split(", ")) for each in lists] == [set(ROLES.values())] * 2
     assert condition.count("(") == condition.count(")")

@@ -69,6 +69,7 @@ class Controllers:
         """Be as at the start: two nodes, nothing ordered; the objects were cleared by the store."""
         self.kubelet.books_only = False
         self.kubelet.bookkeeping = {}
+        self.kubelet.given = {}
         self.kubelet.images.clear()
         self.operators.order(())
         self.nodes.restore()

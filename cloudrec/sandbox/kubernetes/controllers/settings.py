@@ -7,6 +7,7 @@ nodes        pools: [{"name", "count", "labels", "taints", "capacity", "hardware
 node_timing  {"grace_s", "lost_s", "removed_s", "gc_s", "replacement_s"}: how long losses take; all but
              grace_s are virtual seconds, since in those of grace processes must really end
 evict        {"node": N, "how": "spot"|"vanish"|"drain"}: lose a node with a notice, without, or by a drain
+environment  {"NAME": "VALUE"}: what a cloud gives its pods by itself
 images       {"IMAGE": "missing"|"private"|"present"}, by whole reference or repository. Without a word those
              are there whose last part begins with "cloudrec", and known programs (device plugins, operators)
 operators    ["pytorchjob", "trainjob", "rayjob"]: whose controllers work though no pod of theirs runs
@@ -70,4 +71,9 @@ _declare(
     "bookkeeping",
     lambda plane: plane.kubelet.bookkeeping,
     lambda plane, value: setattr(plane.kubelet, "bookkeeping", dict(value)),
+)
+_declare(
+    "environment",
+    lambda plane: dict(plane.kubelet.given),
+    lambda plane, value: setattr(plane.kubelet, "given", dict(value)),
 )

@@ -49,6 +49,7 @@ class Kubelet:
         self.pool = ThreadPoolExecutor(max_workers=4, thread_name_prefix="probe")
         self.machines: dict[str, Machine] = {}
         self.books_only = False
+        self.given: dict[str, str] = {}  # variables that a cloud gives its pods: of identity, endpoints
         self.bookkeeping: dict[str, Any] = {}  # run_s, exit_code, log of what is but kept in the books
         self.accounts = Accounts(cluster.store)
         self.workers: dict[str, PodWorker] = {}

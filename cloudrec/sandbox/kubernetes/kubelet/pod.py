@@ -173,7 +173,7 @@ class PodWorker:
             hostname=self.hostname(),
             hosts_file=self.folder / "hosts",
             termination_file=self.folder / f"{instance.name}.termination",
-            environment={**self._kubelet.accounts.environment(), **found},
+            environment={**self._kubelet.given, **self._kubelet.accounts.environment(), **found},
             mounts=[*mounts, *self._kubelet.accounts.mounts(self.pod, self.folder, mounts)],
             sight=self.machine.sights[self.pod["metadata"]["uid"], instance.name],
             memlock=self.machine.memlock,

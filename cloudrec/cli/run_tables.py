@@ -1,0 +1,88 @@
+"""Runs as people see them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cloudrec.cli.output import columns, duration
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cloudrec.observe.runs import RunView
+
+_WORKERS_SHOWN = 16
+
+
+def runs_table(runs: Sequence[RunView]) -> str:
+    """Lay runs out for people; what went wrong stands below."""
+    if not runs:
+        return "no runs yet (cloudrec train)"
+    rows = [
+        (
+            run.name,
+            run.state,
+            run.world_size,
+            _steps(run),
+            _figure(run.loss, ".4f"),
+            _figure(run.auc, ".4f"),
+            _figure(run.samples_per_s, ",.0f"),
+            _figure(run.goodput, ".0%"),
+            run.restarts,
+            run.checkpoint,
+            duration(run.wall_s),
+            _figure(run.cost_usd, ",.2f"),
+        )
+        for run in runs
+    ]
+    headers = (
+        "RUN",
+        "STATE",
+        "RANKS",
+        "STEP",
+        "LOSS",
+        "AUC",
+        "SAMPLES/S",
+        "GOODPUT",
+        "RESTARTS",
+        "CHECKPOINT",
+        "TIME",
+        "$",
+    )
+    causes = [f"{run.name}: {run.cause}" for run in runs if run.cause]
+    return "\n".join([columns(headers, rows), *causes])
+
+
+def goodput_line(run: RunView) -> str:
+    """Tell where a run's time went, the largest part first; what took no time is left out."""
+    parts = sorted((run.goodput_parts or {}).items(), key=lambda part: -part[1])
+    told = [
+        f"{name.removesuffix('_s').replace('_', ' ')} {duration(seconds)}"
+        for name, seconds in parts
+        if round(seconds)
+    ]
+    return f"{run.name}: {', '.join(told) or 'no time yet'}"
+
+
+def workers_table(run: RunView) -> str:
+    """Lay a run's machines out, those with a problem first; many that are well are only counted."""
+    ill = [worker for worker in run.workers if worker.problem]
+    well = [worker for worker in run.workers if not worker.problem]
+    shown = [*ill, *well][: max(len(ill), _WORKERS_SHOWN)]
+    rows = [(each.name, each.node or None, each.state, each.restarts, each.problem or None) for each in shown]
+    table = columns(("WORKER", "NODE", "STATE", "RESTARTS", "PROBLEM"), rows)
+    more = len(run.workers) - len(shown)
+    ends = [f"{more} more, all well"] if more else []
+    if run.preemptions:
+        ends.append(f"machines were taken away {run.preemptions} times")
+    return "\n".join([table, *ends])
+
+
+def _steps(run: RunView) -> str | None:
+    if run.step is None or run.total_steps is None:
+        return None if run.step is None else str(run.step)
+    return f"{run.step}/{run.total_steps}"
+
+
+def _figure(value: float | None, how: str) -> str | None:
+    return None if value is None else format(value, how)

@@ -1,0 +1,146 @@
+"""What was built and pushed, in CLOUDREC_HOME/images.json; an image is known by its digest."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from cloudrec.errors import StorageError
+from cloudrec.home import locked, make_private, storage_error, write_atomically
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from cloudrec.home import Home
+
+_SCHEMA_VERSION = 1
+_LOCK_WAIT_S = 10.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuiltImage:
+    """An image that a builder has on this machine.
+
+    Attributes:
+        name: what it is called there, with its tag.
+        fabric: the Dockerfile's target: plain, efa, ib, gcp.
+        device: cuda or cpu.
+        version: cloudrec's, whose code is in it.
+        builder: docker, podman or buildah.
+        built: when, in UTC.
+    """
+
+    name: str
+    fabric: str
+    device: str
+    version: str
+    builder: str
+    built: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class PushedImage:
+    """An image in a registry.
+
+    Attributes:
+        repository: where, without a tag.
+        digest: of its manifest, as sha256:...
+        tag: what it is also called there; tags move, digests do not.
+        fabric: the Dockerfile's target: plain, efa, ib, gcp.
+        device: cuda or cpu.
+        version: cloudrec's, whose code is in it.
+        cluster: whose repository it is; empty where the user named a repository.
+        pushed: when, in UTC.
+    """
+
+    repository: str
+    digest: str
+    tag: str
+    fabric: str
+    device: str
+    version: str
+    cluster: str
+    pushed: str
+
+    @property
+    def reference(self) -> str:
+        """What a manifest names: the image by its digest."""
+        return f"{self.repository}@{self.digest}"
+
+
+def newest(home: Home, repository: str) -> PushedImage | None:
+    """Return the image pushed last to a repository from this machine; None where none was.
+
+    Args:
+        home: where cloudrec keeps what it knows.
+        repository: the registry's address and the repository's name, without a tag.
+
+    Raises:
+        StorageError: images.json is damaged.
+    """
+    there = [image for image in pushed(home) if image.repository == repository]
+    return there[-1] if there else None
+
+
+def pushed(home: Home) -> list[PushedImage]:
+    """Return every image that was pushed, the newest last."""
+    return [PushedImage(**each) for each in _read(_path(home))["pushed"]]
+
+
+def built(home: Home) -> list[BuiltImage]:
+    """Return every image that was built, the newest last; a name stands for what got it last."""
+    return [BuiltImage(**each) for each in _read(_path(home))["built"]]
+
+
+def note_built(home: Home, image: BuiltImage) -> None:
+    """Remember an image."""
+
+    def change(content: dict[str, Any]) -> None:
+        content["built"] = [each for each in content["built"] if each["name"] != image.name] + [asdict(image)]
+
+    _change(home, change)
+
+
+def note_pushed(home: Home, image: PushedImage) -> None:
+    """Remember an image, as the newest of its repository."""
+
+    def change(content: dict[str, Any]) -> None:
+        same = {"repository": image.repository, "digest": image.digest}
+        kept = [each for each in content["pushed"] if not same.items() <= each.items()]
+        content["pushed"] = [*kept, asdict(image)]
+
+    _change(home, change)
+
+
+def _change(home: Home, change: Callable[[dict[str, Any]], None]) -> None:
+    path = _path(home)
+    make_private(home.root)
+    with locked(home.locks / "images.lock", what="the list of images", wait_s=_LOCK_WAIT_S):
+        content = _read(path)
+        change(content)
+        write_atomically(path, json.dumps(content, indent=1) + "\n")
+
+
+def _path(home: Home) -> Path:
+    return home.root / "images.json"
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {"schema_version": _SCHEMA_VERSION, "built": [], "pushed": []}
+    except OSError as error:
+        raise storage_error(path, error) from error
+    except ValueError as error:
+        raise StorageError(
+            f"{path} is damaged: {error}", remedy="remove it, and push the image again: `cloudrec image push`"
+        ) from error
+    if content.get("schema_version") != _SCHEMA_VERSION:
+        raise StorageError(
+            f"{path} has schema version {content.get('schema_version')!r}, not {_SCHEMA_VERSION}",
+            remedy="use the cloudrec that wrote it, or remove it and push the image again",
+        )
+    return content
