@@ -104,12 +104,12 @@ class Halt:
     """What was done so that a cluster's GPU nodes cost nothing any more.
 
     Attributes:
-        pools: what was scaled to no nodes: identity and how many it had.
+        pools: what was asked to have no nodes, by identity.
         left: what still costs, and why it was left.
         is_final: whether what is left stays so, since it is not ours to scale.
     """
 
-    pools: Mapping[str, int] = field(default_factory=dict)
+    pools: Sequence[str] = ()
     left: Sequence[str] = ()
     is_final: bool = False
 

@@ -158,15 +158,15 @@ class Guard:
         if record.get("halted"):
             return True
         done = self.halt(note.cluster)
-        for pool, nodes in done.pools.items():
-            self.report(f"{pool}: {nodes} nodes go")
+        for pool in done.pools:
+            self.report(f"{pool}: its nodes go")
         for left in done.left:
             self.report(f"left: {left}")
         is_over = not done.left or done.is_final
         state = {
             "halted": is_over,
             "at": self.now().isoformat(),
-            "pools": dict(done.pools),
+            "pools": list(done.pools),
             "left": done.left,
         }
         self.kube.patch("ConfigMap", NAME, {"data": {RECORD: json.dumps(state)}}, namespace=self.namespace)
