@@ -191,7 +191,7 @@ def _matches_term(term: Mapping[str, Any], node: Mapping[str, Any]) -> bool:
 
 
 def _matches(wish: Mapping[str, Any], known: Mapping[str, str]) -> bool:
-    value, operator = known.get(wish["key"]), wish["operator"]
+    value, operator = known.get(wish["key"]), str(wish["operator"])
     values: Sequence[str] = wish.get("values") or ()
     if operator in ("Exists", "DoesNotExist"):
         return (value is not None) == (operator == "Exists")

@@ -6,7 +6,7 @@ from typing import Any
 
 from kubernetes import client
 
-from tests.contract.sandbox_kubernetes.support import Kubernetes, config_map, refusal, status_of
+from tests.contract.sandbox_kubernetes.support import STRANGER, Kubernetes, config_map, refusal, status_of
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -27,6 +27,14 @@ def rule(*verbs: str, **changes: Any) -> dict[str, Any]:
 def test_nobody_without_a_known_token_is_let_in(kube: Kubernetes) -> None:
     told = kube.refused("GET", MAPS, bearer="wrong")
     assert (told["code"], told["reason"], told["message"]) == (401, "Unauthorized", "Unauthorized")
+
+
+def test_strangers_may_see_that_it_lives_and_no_more(kube: Kubernetes) -> None:
+    assert kube.raw("GET", "/livez", bearer=STRANGER)[2] == b"ok"
+    assert kube.done("GET", "/version", bearer=STRANGER)["gitVersion"]
+    assert kube.refused("GET", "/api", bearer=STRANGER)["code"] == 403
+    told = kube.refused("GET", MAPS, bearer=STRANGER)
+    assert (told["code"], 'User "system:anonymous" cannot list' in told["message"]) == (403, True)
 
 
 def test_a_user_may_what_a_role_gives_and_nothing_else(kube: Kubernetes) -> None:

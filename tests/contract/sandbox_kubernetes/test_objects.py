@@ -23,7 +23,7 @@ def test_a_new_object_has_an_identity_and_a_version(kube: Kubernetes) -> None:
     made = kube.core.create_namespaced_config_map("default", config_map("one", a="1"))
     assert made.metadata.uid
     assert made.metadata.creation_timestamp
-    assert made.metadata.generation == 1
+    assert made.metadata.generation is None
     found = kube.core.read_namespaced_config_map("one", "default")
     assert found.metadata.resource_version == made.metadata.resource_version
 
@@ -167,15 +167,19 @@ def test_a_watch_from_a_forgotten_version_is_told_so(kube: Kubernetes) -> None:
 
 
 def test_a_status_is_changed_on_its_own_only(kube: Kubernetes) -> None:
-    path = "/api/v1/namespaces/default/resourcequotas"
-    kube.done("POST", path, {"metadata": {"name": "one"}, "spec": {"hard": {"pods": "1"}}})
-    both: dict[str, Any] = {"spec": {"hard": {"pods": "2"}}, "status": {"used": {"pods": "3"}}}
-    changed = kube.done("PATCH", f"{path}/one", both, content_type=MERGE)
-    assert (changed["spec"]["hard"], changed.get("status")) == ({"pods": "2"}, None)
+    path = "/apis/networking.k8s.io/v1/namespaces/default/ingresses"
+
+    def wish(name: str) -> dict[str, Any]:
+        return {"defaultBackend": {"service": {"name": name, "port": {"number": 80}}}}
+
+    kube.done("POST", path, {"metadata": {"name": "one"}, "spec": wish("a")})
+    status = {"loadBalancer": {"ingress": [{"ip": "10.0.0.1"}]}}
+    changed = kube.done("PATCH", f"{path}/one", {"spec": wish("b"), "status": status}, content_type=MERGE)
+    assert (changed["spec"], changed.get("status")) == (wish("b"), None)
     assert changed["metadata"]["generation"] == 2
-    both["spec"]["hard"]["pods"] = "4"
+    both = {"spec": wish("c"), "status": status}
     changed = kube.done("PATCH", f"{path}/one/status", both, content_type=MERGE)
-    assert (changed["spec"]["hard"], changed["status"]["used"]) == ({"pods": "2"}, {"pods": "3"})
+    assert (changed["spec"], changed["status"]) == (wish("b"), status)
     assert changed["metadata"]["generation"] == 2
 
 

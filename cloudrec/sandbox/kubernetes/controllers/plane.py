@@ -20,7 +20,7 @@ from cloudrec.sandbox.kubernetes.controllers.replicaset import ReplicaSetControl
 from cloudrec.sandbox.kubernetes.controllers.trainjob import TrainJobController
 from cloudrec.sandbox.kubernetes.kubelet.agent import Kubelet
 from cloudrec.sandbox.kubernetes.kubelet.serving import LogServer
-from cloudrec.sandbox.kubernetes.loss import Losses
+from cloudrec.sandbox.kubernetes.loss import Losses, Timing
 from cloudrec.sandbox.kubernetes.nodes import DEFAULT, Nodes
 from cloudrec.sandbox.kubernetes.scheduler import Scheduler
 
@@ -45,6 +45,11 @@ _OPERATED = (PyTorchJobController, TrainJobController, JobSetController, RayJobC
 
 class Controllers:
     """All that acts in a cluster."""
+
+    kubelet: Kubelet
+    nodes: Nodes
+    operators: Operators
+    losses: Losses
 
     def __init__(self, store: Store, clock: Clock, address: str, authority: Path | None) -> None:
         """Start it all; for the arguments see `start`."""
@@ -71,6 +76,7 @@ class Controllers:
         self.kubelet.bookkeeping = {}
         self.kubelet.given = {}
         self.kubelet.images.clear()
+        self.losses.timing = Timing()
         self.operators.order(())
         self.nodes.restore()
 

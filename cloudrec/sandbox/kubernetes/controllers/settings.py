@@ -1,8 +1,8 @@
 """The keys of /_control that are this half's.
 
-nodes        pools: [{"name", "count", "labels", "taints", "capacity", "hardware", "provider_id"}]; without a
-             count the name is a single node's. It replaces all nodes, or with {"pool": P, "nodes": [...]} those
-             whose label cloudrec-sandbox/pool is P. `capacity` is allocatable at once; `hardware` {"gpus",
+nodes        pools: [{"name", "count", "labels", "taints", "capacity", "hardware", "provider_id"}]; without
+             a count the name is a node's. It replaces all nodes, or with {"pool": P, "nodes": [...]}
+             those whose label cloudrec-sandbox/pool is P. `capacity` is allocatable at once; `hardware` {"gpus",
              "efa", "infiniband"} only once a device plugin's pod runs on the node (GKE's nodes: at once)
 node_timing  {"grace_s", "lost_s", "removed_s", "gc_s", "replacement_s"}: how long losses take; all but
              grace_s are virtual seconds, since in those of grace processes must really end

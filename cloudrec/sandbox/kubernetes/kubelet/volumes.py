@@ -112,11 +112,11 @@ class Volumes:
 
     def _host_path(self, name: str, wish: Mapping[str, Any]) -> Path:
         """This machine's own where it has it; else one of the node's."""
-        path, kind = wish["path"], wish.get("type") or ""
+        path, kind = str(wish["path"]), wish.get("type") or ""
         real = Path(path)
         if real.exists():
             return real
-        own = self._shared / "nodes" / self._node["metadata"]["name"] / path.lstrip("/")
+        own = self._shared / "nodes" / str(self._node["metadata"]["name"]) / path.lstrip("/")
         if kind in ("", "DirectoryOrCreate") or own.exists() or path.startswith(_KUBELETS):
             _open_folder(own)
             return own
@@ -137,7 +137,7 @@ class Volumes:
         volume = claim.get("spec", {}).get("volumeName")
         if claim.get("status", {}).get("phase") != "Bound" or not volume:
             raise VolumeError(f'persistentvolumeclaim "{name}" is not bound')
-        path = self._shared / "volumes" / volume
+        path = self._shared / "volumes" / str(volume)
         _open_folder(path)
         return path
 
