@@ -71,6 +71,7 @@ class Access:
         storage: URI of the cluster's storage for data and checkpoints.
         environment: transport settings that every process of a run needs there.
         details: what only the launchers of this kind of cluster read (a kubeconfig's path).
+        is_adopted: others made the cluster, and it stays when what cloudrec put there goes.
     """
 
     launchers: tuple[str, ...]
@@ -80,6 +81,7 @@ class Access:
     storage: str
     environment: Mapping[str, str] = field(default_factory=dict)
     details: Mapping[str, Any] = field(default_factory=dict)
+    is_adopted: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

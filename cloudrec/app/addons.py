@@ -133,8 +133,8 @@ def empty(app: AppContext, cluster: ClusterSpec) -> None:
         return
     try:
         access = app.provider(cluster.provider).access(cluster)
-        if not is_kubernetes(access):
-            return
+        if access.is_adopted or not is_kubernetes(access):
+            return  # whose owner has load balancers and disks of his own
         with Kube.connect(Target.of(access.details)) as kube:
             drain(kube, app.report, clock=app.clock)
     except PreflightError:

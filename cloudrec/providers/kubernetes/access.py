@@ -63,6 +63,7 @@ def of(layout: Layout, adopted: Adopted, home: Home) -> Access:
         storage=layout.settings.storage or "",
         environment=_TRANSPORT,
         details=target.to_json(),
+        is_adopted=True,
     )
 
 

@@ -58,7 +58,7 @@ def test_a_failed_pod_is_forgiven_ended_or_counted_by_its_cause() -> None:
     job = _of("Job", objects("aws-p5", "torchrun"))["spec"]
     lost, final, again = job["podFailurePolicy"]["rules"]
     assert (lost["action"], lost["onPodConditions"][0]["type"]) == ("Ignore", "DisruptionTarget")
-    assert (final["action"], final["onExitCodes"]["values"]) == ("FailJob", [64, 65, 69])
+    assert (final["action"], final["onExitCodes"]["values"]) == ("FailJob", [64, 65, 69, 70])
     assert (again["action"], again["onExitCodes"]["values"]) == ("Ignore", [75])
     assert (job["backoffLimit"], job["podReplacementPolicy"]) == (3, "Failed")
     assert job["template"]["spec"]["restartPolicy"] == "Never"
