@@ -98,22 +98,19 @@ class Kubelet:
         """Why an image cannot be had."""
         return self.images.problem(image, is_program=program_of(image) is not None or self.books_only)
 
-    def new_log(self, path: Path) -> Log:
-        """A log for one start of a container."""
-        return Log(path, self.cluster.clock)
-
     def launch(self, instance: Instance, folder: Path, spec: Callable[[], dict[str, Any]]) -> Running:
-        """Start a container."""
+        """Start a container, in a folder that is to be its own; `spec` may refuse."""
         program = program_of(instance.container["image"])
-        if program is not None:
-            return self._launch_program(instance, program)
-        if self.books_only:
-            return self._keep_books(instance)
+        wanted = None if program is not None or self.books_only else spec()
+        folder.mkdir(parents=True)
+        instance.logs.append(Log(folder / "log", self.cluster.clock))
+        if wanted is None:
+            return self._launch_program(instance, program) if program else self._keep_books(instance)
         limit = ((instance.container.get("resources") or {}).get("limits") or {}).get("memory")
         if limit is not None and not self._is_watching_memory:
             self._is_watching_memory = True
             self.loop.after(_MEMORY_LOOK_S, self._watch_memory)
-        return Process(folder, spec(), selector=self.loop.selector, listener=instance)
+        return Process(folder, wanted, selector=self.loop.selector, listener=instance)
 
     @staticmethod
     def kill(running: Running) -> None:
