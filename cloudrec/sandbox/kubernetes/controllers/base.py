@@ -34,7 +34,7 @@ class Controller(ABC):
     def __init__(self, cluster: Cluster, worker: Worker) -> None:
         self.cluster = cluster
         self.worker = worker
-        cluster.store.subscribe(self._note)
+        cluster.mirror.subscribe(self._note)
 
     @abstractmethod
     def look(self, obj: Object) -> None:

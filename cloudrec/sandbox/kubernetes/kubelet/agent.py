@@ -58,7 +58,7 @@ class Kubelet:
 
     def start(self) -> None:
         """Begin."""
-        self.cluster.store.subscribe(self._note)
+        self.cluster.mirror.subscribe(self._note)
         self.loop.start()
 
     def close(self) -> None:
@@ -209,9 +209,11 @@ class Kubelet:
         for worker in list(self.workers.values()):
             for instance in worker.instances:
                 limit = ((instance.container.get("resources") or {}).get("limits") or {}).get("memory")
-                if limit is None or not instance.pid or instance.running is None:
+                if limit is None or instance.running is None:
                     continue
                 is_needed = True
+                if not instance.pid:
+                    continue
                 most = int(amount(limit))
                 if memory.used(instance.pid, most) > most:
                     instance.ran_out_of_memory = True
