@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
+from cloudrec.app.guarding import guard_of
 from cloudrec.errors import PreflightError
 from cloudrec.kube.client import Kube
-from cloudrec.kube.target import Target
-from cloudrec.manifests import Guarding, guard_objects
 from cloudrec.pod import inside
 from cloudrec.pod.guard import NAME, Guard, Note, halting
 from cloudrec.provider import Halt
@@ -139,20 +138,11 @@ def test_on_an_adopted_cluster_gpu_nodes_are_cordoned_and_nothing_is_scaled(
 
 def test_the_guards_own_account_may_do_all_of_this_and_no_more(site: Site, tmp_path: Path) -> None:
     site.cloud.control(processes=False)
+    site.cluster = site.cluster.model_copy(update={"expires": "2026-11-21T11:00:00Z"})
     site.up()
-    provider = site.application.provider("kubernetes")
-    told = provider.guard(site.cluster)
-    over = told.cluster.model_copy(update={"expires": "2026-11-21T11:00:00Z"})
-    target = Target.of(provider.access(site.cluster).details)
-    guarding = Guarding(
-        cluster="conformance",
-        owner="tester",
-        image="registry.example/cloudrec@sha256:" + "0" * 64,
-        note=Note(cluster=over).to_json(),
-        cordons=told.cordons,
-    )
+    image = "registry.example/cloudrec@sha256:" + "0" * 64
     with kube(site) as admin:
-        for each in guard_objects(target, guarding):
+        for each in guard_of(site.application.provider("kubernetes"), site.cluster, image=image):
             admin.apply(each)
         job(admin, "r")
         mounted = _mounted(site, admin, tmp_path)
