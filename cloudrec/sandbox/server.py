@@ -163,10 +163,12 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
         self._send_chunk(reply.body)
+        hung_up = select.poll()  # `select` knows no more than 1024 files
+        hung_up.register(self.connection, select.POLLIN)
         try:
             for piece in stream:
                 self._send_chunk(piece)
-                if select.select([self.connection], [], [], 0)[0]:
+                if hung_up.poll(0):
                     self.close_connection = True
                     return  # no client says anything while it listens: it has gone
         except BrokenStreamError:

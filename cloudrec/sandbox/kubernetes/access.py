@@ -106,6 +106,8 @@ class Tokens:
 
 def user_of(store: Store, tokens: Tokens, authorization: str) -> User:
     """Who calls, by the Authorization header; refused with 401 where nobody we know does."""
+    if not authorization:
+        return User(name="system:anonymous", groups=("system:unauthenticated",))
     scheme, _, token = authorization.partition(" ")
     user = tokens.user(store, token.strip()) if scheme.lower() == "bearer" else None
     if user is None:

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from cloudrec.sandbox.http import Reply
-from cloudrec.sandbox.kubernetes import decode, errors, merge, rbac
+from cloudrec.sandbox.kubernetes import decode, errors, events, merge, rbac
 
 if TYPE_CHECKING:
     from cloudrec.sandbox.kubernetes.call import Call
@@ -38,12 +38,14 @@ def decoded(call: Call, obj: dict[str, Any]) -> dict[str, Any]:
     read, call.warnings = decode.decoded(call.resource, call.node, merge.without_nulls(obj), validation)
     whole: dict[str, Any] = read
     rbac.check_grant(call, whole)
-    return whole
+    return events.to_core(whole) if call.resource.group == events.GROUP else whole
 
 
 def shown(call: Call, obj: dict[str, Any], status: int = 200) -> Reply:
     """An object as an answer."""
     head = {"kind": call.resource.kind, "apiVersion": call.resource.api_version}
+    if call.resource.group == events.GROUP:
+        obj = events.from_core(obj)
     body = json.dumps({**head, **obj, **head}, separators=(",", ":")).encode()
     warnings = [("Warning", f"299 - {json.dumps(told)}") for told in call.warnings]
     return Reply(status=status, headers=[("Content-Type", "application/json"), *warnings], body=body)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from functools import cached_property
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from cloudrec.sandbox.kubernetes.store import Store
     from cloudrec.sandbox.kubernetes.target import Target
     from cloudrec.sandbox.kubernetes.world import Cluster
+
+_LARGEST = 3 * 1024 * 1024  # bytes of a request
 
 
 @dataclass(kw_only=True)
@@ -73,6 +76,12 @@ class Call:
     def body(self) -> Any:  # noqa: ANN401 - JSON
         """The body, JSON or YAML; None where there is none."""
         data = self.request.body
+        if len(data) > _LARGEST:
+            raise errors.ApiError(
+                HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+                "RequestEntityTooLarge",
+                f"Request entity too large: limit is {_LARGEST}",
+            )
         if not data.strip():
             return None
         try:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import platform
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from cloudrec.sandbox.http import Reply, json_reply
 from cloudrec.sandbox.kubernetes import errors, schema
+from cloudrec.sandbox.kubernetes.access import AUTHENTICATED
 
 if TYPE_CHECKING:
+    from cloudrec.sandbox.kubernetes.access import User
     from cloudrec.sandbox.kubernetes.resources import Resource, Resources
 
 _HEALTH = ("/healthz", "/livez", "/readyz")
@@ -19,6 +22,14 @@ _SUBKINDS = {
     "binding": ("", "v1", "Binding"),
     "token": ("authentication.k8s.io", "v1", "TokenRequest"),
 }
+
+
+def check(user: User, path: str) -> None:
+    """Refuse with 403 what strangers may not see: all but health and version."""
+    if AUTHENTICATED not in user.groups and path.rstrip("/") not in (*_HEALTH, "/version"):
+        raise errors.ApiError(
+            HTTPStatus.FORBIDDEN, "Forbidden", f'forbidden: User "{user.name}" cannot get path "{path}"'
+        )
 
 
 def answer(resources: Resources, path: str, host: str) -> Reply:

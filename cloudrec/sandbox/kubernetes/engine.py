@@ -48,6 +48,7 @@ class Engine(engine.Engine[Cluster, Target]):
             raise _ordered(fault)
         if not target.plural:
             host = request.lower.get("host", "")
+            discovery.check(user, target.path)
             return discovery.answer(store.resources, target.path, host)
         return gate.pass_through(self.world, target, request, user)
 

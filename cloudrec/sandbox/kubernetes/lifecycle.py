@@ -88,5 +88,5 @@ def stamp_change(kind: Resource, old: Mapping[str, Any], new: dict[str, Any]) ->
         {name: value for name, value in each.items() if name not in ("metadata", "status")}
         for each in (old, new)
     ]
-    if wishes[0] != wishes[1]:
+    if kind.has_generation and wishes[0] != wishes[1]:
         metadata["generation"] = before.get("generation", 0) + 1

@@ -107,7 +107,7 @@ def list_of(
     if rest and pages:
         metadata |= {"continue": pages.keep(version, rest), "remainingItemCount": len(rest)}
     head = {"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": metadata}
-    shown = (entry.whole(resource) if resource.custom else entry.item() for entry in entries)
+    shown = (entry.whole(resource) if resource.custom else entry.item(resource) for entry in entries)
     body = json.dumps(head).encode()[:-1] + b',"items":[' + b",".join(shown) + b"]}"
     return Reply(headers=_JSON, body=body)
 

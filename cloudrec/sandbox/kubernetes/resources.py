@@ -68,6 +68,24 @@ authorization.k8s.io v1 SelfSubjectAccessReview selfsubjectaccessreviews C -;
 authorization.k8s.io v1 SelfSubjectRulesReview selfsubjectrulesreviews C -;
 authorization.k8s.io v1 SubjectAccessReview subjectaccessreviews C -;
 """
+_COUNTED = {
+    "pods",
+    "jobs",
+    "cronjobs",
+    "deployments",
+    "replicasets",
+    "statefulsets",
+    "daemonsets",
+    "replicationcontrollers",
+    "poddisruptionbudgets",
+    "ingresses",
+    "networkpolicies",
+    "priorityclasses",
+    "endpointslices",
+    "customresourcedefinitions",
+    "validatingwebhookconfigurations",
+    "mutatingwebhookconfigurations",
+}
 _REVIEWS = ("authentication.k8s.io", "authorization.k8s.io")
 
 
@@ -90,6 +108,11 @@ class Resource:
     def api_version(self) -> str:
         """Group and version as objects carry them."""
         return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def has_generation(self) -> bool:
+        """Whether changes of what is wished are counted."""
+        return self.custom or self.key in _COUNTED
 
     @property
     def is_review(self) -> bool:

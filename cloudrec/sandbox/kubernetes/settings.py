@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from cloudrec.sandbox.kubernetes.world import Cluster
 
+_ITS_OWN = {"events", "nodes", "leases", "csinodes", "endpoints", "endpointslices"}
+
 
 def _write_history(world: Cluster, value: Any) -> None:  # noqa: ANN401 - JSON
     if int(value) < 1:
@@ -24,6 +26,11 @@ def _compact(world: Cluster, value: Any) -> None:  # noqa: ANN401 - JSON
     if value:
         world.store.table.compact()
         world.pages.clear()
+
+
+def _interrupt(world: Cluster, value: Any) -> None:  # noqa: ANN401 - JSON
+    world.interruption.order(value)
+    world.store.table.changed.notify_all()
 
 
 def _definitions(world: Cluster) -> list[str]:
@@ -42,11 +49,7 @@ book.setting(
 )
 book.setting("history", read=lambda world: world.store.table.limit, write=_write_history)
 book.setting("compact", read=lambda world: world.store.table.oldest, write=_compact)
-book.setting(
-    "watches",
-    read=lambda world: world.interruption.how,
-    write=lambda world, value: world.interruption.order(value),
-)
+book.setting("watches", read=lambda world: world.interruption.how, write=_interrupt)
 book.setting(
     "crds",
     read=_definitions,
@@ -57,8 +60,8 @@ book.durations({definitions.DELAY: 0.05})
 
 @book.inventory
 def _objects(world: Cluster) -> Iterator[Entry]:
-    """All objects but those that every cluster has by itself."""
-    for key in list(world.store.table.keys()):
+    """All objects but those that a cluster has by itself."""
+    for key in set(world.store.table.keys()) - _ITS_OWN:
         resource = world.store.resources.by_key(key)
         for entry in world.store.table.all(key):
             metadata = entry.obj["metadata"]

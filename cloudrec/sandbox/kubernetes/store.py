@@ -212,7 +212,8 @@ class Store:
         if "deletionTimestamp" not in metadata or grace < metadata.get("deletionGracePeriodSeconds", 0):
             metadata["deletionTimestamp"] = self.timestamp(grace)
             metadata["deletionGracePeriodSeconds"] = grace
-            metadata["generation"] = metadata.get("generation", 0) + 1
+            if kind.has_generation:
+                metadata["generation"] = metadata.get("generation", 0) + 1
         if lifecycle.has_contents(kind):
             new.setdefault("status", {})["phase"] = "Terminating"
         if new == old:
@@ -290,7 +291,10 @@ class Store:
             metadata["namespace"] = place[0]
         else:
             metadata.pop("namespace", None)
-        metadata |= {"uid": str(uuid4()), "creationTimestamp": self.timestamp(), "generation": 1}
+        metadata |= {"uid": str(uuid4()), "creationTimestamp": self.timestamp()}
+        metadata.pop("generation", None)
+        if kind.has_generation:
+            metadata["generation"] = 1
         new |= {"apiVersion": kind.api_version, "kind": kind.kind}
         if kind.has_status and kind.key != "nodes":
             new.pop("status", None)

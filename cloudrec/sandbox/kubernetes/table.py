@@ -13,6 +13,8 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from cloudrec.sandbox.kubernetes import events
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -40,18 +42,24 @@ class Entry:
         self.version = version
         self._tail: bytes | None = None
 
-    def item(self) -> bytes:
+    def item(self, resource: Resource) -> bytes:
         """Its JSON without kind and apiVersion, as lists of built-in kinds have it."""
+        if resource.group == events.GROUP:
+            return _json(events.from_core(self.obj))
         if self._tail is None:
-            rest = {name: value for name, value in self.obj.items() if name not in ("kind", "apiVersion")}
-            self._tail = json.dumps(rest, separators=(",", ":")).encode()
+            self._tail = _json(self.obj)
         return self._tail
 
     def whole(self, resource: Resource) -> bytes:
         """Its JSON as `resource` serves it."""
         head = f'{{"kind":"{resource.kind}","apiVersion":"{resource.api_version}"'.encode()
-        tail = self.item()
+        tail = self.item(resource)
         return head + b"}" if tail == b"{}" else head + b"," + tail[1:]
+
+
+def _json(obj: dict[str, Any]) -> bytes:
+    rest = {name: value for name, value in obj.items() if name not in ("kind", "apiVersion")}
+    return json.dumps(rest, separators=(",", ":")).encode()
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NoReturn, Protocol
 from uuid import NAMESPACE_URL, uuid4, uuid5
 
 from cloudrec.sandbox.book import Book
@@ -75,6 +75,10 @@ class Cluster(World):
             namespace = self.store.get("namespaces", None, name)
             if namespace is not None:
                 self.furniture.add(namespace["metadata"]["uid"])
+
+    def export(self) -> NoReturn:
+        """Never: a process cannot be saved."""
+        raise ValueError("containers are processes: a cluster cannot be saved, nor taken up again")
 
     def clear(self) -> None:
         """Forget all objects but those that every cluster has."""

@@ -7,7 +7,7 @@ import ipaddress
 from typing import TYPE_CHECKING, Any
 
 from cloudrec.sandbox.kubernetes import errors
-from cloudrec.sandbox.kubernetes.rules import security
+from cloudrec.sandbox.kubernetes.rules import operators, security
 from cloudrec.sandbox.kubernetes.rules.amounts import amount
 from cloudrec.sandbox.kubernetes.rules.defaults import containers
 
@@ -136,7 +136,8 @@ def _choose_class(store: Store, new: dict[str, Any]) -> None:
 
 
 def check(store: Store, resource: Resource, new: Mapping[str, Any], old: Mapping[str, Any] | None) -> None:
-    """Keep out pods whose account or priority class is not there, or that the namespace forbids."""
+    """Keep out what operators deny, and pods whose account or class is not there or that are insecure."""
+    operators.check(store, resource, new)
     if resource.key != "pods" or old is not None:
         return
     metadata, spec = new["metadata"], new["spec"]
