@@ -146,7 +146,9 @@ class Guard:
         return bool(under_way)
 
     def _pods(self) -> list[dict[str, Any]]:
-        return self.kube.list("Pod", namespace=self.namespace, labels=f"{_RUNS},cloudrec/role=trainer")
+        """Return the pods that train; those that have ended stay to be read."""
+        pods = self.kube.list("Pod", namespace=self.namespace, labels=f"{_RUNS},cloudrec/role=trainer")
+        return [pod for pod in pods if (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")]
 
     def _grace_s(self) -> float:
         return max(
