@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from cloudrec.sandbox.kubernetes.kubelet.environment import environment
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 _SOURCE = "kubelet"
 _TERM, _KILL = 15, 9
 _DEFAULT_GRACE_S = 30
+_MTU = 1500
 _MOUNT_AGAIN_S = 1.0
 _SHUTDOWN = "Pod was terminated in response to imminent node shutdown."
 
@@ -37,7 +39,7 @@ class PodWorker:
         self.machine = machine
         self.pod = pod
         self.is_ending = False
-        self.ip = kubelet.addresses.take()
+        self.ip = kubelet.network.addresses.take()
         self.folder = kubelet.folder / "pods" / pod["metadata"]["uid"]
         self._kubelet = kubelet
         self._started_at = self.cluster.timestamp()
@@ -47,7 +49,7 @@ class PodWorker:
         self._told: dict[str, Any] = {}
         self._is_due = False
         self._is_waiting_for_volumes = False
-        self._probes = Probes(self.loop, kubelet.pool)
+        self._probes = Probes(self.loop, kubelet.network.pool)
         spec = pod["spec"]
         inits = [
             Instance(self, each, SIDECAR if each.get("restartPolicy") == "Always" else INIT)
@@ -109,7 +111,8 @@ class PodWorker:
         """Give back what it had."""
         self.machine.devices.release(self.pod["metadata"]["uid"])
         self._kubelet.names.drop(self.pod["metadata"]["uid"])
-        self._kubelet.addresses.give_back(self.ip)
+        self._kubelet.network.addresses.give_back(self.ip)
+        self._kubelet.network.unplug(self.pod["metadata"]["uid"])
         self._volumes.remove()
 
     def changed(self) -> None:
@@ -180,7 +183,15 @@ class PodWorker:
             mounts=[*mounts, *self._kubelet.accounts.mounts(self.pod, self.folder, mounts)],
             sight=self.machine.sights[self.pod["metadata"]["uid"], instance.name],
             memlock=self.machine.memlock,
+            network=self._network({**self._kubelet.accounts.environment(), **found}),
         )
+
+    def _network(self, environment: Mapping[str, str]) -> int | None:
+        """Its network, from which what its words name on this machine's loopback can be reached."""
+        words = [json.dumps(self.pod["spec"]), *environment.values(), *self._volumes.texts()]
+        words.append(self._kubelet.accounts.place)
+        mtu = int(self.machine.hardware.get("mtu", _MTU))
+        return self._kubelet.network.plug(self.pod["metadata"]["uid"], self.ip, texts=words, mtu=mtu)
 
     def hostname(self) -> str:
         """Its name as its processes see it."""
