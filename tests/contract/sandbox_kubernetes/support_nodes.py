@@ -94,7 +94,7 @@ class Cluster:
 
     def job(self, name: str) -> dict[str, Any]:
         found: dict[str, Any] = self.get(f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs/{name}")
-        return found
+        return {"status": {}, **found}
 
     def pods_have_networks(self) -> bool:
         """Whether each pod has a network of its own."""

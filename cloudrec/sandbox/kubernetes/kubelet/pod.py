@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
-from cloudrec.sandbox.kubernetes.kubelet.environment import environment
 from cloudrec.sandbox.kubernetes.kubelet.instance import INIT, MAIN, SIDECAR, Instance
+from cloudrec.sandbox.kubernetes.kubelet.preparation import Preparation
 from cloudrec.sandbox.kubernetes.kubelet.probes import Probes
-from cloudrec.sandbox.kubernetes.kubelet.spec import ConfigError, Surroundings, container_spec
 from cloudrec.sandbox.kubernetes.kubelet.status import pod_phase, pod_status
-from cloudrec.sandbox.kubernetes.kubelet.volumes import VolumeError, Volumes
+from cloudrec.sandbox.kubernetes.kubelet.volumes import VolumeError
 from cloudrec.sandbox.kubernetes.mirror import is_ending as is_to_end
 
 if TYPE_CHECKING:
@@ -25,7 +23,6 @@ if TYPE_CHECKING:
 _SOURCE = "kubelet"
 _TERM, _KILL = 15, 9
 _DEFAULT_GRACE_S = 30
-_MTU = 1500
 _MOUNT_AGAIN_S = 1.0
 _SHUTDOWN = "Pod was terminated in response to imminent node shutdown."
 
@@ -56,14 +53,7 @@ class PodWorker:
             for each in spec.get("initContainers") or ()
         ]
         self.instances = [*inits, *(Instance(self, each, MAIN) for each in spec["containers"])]
-        self._volumes = Volumes(
-            pod,
-            folder=self.folder / "volumes",
-            shared=kubelet.folder / "shared",
-            find=self._find,
-            node=machine.object(),
-            token=kubelet.accounts.token,
-        )
+        self._preparation = Preparation(kubelet, machine, pod, address=self.ip, folder=self.folder)
 
     def begin(self) -> None:
         """Start to look after it."""
@@ -81,7 +71,7 @@ class PodWorker:
 
     def update(self, pod: Mapping[str, Any]) -> None:
         """Know the pod as it is now."""
-        self.pod = pod
+        self.pod = self._preparation.pod = pod
         if is_to_end(pod) and not self.is_ending:
             self.end(float(pod["metadata"].get("deletionGracePeriodSeconds") or 0))
 
@@ -113,7 +103,7 @@ class PodWorker:
         self._kubelet.names.drop(self.pod["metadata"]["uid"])
         self._kubelet.network.addresses.give_back(self.ip)
         self._kubelet.network.unplug(self.pod["metadata"]["uid"])
-        self._volumes.remove()
+        self._preparation.volumes.remove()
 
     def changed(self) -> None:
         """Something has changed: go on, and tell, once what is under way is done."""
@@ -154,57 +144,7 @@ class PodWorker:
     def launch(self, instance: Instance) -> Running:
         """Start a container's process; ConfigError, MissingReferenceError where its words are wrong."""
         folder = self.folder / "containers" / f"{instance.name}-{len(instance.logs)}"
-        return self._kubelet.launch(instance, folder, lambda: self._spec(instance))
-
-    def _spec(self, instance: Instance) -> dict[str, Any]:
-        around = self._surroundings(instance)
-        spec = container_spec(self.pod, instance.container, around)
-        around.termination_file.write_bytes(b"")
-        around.termination_file.chmod(0o666)
-        return spec
-
-    def _surroundings(self, instance: Instance) -> Surroundings:
-        found = environment(
-            self.pod_with_address(), instance.container, find=self._find, node=self.machine.object()
-        )
-        missing = {mount["name"] for mount in instance.container.get("volumeMounts") or ()} - {
-            each["name"] for each in self.pod["spec"].get("volumes") or ()
-        }
-        if missing:
-            raise ConfigError(
-                f"cannot find volume {min(missing)!r} to mount into container {instance.name!r}"
-            )
-        mounts = self._volumes.mounts(instance.container, found)
-        return Surroundings(
-            hostname=self.hostname(),
-            hosts_file=self.folder / "hosts",
-            termination_file=self.folder / f"{instance.name}.termination",
-            environment={**self._kubelet.accounts.environment(), **found},
-            mounts=[*mounts, *self._kubelet.accounts.mounts(self.pod, self.folder, mounts)],
-            sight=self.machine.sights[self.pod["metadata"]["uid"], instance.name],
-            memlock=self.machine.memlock,
-            network=self._network({**self._kubelet.accounts.environment(), **found}),
-        )
-
-    def _network(self, environment: Mapping[str, str]) -> int | None:
-        """Its network, from which what its words name on this machine's loopback can be reached."""
-        words = [json.dumps(self.pod["spec"]), *environment.values(), *self._volumes.texts()]
-        words.append(self._kubelet.accounts.place)
-        mtu = int(self.machine.hardware.get("mtu", _MTU))
-        return self._kubelet.network.plug(self.pod["metadata"]["uid"], self.ip, texts=words, mtu=mtu)
-
-    def hostname(self) -> str:
-        """Its name as its processes see it."""
-        return str(self.pod["spec"].get("hostname") or self.pod["metadata"]["name"])[:63]
-
-    def pod_with_address(self) -> dict[str, Any]:
-        """The pod as the downward API sees it."""
-        status = {**self.pod.get("status", {}), "podIP": self.ip, "podIPs": [{"ip": self.ip}]}
-        status["hostIP"] = self.machine.address
-        return {**self.pod, "status": status}
-
-    def _find(self, resource: str, name: str) -> dict[str, Any] | None:
-        return self.cluster.store.get(resource, self.pod["metadata"]["namespace"], name)
+        return self._kubelet.launch(instance, folder, lambda: self._preparation.spec(instance))
 
     def _go_on(self) -> None:
         self._is_due = False
@@ -237,7 +177,7 @@ class PodWorker:
         if self._is_waiting_for_volumes:
             return False
         try:
-            self._volumes.prepare()
+            self._preparation.volumes.prepare()
         except VolumeError as error:
             self.tell("FailedMount", str(error), warning=True)
             self._is_waiting_for_volumes = True
