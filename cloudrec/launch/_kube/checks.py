@@ -90,13 +90,15 @@ class Room:
         return all(self.has(resource) >= amount(str(value)) for resource, value in wanted.items())
 
 
+def is_ready(node: Mapping[str, Any]) -> bool:
+    """Tell whether a node says that it is well."""
+    conditions = (node.get("status") or {}).get("conditions") or []
+    return any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
+
+
 def _is_usable(node: Mapping[str, Any], target: Target) -> bool:
-    spec, status = node.get("spec") or {}, node.get("status") or {}
-    ready = any(
-        each.get("type") == "Ready" and each.get("status") == "True"
-        for each in status.get("conditions") or []
-    )
-    if not ready or spec.get("unschedulable"):
+    spec = node.get("spec") or {}
+    if not is_ready(node) or spec.get("unschedulable"):
         return False
     return all(_is_tolerated(taint, target) for taint in spec.get("taints") or [])
 

@@ -73,14 +73,17 @@ class Observer:
         status = judge(sight)
         if status.state in _TROUBLED:
             status = judge(_closer(kube, sight, target.namespace))
-        return self._written(sight, status, launch)
+        return self._written(kube, sight, status, launch)
 
-    def _written(self, sight: Sight, status: RunStatus, launch: int) -> RunStatus:
+    def _written(self, kube: Kube, sight: Sight, status: RunStatus, launch: int) -> RunStatus:
         """Bring the results and keep the ledger; the store's troubles are no trouble of the run."""
         run = self._run
         problem, checkpoint = self._bring(is_final=status.state.is_final)
         with record.writing(run):
             record.note_losses(run, run.ledger.read(), sight.pods, launch)
+            gone = record.vanished(run, sight.pods, launch)
+            if gone and not sight.stop_asked and not status.state.is_final:
+                record.note_vanished(run, gone, kube.list("Node"), launch)
             problem = problem or self._note_starts()
             events = run.ledger.read()
             if known := _final(events, launch):  # by another process, meanwhile

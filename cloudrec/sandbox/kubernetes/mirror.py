@@ -44,6 +44,10 @@ class Mirror:
         found = self._owned.get(owner["metadata"]["uid"], {})
         return [obj for (kind, _), obj in found.items() if kind == resource]
 
+    def count(self, uid: str) -> int:
+        """How many objects another one controls."""
+        return len(self._owned.get(uid, ()))
+
     def on_node(self, node: str) -> list[Object]:
         """Pods of a node."""
         return list(self._on_node.get(node, {}).values())
@@ -149,5 +153,5 @@ def with_conditions(
                 old["lastProbeTime"] = moment
         for name in ("reason", "message"):
             old.pop(name, None)
-        old.update({name: value for name, value in wish.items() if value})
+        old.update(wish)
     return conditions

@@ -40,6 +40,8 @@ class BudgetController(Controller):
             "type": "DisruptionAllowed",
             "status": str(allowed > 0),
             "reason": "SufficientPods" if allowed else "InsufficientPods",
+            "message": "",
+            "observedGeneration": obj["metadata"]["generation"],
         }
         status: dict[str, Any] = {
             "observedGeneration": obj["metadata"]["generation"],
