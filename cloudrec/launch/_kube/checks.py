@@ -59,9 +59,10 @@ def check_nodes(kube: Kube, target: Target, spec: RunSpec) -> None:
     nodes = kube.list("Node", labels=dict(target.node_selector))
     alike = [Room.of(node) for node in nodes if _is_usable(node, target)]
     fit = [room for room in alike if room.fits(target.resources)]
-    if len(fit) < spec.nnodes:
+    needed = spec.nnodes if target.resources else 1  # pods that ask for nothing whole may share a node
+    if len(fit) < needed:
         raise PreflightError(
-            f"the run needs {spec.nnodes} nodes with {_asked(target.resources)} each, and cluster "
+            f"the run needs {needed} nodes with {_asked(target.resources)} each, and cluster "
             f"{spec.cluster!r} has {len(fit)}: {_told(alike, len(nodes), target)}",
             remedy=_remedy(alike, target),
         )
