@@ -43,6 +43,7 @@ golden: $(STAMP) ## write the manifests' golden files anew, to be read before th
 
 checkov: $(STAMP) ## look for weak points in every manifest (checkov, in a virtual environment of its own)
 	$(BIN)/python -m pytest -m soak tests/unit/manifests/test_checkov.py -rs --timeout 1800
+
 image-tools: ## buildah and debootstrap by apt, for the test of the image (as root)
 	$(PYTHON) scripts/image_tools.py
 

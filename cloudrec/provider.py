@@ -71,6 +71,7 @@ class Access:
         storage: URI of the cluster's storage for data and checkpoints.
         environment: transport settings that every process of a run needs there.
         details: what only the launchers of this kind of cluster read (a kubeconfig's path).
+        is_adopted: others made the cluster, and it stays when what cloudrec put there goes.
     """
 
     launchers: tuple[str, ...]
@@ -80,6 +81,7 @@ class Access:
     storage: str
     environment: Mapping[str, str] = field(default_factory=dict)
     details: Mapping[str, Any] = field(default_factory=dict)
+    is_adopted: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,12 +106,12 @@ class Halt:
     """What was done so that a cluster's GPU nodes cost nothing any more.
 
     Attributes:
-        pools: what was scaled to no nodes: identity and how many it had.
+        pools: what was asked to have no nodes, by identity.
         left: what still costs, and why it was left.
         is_final: whether what is left stays so, since it is not ours to scale.
     """
 
-    pools: Mapping[str, int] = field(default_factory=dict)
+    pools: Sequence[str] = ()
     left: Sequence[str] = ()
     is_final: bool = False
 

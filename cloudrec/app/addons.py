@@ -43,8 +43,10 @@ def opened(app: AppContext, cluster: ClusterSpec) -> Iterator[tuple[Kube, Target
 
 def equip(app: AppContext, cluster: ClusterSpec) -> None:
     """Install what a cluster that has just come up needs; one that does not answer from here is told of."""
+    if _are_left_alone(app, cluster):
+        return
     access = app.provider(cluster.provider).access(cluster)
-    if cluster.addons == "none" or not is_kubernetes(access):
+    if not is_kubernetes(access):
         return
     target = Target.of(access.details)
     try:
@@ -127,15 +129,20 @@ def empty(app: AppContext, cluster: ClusterSpec) -> None:
     A cluster that is half made, or cannot be reached from here, is no reason to keep it: what stays is
     swept for afterwards.
     """
-    if cluster.addons == "none":
+    if _are_left_alone(app, cluster):
         return
     try:
         access = app.provider(cluster.provider).access(cluster)
-        if not is_kubernetes(access):
-            return
+        if access.is_adopted or not is_kubernetes(access):
+            return  # whose owner has load balancers and disks of his own
         with Kube.connect(Target.of(access.details)) as kube:
             drain(kube, app.report, clock=app.clock)
     except PreflightError:
         return  # it is not wholly up, or private: nothing in it is known
     except CloudrecError as error:
         app.report(f"the cluster is not drained: {error.message}")
+
+
+def _are_left_alone(app: AppContext, cluster: ClusterSpec) -> bool:
+    """Whether nothing inside a cluster is to be touched; `down` reads no spec, so the variable counts too."""
+    return app.environment.get("CLOUDREC_CLUSTER_ADDONS", cluster.addons) == "none"

@@ -69,13 +69,7 @@ def push_image(
 def _registry(app: AppContext, cluster_name: str | None, image: BuiltImage) -> tuple[str, Registry]:
     cluster = choose(app, provider_name=None, cluster_name=cluster_name)
     provider = app.provider(cluster.provider)
-    fabric = str(provider.access(cluster).details.get("fabric", ""))
-    wanted = work.FOR_FABRIC.get(fabric, image.fabric)
-    if wanted != image.fabric:
-        raise UsageError(
-            f"the nodes of cluster {cluster.title!r} talk by {fabric}, {image.name} by {image.fabric}",
-            remedy=f"cloudrec image build --fabric {wanted}",
-        )
+    work.check_fit(image, str(provider.access(cluster).details.get("fabric", "")), cluster.title)
     return cluster.title, provider.registry(cluster)
 
 

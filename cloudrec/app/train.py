@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cloudrec import __version__
 from cloudrec.app.choosing import choose
@@ -24,11 +24,11 @@ from cloudrec.launch.ledger import RunState
 from cloudrec.launch.runspec import RunSpec, default_trainer_command, new_run_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from cloudrec.app.context import AppContext
     from cloudrec.launch.base import Launcher, LaunchPlan
-    from cloudrec.provider import Access
+    from cloudrec.provider import Access, Offer
     from cloudrec.spec.load import Loaded
     from cloudrec.spec.models import ClusterSpec
 
@@ -154,6 +154,7 @@ class Place(NamedTuple):
     launcher: Launcher
     hourly_usd: float  # of one node
     image: str  # by digest; empty where none was pushed for the cluster
+    details: Mapping[str, Any]  # the access's, with what the catalogue tells of its nodes
 
 
 def place_of(app: AppContext, loaded: Loaded, cluster: ClusterSpec) -> Place:
@@ -161,7 +162,17 @@ def place_of(app: AppContext, loaded: Loaded, cluster: ClusterSpec) -> Place:
     access = app.provider(cluster.provider).access(cluster)
     launcher = find_launcher(loaded.spec.train.launcher or access.launchers[0])
     _refuse_unfit_launcher(launcher, access, cluster)
-    return Place(cluster, access, launcher, _hourly_usd(app, cluster), _image(app, access))
+    offers = app.provider(cluster.provider).offers(cluster)
+    details = {**access.details, **_room(offers, access.details)}
+    return Place(cluster, access, launcher, _hourly_usd(app, cluster), _image(app, access), details)
+
+
+def _room(offers: Sequence[Offer], details: Mapping[str, Any]) -> dict[str, int]:
+    """Return the cores and the memory of a cluster's GPU nodes, as the catalogue has them."""
+    for offer in offers:
+        if offer.gpus and offer.instance_type == details.get("instance_type"):
+            return {"cpus": offer.vcpus, "memory_gib": int(offer.memory_gib)}
+    return {}
 
 
 def _image(app: AppContext, access: Access) -> str:
@@ -188,7 +199,7 @@ def run_spec(
         name: the run's name, in place of the spec's.
         command: the program of a rank, in place of the trainer: it has a configuration of its own.
     """
-    cluster, access, launcher, hourly_usd, image = place
+    cluster, access, launcher, hourly_usd, image, _ = place
     train = loaded.spec.train
     nodes = _nodes(train.nodes, access)
     notices = str(access.details.get("notices", ""))
@@ -210,7 +221,7 @@ def run_spec(
         image=train.image or image,
         allow_tcp=train.allow_tcp,
         hourly_usd=hourly_usd * nodes,
-        target=access.details,
+        target=place.details,
         settings=train.settings,
         versions={"cloudrec": __version__, "python": platform.python_version()},
     )

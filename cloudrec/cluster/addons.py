@@ -170,13 +170,25 @@ def remove(
     return gone
 
 
-def remove_all(kube: Kube, cluster: str, *, report: Callable[[str], None]) -> None:
-    """Remove every add-on that cloudrec has installed for a cluster, the last one first."""
+def remove_all(kube: Kube, cluster: str, *, report: Callable[[str], None]) -> list[str]:
+    """Remove every add-on that cloudrec has installed for a cluster, the last one first.
+
+    An operator of whose kinds somebody has objects stays, since they would go with it; it is told of.
+
+    Returns:
+        The names of those that stay.
+    """
     mine = [record for record in inventory.read_all(kube) if record.cluster == cluster]
     rank = {name: number for number, name in enumerate(addons())}
     ranked = sorted(mine, key=lambda each: rank.get(each.name, len(rank)), reverse=True)
+    left = []
     for record in ranked:
-        remove(kube, record.name, report=report, force=True)
+        try:
+            remove(kube, record.name, report=report)
+        except PreflightError as error:
+            report(error.message)
+            left.append(record.name)
+    return left
 
 
 def listed(kube: Kube) -> list[Installed]:

@@ -55,7 +55,9 @@ def apply_all(
         PreflightError: an object of that name is somebody else's.
     """
     labels = inventory.labels_of(record.name, record.cluster, record.owner)
-    wanted = [_labelled(each, labels) for each in _ordered(objects)]
+    wanted = [
+        _labelled(each, labels) for each in _ordered(objects) if not _is_anothers_place(kube, each, record)
+    ]
     references = tuple(reference_to(each) for each in wanted)
     before = inventory.read(kube, record.name)
     old = before.objects if before else ()
@@ -131,6 +133,14 @@ def _rank(manifest: Mapping[str, Any], own_groups: Sequence[str]) -> int:
     if manifest["apiVersion"].partition("/")[0] in own_groups and manifest["kind"] != _DEFINITION:
         return _LAST
     return _FIRST.get(manifest["kind"], _REST)
+
+
+def _is_anothers_place(kube: Kube, manifest: Mapping[str, Any], record: Record) -> bool:
+    """Tell whether it is a namespace that somebody else has made: it is used, never changed nor removed."""
+    if manifest["kind"] != "Namespace":
+        return False
+    found = kube.live(manifest)
+    return found is not None and not inventory.is_ours(found, record.cluster)
 
 
 def _check_owners(kube: Kube, wanted: Iterable[Mapping[str, Any]], record: Record) -> None:

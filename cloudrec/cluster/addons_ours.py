@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from cloudrec.cluster import addons_contexts as contexts
 from cloudrec.errors import PreflightError
 from cloudrec.manifests import render
+from cloudrec.manifests.shared import claim_name
 from cloudrec.plan.transport import profile_of
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ def _volumes(target: Target, cluster: str, labels: Mapping[str, str]) -> list[Co
     kind = "cloudrec-static"
     made: list[Context] = [contexts.StaticStorageClass(labels=labels, name=kind)]
     for each in target.volumes:
-        name, claim = f"cloudrec-{cluster}-{each['name']}", f"cloudrec-{each['name']}"
+        name, claim = f"cloudrec-{cluster}-{each['name']}", claim_name(each["name"])
         made.append(
             contexts.PersistentVolume(
                 labels=labels,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-BAD_CONFIG, BAD_DATA, UNFIT, AGAIN = 64, 65, 69, 75
+BAD_CONFIG, BAD_DATA, UNFIT, SPENT, AGAIN = 64, 65, 69, 70, 75
 _AGAIN_FOR_OPERATOR = 203  # the same where an operator starts again only for codes of 128 and more
 _KILLED, _TERMINATED = 137, 143
 _TEXT_LIMIT = 500
@@ -83,6 +83,12 @@ def _known(code: int, message: str) -> Cause:
             kind="Unfit",
             text=f"the node is not fit to train{said}",
             remedy="`cloudrec doctor --cluster NAME` shows its devices; --allow-tcp trains without them",
+        )
+    if code == SPENT:
+        return Cause(
+            kind="RestartsSpent",
+            text=f"it crashed more often than is forgiven{said}",
+            remedy="`cloudrec logs RUN` shows why; --max-restarts forgives more",
         )
     if code in (AGAIN, _AGAIN_FOR_OPERATOR):
         return Cause(

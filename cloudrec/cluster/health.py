@@ -88,7 +88,7 @@ def _presence(nodes: Sequence[_Node], target: Target) -> Finding:
     return Finding(
         check="nodes for runs",
         ok=bool(nodes),
-        found=f"{len(nodes)} nodes" if nodes else "none",
+        found=str(len(nodes) or "none"),
         needed=f"with {selector}" if selector else "with GPUs",
         remedy=""
         if nodes
@@ -160,7 +160,7 @@ def _addons(kube: Kube, target: Target) -> Iterable[Finding]:
         yield Finding(
             check=f"add-on {record.name}",
             ok=not problem,
-            found=problem or f"{record.version}, {len(states)} parts ready",
+            found=problem or record.version,
             needed="all of it ready",
             remedy="install it again; `kubectl -n kube-system describe` of that object tells why"
             if problem

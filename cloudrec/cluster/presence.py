@@ -36,7 +36,7 @@ def _allocatable(kube: Kube, addon: Addon) -> str:
     for name in addon.provides.resources:
         have = [node for node in nodes if _count(node, name)]
         if have:
-            return f"{len(have)} nodes have {name} to allocate"
+            return f"{name} can be allocated on nodes: {len(have)}"
     return ""
 
 

@@ -28,6 +28,7 @@ class BuildOrder:
 
     Attributes:
         context: the folder that the builder sees.
+        dockerfile: the Dockerfile.
         target: the Dockerfile's stage.
         name: what the image is to be called, with a tag.
         arguments: the Dockerfile's arguments.
@@ -37,6 +38,7 @@ class BuildOrder:
     """
 
     context: Path
+    dockerfile: Path
     target: str
     name: str
     arguments: Mapping[str, str]
@@ -54,9 +56,14 @@ class Command:
 
 
 class Builder(ABC):
-    """One of the programs."""
+    """One of the programs.
+
+    Attributes:
+        builds_unused: whether some versions of it build stages that the target does not need.
+    """
 
     name: ClassVar[str]
+    builds_unused: ClassVar[bool] = False
     _build: ClassVar[tuple[str, ...]]
     _probe: ClassVar[tuple[str, ...]]
 
@@ -79,7 +86,7 @@ class Builder(ABC):
         told = [word for key, value in order.arguments.items() for word in ("--build-arg", f"{key}={value}")]
         secret = ["--secret", f"id=pip,src={order.pip_conf}"] if order.pip_conf is not None else []
         platform = ["--platform", order.platform] if order.platform else []
-        where = ["--file", str(order.context / "Dockerfile"), "--target", order.target, "--tag", order.name]
+        where = ["--file", str(order.dockerfile), "--target", order.target, "--tag", order.name]
         words = (*self._build, *where, *told, *secret, *platform, *order.flags, str(order.context))
         return Command(arguments=(self.program, *words), environment=self._environment())
 
@@ -139,6 +146,8 @@ class Docker(Builder):
 
 class _Daemonless(Builder):
     """What podman and buildah have in common."""
+
+    builds_unused = True
 
     def login(self, address: str, username: str, folder: Path) -> Command:
         """See `Builder`."""

@@ -6,21 +6,23 @@ import json
 import platform
 import re
 import tempfile
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cloudrec import __version__
-from cloudrec.errors import CloudrecError
+from cloudrec.errors import CloudrecError, UsageError
 from cloudrec.image import builders
 from cloudrec.image.builders import BuildOrder, Command
-from cloudrec.image.context import build_context
+from cloudrec.image.context import DOCKERFILE, build_context
 from cloudrec.image.records import BuiltImage, PushedImage, note_built, note_pushed
 from cloudrec.image.running import run
+from cloudrec.image.stages import needed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from cloudrec.home import Home
     from cloudrec.image.builders import Builder
@@ -31,7 +33,7 @@ _NODES = "linux/amd64"  # what all GPU nodes of the three clouds that we know ar
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 # A cluster's fabric -> the image that serves it; any image serves a network without one.
-FOR_FABRIC: Mapping[str, str] = {"efa": "efa", "infiniband": "ib", "tcpx": "gcp", "tcpxo": "gcp"}
+_FOR_FABRIC: Mapping[str, str] = {"efa": "efa", "infiniband": "ib", "tcpx": "gcp", "tcpxo": "gcp"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,8 +82,8 @@ def build(
         StorageError: the disk is full, or the network does not answer.
         CloudrecError: the build failed; its last lines are told.
     """
-    with build_context(wish.context) as folder:
-        command = builder.build(_order(wish, folder))
+    with build_context(wish.context) as folder, _dockerfile(folder, wish.fabric, builder) as file:
+        command = builder.build(_order(wish, folder, file))
         if not decide(command):
             return None
         run(command, what="building the image", report=report)
@@ -97,11 +99,24 @@ def build(
     return image
 
 
-def _order(wish: BuildWish, folder: Path) -> BuildOrder:
+@contextmanager
+def _dockerfile(folder: Path, target: str, builder: Builder) -> Iterator[Path]:
+    """Yield the context's Dockerfile, or one without the stages that the target does not need."""
+    if not builder.builds_unused:
+        yield folder / DOCKERFILE
+        return
+    with tempfile.TemporaryDirectory(prefix="cloudrec-dockerfile-") as made:
+        file = Path(made) / DOCKERFILE
+        file.write_text(needed((folder / DOCKERFILE).read_text(encoding="utf-8"), target), encoding="utf-8")
+        yield file
+
+
+def _order(wish: BuildWish, folder: Path, dockerfile: Path) -> BuildOrder:
     base = {"BASE": wish.base} if wish.base else {}
     foreign = platform.machine().lower() not in {"x86_64", "amd64"}
     return BuildOrder(
         context=folder,
+        dockerfile=dockerfile,
         target=wish.fabric,
         name=wish.tag,
         arguments={"DEVICE": wish.device, "VERSION": __version__, **base},
@@ -158,6 +173,22 @@ def push(
     )
     note_pushed(home, pushed)
     return pushed
+
+
+def check_fit(image: BuiltImage, fabric: str, cluster: str) -> None:
+    """Refuse an image without what a cluster's nodes talk by: it would train over TCP, or not at all.
+
+    Args:
+        image: the image.
+        fabric: how GPUs of the cluster's nodes talk, as its access tells.
+        cluster: the cluster's name, for the message.
+    """
+    wanted = _FOR_FABRIC.get(fabric, image.fabric)
+    if wanted != image.fabric:
+        raise UsageError(
+            f"the nodes of cluster {cluster!r} talk by {fabric}, {image.name} is built for {image.fabric}",
+            remedy=f"cloudrec image build --fabric {wanted}",
+        )
 
 
 def destination_tag(image: BuiltImage) -> str:

@@ -28,6 +28,8 @@ class Target:
         fabric: how GPUs of different nodes talk: efa, infiniband, tcpx, tcpxo, tcp; none without GPUs.
         instance_type: the cloud's name of the GPU nodes' machine; empty on clusters that others made.
         resources: what a pod that has a whole GPU node asks for, GPUs and fabric cards, by resource name.
+        cpus: virtual cores of one of them; 0 where a pod is not to ask for any.
+        memory_gib: its memory; 0 likewise.
         node_selector: labels of the GPU nodes.
         tolerations: what a pod must put up with on them.
         capabilities: what the fabric needs beyond an unprivileged pod.
@@ -52,6 +54,8 @@ class Target:
     fabric: str = "none"
     instance_type: str = ""
     resources: Mapping[str, str] = field(default_factory=dict)
+    cpus: int = 0
+    memory_gib: int = 0
     node_selector: Mapping[str, str] = field(default_factory=dict)
     tolerations: Sequence[Mapping[str, str]] = ()
     capabilities: Sequence[str] = ()

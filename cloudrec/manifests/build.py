@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from cloudrec.manifests import placement
+from cloudrec.manifests import placement, shared
 from cloudrec.manifests.commands import CONFIG
 from cloudrec.manifests.environment import WORK, entries, run_environment
 from cloudrec.manifests.names import ROLE, TRAINER, run_labels
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 UNPRIVILEGED = 10001
 _SHM_GIB = 2  # for a pod that trains nothing
 _CONFIG_MODE = 0o444
-_DAEMON_RESOURCES = {"cpu": "1", "memory": "1Gi"}  # it moves no data itself: the cards do
+_DAEMON_REQUESTS = {"cpu": "1", "memory": "1Gi"}  # no limits: its maker names none, and all ranks wait for it
 _PROBE_PERIOD_S = 2
 
 
@@ -68,11 +68,18 @@ def training_pod(workload: Workload, target: Target, profile: Profile, shape: Sh
         limits=limits,
         lifecycle=shape.lifecycle,
         capabilities=sorted({*profile.capabilities, *target.capabilities}) or None,
-        mounts=[*own_mounts(), *(_mount(each) for each in profile.host_paths)],
+        mounts=[
+            *own_mounts(),
+            *(_mount(each) for each in profile.host_paths),
+            *shared.mounts(workload, target),
+        ],
     )
     return Pod(
         labels={**run_labels(workload), **target.pod_labels, ROLE: shape.role},
-        annotations=placement.pod_annotations(target, profile),
+        annotations={
+            **placement.pod_annotations(target, profile),
+            **shared.pod_annotations(workload, target),
+        },
         service_account=target.service_account,
         token=False,
         restart_policy=shape.restart_policy,
@@ -87,8 +94,9 @@ def training_pod(workload: Workload, target: Target, profile: Profile, shape: Sh
         sidecars=[_daemon(each) for each in profile.sidecars] or None,
         containers=[container],
         volumes=[
-            *own_volumes(shape.config or workload.run, shm_gib=profile.shm_gib),
+            *own_volumes(shape.config or workload.run, shm_gib=_shared_memory(workload, profile)),
             *_host_volumes(profile),
+            *shared.volumes(workload, target),
         ],
     )
 
@@ -136,14 +144,18 @@ def own_volumes(config: str, *, shm_gib: int) -> list[dict[str, Any]]:
     ]
 
 
+def _shared_memory(workload: Workload, profile: Profile) -> int:
+    """Return GiB of /dev/shm: what is in it is the pod's memory, so it is no more than half of that."""
+    return min(profile.shm_gib, max(1, workload.memory_gib // 2)) if workload.memory_gib else profile.shm_gib
+
+
 def _daemon(sidecar: Sidecar) -> Daemon:
     return Daemon(
         name=sidecar.name,
         image=sidecar.image,
         command=sidecar.command,
         environment=entries(sidecar.environment),
-        requests=_DAEMON_RESOURCES,
-        limits=_DAEMON_RESOURCES,
+        requests=_DAEMON_REQUESTS,
         startup_probe=_startup(sidecar),
         capabilities=sidecar.capabilities or None,
         mounts=[_mount(each) for each in sidecar.host_paths],

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
     Maker = Callable[[Workload, Target, Profile], tuple[Context, ...]]
 
-FINAL = (64, 65, 69)  # bad configuration, bad data, an unfit node: another pod would end likewise
+# Bad configuration, bad data, an unfit node, restarts used up: another pod would end likewise.
+FINAL = (64, 65, 69, 70)
 AGAIN = 75  # preempted, stopped, or a peer was lost
 AGAIN_FOR_OPERATOR = 203  # the same where an operator starts pods again for codes of 128 and more alone
 

@@ -54,7 +54,6 @@ class Daemon(Context):
         command: what it runs.
         environment: its variables.
         requests: what the node must have for it.
-        limits: what it may use.
         startup_probe: how to tell that the trainer may begin.
         capabilities: what it needs beyond an unprivileged container.
         mounts: the volumes that it sees.
@@ -65,7 +64,6 @@ class Daemon(Context):
     command: Sequence[str]
     environment: Entries
     requests: Mapping[str, str]
-    limits: Mapping[str, str]
     startup_probe: Mapping[str, Any] | None
     capabilities: Sequence[str] | None
     mounts: Entries

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from cloudrec.manifests import contexts, network, placement
+from cloudrec.manifests import contexts, network, placement, shared
 from cloudrec.manifests.build import Shape, training_pod, without_fabric
 from cloudrec.manifests.commands import POD, probe_arguments
 from cloudrec.manifests.environment import endpoint_ports
@@ -75,7 +75,7 @@ def _pod(workload: Workload, target: Target, profile: Profile) -> Pod:
     container = replace(pod.containers[0], requests=_RESOURCES, limits=_RESOURCES)
     return replace(
         pod,
-        annotations=None,
+        annotations=shared.pod_annotations(workload, target) or None,
         tolerations=placement.tolerations(target),
         affinity=None,
         containers=[container],

@@ -44,7 +44,7 @@ def job(workload: Workload, target: Target, profile: Profile, named: Mapping[str
         profile: the transport's.
         named: its name, namespace and labels.
     """
-    shape = Shape(own=_RAY, restart_policy=None)
+    shape = Shape(own=_RAY)
     worker = training_pod(workload, target, profile, replace(shape, lifecycle=_BEFORE_STOP))
     return contexts.RayJob(
         **named,

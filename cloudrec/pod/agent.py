@@ -17,7 +17,6 @@ from cloudrec.launch import _tether
 from cloudrec.launch.place import Place, open_place
 from cloudrec.launch.verdict import BAD_CONFIG, BAD_DATA
 from cloudrec.pod import lead, ready
-from cloudrec.pod.check import assert_fit
 from cloudrec.pod.codes import AGAIN, CRASHED, FINISHED, UNFIT
 from cloudrec.pod.command import Command
 from cloudrec.pod.judge import Ending
@@ -111,6 +110,8 @@ class Agent:
         if settings.profile:
             environment |= ready.source_profile(settings.profile, environment)
         if settings.gpus or settings.fabric != "none":
+            from cloudrec.pod.check import assert_fit  # noqa: PLC0415 - what nodes without GPUs need not load
+
             assert_fit(settings, environment, root=Path("/"), say=self._say)
         command = ready.point_to_data(command, settings, self._say)
         command = command.with_setting("output_dir", str(settings.folder.path))

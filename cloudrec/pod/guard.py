@@ -146,7 +146,9 @@ class Guard:
         return bool(under_way)
 
     def _pods(self) -> list[dict[str, Any]]:
-        return self.kube.list("Pod", namespace=self.namespace, labels=f"{_RUNS},cloudrec/role=trainer")
+        """Return the pods that train; those that have ended stay to be read."""
+        pods = self.kube.list("Pod", namespace=self.namespace, labels=f"{_RUNS},cloudrec/role=trainer")
+        return [pod for pod in pods if (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")]
 
     def _grace_s(self) -> float:
         return max(
@@ -158,15 +160,15 @@ class Guard:
         if record.get("halted"):
             return True
         done = self.halt(note.cluster)
-        for pool, nodes in done.pools.items():
-            self.report(f"{pool}: {nodes} nodes go")
+        for pool in done.pools:
+            self.report(f"{pool}: its nodes go")
         for left in done.left:
             self.report(f"left: {left}")
         is_over = not done.left or done.is_final
         state = {
             "halted": is_over,
             "at": self.now().isoformat(),
-            "pools": dict(done.pools),
+            "pools": list(done.pools),
             "left": done.left,
         }
         self.kube.patch("ConfigMap", NAME, {"data": {RECORD: json.dumps(state)}}, namespace=self.namespace)

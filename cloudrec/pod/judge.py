@@ -167,6 +167,13 @@ def _was_fruitless(attempt: Attempt, crashes: Mapping[int, RankExit]) -> bool:
     return attempt.is_over and short and attempt.number not in crashes
 
 
+def _how_stopped(last: Attempt | None) -> str:
+    if last is None:
+        return "before its ranks had started"
+    answered = {each.rank for each in last.exits if each.exit_code == AGAIN} == set(last.ranks)
+    return "and stopped by all its ranks" if answered else "and stopped before its ranks had answered"
+
+
 def ending_after(attempts: Sequence[Attempt], torchrun_code: int, *, stopped: bool) -> Ending:
     """Return how the pod ends once torchrun has ended by itself, or by a stop.
 
@@ -179,9 +186,7 @@ def ending_after(attempts: Sequence[Attempt], torchrun_code: int, *, stopped: bo
     if torchrun_code == 0 or (last and last.is_done):
         return Ending(code=FINISHED)
     if stopped:
-        committed = bool(last and last.exits and all(each.exit_code == AGAIN for each in last.exits))
-        with_what = "by all its ranks" if committed else "before its ranks had answered"
-        return Ending(code=AGAIN, cause=f"told to stop, and stopped {with_what}")
+        return Ending(code=AGAIN, cause=f"told to stop, {_how_stopped(last)}")
     if torchrun_code == AGAIN:
         return Ending(code=AGAIN, cause="the rendezvous with the other pods was lost, or did not come about")
     if torchrun_code == 2:  # noqa: PLR2004 - argparse's

@@ -8,14 +8,15 @@ An agent must be able to end in its own time: Ray is told not to kill what its w
 from __future__ import annotations
 
 import argparse
+import fcntl
 import json
 import os
 import signal
 import subprocess
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cloudrec.errors import MissingExtraError, UsageError
 from cloudrec.home import write_atomically
@@ -23,7 +24,10 @@ from cloudrec.pod.codes import AGAIN, FINISHED
 from cloudrec.pod.course import LOST, Course, Launch
 from cloudrec.pod.settings import PodSettings
 
-_PID_FILE, _STOP_FILE = "ray-agent.pid", "ray-stop"
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_PID_FILE, _STOP_FILE, _LOCK_FILE = "ray-agent.pid", "ray-stop", "ray-lock"
 _POLL_S = 0.2
 _PAUSE_S = 1.0  # before another agent in the same place
 _CONTAINER_OUTPUT = Path("/proc/1/fd/1")  # what the pod's log is made of; Ray keeps its workers' elsewhere
@@ -33,7 +37,8 @@ class Node:
     """One machine's agent: an actor in the driver's eyes."""
 
     def __init__(self) -> None:
-        self._work = PodSettings.from_environment(os.environ).work
+        self._settings = PodSettings.from_environment(os.environ)
+        self._work = self._settings.work
 
     def address(self) -> str:
         """Return where other machines reach this one."""
@@ -50,12 +55,12 @@ class Node:
         """
         self._work.mkdir(parents=True, exist_ok=True)
         time.sleep(pause_s)
-        _end_other(self._work)
-        if (self._work / _STOP_FILE).exists():
-            return AGAIN  # this pod is about to go
-        with _output() as output:
+        _end(self._settings)  # one that an actor before this one has left: it would train beside ours
+        with _alone(self._work), _output() as output:
+            if (self._work / _STOP_FILE).exists():
+                return AGAIN  # this pod is about to go
             agent = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
-        write_atomically(self._work / _PID_FILE, str(agent.pid))
+            write_atomically(self._work / _PID_FILE, str(agent.pid))
         code = agent.wait()
         (self._work / _PID_FILE).unlink(missing_ok=True)
         return code if code >= 0 else 128 - code
@@ -151,33 +156,50 @@ def main(arguments: list[str]) -> int:
         return stop(PodSettings.from_environment(os.environ))
     if options.launch_file is None:
         raise UsageError("no launch's file is named")
-    return Driver(_connect(), _read(options.launch_file)).run()
+    launch = _read(options.launch_file)
+    return Driver(_connect(), launch).run()
 
 
 def stop(settings: PodSettings) -> int:
-    """Ask this pod's agent to end, let no other begin, and wait for it as long as the pod has."""
+    """Let no other agent begin in this pod, and end the one that runs, in as much time as the pod has."""
     settings.work.mkdir(parents=True, exist_ok=True)
-    (settings.work / _STOP_FILE).touch()
-    give_up = time.monotonic() + settings.grace_s
-    while _ask(settings.work) and time.monotonic() < give_up:
-        while (settings.work / _PID_FILE).exists() and time.monotonic() < give_up:
-            time.sleep(_POLL_S)
+    with _alone(settings.work):  # an agent that is being started is one by the time that it is looked for
+        (settings.work / _STOP_FILE).touch()
+    _end(settings)
     return 0
 
 
-def _end_other(work: Path) -> None:
-    """End the agent of an actor that was here before and has died: it would train beside ours."""
-    give_up = time.monotonic() + PodSettings.from_environment(os.environ).grace_s
-    while _ask(work) and time.monotonic() < give_up:
+@contextmanager
+def _alone(work: Path) -> Iterator[None]:
+    """Keep starting an agent and ending it apart."""
+    with (work / _LOCK_FILE).open("w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _end(settings: PodSettings) -> None:
+    """Ask the agent to end, and wait for it; once, since an agent that is asked again hurries."""
+    pid = _ask(settings.work)
+    give_up = time.monotonic() + settings.grace_s
+    while pid is not None and _is_alive(pid) and time.monotonic() < give_up:
         time.sleep(_POLL_S)
 
 
-def _ask(work: Path) -> bool:
-    """Send SIGTERM to the agent, if there is one."""
+def _ask(work: Path) -> int | None:
+    """Send SIGTERM to the agent; return its process id, or None where there is none."""
     with suppress(OSError, ValueError):
-        os.kill(int((work / _PID_FILE).read_text(encoding="utf-8")), signal.SIGTERM)
-        return True
-    return False
+        pid = int((work / _PID_FILE).read_text(encoding="utf-8"))
+        os.kill(pid, signal.SIGTERM)
+        return pid
+    return None
+
+
+def _is_alive(pid: int) -> bool:
+    """Tell whether a process does anything yet: one that nobody has waited for does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def _read(path: Path) -> Launch:

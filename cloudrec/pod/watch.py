@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
 _POLL_S = 0.2
 _HOPELESS_GRACE_S = 5.0  # for ranks that are ended since another attempt is of no use
-_COPY_SHARE = 0.2  # of the grace is kept for the last copy of files
+_COPY_S = 5.0  # of the grace are kept for the last copy of files, where it is long enough
+_LEAST_SHARE = 0.6  # of the grace that ranks get in any case
 _SEARCH_S = 1800.0  # for a rendezvous; machines may take long to come back
 _SEARCH_PAUSE_S = 1.0
 NOTICES = ("stopping: aws:", "stopping: azure:", "stopping: gcp:")
@@ -196,7 +197,8 @@ class Watch:
         """Tell torchrun to end its ranks, once, when that is due; kill it when the time is up."""
         if not self._told_to_end and (hopeless or self._stopped_at is not None):
             self._told_to_end = True
-            grace = _HOPELESS_GRACE_S if hopeless else self._settings.grace_s * (1 - _COPY_SHARE)
+            whole = self._settings.grace_s
+            grace = _HOPELESS_GRACE_S if hopeless else max(whole - _COPY_S, whole * _LEAST_SHARE)
             self._deadline = time.monotonic() + grace
             self._tell("stopping", grace_s=grace)
             process.terminate()

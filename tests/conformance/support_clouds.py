@@ -54,6 +54,7 @@ class Ways:
         preload: its SDK's modules, which take long to import.
         denial: the code and the words with which it says that an action is not allowed.
         noise: matches what comes and goes as it likes, and is nobody's.
+        halting: what the guard must be allowed to do so that it can scale what trains to nothing.
         speed: of its clock; 1 where what it makes is done by real processes.
         settings: what its provider cannot do without.
     """
@@ -67,6 +68,7 @@ class Ways:
     preload: tuple[str, ...]
     denial: tuple[str, str]
     noise: str = "-"
+    halting: frozenset[str] = frozenset()
     speed: float = SPEED
     settings: Mapping[str, Any] = field(default_factory=dict)
 
@@ -86,6 +88,7 @@ WAYS: Mapping[str, Ways] = {
         lags={"tags": 15, "lists": 10},
         preload=("boto3", "cloudrec.providers.aws"),
         denial=("AccessDenied", "not authorized"),
+        halting=frozenset({"eks:ListNodegroups", "eks:DescribeNodegroup", "eks:UpdateNodegroupConfig"}),
     ),
     "azure": Ways(
         generous={
@@ -121,6 +124,9 @@ WAYS: Mapping[str, Ways] = {
             "AuthorizationFailed",
             "The client 'c' does not have authorization to perform action '{}' over scope 's'.",
         ),
+        halting=frozenset(
+            f"Microsoft.ContainerService/managedClusters/agentPools/{verb}" for verb in ("read", "write")
+        ),
     ),
     "gcp": Ways(
         generous={"quotas": {"us-central1/NVIDIA_A100_GPUS": 500, "global/GPUS_ALL_REGIONS": 500}},
@@ -142,6 +148,7 @@ WAYS: Mapping[str, Ways] = {
             "cloudrec.providers.gcp",
         ),
         denial=("PERMISSION_DENIED", "Permission '{}' denied on resource (or it may not exist)."),
+        halting=frozenset({"container.clusters.get", "container.clusters.update"}),
     ),
     # Somebody else's cluster, adopted: an account that is never empty.
     "kubernetes": Ways(
@@ -154,6 +161,7 @@ WAYS: Mapping[str, Ways] = {
         lags={},
         preload=("kubernetes.client", "cloudrec.providers.kubernetes"),
         denial=("Forbidden", "{}: not allowed"),
+        halting=frozenset({"core:get namespaces", "core:list nodes", "core:patch nodes"}),
         speed=1.0,
         settings={"storage": "s3://bucket/prefix"},
     ),

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from cloudrec import app
+from cloudrec.app import AppContext
 from cloudrec.engine.plan import Step
 from cloudrec.errors import INTERRUPTED, CloudrecError
 from tests.conformance.support_clouds import CLOUDS, Cloud, Site
@@ -148,8 +149,17 @@ def test_ctrl_c_ends_up_and_down_at_once_and_the_next_command_goes_on(calm: Calm
     assert site.cloud.state() == []
 
 
-def test_down_from_another_home_leaves_nothing(site: Site, tmp_path: Path) -> None:
+def test_the_guard_scales_what_trains_to_nothing_with_few_rights_and_down_from_another_home_leaves_nothing(
+    site: Site, tmp_path: Path
+) -> None:
     site.up()
+    guard = site.application.provider(site.cloud.name).guard(site.cluster)
+    inside = AppContext(home=site.home, environment={**site.cloud.env, **guard.environment})
+    calls = len(site.cloud.calls())
+    done = inside.provider(site.cloud.name).halt(guard.cluster)
+    asked = {call["iam_action"] for call in site.cloud.calls(calls)}
+    assert {action for action in asked if action} <= site.cloud.ways.halting
+    assert len(done.pools) == 1 or done.is_final
     Site(site.cloud, tmp_path / "elsewhere").down()
     assert site.cloud.state() == []
 

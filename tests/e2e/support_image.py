@@ -88,7 +88,8 @@ def build_flags(folder: Path) -> tuple[Path, list[str]]:
     ]
     conf = folder / "pip.conf"
     conf.write_text("\n".join([*lines, ""]))
-    flags = ["--isolation", "chroot", "--network", "host"]
+    # No layers kept for later builds: each would be a copy of all below it.
+    flags = ["--isolation", "chroot", "--network", "host", "--layers=false"]
     flags += [word for source, target in mounts.items() for word in ("--volume", f"{source}:{target}:ro")]
     try:
         socket.getaddrinfo(_PYTORCH, 443)

@@ -15,7 +15,7 @@ from cloudrec import __version__
 from tests.e2e.support_image import BASE, ROOT, Store, build_flags, make_base, run_locked_up
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(1800)]
-_SPACE = 25 << 30  # bytes; every layer is a copy of all below it
+_SPACE = 15 << 30  # bytes; every stage is a copy of all below it
 _IMAGE = f"cloudrec:{__version__}-plain-cpu"
 
 

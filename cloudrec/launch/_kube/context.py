@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import threading
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,6 @@ from cloudrec.errors import SpecError
 from cloudrec.kube.client import Kube
 from cloudrec.kube.target import Target
 from cloudrec.launch.outputs import flag_value
-from cloudrec.launch.runspec import default_trainer_command
 from cloudrec.manifests.workload import Workload
 from cloudrec.plan.transport import profile_of
 
@@ -27,6 +27,7 @@ RUN_LABEL, LAUNCH_LABEL = "cloudrec/run", "cloudrec/launch"
 _POD_PYTHON = "python"  # of the image, whatever ours is called
 _SET_HERE = ("output_dir", "config")
 _connections: dict[tuple[str, str, str], Kube] = {}
+_SHARE = 0.85  # of a node's cores and memory: the rest is the node's own, and of what runs beside
 _lock = threading.Lock()
 
 
@@ -102,10 +103,9 @@ def config_text(spec: RunSpec) -> str:
 
 def workload_of(spec: RunSpec, *, launch: int, owner: str) -> Workload:
     """Return one launch of a run as manifests see it."""
-    settings = Settings.of(spec.settings)
-    command = spec.trainer_command
-    if command == default_trainer_command():
-        command = (_POD_PYTHON, *command[1:])
+    settings, target = Settings.of(spec.settings), target_of(spec)
+    program, *words = spec.trainer_command
+    command = (_POD_PYTHON if program == sys.executable else program, *words)
     return Workload(
         run=spec.name,
         cluster=spec.cluster,
@@ -122,8 +122,8 @@ def workload_of(spec: RunSpec, *, launch: int, owner: str) -> Workload:
         results=results_of(spec),
         max_restarts=spec.max_restarts,
         grace_s=math.ceil(spec.stop_grace_s),
-        cpus=settings.cpus,
-        memory_gib=settings.memory_gib,
+        cpus=settings.cpus or int(target.cpus * _SHARE),
+        memory_gib=settings.memory_gib or int(target.memory_gib * _SHARE),
         allow_tcp=spec.allow_tcp,
         priority_class=settings.priority_class,
         queue=settings.queue,

@@ -28,7 +28,7 @@ def halt(aws: Aws, title: str) -> Halt:
         if errors.is_absent(error):
             return Halt()
         raise
-    pools, left = dict[str, int](), list[str]()
+    pools, left = list[str](), list[str]()
     for name in (name for name in names if name.startswith(GPU_GROUPS)):
         group = aws.read("eks", "describe_nodegroup", clusterName=cluster, nodegroupName=name)["nodegroup"]
         nodes = group["scalingConfig"]["desiredSize"]
@@ -37,8 +37,8 @@ def halt(aws: Aws, title: str) -> Halt:
             if why:
                 left.append(f"node group {name}: {why}")
             else:
-                pools[f"{cluster}/{name}"] = nodes
-    return Halt(pools=pools, left=tuple(left))
+                pools.append(f"{cluster}/{name}")
+    return Halt(pools=tuple(pools), left=tuple(left))
 
 
 def _trains(group: Mapping[str, Any], title: str) -> bool:

@@ -38,7 +38,7 @@ def halt(azure: Azure, title: str) -> Halt:
     """Ask for no nodes in each GPU pool of a cluster; what AKS is at work on is left for later."""
     name = group_name(title)
     calls = azure.client(aks.SERVICE).agent_pools
-    pools, left = dict[str, int](), list[str]()
+    pools, left = list[str](), list[str]()
     for row in azure.rows(calls.list, name, name):
         if not row.count or not _trains(row, title):
             continue
@@ -46,8 +46,8 @@ def halt(azure: Azure, title: str) -> Halt:
         if why:
             left.append(f"pool {row.name}: {why}")
         else:
-            pools[f"{name}/{row.name}"] = row.count
-    return Halt(pools=pools, left=tuple(left))
+            pools.append(f"{name}/{row.name}")
+    return Halt(pools=tuple(pools), left=tuple(left))
 
 
 def _trains(row: Any, title: str) -> bool:  # noqa: ANN401 - the SDK's model

@@ -28,7 +28,7 @@ def halt(gcp: Gcp, title: str, *, cluster: str = "") -> Halt:
         title: the cluster's name.
         cluster: its path; looked for in the region when empty, which takes the permission to list.
     """
-    pools, left = dict[str, int](), list[str]()
+    pools, left = list[str](), list[str]()
     for row in _clusters(gcp, title, cluster):
         path = f"projects/{gcp.project}/locations/{row.location}/clusters/{row.name}"
         for pool in row.node_pools:
@@ -38,8 +38,8 @@ def halt(gcp: Gcp, title: str, *, cluster: str = "") -> Halt:
             if why:
                 left.append(f"pool {pool.name}: {why}")
             else:
-                pools[f"{path}/nodePools/{pool.name}"] = row.current_node_count
-    return Halt(pools=pools, left=tuple(left))
+                pools.append(f"{path}/nodePools/{pool.name}")
+    return Halt(pools=tuple(pools), left=tuple(left))
 
 
 def _clusters(gcp: Gcp, title: str, path: str) -> Sequence[Any]:

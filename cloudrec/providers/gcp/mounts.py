@@ -26,6 +26,7 @@ def _bucket(layout: Layout) -> dict[str, Any]:
         "capacity": "1Pi",  # which Kubernetes wants to be told, and nobody looks at
         "attributes": {},
         "mount_options": ["implicit-dirs", *prefix],
+        "pod_annotations": {"gke-gcsfuse/volumes": "true"},  # by which a pod gets the driver's sidecar
     }
 
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from cloudrec.providers.kubernetes.layout import Layout
 
 _LAUNCHERS = ("torchrun", "pytorchjob", "trainjob", "rayjob")
-# A pod's own interface.
-_TRANSPORT = {"NCCL_SOCKET_IFNAME": "eth0", "GLOO_SOCKET_IFNAME": "eth0"}
 
 
 def of(layout: Layout, adopted: Adopted, home: Home) -> Access:
@@ -61,8 +59,8 @@ def of(layout: Layout, adopted: Adopted, home: Home) -> Access:
         gpus_per_node=pool.gpus,
         cores_per_node=max(pool.cores, 1),
         storage=layout.settings.storage or "",
-        environment=_TRANSPORT,
         details=target.to_json(),
+        is_adopted=True,
     )
 
 

@@ -94,13 +94,14 @@ class NamespaceDriver(ObjectDriver):
 
     def remove(self, observed: Observed) -> None:
         """Delete it with all that is in it; where something is in it that is not ours, only our mark."""
-        uid, _, name = observed.identity.split("/")
-        if uid != self.adopted.uid:
+        found = self.ours(observed)
+        if found is None:
             return
+        name, uid = found["metadata"]["name"], found["metadata"]["uid"]
         if any(self._tenants(name, observed.cluster)):
             self.kube.patch(self.api, name, labels.erased())
         else:
-            self.kube.delete(self.api, name)
+            self.kube.delete(self.api, name, uid=uid)
 
     def _tenants(self, namespace: str, cluster: str) -> Iterable[str]:
         """Yield what is in a namespace and not of this cluster."""

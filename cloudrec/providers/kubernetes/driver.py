@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from cloudrec.cloud.driver import CloudDriver, name_of
-from cloudrec.engine.graph import Condition, Observed, Verdict
+from cloudrec.cloud.driver import CloudDriver, is_ours, name_of
+from cloudrec.engine.graph import TAG_CLUSTER, TAG_KEY, Condition, Observed, Verdict
 from cloudrec.errors import CloudrecError, UsageError
 from cloudrec.kube.errors import (
     AbsentError,
@@ -86,11 +87,17 @@ class ObjectDriver(CloudDriver):
             return []
 
     def find(self, resource: Resource) -> Observed | None:
-        """Look the name up, whosever it is."""
+        """Look the name up, whosever it is; what is not this cluster's stands where ours would be."""
         found = self.kube.get(
             self.api, resource.properties["name"], namespace=resource.properties.get("namespace", "")
         )
-        return self.observe(found) if found is not None else None
+        if found is None:
+            return None
+        seen = self.observe(found)
+        if seen.cluster == resource.tags[TAG_CLUSTER]:
+            return seen
+        whose = {name: value for name, value in seen.tags.items() if name != TAG_KEY}
+        return replace(seen, name=resource.name, tags=whose)
 
     def look(self, identity: str) -> tuple[Condition, str]:
         """Describe it; what is of another cluster went with that, or is not ours to look at."""
@@ -119,10 +126,22 @@ class ObjectDriver(CloudDriver):
         )
 
     def remove(self, observed: Observed) -> None:
-        """Delete it, and what it owns."""
+        """Delete it, and what it owns, if it is ours at all."""
+        found = self.ours(observed)
+        if found is not None:
+            given = found["metadata"]
+            namespace = given.get("namespace", "")
+            self.kube.delete(self.api, given["name"], namespace=namespace, uid=given["uid"])
+
+    def ours(self, observed: Observed) -> dict[str, Any] | None:
+        """Return the object as it is now; None where there is none, or it bears no mark of its cluster."""
         uid, namespace, name = observed.identity.split("/")
-        if uid == self.adopted.uid:
-            self.kube.delete(self.api, name, namespace=namespace)
+        if uid != self.adopted.uid:
+            return None
+        found = self.kube.get(self.api, name, namespace=namespace)
+        if found is None or not is_ours(labels.tags_of(found, self.kind), observed.cluster or None):
+            return None
+        return found
 
     def manifest(self, resource: Resource) -> dict[str, Any]:
         """Return the object as it is to be."""

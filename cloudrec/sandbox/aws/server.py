@@ -30,6 +30,7 @@ class AwsServer(server.SandboxServer):
                 "AWS_REGION": _REGION,
                 "AWS_DEFAULT_REGION": _REGION,
                 "AWS_EC2_METADATA_DISABLED": "true",
+                "CLOUDREC_CLUSTER_ADDONS": "none",  # no API server of its clusters answers, unless linked
                 "CLOUDREC_SANDBOX_SPEED": f"{self.engine.world.clock.speed:g}",
             },
         }

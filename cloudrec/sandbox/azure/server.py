@@ -43,6 +43,7 @@ class AzureServer(server.SandboxServer):
                 "AZURE_REGION": _REGION,
                 "AZURE_CONTAINER_REGISTRY_URL": self.address,
                 "AZURE_RETAIL_PRICES_URL": f"{self.address}/api/retail/prices",
+                "CLOUDREC_CLUSTER_ADDONS": "none",  # no API server of its clusters answers, unless linked
                 "CLOUDREC_SANDBOX_SPEED": f"{self.engine.world.clock.speed:g}",
             },
         }

@@ -44,6 +44,7 @@ class GcpServer(server.SandboxServer):
                 "GOOGLE_CLOUD_REGION": _REGION,
                 "GOOGLE_APPLICATION_CREDENTIALS": self._key,
                 "STORAGE_EMULATOR_HOST": self.address,
+                "CLOUDREC_CLUSTER_ADDONS": "none",  # no API server of its clusters answers, unless linked
                 "CLOUDREC_SANDBOX_SPEED": f"{self.engine.world.clock.speed:g}",
             },
         }

@@ -23,7 +23,7 @@ class Scheduler:
     def __init__(self, cluster: Cluster, worker: Worker) -> None:
         self._cluster = cluster
         self._worker = worker
-        cluster.store.subscribe(self._note)
+        cluster.mirror.subscribe(self._note)
 
     def _note(self, event: str, resource: str, obj: dict[str, Any]) -> None:
         is_freed = resource == "pods" and (event == "DELETED" or is_over(obj))

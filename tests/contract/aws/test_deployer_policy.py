@@ -48,7 +48,12 @@ def test_every_call_of_a_clusters_life_is_allowed(aws: Aws, tmp_path: Path) -> N
     )
     born.up()
     app.doctor(born.application, born.cluster)
-    born.provider.access(born.cluster)
+    (volume,) = [
+        each for each in born.provider.access(born.cluster).details["volumes"] if each["name"] == "lustre"
+    ]
+    assert volume["handle"].startswith("fs-")
+    assert volume["attributes"]["dnsname"].startswith(volume["handle"])
+    assert volume["capacity"] == "1200Gi"
     born.provider.offers(born.cluster)
     called = {call["iam_action"] for call in aws.calls(since)}
     changes = {"gpu_root_gib": 300, "lustre_gib": 1200, "max_price": 99.0, "log_days": 7}

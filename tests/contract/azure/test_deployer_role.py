@@ -119,7 +119,11 @@ def test_every_call_of_a_clusters_life_is_allowed(azure: Azure, tmp_path: Path) 
     since = len(azure.calls())
     born.up()
     app.doctor(born.application, born.cluster)
-    born.provider.access(born.cluster)
+    (volume,) = [
+        each for each in born.provider.access(born.cluster).details["volumes"] if each["name"] == "lustre"
+    ]
+    assert volume["attributes"]["mgs-ip-address"].startswith("10.")
+    assert volume["capacity"] == "8Ti"
     born.provider.offers(born.cluster)
     changed = Site(azure, tmp_path, **common, nodes=2, settings={"lustre_tib": 8, "uptime_sla": True})
     changed.up()

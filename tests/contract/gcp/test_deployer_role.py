@@ -54,7 +54,10 @@ def life(cloud: Cloud, folder: Path) -> set[str]:
     quota.credentials(site.gcp)
     quota.findings(site.gcp, site.layout())
     site.up()
-    access.of(site.layout(), site.gcp, Home(root=folder / "home"), cloud.env)
+    told = access.of(site.layout(), site.gcp, Home(root=folder / "home"), cloud.env).details
+    (volume,) = [each for each in told["volumes"] if each["name"] == "lustre"]
+    assert volume["handle"].split("/")[1] == "us-central1-a"
+    assert volume["attributes"]["filesystem"] == "data"
     changed = Site(cloud, folder, parts=parts, **given, nodes=2, settings={"cpu_nodes": 3})
     changed.up()
     called = permissions(cloud, since)

@@ -36,7 +36,7 @@ def test_what_a_node_lacks_is_told_with_its_name_and_the_addon_that_brings_it(
     node(kube, "gpu-1", WHOLE, labels=POOL)
     node(kube, "gpu-2", {"nvidia.com/gpu": "8", "hugepages-2Mi": "5120Mi"}, labels=POOL)
     node(kube, "gpu-3", {**WHOLE, "nvidia.com/gpu": "7"}, capacity=WHOLE, labels=POOL)
-    node(kube, "cpu-1", {})
+    node(kube, "plain-1", {})
     found = checked(kube, server)
     cards, gpus = found["vpc.amazonaws.com/efa on each node"], found["nvidia.com/gpu on each node"]
     assert (cards.ok, cards.found) == (False, "2 of 3 nodes have them; gpu-2 has 0")

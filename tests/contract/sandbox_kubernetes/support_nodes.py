@@ -142,7 +142,7 @@ def pod(name: str, *command: str, **spec: Any) -> dict[str, Any]:
         "metadata": {"name": name, "labels": spec.pop("labels", {})},
         "spec": {
             "restartPolicy": "Never",
-            "terminationGracePeriodSeconds": 5,
+            "terminationGracePeriodSeconds": 1,
             "containers": [container],
             **spec,
         },

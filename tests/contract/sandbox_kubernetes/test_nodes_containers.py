@@ -55,7 +55,10 @@ def test_a_root_file_system_is_read_only_where_the_pod_says_so(cluster: Cluster)
         cluster,
         "frozen",
         script,
-        volumes=[{"name": "work", "emptyDir": {}}, {"name": "y", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}],
+        volumes=[
+            {"name": "work", "emptyDir": {}},
+            {"name": "y", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}},
+        ],
         container={
             "securityContext": {"readOnlyRootFilesystem": True},
             "volumeMounts": [{"name": "work", "mountPath": "/work"}, {"name": "y", "mountPath": "/tmp/y"}],
@@ -67,7 +70,12 @@ def test_a_root_file_system_is_read_only_where_the_pod_says_so(cluster: Cluster)
 
 def test_variables_and_files_come_from_where_the_pod_says(cluster: Cluster) -> None:
     cluster.apply(
-        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "words"}, "data": {"a": "one", "b": "two"}}
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": "words"},
+            "data": {"a": "one", "b": "two"},
+        }
     )
     text = _output(
         cluster,
@@ -180,7 +188,11 @@ def test_a_pod_that_is_deleted_is_asked_first_and_killed_when_its_grace_is_over(
     for name in ("polite", "deaf"):
         wait(lambda name=name: "running" in state(cluster.pod(name)) and cluster.log(name), what="a start")
         cluster.core.delete_namespaced_pod(name, "default", grace_period_seconds=1)
-    wait(lambda: len(cluster.pods()) and not {"polite", "deaf"} & _names(cluster), what="their end", timeout_s=5)
+    wait(
+        lambda: len(cluster.pods()) and not {"polite", "deaf"} & _names(cluster),
+        what="their end",
+        timeout_s=5,
+    )
 
 
 def test_an_image_that_cannot_be_had_is_told_in_the_registrys_words(cluster: Cluster) -> None:

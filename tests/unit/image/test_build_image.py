@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,8 @@ from cloudrec.errors import CloudrecError, PreflightError, StorageError, UsageEr
 from cloudrec.image import builders, records, work
 from cloudrec.image.context import build_context
 from cloudrec.image.records import PushedImage, newest, note_pushed
-from cloudrec.image.work import BuildWish
+from cloudrec.image.stages import needed
+from cloudrec.image.work import FABRICS, BuildWish
 from tests.unit.image.support import ROOT, Machine, built, make_machine
 
 
@@ -141,6 +143,16 @@ def test_a_damaged_list_of_images_is_told(machine: Machine) -> None:
     (machine.home.root / "images.json").write_text("{")
     with pytest.raises(StorageError, match="damaged"):
         newest(machine.home, "r/a")
+
+
+def test_a_target_is_built_from_the_stages_that_it_needs_alone() -> None:
+    text = (ROOT / "Dockerfile").read_text()
+    named = {
+        target: re.findall(r"^FROM \S+ AS (\S+)$", needed(text, target), re.MULTILINE) for target in FABRICS
+    }
+    for target, stages in named.items():
+        assert stages == ["base", "build", "wheel", "torch", f"venv-{target}", target]
+    assert needed(text, "efa").startswith(text[: text.index("FROM")])
 
 
 def test_a_folder_that_is_no_checkout_is_refused(tmp_path: Path) -> None:

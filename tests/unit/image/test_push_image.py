@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from cloudrec.errors import PreflightError, StorageError
+from cloudrec.errors import PreflightError, StorageError, UsageError
 from cloudrec.home import Home
 from cloudrec.image import records, work
 from cloudrec.image.records import PushedImage, newest
@@ -79,6 +79,15 @@ def test_the_password_is_in_no_argument_no_line_and_no_file_afterwards(
 
 def test_a_tag_tells_when_an_image_was_built_so_that_registries_with_fixed_tags_take_it() -> None:
     assert work.destination_tag(built()) == "1.0-plain-20261121101112"
+
+
+def test_an_image_without_what_the_nodes_talk_by_is_refused() -> None:
+    for fabric in ("", "none", "tcp"):
+        work.check_fit(built(fabric="efa"), fabric, "dev")
+    work.check_fit(built(fabric="gcp"), "tcpxo", "dev")
+    with pytest.raises(UsageError, match="talk by infiniband") as caught:
+        work.check_fit(built(fabric="plain"), "infiniband", "dev")
+    assert caught.value.remedy == "cloudrec image build --fabric ib"
 
 
 REFUSALS = [

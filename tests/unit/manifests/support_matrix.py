@@ -124,7 +124,7 @@ def workload(family: str = "aws-p5", **changes: Any) -> Workload:
         "results": f"{_SCHEMES.get(provider, 'file:///srv/cloudrec')}/runs/dlrm",
         "grace_s": FAMILIES[family].notice_s,
         "cpus": 4,
-        "memory_gib": 16,
+        "memory_gib": 256,
     }
     return Workload(**{**values, **changes})
 

@@ -58,7 +58,7 @@ def test_a_failed_pod_is_forgiven_ended_or_counted_by_its_cause() -> None:
     job = _of("Job", objects("aws-p5", "torchrun"))["spec"]
     lost, final, again = job["podFailurePolicy"]["rules"]
     assert (lost["action"], lost["onPodConditions"][0]["type"]) == ("Ignore", "DisruptionTarget")
-    assert (final["action"], final["onExitCodes"]["values"]) == ("FailJob", [64, 65, 69])
+    assert (final["action"], final["onExitCodes"]["values"]) == ("FailJob", [64, 65, 69, 70])
     assert (again["action"], again["onExitCodes"]["values"]) == ("Ignore", [75])
     assert (job["backoffLimit"], job["podReplacementPolicy"]) == (3, "Failed")
     assert job["template"]["spec"]["restartPolicy"] == "Never"
@@ -148,6 +148,17 @@ def test_huge_pages_never_stand_alone() -> None:
     assert "resources" in _trainer(_run(family="kubernetes-cpu", cpus=0, memory_gib=0))
 
 
+def test_shared_memory_is_as_the_transport_says_and_within_the_pods_memory() -> None:
+    def size(found: tuple[dict[str, Any], ...]) -> str:
+        (template,) = pod_templates(_of("Job", found))
+        (shm,) = [each["emptyDir"] for each in template["spec"]["volumes"] if each["name"] == "shm"]
+        assert shm["medium"] == "Memory"
+        return str(shm["sizeLimit"])
+
+    assert size(_run(memory_gib=1800)) == size(_run(memory_gib=0)) == "64Gi"
+    assert size(_run(memory_gib=16)) == "8Gi"
+
+
 def test_the_networks_of_the_gpus_cards_are_the_pods() -> None:
     job = _of("Job", objects("gcp-a3-mega", "torchrun"))["spec"]["template"]
     notes = job["metadata"]["annotations"]
@@ -232,6 +243,41 @@ def test_a_probe_looks_at_the_dataset_that_the_trainer_would_take(flags: tuple[s
     found = probe_objects(workload(flags=flags), target, profile(target))
     (container,) = _of("Job", found)["spec"]["template"]["spec"]["containers"]
     assert container["args"][:2] == ["--dataset", "s3://b/c"]
+
+
+@pytest.mark.parametrize(
+    ("config", "mounted"),
+    [
+        ("dataset_path: /mnt/lustre/criteo\n", ["/mnt/lustre"]),
+        ("dataset_path: file:///mnt/lustre\n", ["/mnt/lustre"]),
+        ("dataset_path: /mnt/lustre2/criteo\n", []),
+        ("dataset_path: /srv/mnt/lustre/criteo\n", []),
+        ("dataset_path: s3://bucket/mnt/lustre\n", []),
+    ],
+)
+def test_a_file_system_of_the_cluster_is_mounted_where_a_run_names_it(
+    config: str, mounted: list[str]
+) -> None:
+    volumes: list[dict[str, Any]] = [
+        {"name": "lustre", "driver": "d", "handle": "h", "capacity": "1Ti", "pod_annotations": {"a": "b"}},
+        {"name": "bucket", "driver": "d", "handle": "h", "capacity": "1Pi"},
+    ]
+    target = replace(FAMILIES["aws-p5"], volumes=volumes)
+    run = run_objects("torchrun", workload(config=config), target, profile(target))
+    probe = probe_objects(workload(config=config), target, profile(target))
+    for found in (run, probe):
+        template = _of("Job", found)["spec"]["template"]
+        (container,) = template["spec"]["containers"]
+        assert [
+            each["mountPath"] for each in container["volumeMounts"] if "/mnt" in each["mountPath"]
+        ] == mounted
+        claims = [
+            each["persistentVolumeClaim"]
+            for each in template["spec"]["volumes"]
+            if "persistentVolumeClaim" in each
+        ]
+        assert claims == [{"claimName": "cloudrec-lustre"}] * len(mounted)
+        assert ("a" in template["metadata"].get("annotations", {})) == bool(mounted)
 
 
 def test_the_guard_may_stop_runs_and_no_more() -> None:

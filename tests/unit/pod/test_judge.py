@@ -83,7 +83,7 @@ def test_peers_lost_again_and_again_at_once_end_the_pod(worked_s: float, *, ends
         ([0, 0], 1, False, FINISHED, ""),
         ([75, 75], 143, True, AGAIN, "told to stop, and stopped by all its ranks"),
         ([1], -9, True, AGAIN, "told to stop, and stopped before its ranks had answered"),
-        ([], 143, True, AGAIN, "told to stop, and stopped before its ranks had answered"),
+        ([], 143, True, AGAIN, "told to stop, before its ranks had started"),
         ([75, 75], 75, False, AGAIN, "the rendezvous with the other pods was lost, or did not come about"),
         ([], 2, False, 64, "torchrun refused its flags: see agent.log"),
         ([], 1, False, CRASHED, "torchrun ended with exit code 1: see agent.log"),

@@ -109,6 +109,7 @@ def test_a_store_that_refuses_is_told_once_and_ends_nothing(tmp_path: Path) -> N
 
 def test_variables_make_a_pod(tmp_path: Path) -> None:
     environment = {"POD_NAME": "r-1", "POD_UID": "u", "CLOUDREC_WORK": str(tmp_path), "CLOUDREC_LAUNCH": "2"}
+    environment["CLOUDREC_AGAIN_CODE"] = "203"
     settings = PodSettings.from_environment({**environment, "CLOUDREC_ALLOW_TCP": "1", "CLOUDREC_GPUS": ""})
-    wanted = PodSettings(pod="r-1-u", work=tmp_path, launch=2, allow_tcp=True)
+    wanted = PodSettings(pod="r-1-u", work=tmp_path, launch=2, allow_tcp=True, again_code=203)
     assert settings == replace(wanted)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from cloudrec.sandbox.kubernetes.errors import ApiError
 from cloudrec.sandbox.kubernetes.mirror import controller_of, key_of
 
 if TYPE_CHECKING:
@@ -12,6 +13,11 @@ if TYPE_CHECKING:
 
     from cloudrec.sandbox.kubernetes.cluster import Cluster, Worker
     from cloudrec.sandbox.kubernetes.mirror import Key, Object
+
+
+_AGAIN_S = 10.0  # after a refusal
+_FEW = 30  # owned objects that need no gathering
+_GATHER_S = 0.5  # real; the Job controller of Kubernetes waits a second
 
 
 class Controller(ABC):
@@ -28,7 +34,7 @@ class Controller(ABC):
     def __init__(self, cluster: Cluster, worker: Worker) -> None:
         self.cluster = cluster
         self.worker = worker
-        cluster.store.subscribe(self._note)
+        cluster.mirror.subscribe(self._note)
 
     @abstractmethod
     def look(self, obj: Object) -> None:
@@ -45,6 +51,13 @@ class Controller(ABC):
         """Look at an object by its name."""
         self.worker.soon((self.resource, key), lambda: self._look(key))
 
+    def gather(self, key: Key, count: int) -> None:
+        """Look at an object that owns `count` others: the more, the longer their changes are gathered."""
+        if count < _FEW:
+            self.look_at(key)
+        else:
+            self.worker.gather(_GATHER_S, (self.resource, key), lambda: self._look(key))
+
     def look_later(self, obj: Mapping[str, Any], seconds: float) -> None:
         """Look again after so many virtual seconds."""
         key = key_of(obj)
@@ -55,12 +68,16 @@ class Controller(ABC):
         self.cluster.event(obj, reason, message, source=self.source, warning=warning)
 
     def make(self, owner: Mapping[str, Any], resource: str, obj: dict[str, Any]) -> Object | None:
-        """Create something that an object controls; None where its name is taken."""
+        """Create something that an object controls; None where that is refused, which is told and tried again."""
         obj["metadata"]["namespace"] = owner["metadata"]["namespace"]
         obj["metadata"]["ownerReferences"] = [reference(owner)]
-        made: list[Object] = []
-        self.cluster.attempt(lambda: made.append(self.cluster.store.create(resource, obj)))
-        return made[0] if made else None
+        try:
+            return self.cluster.store.create(resource, obj)
+        except ApiError as error:
+            if error.reason != "AlreadyExists":
+                self.tell(owner, "FailedCreate", f"Error creating: {error.message}", warning=True)
+                self.look_later(owner, _AGAIN_S)
+            return None
 
     def remove(self, resource: str, obj: Mapping[str, Any], grace_s: int | None = None) -> None:
         """Delete something, unless that is under way."""
@@ -74,7 +91,8 @@ class Controller(ABC):
             return
         owner = controller_of(obj)
         if owner is not None and owner["kind"] == self.kind:
-            self.look_at((obj["metadata"].get("namespace", ""), owner["name"]))
+            count = self.cluster.mirror.count(owner["uid"])
+            self.gather((obj["metadata"].get("namespace", ""), owner["name"]), count)
         for key in self.concerned(resource, obj):
             self.look_at(key)
 

@@ -115,6 +115,7 @@ class JobSetController(OperatedController):
         pod = spec["template"]
         pod_metadata = pod.setdefault("metadata", {}) or {}
         pod["metadata"] = {**pod_metadata, "labels": {**(pod_metadata.get("labels") or {}), **own}}
+        pod["spec"].setdefault("restartPolicy", "OnFailure")
         pod["spec"].setdefault("subdomain", _subdomain(obj))
         spec.setdefault("completionMode", "Indexed")
         spec["suspend"] = bool(obj["spec"].get("suspend"))

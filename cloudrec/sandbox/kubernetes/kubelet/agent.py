@@ -59,7 +59,7 @@ class Kubelet:
 
     def start(self) -> None:
         """Begin."""
-        self.cluster.store.subscribe(self._note)
+        self.cluster.mirror.subscribe(self._note)
         self.loop.start()
 
     def close(self) -> None:
@@ -99,22 +99,19 @@ class Kubelet:
         """Why an image cannot be had."""
         return self.images.problem(image, is_program=program_of(image) is not None or self.books_only)
 
-    def new_log(self, path: Path) -> Log:
-        """A log for one start of a container."""
-        return Log(path, self.cluster.clock)
-
     def launch(self, instance: Instance, folder: Path, spec: Callable[[], dict[str, Any]]) -> Running:
-        """Start a container."""
+        """Start a container, in a folder that is to be its own; `spec` may refuse."""
         program = program_of(instance.container["image"])
-        if program is not None:
-            return self._launch_program(instance, program)
-        if self.books_only:
-            return self._keep_books(instance)
+        wanted = None if program is not None or self.books_only else spec()
+        folder.mkdir(parents=True)
+        instance.logs.append(Log(folder / "log", self.cluster.clock))
+        if wanted is None:
+            return self._launch_program(instance, program) if program else self._keep_books(instance)
         limit = ((instance.container.get("resources") or {}).get("limits") or {}).get("memory")
         if limit is not None and not self._is_watching_memory:
             self._is_watching_memory = True
             self.loop.after(_MEMORY_LOOK_S, self._watch_memory)
-        return Process(folder, spec(), selector=self.loop.selector, listener=instance)
+        return Process(folder, wanted, selector=self.loop.selector, listener=instance)
 
     @staticmethod
     def kill(running: Running) -> None:
@@ -214,9 +211,11 @@ class Kubelet:
         for worker in list(self.workers.values()):
             for instance in worker.instances:
                 limit = ((instance.container.get("resources") or {}).get("limits") or {}).get("memory")
-                if limit is None or not instance.pid or instance.running is None:
+                if limit is None or instance.running is None:
                     continue
                 is_needed = True
+                if not instance.pid:
+                    continue
                 most = int(amount(limit))
                 if memory.used(instance.pid, most) > most:
                     instance.ran_out_of_memory = True

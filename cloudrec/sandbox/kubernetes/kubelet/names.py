@@ -77,6 +77,8 @@ class Names:
 
     def write(self, only: str = "") -> None:
         """Bring the files, or one pod's, up to date."""
+        if not self._files:
+            return
         with self._cluster.store.lock:
             records = list(self._records())
         for uid, (namespace, head, path) in list(self._files.items()):

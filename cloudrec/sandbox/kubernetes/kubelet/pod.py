@@ -66,7 +66,8 @@ class PodWorker:
     def begin(self) -> None:
         """Start to look after it."""
         self.folder.mkdir(parents=True)
-        self._kubelet.names.add(self.pod, self.ip, self.folder / "hosts")
+        if not self._kubelet.books_only:
+            self._kubelet.names.add(self.pod, self.ip, self.folder / "hosts")
         for instance in self.instances:
             sight = self.machine.devices.take(self.pod["metadata"]["uid"], instance.container)
             if isinstance(sight, str):
@@ -131,7 +132,9 @@ class PodWorker:
         return self._kubelet.image_problem(image)
 
     def tell(self, reason: str, message: str, *, warning: bool = False, field: str = "") -> None:
-        """Record an event about the pod."""
+        """Record an event about the pod; one that is but kept in the books makes little ado."""
+        if self._kubelet.books_only and not warning:
+            return
         self.cluster.event(
             self.pod, reason, message, source=_SOURCE, host=self.machine.name, warning=warning, field=field
         )
@@ -147,15 +150,15 @@ class PodWorker:
 
     def launch(self, instance: Instance) -> Running:
         """Start a container's process; ConfigError, MissingReferenceError where its words are wrong."""
-        around = self._surroundings(instance)
         folder = self.folder / "containers" / f"{instance.name}-{len(instance.logs)}"
-        folder.mkdir(parents=True)
-        instance.logs.append(self._kubelet.new_log(folder / "log"))
+        return self._kubelet.launch(instance, folder, lambda: self._spec(instance))
+
+    def _spec(self, instance: Instance) -> dict[str, Any]:
+        around = self._surroundings(instance)
+        spec = container_spec(self.pod, instance.container, around)
         around.termination_file.write_bytes(b"")
         around.termination_file.chmod(0o666)
-        return self._kubelet.launch(
-            instance, folder, lambda: container_spec(self.pod, instance.container, around)
-        )
+        return spec
 
     def _surroundings(self, instance: Instance) -> Surroundings:
         found = environment(

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 _FILE_MODE = 0o644
+_KUBELETS = "/var/lib/kubelet/"  # of which every node has its own
 
 
 class VolumeError(Exception):
@@ -116,7 +117,7 @@ class Volumes:
         if real.exists():
             return real
         own = self._shared / "nodes" / str(self._node["metadata"]["name"]) / path.lstrip("/")
-        if kind in ("", "DirectoryOrCreate") or own.exists():
+        if kind in ("", "DirectoryOrCreate") or own.exists() or path.startswith(_KUBELETS):
             _open_folder(own)
             return own
         if kind == "FileOrCreate":

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from cloudrec.sandbox.aws.registry import operation
 from cloudrec.sandbox.aws.services import iam
-from cloudrec.sandbox.aws.services.eks import access, checks, network
+from cloudrec.sandbox.aws.services.eks import access, checks, linked, network
 from cloudrec.sandbox.aws.services.eks.state import (
     Cluster,
     Eks,
     Where,
-    Wishes,
     arn,
     cluster_of,
     eks_of,
@@ -76,7 +75,7 @@ def _require_service_role(call: Call) -> None:
 def _document(call: Call, version: str, vpc_id: str) -> dict[str, Any]:
     wish, name = call.params, call.params["name"]
     config, access_config = wish["resourcesVpcConfig"], wish.get("accessConfig", {})
-    kubernetes = call.world.state(Wishes).kubernetes
+    kubernetes = linked.server_of(call.world)
     host = f"{secrets.token_hex(16).upper()}.gr7.{call.region}.eks.amazonaws.com"
     authority = base64.b64encode(b"-----BEGIN CERTIFICATE-----").decode()
     return {

@@ -197,15 +197,8 @@ def same_request(call: Call, before: dict[str, Any]) -> bool:
     return True
 
 
-def _set_kubernetes(world: World, value: dict[str, str]) -> None:
-    if unknown := sorted(set(value) - {"endpoint", "certificate_authority"}):
-        raise ValueError(f"kubernetes has no {', '.join(unknown)}; it has: certificate_authority, endpoint")
-    world.state(Wishes).kubernetes = dict(value)
-
-
 def _set_blocked(world: World, value: object) -> None:
     world.state(Wishes).eviction_blocked = bool(value)
 
 
-setting("kubernetes", read=lambda world: world.state(Wishes).kubernetes, write=_set_kubernetes)
 setting("eviction_blocked", read=lambda world: world.state(Wishes).eviction_blocked, write=_set_blocked)

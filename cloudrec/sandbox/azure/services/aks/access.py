@@ -7,6 +7,7 @@ import json
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
+from cloudrec.sandbox import linked
 from cloudrec.sandbox.azure import entra
 from cloudrec.sandbox.azure.errors import ArmError, not_found
 from cloudrec.sandbox.azure.registry import route
@@ -17,6 +18,7 @@ from cloudrec.sandbox.azure.store import store
 if TYPE_CHECKING:
     from cloudrec.sandbox.azure.call import Call
     from cloudrec.sandbox.azure.store import Resource
+    from cloudrec.sandbox.linked import Linked
 
 # The applications of AKS in every tenant: the API servers, and kubectl's.
 _SERVER_APP, _CLIENT_APP = "6dae42f8-4368-4678-94ff-3960e28e3630", "80faf920-1908-4b52-b5ef-a8e7bedfc67a"
@@ -27,9 +29,9 @@ def user(call: Call) -> dict[str, Any]:
     """The way in for people: through Entra where the cluster knows it."""
     cluster = _cluster(call)
     if cluster.properties.get("aadProfile"):
-        return _told("clusterUser", cluster, _by_entra(call.query.get("format", "")))
+        return _told("clusterUser", cluster, _by_entra(call.query.get("format", "")), linked.of(call.world))
     _refuse_static(cluster)
-    return _told("clusterUser", cluster, _static(cluster))
+    return _told("clusterUser", cluster, _static(cluster), linked.of(call.world))
 
 
 @route("POST", f"{CLUSTER}/listClusterAdminCredential")
@@ -37,7 +39,7 @@ def admin(call: Call) -> dict[str, Any]:
     """The way in past Entra."""
     cluster = _cluster(call)
     _refuse_static(cluster)
-    return _told("clusterAdmin", cluster, _static(cluster))
+    return _told("clusterAdmin", cluster, _static(cluster), linked.of(call.world))
 
 
 def _cluster(call: Call) -> Resource:
@@ -89,18 +91,21 @@ def _static(cluster: Resource) -> dict[str, Any]:
     return {"token": nodes.guid(cluster, "token").replace("-", "")}
 
 
-def _told(name: str, cluster: Resource, credential: dict[str, Any]) -> dict[str, Any]:
+def _told(name: str, cluster: Resource, credential: dict[str, Any], link: Linked | None) -> dict[str, Any]:
     properties = cluster.properties
     host = properties.get("privateFQDN") or properties["fqdn"]
     who = f"{name}_{cluster.path.group}_{cluster.name}"
     authority = base64.b64encode(nodes.guid(cluster, "authority").encode()).decode()
+    server = f"https://{host}:443"
+    if link is not None:
+        authority, server = link.authority_data, link.server
     config = {
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [
             {
                 "name": cluster.name,
-                "cluster": {"certificate-authority-data": authority, "server": f"https://{host}:443"},
+                "cluster": {"certificate-authority-data": authority, "server": server},
             }
         ],
         "contexts": [{"name": cluster.name, "context": {"cluster": cluster.name, "user": who}}],

@@ -10,6 +10,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import uuid4
 
+from cloudrec.sandbox import linked
 from cloudrec.sandbox.azure import entra, operations
 from cloudrec.sandbox.azure.errors import ArmError
 from cloudrec.sandbox.azure.kinds import Kind
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from cloudrec.sandbox.azure.call import Call
     from cloudrec.sandbox.azure.operations import Operation
     from cloudrec.sandbox.azure.paths import Path
+    from cloudrec.sandbox.linked import Linked
     from cloudrec.sandbox.world import World
 
 _MODELS = "azure.mgmt.containerservice.models"
@@ -119,7 +121,7 @@ class ManagedClusters(Kind):
                 kinds[pools.TYPE.lower()].mark(pool, operations.FAILED)
                 raise
             kinds[pools.TYPE.lower()].mark(pool, operations.SUCCEEDED)
-        _name(resource)
+        _name(resource, linked.of(world))
 
     def fail(self, world: World, resource: Resource, operation: Operation) -> None:
         """Whatever was made remains; pools that were not reached have failed with it."""
@@ -254,7 +256,7 @@ def _add_pool(world: World, cluster: Resource, profile: dict[str, Any]) -> None:
     store(world).add(pool)
 
 
-def _name(cluster: Resource) -> None:
+def _name(cluster: Resource, link: Linked | None) -> None:
     """Give a cluster its names, at the first end of its making."""
     properties, region = cluster.properties, cluster.location
     if (properties.get("oidcIssuerProfile") or {}).get("enabled"):
@@ -268,6 +270,9 @@ def _name(cluster: Resource) -> None:
         properties["privateFQDN"] = f"{host}.{nodes.private_zone(cluster)}"
     if not private.get("enablePrivateCluster") or private.get("enablePrivateClusterPublicFQDN", True):
         properties["fqdn"] = f"{host}.hcp.{region}.azmk8s.io"
+    if link is not None:  # what is elsewhere tells so by all of its names
+        served = link.host.partition(":")[0]
+        properties |= {key: served for key in ("fqdn", "privateFQDN", "azurePortalFQDN") if key in properties}
 
 
 def _check_profiles(world: World, cluster: Resource, profiles: Sequence[dict[str, Any]] | None) -> None:

@@ -17,6 +17,7 @@ from google.cloud.container_v1.types import (
     StatusCondition,
 )
 
+from cloudrec.sandbox import linked
 from cloudrec.sandbox.gcp import projects
 from cloudrec.sandbox.gcp.errors import GcpError
 from cloudrec.sandbox.gcp.registry import durations, rpc, setting
@@ -121,6 +122,9 @@ def _furnish(world: World, cluster: ClusterState) -> None:
         public = "enable_public_endpoint" not in ip or ip.enable_public_endpoint
         ip.public_endpoint = f"34.72.{digits[0]}.{digits[1] or 2}" if public else ""
         message.endpoint = ip.public_endpoint or ip.private_endpoint
+    if served := linked.of(world):
+        message.master_auth.cluster_ca_certificate = served.authority_data
+        message.endpoint = endpoints.dns_endpoint_config.endpoint = served.host
 
 
 def swept(world: World, path: str, number: str) -> None:

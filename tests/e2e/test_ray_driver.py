@@ -1,0 +1,47 @@
+"""The driver on a real Ray cluster with a token: CLOUDREC_RAY is the bin folder of an environment with Ray.
+
+Ray listens on all interfaces whatever it is told, so the cluster lives in a network of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+_HERE = Path(__file__).parent
+_LIMIT_S = 300
+
+
+@pytest.mark.soak
+def test_agents_are_started_again_ended_and_moved_on_a_real_cluster(tmp_path: Path) -> None:
+    ray = os.environ.get("CLOUDREC_RAY", "")
+    if not ray:
+        pytest.skip("CLOUDREC_RAY names no bin folder of an environment with ray[default]")
+    own_network = ("unshare", "-n", "--fork", "--pid", "--mount-proc", "--kill-child")
+    if subprocess.run([*own_network, "true"], check=False, capture_output=True).returncode:
+        pytest.skip("this user may not make a network of its own")
+    for number in (2, 3, 4):
+        (tmp_path / f"machine-{number}").mkdir()
+    launch = {
+        "nodes": 2,
+        "min_nodes": 2,
+        "max_restarts": 1,
+        "gpus": 0,
+        "port": 29400,
+        "agent": ["python", str(_HERE / "ray_agent.py"), "--", "torchrun"],
+        "program": ["--no-python", "trainer"],
+    }
+    (tmp_path / "launch.json").write_text(json.dumps(launch))
+    script = [str(_HERE / "ray_cluster.sh"), str(tmp_path), ray, str(_HERE.parents[1])]
+    ended = subprocess.run(
+        [*own_network, "bash", *script], capture_output=True, text=True, check=False, timeout=_LIMIT_S
+    )
+    logs = "\n".join(path.read_text() for path in sorted(tmp_path.glob("*.log")))
+    assert ended.stdout.splitlines() == ["again 0", "final 64", "lost 0"], ended.stderr + logs
+    assert (tmp_path / "machine-3" / "saved").exists(), "the other agent was asked to end, and waited for"
+    (start,) = (tmp_path / "machine-4" / "starts").read_text().splitlines()
+    assert "--local-addr 127.0.0.4" in start, "what was lost was begun again on the machine that came"
