@@ -211,25 +211,26 @@ def _waiting(pod: Mapping[str, Any]) -> Cause | None:
     for container in [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]:
         waiting = (container.get("state") or {}).get("waiting") or {}
         reason = str(waiting.get("reason", ""))
-        message = str(waiting.get("message", ""))[:_TEXT_LIMIT]
+        message = str(waiting.get("message", ""))
         if reason in _PULL:
             return _image(str(container.get("image", "")), reason, message)
         if reason == "CrashLoopBackOff":
             return exit_cause(pod) or Cause(
                 kind=reason,
-                text=f"container {container.get('name')} crashes again and again: {message}",
+                text=f"container {container.get('name')} crashes again and again: {message[:_TEXT_LIMIT]}",
                 remedy="see its log",
             )
         if reason in ("CreateContainerConfigError", "CreateContainerError", "RunContainerError"):
             return Cause(
                 kind=reason,
-                text=f"container {container.get('name')} cannot be started: {message}",
+                text=f"container {container.get('name')} cannot be started: {message[:_TEXT_LIMIT]}",
                 remedy="what it names (a ConfigMap, a command, a device) is not there as the pod needs it",
             )
     return None
 
 
 def _image(image: str, reason: str, message: str) -> Cause:
+    said = message if len(message) <= _TEXT_LIMIT else f"...{message[-_TEXT_LIMIT:]}"  # the reason comes last
     if reason == "InvalidImageName":
         return Cause(
             kind=reason, text=f"{image!r} is no image's name", remedy="name it as REGISTRY/NAME@DIGEST"
@@ -237,18 +238,18 @@ def _image(image: str, reason: str, message: str) -> Cause:
     if _PRIVATE.search(message):
         return Cause(
             kind="ImagePullBackOff",
-            text=f"the nodes may not pull the image {image}: {message}",
+            text=f"the nodes may not pull the image {image}: {said}",
             remedy="push it to the cluster's own registry, which the nodes may read: `cloudrec image push`",
         )
     if _MISSING.search(message):
         return Cause(
             kind="ImagePullBackOff",
-            text=f"there is no image {image}: {message}",
+            text=f"there is no image {image}: {said}",
             remedy="check the name and the digest, or make it: `cloudrec image build` and `image push`",
         )
     return Cause(
         kind="ImagePullBackOff",
-        text=f"the image {image} cannot be pulled: {message or reason}",
+        text=f"the image {image} cannot be pulled: {said or reason}",
         remedy="check that the nodes reach the registry",
     )
 

@@ -59,9 +59,10 @@ def check_nodes(kube: Kube, target: Target, spec: RunSpec) -> None:
     nodes = kube.list("Node", labels=dict(target.node_selector))
     alike = [Room.of(node) for node in nodes if _is_usable(node, target)]
     fit = [room for room in alike if room.fits(target.resources)]
-    if len(fit) < spec.nnodes:
+    needed = spec.nnodes if target.resources else 1  # pods that ask for nothing whole may share a node
+    if len(fit) < needed:
         raise PreflightError(
-            f"the run needs {spec.nnodes} nodes with {_asked(target.resources)} each, and cluster "
+            f"the run needs {needed} nodes with {_asked(target.resources)} each, and cluster "
             f"{spec.cluster!r} has {len(fit)}: {_told(alike, len(nodes), target)}",
             remedy=_remedy(alike, target),
         )
@@ -90,13 +91,15 @@ class Room:
         return all(self.has(resource) >= amount(str(value)) for resource, value in wanted.items())
 
 
+def is_ready(node: Mapping[str, Any]) -> bool:
+    """Tell whether a node says that it is well."""
+    conditions = (node.get("status") or {}).get("conditions") or []
+    return any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
+
+
 def _is_usable(node: Mapping[str, Any], target: Target) -> bool:
-    spec, status = node.get("spec") or {}, node.get("status") or {}
-    ready = any(
-        each.get("type") == "Ready" and each.get("status") == "True"
-        for each in status.get("conditions") or []
-    )
-    if not ready or spec.get("unschedulable"):
+    spec = node.get("spec") or {}
+    if not is_ready(node) or spec.get("unschedulable"):
         return False
     return all(_is_tolerated(taint, target) for taint in spec.get("taints") or [])
 

@@ -125,6 +125,7 @@ def _suspended(sight: Sight, pods: _Pods) -> tuple[RunState, str | None]:
 def _active(sight: Sight, pods: _Pods) -> tuple[RunState, str | None]:
     running = len(pods.running)
     done = sum((pod.get("status") or {}).get("phase") == "Succeeded" for pod in pods.ended)
+    done = max(done, int(((sight.job or {}).get("status") or {}).get("succeeded") or 0))
     if running + done >= sight.nodes:
         return RunState.RUNNING, None
     causes = _causes(sight, pods)

@@ -11,6 +11,7 @@ from cloudrec.kube.errors import OverloadedError, UnreachableError
 from cloudrec.launch._kube import record, results, submit
 from cloudrec.launch._kube.context import Settings, connect, target_of
 from cloudrec.launch._kube.judge import Sight, judge
+from cloudrec.launch._kube.stuck import is_suspect, who_held_up
 from cloudrec.launch.base import RunStatus
 from cloudrec.launch.ledger import Event, RunState, last_launch, state_after
 
@@ -73,14 +74,18 @@ class Observer:
         status = judge(sight)
         if status.state in _TROUBLED:
             status = judge(_closer(kube, sight, target.namespace))
-        return self._written(sight, status, launch)
+        return self._written(kube, sight, status, launch)
 
-    def _written(self, sight: Sight, status: RunStatus, launch: int) -> RunStatus:
+    def _written(self, kube: Kube, sight: Sight, status: RunStatus, launch: int) -> RunStatus:
         """Bring the results and keep the ledger; the store's troubles are no trouble of the run."""
         run = self._run
         problem, checkpoint = self._bring(is_final=status.state.is_final)
+        status = self._with_verdict(status, sight)
         with record.writing(run):
             record.note_losses(run, run.ledger.read(), sight.pods, launch)
+            gone = record.vanished(run, sight.pods, launch)
+            if gone and not sight.stop_asked and not status.state.is_final:
+                record.note_vanished(run, gone, kube.list("Node"), launch)
             problem = problem or self._note_starts()
             events = run.ledger.read()
             if known := _final(events, launch):  # by another process, meanwhile
@@ -95,6 +100,16 @@ class Observer:
         if problem and not status.state.is_final:
             status = replace(status, cause="; ".join(part for part in (status.cause, problem) if part))
         return status
+
+    def _with_verdict(self, status: RunStatus, sight: Sight) -> RunStatus:
+        """Add who held up the others to the cause of a failure that speaks of a time-out."""
+        if status.state is not RunState.FAILED or not self._spec.storage or not is_suspect(status.cause):
+            return status
+        try:
+            said = who_held_up(self._spec, sight.pods)
+        except CloudrecError:  # the cause stands without it
+            return status
+        return replace(status, cause=f"{status.cause}; {said}") if said else status
 
     def _note_starts(self) -> str:
         try:

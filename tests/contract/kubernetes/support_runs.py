@@ -64,6 +64,14 @@ def await_status(
     return status
 
 
+def await_true(test: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:
+    """Wait until something is so."""
+    deadline = time.monotonic() + patience_s
+    while not test():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
 def names(kube: Kube, kind: str, namespace: str, run: str) -> list[str]:
     """Names of a run's objects of a kind."""
     found = kube.list(kind, namespace=namespace, labels={"cloudrec/run": run})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -14,16 +15,17 @@ from cloudrec.launch._kube import submit
 from cloudrec.launch._kube.context import disconnect
 from cloudrec.launch.ledger import RunState
 from tests.contract.kubernetes.support import Server
-from tests.contract.kubernetes.support_runs import IMAGE, Site, await_status, names
+from tests.contract.kubernetes.support_runs import IMAGE, Site, await_status, await_true, names
 
 ALL = ("torchrun", "pytorchjob", "trainjob", "rayjob")
+KINDS = {name: launcher(name).engine.kind for name in ALL}  # type: ignore[attr-defined]  # those of Kubernetes
 CPU = [{"name": "cpu", "count": 2, "capacity": {"cpu": "4", "memory": "16Gi"}}]
 GPUS = {"resources": {"nvidia.com/gpu": "8"}}
 
 
 @pytest.fixture
 def site(server: Server, tmp_path: Path) -> Iterator[Site]:
-    server.control(nodes=CPU, processes=False, bookkeeping={}, operators=[], images={})
+    server.control(nodes=CPU, processes=False, bookkeeping={}, operators=[], images={IMAGE: "present"})
     yield Site(server, tmp_path)
     disconnect()
 
@@ -32,19 +34,27 @@ def site(server: Server, tmp_path: Path) -> Iterator[Site]:
 def test_a_run_is_submitted_as_planned_watched_to_its_end_and_leaves_what_it_owns(
     site: Site, kube: Kube, how: str
 ) -> None:
-    site.server.control(operators=["pytorchjob", "trainjob", "rayjob"])
+    site.server.control(operators=[how] if how in ALL[1:] else [])
     spec = site.spec(f"whole-{how}", how)
     engine, run = site.create(spec)
+    await_true(lambda: kube.kinds.has(KINDS[how]))
     engine.preflight(spec)
     plan = engine.dry_run(run, spec)
     handle = engine.submit(run)
     assert (handle.id, handle.launch) == (f"{site.server.namespace}/{spec.name}", 1)
-    status = await_status(engine, run, lambda status: status.state is RunState.RUNNING)
-    assert len(status.workers) == 2
+    if how != "rayjob" or find_spec("ray"):  # the stand-in's operator starts a real Ray cluster
+        status = await_status(engine, run, lambda status: status.state is RunState.RUNNING)
+        assert len(status.workers) == 2
     for planned in plan.objects:
         live = kube.live(planned)
         assert live is not None
-        owned = planned["kind"] in ("ConfigMap", "NetworkPolicy", "Service", "PodDisruptionBudget")
+        owned = planned["kind"] in (
+            "ConfigMap",
+            "NetworkPolicy",
+            "Service",
+            "PodDisruptionBudget",
+            "TrainingRuntime",
+        )
         assert bool(live["metadata"].get("ownerReferences")) is owned
 
 
@@ -108,14 +118,15 @@ def test_an_object_that_somebody_deleted_is_a_failed_run(site: Site, kube: Kube)
 
 
 def test_a_machine_that_is_taken_away_is_a_preemption_and_the_run_restarts(site: Site) -> None:
-    site.server.control(node_timing={"grace_s": 0.2, "removed_s": 0.5, "gc_s": 0.5, "replacement_s": 1.0})
+    site.server.control(speed=40)  # losing a machine takes a minute of the cluster's time
     engine, run = site.launch(site.spec("taken", settings={"cpus": 3}))
     status = await_status(engine, run, lambda status: status.state is RunState.RUNNING)
-    site.server.control(evict={"node": status.workers[1].node, "how": "spot"})
+    site.server.control(evict={"node": status.workers[1].node, "how": "vanish"})
     status = await_status(engine, run, lambda status: status.preemptions == 1)
     status = await_status(engine, run, lambda status: status.state is RunState.RUNNING)
     (taken,) = [event for event in run.ledger.read() if event.event == "preempted"]
-    assert "it was taken from cpu-" in taken.details["cause"]
+    site.server.control(speed=1)
+    assert "its node cpu-" in taken.details["cause"] or "it was taken from cpu-" in taken.details["cause"]
 
 
 def test_a_run_that_no_node_takes_is_pending_and_tells_what_is_missing(site: Site) -> None:
@@ -150,12 +161,12 @@ def test_data_that_pods_cannot_read_are_told_before_the_run_is_made(site: Site, 
 
 def test_gpus_that_are_not_there_are_told_with_what_there_is(site: Site) -> None:
     spec = site.spec("gpus", target=GPUS)
-    with pytest.raises(PreflightError, match=r"has 0: cpu-0 offers 0 nvidia.com/gpu") as caught:
+    with pytest.raises(PreflightError, match=r"has 0: cpu-0 offers 0 nvidia\.com/gpu") as caught:
         launcher("torchrun").preflight(spec)
     assert "device plugin" in (caught.value.remedy or "")
     pool = {"name": "gpu", "count": 1, "capacity": {"nvidia.com/gpu": "8"}}
     site.server.control(nodes=[*CPU, pool])
-    with pytest.raises(PreflightError, match="needs 2 nodes with 8 nvidia.com/gpu each, .* has 1"):
+    with pytest.raises(PreflightError, match=r"needs 2 nodes with 8 nvidia\.com/gpu each, .* has 1"):
         launcher("torchrun").preflight(spec)
     site.server.control(nodes=[{**pool, "count": 2}])
     launcher("torchrun").preflight(spec)
@@ -186,7 +197,7 @@ def test_a_name_that_others_have_in_the_cluster_is_refused(site: Site) -> None:
 
 def test_names_settings_and_flags_that_cannot_be_are_refused_before_anything_is_asked(site: Site) -> None:
     engine = launcher("torchrun")
-    with pytest.raises(SpecError, match="train.settings has 'gpu'"):
+    with pytest.raises(SpecError, match=r"train\.settings has 'gpu'"):
         engine.preflight(site.spec("a", settings={"gpu": 1}))
     with pytest.raises(SpecError, match="--output_dir is set by cloudrec"):
         engine.preflight(site.spec("a", trainer_flags=("--output_dir", "/x")))
@@ -194,15 +205,15 @@ def test_names_settings_and_flags_that_cannot_be_are_refused_before_anything_is_
         engine.preflight(site.spec("a", image=""))
 
 
-def test_a_cluster_that_was_made_anew_is_not_launched_on(site: Site, kube: Kube) -> None:
+def test_a_cluster_that_was_made_anew_is_not_launched_on(site: Site) -> None:
     spec = site.spec("stranger", target={"identity": "1" * 36})
     with pytest.raises(PreflightError, match="another one than before"):
         launcher("torchrun").preflight(spec)
 
 
 def test_one_ranks_lines_are_found_among_its_pods_and_followed_to_the_end(site: Site) -> None:
-    lines = [f"[rank {rank}] {text}" for rank in range(4) for text in ("=== launch 1", f"hello {rank}")]
+    lines = [f"[rank {rank}] {text}" for rank in (0, 1) for text in ("=== launch 1", f"hello {rank}")]
     site.server.control(bookkeeping={"run_s": 1.0, "exit_code": 0, "log": lines})
-    engine, run = site.launch(site.spec("lines"))
-    assert list(engine.logs(run, rank=3, follow=True)) == ["=== launch 1", "hello 3"]
-    assert list(engine.logs(run, rank=2, follow=False, tail=1)) == ["hello 2"]
+    engine, run = site.launch(site.spec("lines", nnodes=1))
+    assert list(engine.logs(run, rank=1, follow=True)) == ["=== launch 1", "hello 1"]
+    assert list(engine.logs(run, rank=0, follow=False, tail=1)) == ["hello 0"]
