@@ -1,4 +1,4 @@
-"""What everything that acts in the cluster works with: the store, the mirror, events, work that is due later."""
+"""What all that acts in the cluster works with: the store, the mirror, events, work that is due later."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ class Cluster:
             )
         )
 
-    def attempt(self, call: Callable[[], object]) -> bool:
+    def attempt(self, call: Callable[..., object], *arguments: Any) -> bool:  # noqa: ANN401 - the call's own
         """Do what a racing deletion may have overtaken; whether it was done."""
         try:
-            call()
+            call(*arguments)
         except ApiError as error:
             if error.status in (404, 409):
                 return False
@@ -129,6 +129,7 @@ class Worker:
         self._clock = clock
         self._condition = threading.Condition()
         self._ready: dict[object, Callable[[], None]] = {}
+        self._gathered: dict[object, tuple[float, Callable[[], None]]] = {}
         self._later: list[tuple[float, int, object, Callable[[], None]]] = []
         self._order = itertools.count()
         self._is_closed = False
@@ -151,6 +152,12 @@ class Worker:
         """Have a step done; one of the same key that waits is the same."""
         with self._condition:
             self._ready[key] = step
+            self._condition.notify_all()
+
+    def gather(self, pause_s: float, key: object, step: Callable[[], None]) -> None:
+        """Have a step done after a real pause, in which more reasons for the same one may come."""
+        with self._condition:
+            self._gathered.setdefault(key, (time.monotonic() + pause_s, step))
             self._condition.notify_all()
 
     def later(self, seconds: float, key: object, step: Callable[[], None]) -> None:
@@ -185,7 +192,7 @@ class Worker:
                     self._is_busy = True
                     return self._ready.pop(next(iter(self._ready)))
                 self._condition.notify_all()
-                self._condition.wait(_LOOK_S if self._later else None)
+                self._condition.wait(_LOOK_S if self._later or self._gathered else None)
         return None
 
     def _take_due(self) -> None:
@@ -193,3 +200,6 @@ class Worker:
         while self._later and self._later[0][0] <= now:
             _, _, key, step = heapq.heappop(self._later)
             self._ready[key] = step
+        real = time.monotonic()
+        for key in [key for key, (due, _) in self._gathered.items() if due <= real]:
+            self._ready[key] = self._gathered.pop(key)[1]

@@ -29,7 +29,8 @@ class Timing:
     """How long losses take, in seconds.
 
     Attributes:
-        grace_s: from a cloud's notice to the end of the machine, in real seconds, in which processes live (GKE: 15).
+        grace_s: from a cloud's notice to the end of the machine (GKE: 15), in real seconds, in which
+            processes live.
         lost_s: from a machine's silence to NotReady.
         removed_s: from NotReady to the removal of the node's object by the cloud's controller.
         gc_s: from there to the removal of its pods.
@@ -46,7 +47,9 @@ class Timing:
         """With some of it changed; ValueError for what there is not."""
         known = {each.name for each in fields(self)}
         if unknown := sorted(set(wish) - known):
-            raise ValueError(f"node_timing: unknown {', '.join(unknown)}; there are {', '.join(sorted(known))}")
+            raise ValueError(
+                f"node_timing: unknown {', '.join(unknown)}; there are {', '.join(sorted(known))}"
+            )
         return Timing(**{**asdict(self), **{name: float(value) for name, value in wish.items()}})
 
 
@@ -66,7 +69,9 @@ class Losses:
         if how not in HOWS:
             raise ValueError(f"evict: how {how!r} is none of {', '.join(HOWS)}")
         if not isinstance(name, str) or self._nodes.machine(name) is None:
-            raise ValueError(f"evict: there is no node {name!r}; there are {', '.join(sorted(self._kubelet.machines))}")
+            raise ValueError(
+                f"evict: there is no node {name!r}; there are {', '.join(sorted(self._kubelet.machines))}"
+            )
         if how == "spot":
             self._give_notice(name)
         elif how == "vanish":
@@ -81,10 +86,17 @@ class Losses:
         if node is None or machine is None:
             return
         text = f"Spot instance {name} will be taken back in {self.timing.grace_s:g} s"
-        self._cluster.event(node, "PreemptionNotice", text, source="cloud-node-manager", host=name, warning=True)
+        self._cluster.event(
+            node, "PreemptionNotice", text, source="cloud-node-manager", host=name, warning=True
+        )
         self._cordon(name)
         self._taint(name, SHUTDOWN, "NoSchedule")
-        wish = {"type": "Ready", "status": "False", "reason": "KubeletNotReady", "message": "node is shutting down"}
+        wish = {
+            "type": "Ready",
+            "status": "False",
+            "reason": "KubeletNotReady",
+            "message": "node is shutting down",
+        }
         self._set_condition("nodes", name, wish)
         words = "Pod was terminated in response to imminent node shutdown."
         for pod in self._cluster.mirror.on_node(name):
@@ -173,7 +185,7 @@ class Losses:
                 if not is_over(pod):
                     self._disrupt(pod, "DeletionByPodGC", "PodGC: node no longer exists", phase="Failed")
                 space, own = pod["metadata"]["namespace"], pod["metadata"]["name"]
-                self._cluster.attempt(lambda key=(space, own): self._cluster.store.delete("pods", *key, 0))
+                self._cluster.attempt(self._cluster.store.delete, "pods", space, own, 0)
 
     def _drain(self, name: str) -> None:
         """Evict the node's pods as budgets allow, and go on until none is left."""
@@ -183,7 +195,7 @@ class Losses:
                 if not is_ending(pod) and self._may_disrupt(pod):
                     space, own = pod["metadata"]["namespace"], pod["metadata"]["name"]
                     self._disrupt(pod, "EvictionByEvictionAPI", "Eviction API: evicting")
-                    self._cluster.attempt(lambda key=(space, own): self._cluster.store.delete("pods", *key))
+                    self._cluster.attempt(self._cluster.store.delete, "pods", space, own)
             if left and self._nodes.machine(name) is not None:
                 self._worker.later(_DRAIN_AGAIN_S, ("drain", name), lambda: self._drain(name))
 

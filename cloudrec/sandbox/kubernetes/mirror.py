@@ -9,9 +9,10 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from cloudrec.sandbox.kubernetes.store import Store
+    from cloudrec.sandbox.kubernetes.table import Entry
 
 Object = dict[str, Any]
 Key = tuple[str, str]  # namespace ("" without) and name
@@ -24,11 +25,19 @@ class Mirror:
         self._objects: dict[str, dict[Key, Object]] = defaultdict(dict)
         self._owned: dict[str, dict[tuple[str, Key], Object]] = defaultdict(dict)
         self._on_node: dict[str, dict[Key, Object]] = defaultdict(dict)
+        self._listeners: list[Callable[[str, str, Object], None]] = []
         with store.lock:
-            store.subscribe(self._note)
+            store.table.watch_entries(self._hear)
             for kind in store.resources.stored():
                 for obj in store.list(kind.key):
                     self._note("ADDED", kind.key, obj)
+
+    def subscribe(self, callback: Callable[[str, str, Object], None]) -> None:
+        """Call back with (ADDED, MODIFIED or DELETED; the plural; the object) once a change is seen here too.
+
+        It is called in the thread that made the change and should only take note.
+        """
+        self._listeners.append(callback)
 
     def get(self, resource: str, namespace: str, name: str) -> Object | None:
         """One object, or None."""
@@ -44,6 +53,10 @@ class Mirror:
         found = self._owned.get(owner["metadata"]["uid"], {})
         return [obj for (kind, _), obj in found.items() if kind == resource]
 
+    def count(self, uid: str) -> int:
+        """How many objects another one controls."""
+        return len(self._owned.get(uid, ()))
+
     def on_node(self, node: str) -> list[Object]:
         """Pods of a node."""
         return list(self._on_node.get(node, {}).values())
@@ -53,6 +66,11 @@ class Mirror:
         for pod in self.all("pods", namespace):
             if selector.items() <= labels(pod).items():
                 yield pod
+
+    def _hear(self, event: str, entry: Entry) -> None:
+        self._note(event, entry.key, entry.obj)
+        for callback in self._listeners:
+            callback(event, entry.key, entry.obj)
 
     def _note(self, event: str, resource: str, obj: Object) -> None:
         key = key_of(obj)
@@ -149,5 +167,5 @@ def with_conditions(
                 old["lastProbeTime"] = moment
         for name in ("reason", "message"):
             old.pop(name, None)
-        old.update({name: value for name, value in wish.items() if value})
+        old.update(wish)
     return conditions

@@ -60,7 +60,9 @@ class Pool:
 
     def names(self) -> list[str]:
         """The nodes' names."""
-        return [self.name] if self.count is None else [f"{self.name}-{number}" for number in range(self.count)]
+        return (
+            [self.name] if self.count is None else [f"{self.name}-{number}" for number in range(self.count)]
+        )
 
     @property
     def label(self) -> str:
@@ -94,7 +96,7 @@ class Nodes:
         if isinstance(wish, dict):
             only, wish = wish.get("pool"), wish.get("nodes")
         if not isinstance(wish, list):
-            raise ValueError(f"nodes: {wish!r} is no list of pools")
+            raise ValueError(f"nodes: {wish!r} is no list of pools")  # noqa: TRY004 - the wish is wrong
         pools = [Pool.of({"labels": {POOL: only}, **each} if only else each) for each in wish]
         self.set(pools, only=only)
 
@@ -130,10 +132,16 @@ class Nodes:
         self._cluster.patch_status("nodes", node, self._status(name, pool, address))
         machine = Machine(self._cluster, name, address, pool.hardware)
         self._kubelet.join(machine)
-        for reason, text in (("Starting", "Starting kubelet."), ("NodeReady", f"Node {name} status is now: NodeReady")):
+        for reason, text in (
+            ("Starting", "Starting kubelet."),
+            ("NodeReady", f"Node {name} status is now: NodeReady"),
+        ):
             self._cluster.event(node, reason, text, source="kubelet", host=name)
         self._cluster.event(
-            node, "RegisteredNode", f"Node {name} event: Registered Node {name} in Controller", source="node-controller"
+            node,
+            "RegisteredNode",
+            f"Node {name} event: Registered Node {name} in Controller",
+            source="node-controller",
         )
 
     def power_off(self, name: str) -> Pool | None:
@@ -179,7 +187,13 @@ class Nodes:
         }
 
     def _status(self, name: str, pool: Pool, address: str) -> dict[str, Any]:
-        capacity = {"cpu": "4", "memory": "16Gi", "pods": "110", "ephemeral-storage": "100Gi", **pool.capacity}
+        capacity = {
+            "cpu": "4",
+            "memory": "16Gi",
+            "pods": "110",
+            "ephemeral-storage": "100Gi",
+            **pool.capacity,
+        }
         if _AT_ONCE in pool.labels and pool.hardware.get("gpus"):
             capacity["nvidia.com/gpu"] = str(pool.hardware["gpus"])
         now = self._cluster.timestamp()

@@ -23,7 +23,7 @@ def amount(quantity: object) -> float:
 
 
 def requests(pod: Mapping[str, Any]) -> dict[str, float]:
-    """What a pod asks of a node: its containers and sidecars together, or one of its other init containers."""
+    """What a pod asks of a node: its containers and sidecars together, or its largest init container."""
     spec = pod["spec"]
     total: dict[str, float] = {}
     most: dict[str, float] = {}

@@ -9,7 +9,7 @@ from cloudrec.sandbox.kubernetes.mirror import is_ending, is_over, labels, with_
 from cloudrec.sandbox.kubernetes.quantities import amount, requests
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping, Sequence
 
     from cloudrec.sandbox.kubernetes.cluster import Cluster, Worker
 
@@ -23,7 +23,7 @@ class Scheduler:
     def __init__(self, cluster: Cluster, worker: Worker) -> None:
         self._cluster = cluster
         self._worker = worker
-        cluster.store.subscribe(self._note)
+        cluster.mirror.subscribe(self._note)
 
     def _note(self, event: str, resource: str, obj: dict[str, Any]) -> None:
         is_freed = resource == "pods" and (event == "DELETED" or is_over(obj))
@@ -74,7 +74,9 @@ class Scheduler:
             pod, [{"type": "PodScheduled", "status": "True"}], self._cluster.timestamp()
         )
         store.patch("pods", space, name, {"status": {"phase": "Pending", "conditions": conditions}}, "status")
-        self._cluster.event(pod, "Scheduled", f"Successfully assigned {space}/{name} to {node}", source=SOURCE)
+        self._cluster.event(
+            pod, "Scheduled", f"Successfully assigned {space}/{name} to {node}", source=SOURCE
+        )
 
     def _refuse(self, pod: Mapping[str, Any], why: str) -> None:
         wish = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": why}
@@ -102,7 +104,9 @@ class Scheduler:
             if claim is None:
                 return f'persistentvolumeclaim "{name}" not found. preemption: not helpful for scheduling'
             if claim.get("status", {}).get("phase") != "Bound":
-                return "pod has unbound immediate PersistentVolumeClaims. preemption: not helpful for scheduling"
+                return (
+                    "pod has unbound immediate PersistentVolumeClaims. preemption: not helpful for scheduling"
+                )
         return ""
 
 
@@ -114,7 +118,9 @@ def tolerates(pod: Mapping[str, Any], taint: Mapping[str, Any]) -> Mapping[str, 
         if each.get("operator") == "Exists":
             is_meant = not each.get("key") or each["key"] == taint["key"]
         else:
-            is_meant = each.get("key") == taint["key"] and (each.get("value") or "") == (taint.get("value") or "")
+            is_meant = each.get("key") == taint["key"] and (each.get("value") or "") == (
+                taint.get("value") or ""
+            )
         if is_meant:
             found: Mapping[str, Any] = each
             return found
@@ -134,18 +140,20 @@ def is_selected(pod: Mapping[str, Any], node: Mapping[str, Any]) -> bool:
 
 def _is_waiting(pod: Mapping[str, Any]) -> bool:
     spec = pod["spec"]
-    return not (
-        spec.get("nodeName") or spec.get("schedulingGates") or is_ending(pod) or is_over(pod)
-    ) and spec.get("schedulerName", SOURCE) == SOURCE
+    return (
+        not (spec.get("nodeName") or spec.get("schedulingGates") or is_ending(pod) or is_over(pod))
+        and spec.get("schedulerName", SOURCE) == SOURCE
+    )
 
 
 def _objections(
     pod: Mapping[str, Any], node: Mapping[str, Any], asked: Mapping[str, float], free: Mapping[str, float]
 ) -> list[str]:
     """What is wrong with a node: the first kind of objection, as the scheduler's filters go."""
-    if node["spec"].get("unschedulable") and tolerates(
-        pod, {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
-    ) is None:
+    if (
+        node["spec"].get("unschedulable")
+        and tolerates(pod, {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}) is None
+    ):
         return ["node(s) were unschedulable"]
     for taint in node["spec"].get("taints") or ():
         if taint["effect"] in _REPELLING and tolerates(pod, taint) is None:
@@ -161,7 +169,9 @@ def _words(problems: Mapping[str, int], nodes: int) -> str:
     if not nodes:
         return "no nodes available to schedule pods"
     listed = ", ".join(f"{count} {text}" for text, count in sorted(problems.items()))
-    insufficient = sum(count for text, count in problems.items() if text.startswith(("Insufficient", "Too many")))
+    insufficient = sum(
+        count for text, count in problems.items() if text.startswith(("Insufficient", "Too many"))
+    )
     hopeless = nodes - min(insufficient, nodes)
     parts = [f"{hopeless} Preemption is not helpful for scheduling"] if hopeless else []
     parts += [f"{nodes - hopeless} No preemption victims found for incoming pod"] if nodes > hopeless else []
@@ -173,16 +183,16 @@ def _words(problems: Mapping[str, int], nodes: int) -> str:
 
 def _matches_term(term: Mapping[str, Any], node: Mapping[str, Any]) -> bool:
     by_field = {"metadata.name": node["metadata"]["name"]}
-    pairs: Iterable[tuple[Mapping[str, Any], Mapping[str, str]]] = [
-        *((each, labels(node)) for each in term.get("matchExpressions") or ()),
-        *((each, by_field) for each in term.get("matchFields") or ()),
+    verdicts = [
+        *(_matches(each, labels(node)) for each in term.get("matchExpressions") or ()),
+        *(_matches(each, by_field) for each in term.get("matchFields") or ()),
     ]
-    pairs = list(pairs)
-    return bool(pairs) and all(_matches(each, known) for each, known in pairs)
+    return bool(verdicts) and all(verdicts)
 
 
 def _matches(wish: Mapping[str, Any], known: Mapping[str, str]) -> bool:
-    value, operator, values = known.get(wish["key"]), wish["operator"], wish.get("values") or ()
+    value, operator = known.get(wish["key"]), str(wish["operator"])
+    values: Sequence[str] = wish.get("values") or ()
     if operator in ("Exists", "DoesNotExist"):
         return (value is not None) == (operator == "Exists")
     if operator == "NotIn":

@@ -31,7 +31,9 @@ class KubernetesServer(server.SandboxServer):
         self._kubeconfig = self._write_kubeconfig()
         if find_spec(_CONTROLLERS):
             start = import_module(_CONTROLLERS).start
-            self.world.controllers = start(self.world.store, self.world.clock)
+            self.world.controllers = start(
+                self.world.store, self.world.clock, address=self.address, authority=self._bundle
+            )
 
     def server_close(self) -> None:
         """Close the port and end what runs; nothing is left on the disk."""

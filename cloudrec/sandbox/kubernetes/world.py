@@ -26,11 +26,11 @@ NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 class Controllers(Protocol):
     """The half that acts on objects: controllers, scheduler, nodes."""
 
+    def reset(self) -> None:
+        """Be as at the start, once all objects have been cleared."""
+
     def close(self) -> None:
         """End all its threads and processes."""
-
-    def reset(self) -> None:
-        """Have the nodes of a new cluster, after all objects have gone."""
 
 
 class Cluster(World):

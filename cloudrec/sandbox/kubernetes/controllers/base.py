@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from cloudrec.sandbox.kubernetes.errors import ApiError
 from cloudrec.sandbox.kubernetes.mirror import controller_of, key_of
 
 if TYPE_CHECKING:
@@ -14,9 +15,16 @@ if TYPE_CHECKING:
     from cloudrec.sandbox.kubernetes.mirror import Key, Object
 
 
+_AGAIN_S = 10.0  # after a refusal
+_FEW = 30  # owned objects that need no gathering
+_GATHER_S = 0.5  # real; the Job controller of Kubernetes waits a second
+
+
 class Controller(ABC):
-    """Looks after one kind. `look` is called under the store's lock after each change of an object or of what
-    it owns; whatever it misses for now it asks to look at again.
+    """Looks after one kind.
+
+    `look` is called under the store's lock after each change of an object or of what it owns; whatever it
+    misses for now it asks to look at again.
     """
 
     resource: ClassVar[str]
@@ -26,22 +34,29 @@ class Controller(ABC):
     def __init__(self, cluster: Cluster, worker: Worker) -> None:
         self.cluster = cluster
         self.worker = worker
-        cluster.store.subscribe(self._note)
+        cluster.mirror.subscribe(self._note)
 
     @abstractmethod
     def look(self, obj: Object) -> None:
         """Bring an object a step nearer to its spec; it is the mirror's own: not to be changed."""
 
-    def gone(self, key: Key) -> None:
+    def gone(self, key: Key) -> None:  # noqa: B027 - most have nothing to do then
         """An object is gone."""
 
-    def concerned(self, event: str, resource: str, obj: Object) -> Iterable[Key]:
+    def concerned(self, _resource: str, _obj: Object) -> Iterable[Key]:
         """Objects of this kind, beside the owner, that a change of another kind's object concerns."""
         return ()
 
     def look_at(self, key: Key) -> None:
         """Look at an object by its name."""
         self.worker.soon((self.resource, key), lambda: self._look(key))
+
+    def gather(self, key: Key, count: int) -> None:
+        """Look at an object that owns `count` others: the more, the longer their changes are gathered."""
+        if count < _FEW:
+            self.look_at(key)
+        else:
+            self.worker.gather(_GATHER_S, (self.resource, key), lambda: self._look(key))
 
     def look_later(self, obj: Mapping[str, Any], seconds: float) -> None:
         """Look again after so many virtual seconds."""
@@ -53,12 +68,16 @@ class Controller(ABC):
         self.cluster.event(obj, reason, message, source=self.source, warning=warning)
 
     def make(self, owner: Mapping[str, Any], resource: str, obj: dict[str, Any]) -> Object | None:
-        """Create something that an object controls; None where its name is taken."""
+        """Create something that an object controls; None where that is refused, which is told and tried again."""
         obj["metadata"]["namespace"] = owner["metadata"]["namespace"]
         obj["metadata"]["ownerReferences"] = [reference(owner)]
-        made: list[Object] = []
-        self.cluster.attempt(lambda: made.append(self.cluster.store.create(resource, obj)))
-        return made[0] if made else None
+        try:
+            return self.cluster.store.create(resource, obj)
+        except ApiError as error:
+            if error.reason != "AlreadyExists":
+                self.tell(owner, "FailedCreate", f"Error creating: {error.message}", warning=True)
+                self.look_later(owner, _AGAIN_S)
+            return None
 
     def remove(self, resource: str, obj: Mapping[str, Any], grace_s: int | None = None) -> None:
         """Delete something, unless that is under way."""
@@ -66,14 +85,15 @@ class Controller(ABC):
             space, name = key_of(obj)
             self.cluster.attempt(lambda: self.cluster.store.delete(resource, space, name, grace_s))
 
-    def _note(self, event: str, resource: str, obj: Object) -> None:
+    def _note(self, _event: str, resource: str, obj: Object) -> None:
         if resource == self.resource:
             self.look_at(key_of(obj))
             return
         owner = controller_of(obj)
         if owner is not None and owner["kind"] == self.kind:
-            self.look_at((obj["metadata"].get("namespace", ""), owner["name"]))
-        for key in self.concerned(event, resource, obj):
+            count = self.cluster.mirror.count(owner["uid"])
+            self.gather((obj["metadata"].get("namespace", ""), owner["name"]), count)
+        for key in self.concerned(resource, obj):
             self.look_at(key)
 
     def _look(self, key: Key) -> None:

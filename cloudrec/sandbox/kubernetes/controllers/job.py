@@ -134,7 +134,9 @@ class JobController(Controller):
         if view.final:
             self._set(view, "FailureTarget", "PodFailurePolicy", view.final)
         elif view.failed > limit:
-            self._set(view, "FailureTarget", "BackoffLimitExceeded", "Job has reached the specified backoff limit")
+            self._set(
+                view, "FailureTarget", "BackoffLimitExceeded", "Job has reached the specified backoff limit"
+            )
         elif self._is_past_deadline(view):
             self._set(
                 view, "FailureTarget", "DeadlineExceeded", "Job was active longer than specified deadline"
@@ -278,7 +280,7 @@ class JobController(Controller):
             if not pods_of.is_counted(pod):
                 rest = [each for each in pod["metadata"]["finalizers"] if each != pods_of.FINALIZER]
                 change = {"metadata": {"finalizers": rest or None}}
-                self.cluster.attempt(lambda key=key_of(pod), change=change: self.cluster.store.patch("pods", *key, change))
+                self.cluster.attempt(self.cluster.store.patch, "pods", *key_of(pod), change)
 
     def _pods(self, view: _View) -> list[Object]:
         return self.cluster.mirror.owned(view.job, "pods")

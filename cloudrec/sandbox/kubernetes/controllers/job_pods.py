@@ -62,12 +62,12 @@ def has_failed(job: Mapping[str, Any], pod: Mapping[str, Any]) -> bool:
     return is_terminating(pod) and not replaces_failed_only(job)
 
 
-def wanted_indexes(job: Mapping[str, Any], pods: Sequence[Object], completed: set[int], count: int) -> list[int]:
+def wanted_indexes(
+    job: Mapping[str, Any], pods: Sequence[Object], completed: set[int], count: int
+) -> list[int]:
     """The lowest indexes that have neither succeeded nor a pod, at most `count`."""
     taken = {
-        index_of(pod)
-        for pod in pods
-        if is_active(pod) or (is_terminating(pod) and replaces_failed_only(job))
+        index_of(pod) for pod in pods if is_active(pod) or (is_terminating(pod) and replaces_failed_only(job))
     }
     completions = int(job["spec"].get("completions") or 1)
     free = (index for index in range(completions) if index not in completed and index not in taken)

@@ -1,17 +1,17 @@
 """The keys of /_control that are this half's.
 
-    nodes        pools: [{"name", "count", "labels", "taints", "capacity", "hardware", "provider_id"}]; without a count
-                 the name is a single node's. It replaces all nodes, or with {"pool": P, "nodes": [...]} those whose
-                 label cloudrec-sandbox/pool is P. `capacity` is allocatable at once; `hardware` {"gpus", "efa",
-                 "infiniband"} only once a device plugin's pod runs on the node (GKE's nodes: at once)
-    node_timing  {"grace_s", "lost_s", "removed_s", "gc_s", "replacement_s"}: how long losses take; all but grace_s are
-                 virtual seconds, since in those of grace processes must really end
-    evict        {"node": N, "how": "spot"|"vanish"|"drain"}: lose a node with a notice, without, or by a drain
-    images       {"IMAGE": "missing"|"private"|"present"}, by whole reference or repository. Without a word those are
-                 there whose last part begins with "cloudrec", and the known programs (device plugins, operators)
-    operators    ["pytorchjob", "trainjob", "rayjob"]: whose controllers work though no pod of theirs runs
-    processes    false: pods started from now on are but kept in the books
-    bookkeeping  {"run_s", "exit_code", "log"}: how such pods end (without run_s: never), and the lines they print
+nodes        pools: [{"name", "count", "labels", "taints", "capacity", "hardware", "provider_id"}]; without
+             a count the name is a node's. It replaces all nodes, or with {"pool": P, "nodes": [...]}
+             those whose label cloudrec-sandbox/pool is P. `capacity` is allocatable at once; `hardware` {"gpus",
+             "efa", "infiniband"} only once a device plugin's pod runs on the node (GKE's nodes: at once)
+node_timing  {"grace_s", "lost_s", "removed_s", "gc_s", "replacement_s"}: how long losses take; all but
+             grace_s are virtual seconds, since in those of grace processes must really end
+evict        {"node": N, "how": "spot"|"vanish"|"drain"}: lose a node with a notice, without, or by a drain
+images       {"IMAGE": "missing"|"private"|"present"}, by whole reference or repository. Without a word those
+             are there whose last part begins with "cloudrec", and known programs (device plugins, operators)
+operators    ["pytorchjob", "trainjob", "rayjob"]: whose controllers work though no pod of theirs runs
+processes    false: pods started from now on are but kept in the books
+bookkeeping  {"run_s", "exit_code", "log"}: how such pods end (without run_s: never), and what they print
 """
 
 from __future__ import annotations
@@ -28,14 +28,18 @@ if TYPE_CHECKING:
     from cloudrec.sandbox.kubernetes.world import Cluster
 
 
+def _plane(world: Cluster) -> Controllers:
+    return cast("Controllers", world.controllers)
+
+
 def _declare(
     name: str, read: Callable[[Controllers], Any], write: Callable[[Controllers, Any], None]
 ) -> None:
     def read_of(world: Cluster) -> Any:  # noqa: ANN401 - JSON
-        return read(cast("Controllers", world.controllers))
+        return read(_plane(world))
 
     def write_to(world: Cluster, value: Any) -> None:  # noqa: ANN401 - JSON
-        write(cast("Controllers", world.controllers), value)
+        write(_plane(world), value)
 
     book.setting(name, read=read_of, write=write_to)
 
@@ -52,7 +56,11 @@ _declare(
     lambda plane: plane.kubelet.images.document(),
     lambda plane, value: plane.kubelet.images.order(value),
 )
-_declare("operators", lambda plane: sorted(plane.operators.ordered), lambda plane, value: plane.operators.order(value))
+_declare(
+    "operators",
+    lambda plane: sorted(plane.operators.ordered),
+    lambda plane, value: plane.operators.order(value),
+)
 _declare(
     "processes",
     lambda plane: not plane.kubelet.books_only,

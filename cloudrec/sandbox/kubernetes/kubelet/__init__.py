@@ -1,1 +1,1 @@
-"""The nodes' side: runs the containers of pods as processes of this machine and tells of them in the pods' status."""
+"""The nodes' side: runs the containers of pods as processes, and tells of them in the pods' status."""

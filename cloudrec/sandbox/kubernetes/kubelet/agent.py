@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cloudrec.sandbox.kubernetes.kubelet import memory
+from cloudrec.sandbox.kubernetes.kubelet.accounts import Accounts
 from cloudrec.sandbox.kubernetes.kubelet.images import Images
 from cloudrec.sandbox.kubernetes.kubelet.instance import INIT
 from cloudrec.sandbox.kubernetes.kubelet.logs import Log
@@ -49,8 +50,7 @@ class Kubelet:
         self.machines: dict[str, Machine] = {}
         self.books_only = False
         self.bookkeeping: dict[str, Any] = {}  # run_s, exit_code, log of what is but kept in the books
-        self.token: Callable[[Mapping[str, Any], Mapping[str, Any]], str] = lambda _pod, _wish: "token"
-        self.api_address = ("", 0)
+        self.accounts = Accounts(cluster.store)
         self.workers: dict[str, PodWorker] = {}
         self.programs: dict[str, set[str]] = {}  # by operator: uids of pods in which its program runs
         self._are_names_due = False
@@ -58,7 +58,7 @@ class Kubelet:
 
     def start(self) -> None:
         """Begin."""
-        self.cluster.store.subscribe(self._note)
+        self.cluster.mirror.subscribe(self._note)
         self.loop.start()
 
     def close(self) -> None:
@@ -98,55 +98,38 @@ class Kubelet:
         """Why an image cannot be had."""
         return self.images.problem(image, is_program=program_of(image) is not None or self.books_only)
 
-    def new_log(self, path: Path) -> Log:
-        """A log for one start of a container."""
-        return Log(path, self.cluster.clock)
-
     def launch(self, instance: Instance, folder: Path, spec: Callable[[], dict[str, Any]]) -> Running:
-        """Start a container."""
+        """Start a container, in a folder that is to be its own; `spec` may refuse."""
         program = program_of(instance.container["image"])
-        if program is not None:
-            return self._launch_program(instance, program)
-        if self.books_only:
-            return self._keep_books(instance)
+        wanted = None if program is not None or self.books_only else spec()
+        folder.mkdir(parents=True)
+        instance.logs.append(Log(folder / "log", self.cluster.clock))
+        if wanted is None:
+            return self._launch_program(instance, program) if program else self._keep_books(instance)
         limit = ((instance.container.get("resources") or {}).get("limits") or {}).get("memory")
         if limit is not None and not self._is_watching_memory:
             self._is_watching_memory = True
             self.loop.after(_MEMORY_LOOK_S, self._watch_memory)
-        return Process(folder, spec(), selector=self.loop.selector, listener=instance)
+        return Process(folder, wanted, selector=self.loop.selector, listener=instance)
 
     @staticmethod
     def kill(running: Running) -> None:
         """End a container's processes at once."""
         running.kill()
 
-    def service_environment(self) -> dict[str, str]:
-        """Where pods find the API server."""
-        host, port = self.api_address
-        if not host:
-            return {}
-        return {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": str(port)}
-
-    def account_mounts(
-        self, pod: Mapping[str, Any], folder: Path, mounts: list[dict[str, Any]]
-    ) -> list[dict[str, Any]]:
-        """The service account's token and the authority, unless the pod wants none."""
-        return []
-
     def _launch_program(self, instance: Instance, program: Program) -> Running:
-        machine, uid = instance.worker.machine, instance.worker.pod["metadata"]["uid"]
         names = self._rdma_names(instance) if program.plugin == RDMA else {}
-        listener = _Plugged(instance, self, machine, program, names, uid)
+        listener = _Plugged(instance, self, program=program, names=names)
         ends_with = 0 if instance.role == INIT else None
         return Simulated(listener, defer=self.loop.soon, says=[program.says], ends_with=ends_with)
 
     def _keep_books(self, instance: Instance) -> Running:
         wish = self.bookkeeping
-        run_s, code = wish.get("run_s"), int(wish.get("exit_code", 0))
+        code = int(wish.get("exit_code", 0))
+        wait = 0 if instance.role == INIT else wish.get("run_s")
         running = Simulated(instance, defer=self.loop.soon, says=wish.get("log", ()))
-        if instance.role == INIT or run_s is not None:
-            wait = 0.0 if instance.role == INIT else float(run_s)
-            self.loop.after_virtual(wait, lambda: running.end(code))
+        if wait is not None:
+            self.loop.after_virtual(float(wait), lambda: running.end(code))
         return running
 
     def _rdma_names(self, instance: Instance) -> dict[str, int]:
@@ -158,7 +141,9 @@ class Kubelet:
                 for text in (config or {}).get("data", {}).values():
                     wishes = json.loads(text).get("configList") or ()
                     return {
-                        f"{each.get('resourcePrefix') or 'rdma'}/{each['resourceName']}": int(each["rdmaHcaMax"])
+                        f"{each.get('resourcePrefix') or 'rdma'}/{each['resourceName']}": int(
+                            each["rdmaHcaMax"]
+                        )
                         for each in wishes
                     }
         return dict(_RDMA_DEFAULT)
@@ -224,9 +209,11 @@ class Kubelet:
         for worker in list(self.workers.values()):
             for instance in worker.instances:
                 limit = ((instance.container.get("resources") or {}).get("limits") or {}).get("memory")
-                if limit is None or not instance.pid or instance.running is None:
+                if limit is None or instance.running is None:
                     continue
                 is_needed = True
+                if not instance.pid:
+                    continue
                 most = int(amount(limit))
                 if memory.used(instance.pid, most) > most:
                     instance.ran_out_of_memory = True
@@ -246,17 +233,16 @@ class _Plugged:
         self,
         instance: Instance,
         kubelet: Kubelet,
-        machine: Machine,
+        *,
         program: Program,
         names: Mapping[str, int],
-        uid: str,
     ) -> None:
         self._instance = instance
         self._kubelet = kubelet
-        self._machine = machine
+        self._machine = instance.worker.machine
         self._program = program
         self._names = names
-        self._uid = uid
+        self._uid = str(instance.worker.pod["metadata"]["uid"])
 
     def started(self, pid: int) -> None:
         """Have its effects."""

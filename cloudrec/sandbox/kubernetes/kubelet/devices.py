@@ -19,12 +19,17 @@ _INFINIBAND_PORT = {
     "link_layer": "InfiniBand",
     "rate": "400 Gb/sec (4X NDR)",
 }
-_EFA_PORT = {"state": "4: ACTIVE", "phys_state": "5: LinkUp", "link_layer": "Unspecified", "rate": "100 Gb/sec"}
+_EFA_PORT = {
+    "state": "4: ACTIVE",
+    "phys_state": "5: LinkUp",
+    "link_layer": "Unspecified",
+    "rate": "100 Gb/sec",
+}
 
 
 @dataclass(kw_only=True)
 class Sight:
-    """What a container sees of hardware: names below /dev, and files of each card in /sys/class/infiniband."""
+    """What a container sees of hardware: names below /dev, and each card's files in /sys/class/infiniband."""
 
     files: list[str] = field(default_factory=list)
     cards: dict[str, dict[str, str]] = field(default_factory=dict)

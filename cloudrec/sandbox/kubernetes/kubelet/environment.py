@@ -128,7 +128,9 @@ def _value_from(
             return None
         space = pod["metadata"]["namespace"]
         what = "ConfigMap" if plural == "configmaps" else "Secret"
-        raise MissingReferenceError(f"couldn't find key {reference['key']} in {what} {space}/{reference['name']}")
+        raise MissingReferenceError(
+            f"couldn't find key {reference['key']} in {what} {space}/{reference['name']}"
+        )
     return value.decode()
 
 

@@ -69,14 +69,17 @@ class Images:
         if reference is None:
             return (
                 "InvalidImageName",
-                f'Failed to apply default image tag "{image}": couldn\'t parse image name "{image}": '
-                "invalid reference format",
+                (
+                    f'Failed to apply default image tag "{image}": couldn\'t parse image name "{image}": '
+                    "invalid reference format"
+                ),
             )
         state = self._state(image, reference, is_program=is_program)
         if state == "present":
             return None
         place = f"{reference.registry}/{reference.repository}"
-        head = f'failed to pull and unpack image "{reference.full}": failed to resolve reference "{reference.full}"'
+        full = reference.full
+        head = f'failed to pull and unpack image "{full}": failed to resolve reference "{full}"'
         if state == "private":
             scheme = f"https://{reference.registry}/v2/{reference.repository}/manifests"
             end = reference.digest or reference.tag
@@ -85,8 +88,10 @@ class Images:
         if place.startswith("docker.io/"):
             return (
                 "ErrImagePull",
-                f"{head}: pull access denied, repository does not exist or may require authorization: "
-                "server message: insufficient_scope: authorization failed",
+                (
+                    f"{head}: pull access denied, repository does not exist or may require authorization: "
+                    "server message: insufficient_scope: authorization failed"
+                ),
             )
         return "ErrImagePull", f"rpc error: code = NotFound desc = {head}: {reference.full}: not found"
 

@@ -23,8 +23,8 @@ _MESSAGE_BYTES, _FALLBACK_BYTES, _FALLBACK_LINES = 4096, 2048, 80
 _START_ERROR = 128
 _KILLED = 137
 _RUNTIME = (
-    "failed to create containerd task: failed to create shim task: OCI runtime create failed: runc create failed: "
-    "unable to start container process: error during container init: "
+    "failed to create containerd task: failed to create shim task: OCI runtime create failed: "
+    "runc create failed: unable to start container process: error during container init: "
 )
 
 
@@ -161,8 +161,9 @@ class Instance:
 
     def _back_off(self) -> None:
         """The first restart is at once; each one more waits twice as long as the one before."""
-        wait, self._backoff_s = self._backoff_s, min(
-            max(self._backoff_s * 2, _FIRST_BACKOFF_S), _LONGEST_BACKOFF_S
+        wait, self._backoff_s = (
+            self._backoff_s,
+            min(max(self._backoff_s * 2, _FIRST_BACKOFF_S), _LONGEST_BACKOFF_S),
         )
         if not wait:
             return
@@ -173,10 +174,9 @@ class Instance:
         )
         self.last_state = self.state
         self._wait("CrashLoopBackOff", text)
+        where = f"{pod['name']}_{pod['namespace']}({pod['uid']})"
         self._tell(
-            "BackOff",
-            f"Back-off restarting failed container {self.name} in pod {pod['name']}_{pod['namespace']}({pod['uid']})",
-            warning=True,
+            "BackOff", f"Back-off restarting failed container {self.name} in pod {where}", warning=True
         )
         self._rest(wait)
 

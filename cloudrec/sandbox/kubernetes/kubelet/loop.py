@@ -67,7 +67,7 @@ class Loop:
             heapq.heappush(self._real, (time.monotonic() + seconds, next(self._order), step))
 
     def after_virtual(self, seconds: float, step: Callable[[], None]) -> None:
-        """Have a step done after so many virtual seconds, the time of waits that serve nothing but patience."""
+        """Have a step done after so many virtual seconds, the time of what is only waited for."""
         with self._lock:
             heapq.heappush(self._virtual, (self._clock.now() + seconds, next(self._order), step))
 

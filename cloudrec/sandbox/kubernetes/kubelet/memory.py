@@ -12,8 +12,8 @@ _FAIR = ("Pss_Anon", "Pss_Shmem")
 def used(pid: int, limit: int) -> int:
     """Bytes that a process and all below it use.
 
-    Memory that several share counts once, which takes long to find out: it is done only where the simple sum is
-    above `limit`.
+    Memory that several share counts once, which takes long to find out: it is done only where the simple sum
+    is above `limit`.
     """
     pids = list(_tree(pid))
     simple = sum(_sum(f"/proc/{each}/status", _COUNTED) for each in pids)

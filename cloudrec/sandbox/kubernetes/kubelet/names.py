@@ -1,7 +1,7 @@
 """Names of pods: what the cluster's DNS tells, written into the hosts file of each pod.
 
-A pod that a Service selects has a name once it is ready, or at once where the Service publishes addresses that are
-not; a pod's own name is always in its own file, as the kubelet writes it.
+A pod that a Service selects has a name once it is ready, or at once where the Service publishes addresses
+that are not; a pod's own name is always in its own file, as the kubelet writes it.
 """
 
 from __future__ import annotations
@@ -54,11 +54,18 @@ class Names:
         """Keep a pod's file from now on."""
         metadata, spec = pod["metadata"], pod["spec"]
         own = spec.get("hostname") or metadata["name"]
-        full = f"{own}.{spec['subdomain']}.{metadata['namespace']}.{_DOMAIN} " if spec.get("subdomain") else ""
-        aliases = "".join(
-            f"{each['ip']}\t{' '.join(each.get('hostnames') or ())}\n" for each in spec.get("hostAliases") or ()
+        full = (
+            f"{own}.{spec['subdomain']}.{metadata['namespace']}.{_DOMAIN} " if spec.get("subdomain") else ""
         )
-        self._files[metadata["uid"]] = (metadata["namespace"], f"{_HEAD}{address}\t{full}{own}\n{aliases}", path)
+        aliases = "".join(
+            f"{each['ip']}\t{' '.join(each.get('hostnames') or ())}\n"
+            for each in spec.get("hostAliases") or ()
+        )
+        self._files[metadata["uid"]] = (
+            metadata["namespace"],
+            f"{_HEAD}{address}\t{full}{own}\n{aliases}",
+            path,
+        )
         path.write_text("", encoding="utf-8")
         path.chmod(0o644)
         self.write(metadata["uid"])
@@ -70,6 +77,8 @@ class Names:
 
     def write(self, only: str = "") -> None:
         """Bring the files, or one pod's, up to date."""
+        if not self._files:
+            return
         with self._cluster.store.lock:
             records = list(self._records())
         for uid, (namespace, head, path) in list(self._files.items()):
@@ -110,5 +119,3 @@ def _line(namespace: str, space: str, service: str, hostname: str, address: str)
     if namespace == space:
         names.append(head)
     return f"{address}\t{' '.join(names)}\n"
-
-

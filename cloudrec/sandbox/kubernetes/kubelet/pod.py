@@ -60,13 +60,14 @@ class PodWorker:
             shared=kubelet.folder / "shared",
             find=self._find,
             node=machine.object(),
-            token=kubelet.token,
+            token=kubelet.accounts.token,
         )
 
     def begin(self) -> None:
         """Start to look after it."""
         self.folder.mkdir(parents=True)
-        self._kubelet.names.add(self.pod, self.ip, self.folder / "hosts")
+        if not self._kubelet.books_only:
+            self._kubelet.names.add(self.pod, self.ip, self.folder / "hosts")
         for instance in self.instances:
             sight = self.machine.devices.take(self.pod["metadata"]["uid"], instance.container)
             if isinstance(sight, str):
@@ -131,7 +132,9 @@ class PodWorker:
         return self._kubelet.image_problem(image)
 
     def tell(self, reason: str, message: str, *, warning: bool = False, field: str = "") -> None:
-        """Record an event about the pod."""
+        """Record an event about the pod; one that is but kept in the books makes little ado."""
+        if self._kubelet.books_only and not warning:
+            return
         self.cluster.event(
             self.pod, reason, message, source=_SOURCE, host=self.machine.name, warning=warning, field=field
         )
@@ -147,28 +150,34 @@ class PodWorker:
 
     def launch(self, instance: Instance) -> Running:
         """Start a container's process; ConfigError, MissingReferenceError where its words are wrong."""
-        around = self._surroundings(instance)
         folder = self.folder / "containers" / f"{instance.name}-{len(instance.logs)}"
-        folder.mkdir(parents=True)
-        instance.logs.append(self._kubelet.new_log(folder / "log"))
+        return self._kubelet.launch(instance, folder, lambda: self._spec(instance))
+
+    def _spec(self, instance: Instance) -> dict[str, Any]:
+        around = self._surroundings(instance)
+        spec = container_spec(self.pod, instance.container, around)
         around.termination_file.write_bytes(b"")
         around.termination_file.chmod(0o666)
-        return self._kubelet.launch(instance, folder, lambda: container_spec(self.pod, instance.container, around))
+        return spec
 
     def _surroundings(self, instance: Instance) -> Surroundings:
-        found = environment(self.pod_with_address(), instance.container, find=self._find, node=self.machine.object())
+        found = environment(
+            self.pod_with_address(), instance.container, find=self._find, node=self.machine.object()
+        )
         missing = {mount["name"] for mount in instance.container.get("volumeMounts") or ()} - {
             each["name"] for each in self.pod["spec"].get("volumes") or ()
         }
         if missing:
-            raise ConfigError(f"cannot find volume {sorted(missing)[0]!r} to mount into container {instance.name!r}")
+            raise ConfigError(
+                f"cannot find volume {min(missing)!r} to mount into container {instance.name!r}"
+            )
         mounts = self._volumes.mounts(instance.container, found)
         return Surroundings(
             hostname=self.hostname(),
             hosts_file=self.folder / "hosts",
             termination_file=self.folder / f"{instance.name}.termination",
-            environment={**self._kubelet.service_environment(), **found},
-            mounts=[*mounts, *self._kubelet.account_mounts(self.pod, self.folder, mounts)],
+            environment={**self._kubelet.accounts.environment(), **found},
+            mounts=[*mounts, *self._kubelet.accounts.mounts(self.pod, self.folder, mounts)],
             sight=self.machine.sights[self.pod["metadata"]["uid"], instance.name],
             memlock=self.machine.memlock,
         )
@@ -237,7 +246,9 @@ class PodWorker:
         for instance in self._live(SIDECAR):
             if not instance.is_stopping:
                 instance.is_stopping = True
-                self._stop(instance, float(self.pod["spec"].get("terminationGracePeriodSeconds", _DEFAULT_GRACE_S)))
+                self._stop(
+                    instance, float(self.pod["spec"].get("terminationGracePeriodSeconds", _DEFAULT_GRACE_S))
+                )
 
     def _stop(self, instance: Instance, grace_s: float) -> None:
         running = instance.running

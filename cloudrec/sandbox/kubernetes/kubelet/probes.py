@@ -43,7 +43,9 @@ class Probes:
             return
         for kind, wish in wishes.items():
             if wish:
-                _Probe(self, instance, begun, kind, wish, address).wait(wish.get("initialDelaySeconds") or 0)
+                _Probe(self, instance, begun=begun, kind=kind, wish=wish, address=address).wait(
+                    wish.get("initialDelaySeconds") or 0
+                )
 
     def later(self, seconds: float, step: Callable[[], None]) -> None:
         """Have a step done, unless the probes have ended by then."""
@@ -59,7 +61,14 @@ class Probes:
 
 class _Probe:
     def __init__(
-        self, probes: Probes, instance: Instance, begun: Running, kind: str, wish: Mapping[str, Any], address: str
+        self,
+        probes: Probes,
+        instance: Instance,
+        *,
+        begun: Running,
+        kind: str,
+        wish: Mapping[str, Any],
+        address: str,
     ) -> None:
         self._probes = probes
         self._instance = instance
@@ -81,7 +90,9 @@ class _Probe:
         if "exec" in self._wish:
             self._begun.execute(self._wish["exec"]["command"], self._executed)
         else:
-            self._probes.ask(partial(_connect, self._wish, self._instance.container, self._address), self._judge)
+            self._probes.ask(
+                partial(_connect, self._wish, self._instance.container, self._address), self._judge
+            )
 
     def _executed(self, code: int, said: str) -> None:
         self._judge(said.strip() or f"exit code {code}" if code else "")

@@ -108,6 +108,7 @@ class Process:
         """End it at once, whatever state it is in, and wait for that."""
         self._shim.kill()
         self._shim.wait()
+        self._close_stdin()
         for file in list(self._files):
             self._close(file)
 
@@ -140,15 +141,18 @@ class Process:
     def _end(self) -> None:
         """Both pipes are closed: all output has been read."""
         code = self._shim.wait()
-        with suppress(OSError):
-            if self._shim.stdin:
-                self._shim.stdin.close()
+        self._close_stdin()
         for done in self._waiting.values():
             done(128 + 9, "the container has ended")
         if not self._said_end:
             self._said_end = True
             killed = 128 + 9  # the shim itself did not live to tell
             self._listener.ended(self._code if self._code is not None else killed if code else 0)
+
+    def _close_stdin(self) -> None:
+        with suppress(OSError):
+            if self._shim.stdin:
+                self._shim.stdin.close()
 
     def _hear(self, data: bytes) -> None:
         *lines, self._rest = (self._rest + data).split(b"\n")

@@ -29,8 +29,12 @@ class Program:
 
 _PROGRAMS = {
     "nvidia/k8s-device-plugin": Program(plugin=GPU, says="Registered device plugin for 'nvidia.com/gpu'"),
-    "eks/aws-efa-k8s-device-plugin": Program(plugin=EFA, says="Registered device plugin for vpc.amazonaws.com/efa"),
-    "mellanox/k8s-rdma-shared-dev-plugin": Program(plugin=RDMA, says="Starting K8s RDMA Shared Device Plugin"),
+    "eks/aws-efa-k8s-device-plugin": Program(
+        plugin=EFA, says="Registered device plugin for vpc.amazonaws.com/efa"
+    ),
+    "mellanox/k8s-rdma-shared-dev-plugin": Program(
+        plugin=RDMA, says="Starting K8s RDMA Shared Device Plugin"
+    ),
     "kubeflow/training-operator": Program(operator="pytorchjob", says="starting manager"),
     "kubeflow/training-v1/training-operator": Program(operator="pytorchjob", says="starting manager"),
     "kubeflow/trainer/trainer-controller-manager": Program(operator="trainjob", says="starting manager"),

@@ -22,9 +22,9 @@ _IMAGE_SOURCES = "/usr/local/lib/cloudrec"
 _PACKAGES = ("cloudrec", "trainer", "templates")
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _DEFAULT_CAPABILITIES = (
-    "CHOWN DAC_OVERRIDE FOWNER FSETID KILL SETGID SETUID SETPCAP NET_BIND_SERVICE NET_RAW SYS_CHROOT MKNOD "
-    "AUDIT_WRITE SETFCAP"
-).split()
+    "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID", "SETPCAP", "NET_BIND_SERVICE",
+    "NET_RAW", "SYS_CHROOT", "MKNOD", "AUDIT_WRITE", "SETFCAP",
+)  # fmt: skip
 
 
 class ConfigError(Exception):
@@ -103,7 +103,9 @@ def _image_mounts() -> list[dict[str, Any]]:
     """Python with its packages where it is, and our own packages where the image has them."""
     folders = {Path(folder) for folder in (sys.prefix, sys.base_prefix)}
     sources = Path(cloudrec.__file__).resolve().parent.parent
-    packages = [(sources / name, f"{_IMAGE_SOURCES}/{name}") for name in _PACKAGES if (sources / name).is_dir()]
+    packages = [
+        (sources / name, f"{_IMAGE_SOURCES}/{name}") for name in _PACKAGES if (sources / name).is_dir()
+    ]
     shown = [(folder, str(folder)) for folder in folders if not _is_system(folder)]
     return [
         {"source": str(source), "target": target, "read_only": True} for source, target in [*shown, *packages]

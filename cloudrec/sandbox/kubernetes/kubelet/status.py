@@ -24,7 +24,7 @@ def pod_phase(pod: Mapping[str, Any], instances: Sequence[Instance], *, is_endin
     is_live = any(each.is_live for each in instances)
     if all(each.is_done or (is_ending and each.code is not None) for each in mains) and not is_live:
         return "Failed" if any(each.code for each in mains) else "Succeeded"
-    if any(each.code is not None or each.is_live or each.last_state for each in mains):
+    if any(each.code is not None or "running" in each.state or each.last_state for each in mains):
         return "Running"
     if is_ending and not is_live:
         return "Failed"
@@ -77,16 +77,17 @@ def _asked(container: Mapping[str, Any]) -> dict[str, float]:
     return {name: value for name, value in requested(container).items() if name in ("cpu", "memory")}
 
 
-def _conditions(
-    pod: Mapping[str, Any], instances: Sequence[Instance], phase: str
-) -> list[dict[str, Any]]:
+def _conditions(pod: Mapping[str, Any], instances: Sequence[Instance], phase: str) -> list[dict[str, Any]]:
     inits = [each for each in instances if each.role != MAIN]
     mains = [each for each in instances if each.role == MAIN]
     undone = [each.name for each in inits if each.code != 0 and not (each.has_started and each.role != INIT)]
     unready = [each.name for each in mains if not each.is_ready]
     is_done = phase == "Succeeded"
     initialized = _verdict(
-        "Initialized", undone if phase in ("Pending", "Failed") else [], "ContainersNotInitialized", is_done=is_done
+        "Initialized",
+        undone if phase in ("Pending", "Failed") else [],
+        "ContainersNotInitialized",
+        is_done=is_done,
     )
     ready = [
         _verdict(kind, unready, "ContainersNotReady", is_done=is_done, is_ended=phase == "Failed")

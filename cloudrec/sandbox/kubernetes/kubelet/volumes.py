@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cloudrec.sandbox.kubernetes.kubelet.environment import contents, expand, field, resource_field
@@ -13,7 +14,6 @@ from cloudrec.sandbox.kubernetes.quantities import amount
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from pathlib import Path
 
 _FILE_MODE = 0o644
 
@@ -111,11 +111,11 @@ class Volumes:
 
     def _host_path(self, name: str, wish: Mapping[str, Any]) -> Path:
         """This machine's own where it has it; else one of the node's."""
-        path, kind = wish["path"], wish.get("type") or ""
-        real = type(self._folder)(path)
+        path, kind = str(wish["path"]), wish.get("type") or ""
+        real = Path(path)
         if real.exists():
             return real
-        own = self._shared / "nodes" / self._node["metadata"]["name"] / path.lstrip("/")
+        own = self._shared / "nodes" / str(self._node["metadata"]["name"]) / path.lstrip("/")
         if kind in ("", "DirectoryOrCreate") or own.exists():
             _open_folder(own)
             return own
@@ -125,7 +125,8 @@ class Volumes:
             return own
         what = {"Directory": "directory", "File": "file", "Socket": "socket file"}.get(kind, kind)
         raise VolumeError(
-            f'MountVolume.SetUp failed for volume "{name}" : hostPath type check failed: {path} is not a {what}'
+            f'MountVolume.SetUp failed for volume "{name}" : '
+            f"hostPath type check failed: {path} is not a {what}"
         )
 
     def _claim(self, name: str) -> Path:
@@ -135,7 +136,7 @@ class Volumes:
         volume = claim.get("spec", {}).get("volumeName")
         if claim.get("status", {}).get("phase") != "Bound" or not volume:
             raise VolumeError(f'persistentvolumeclaim "{name}" is not bound')
-        path = self._shared / "volumes" / volume
+        path = self._shared / "volumes" / str(volume)
         _open_folder(path)
         return path
 
@@ -175,7 +176,9 @@ class Volumes:
         if obj is None:
             if wish.get("optional"):
                 return {}
-            raise VolumeError(f'MountVolume.SetUp failed for volume "{name}" : {plural[:-1]} "{key}" not found')
+            raise VolumeError(
+                f'MountVolume.SetUp failed for volume "{name}" : {plural[:-1]} "{key}" not found'
+            )
         entries = contents(obj)
         if "items" not in wish:
             return {each: (data, 0) for each, data in entries.items()}

@@ -1,8 +1,8 @@
 """`python -m cloudrec.sandbox.kubernetes.kubelet.container SPEC`: run one container and follow it to its end.
 
-stdin brings a command a line, {"signal": 15} or {"exec": ID, "spec": {...}}; when it closes, whoever started the
-container is gone and it is killed. stdout tells, a line each, {"event": "started"|"refused"|"ended"|"exec", ...}.
-stderr is the container's output.
+stdin brings a command a line, {"signal": 15} or {"exec": ID, "command": [...]}; when it closes, whoever
+started the container is gone and it is killed. stdout tells, a line each, {"event": "started"|"refused"|
+"ended"|"exec", ...}. stderr is the container's output.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Container:
 
     def _exec(self, identity: str, command: list[str]) -> None:
         output, write = os.pipe()
-        os.set_inheritable(write, True)
+        os.set_inheritable(write, True)  # noqa: FBT003 - the only way
         pid, problem = program.start({**self._spec, "command": command}, is_first=False, output=write)
         os.close(write)
         each = _Exec(identity=identity, pid=pid, output=output)

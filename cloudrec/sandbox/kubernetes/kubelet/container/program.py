@@ -49,7 +49,7 @@ def _become(spec: dict[str, Any], *, is_first: bool, output: int, tell: int) -> 
         null = os.open("/dev/null", os.O_RDONLY)
         for source, target in ((null, 0), (output, 1), (output, 2)):
             os.dup2(source, target)
-        os.set_inheritable(tell, False)
+        os.set_inheritable(tell, False)  # noqa: FBT003 - the only way
         os.closerange(3, tell)
         os.closerange(tell + 1, 256)
         os.execvpe(step, spec["command"], spec["environment"])  # noqa: S606 - a container's command is no shell's

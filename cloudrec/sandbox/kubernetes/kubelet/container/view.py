@@ -1,7 +1,8 @@
 """A container's view of the file system: this machine's programs, nothing of its people, the pod's volumes.
 
-The programs and libraries (`/usr`, `/etc`, ...) are seen through overlays, so that nothing written reaches this
-machine. Python's own folders are shown where they are, whatever folders of people they lie in; those stay hidden.
+The programs and libraries (`/usr`, `/etc`, ...) are seen through overlays, so that nothing written reaches
+this machine. Python's own folders are shown where they are, whatever folders of people they lie in; those
+stay hidden.
 """
 
 from __future__ import annotations

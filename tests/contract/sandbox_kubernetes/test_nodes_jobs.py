@@ -1,0 +1,223 @@
+"""Jobs, and what operators make of their own kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.contract.sandbox_kubernetes.support_nodes import (
+    IMAGE,
+    NAMESPACE,
+    Cluster,
+    conditions,
+    job,
+    pod,
+    running,
+    state,
+    wait,
+)
+
+_IGNORE = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
+_JOBS = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs"
+_FOREVER = ("sh", "-c", "trap 'exit 0' TERM; while :; do sleep 0.05; done")
+
+
+@pytest.fixture(scope="module")
+def process() -> Iterator[Cluster]:
+    with running() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def cluster(process: Cluster) -> Cluster:
+    process.control(reset=True)
+    return process
+
+
+def _ended(cluster: Cluster, name: str) -> dict[str, str]:
+    def found() -> dict[str, str] | None:
+        holding = conditions(cluster.job(name))
+        return holding if {"Complete", "Failed"} & set(holding) else None
+
+    holding: dict[str, str] = wait(found, what=f"the end of the job {name}")
+    return holding
+
+
+def _policy(action: str, *codes: int) -> dict[str, Any]:
+    rule = {"action": action, "onExitCodes": {"operator": "In", "values": list(codes)}}
+    return {"rules": [_IGNORE, rule]}
+
+
+def test_a_job_fails_at_once_for_a_final_code_and_says_which_rule_it_was(cluster: Cluster) -> None:
+    script = '[ "$JOB_COMPLETION_INDEX" = 0 ] && exit 65; sleep 30'
+    policy = _policy("FailJob", 64, 65)
+    cluster.apply(job("final", "sh", "-c", script, pods=2, podFailurePolicy=policy, backoffLimit=9))
+    assert _ended(cluster, "final") == {"FailureTarget": "PodFailurePolicy", "Failed": "PodFailurePolicy"}
+    message = next(each["message"] for each in cluster.job("final")["status"]["conditions"])
+    assert message.endswith("failed with exit code 65 matching FailJob rule at index 1")
+    assert cluster.job("final")["status"].get("active", 0) == 0
+
+
+def test_a_job_forgives_what_its_policy_ignores_and_waits_before_it_tries_again(cluster: Cluster) -> None:
+    cluster.apply(job("again", "sh", "-c", "exit 75", podFailurePolicy=_policy("Ignore", 75)))
+    wait(lambda: len(cluster.pods(run="again")) == 1, what="a pod")
+    wait(lambda: cluster.pods(run="again")[0]["status"]["phase"] == "Failed", what="its end")
+    cluster.control(advance_s=9)
+    assert len(cluster.pods(run="again")) == 1
+    cluster.control(advance_s=2)
+    wait(lambda: len(cluster.pods(run="again")) == 2, what="another")
+    assert cluster.job("again")["status"].get("failed", 0) == 0
+
+
+def test_a_job_that_fails_too_often_has_reached_its_limit(cluster: Cluster) -> None:
+    cluster.apply(job("often", "false"))
+    assert _ended(cluster, "often")["Failed"] == "BackoffLimitExceeded"
+    assert cluster.job("often")["status"]["failed"] == 1
+
+
+def test_a_suspended_job_ends_its_pods_without_blame_and_goes_on_when_resumed(cluster: Cluster) -> None:
+    cluster.apply(job("pause", *_FOREVER, pods=2))
+    wait(lambda: cluster.job("pause")["status"].get("ready") == 2, what="the pods")
+    cluster.patch(f"{_JOBS}/pause", {"spec": {"suspend": True}})
+    wait(lambda: not cluster.pods(run="pause"), what="their end")
+    status = cluster.job("pause")["status"]
+    assert conditions(cluster.job("pause")) == {"Suspended": "JobSuspended"}
+    assert (status.get("active", 0), status.get("failed", 0)) == (0, 0)
+    assert "startTime" not in status
+    cluster.patch(f"{_JOBS}/pause", {"spec": {"suspend": False}})
+    wait(lambda: cluster.job("pause")["status"].get("active") == 2, what="new pods")
+
+
+def test_deadline_and_time_to_live_pass_in_virtual_time(cluster: Cluster) -> None:
+    cluster.apply(job("late", *_FOREVER, activeDeadlineSeconds=600, ttlSecondsAfterFinished=3600))
+    wait(lambda: cluster.job("late")["status"].get("ready") == 1, what="the pod")
+    cluster.control(advance_s=601)
+    assert _ended(cluster, "late")["Failed"] == "DeadlineExceeded"
+    cluster.control(advance_s=3601)
+    wait(lambda: not cluster.get(_JOBS)["items"], what="the removal")
+
+
+def test_a_thousand_pods_are_kept_in_the_books_within_seconds(cluster: Cluster) -> None:
+    node = {"name": "big", "count": 4, "capacity": {"cpu": "1000", "memory": "4Ti", "pods": "500"}}
+    cluster.control(nodes=[node], processes=False, bookkeeping={"log": ["hello"]})
+    cluster.apply(job("many", "true", pods=1000))
+    wait(lambda: cluster.job("many")["status"].get("ready") == 1000, what="a thousand pods")
+    name = cluster.pods(run="many")[-1]["metadata"]["name"]
+    assert cluster.log(name) == "hello\n"
+
+
+def _replicas(count: int, command: list[str], policy: str) -> dict[str, Any]:
+    container = {"name": "pytorch", "image": IMAGE, "command": command}
+    template = {"spec": {"containers": [container], "terminationGracePeriodSeconds": 1}}
+    return {"replicas": count, "restartPolicy": policy, "template": template}
+
+
+def _custom(cluster: Cluster, group: str, plural: str, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = cluster.get(f"/apis/{group}/namespaces/{NAMESPACE}/{plural}/{name}")
+    return found
+
+
+def _served(cluster: Cluster, operator: str, group: str) -> None:
+    cluster.control(operators=[operator])
+    wait(lambda: group in {each["name"] for each in cluster.get("/apis")["groups"]}, what=group)
+
+
+def test_a_pytorchjob_gets_its_rendezvous_and_pods_start_again_by_their_code(cluster: Cluster) -> None:
+    _served(cluster, "pytorchjob", "kubeflow.org")
+    script = "env | grep PET_ | sort; getent hosts elastic-worker-0; exit 203"
+    cluster.apply(
+        {
+            "apiVersion": "kubeflow.org/v1",
+            "kind": "PyTorchJob",
+            "metadata": {"name": "elastic"},
+            "spec": {
+                "nprocPerNode": "2",
+                "elasticPolicy": {
+                    "rdzvBackend": "c10d",
+                    "minReplicas": 1,
+                    "maxReplicas": 2,
+                    "maxRestarts": 3,
+                },
+                "runPolicy": {"cleanPodPolicy": "Running"},
+                "pytorchReplicaSpecs": {"Worker": _replicas(1, ["sh", "-c", script], "ExitCode")},
+            },
+        }
+    )
+    place = ("kubeflow.org/v1", "pytorchjobs", "elastic")
+    wait(lambda: "Restarting" in conditions(_custom(cluster, *place)), what="a restart")
+    wait(
+        lambda: cluster.pods() and "running" in str(state(cluster.pods()[0], "pytorch")) or cluster.pods(),
+        what="it",
+    )
+    wait(lambda: "SuccessfulCreatePod" in _reasons(cluster), what="the event")
+    pods = [made for made in cluster.events("SuccessfulCreatePod") if made == "Created pod: elastic-worker-0"]
+    assert pods
+    container = wait(cluster.pods, what="a pod")[0]["spec"]["containers"][0]
+    variables = {each["name"]: each.get("value") for each in container["env"]}
+    assert variables["PET_RDZV_ENDPOINT"] == "elastic-worker-0:23456"
+    assert variables["PET_NNODES"] == "1:2"
+    assert variables["PET_MAX_RESTARTS"] == "3"
+    cluster.patch(
+        f"/apis/kubeflow.org/v1/namespaces/{NAMESPACE}/pytorchjobs/elastic",
+        {"spec": {"runPolicy": {"suspend": True}}},
+    )
+    wait(lambda: "Suspended" in conditions(_custom(cluster, *place)), what="the suspension")
+    wait(lambda: not cluster.pods(), what="the pods' end")
+
+
+def _reasons(cluster: Cluster) -> set[str]:
+    return {event["reason"] for event in cluster.get(f"/api/v1/namespaces/{NAMESPACE}/events")["items"]}
+
+
+def test_a_trainjob_runs_as_a_job_of_its_runtimes_jobset(cluster: Cluster) -> None:
+    _served(cluster, "trainjob", "trainer.kubeflow.org")
+    group = "trainer.kubeflow.org/v1alpha1"
+    runtimes = f"/apis/{group}/clustertrainingruntimes"
+    wait(lambda: cluster.get(runtimes)["items"], what="the runtime that comes with it")
+    script = "echo $PET_NNODES $PET_NODE_RANK $PET_MASTER_ADDR; getent hosts $PET_MASTER_ADDR > /dev/null"
+    cluster.apply(
+        {
+            "apiVersion": group,
+            "kind": "TrainJob",
+            "metadata": {"name": "tj"},
+            "spec": {
+                "runtimeRef": {"name": "torch-distributed"},
+                "trainer": {"numNodes": 2, "image": IMAGE, "command": ["sh", "-c"], "args": [script]},
+            },
+        }
+    )
+    wait(lambda: "Complete" in conditions(_custom(cluster, group, "trainjobs", "tj")), what="the end")
+    logs = sorted(cluster.log(pod["metadata"]["name"]) for pod in cluster.pods())
+    assert logs == ["2 0 tj-node-0-0.tj\n", "2 1 tj-node-0-0.tj\n"]
+    status = _custom(cluster, group, "trainjobs", "tj")["status"]
+    assert status["jobsStatus"][0] | {"name": "node", "succeeded": 1} == status["jobsStatus"][0]
+
+
+def test_a_rayjob_without_ray_fails_and_says_why(cluster: Cluster) -> None:
+    _served(cluster, "rayjob", "ray.io")
+    cluster.apply(
+        {
+            "apiVersion": "ray.io/v1",
+            "kind": "RayJob",
+            "metadata": {"name": "r"},
+            "spec": {"entrypoint": "true"},
+        }
+    )
+    place = ("ray.io/v1", "rayjobs", "r")
+    wait(lambda: _custom(cluster, *place).get("status"), what="a status")
+    status = _custom(cluster, *place)["status"]
+    assert (status["jobDeploymentStatus"], status["jobStatus"]) == ("Failed", "FAILED")
+    assert "the Ray cluster did not come up" in status["message"]
+
+
+def test_a_cronjob_starts_a_job_when_its_minute_comes(cluster: Cluster) -> None:
+    template = pod("x", "true")["spec"]
+    spec = {"schedule": "*/5 * * * *", "jobTemplate": {"spec": {"template": {"spec": template}}}}
+    cluster.apply({"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "c"}, "spec": spec})
+    assert not cluster.get(_JOBS)["items"]
+    cluster.control(advance_s=300)
+    wait(
+        lambda: [each for each in cluster.get(_JOBS)["items"] if "Complete" in conditions(each)], what="a run"
+    )
