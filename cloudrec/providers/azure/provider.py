@@ -16,6 +16,7 @@ from cloudrec.providers.azure import (
     errors,
     federation,
     groups,
+    guard,
     halting,
     identity,
     leftovers,
@@ -56,6 +57,7 @@ _PARTS = (
     leftovers,
     control_plane,
     nodes,
+    guard,
     lustre,
 )
 
