@@ -41,13 +41,14 @@ class BudgetController(Controller):
             "status": str(allowed > 0),
             "reason": "SufficientPods" if allowed else "InsufficientPods",
         }
+        conditions = with_conditions(obj, [wish], self.cluster.timestamp())
         status: dict[str, Any] = {
             "observedGeneration": obj["metadata"]["generation"],
             "expectedPods": expected,
             "currentHealthy": healthy,
             "desiredHealthy": wanted,
             "disruptionsAllowed": allowed,
-            "conditions": with_conditions(obj, [wish], self.cluster.timestamp()),
+            "conditions": [{"message": "", **each} for each in conditions],  # a field that may not be absent
         }
         self.cluster.patch_status(self.resource, obj, status)
 
