@@ -98,7 +98,8 @@ def spec_of(stand_in: StandIn, folder: Path, nodes: int) -> RunSpec:
 
 def prepare(stand_in: StandIn, nodes: int) -> None:
     """Have the nodes, and pods that print what ranks print, and go on for ever."""
-    lines = [f"[rank {rank}] === launch 1, attempt 0, rank {rank} of {nodes * RANKS}" for rank in range(RANKS)]
+    world = nodes * RANKS
+    lines = [f"[rank {rank}] === launch 1, attempt 0, rank {rank} of {world}" for rank in range(RANKS)]
     lines += [f"[rank {rank}] step {step}" for step in range(LOG_LINES) for rank in range(RANKS)]
     pool = {"name": "gpu", "count": nodes, "capacity": {"cpu": "192", "memory": "2Ti", **GPUS}}
     stand_in.control(processes=False, bookkeeping={"log": lines}, nodes=[pool])
@@ -183,7 +184,8 @@ def measure(stand_in: StandIn, folder: Path, nodes: int) -> list[Row]:
 
 def main() -> int:
     """Print the table; 1 where a limit is missed."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    layout = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=layout)
     parser.add_argument("--nodes", type=int, default=NODES, help="pods, one a node")
     parser.add_argument("--write", action="store_true", help="keep the report under benchmarks/results")
     asked = parser.parse_args()

@@ -52,7 +52,8 @@ def kubernetes() -> Iterator[StandIn]:
     """Run one until the block ends."""
     command = [sys.executable, "-m", "cloudrec.sandbox", "kubernetes", "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
+        if process.stdout is None:
+            raise RuntimeError("a pipe was asked for")
         try:
             told = json.loads(process.stdout.readline())
             yield StandIn(
