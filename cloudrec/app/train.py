@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cloudrec import __version__
+from cloudrec.app.addons import guard_run, image_for, is_kubernetes
 from cloudrec.app.choosing import choose
 from cloudrec.app.trainer_config import (
     absolute_flags,
@@ -17,7 +18,6 @@ from cloudrec.app.trainer_config import (
     trainer_config,
 )
 from cloudrec.errors import SpecError, UsageError
-from cloudrec.image.records import newest
 from cloudrec.launch import launcher as find_launcher
 from cloudrec.launch.folder import RunFolder, create_run
 from cloudrec.launch.ledger import RunState
@@ -80,6 +80,8 @@ def train(
         return None
     with app.cluster_lock(cluster.title):
         app.provider(cluster.provider).access(cluster)  # it may have gone while the user was asked
+        if is_kubernetes(place.access):
+            guard_run(app, cluster, image=spec.image)
         folder = create_run(app.home.runs, spec)
         launcher.submit(folder)
     return folder
@@ -164,7 +166,7 @@ def place_of(app: AppContext, loaded: Loaded, cluster: ClusterSpec) -> Place:
     _refuse_unfit_launcher(launcher, access, cluster)
     offers = app.provider(cluster.provider).offers(cluster)
     details = {**access.details, **_room(offers, access.details)}
-    return Place(cluster, access, launcher, _hourly_usd(app, cluster), _image(app, access), details)
+    return Place(cluster, access, launcher, _hourly_usd(app, cluster), image_for(app, access), details)
 
 
 def _room(offers: Sequence[Offer], details: Mapping[str, Any]) -> dict[str, int]:
@@ -173,13 +175,6 @@ def _room(offers: Sequence[Offer], details: Mapping[str, Any]) -> dict[str, int]
         if offer.gpus and offer.instance_type == details.get("instance_type"):
             return {"cpus": offer.vcpus, "memory_gib": int(offer.memory_gib)}
     return {}
-
-
-def _image(app: AppContext, access: Access) -> str:
-    """Return the image that was last pushed from here for a cluster; empty where none was."""
-    repository = str(access.details.get("image_repository", ""))
-    found = newest(app.home, repository) if repository else None
-    return f"{found.repository}@{found.digest}" if found else ""
 
 
 def run_spec(
