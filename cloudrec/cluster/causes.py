@@ -114,6 +114,9 @@ def _taken(pod: Mapping[str, Any]) -> Cause | None:
     return None
 
 
+_NOT_ADMITTED = ("UnexpectedAdmissionError", "OutOf", "NodeAffinity", "Admission")  # a kubelet's words
+
+
 def _evicted(status: Mapping[str, Any]) -> Cause | None:
     reason, message = str(status.get("reason", "")), str(status.get("message", ""))[:_TEXT_LIMIT]
     if reason == "Evicted":
@@ -128,6 +131,12 @@ def _evicted(status: Mapping[str, Any]) -> Cause | None:
             text=f"its node was lost: {message or reason}",
             remedy="the run goes on by itself once there is a node again",
             is_passing=True,
+        )
+    if status.get("phase") == "Failed" and reason.startswith(_NOT_ADMITTED):
+        return Cause(
+            kind=reason,
+            text=f"its node could not give it what it asks for: {message or reason}",
+            remedy="`cloudrec doctor --cluster NAME` shows what nodes have; other pods may hold it",
         )
     return None
 

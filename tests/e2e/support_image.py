@@ -88,8 +88,8 @@ def build_flags(folder: Path) -> tuple[Path, list[str]]:
     ]
     conf = folder / "pip.conf"
     conf.write_text("\n".join([*lines, ""]))
-    # No layers kept for later builds: each would be a copy of all below it.
-    flags = ["--isolation", "chroot", "--network", "host", "--layers=false"]
+    # No layers for later builds, each a copy of all below it; what is left goes with the folder.
+    flags = ["--isolation", "chroot", "--network", "host", "--layers=false", "--rm=false"]
     flags += [word for source, target in mounts.items() for word in ("--volume", f"{source}:{target}:ro")]
     try:
         socket.getaddrinfo(_PYTORCH, 443)
@@ -121,7 +121,9 @@ def _inside(word: str, mounts: dict[str, str]) -> str:
 _LOCKED_UP = """
 set -eu
 root=$1; data=$2; shift 2
+touch "$root/etc/hosts"
 mount --bind "$root" "$root"
+mount --bind /etc/hosts "$root/etc/hosts"
 mount -o remount,bind,ro "$root"
 mount -t tmpfs -o mode=1777 tmpfs "$root/tmp"
 mount -t tmpfs -o uid=10001,gid=10001 tmpfs "$root/cloudrec"

@@ -32,6 +32,7 @@ _MODULES = {
     "gcs": ("gcs", "gcp"),
 }
 _PIECE = 1 << 20
+_WORDS = 300  # characters of a store's own words
 TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})  # HTTP statuses that pass by themselves
 ANSWER_S = 60.0  # without a byte
 
@@ -122,7 +123,8 @@ def explain(place: Place, error: Exception) -> CloudrecError:
     """Say in a person's words what a store's refusal means."""
     if isinstance(error, CloudrecError):
         return error
-    words = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(".")
+    first = (str(error).strip().splitlines() or [""])[0][:_WORDS]  # some SDKs tell pages
+    words = f"{type(error).__name__}: {first}".rstrip(". ")
     status = place.status(error)
     if status == 401:  # noqa: PLR2004 - HTTP's number
         return PreflightError(

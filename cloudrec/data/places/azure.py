@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from typing import TYPE_CHECKING, Any
 
 import adlfs  # noqa: TC002 - fsspec finds it by itself, but its absence must be seen here
@@ -40,6 +41,7 @@ class Container:
     """See `Place`."""
 
     def __init__(self, uri: str) -> None:
+        logging.getLogger("azure").setLevel(logging.CRITICAL)  # it logs at length what we tell in words
         self.uri = uri
         try:
             self._files, self._path = fsspec.core.url_to_fs(

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 IDENTITY, ROLE = "identity", "role-assignment"
 CONTROL, KUBELET, POD, GUARD = "cluster", "kubelet", "pod", "guard"  # the identities' suffixes
 # What roles are assigned on, which other files describe.
-_CLUSTER, _CONTAINER, _REGISTRY, _POOL = "cluster", "container", "registry", "gpu-nodes"
+_CLUSTER, _CONTAINER, _REGISTRY = "cluster", "container", "registry"
 KINDS: Mapping[str, AbstractSet[str]] = {
     IDENTITY: frozenset({groups.GROUP, groups.REGISTRATION}),
     ROLE: frozenset({IDENTITY, network.SUBNET, _CONTAINER, _REGISTRY}),
@@ -93,7 +93,6 @@ def _roles(layout: Layout) -> list[Resource]:
         layout.key(_CONTAINER),
     )
     cluster = (below(_CLUSTER_TYPE, layout.name), layout.key(_CLUSTER))
-    pool = ("", layout.key(_POOL))  # which of several it is, is told when it is there
     admins = {caller.object_id: caller.kind, **layout.settings.administrators}
     return [
         _role(layout, "cluster-network", "Network Contributor", control, subnet),
@@ -106,10 +105,8 @@ def _roles(layout: Layout) -> list[Resource]:
         _role(layout, "operator-storage", "Storage Blob Data Contributor", caller, container),
         _role(layout, "operator-acr-push", "AcrPush", caller, registry),
         _role(layout, "operator-acr-writer", "Container Registry Repository Writer", caller, registry),
-        # It sees the cluster, and may scale the one pool, whose machines join a subnet: on that, the third
-        # role allows just this.
+        # What the guard may scale, whose machines join a subnet, is told beside it in `guard`.
         _role(layout, "guard-look", "Reader", guard, cluster),
-        _role(layout, "guard-scale", "Azure Kubernetes Service Contributor Role", guard, pool),
         _role(layout, "guard-join", "Virtual Machine Contributor", guard, subnet),
         *(
             _role(
@@ -135,7 +132,6 @@ def _role(layout: Layout, suffix: str, role: str, principal: _Principal, on: tup
         properties={
             "role": role,
             "scope": scope,
-            "scope_of": "" if scope else made_by,
             "principal": principal.object_id,
             "identity": f"{layout.name}-{principal.identity}" if principal.identity else "",
             "principal_type": principal.kind,
@@ -176,12 +172,13 @@ class RoleDriver(AzureDriver):
     def search(self, cluster: str | None) -> Sequence[Observed]:
         """List all of the subscription, and keep those whose description is ours."""
         found = [self._observe(row) for row in self.azure.rows(self.calls.list_for_subscription)]
-        return [seen for seen in found if is_ours(seen.tags, cluster)]
+        mine = [seen for seen in found if seen.key.partition("/")[0] == self.kind]
+        return [seen for seen in mine if is_ours(seen.tags, cluster)]
 
     def fetch(self, resource: Resource) -> Observed | None:
         """Look it up by the name that follows from its principal, where there is one."""
         principal = self._principal(resource, None)
-        scope = self._scope(resource, None) if principal else ""
+        scope = self.scope(resource, None) if principal else ""
         if not scope:
             return None
         row = self.azure.get(self.calls.get_by_id, _assignment(resource, scope, principal))
@@ -201,7 +198,7 @@ class RoleDriver(AzureDriver):
         del token
         wanted = resource.properties
         principal = self._principal(resource, identities)
-        identity = _assignment(resource, self._scope(resource, identities), principal)
+        identity = _assignment(resource, self.scope(resource, identities), principal)
         models = self.azure.models("authorization")
         role = f"/subscriptions/{self.azure.subscription}/providers/Microsoft.Authorization/roleDefinitions"
         self.calls.create_by_id(
@@ -244,27 +241,20 @@ class RoleDriver(AzureDriver):
             )
         return str(row.principal_id).lower() if row is not None else ""
 
-    def _scope(self, resource: Resource, identities: Mapping[str, str] | None) -> str:
-        """Return what the role is on; empty where that is a pool, and there is none.
+    def scope(self, resource: Resource, identities: Mapping[str, str] | None) -> str:
+        """Return what the role is on; empty where that is not there.
 
         Args:
             resource: the assignment.
             identities: of what it needs; None to look it up, and not to mind that it is missing.
         """
-        asked = resource.properties
-        if asked["scope"]:
-            return str(asked["scope"])
-        if identities is not None:
-            return identities[asked["scope_of"]]
-        name = group_name(resource.tags[TAG_CLUSTER])
-        rows = self.azure.rows(self.azure.client("containerservice").agent_pools.list, name, name)
-        pools = [row.id for row in rows if (row.tags or {}).get(TAG_KEY, "").startswith(f"{_POOL}/")]
-        return str(pools[0]) if pools else ""
+        del identities
+        return str(resource.properties["scope"])
 
     def _observe(self, row: Any) -> Observed:  # noqa: ANN401 - the SDK's model
         tags = tags_of(row.description or "")
         return Observed(
-            kind=ROLE,
+            kind=self.kind,
             name=tags.get(TAG_KEY, row.name).partition("/")[2] or row.name,
             identity=f"{row.scope}/providers/Microsoft.Authorization/roleAssignments/{row.name}".lower(),
             condition=Condition.READY,

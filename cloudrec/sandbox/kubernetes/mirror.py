@@ -6,6 +6,7 @@ What it gives is the store's own and must not be changed.
 from __future__ import annotations
 
 from collections import defaultdict
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -112,6 +113,11 @@ def controller_of(obj: Mapping[str, Any]) -> Mapping[str, Any] | None:
             found: Mapping[str, Any] = owner
             return found
     return None
+
+
+def seconds(stamp: str) -> float:
+    """A moment as objects carry it, in seconds since the epoch."""
+    return datetime.fromisoformat(stamp).timestamp()
 
 
 def is_ending(obj: Mapping[str, Any]) -> bool:

@@ -17,11 +17,12 @@ from cloudrec.pod import inside
 from cloudrec.pod.guard import NAME, Guard, Note, halting
 from cloudrec.provider import Halt
 from cloudrec.spec.models import ClusterSpec
-from tests.conformance.support_clouds import Site
+from tests.conformance.support_clouds import Site, until
 from tests.contract.kubernetes_adopted.test_adopted import kube, obj, pods
 
 NAMESPACE = "cloudrec-conformance"
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+RUN_OF_GUARD = {"app.kubernetes.io/managed-by": "cloudrec", "cloudrec/cluster": "conformance"}
 RUN = {"app.kubernetes.io/managed-by": "cloudrec", "cloudrec/cluster": "conformance", "cloudrec/run": "r"}
 
 
@@ -50,10 +51,14 @@ class Watched:
         return self._guard.round()
 
     def record(self) -> dict[str, Any]:
-        found = self.client.get("ConfigMap", NAME, namespace=NAMESPACE)
-        assert found is not None
-        told: dict[str, Any] = json.loads(found["data"].get("state.json", "{}"))
-        return told
+        return _record(self.client)
+
+
+def _record(client: Kube) -> dict[str, Any]:
+    found = client.get("ConfigMap", NAME, namespace=NAMESPACE)
+    assert found is not None
+    told: dict[str, Any] = json.loads(found["data"].get("state.json", "{}"))
+    return told
 
 
 def job(client: Kube, name: str, **labels: str) -> None:
@@ -179,3 +184,26 @@ def _mounted(site: Site, admin: Kube, folder: Path) -> inside.Place:
 def test_outside_of_a_pod_it_says_where_it_belongs(tmp_path: Path) -> None:
     with pytest.raises(PreflightError, match="no pod"):
         inside.place({}, str(tmp_path), mount=tmp_path)
+
+
+def test_its_pod_does_a_round_by_what_its_manifest_gives_it(site: Site) -> None:
+    site.cluster = site.cluster.model_copy(update={"expires": "2026-11-21T11:00:00Z"})
+    site.up()
+    image = "registry.example/cloudrec@sha256:" + "0" * 64
+    with kube(site) as client:
+        *others, cron = guard_of(site.application.provider("kubernetes"), site.cluster, image=image)
+        for each in others:
+            client.apply(each)
+        spec = cron["spec"]["jobTemplate"]["spec"]
+        client.create(obj("Job", "round", labels=RUN_OF_GUARD, namespace=NAMESPACE, spec=spec))
+        until(lambda: _ended(client), "its pod ends")
+        assert _record(client)["halted"]
+    site.down()
+    assert site.cloud.state() == []
+
+
+def _ended(client: Kube) -> bool:
+    job = client.get("Job", "round", namespace=NAMESPACE)
+    assert job is not None
+    conditions = (job.get("status") or {}).get("conditions") or ()
+    return any(each["type"] in ("Complete", "Failed") for each in conditions)

@@ -94,7 +94,13 @@ class Cluster:
 
     def job(self, name: str) -> dict[str, Any]:
         found: dict[str, Any] = self.get(f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs/{name}")
-        return found
+        return {"status": {}, **found}
+
+    def pods_have_networks(self) -> bool:
+        """Whether each pod has a network of its own."""
+        return all(
+            each["status"]["podIP"].startswith("10.") for each in self.pods() if each["status"].get("podIP")
+        )
 
     def log(self, pod: str, **options: Any) -> str:
         text: str = self.core.read_namespaced_pod_log(pod, NAMESPACE, **options)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -34,23 +36,32 @@ def _ended(cluster: Cluster, name: str) -> dict[str, Any]:
     return ended
 
 
+def _printed(cluster: Cluster, name: str) -> None:
+    """Wait until it runs and has printed something."""
+    wait(lambda: "running" in state(cluster.pod(name)) and cluster.log(name), what=f"a word of {name}")
+
+
 def _output(cluster: Cluster, name: str, script: str, **spec: Any) -> str:
     cluster.apply(pod(name, "sh", "-c", script, **spec))
     _ended(cluster, name)
     return cluster.log(name)
 
 
-def test_a_container_is_who_its_pod_says_and_sees_nothing_of_this_machine(cluster: Cluster) -> None:
-    script = "id -u; id -g; hostname; echo $PPID; ls /root /home; env | grep -c CLOUDREC_TEST; touch /x && echo wrote"
+def test_a_container_is_who_its_pod_says_and_sees_nothing_of_this_machine(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    (tmp_path / "secret").touch()
+    script = f"id -u; id -g; hostname; echo $PPID; touch /x && echo wrote; ls {tmp_path}/secret /etc/passwd"
     context = {"runAsUser": 12345, "runAsGroup": 54321, "runAsNonRoot": True}
     lines = _output(cluster, "who", script, securityContext=context).splitlines()
     assert lines[:4] == ["12345", "54321", "who", "0"]
-    assert "0" in lines
     assert "wrote" not in lines
+    assert "/etc/passwd" in lines
+    assert f"{tmp_path}/secret" not in lines
 
 
 def test_a_root_file_system_is_read_only_where_the_pod_says_so(cluster: Cluster) -> None:
-    script = "touch /usr/x /etc/x /tmp/x /opt/x; touch /work/x /tmp/y/x && echo volumes"
+    script = "touch /usr/x /etc/x /tmp/x /opt/x; touch /work/x /var/y/x && echo volumes"
     text = _output(
         cluster,
         "frozen",
@@ -61,7 +72,7 @@ def test_a_root_file_system_is_read_only_where_the_pod_says_so(cluster: Cluster)
         ],
         container={
             "securityContext": {"readOnlyRootFilesystem": True},
-            "volumeMounts": [{"name": "work", "mountPath": "/work"}, {"name": "y", "mountPath": "/tmp/y"}],
+            "volumeMounts": [{"name": "work", "mountPath": "/work"}, {"name": "y", "mountPath": "/var/y"}],
         },
     )
     assert text.count("Read-only file system") == 4
@@ -186,13 +197,9 @@ def test_a_pod_that_is_deleted_is_asked_first_and_killed_when_its_grace_is_over(
     cluster.apply(pod("polite", "sh", "-c", "trap 'exit 0' TERM; echo up; while :; do sleep 0.05; done"))
     cluster.apply(pod("deaf", "sh", "-c", "trap '' TERM; echo up; while :; do sleep 0.05; done"))
     for name in ("polite", "deaf"):
-        wait(lambda name=name: "running" in state(cluster.pod(name)) and cluster.log(name), what="a start")
+        _printed(cluster, name)
         cluster.core.delete_namespaced_pod(name, "default", grace_period_seconds=1)
-    wait(
-        lambda: len(cluster.pods()) and not {"polite", "deaf"} & _names(cluster),
-        what="their end",
-        timeout_s=5,
-    )
+    wait(lambda: not {"polite", "deaf"} & _names(cluster), what="their end", timeout_s=5)
 
 
 def test_an_image_that_cannot_be_had_is_told_in_the_registrys_words(cluster: Cluster) -> None:
@@ -214,6 +221,31 @@ def test_a_log_is_followed_to_the_containers_end(cluster: Cluster) -> None:
     reply = cluster.core.read_namespaced_pod_log("talks", "default", follow=True, _preload_content=False)
     assert reply.read().decode() == "1\n2\n3\n4\n5\n"
     assert cluster.log("talks", tail_lines=2) == "4\n5\n"
+
+
+def test_pods_have_ports_of_their_own_and_reach_what_this_machine_offers(cluster: Cluster) -> None:
+    if not cluster.pods_have_networks():
+        pytest.skip("only root may make networks; pods share this machine's")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        program = (
+            "import socket\n"
+            "server = socket.create_server(('', 29400))\n"
+            f"near = socket.create_connection(('127.0.0.1', {port}))\n"
+            f"near.sendall(b'hello')  # to http://127.0.0.1:{port}\n"
+            "print(near.recv(3).decode(), open('/sys/class/net/eth0/mtu').read())\n"
+        )
+        for name in ("one", "two"):
+            cluster.apply(pod(name, "python", "-c", program))
+        connections = [server.accept()[0] for _ in range(2)]
+        for connection in connections:
+            assert connection.recv(5) == b"hello"
+            connection.sendall(b"yes")
+        for name in ("one", "two"):
+            assert _ended(cluster, name)["status"]["phase"] == "Succeeded"
+            assert cluster.log(name).split() == ["yes", "1500"]
+        for connection in connections:
+            connection.close()
 
 
 def _names(cluster: Cluster) -> set[str]:

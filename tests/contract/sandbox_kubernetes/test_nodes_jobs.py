@@ -15,7 +15,6 @@ from tests.contract.sandbox_kubernetes.support_nodes import (
     job,
     pod,
     running,
-    state,
     wait,
 )
 
@@ -147,10 +146,6 @@ def test_a_pytorchjob_gets_its_rendezvous_and_pods_start_again_by_their_code(clu
     )
     place = ("kubeflow.org/v1", "pytorchjobs", "elastic")
     wait(lambda: "Restarting" in conditions(_custom(cluster, *place)), what="a restart")
-    wait(
-        lambda: cluster.pods() and "running" in str(state(cluster.pods()[0], "pytorch")) or cluster.pods(),
-        what="it",
-    )
     wait(lambda: "SuccessfulCreatePod" in _reasons(cluster), what="the event")
     pods = [made for made in cluster.events("SuccessfulCreatePod") if made == "Created pod: elastic-worker-0"]
     assert pods
@@ -176,7 +171,7 @@ def test_a_trainjob_runs_as_a_job_of_its_runtimes_jobset(cluster: Cluster) -> No
     group = "trainer.kubeflow.org/v1alpha1"
     runtimes = f"/apis/{group}/clustertrainingruntimes"
     wait(lambda: cluster.get(runtimes)["items"], what="the runtime that comes with it")
-    script = "echo $PET_NNODES $PET_NODE_RANK $PET_MASTER_ADDR; getent hosts $PET_MASTER_ADDR > /dev/null"
+    script = "echo $PET_NNODES $PET_NODE_RANK $PET_MASTER_ADDR"
     cluster.apply(
         {
             "apiVersion": group,

@@ -77,6 +77,10 @@ def test_each_identity_has_the_roles_of_its_work_and_no_others() -> None:
         "t-kubelet-storage": ("Storage Blob Data Contributor", "data"),
         "t-pod-storage": ("Storage Blob Data Contributor", "data"),
         "t-operator-storage": ("Storage Blob Data Contributor", "data"),
+        "t-operator-acr-push": ("AcrPush", account),
+        "t-operator-acr-writer": ("Container Registry Repository Writer", account),
+        "t-guard-look": ("Reader", "cloudrec-t"),
+        "t-guard-join": ("Virtual Machine Contributor", "cloudrec-t-nodes"),
         f"t-admin-{CALLER.object_id}": ("Azure Kubernetes Service RBAC Cluster Admin", "cloudrec-t"),
     }
 

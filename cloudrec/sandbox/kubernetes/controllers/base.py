@@ -68,7 +68,7 @@ class Controller(ABC):
         self.cluster.event(obj, reason, message, source=self.source, warning=warning)
 
     def make(self, owner: Mapping[str, Any], resource: str, obj: dict[str, Any]) -> Object | None:
-        """Create something that an object controls; None where that is refused, which is told and tried again."""
+        """Create something that an object controls; None where that is refused, which is told."""
         obj["metadata"]["namespace"] = owner["metadata"]["namespace"]
         obj["metadata"]["ownerReferences"] = [reference(owner)]
         try:

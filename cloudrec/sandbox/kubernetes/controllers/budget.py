@@ -43,13 +43,14 @@ class BudgetController(Controller):
             "message": "",
             "observedGeneration": obj["metadata"]["generation"],
         }
+        conditions = with_conditions(obj, [wish], self.cluster.timestamp())
         status: dict[str, Any] = {
             "observedGeneration": obj["metadata"]["generation"],
             "expectedPods": expected,
             "currentHealthy": healthy,
             "desiredHealthy": wanted,
             "disruptionsAllowed": allowed,
-            "conditions": with_conditions(obj, [wish], self.cluster.timestamp()),
+            "conditions": [{"message": "", **each} for each in conditions],  # a field that may not be absent
         }
         self.cluster.patch_status(self.resource, obj, status)
 

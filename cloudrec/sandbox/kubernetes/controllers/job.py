@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from cloudrec.sandbox.kubernetes.controllers import job_pods as pods_of
@@ -16,7 +15,15 @@ from cloudrec.sandbox.kubernetes.controllers.job_policy import (
     verdict,
     written,
 )
-from cloudrec.sandbox.kubernetes.mirror import condition, is_ending, is_true, key_of, phase, with_conditions
+from cloudrec.sandbox.kubernetes.controllers.job_view import View
+from cloudrec.sandbox.kubernetes.mirror import (
+    condition,
+    is_ending,
+    is_true,
+    key_of,
+    phase,
+    seconds,
+)
 
 if TYPE_CHECKING:
     from cloudrec.sandbox.kubernetes.mirror import Key, Object
@@ -32,20 +39,6 @@ class _Failures:
 
     count: int = 0
     until: float = 0.0  # no new pod before this virtual moment
-    seen: set[str] = field(default_factory=set)
-
-
-@dataclass
-class _View:
-    """A Job at one look."""
-
-    job: Object
-    pods: list[Object]
-    succeeded: int
-    failed: int
-    completed: set[int]
-    conditions: list[dict[str, Any]]
-    final: str = ""  # what FailJob said
 
 
 class JobController(Controller):
@@ -67,13 +60,14 @@ class JobController(Controller):
             self._after_end(obj)
             return
         status = obj.get("status", {})
-        view = _View(
+        view = View(
             job=obj,
             pods=self.cluster.mirror.owned(obj, "pods"),
             succeeded=int(status.get("succeeded") or 0),
             failed=int(status.get("failed") or 0),
             completed=parsed(status.get("completedIndexes") or ""),
             conditions=list(status.get("conditions") or ()),
+            moment=self.cluster.timestamp(),
         )
         started = self._count(view)
         self._judge(view)
@@ -90,7 +84,7 @@ class JobController(Controller):
             ]
         )
 
-    def _count(self, view: _View) -> list[Object]:
+    def _count(self, view: View) -> list[Object]:
         """Count the pods that have ended since the last look; those whose end is now in the numbers."""
         job, counted = view.job, []
         for pod in view.pods:
@@ -105,7 +99,7 @@ class JobController(Controller):
             counted.append(pod)
         return counted
 
-    def _count_success(self, view: _View, pod: Object) -> None:
+    def _count_success(self, view: View, pod: Object) -> None:
         index = pods_of.index_of(pod)
         if not pods_of.is_indexed(view.job):
             view.succeeded += 1
@@ -114,7 +108,7 @@ class JobController(Controller):
             view.succeeded = len(view.completed)
         self._failures.pop(view.job["metadata"]["uid"], None)
 
-    def _count_failure(self, view: _View, pod: Object) -> None:
+    def _count_failure(self, view: View, pod: Object) -> None:
         action, words = verdict(view.job, pod)
         if action == FAIL_JOB:
             view.final = view.final or words
@@ -125,67 +119,61 @@ class JobController(Controller):
         wait = min(_BACKOFF_S * 2 ** (failures.count - 1), _LONGEST_BACKOFF_S)
         failures.until = self.cluster.now() + wait
 
-    def _judge(self, view: _View) -> None:
+    def _judge(self, view: View) -> None:
         """See whether the Job is to fail, or has met what makes it a success."""
         spec = view.job["spec"]
-        if any(self._holds(view, kind) for kind in ("FailureTarget", "SuccessCriteriaMet")):
+        if any(view.holds(kind) for kind in ("FailureTarget", "SuccessCriteriaMet")):
             return
         limit = spec.get("backoffLimit", _DEFAULT_BACKOFF_LIMIT)
         if view.final:
-            self._set(view, "FailureTarget", "PodFailurePolicy", view.final)
+            view.turn("FailureTarget", "PodFailurePolicy", view.final)
         elif view.failed > limit:
-            self._set(
-                view, "FailureTarget", "BackoffLimitExceeded", "Job has reached the specified backoff limit"
-            )
+            view.turn("FailureTarget", "BackoffLimitExceeded", "Job has reached the specified backoff limit")
         elif self._is_past_deadline(view):
-            self._set(
-                view, "FailureTarget", "DeadlineExceeded", "Job was active longer than specified deadline"
-            )
+            view.turn("FailureTarget", "DeadlineExceeded", "Job was active longer than specified deadline")
         elif words := meets_success_policy(view.job, view.completed):
-            self._set(view, "SuccessCriteriaMet", "SuccessPolicy", words)
+            view.turn("SuccessCriteriaMet", "SuccessPolicy", words)
         elif self._is_complete(view):
-            self._set(
-                view, "SuccessCriteriaMet", "CompletionsReached", "Reached expected number of succeeded pods"
-            )
+            view.turn("SuccessCriteriaMet", "CompletionsReached", "Reached expected number of succeeded pods")
 
-    def _is_complete(self, view: _View) -> bool:
+    def _is_complete(self, view: View) -> bool:
         completions = view.job["spec"].get("completions")
         if completions is None:
             active = any(pods_of.is_active(pod) for pod in view.pods)
             return view.succeeded > 0 and not active
         return view.succeeded >= int(completions)
 
-    def _is_past_deadline(self, view: _View) -> bool:
+    def _is_past_deadline(self, view: View) -> bool:
         limit = view.job["spec"].get("activeDeadlineSeconds")
         started = view.job.get("status", {}).get("startTime")
         if limit is None or not started or view.job["spec"].get("suspend"):
             return False
-        left = _seconds(started) + float(limit) - self.cluster.now()
+        left = seconds(started) + float(limit) - self.cluster.now()
         if left > 0:
             self.look_later(view.job, left)
         return left <= 0
 
-    def _act(self, view: _View) -> None:
+    def _act(self, view: View) -> None:
         """Make or remove pods, or end the Job."""
         active = [pod for pod in view.pods if pods_of.is_active(pod)]
-        if self._holds(view, "FailureTarget") or self._holds(view, "SuccessCriteriaMet"):
+        if view.holds("FailureTarget") or view.holds("SuccessCriteriaMet"):
             for pod in active:
                 self._delete(view.job, pod)
             if not any(not pods_of.is_counted(pod) and not _has_ended(pod) for pod in self._pods(view)):
                 self._finish(view)
             return
         is_suspended = bool(view.job["spec"].get("suspend"))
-        if is_suspended != self._holds(view, "Suspended"):
+        if is_suspended != view.holds("Suspended"):
             word = "Suspended" if is_suspended else "Resumed"
-            if is_suspended or condition({"status": {"conditions": view.conditions}}, "Suspended"):
-                self._set(view, "Suspended", f"Job{word}", f"Job {word.lower()}", status=str(is_suspended))
+            if is_suspended or view.find("Suspended"):
+                view.turn("Suspended", f"Job{word}", f"Job {word.lower()}", status=str(is_suspended))
                 self.tell(view.job, word, f"Job {word.lower()}")
         if is_suspended:
             self._dismiss(view, active)
         else:
             self._fill(view, active)
 
-    def _fill(self, view: _View, active: list[Object]) -> None:
+    def _fill(self, view: View, active: list[Object]) -> None:
         spec = view.job["spec"]
         parallelism, completions = int(spec.get("parallelism", 1)), spec.get("completions")
         wanted = parallelism
@@ -214,7 +202,7 @@ class JobController(Controller):
             if made is not None and len(indexes) < _EVENT_PODS:
                 self.tell(view.job, "SuccessfulCreate", f"Created pod: {made['metadata']['name']}")
 
-    def _dismiss(self, view: _View, pods: list[Object]) -> None:
+    def _dismiss(self, view: View, pods: list[Object]) -> None:
         """Delete pods without counting them as failed."""
         self._release(pods)
         for pod in pods:
@@ -224,19 +212,19 @@ class JobController(Controller):
         self.remove("pods", pod)
         self.tell(job, "SuccessfulDelete", f"Deleted pod: {pod['metadata']['name']}")
 
-    def _finish(self, view: _View) -> None:
-        target = condition({"status": {"conditions": view.conditions}}, "FailureTarget")
+    def _finish(self, view: View) -> None:
+        target = view.find("FailureTarget")
         kind = "Failed" if target else "Complete"
-        source = target or condition({"status": {"conditions": view.conditions}}, "SuccessCriteriaMet")
+        source = target or view.find("SuccessCriteriaMet")
         if source is None:
             return
-        self._set(view, kind, source["reason"], source["message"])
+        view.turn(kind, source["reason"], source["message"])
         if target:
             self.tell(view.job, source["reason"], source["message"], warning=True)
         else:
             self.tell(view.job, "Completed", "Job completed")
 
-    def _publish(self, view: _View, counted: list[Object]) -> None:
+    def _publish(self, view: View, counted: list[Object]) -> None:
         pods = self._pods(view)
         now = self.cluster.timestamp()
         status: dict[str, Any] = {
@@ -257,7 +245,7 @@ class JobController(Controller):
             status["startTime"] = now
             if "activeDeadlineSeconds" in view.job["spec"]:
                 self.look_later(view.job, float(view.job["spec"]["activeDeadlineSeconds"]))
-        if self._holds(view, "Complete"):
+        if view.holds("Complete"):
             status["completionTime"] = now
         self.cluster.patch_status("jobs", view.job, status)
         self._release(counted)
@@ -265,11 +253,11 @@ class JobController(Controller):
     def _after_end(self, job: Object) -> None:
         """Let go of the pods; remove the Job itself where it says when."""
         self._release(self.cluster.mirror.owned(job, "pods"))
-        seconds = job["spec"].get("ttlSecondsAfterFinished")
-        if seconds is None:
+        kept_s = job["spec"].get("ttlSecondsAfterFinished")
+        if kept_s is None:
             return
         ended = condition(job, "Complete") or condition(job, "Failed") or {}
-        left = _seconds(ended["lastTransitionTime"]) + float(seconds) - self.cluster.now()
+        left = seconds(ended["lastTransitionTime"]) + float(kept_s) - self.cluster.now()
         if left > 0:
             self.look_later(job, left)
         else:
@@ -282,23 +270,9 @@ class JobController(Controller):
                 change = {"metadata": {"finalizers": rest or None}}
                 self.cluster.attempt(self.cluster.store.patch, "pods", *key_of(pod), change)
 
-    def _pods(self, view: _View) -> list[Object]:
+    def _pods(self, view: View) -> list[Object]:
         return self.cluster.mirror.owned(view.job, "pods")
-
-    @staticmethod
-    def _holds(view: _View, kind: str) -> bool:
-        return is_true({"status": {"conditions": view.conditions}}, kind)
-
-    def _set(self, view: _View, kind: str, reason: str, message: str, *, status: str = "True") -> None:
-        wish = {"type": kind, "status": status, "reason": reason, "message": message}
-        view.conditions = with_conditions(
-            {"status": {"conditions": view.conditions}}, [wish], self.cluster.timestamp(), probed=True
-        )
 
 
 def _has_ended(pod: Object) -> bool:
     return phase(pod) in ("Succeeded", "Failed")
-
-
-def _seconds(stamp: str) -> float:
-    return datetime.fromisoformat(stamp).timestamp()

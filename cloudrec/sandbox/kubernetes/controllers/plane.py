@@ -71,10 +71,12 @@ class Controllers:
         self.nodes.set(DEFAULT)
 
     def reset(self) -> None:
-        """Be as at the start: two nodes, nothing ordered; the objects were cleared by the store."""
+        """Be as at the start: two nodes, nothing ordered; the objects were cleared by the store.
+
+        What a cloud gives its pods stays: that is around the cluster, not in it.
+        """
         self.kubelet.books_only = False
         self.kubelet.bookkeeping = {}
-        self.kubelet.given = {}
         self.kubelet.images.clear()
         self.losses.timing = Timing()
         self.operators.order(())

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from cloudrec.sandbox.kubernetes.controllers import pytorch_env
 from cloudrec.sandbox.kubernetes.controllers.operated import OperatedController
-from cloudrec.sandbox.kubernetes.mirror import is_ending, is_over, is_true, phase, with_conditions
+from cloudrec.sandbox.kubernetes.mirror import is_ending, is_over, is_true, phase, seconds, with_conditions
 from cloudrec.sandbox.kubernetes.table import copied
 
 if TYPE_CHECKING:
@@ -144,9 +143,9 @@ class PyTorchJobController(OperatedController):
             if self._holds(status, "Succeeded") and count.get("active"):
                 count["succeeded"] = (count.get("succeeded") or 0) + count["active"]
                 count["active"] = None
-        seconds = policy.get("ttlSecondsAfterFinished")
-        if seconds is not None:
-            left = _seconds(status["completionTime"]) + seconds - self.cluster.now()
+        kept_s = policy.get("ttlSecondsAfterFinished")
+        if kept_s is not None:
+            left = seconds(status["completionTime"]) + kept_s - self.cluster.now()
             if left > 0:
                 self.look_later(job, left)
             else:
@@ -167,7 +166,7 @@ class PyTorchJobController(OperatedController):
         if limit is not None and restarts and restarts >= limit:
             return f"Job {name} has failed because it has reached the specified backoff limit"
         if deadline is not None:
-            left = _seconds(status["startTime"]) + deadline - self.cluster.now()
+            left = seconds(status["startTime"]) + deadline - self.cluster.now()
             if left <= 0:
                 return f"Job {name} has failed because it was active longer than specified deadline"
             self.look_later(job, left)
@@ -274,7 +273,3 @@ def _exit_code(pod: Object) -> int:
         if each["name"] == pytorch_env.CONTAINER and ended:
             return int(ended["exitCode"])
     return _UNKNOWN_CODE
-
-
-def _seconds(stamp: str) -> float:
-    return datetime.fromisoformat(stamp).timestamp()

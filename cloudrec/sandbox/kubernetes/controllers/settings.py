@@ -2,8 +2,9 @@
 
 nodes        pools: [{"name", "count", "labels", "taints", "capacity", "hardware", "provider_id"}]; without
              a count the name is a node's. It replaces all nodes, or with {"pool": P, "nodes": [...]}
-             those whose label cloudrec-sandbox/pool is P. `capacity` is allocatable at once; `hardware` {"gpus",
-             "efa", "infiniband"} only once a device plugin's pod runs on the node (GKE's nodes: at once)
+             those whose label cloudrec-sandbox/pool is P. `capacity` is allocatable at once; `hardware`
+             {"gpus", "efa", "infiniband", "mtu", "memlock"} only once a device plugin's pod runs on the
+             node (GKE's nodes: at once)
 node_timing  {"grace_s", "lost_s", "removed_s", "gc_s", "replacement_s"}: how long losses take; all but
              grace_s are virtual seconds, since in those of grace processes must really end
 evict        {"node": N, "how": "spot"|"vanish"|"drain"}: lose a node with a notice, without, or by a drain

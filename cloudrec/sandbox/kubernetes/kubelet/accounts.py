@@ -29,6 +29,11 @@ class Accounts:
         parts = urlsplit(address)
         self._host, self._port, self._authority = parts.hostname or "", str(parts.port or ""), authority
 
+    @property
+    def place(self) -> str:
+        """Host and port of the API server."""
+        return f"{self._host}:{self._port}"
+
     def environment(self) -> dict[str, str]:
         """Where pods find the API server."""
         if not self._host:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,8 @@ from cloudrec.sandbox.kubernetes.kubelet.images import Images
 from cloudrec.sandbox.kubernetes.kubelet.instance import INIT
 from cloudrec.sandbox.kubernetes.kubelet.logs import Log
 from cloudrec.sandbox.kubernetes.kubelet.loop import Loop
-from cloudrec.sandbox.kubernetes.kubelet.names import Addresses, Names
+from cloudrec.sandbox.kubernetes.kubelet.names import Names
+from cloudrec.sandbox.kubernetes.kubelet.network import Network
 from cloudrec.sandbox.kubernetes.kubelet.pod import PodWorker
 from cloudrec.sandbox.kubernetes.kubelet.process import Process
 from cloudrec.sandbox.kubernetes.kubelet.programs import RDMA, Simulated, program_of
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from cloudrec.sandbox.kubernetes.kubelet.process import Running
     from cloudrec.sandbox.kubernetes.kubelet.programs import Program
 
-_ADDRESS_PREFIX = "127.64"
 _MEMORY_LOOK_S = 0.25
 _RDMA_DEFAULT = {"rdma/hca_shared_devices_a": 63}
 _KILL = 9
@@ -45,8 +44,7 @@ class Kubelet:
         self.folder = Path(tempfile.mkdtemp(prefix="cloudrec-kubelet-"))
         self.images = Images()
         self.names = Names(cluster)
-        self.addresses = Addresses(_ADDRESS_PREFIX)
-        self.pool = ThreadPoolExecutor(max_workers=4, thread_name_prefix="probe")
+        self.network = Network()
         self.machines: dict[str, Machine] = {}
         self.books_only = False
         self.given: dict[str, str] = {}  # variables that a cloud gives its pods: of identity, endpoints
@@ -65,7 +63,7 @@ class Kubelet:
     def close(self) -> None:
         """End every process."""
         self.loop.close(self._kill_all)
-        self.pool.shutdown(wait=False, cancel_futures=True)
+        self.network.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def join(self, machine: Machine) -> None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cloudrec.sandbox.kubernetes.kubelet.environment import environment
 from cloudrec.sandbox.kubernetes.kubelet.instance import INIT, MAIN, SIDECAR, Instance
+from cloudrec.sandbox.kubernetes.kubelet.preparation import Preparation
 from cloudrec.sandbox.kubernetes.kubelet.probes import Probes
-from cloudrec.sandbox.kubernetes.kubelet.spec import ConfigError, Surroundings, container_spec
 from cloudrec.sandbox.kubernetes.kubelet.status import pod_phase, pod_status
-from cloudrec.sandbox.kubernetes.kubelet.volumes import VolumeError, Volumes
+from cloudrec.sandbox.kubernetes.kubelet.volumes import VolumeError
 from cloudrec.sandbox.kubernetes.mirror import is_ending as is_to_end
 
 if TYPE_CHECKING:
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from cloudrec.sandbox.kubernetes.kubelet.process import Running
 
 _SOURCE = "kubelet"
+_OVER = ("Succeeded", "Failed")
 _TERM, _KILL = 15, 9
 _DEFAULT_GRACE_S = 30
 _MOUNT_AGAIN_S = 1.0
@@ -37,7 +37,7 @@ class PodWorker:
         self.machine = machine
         self.pod = pod
         self.is_ending = False
-        self.ip = kubelet.addresses.take()
+        self.ip = kubelet.network.addresses.take()
         self.folder = kubelet.folder / "pods" / pod["metadata"]["uid"]
         self._kubelet = kubelet
         self._started_at = self.cluster.timestamp()
@@ -47,21 +47,14 @@ class PodWorker:
         self._told: dict[str, Any] = {}
         self._is_due = False
         self._is_waiting_for_volumes = False
-        self._probes = Probes(self.loop, kubelet.pool)
+        self._probes = Probes(self.loop, kubelet.network.pool)
         spec = pod["spec"]
         inits = [
             Instance(self, each, SIDECAR if each.get("restartPolicy") == "Always" else INIT)
             for each in spec.get("initContainers") or ()
         ]
         self.instances = [*inits, *(Instance(self, each, MAIN) for each in spec["containers"])]
-        self._volumes = Volumes(
-            pod,
-            folder=self.folder / "volumes",
-            shared=kubelet.folder / "shared",
-            find=self._find,
-            node=machine.object(),
-            token=kubelet.accounts.token,
-        )
+        self._preparation = Preparation(kubelet, machine, pod, address=self.ip, folder=self.folder)
 
     def begin(self) -> None:
         """Start to look after it."""
@@ -79,7 +72,7 @@ class PodWorker:
 
     def update(self, pod: Mapping[str, Any]) -> None:
         """Know the pod as it is now."""
-        self.pod = pod
+        self.pod = self._preparation.pod = pod
         if is_to_end(pod) and not self.is_ending:
             self.end(float(pod["metadata"].get("deletionGracePeriodSeconds") or 0))
 
@@ -109,8 +102,9 @@ class PodWorker:
         """Give back what it had."""
         self.machine.devices.release(self.pod["metadata"]["uid"])
         self._kubelet.names.drop(self.pod["metadata"]["uid"])
-        self._kubelet.addresses.give_back(self.ip)
-        self._volumes.remove()
+        self._kubelet.network.addresses.give_back(self.ip)
+        self._kubelet.network.unplug(self.pod["metadata"]["uid"])
+        self._preparation.volumes.remove()
 
     def changed(self) -> None:
         """Something has changed: go on, and tell, once what is under way is done."""
@@ -151,49 +145,7 @@ class PodWorker:
     def launch(self, instance: Instance) -> Running:
         """Start a container's process; ConfigError, MissingReferenceError where its words are wrong."""
         folder = self.folder / "containers" / f"{instance.name}-{len(instance.logs)}"
-        return self._kubelet.launch(instance, folder, lambda: self._spec(instance))
-
-    def _spec(self, instance: Instance) -> dict[str, Any]:
-        around = self._surroundings(instance)
-        spec = container_spec(self.pod, instance.container, around)
-        around.termination_file.write_bytes(b"")
-        around.termination_file.chmod(0o666)
-        return spec
-
-    def _surroundings(self, instance: Instance) -> Surroundings:
-        found = environment(
-            self.pod_with_address(), instance.container, find=self._find, node=self.machine.object()
-        )
-        missing = {mount["name"] for mount in instance.container.get("volumeMounts") or ()} - {
-            each["name"] for each in self.pod["spec"].get("volumes") or ()
-        }
-        if missing:
-            raise ConfigError(
-                f"cannot find volume {min(missing)!r} to mount into container {instance.name!r}"
-            )
-        mounts = self._volumes.mounts(instance.container, found)
-        return Surroundings(
-            hostname=self.hostname(),
-            hosts_file=self.folder / "hosts",
-            termination_file=self.folder / f"{instance.name}.termination",
-            environment={**self._kubelet.given, **self._kubelet.accounts.environment(), **found},
-            mounts=[*mounts, *self._kubelet.accounts.mounts(self.pod, self.folder, mounts)],
-            sight=self.machine.sights[self.pod["metadata"]["uid"], instance.name],
-            memlock=self.machine.memlock,
-        )
-
-    def hostname(self) -> str:
-        """Its name as its processes see it."""
-        return str(self.pod["spec"].get("hostname") or self.pod["metadata"]["name"])[:63]
-
-    def pod_with_address(self) -> dict[str, Any]:
-        """The pod as the downward API sees it."""
-        status = {**self.pod.get("status", {}), "podIP": self.ip, "podIPs": [{"ip": self.ip}]}
-        status["hostIP"] = self.machine.address
-        return {**self.pod, "status": status}
-
-    def _find(self, resource: str, name: str) -> dict[str, Any] | None:
-        return self.cluster.store.get(resource, self.pod["metadata"]["namespace"], name)
+        return self._kubelet.launch(instance, folder, lambda: self._preparation.spec(instance))
 
     def _go_on(self) -> None:
         self._is_due = False
@@ -226,7 +178,7 @@ class PodWorker:
         if self._is_waiting_for_volumes:
             return False
         try:
-            self._volumes.prepare()
+            self._preparation.volumes.prepare()
         except VolumeError as error:
             self.tell("FailedMount", str(error), warning=True)
             self._is_waiting_for_volumes = True
@@ -272,6 +224,8 @@ class PodWorker:
 
     def _publish(self) -> None:
         phase = "Failed" if self._problem else pod_phase(self.pod, self.instances, is_ending=self.is_ending)
+        if phase in _OVER:
+            self.machine.devices.release(self.pod["metadata"]["uid"])  # others may have them while it is kept
         with self.cluster.store.lock:
             metadata = self.pod["metadata"]
             current = self.cluster.mirror.get("pods", metadata["namespace"], metadata["name"])

@@ -87,6 +87,7 @@ class Process:
             cwd="/",
             env={"PYTHONPATH": str(_SOURCES)},
             start_new_session=True,
+            pass_fds=[] if spec["network"] is None else [spec["network"]],
         )
         assert self._shim.stdout and self._shim.stderr  # noqa: S101, PT018 - both are pipes
         self._files = {self._shim.stdout: self._hear, self._shim.stderr: listener.said}

@@ -21,6 +21,7 @@ IMAGE_USER = 10001  # whom the image names where the pod does not
 _IMAGE_SOURCES = "/usr/local/lib/cloudrec"
 _PACKAGES = ("cloudrec", "trainer", "templates")
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_NAMES_FROM = "passwd: files\ngroup: files\nhosts: files\n"
 _DEFAULT_CAPABILITIES = (
     "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID", "SETPCAP", "NET_BIND_SERVICE",
     "NET_RAW", "SYS_CHROOT", "MKNOD", "AUDIT_WRITE", "SETFCAP",
@@ -42,6 +43,7 @@ class Surroundings:
     mounts: Sequence[Mapping[str, Any]]
     sight: Sight
     memlock: int | None
+    network: int | None
 
 
 def container_spec(
@@ -76,6 +78,7 @@ def container_spec(
         "capabilities": _capabilities(context),
         "no_new_privileges": context.get("allowPrivilegeEscalation") is False,
         "memlock": around.memlock,
+        "network": around.network,
         "environment": environment,
         "workdir": container.get("workingDir") or "/",
         "command": expand_all(command, environment),
@@ -116,9 +119,20 @@ def _is_system(folder: Path) -> bool:
     return any(folder.is_relative_to(system) for system in ("/usr", "/opt", "/nix"))
 
 
+def _own_lookups(around: Surroundings) -> list[dict[str, Any]]:
+    """Where a pod has a network of its own, no server of names is on it: all names are in the hosts file."""
+    if around.network is None:
+        return []
+    path = around.hosts_file.with_name("nsswitch.conf")
+    path.write_text(_NAMES_FROM, encoding="utf-8")
+    path.chmod(0o644)
+    return [{"source": str(path), "target": "/etc/nsswitch.conf", "read_only": True}]
+
+
 def _own_mounts(container: Mapping[str, Any], around: Surroundings) -> list[dict[str, Any]]:
     message = container.get("terminationMessagePath") or "/dev/termination-log"
     return [
         {"source": str(around.hosts_file), "target": "/etc/hosts", "read_only": False},
         {"source": str(around.termination_file), "target": message, "read_only": False},
+        *_own_lookups(around),
     ]

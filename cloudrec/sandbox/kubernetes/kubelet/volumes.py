@@ -54,6 +54,7 @@ class Volumes:
         self._token = token
         self._paths: dict[str, Path] = {}
         self._sizes: dict[str, int] = {}
+        self._texts: list[str] = []
 
     def prepare(self) -> None:
         """Make what is not made yet; VolumeError for the first that cannot be."""
@@ -78,6 +79,10 @@ class Volumes:
                     _open_folder(path)
             found.append({"target": target, "source": str(path), "read_only": bool(mount.get("readOnly"))})
         return found
+
+    def texts(self) -> list[str]:
+        """What stands in files of ConfigMaps and the like."""
+        return self._texts
 
     def remove(self) -> None:
         """Remove what was the pod's own."""
@@ -156,6 +161,7 @@ class Volumes:
             file = path / each
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(data)
+            self._texts.append(data.decode(errors="replace"))
             file.chmod(bits)
             self._give_to_group(file, bits)
 

@@ -61,6 +61,9 @@ class Container:
 
     def _isolate(self) -> None:
         spaces = kernel.NEW_NS | kernel.NEW_UTS | kernel.NEW_PID
+        if self._spec["network"] is not None:
+            kernel.enter(self._spec["network"], kernel.NEW_NET)
+            os.close(self._spec["network"])
         if self._spec["is_root"]:
             kernel.unshare(spaces)
         else:

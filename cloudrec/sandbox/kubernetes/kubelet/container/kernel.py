@@ -9,6 +9,7 @@ NEW_NS = 0x00020000
 NEW_UTS = 0x04000000
 NEW_USER = 0x10000000
 NEW_PID = 0x20000000
+NEW_NET = 0x40000000
 
 BIND = 4096
 REC = 16384
@@ -54,6 +55,11 @@ class _MountAttributes(ctypes.Structure):
 def unshare(flags: int) -> None:
     """Leave the namespaces of the parent."""
     _check(_libc.unshare(flags), "unshare")
+
+
+def enter(namespace: int, kind: int) -> None:
+    """Go into a namespace, by a descriptor of it."""
+    _check(_libc.setns(namespace, kind), "setns")
 
 
 def mount(source: str, target: str, kind: str, flags: int = 0, options: str = "") -> None:

@@ -136,15 +136,16 @@ class View:
     def _show_sys(self) -> None:
         """Show /sys, with a class of fabric cards in it where the pod was given some."""
         target = self._root + "/sys"
+        source = self._own_sys()
         cards: dict[str, dict[str, str]] = self._spec["infiniband"]
         if not cards:
-            self._bind("/sys", target)
+            self._bind(source, target)
             return
-        for parent in ("/sys", "/sys/class"):
-            for name in os.listdir(parent):  # noqa: PTH208
+        for parent in ("", "/class"):
+            for name in os.listdir(source + parent):  # noqa: PTH208
                 path = f"{parent}/{name}"
-                if path not in ("/sys/class", "/sys/class/infiniband"):
-                    self._bind_or_link(path)
+                if path not in ("/class", "/class/infiniband"):
+                    self._bind_or_link(source + path, target + path)
         for card, files in cards.items():
             for name, text in files.items():
                 path = f"{target}/class/infiniband/{card}/{name}"
@@ -152,11 +153,21 @@ class View:
                 with open(path, "w", encoding="utf-8") as file:  # noqa: PTH123
                     file.write(text + "\n")
 
-    def _bind_or_link(self, path: str) -> None:
-        if os.path.islink(path):  # noqa: PTH114
-            os.symlink(os.readlink(path), self._root + path)  # noqa: PTH115, PTH211
+    def _own_sys(self) -> str:
+        """A /sys that tells of the container's own network, where it has one."""
+        if self._spec["network"] is None:
+            return "/sys"
+        source = f"{self._scratch}/sys"
+        os.mkdir(source)  # noqa: PTH102
+        kernel.mount("sysfs", source, "sysfs", kernel.NOSUID | kernel.NODEV | kernel.NOEXEC)
+        return source
+
+    def _bind_or_link(self, source: str, target: str) -> None:
+        if os.path.islink(source):  # noqa: PTH114
+            os.makedirs(os.path.dirname(target), exist_ok=True)  # noqa: PTH103, PTH120
+            os.symlink(os.readlink(source), target)  # noqa: PTH115, PTH211
         else:
-            self._bind(path, self._root + path)
+            self._bind(source, target)
 
 
 def _mount_points() -> list[str]:

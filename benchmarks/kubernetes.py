@@ -1,0 +1,207 @@
+"""What a run of a thousand nodes costs whoever launches and watches it, on the Kubernetes stand-in.
+
+    python -m benchmarks.kubernetes [--nodes 1000] [--write]
+
+The stand-in is a process of its own whose pods are but kept in its books: no trainer runs. What is timed is
+ours: the manifests rendered and applied, the commands `status` and `logs`, each a new process as a person
+types it, and the same asked again by a process that knows the cluster; what a process that watches for long
+holds in memory. The machine and the transport are the heaviest there are, with eight ranks a node.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchmarks.machine import describe_machine, today
+from benchmarks.standin import StandIn, kubernetes
+from cloudrec.kube.client import Kube
+from cloudrec.kube.target import Target
+from cloudrec.launch import launcher
+from cloudrec.launch._kube.context import disconnect
+from cloudrec.launch.folder import RunFolder, create_run
+from cloudrec.launch.ledger import RunState
+from cloudrec.launch.runspec import RunSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+NODES, RANKS, ROUNDS = 1000, 8, 5
+LOG_LINES = 100  # of each rank
+WATCH_S = 30.0
+APPLY_S, STATUS_S, WATCH_MB, LOGS_S = 10.0, 2.0, 200.0, 1.0
+PATIENCE_S = 900.0
+RESULTS = Path(__file__).parent / "results"
+GPUS = {"nvidia.com/gpu": str(RANKS), "vpc.amazonaws.com/efa": "32", "hugepages-2Mi": "5120Mi"}
+IMAGE = "registry.example/cloudrec-trainer@sha256:" + "5c" * 32
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One figure: what, how much, in which unit, and how much it may be (None: it has no limit)."""
+
+    name: str
+    values: Sequence[float]
+    unit: str
+    limit: float | None = None
+
+    @property
+    def middle(self) -> float:
+        """The median."""
+        return statistics.median(self.values)
+
+    @property
+    def holds(self) -> bool:
+        """Whether the median is within the limit."""
+        return self.limit is None or self.middle <= self.limit
+
+    def __str__(self) -> str:
+        spread = f"{min(self.values):.2f} to {max(self.values):.2f}" if len(self.values) > 1 else ""
+        limit = "" if self.limit is None else f"{self.limit:g}"
+        return f"| {self.name} | {self.middle:.2f} | {self.unit} | {spread} | {limit} |"
+
+
+def spec_of(stand_in: StandIn, folder: Path, nodes: int) -> RunSpec:
+    """A run of so many nodes of the heaviest kind."""
+    target = Target(
+        kubeconfig=stand_in.kubeconfig,
+        context=stand_in.context,
+        namespace="default",
+        service_account="default",
+        fabric="efa",
+        instance_type="p5.48xlarge",
+        resources=GPUS,
+        notices="aws",
+    )
+    return RunSpec(
+        name="thousand",
+        cluster="bench",
+        provider="kubernetes",
+        launcher="torchrun",
+        nnodes=nodes,
+        nproc_per_node=RANKS,
+        image=IMAGE,
+        storage=f"file://{folder}/store",
+        trainer_config={"dataset_path": "s3://bucket/data", "embedding_dim": 128},
+        target=target.to_json(),
+        settings={"probe": False},
+    )
+
+
+def prepare(stand_in: StandIn, nodes: int) -> None:
+    """Have the nodes, and pods that print what ranks print, and go on for ever."""
+    world = nodes * RANKS
+    lines = [f"[rank {rank}] === launch 1, attempt 0, rank {rank} of {world}" for rank in range(RANKS)]
+    lines += [f"[rank {rank}] step {step}" for step in range(LOG_LINES) for rank in range(RANKS)]
+    pool = {"name": "gpu", "count": nodes, "capacity": {"cpu": "192", "memory": "2Ti", **GPUS}}
+    stand_in.control(processes=False, bookkeeping={"log": lines}, nodes=[pool])
+
+
+def clocked(act: Callable[[], object]) -> float:
+    """Seconds that something takes."""
+    began = time.perf_counter()
+    act()
+    return time.perf_counter() - began
+
+
+def await_pods(run: RunFolder) -> float:
+    """Seconds until all are at work: the stand-in's time, not ours."""
+    engine, began = launcher(run.spec().launcher), time.perf_counter()
+    while (status := engine.state(run)).state is not RunState.RUNNING:
+        if time.perf_counter() - began > PATIENCE_S:
+            raise SystemExit(f"its pods did not come to work: {status.state}, {status.cause}")
+        time.sleep(2)
+    return time.perf_counter() - began
+
+
+def command(home: Path, *arguments: str) -> float:
+    """Seconds of one `cloudrec` command, from nothing to its end."""
+    environment = {**os.environ, "CLOUDREC_HOME": str(home)}
+    whole = [sys.executable, "-m", "cloudrec", *arguments]
+    return clocked(lambda: subprocess.run(whole, env=environment, check=True, stdout=subprocess.DEVNULL))
+
+
+def peak_mb(home: Path, *arguments: str) -> float:
+    """The most memory that a command which goes on held within some time, in MB."""
+    environment = {**os.environ, "CLOUDREC_HOME": str(home)}
+    whole = [sys.executable, "-m", "cloudrec", *arguments]
+    with subprocess.Popen(whole, env=environment, stdout=subprocess.DEVNULL) as process:
+        time.sleep(WATCH_S)
+        status = Path(f"/proc/{process.pid}/status").read_text(encoding="utf-8")
+        process.terminate()
+    peak = next(line for line in status.splitlines() if line.startswith("VmHWM:"))
+    return int(peak.split()[1]) / 1000
+
+
+def measure(stand_in: StandIn, folder: Path, nodes: int) -> list[Row]:
+    """All figures of one run."""
+    prepare(stand_in, nodes)
+    home = folder / "home"
+    run = create_run(home / "runs", spec_of(stand_in, folder, nodes))
+    engine = launcher("torchrun")
+    with Kube.connect(Target.of(run.spec().target)) as kube:
+        kube.kinds.has("Job")
+    rows = [
+        Row(name="check the cluster", values=[clocked(lambda: engine.preflight(run.spec()))], unit="s"),
+        Row(
+            name="render, `--dry-run`",
+            values=[clocked(lambda: engine.dry_run(run, run.spec())) for _ in range(ROUNDS)],
+            unit="s",
+        ),
+        Row(name="render + apply", values=[clocked(lambda: engine.submit(run))], unit="s", limit=APPLY_S),
+    ]
+    rows.append(Row(name="(the stand-in, until all pods run)", values=[await_pods(run)], unit="s"))
+    last = str(nodes * RANKS - 1)
+    repeated: Mapping[str, tuple[Callable[[], float], float | None]] = {
+        "`cloudrec status RUN`": (lambda: command(home, "status", run.name), STATUS_S),
+        "`cloudrec logs RUN --rank 0`": (lambda: command(home, "logs", run.name, "--rank", "0"), None),
+        f"`cloudrec logs RUN --rank {last}`": (
+            lambda: command(home, "logs", run.name, "--rank", last, "--tail", "100"),
+            None,
+        ),
+        "logs of one rank, the cluster known": (
+            lambda: clocked(lambda: list(engine.logs(run, rank=0, follow=False))),
+            LOGS_S,
+        ),
+    }
+    for name, (act, limit) in repeated.items():
+        rows.append(Row(name=name, values=[act() for _ in range(ROUNDS)], unit="s", limit=limit))
+    for name, arguments in {
+        "memory of `status --watch`": ("status", run.name, "--watch", "--interval", "1"),
+        "memory of `logs --follow`": ("logs", run.name, "--follow"),
+    }.items():
+        rows.append(Row(name=name, values=[peak_mb(home, *arguments)], unit="MB", limit=WATCH_MB))
+    return rows
+
+
+def main() -> int:
+    """Print the table; 1 where a limit is missed."""
+    layout = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=layout)
+    parser.add_argument("--nodes", type=int, default=NODES, help="pods, one a node")
+    parser.add_argument("--write", action="store_true", help="keep the report under benchmarks/results")
+    asked = parser.parse_args()
+    with kubernetes() as stand_in, tempfile.TemporaryDirectory() as folder:
+        try:
+            rows = measure(stand_in, Path(folder), asked.nodes)
+        finally:
+            disconnect()
+    title = f"# A run of {asked.nodes} nodes on the Kubernetes stand-in, {today()}"
+    table = ["| | median | unit | from, to | limit |", "|---|---|---|---|---|", *map(str, rows)]
+    report = "\n".join([title, "", f"{describe_machine()} {RANKS} ranks a node.", "", *table, ""])
+    print(report)
+    if asked.write:
+        (RESULTS / f"kubernetes-{today()}.md").write_text(report, encoding="utf-8")
+    return 0 if all(row.holds for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

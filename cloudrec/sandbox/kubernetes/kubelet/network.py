@@ -1,0 +1,122 @@
+"""Pods' networks: each pod an address and ports of its own, all of a cluster on one wire, nobody else on it.
+
+Where this process may not make that (it is not root, or the kernel has no bridges), pods share this machine's
+network, each with an address of its own on the loopback: they then can take each other's ports.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from cloudrec.sandbox.kubernetes.kubelet.container import kernel
+from cloudrec.sandbox.kubernetes.kubelet.names import Addresses
+from cloudrec.sandbox.kubernetes.kubelet.netlink import Netlink
+from cloudrec.sandbox.kubernetes.kubelet.relay import Relay
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_SHARED_PREFIX, _OWN_PREFIX = "127.64", "10.244"
+_BRIDGE, _CARD = "cloudrec0", "eth0"
+_PROBERS = 4
+_HERE = re.compile(r"(?:127\.0\.0\.1|localhost):(\d{2,5})")
+
+
+class Network:
+    """The network of a cluster's pods."""
+
+    def __init__(self) -> None:
+        self._numbers = itertools.count()
+        self._plugged: dict[str, int] = {}
+        self._relay = Relay()
+        self._wire = -1
+        self._maker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="network")
+        self.has_own = os.getuid() == 0 and self._maker.submit(self._make_wire).result()
+        self.addresses = Addresses(_OWN_PREFIX if self.has_own else _SHARED_PREFIX)
+        self.pool = ThreadPoolExecutor(
+            max_workers=_PROBERS, thread_name_prefix="probe", initializer=self._enter
+        )
+
+    def plug(self, uid: str, address: str, *, texts: Iterable[str], mtu: int) -> int | None:
+        """Give a pod its network, once; a descriptor of its namespace, None where there is but one for all.
+
+        Args:
+            uid: the pod's.
+            address: the pod's.
+            texts: the pod's words, in which services of this machine's loopback may be named: they are
+                reached from the pod by the same address.
+            mtu: bytes of its largest packet.
+        """
+        if not self.has_own:
+            return None
+        if uid not in self._plugged:
+            ports = {int(port) for text in texts for port in _HERE.findall(text)}
+            self._plugged[uid] = self._maker.submit(self._make, address, ports, mtu).result()
+        return self._plugged[uid]
+
+    def unplug(self, uid: str) -> None:
+        """Take it back; it ends with the last process in it."""
+        namespace = self._plugged.pop(uid, None)
+        if namespace is not None:
+            self._relay.end(namespace)
+            os.close(namespace)
+
+    def close(self) -> None:
+        """End all of it."""
+        self.pool.shutdown(wait=True, cancel_futures=True)
+        for uid in list(self._plugged):
+            self.unplug(uid)
+        self._relay.close()
+        self._maker.shutdown(wait=True)
+        if self._wire >= 0:
+            os.close(self._wire)
+
+    def _make_wire(self) -> bool:
+        try:
+            kernel.unshare(kernel.NEW_NET)
+            self._wire = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+            link = Netlink()
+            try:
+                link.bring_up("lo")
+                link.add_bridge(_BRIDGE)
+                link.add_address(_BRIDGE, f"{_OWN_PREFIX}.0.1/16")
+                link.bring_up(_BRIDGE)
+            finally:
+                link.close()
+        except OSError:
+            return False
+        return True
+
+    def _make(self, address: str, ports: Iterable[int], mtu: int) -> int:
+        """Make a pod's namespace; in the thread whose own namespace nobody else uses."""
+        name = f"pod{next(self._numbers)}"
+        try:
+            kernel.unshare(kernel.NEW_NET)
+            namespace = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+            link = Netlink()
+            link.bring_up("lo")
+            link.add_pair(_CARD, name, self._wire, mtu)
+            link.add_address(_CARD, f"{address}/16")
+            link.bring_up(_CARD)
+            link.close()
+            for port in ports:
+                self._offer(namespace, port)
+        finally:
+            self._enter()
+        link = Netlink()
+        link.bring_up(name, master=_BRIDGE)
+        link.close()
+        return namespace
+
+    def _offer(self, namespace: int, port: int) -> None:
+        listener = socket.create_server(("127.0.0.1", port), backlog=128)
+        self._relay.offer(namespace, listener, port)
+
+    def _enter(self, *_: Any) -> None:  # noqa: ANN401 - nothing
+        if self._wire >= 0:
+            kernel.enter(self._wire, kernel.NEW_NET)
