@@ -93,8 +93,8 @@ def test_the_image_trains_as_its_user_on_a_read_only_root(
     )
     program = (
         "cd /cloudrec && id --user >&2 && ! touch /x /opt/cloudrec/x && python -m torch.distributed.run "
-        f"--standalone --nproc_per_node 2 --no-python {train} >&2 && ls /cloudrec/home/.cache/cloudrec-trainer >&2 "
-        "&& cat /cloudrec/run/summary.json"
+        f"--standalone --nproc_per_node 2 --no-python {train} >&2 "
+        "&& ls /cloudrec/home/.cache/cloudrec-trainer >&2 && cat /cloudrec/run/summary.json"
     )
     done = run_locked_up(root, tmp_path / "prepared", store.config(image)["Env"], program)
     print(done.stderr)
