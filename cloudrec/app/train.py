@@ -106,7 +106,8 @@ def resume(
     cluster = choose(app, provider_name=spec.provider, cluster_name=spec.cluster)
     if nproc_per_node is not None:
         spec = _resized(spec, nproc_per_node)
-        _processes(nproc_per_node, app.provider(cluster.provider).access(cluster))  # refuses too many
+        access = app.provider(cluster.provider).access(cluster)
+        _processes(nproc_per_node, access, launcher)  # refuses too many
     launcher.preflight(spec)
     if not decide(_planned(app, cluster, launcher, folder, spec)):
         return None
@@ -190,14 +191,14 @@ def run_spec(
     """
     cluster, access, launcher, hourly_usd, image = place
     train = loaded.spec.train
-    nodes = _nodes(train.nodes, access)
+    nodes = _nodes(train.nodes, access) if launcher.nodes_of_cluster else train.nodes or 1
     notices = str(access.details.get("notices", ""))
     return RunSpec(
         name=name or train.name or new_run_name(datetime.now(UTC)),
         cluster=cluster.title,
         provider=cluster.provider,
         launcher=launcher.name,
-        nproc_per_node=_processes(train.nproc_per_node, access),
+        nproc_per_node=_processes(train.nproc_per_node, access, launcher),
         nnodes=nodes,
         min_nodes=_fewest(train.min_nodes, nodes),
         max_restarts=train.max_restarts,
@@ -239,8 +240,10 @@ def _refuse_unfit_launcher(launcher: Launcher, access: Access, cluster: ClusterS
         )
 
 
-def _processes(asked: int | None, access: Access) -> int:
+def _processes(asked: int | None, access: Access, launcher: Launcher) -> int:
     """Return the processes a node: one a GPU, or one on a CPU, where two would only share its cores."""
+    if not launcher.nodes_of_cluster:
+        return asked or 1
     if asked is not None and access.gpus_per_node and asked > access.gpus_per_node:
         raise SpecError(
             f"nproc_per_node is {asked}; a node of this cluster has {access.gpus_per_node} GPUs",

@@ -53,10 +53,12 @@ class LocalLauncher:
         name: what `--launcher` calls it.
         needed: the modules without which the trainer cannot run.
         reads_local_files: the trainer sees the same files as whoever launches it.
+        nodes_of_cluster: the node is the cluster's: this machine.
     """
 
     name: str = "local"
     reads_local_files: bool = True
+    nodes_of_cluster: bool = True
     needed: tuple[str, ...] = ("torch", "torchrec", "fbgemm_gpu", "numpy", "fsspec")
 
     def preflight(self, spec: RunSpec) -> None:
