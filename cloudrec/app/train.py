@@ -108,7 +108,8 @@ def resume(
     cluster = choose(app, provider_name=spec.provider, cluster_name=spec.cluster)
     if nproc_per_node is not None:
         spec = _resized(spec, nproc_per_node)
-        _processes(nproc_per_node, app.provider(cluster.provider).access(cluster))  # refuses too many
+        access = app.provider(cluster.provider).access(cluster)
+        _processes(nproc_per_node, access, launcher)  # refuses too many
     launcher.preflight(spec)
     if not decide(_planned(app, cluster, launcher, folder, spec)):
         return None
@@ -196,21 +197,21 @@ def run_spec(
     """
     cluster, access, launcher, hourly_usd, image, _ = place
     train = loaded.spec.train
-    nodes = _nodes(train.nodes, access)
+    nodes = _nodes(train.nodes, access) if launcher.nodes_of_cluster else train.nodes or 1
     notices = str(access.details.get("notices", ""))
     return RunSpec(
         name=name or train.name or new_run_name(datetime.now(UTC)),
         cluster=cluster.title,
         provider=cluster.provider,
         launcher=launcher.name,
-        nproc_per_node=_processes(train.nproc_per_node, access),
+        nproc_per_node=_processes(train.nproc_per_node, access, launcher),
         nnodes=nodes,
         min_nodes=_fewest(train.min_nodes, nodes),
         max_restarts=train.max_restarts,
         trainer_config={} if command else trainer_config(loaded, launcher, notices=notices),
         trainer_flags=absolute_flags(flags) if launcher.reads_local_files else tuple(flags),
         trainer_command=tuple(command or default_trainer_command()),
-        environment={**access.environment, **train.env},
+        environment={**(access.environment if launcher.nodes_of_cluster else {}), **train.env},
         stop_grace_s=train.stop_grace_s,
         storage=access.storage,
         image=train.image or image,
@@ -245,8 +246,10 @@ def _refuse_unfit_launcher(launcher: Launcher, access: Access, cluster: ClusterS
         )
 
 
-def _processes(asked: int | None, access: Access) -> int:
+def _processes(asked: int | None, access: Access, launcher: Launcher) -> int:
     """Return the processes a node: one a GPU, or one on a CPU, where two would only share its cores."""
+    if not launcher.nodes_of_cluster:
+        return asked or 1
     if asked is not None and access.gpus_per_node and asked > access.gpus_per_node:
         raise SpecError(
             f"nproc_per_node is {asked}; a node of this cluster has {access.gpus_per_node} GPUs",

@@ -14,6 +14,7 @@ _COMMANDS = {
     "guard": "end runs and let nodes go once the cluster's time or budget is up",
     "smoke": "exchange tensors between all ranks and measure, in the trainer's place",
     "ray": "drive the agents of a Ray cluster, from its head",
+    "drive": "drive the agents of a run in a Ray cluster that others use too",
 }
 
 
