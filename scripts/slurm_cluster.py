@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
 
 PROGRAMS = {"munged": "munge", "slurmctld": "slurmctld", "slurmd": "slurmd", "sbatch": "slurm-client"}
@@ -72,7 +73,6 @@ PartitionName=cpu Nodes=n[1-{nodes}] Default=YES MaxTime=60 State=UP PriorityTie
 PartitionName=urgent Nodes=n[1-{nodes}] MaxTime=60 State=UP PriorityTier=10 PreemptMode=OFF
 PartitionName=gpu Nodes=g[1-2] MaxTime=30 State=UP
 PartitionName=closed Nodes=n1 MaxTime=60 State=DOWN
-PartitionName=research Nodes=n[1-{nodes}] MaxTime=60 State=UP AllowAccounts=research
 """
 
 
@@ -118,7 +118,7 @@ class SlurmCluster:
         self._write_files()
         # munged may not be asked before its socket is there
         self._start("munged", "--foreground", "--force", *self._munge_flags())
-        self._await(lambda: (self.folder / "munge.socket").exists(), "munged")
+        self._await((self.folder / "munge.socket").exists, "munged")
         config = self.environment["SLURM_CONF"]
         self._start("slurmctld", "-D", "-f", config)
         for number in range(1, self._nodes + 1):
@@ -200,9 +200,9 @@ class SlurmCluster:
         except subprocess.TimeoutExpired:
             return subprocess.CompletedProcess(words, 1, "", "")
 
-    def _await(self, is_there: object, what: str) -> None:
+    def _await(self, is_there: Callable[[], bool], what: str) -> None:
         give_up = time.monotonic() + _READY_S
-        while not is_there():  # type: ignore[operator]
+        while not is_there():
             ended = [daemon for daemon in self._daemons if daemon.poll() is not None]
             if ended or time.monotonic() > give_up:
                 raise SlurmUnavailableError(f"{what} did not come up:\n{self._last_words()}")
@@ -239,7 +239,7 @@ def require(*, install: bool) -> None:
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
     for words in (["update"], ["install", "--yes", "--no-install-recommends", *packages]):
         done = subprocess.run(
-            ["apt-get", "--quiet", *words],
+            ["apt-get", "--quiet", *words],  # noqa: S607 - found on PATH, as the others are
             env=environment,
             capture_output=True,
             text=True,
@@ -296,7 +296,7 @@ def main(arguments: list[str]) -> int:
         require(install=options.install)
         with SlurmCluster(nodes=options.nodes, cpus=options.cpus, min_job_age=options.min_job_age) as cluster:
             print(json.dumps({"env": cluster.environment}), flush=True)
-            while not select.select([sys.stdin], [], [], 1.0)[0] or sys.stdin.buffer.raw.read(1024):
+            while not select.select([sys.stdin], [], [], 1.0)[0] or os.read(sys.stdin.fileno(), 1024):
                 _reap()
     except SlurmUnavailableError as error:
         print(json.dumps({"error": str(error)}), flush=True)

@@ -205,7 +205,7 @@ def run_spec(
         trainer_config={} if command else trainer_config(loaded, launcher, notices=notices),
         trainer_flags=absolute_flags(flags) if launcher.reads_local_files else tuple(flags),
         trainer_command=tuple(command or default_trainer_command()),
-        environment={**access.environment, **train.env},
+        environment={**(access.environment if launcher.nodes_of_cluster else {}), **train.env},
         stop_grace_s=train.stop_grace_s,
         storage=access.storage,
         image=train.image or image,

@@ -28,7 +28,7 @@ class Place(Protocol):
     uri: str
 
     def read(self, name: str, *, start: int = 0, limit: int | None = None) -> bytes | None:
-        """Return a file's bytes from `start` on, at most `limit` of them; None where there is no such file."""
+        """Return a file's bytes from `start` on, `limit` of them at most; None where there is none."""
         ...
 
     def write(self, name: str, data: bytes) -> None:

@@ -1,6 +1,6 @@
 """The launcher for Slurm: one job of several nodes, with an agent on each, on a shared file system.
 
-    cloudrec train -> sbatch -> the job's script -> srun -> an agent a node (cloudrec.pod slurm) -> torchrun -> ranks
+    cloudrec train -> sbatch -> the job's script -> srun -> an agent a node (cloudrec.pod slurm) -> torchrun
 
 Slurm's programs are run on this machine, or on a login node that is reached by ssh. Nothing of ours stays
 there: a run is found again by its job's number in the ledger, and by its folder, which the nodes write to.
@@ -60,7 +60,7 @@ class SlurmLauncher:
     _memories: dict[str, Observer] = field(default_factory=dict, repr=False, compare=False)
 
     def preflight(self, spec: RunSpec) -> None:
-        """Refuse settings, a partition or a size with which the run cannot work; Slurm itself has a look too."""
+        """Refuse settings, a partition or a size with which the run cannot work; Slurm has a look, too."""
         settings = SlurmSettings.of(spec.settings)
         checks.refuse_flags(spec)
         slurm = Slurm(shell=shell_of(settings))
@@ -162,7 +162,7 @@ class SlurmLauncher:
         if job is None:
             raise UsageError(
                 f"Slurm on {address.host or 'this machine'} knows no job {address.job}",
-                remedy="`cloudrec status` lists the runs that were launched from here; `squeue --me` your jobs",
+                remedy="`cloudrec status` lists the runs of this machine, `squeue --me` your jobs",
             )
         return judge(Sight(job=job, address=str(address), finished=job.state == "COMPLETED"))
 
@@ -230,7 +230,7 @@ def _refuse_alive(launcher: SlurmLauncher, run: RunFolder) -> None:
 
 
 def _queued(site: Site, script: JobScript) -> int | None:
-    """Return the job of this launch that a process has queued which did not live to tell; None without one."""
+    """Return the job of this launch that a process has queued and not lived to tell of; None without one."""
     jobs = site.slurm.jobs_named(f"{script.run}.{script.launch}")
     return next((job.id for job in reversed(jobs) if job.folder == script.results), None)
 

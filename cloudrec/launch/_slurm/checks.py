@@ -1,4 +1,4 @@
-"""What can be told before a job is queued: whether the cluster has what it asks for, in Slurm's own figures."""
+"""What can be told before a job is queued: whether the cluster has what it asks for, in its own figures."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def check_size(spec: RunSpec, settings: SlurmSettings, parts: Sequence[Partition
         asked = f"{wanted} nodes with {gpus} GPUs and {cpus} cores each"
         raise NoCapacityError(
             f"{asked} are asked for; partition {name!r} has {has}",
-            remedy="ask for fewer with --nodes, --nproc-per-node or train.settings, or name another partition",
+            remedy="ask for fewer (--nodes, --nproc-per-node, train.settings), or name another partition",
         )
 
 

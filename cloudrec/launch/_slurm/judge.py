@@ -89,18 +89,19 @@ def _state(job: Job, sight: Sight) -> tuple[RunState, str | None]:
         return (RunState.RESTARTING if job.restarts else RunState.PENDING), words or None
     if job.state in _REQUEUED:
         return RunState.RESTARTING, "it was put back into the queue"
-    if job.state in ("SUSPENDED", "STOPPED"):
-        return RunState.RUNNING, "Slurm has suspended it"
     if job.state in _WORKS:
-        return RunState.RUNNING, "stopped on request: it is still ending" if sight.stop_asked else None
+        held = "Slurm has suspended it" if job.state in ("SUSPENDED", "STOPPED") else None
+        return RunState.RUNNING, "stopped on request: it is still ending" if sight.stop_asked else held
+    return _ended(job, sight)
+
+
+def _ended(job: Job, sight: Sight) -> tuple[RunState, str | None]:
     if job.state == "COMPLETED":
         return _completed(sight)
-    if sight.stop_asked:
-        return RunState.INTERRUPTED, _stopped(sight, "stopped on request")
-    if job.state in _TAKEN:
-        return RunState.INTERRUPTED, _stopped(sight, _TAKEN[job.state])
-    if job.exit_code == STOPPED or sight.last_word == STOPPED:
-        return RunState.INTERRUPTED, _stopped(sight, "told to end")
+    told_to_end = STOPPED in (job.exit_code, sight.last_word)
+    who = _TAKEN.get(job.state) or ("told to end" if told_to_end else None)
+    if sight.stop_asked or who:
+        return RunState.INTERRUPTED, _stopped(sight, "stopped on request" if sight.stop_asked else str(who))
     return RunState.FAILED, _why_failed(job, sight)
 
 

@@ -12,9 +12,9 @@ from importlib import resources
 from typing import TYPE_CHECKING
 
 from cloudrec.errors import SpecError
+from cloudrec.launch._slurm.place import results_of
 from cloudrec.launch.outputs import flag_value
 from cloudrec.launch.runspec import default_trainer_command
-from cloudrec.launch._slurm.place import results_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -89,7 +89,7 @@ def job_script(spec: RunSpec, settings: SlurmSettings, *, root: str, launch: int
         srun=_srun(spec, settings, root),
         command=(
             *_container(settings, root, gpus=gpus),
-            *_agent(spec, settings, results=results, launch=launch),
+            *_agent(spec, settings, results=results),
         ),
         max_restarts=spec.max_restarts,
         requeue=settings.requeue,
@@ -181,7 +181,7 @@ def _container(settings: SlurmSettings, root: str, *, gpus: int) -> tuple[str, .
     return ("apptainer", "exec", *(("--nv",) if gpus else ()), *binds, settings.container_image)
 
 
-def _agent(spec: RunSpec, settings: SlurmSettings, *, results: str, launch: int) -> tuple[str, ...]:
+def _agent(spec: RunSpec, settings: SlurmSettings, *, results: str) -> tuple[str, ...]:
     python = python_of(settings)
     pod = (python, "-m", "cloudrec.pod")
     fewest, most = spec.min_nodes or spec.nnodes, spec.nnodes
@@ -223,9 +223,9 @@ def _directive(text: str) -> str:
 def _template() -> Template:
     from jinja2 import Environment, StrictUndefined  # noqa: PLC0415 - only what renders needs it
 
-    environment = Environment(  # noqa: S701 - this is no HTML
+    environment = Environment(
         undefined=StrictUndefined,
-        autoescape=False,
+        autoescape=False,  # noqa: S701 - this is no HTML
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,

@@ -121,7 +121,7 @@ class Slurm:
         return int(found[1])
 
     def job(self, number: int) -> Job | None:
-        """Return a job: from the queue, or where it has left that, from the accounting; None where neither has it."""
+        """Return a job, from the queue or from the accounting; None where neither knows it."""
         fields = ",".join(f"{name}:|" for name in _QUEUE_FIELDS)
         words = ["squeue", "--noheader", "--states=all", f"--jobs={number}", f"--Format={fields}"]
         done = self.shell.run(words)
