@@ -254,7 +254,8 @@ def test_a_rayjob_really_runs_in_ray(cluster: Cluster) -> None:
     place = ("ray.io/v1", "rayjobs", "r")
     ends = ("Complete", "Failed")
     wait(lambda: _status(cluster, *place).get("jobDeploymentStatus") in ends, what="the end", timeout_s=120)
-    assert _status(cluster, *place)["jobStatus"] == "SUCCEEDED"
+    status = _status(cluster, *place)
+    assert status["jobStatus"] == "SUCCEEDED", status["message"]
 
 
 @pytest.mark.soak

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 HEAD, WORKER = "head", "worker"
 HEAD_GROUP = "headgroup"
 GCS_PORT, DASHBOARD_PORT = 6379, 8265
+_AGENT_PORT = 52365
 _CLUSTER, _TYPE, _GROUP = "ray.io/cluster", "ray.io/node-type", "ray.io/group"
 _TOKEN_KEY = "auth_token"  # noqa: S105 - the name of a key
 
@@ -74,6 +75,7 @@ def pod(cluster: Object, kind: str, group: str, wish: Mapping[str, Any]) -> dict
     container["command"] = ["/bin/bash", "-c", "--"]
     container["args"] = [f"{' '.join(own)} && {start}" if own else start]
     container["env"] = [*(container.get("env") or ()), *_variables(cluster, kind, address, start)]
+    container.setdefault("readinessProbe", _probe())
     if kind == WORKER:
         spec["initContainers"] = [*(spec.get("initContainers") or ()), _wait_for(address, container)]
     return {
@@ -90,7 +92,7 @@ def _start_command(
     kind: str, address: str, parameters: Mapping[str, str], container: Mapping[str, Any]
 ) -> str:
     limits = (container.get("resources") or {}).get("limits") or {}
-    wanted = {"metrics-export-port": "8080", **parameters}
+    wanted = {"metrics-export-port": "8080", "dashboard-agent-listen-port": str(_AGENT_PORT), **parameters}
     if "memory" in limits:
         wanted.setdefault("memory", str(int(amount(limits["memory"]))))
     if "cpu" in limits:
@@ -120,6 +122,16 @@ def _variables(cluster: Object, kind: str, address: str, start: str) -> list[dic
         found.append({"name": "RAY_AUTH_MODE", "value": "token"})
         found.append({"name": "RAY_AUTH_TOKEN", "valueFrom": {"secretKeyRef": key}})
     return found
+
+
+def _probe() -> dict[str, Any]:
+    """Whether Ray's own process on the machine is well, as the agent beside it says."""
+    script = (
+        f"exec 3<>/dev/tcp/127.0.0.1/{_AGENT_PORT}; "
+        "printf 'GET /api/local_raylet_healthz HTTP/1.0\\r\\nAuthorization: Bearer %s\\r\\n\\r\\n' "
+        '"${RAY_AUTH_TOKEN:-}" >&3; grep -q success <&3'
+    )
+    return {"exec": {"command": ["bash", "-c", script]}, "periodSeconds": 1, "failureThreshold": 10}
 
 
 def _wait_for(address: str, container: Mapping[str, Any]) -> dict[str, Any]:
