@@ -152,7 +152,7 @@ def test_a_run_is_launched_watched_and_brought_home_through_a_login_node(
         "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
         "CLOUDREC_HOME": str(tmp_path / "there"),
     }
-    with running_sshd(tmp_path, {**slurm, **there}) as config:
+    with running_sshd(tmp_path, variables) as config:
         settings = {"host": "login", "ssh_config": str(config)}
         with pytest.raises(PreflightError, match=r"refuses us.*Permission denied"):
             LAUNCHER.preflight(make_spec("key", settings={**settings, "host": "strange"}))
