@@ -28,17 +28,18 @@ from cloudrec.launch._slurm.settings import SlurmSettings
 from cloudrec.launch._slurm.shell import UnreachableError, shell_of
 from cloudrec.launch._slurm.tools import Slurm
 from cloudrec.launch.base import LaunchPlan, RunHandle
+from cloudrec.launch.folder import RunFolder
 from cloudrec.launch.ledger import RunState, last_launch, state_after
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from cloudrec.launch._slurm.script import JobScript
     from cloudrec.launch.base import RunStatus
-    from cloudrec.launch.folder import RunFolder
     from cloudrec.launch.runspec import RunSpec
 
-__all__ = ["LAUNCHER", "JobAddress", "SlurmLauncher"]
+__all__ = ["LAUNCHER", "JobAddress", "SlurmLauncher", "run_of"]
 
 _POLL_S = 0.3
 _KILL_MARGIN_S = 60.0  # what Slurm may need beyond the grace: its KillWait, and its rounds
@@ -183,6 +184,21 @@ class SlurmLauncher:
 
 
 LAUNCHER = SlurmLauncher()
+
+
+def run_of(runs: Path, address: JobAddress) -> RunFolder | None:
+    """Return the run in a folder of runs whose job an address names, or None.
+
+    Args:
+        runs: the folder with one folder a run.
+        address: any of the run's jobs.
+    """
+    for path in sorted(runs.glob("*/events.jsonl")):
+        run = RunFolder(path=path.parent)
+        told = (event.details.get("job") for event in run.ledger.read() if event.event == "started")
+        if str(address) in told:
+            return run
+    return None
 
 
 def _site(run: RunFolder, spec: RunSpec) -> Site:

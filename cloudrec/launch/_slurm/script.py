@@ -163,7 +163,7 @@ def _srun(spec: RunSpec, settings: SlurmSettings, root: str) -> tuple[str, ...]:
     patience = math.ceil(spec.stop_grace_s) + _CLEAN_END_S
     words = [
         *("--ntasks-per-node=1", f"--cpus-per-task={settings.cpus_per_node or spec.nproc_per_node}"),
-        *("--cpu-bind=none", "--unbuffered", f"--wait={0 if elastic else patience}"),
+        *("--unbuffered", f"--wait={0 if elastic else patience}"),
         f"--kill-on-bad-exit={int(not elastic)}",
         *(("--no-kill",) if elastic else ()),
     ]

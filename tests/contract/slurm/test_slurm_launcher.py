@@ -15,7 +15,7 @@ from cloudrec.errors import CloudrecError, NoCapacityError, PreflightError, Usag
 from cloudrec.launch._slurm.shell import Done, LocalShell, SshShell
 from cloudrec.launch._slurm.tools import Slurm
 from cloudrec.launch.ledger import RunState
-from cloudrec.launch.slurm import LAUNCHER, JobAddress
+from cloudrec.launch.slurm import LAUNCHER, JobAddress, run_of
 from tests.contract.slurm.support_slurm import (
     left_words,
     make_spec,
@@ -39,7 +39,7 @@ def test_a_run_on_two_nodes_is_stopped_with_a_checkpoint_and_goes_on_from_it(tmp
     run = new_run(tmp_path, "two", nodes=2, steps=400, step_s=0.05)
     LAUNCHER.preflight(run.spec())
     handle = LAUNCHER.submit(run)
-    assert str(JobAddress.parse(handle.id)) == handle.id
+    assert run_of(tmp_path / "runs", JobAddress.parse(handle.id)) == run
     wait_for(run, RunState.RUNNING)
     wait_for_line(run, "rank 1 step 3", rank=1)
     with pytest.raises(UsageError, match="is RUNNING"):
@@ -152,7 +152,7 @@ def test_a_run_is_launched_watched_and_brought_home_through_a_login_node(
         "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
         "CLOUDREC_HOME": str(tmp_path / "there"),
     }
-    with running_sshd(tmp_path, {**slurm, **there}) as config:
+    with running_sshd(tmp_path, variables) as config:
         settings = {"host": "login", "ssh_config": str(config)}
         with pytest.raises(PreflightError, match=r"refuses us.*Permission denied"):
             LAUNCHER.preflight(make_spec("key", settings={**settings, "host": "strange"}))
