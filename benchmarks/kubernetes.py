@@ -19,20 +19,22 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from benchmarks.machine import describe_machine, today
 from benchmarks.standin import StandIn, kubernetes
-from cloudrec.kube.client import Kube
 from cloudrec.kube.target import Target
 from cloudrec.launch import launcher
 from cloudrec.launch._kube.context import disconnect
+from cloudrec.launch._kube.observer import Observer
 from cloudrec.launch.folder import RunFolder, create_run
 from cloudrec.launch.ledger import RunState
 from cloudrec.launch.runspec import RunSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from cloudrec.launch._kube.launcher import KubeLauncher
 
 NODES, RANKS, ROUNDS = 1000, 8, 5
 LOG_LINES = 100  # of each rank
@@ -112,6 +114,18 @@ def clocked(act: Callable[[], object]) -> float:
     return time.perf_counter() - began
 
 
+def look(run: RunFolder) -> None:
+    """Ask for a state as if nothing were known of it."""
+    engine = cast("KubeLauncher", launcher(run.spec().launcher)).engine
+    Observer(engine, run).status()
+
+
+def read(run: RunFolder, rank: int) -> float:
+    """Seconds until all lines of a rank were read."""
+    engine = launcher(run.spec().launcher)
+    return clocked(lambda: list(engine.logs(run, rank=rank, follow=False)))
+
+
 def await_pods(run: RunFolder) -> float:
     """Seconds until all are at work: the stand-in's time, not ours."""
     engine, began = launcher(run.spec().launcher), time.perf_counter()
@@ -141,45 +155,47 @@ def peak_mb(home: Path, *arguments: str) -> float:
     return int(peak.split()[1]) / 1000
 
 
-def measure(stand_in: StandIn, folder: Path, nodes: int) -> list[Row]:
-    """All figures of one run."""
+def measure(stand_in: StandIn, folder: Path, nodes: int) -> Iterator[Row]:
+    """All figures of one run, each as it is had."""
     prepare(stand_in, nodes)
     home = folder / "home"
     run = create_run(home / "runs", spec_of(stand_in, folder, nodes))
     engine = launcher("torchrun")
-    with Kube.connect(Target.of(run.spec().target)) as kube:
-        kube.kinds.has("Job")
-    rows = [
-        Row(name="check the cluster", values=[clocked(lambda: engine.preflight(run.spec()))], unit="s"),
-        Row(
-            name="render, `--dry-run`",
-            values=[clocked(lambda: engine.dry_run(run, run.spec())) for _ in range(ROUNDS)],
-            unit="s",
-        ),
-        Row(name="render + apply", values=[clocked(lambda: engine.submit(run))], unit="s", limit=APPLY_S),
-    ]
-    rows.append(Row(name="(the stand-in, until all pods run)", values=[await_pods(run)], unit="s"))
-    last = str(nodes * RANKS - 1)
+    yield Row(name="check the cluster", values=[clocked(lambda: engine.preflight(run.spec()))], unit="s")
+    rendered = [clocked(lambda: engine.dry_run(run, run.spec())) for _ in range(ROUNDS)]
+    yield Row(name="render, as `--dry-run` does", values=rendered, unit="s")
+    yield Row(name="render + apply", values=[clocked(lambda: engine.submit(run))], unit="s", limit=APPLY_S)
+    yield Row(name="(the stand-in, until all pods run)", values=[await_pods(run)], unit="s")
+    first, last, nowhere = 0, nodes * RANKS - 1, nodes * RANKS // 2
     repeated: Mapping[str, tuple[Callable[[], float], float | None]] = {
+        "`cloudrec --help`, which asks nobody": (lambda: command(home, "--help"), None),
         "`cloudrec status RUN`": (lambda: command(home, "status", run.name), STATUS_S),
-        "`cloudrec logs RUN --rank 0`": (lambda: command(home, "logs", run.name, "--rank", "0"), None),
+        "`cloudrec logs RUN`": (lambda: command(home, "logs", run.name), LOGS_S),
         f"`cloudrec logs RUN --rank {last}`": (
-            lambda: command(home, "logs", run.name, "--rank", last, "--tail", "100"),
-            None,
-        ),
-        "logs of one rank, the cluster known": (
-            lambda: clocked(lambda: list(engine.logs(run, rank=0, follow=False))),
+            lambda: command(home, "logs", run.name, "--rank", str(last)),
             LOGS_S,
         ),
+        "the same by a process that knows the cluster: status": (
+            lambda: clocked(lambda: look(run)),
+            STATUS_S,
+        ),
+        "logs of the first rank": (lambda: read(run, first), LOGS_S),
+        "logs of the last rank": (lambda: read(run, last), LOGS_S),
+        "logs of a rank that no pod has, all asked": (lambda: read(run, nowhere), None),
     }
     for name, (act, limit) in repeated.items():
-        rows.append(Row(name=name, values=[act() for _ in range(ROUNDS)], unit="s", limit=limit))
+        yield Row(name=name, values=[act() for _ in range(ROUNDS)], unit="s", limit=limit)
     for name, arguments in {
         "memory of `status --watch`": ("status", run.name, "--watch", "--interval", "1"),
         "memory of `logs --follow`": ("logs", run.name, "--follow"),
     }.items():
-        rows.append(Row(name=name, values=[peak_mb(home, *arguments)], unit="MB", limit=WATCH_MB))
-    return rows
+        yield Row(name=name, values=[peak_mb(home, *arguments)], unit="MB", limit=WATCH_MB)
+
+
+def told(row: Row) -> Row:
+    """Show a figure at once: the next one may take minutes."""
+    print(row, file=sys.stderr, flush=True)
+    return row
 
 
 def main() -> int:
@@ -191,7 +207,7 @@ def main() -> int:
     asked = parser.parse_args()
     with kubernetes() as stand_in, tempfile.TemporaryDirectory() as folder:
         try:
-            rows = measure(stand_in, Path(folder), asked.nodes)
+            rows = [told(row) for row in measure(stand_in, Path(folder), asked.nodes)]
         finally:
             disconnect()
     title = f"# A run of {asked.nodes} nodes on the Kubernetes stand-in, {today()}"

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from cloudrec.sandbox.kubernetes.mirror import is_ending, is_over, labels, with_conditions
+from cloudrec.sandbox.kubernetes.mirror import is_ending, is_over, key_of, labels, with_conditions
 from cloudrec.sandbox.kubernetes.quantities import amount, requests
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from cloudrec.sandbox.kubernetes.cluster import Cluster, Worker
+    from cloudrec.sandbox.kubernetes.mirror import Key
 
 SOURCE = "default-scheduler"
 _REPELLING = ("NoSchedule", "NoExecute")
+_BATCH = 20  # pods placed before others have their turn at the store
 
 
 class Scheduler:
@@ -35,11 +37,20 @@ class Scheduler:
         """Bind all that can be bound."""
         with self._cluster.store.lock:
             waiting = [pod for pod in self._cluster.mirror.all("pods") if _is_waiting(pod)]
-            if not waiting:
-                return
-            free = {node["metadata"]["name"]: self._free_on(node) for node in self._nodes()}
-            for pod in sorted(waiting, key=lambda each: -int(each["spec"].get("priority") or 0)):
+            waiting.sort(key=lambda each: -int(each["spec"].get("priority") or 0))
+            self._some([key_of(pod) for pod in waiting])
+
+    def _some(self, keys: Sequence[Key]) -> None:
+        """Bind a few, and the others once whoever waits for the store has had it."""
+        with self._cluster.store.lock:
+            found = [self._cluster.mirror.get("pods", *key) for key in keys[:_BATCH]]
+            waiting = [pod for pod in found if pod is not None and _is_waiting(pod)]
+            nodes = self._nodes() if waiting else []
+            free = {node["metadata"]["name"]: self._free_on(node) for node in nodes}
+            for pod in waiting:
                 self._place(pod, free)
+        if rest := keys[_BATCH:]:
+            self._worker.soon("scheduler, the rest", lambda: self._some(rest))
 
     def _nodes(self) -> list[dict[str, Any]]:
         return self._cluster.mirror.all("nodes")

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 _BACKOFF_S, _LONGEST_BACKOFF_S = 10.0, 600.0
 _DEFAULT_BACKOFF_LIMIT = 6
 _EVENT_PODS = 5000  # more creations than these are not told one by one
+_BATCH = 100  # pods made at one look: whoever calls meanwhile is not kept waiting
 
 
 @dataclass
@@ -187,7 +188,7 @@ class JobController(Controller):
         busy = len(active)
         if pods_of.replaces_failed_only(view.job):
             busy += sum(pods_of.is_terminating(pod) for pod in view.pods)
-        lacking = wanted - busy
+        lacking = min(wanted - busy, _BATCH)  # its pods call for the next look
         if lacking <= 0:
             return
         failures = self._failures.get(view.job["metadata"]["uid"])
