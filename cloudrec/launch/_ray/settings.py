@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat
 
 from cloudrec.errors import SpecError
+from cloudrec.providers.local.ray_driver import ADDRESS, TOKEN_FILE
 from cloudrec.spec.load import validated
 from cloudrec.spec.models import Model
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 DASHBOARD_PORT = 8265
 JOB = "CLOUDREC_JOB"  # by which a job's agents are told whose they are
-ADDRESS, TOKEN_FILE = "ray_address", "ray_token_file"  # in a cluster's details, where it has a Ray head
 
 
 class RaySettings(Model):
