@@ -15,6 +15,7 @@ _COMMANDS = {
     "smoke": "exchange tensors between all ranks and measure, in the trainer's place",
     "slurm": "run a node's agent in a job of Slurm's: slurm -- TORCHRUN...",
     "ray": "drive the agents of a Ray cluster, from its head",
+    "drive": "drive the agents of a run in a Ray cluster that others use too",
 }
 
 
