@@ -120,11 +120,12 @@ RUN apt-get update \
        done \
     && gpg --homedir keys --batch --quiet --import aws-efa-installer.key \
     && gpg --homedir keys --batch --status-fd 1 --verify "aws-efa-installer-${EFA_INSTALLER}.tar.gz.sig" \
-           > status 2>&1 \
+           "aws-efa-installer-${EFA_INSTALLER}.tar.gz" > status \
     && grep --quiet "VALIDSIG.*${EFA_KEY}" status \
     && tar --extract --file "aws-efa-installer-${EFA_INSTALLER}.tar.gz" && cd aws-efa-installer \
     && DEBIAN_FRONTEND=noninteractive ./efa_installer.sh -y --skip-kmod --skip-limit-conf --no-verify \
-    && apt-get purge --yes --autoremove "openmpi*-aws" curl gpg gpg-agent \
+    && mpi="$(dpkg-query --show --showformat '${Package} ' 'openmpi*-aws' 2> /dev/null || true)" \
+    && apt-get purge --yes --autoremove ${mpi} curl gpg gpg-agent \
     && cd / && rm -rf /tmp/efa /var/lib/apt/lists/* /var/cache/apt/* /var/log/apt /var/log/dpkg.log && ldconfig \
     && ldconfig --print-cache | grep --quiet libnccl-net && ldconfig --print-cache | grep --quiet libfabric
 COPY --from=venv-efa /opt/cloudrec /opt/cloudrec

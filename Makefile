@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo demo-spot test lint format soak golden checkov live bench clean image-tools image-test
+.PHONY: setup demo demo-spot demo-cluster test lint format soak golden checkov live bench clean image-tools image-test
 .DEFAULT_GOAL := help
 
 help: ## show the targets
@@ -21,6 +21,9 @@ demo: $(STAMP) ## the main job, end to end, on this machine
 
 demo-spot: $(STAMP) ## kill one run, resume another with fewer processes, beside an undisturbed one
 	$(BIN)/python -m scripts.demo_spot
+
+demo-cluster: $(STAMP) ## a cloud's whole flow on stand-ins: up, train in pods, lose a node, resume, down
+	$(BIN)/python -m scripts.demo_cluster
 
 lint: $(STAMP) ## ruff, mypy, import-linter
 	$(BIN)/ruff check .

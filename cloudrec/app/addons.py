@@ -5,13 +5,17 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from cloudrec.app.guarding import guard_of
 from cloudrec.cluster import addons as engine
 from cloudrec.cluster import health
 from cloudrec.cluster.drain import drain
 from cloudrec.errors import CloudrecError, PreflightError, UsageError
+from cloudrec.image.records import newest
 from cloudrec.kube.client import Kube
 from cloudrec.kube.errors import UnreachableError
 from cloudrec.kube.target import Target
+from cloudrec.manifests import namespace_objects
+from cloudrec.pod.guard import NAME as GUARD
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -52,11 +56,48 @@ def equip(app: AppContext, cluster: ClusterSpec) -> None:
     try:
         with Kube.connect(target) as kube:
             engine.converge(kube, target, cluster.title, cluster.owner, app.report, clock=app.clock)
+            hold_to_end(app, cluster, kube, target, image=image_for(app, access))
     except UnreachableError as error:
         app.report(
             f"its add-ons are not installed: {error.message}. From a machine that reaches it: "
             f"cloudrec addons install --cluster {cluster.title}"
         )
+
+
+def image_for(app: AppContext, access: Access) -> str:
+    """Return the image that was last pushed from here for a cluster, by digest; empty where none was."""
+    repository = str(access.details.get("image_repository", ""))
+    found = newest(app.home, repository) if repository else None
+    return f"{found.repository}@{found.digest}" if found else ""
+
+
+def hold_to_end(app: AppContext, cluster: ClusterSpec, kube: Kube, target: Target, *, image: str) -> None:
+    """Have the cluster's own guard end it when its time has come, even if this machine is gone by then.
+
+    Args:
+        app: what every use case works with.
+        cluster: as the journal has it, with its end.
+        kube: the cluster.
+        target: the same, as manifests see it.
+        image: what the guard runs from; without one it is installed by the first run.
+    """
+    if not image and cluster.expires is not None:
+        app.report(f"its guard, to end it at {cluster.expires}, comes with the first run or a pushed image")
+        return
+    objects = guard_of(app.provider(cluster.provider), cluster, image=image) if image else ()
+    if not objects:  # no end, any more
+        kube.delete("batch/v1/CronJob", GUARD, namespace=target.namespace)
+        return
+    for each in (*namespace_objects(target, cluster.title, cluster.owner), *objects):
+        kube.apply(each)
+
+
+def guard_run(app: AppContext, cluster: ClusterSpec, *, image: str) -> None:
+    """Have the guard in place before a run begins, where the cluster has an end."""
+    if cluster.expires is None or _are_left_alone(app, cluster):
+        return
+    with opened(app, cluster) as (kube, target):
+        hold_to_end(app, cluster, kube, target, image=image)
 
 
 def installed(app: AppContext, cluster: ClusterSpec) -> Sequence[Installed]:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cloudrec import __version__
+from cloudrec.app.addons import guard_run, image_for, is_kubernetes
 from cloudrec.app.choosing import choose
 from cloudrec.app.trainer_config import (
     absolute_flags,
@@ -17,7 +18,6 @@ from cloudrec.app.trainer_config import (
     trainer_config,
 )
 from cloudrec.errors import SpecError, UsageError
-from cloudrec.image.records import newest
 from cloudrec.launch import launcher as find_launcher
 from cloudrec.launch.folder import RunFolder, create_run
 from cloudrec.launch.ledger import RunState
@@ -80,6 +80,8 @@ def train(
         return None
     with app.cluster_lock(cluster.title):
         app.provider(cluster.provider).access(cluster)  # it may have gone while the user was asked
+        if is_kubernetes(place.access):
+            guard_run(app, cluster, image=spec.image)
         folder = create_run(app.home.runs, spec)
         launcher.submit(folder)
     return folder
@@ -106,7 +108,8 @@ def resume(
     cluster = choose(app, provider_name=spec.provider, cluster_name=spec.cluster)
     if nproc_per_node is not None:
         spec = _resized(spec, nproc_per_node)
-        _processes(nproc_per_node, app.provider(cluster.provider).access(cluster))  # refuses too many
+        access = app.provider(cluster.provider).access(cluster)
+        _processes(nproc_per_node, access, launcher)  # refuses too many
     launcher.preflight(spec)
     if not decide(_planned(app, cluster, launcher, folder, spec)):
         return None
@@ -164,7 +167,7 @@ def place_of(app: AppContext, loaded: Loaded, cluster: ClusterSpec) -> Place:
     _refuse_unfit_launcher(launcher, access, cluster)
     offers = app.provider(cluster.provider).offers(cluster)
     details = {**access.details, **_room(offers, access.details)}
-    return Place(cluster, access, launcher, _hourly_usd(app, cluster), _image(app, access), details)
+    return Place(cluster, access, launcher, _hourly_usd(app, cluster), image_for(app, access), details)
 
 
 def _room(offers: Sequence[Offer], details: Mapping[str, Any]) -> dict[str, int]:
@@ -173,13 +176,6 @@ def _room(offers: Sequence[Offer], details: Mapping[str, Any]) -> dict[str, int]
         if offer.gpus and offer.instance_type == details.get("instance_type"):
             return {"cpus": offer.vcpus, "memory_gib": int(offer.memory_gib)}
     return {}
-
-
-def _image(app: AppContext, access: Access) -> str:
-    """Return the image that was last pushed from here for a cluster; empty where none was."""
-    repository = str(access.details.get("image_repository", ""))
-    found = newest(app.home, repository) if repository else None
-    return f"{found.repository}@{found.digest}" if found else ""
 
 
 def run_spec(
@@ -201,21 +197,21 @@ def run_spec(
     """
     cluster, access, launcher, hourly_usd, image, _ = place
     train = loaded.spec.train
-    nodes = _nodes(train.nodes, access)
+    nodes = _nodes(train.nodes, access) if launcher.nodes_of_cluster else train.nodes or 1
     notices = str(access.details.get("notices", ""))
     return RunSpec(
         name=name or train.name or new_run_name(datetime.now(UTC)),
         cluster=cluster.title,
         provider=cluster.provider,
         launcher=launcher.name,
-        nproc_per_node=_processes(train.nproc_per_node, access),
+        nproc_per_node=_processes(train.nproc_per_node, access, launcher),
         nnodes=nodes,
         min_nodes=_fewest(train.min_nodes, nodes),
         max_restarts=train.max_restarts,
         trainer_config={} if command else trainer_config(loaded, launcher, notices=notices),
         trainer_flags=absolute_flags(flags) if launcher.reads_local_files else tuple(flags),
         trainer_command=tuple(command or default_trainer_command()),
-        environment={**access.environment, **train.env},
+        environment={**(access.environment if launcher.nodes_of_cluster else {}), **train.env},
         stop_grace_s=train.stop_grace_s,
         storage=access.storage,
         image=train.image or image,
@@ -250,8 +246,10 @@ def _refuse_unfit_launcher(launcher: Launcher, access: Access, cluster: ClusterS
         )
 
 
-def _processes(asked: int | None, access: Access) -> int:
+def _processes(asked: int | None, access: Access, launcher: Launcher) -> int:
     """Return the processes a node: one a GPU, or one on a CPU, where two would only share its cores."""
+    if not launcher.nodes_of_cluster:
+        return asked or 1
     if asked is not None and access.gpus_per_node and asked > access.gpus_per_node:
         raise SpecError(
             f"nproc_per_node is {asked}; a node of this cluster has {access.gpus_per_node} GPUs",

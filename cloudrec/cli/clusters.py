@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 @click.option("--nodes", type=int, metavar="N", help="GPU nodes.")
 @click.option("--capacity", metavar="HOW", help="on-demand, spot, or spot-first.")
 @click.option("--ttl", metavar="TIME", help="How long the cluster may live, as 8h or 2d.")
+@click.option("--ray", is_flag=True, default=None, help="With local: a Ray head of the cluster's own, too.")
 @click.option("--budget", type=float, metavar="USD", help="What the cluster may cost in all.")
 @set_option
 @dry_run_option
@@ -51,6 +52,7 @@ def up(
     cluster: str | None,
     settings: tuple[str, ...],
     *,
+    ray: bool | None,
     dry_run: bool,
     yes: bool,
     **asked: object,
@@ -62,6 +64,7 @@ def up(
     flags: Flags = {
         ("cluster", "provider"): ("PROVIDER", provider),
         ("cluster", "name"): ("--cluster", cluster),
+        ("cluster", "settings", "ray"): ("--ray", ray),
         **{
             ("cluster", keys.get(name, name)): (f"--{name.replace('_', '-')}", value)
             for name, value in asked.items()

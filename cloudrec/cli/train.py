@@ -25,6 +25,7 @@ from cloudrec.cli.run_tables import runs_table
 from cloudrec.errors import INTERRUPTED, RunFailedError, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from cloudrec.app import AppContext, Launch
@@ -52,6 +53,11 @@ if TYPE_CHECKING:
     default=None,
     help="Train even where the cluster's GPUs or fast transport are not found.",
 )
+@click.option("--ray-address", metavar="URL", help="With --launcher ray: the head, as http://HEAD:8265.")
+@click.option("--slurm-host", metavar="USER@HOST", help="With --launcher slurm: the login node, by ssh.")
+@click.option("--partition", metavar="NAME", help="With --launcher slurm.")
+@click.option("--account", metavar="NAME", help="With --launcher slurm.")
+@click.option("--time-limit", metavar="TIME", help="With --launcher slurm, as Slurm writes it.")
 @click.option(
     "--nproc-per-node",
     type=int,
@@ -86,6 +92,7 @@ def train(
     detach: bool,
     dry_run: bool,
     yes: bool,
+    **of_launcher: str | None,
 ) -> int:
     """Launch a run on a cluster that is up, and follow it; TRAINER_FLAGS, after --, go to the trainer.
 
@@ -112,6 +119,7 @@ def train(
         ("train", "nproc_per_node"): ("--nproc-per-node", nproc_per_node),
         ("train", "max_restarts"): ("--max-restarts", max_restarts),
         ("trainer", "dataset_path"): ("--dataset", dataset),
+        **_settings_of(of_launcher),
     }
 
     def decide(launch: Launch) -> bool:
@@ -136,6 +144,15 @@ def train(
     if detach:
         return _finish(application, folder.name)
     return _follow(application, folder)
+
+
+def _settings_of(given: Mapping[str, str | None]) -> Flags:
+    """Return the flags that are one launcher's own, as its settings."""
+    keys = {"ray_address": "address", "slurm_host": "host"}
+    return {
+        ("train", "settings", keys.get(name, name)): (f"--{name.replace('_', '-')}", value)
+        for name, value in given.items()
+    }
 
 
 def _follow(application: AppContext, folder: RunFolder) -> int:

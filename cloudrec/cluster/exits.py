@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -64,25 +65,33 @@ def exit_cause(pod: Mapping[str, Any]) -> Cause | None:
     return _known(code, message)
 
 
+def split_remedy(message: str) -> tuple[str, str]:
+    """Return what a pod says is wrong, and the remedy that it says in brackets at the end, if it does."""
+    found = re.fullmatch(r"(.+?) \((.+)\)", message, re.DOTALL)
+    return (found[1], found[2]) if found else (message, "")
+
+
 def _known(code: int, message: str) -> Cause:
+    message, own = split_remedy(message)
     said = f": {message}" if message else ""
     if code == BAD_CONFIG:
         return Cause(
             kind="BadConfig",
             text=f"the trainer refuses its configuration{said}",
-            remedy="correct it, and launch a new run",
+            remedy=own or "correct it, and launch a new run",
         )
     if code == BAD_DATA:
         return Cause(
             kind="BadData",
             text=f"the trainer refuses its data{said}",
-            remedy="`cloudrec data check` tells what is wrong with a dataset",
+            remedy=own or "`cloudrec data check` tells what is wrong with a dataset",
         )
     if code == UNFIT:
         return Cause(
             kind="Unfit",
             text=f"the node is not fit to train{said}",
-            remedy="`cloudrec doctor --cluster NAME` shows its devices; --allow-tcp trains without them",
+            remedy=own
+            or "`cloudrec doctor --cluster NAME` shows its devices; --allow-tcp trains without them",
         )
     if code == SPENT:
         return Cause(
@@ -101,5 +110,5 @@ def _known(code: int, message: str) -> Cause:
     return Cause(
         kind="Crashed",
         text=f"{how.get(code, f'it ended with exit code {code}')}{said}",
-        remedy="`cloudrec logs RUN` shows what it printed",
+        remedy=own or "`cloudrec logs RUN` shows what it printed",
     )

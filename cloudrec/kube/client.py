@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from cloudrec.errors import PreflightError
+from cloudrec.kube.changes import MANAGER, Changes, Object, asked
 from cloudrec.kube.credentials import Kubeconfig
 from cloudrec.kube.errors import AbsentError
-from cloudrec.kube.kinds import Kind, Kinds
+from cloudrec.kube.kinds import Kinds
 from cloudrec.kube.watching import Event, watch
 from cloudrec.kube.wire import PATIENCE_S, Request, Wire
 
@@ -23,13 +24,11 @@ if TYPE_CHECKING:
 
     from cloudrec.kube.target import Target
 
-MANAGER = "cloudrec"
+__all__ = ["MANAGER", "Event", "Kube", "Listing", "Object", "selector"]
 _PAGE = 500
 _PROTECTED = "kube-system"
 
-Object = dict[str, Any]
 Objects = list[Object]  # `list` is also the name of a method below
-Operations = list[dict[str, Any]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +39,7 @@ class Listing:
     version: str = ""
 
 
-class Kube:
+class Kube(Changes):
     """One cluster. Safe for several threads; close it, or use it as a context."""
 
     def __init__(self, wire: Wire) -> None:
@@ -103,7 +102,7 @@ class Kube:
         request = Request(
             method="GET",
             path=known.path(namespace=namespace, name=name),
-            what=_what("read", known, name, namespace),
+            what=asked("read", known, name, namespace),
         )
         try:
             return self._wire.json(request)
@@ -156,7 +155,7 @@ class Kube:
                 Request(
                     method="GET",
                     path=known.path(namespace=namespace),
-                    what=_what("list", known, "", namespace),
+                    what=asked("list", known, "", namespace),
                     query={**query, "limit": page, "continue": more},
                 )
             )
@@ -169,132 +168,6 @@ class Kube:
             item.setdefault("apiVersion", known.version)
             item.setdefault("kind", known.name)
         return Listing(items=items, version=str(metadata.get("resourceVersion", "")))
-
-    def apply(self, manifest: Mapping[str, Any], *, force: bool = False, dry_run: bool = False) -> Object:
-        """Make an object as a manifest says, on the server's side, as the field manager `cloudrec`.
-
-        Args:
-            manifest: what we want; what it does not name is left alone.
-            force: take over fields that others own.
-            dry_run: have the server check it, and change nothing.
-
-        Raises:
-            ConflictError: another manager owns a field; it is named.
-            InvalidError: the server refuses the object.
-        """
-        known, name, namespace = self._of(manifest)
-        return self._wire.json(
-            Request(
-                method="PATCH",
-                path=known.path(namespace=namespace, name=name),
-                what=_what("apply", known, name, namespace),
-                query={"fieldManager": MANAGER, "force": force, "dryRun": "All" if dry_run else None},
-                body=dict(manifest),
-                patch="apply",
-                is_idempotent=True,
-            )
-        )
-
-    def create(self, manifest: Mapping[str, Any], *, dry_run: bool = False) -> Object:
-        """Make an object that must not be there yet; ConflictError (`exists`) where it is."""
-        known, name, namespace = self._of(manifest)
-        return self._wire.json(
-            Request(
-                method="POST",
-                path=known.path(namespace=namespace),
-                what=_what("create", known, name, namespace),
-                query={"fieldManager": MANAGER, "dryRun": "All" if dry_run else None},
-                body=dict(manifest),
-            )
-        )
-
-    def patch(
-        self,
-        kind: str,
-        name: str,
-        change: Mapping[str, Any] | Operations,
-        *,
-        namespace: str = "",
-        subresource: str = "",
-    ) -> Object:
-        """Change an object: a mapping is a merge patch, a list is one of JSON's operations.
-
-        Raises:
-            AbsentError: there is no such object.
-        """
-        known = self.kinds.named(kind)
-        return self._wire.json(
-            Request(
-                method="PATCH",
-                path=known.path(namespace=namespace, name=name, subresource=subresource),
-                what=_what("change", known, name, namespace),
-                query={"fieldManager": MANAGER},
-                body=change,
-                patch="json" if isinstance(change, list) else "merge",
-                is_idempotent=not isinstance(change, list),
-            )
-        )
-
-    def delete(
-        self,
-        kind: str,
-        name: str,
-        *,
-        namespace: str = "",
-        propagation: str = "Background",
-        grace_s: int | None = None,
-        uid: str = "",
-    ) -> bool:
-        """Have an object deleted; tell whether it was there.
-
-        Args:
-            kind: which kind.
-            name: which one.
-            namespace: where.
-            propagation: what becomes of what it owns: Background, Foreground or Orphan.
-            grace_s: seconds that pods have; their own grace when left out.
-            uid: delete only this one, not another of its name: ConflictError where that is there.
-        """
-        known = self.kinds.named(kind)
-        options: Object = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": propagation}
-        options |= {} if grace_s is None else {"gracePeriodSeconds": grace_s}
-        options |= {"preconditions": {"uid": uid}} if uid else {}
-        try:
-            self._wire.json(
-                Request(
-                    method="DELETE",
-                    path=known.path(namespace=namespace, name=name),
-                    what=_what("delete", known, name, namespace),
-                    body=options,
-                    is_idempotent=True,
-                )
-            )
-        except AbsentError:
-            return False
-        return True
-
-    def evict(self, pod: str, *, namespace: str, grace_s: int | None = None) -> bool:
-        """Have a pod leave its node if its disruption budget allows that; tell whether it was there.
-
-        Raises:
-            OverloadedError: the budget does not allow it now.
-        """
-        options = {} if grace_s is None else {"deleteOptions": {"gracePeriodSeconds": grace_s}}
-        known = self.kinds.named("Pod")
-        body = {
-            "apiVersion": "policy/v1",
-            "kind": "Eviction",
-            "metadata": {"name": pod, "namespace": namespace},
-            **options,
-        }
-        path = known.path(namespace=namespace, name=pod, subresource="eviction")
-        try:
-            self._wire.json(
-                Request(method="POST", path=path, what=_what("evict", known, pod, namespace), body=body)
-            )
-        except AbsentError:
-            return False
-        return True
 
     def watch(
         self,
@@ -412,11 +285,6 @@ class Kube:
             return True
         return bool((answer.get("status") or {}).get("allowed"))
 
-    def _of(self, manifest: Mapping[str, Any]) -> tuple[Kind, str, str]:
-        known = self.kinds.of(manifest["apiVersion"], manifest["kind"])
-        metadata = manifest["metadata"]
-        return known, str(metadata.get("name", "")), str(metadata.get("namespace", ""))
-
     def _answer_or_none(self, path: str) -> Object | None:
         try:
             return self.raw("GET", path, what=f"ask which kinds {path} has")
@@ -427,8 +295,3 @@ class Kube:
 def selector(wanted: Mapping[str, str] | str) -> str:
     """Return a selector's text."""
     return wanted if isinstance(wanted, str) else ",".join(f"{key}={value}" for key, value in wanted.items())
-
-
-def _what(verb: str, kind: Kind, name: str, namespace: str) -> str:
-    where = f" in namespace {namespace}" if namespace else ""
-    return f"{verb} {kind.name} {name}{where}" if name else f"{verb} {kind.plural}{where}"

@@ -9,8 +9,11 @@ authentication, and are found by a port that is chosen first and bound later. Th
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import sys
+import threading
+from _thread import interrupt_main
 from typing import Any
 
 from torch.distributed import DistError, PrefixStore, TCPStore
@@ -25,7 +28,7 @@ from torch.distributed.elastic.rendezvous import (
 )
 from torch.distributed.run import main as torchrun
 
-from cloudrec.launch._tether import PARENT_PID, die_with
+from cloudrec.launch._tether import ONE_SIGNAL, PARENT_PID, die_with
 from cloudrec.launch.verdict import STOPPED
 
 _LOOPBACK = "127.0.0.1"
@@ -83,6 +86,8 @@ def main(arguments: list[str]) -> None:
     die_with(int(os.environ[PARENT_PID]))
     os.environ[PARENT_PID] = str(os.getpid())  # for the workers
     rendezvous_handler_registry.register("loopback", LoopbackRendezvous)
+    if os.environ.get(ONE_SIGNAL) == "1":
+        _take_one_signal()
     try:
         torchrun(arguments)
     except SignalException as stop:  # the supervisor's request to end, not an error worth a traceback
@@ -91,6 +96,21 @@ def main(arguments: list[str]) -> None:
         reason = " ".join(f"{type(lost).__name__}: {lost}".split())
         print(f"error: the other nodes were not found, or lost: {reason}", file=sys.stderr, flush=True)
         sys.exit(STOPPED)
+
+
+def _take_one_signal() -> None:
+    """Let torch see one SIGTERM at most: at each further one it gives up on workers that are still ending."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])  # for this thread, and all that it starts
+
+    def pass_on() -> None:
+        signal.sigwait([signal.SIGTERM])
+        if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            os._exit(128 + signal.SIGTERM)  # no worker has been started yet
+        interrupt_main(signal.SIGTERM)
+        while True:
+            signal.sigwait([signal.SIGTERM])
+
+    threading.Thread(target=pass_on, name="signals", daemon=True).start()
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Container
 
 PARENT_PID = "CLOUDREC_PARENT_PID"  # the environment variable by which a parent says who it is
+ONE_SIGNAL = "CLOUDREC_ONE_SIGNAL"  # likewise: set to 1 where an engine signals whole groups, again and again
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 

@@ -99,6 +99,11 @@ class Launcher(Protocol):
         """Whether the trainer sees the same files as whoever launches it."""
         ...
 
+    @property
+    def nodes_of_cluster(self) -> bool:
+        """Whether a run's nodes and GPUs are the cluster's; False where an engine has its own machines."""
+        ...
+
     def preflight(self, spec: RunSpec) -> None:
         """Refuse what cannot work before anything is made: PreflightError, MissingExtraError, UsageError."""
         ...

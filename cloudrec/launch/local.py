@@ -53,10 +53,12 @@ class LocalLauncher:
         name: what `--launcher` calls it.
         needed: the modules without which the trainer cannot run.
         reads_local_files: the trainer sees the same files as whoever launches it.
+        nodes_of_cluster: the node is the cluster's: this machine.
     """
 
     name: str = "local"
     reads_local_files: bool = True
+    nodes_of_cluster: bool = True
     needed: tuple[str, ...] = ("torch", "torchrec", "fbgemm_gpu", "numpy", "fsspec")
 
     def preflight(self, spec: RunSpec) -> None:
@@ -83,7 +85,7 @@ class LocalLauncher:
     def submit(self, run: RunFolder) -> RunHandle:
         """Start the run's supervisor, or start it again; return once its elastic agent has been started."""
         spec = run.spec()
-        lock = _take_lock(run)
+        lock = take_lock(run)
         try:
             launch = _next_launch(run)
             for path, text in plan_launch(run, spec, launch=launch).files.items():
@@ -173,7 +175,7 @@ def _environment(spec: RunSpec) -> dict[str, str]:
     }
 
 
-def _take_lock(run: RunFolder) -> int:
+def take_lock(run: RunFolder) -> int:
     """Lock the run for the supervisor to come; UsageError when another one has it."""
     try:
         descriptor = os.open(run.lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -83,7 +83,7 @@ def checkpoint_folder(run: RunFolder, spec: RunSpec) -> Path | None:
     named = flag_value(spec.trainer_flags, "checkpoint_dir") or _setting(
         spec.trainer_config, "checkpoint_dir"
     )
-    if not named and spec.target and spec.storage:
+    if not named and spec.target.get("kubeconfig") and spec.storage:
         named = f"{spec.storage.rstrip('/')}/runs/{spec.name}/checkpoints"  # where its pods put them
     if not named:
         return run.path / "checkpoints"

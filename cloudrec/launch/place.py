@@ -27,8 +27,8 @@ class Place(Protocol):
 
     uri: str
 
-    def read(self, name: str, *, limit: int | None = None) -> bytes | None:
-        """Return a file's bytes, the first `limit` of them; None where there is no such file."""
+    def read(self, name: str, *, start: int = 0, limit: int | None = None) -> bytes | None:
+        """Return a file's bytes from `start` on, `limit` of them at most; None where there is none."""
         ...
 
     def write(self, name: str, data: bytes) -> None:
@@ -73,6 +73,10 @@ def open_place(uri: str, environment: Mapping[str, str] | None = None) -> Place:
         DataError: no object store of this scheme is known.
         MissingExtraError: its client is not installed.
     """
+    if uri.startswith("ssh://"):
+        from cloudrec.launch._slurm.place import SshPlace  # noqa: PLC0415 - only where a login node is used
+
+        return SshPlace(uri, environment or {})
     if is_remote(uri):
         return _Bucket(uri, environment or {})
     if not uri.lower().startswith("file://"):
@@ -85,9 +89,10 @@ class _Directory:
         self.uri = uri
         self._root = root
 
-    def read(self, name: str, *, limit: int | None = None) -> bytes | None:
+    def read(self, name: str, *, start: int = 0, limit: int | None = None) -> bytes | None:
         def act() -> bytes:
             with (self._root / name).open("rb") as file:
+                file.seek(start)
                 return file.read(-1 if limit is None else limit)
 
         try:
@@ -160,8 +165,9 @@ class _Bucket:
         self.uri = uri.rstrip("/")
         self._files, self._root = _connect(self.uri, environment)
 
-    def read(self, name: str, *, limit: int | None = None) -> bytes | None:
-        options = {} if limit is None else {"start": 0, "end": limit}
+    def read(self, name: str, *, start: int = 0, limit: int | None = None) -> bytes | None:
+        end = {} if limit is None else {"end": start + limit}
+        options = {"start": start, **end} if start or end else {}
         try:
             return bytes(self._told(name, lambda: self._files.cat_file(self._path(name), **options)))
         except FileNotFoundError:

@@ -13,7 +13,9 @@ _COMMANDS = {
     "probe": "tell whether a pod can read a dataset and write results",
     "guard": "end runs and let nodes go once the cluster's time or budget is up",
     "smoke": "exchange tensors between all ranks and measure, in the trainer's place",
+    "slurm": "run a node's agent in a job of Slurm's: slurm -- TORCHRUN...",
     "ray": "drive the agents of a Ray cluster, from its head",
+    "drive": "drive the agents of a run in a Ray cluster that others use too",
 }
 
 

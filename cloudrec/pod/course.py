@@ -14,7 +14,9 @@ from cloudrec.errors import UsageError
 from cloudrec.pod.codes import AGAIN, CRASHED, FINAL, FINISHED
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+
+    from cloudrec.launch.ledger import Event
 
 LOST = None  # the code of an agent whose machine is gone
 
@@ -28,9 +30,12 @@ class Launch:
         min_nodes: with how many the run may go on.
         max_restarts: how many crashes are forgiven.
         gpus: GPUs that each agent has.
-        port: where ranks meet.
+        port: where ranks meet; 0 for one that is free on the machine where they meet.
         agent: the agent and torchrun, as far as they do not depend on where ranks meet.
         program: what torchrun starts.
+        cpus: cores that each agent has.
+        wait_s: seconds within which there must be machines for all of them; 0 for as long as it takes.
+        environment: variables for the agents, where their machines do not have them.
     """
 
     nodes: int
@@ -40,6 +45,9 @@ class Launch:
     port: int
     agent: tuple[str, ...]
     program: tuple[str, ...]
+    cpus: float = 1
+    wait_s: float = 0.0
+    environment: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Launch:
@@ -50,15 +58,43 @@ class Launch:
         except TypeError as error:
             raise UsageError(f"the launch's file is of another version: {error}") from error
 
-    def command(self, *, rendezvous: str, address: str) -> list[str]:
+    def command(self, *, rendezvous: str, port: int, address: str) -> list[str]:
         """Return what one node runs.
 
         Args:
             rendezvous: the address of the node where ranks meet.
+            port: and its port.
             address: its own.
         """
-        meeting = ("--rdzv-endpoint", f"{rendezvous}:{self.port}", "--local-addr", address)
+        meeting = ("--rdzv-endpoint", f"{rendezvous}:{port}", "--local-addr", address)
         return [*self.agent, *meeting, *self.program]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """What an agent's ranks do, as its ledger tells.
+
+    Args:
+        state: "starting", "at work", "restarting" or "ended".
+        cause: why they restart, or ended; empty when nothing is wrong.
+        restarts: how often they were started again.
+    """
+
+    state: str = "starting"
+    cause: str = ""
+    restarts: int = 0
+
+    @classmethod
+    def of(cls, events: Sequence[Event]) -> Look:
+        """Read it out of one launch's events."""
+        words = {"rank_started": "at work", "running": "at work", "restarting": "restarting"}
+        words |= dict.fromkeys(("succeeded", "interrupted", "failed"), "ended")
+        told = [event for event in events if event.event in words]
+        return cls(
+            state=words[told[-1].event] if told else "starting",
+            cause=str(told[-1].details.get("cause") or "") if told else "",
+            restarts=sum(event.event == "restarting" for event in events),
+        )
 
 
 @dataclass
@@ -71,20 +107,21 @@ class Course:
 
     launch: Launch
     crashes: int = 0
-    _ready: dict[int, str] = field(default_factory=dict)
+    _ready: dict[int, tuple[str, int]] = field(default_factory=dict)
     _finished: set[int] = field(default_factory=set)
     _meeting: int | None = None
 
-    def ready(self, place: int, address: str) -> None:
-        """Note that a place has a machine, and its address."""
-        self._ready[place] = address
+    def ready(self, place: int, address: str, port: int = 0) -> None:
+        """Note that a place has a machine, its address, and a port to meet at, where the launch has none."""
+        self._ready[place] = (address, self.launch.port or port)
 
     def command(self, place: int) -> list[str]:
         """Return what a place that is ready runs: all meet at one that is still there."""
         if self._meeting not in self._ready:
             self._meeting = min(self._ready)
         assert self._meeting is not None  # noqa: S101 - this place is ready, so there is one
-        return self.launch.command(rendezvous=self._ready[self._meeting], address=self._ready[place])
+        host, port = self._ready[self._meeting]
+        return self.launch.command(rendezvous=host, port=port, address=self._ready[place][0])
 
     def ended(self, place: int, code: int | None) -> int | None:
         """Note an agent's end; return the code that ends the whole run, or None where it goes on.

@@ -12,7 +12,10 @@ import fcntl
 import json
 import os
 import signal
+import socket
 import subprocess
+import sys
+import tempfile
 import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -21,30 +24,40 @@ from typing import TYPE_CHECKING, Any
 from cloudrec.errors import MissingExtraError, UsageError
 from cloudrec.home import write_atomically
 from cloudrec.pod.codes import AGAIN, FINISHED
-from cloudrec.pod.course import LOST, Course, Launch
-from cloudrec.pod.settings import PodSettings
+from cloudrec.pod.course import LOST, Course, Launch, Look
+from cloudrec.pod.settings import PARENT, PodSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 _PID_FILE, _STOP_FILE, _LOCK_FILE = "ray-agent.pid", "ray-stop", "ray-lock"
 _POLL_S = 0.2
+_CONVERSATIONS = 3  # at once with an actor: its agent's run, a look at it, and the wish that it end
 _PAUSE_S = 1.0  # before another agent in the same place
 _CONTAINER_OUTPUT = Path("/proc/1/fd/1")  # what the pod's log is made of; Ray keeps its workers' elsewhere
 
 
 class Node:
-    """One machine's agent: an actor in the driver's eyes."""
+    """One machine's agent: an actor in the driver's eyes.
 
-    def __init__(self) -> None:
+    Args:
+        environment: variables on top of the machine's own, where those do not tell all.
+    """
+
+    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
+        if environment:
+            os.environ.update(_own_environment(environment))
         self._settings = PodSettings.from_environment(os.environ)
         self._work = self._settings.work
 
-    def address(self) -> str:
-        """Return where other machines reach this one."""
-        import ray  # noqa: PLC0415 - what the driver alone needs
+    def address(self, port: int) -> tuple[str, int]:
+        """Return where other machines reach this one, and a port there.
 
-        return os.environ.get("POD_IP") or str(ray.util.get_node_ip_address())
+        Args:
+            port: the port; 0 for one that is free.
+        """
+        host = os.environ.get("POD_IP") or _own_address()
+        return host, port or _free_port(host)
 
     def run(self, command: list[str], pause_s: float) -> int:
         """Run an agent to its end; return its exit code, as a shell would tell it.
@@ -59,11 +72,18 @@ class Node:
         with _alone(self._work), _output() as output:
             if (self._work / _STOP_FILE).exists():
                 return AGAIN  # this pod is about to go
-            agent = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
+            agent = subprocess.Popen(
+                command, env=_environment(), stdout=output, stderr=output, start_new_session=True
+            )
             write_atomically(self._work / _PID_FILE, str(agent.pid))
         code = agent.wait()
         (self._work / _PID_FILE).unlink(missing_ok=True)
         return code if code >= 0 else 128 - code
+
+    def look(self) -> Look:
+        """Tell what the agent's ranks do."""
+        events = self._settings.folder.ledger.read()
+        return Look.of([event for event in events if event.launch == self._settings.launch])
 
     def stop(self) -> None:
         """Ask the agent to end."""
@@ -76,7 +96,12 @@ class Driver:
     Args:
         ray: the module, connected to its cluster.
         launch: the launch.
+
+    Attributes:
+        poll_s: seconds between two looks at whether the run is to end; None where nobody can ask for that.
     """
+
+    poll_s: float | None = None
 
     def __init__(self, ray: Any, launch: Launch) -> None:  # noqa: ANN401 - untyped
         self._ray = ray
@@ -90,37 +115,58 @@ class Driver:
         for place in range(self._launch.nodes):
             self._seek(place)
         while not self._course.is_over(self._running()):
-            done, _ = self._ray.wait(list(self._waited), num_returns=1)
+            done, _ = self._ray.wait(list(self._waited), num_returns=1, timeout=self.poll_s)
             for answer in done:
                 place, question = self._waited.pop(answer)
                 code = self._note(place, question, answer)
                 if code is not None:
                     return self._give_up(code)
+            if self.is_stopped():
+                return self._give_up(AGAIN)
         return FINISHED
+
+    def is_stopped(self) -> bool:
+        """Tell whether somebody wants the run to end."""
+        return False
+
+    def seat(self, place: int) -> tuple[dict[str, Any], dict[str, str]]:
+        """Return what to ask of Ray for a place beyond cores and GPUs, and the environment of its agent."""
+        del place
+        return {}, {}
+
+    def heard(self, place: int, word: str) -> None:
+        """Take note of what became of a place's machine or agent."""
+        print(f"[driver] agent {place} {word}", flush=True)
 
     def _seek(self, place: int) -> None:
         """Ask Ray for a machine, which may take until there is one."""
+        more, environment = self.seat(place)
         asked = self._ray.remote(Node).options(
-            num_cpus=1, num_gpus=self._launch.gpus, max_restarts=0, max_concurrency=2
+            num_cpus=self._launch.cpus,
+            num_gpus=self._launch.gpus,
+            max_restarts=0,
+            max_concurrency=_CONVERSATIONS,
+            **more,
         )
-        actor = self._actors[place] = asked.remote()
-        self._waited[actor.address.remote()] = (place, "address")
+        actor = self._actors[place] = asked.remote(environment)
+        self._waited[actor.address.remote(self._launch.port)] = (place, "address")
 
     def _note(self, place: int, question: str, answer: Any) -> int | None:  # noqa: ANN401 - untyped
         """Take an answer, and do what follows from it; return the code that ends the run, if it does."""
         try:
             said = self._ray.get(answer)
         except self._ray.exceptions.RayActorError:
-            print(f"[driver] the machine of agent {place} is gone", flush=True)
+            self.heard(place, "is gone, with its process or its machine")
             self._course.ended(place, LOST)
             if self._course.needs(place):
                 self._seek(place)
             return None
         if question == "address":
-            self._course.ready(place, said)
+            self._course.ready(place, *said)
+            self.heard(place, f"is at {said[0]}")
             self._start(place, pause_s=0.0)
             return None
-        print(f"[driver] agent {place} ended with {said}", flush=True)
+        self.heard(place, f"ended with {said}")
         code = self._course.ended(place, said)
         if code is None:
             self._start(place, pause_s=_PAUSE_S)
@@ -156,8 +202,8 @@ def main(arguments: list[str]) -> int:
         return stop(PodSettings.from_environment(os.environ))
     if options.launch_file is None:
         raise UsageError("no launch's file is named")
-    launch = _read(options.launch_file)
-    return Driver(_connect(), launch).run()
+    launch = read_launch(options.launch_file)
+    return Driver(connect(), launch).run()
 
 
 def stop(settings: PodSettings) -> int:
@@ -202,14 +248,16 @@ def _is_alive(pid: int) -> bool:
         return False
 
 
-def _read(path: Path) -> Launch:
+def read_launch(path: Path) -> Launch:
+    """Read what is to be driven; UsageError where it is damaged, or of another version."""
     try:
         return Launch.of(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError) as error:
         raise UsageError(f"{path}: {error}") from error
 
 
-def _connect() -> Any:  # noqa: ANN401 - untyped
+def connect() -> Any:  # noqa: ANN401 - untyped
+    """Return Ray, connected to the cluster that this process is in; MissingExtraError without it."""
     try:
         import ray  # noqa: PLC0415 - what the driver alone needs
     except ImportError as error:
@@ -219,8 +267,40 @@ def _connect() -> Any:  # noqa: ANN401 - untyped
 
 
 def _output() -> Any:  # noqa: ANN401 - a file of bytes
-    """Return the pod's own output, or where that is another's, this process's."""
-    try:
-        return _CONTAINER_OUTPUT.open("ab", buffering=0)
-    except OSError:
-        return os.fdopen(os.dup(1), "ab", buffering=0)
+    """Return the pod's own output; outside a pod, or where that is another's, this process's."""
+    if "KUBERNETES_SERVICE_HOST" in os.environ:
+        with suppress(OSError):
+            return _CONTAINER_OUTPUT.open("ab", buffering=0)
+    return os.fdopen(os.dup(1), "ab", buffering=0)
+
+
+def _own_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """Complete what a driver tells an agent by what only the agent's machine knows."""
+    settings = PodSettings.from_environment(environment)
+    place, host = environment["CLOUDREC_PLACE"], _own_address()
+    name = f"{settings.run}-{settings.launch}-{place}"
+    base = Path(tempfile.gettempdir()) / f"cloudrec-{os.getuid()}"
+    own = {"POD_NAME": f"{name}-{host}", "NODE_NAME": host, "CLOUDREC_WORK": str(base / name)}
+    if host.startswith("127."):
+        own |= dict.fromkeys(("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"), "lo")
+    return {**own, **environment, PARENT: str(os.getpid())}
+
+
+def _own_address() -> str:
+    """Return the address by which Ray knows this node; its own function guesses at another interface."""
+    import ray  # noqa: PLC0415 - what actors alone need
+
+    here = ray.get_runtime_context().get_node_id()
+    return next(str(node["NodeManagerAddress"]) for node in ray.nodes() if node["NodeID"] == here)
+
+
+def _environment() -> dict[str, str]:
+    """Return an agent's environment: what it calls python is what runs here."""
+    own = str(Path(sys.executable).parent)
+    return {**os.environ, "PATH": f"{own}{os.pathsep}{os.environ.get('PATH', '')}"}
+
+
+def _free_port(host: str) -> int:
+    with socket.create_server((host, 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port

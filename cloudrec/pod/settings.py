@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 WORK = Path("/cloudrec")
 TERMINATION_LOG = Path("/dev/termination-log")
+PARENT = "CLOUDREC_PARENT"
 RUN_FOLDER = "CLOUDREC_RUN_FOLDER"  # by which the agent tells its ranks where they write
 
 
@@ -37,6 +38,7 @@ class PodSettings:
         profile: a script whose variables the transport needs; empty without one.
         work: the folder that it may write to.
         again_code: what the pod ends with where its engine is to start another one.
+        parent: the process without which the pod is to end; 0 where there is none.
     """
 
     run: str = "run"
@@ -53,6 +55,7 @@ class PodSettings:
     profile: str = ""
     work: Path = WORK
     again_code: int = AGAIN
+    parent: int = 0
 
     @property
     def folder(self) -> RunFolder:
@@ -83,6 +86,7 @@ class PodSettings:
             profile=environment.get("CLOUDREC_PROFILE", ""),
             work=Path(environment.get("CLOUDREC_WORK") or WORK),
             again_code=int(_number(environment, "CLOUDREC_AGAIN_CODE", AGAIN)),
+            parent=int(_number(environment, PARENT, 0)),
         )
 
 

@@ -7,6 +7,7 @@ node has brought to its disk.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import time
 from contextlib import suppress
@@ -127,6 +128,8 @@ class Watch:
             with suppress(subprocess.TimeoutExpired):
                 process.wait(_POLL_S)
             _tether.reap(spared=[process.pid])
+            if self._settings.parent and os.getppid() != self._settings.parent:
+                self.stop()  # nobody is left who would end this pod
             attempts = self._attempts()
             ended = self._note_ends(attempts)
             verdict = verdict or self._verdict(attempts)

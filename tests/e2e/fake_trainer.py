@@ -24,10 +24,10 @@ ATTEMPT = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
 
 
 class Trainer:
-    def __init__(self, config: dict[str, Any], output: Path) -> None:
+    def __init__(self, config: dict[str, Any], output: Path, checkpoints: Path | None = None) -> None:
         self.config = config
         self.output = output
-        self.checkpoints = output / "checkpoints"
+        self.checkpoints = checkpoints or output / "checkpoints"
         self.stop = False
         signal.signal(signal.SIGTERM, self.on_stop)
 
@@ -95,12 +95,14 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--config", type=Path, required=True)
     parser.add_argument("--output_dir", type=Path, required=True)
+    parser.add_argument("--checkpoint_dir", type=Path)
+    parser.add_argument("--stop_grace_seconds", type=float, help="taken, and not needed")
     parser.add_argument("--steps", type=int)
     arguments = parser.parse_args()
     config = yaml.safe_load(arguments.config.read_text())
     if arguments.steps is not None:
         config["steps"] = arguments.steps
-    return Trainer(config, arguments.output_dir).run()
+    return Trainer(config, arguments.output_dir, arguments.checkpoint_dir).run()
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import pytest
 from cloudrec import __version__
 from tests.e2e.support_image import BASE, ROOT, Store, build_flags, make_base, run_locked_up
 
-pytestmark = [pytest.mark.soak, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(3600)]
 _SPACE = 15 << 30  # bytes; every stage is a copy of all below it
 _IMAGE = f"cloudrec:{__version__}-plain-cpu"
 
@@ -46,7 +46,7 @@ def image(store: Store) -> str:
     command += ["--base", BASE, "--pip-conf", str(conf), "-o", "json", "--", *flags]
     environment = {**store.environment, "CLOUDREC_HOME": str(store.folder / "home")}
     done = subprocess.run(
-        command, env=environment, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True, timeout=1500
+        command, env=environment, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True, timeout=3000
     )
     return str(json.loads(done.stdout)["image"]["name"])
 

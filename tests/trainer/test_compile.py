@@ -39,7 +39,15 @@ def _losses_and_graphs(place: Place, settings: dict[str, Any]) -> tuple[list[flo
     return losses, scores, torch._dynamo.utils.counters["stats"]["unique_graphs"]
 
 
-@pytest.mark.parametrize("settings", [{}, DCN, {"activation_checkpointing": True}], ids=str)
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        pytest.param(DCN, marks=pytest.mark.soak),
+        pytest.param({"activation_checkpointing": True}, marks=pytest.mark.soak),
+    ],
+    ids=str,
+)
 def test_a_compiled_model_learns_and_scores_as_the_plain_one(
     worlds: Worlds, settings: dict[str, Any]
 ) -> None:
@@ -71,6 +79,7 @@ def _losses(place: Place, settings: dict[str, Any]) -> list[float]:
 # Two of torch's tracer about itself: it hides the first, but only where warnings are not errors.
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")
+@pytest.mark.soak
 def test_a_compiled_run_in_pieces_ends_like_an_unbroken_one_and_scores_plainly(tmp_path: Path) -> None:
     write_dataset(tmp_path / "data", train_rows=110, test_rows=60, num_sparse=4, num_dense=3)
     settings = {"compile": True, "deterministic": True, "lr_decay": "none"}

@@ -193,6 +193,7 @@ def test_a_stop_saves_ends_with_75_and_the_resumed_run_ends_like_an_unbroken_one
     assert _same_end([whole.summary, run_here(dataset, tmp_path / "parts", **settings).summary])
 
 
+@pytest.mark.soak  # the chaos tests do so hundreds of times, too
 def test_two_ranks_killed_at_any_moment_go_on_from_the_last_checkpoint(dataset: Path, tmp_path: Path) -> None:
     settings = {**EXACT, "num_epochs": 8, "checkpoint_interval": 20}
     words = {name: command(dataset, tmp_path / name, ranks=2, **settings) for name in ("whole", "parts")}

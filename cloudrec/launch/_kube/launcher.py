@@ -62,6 +62,11 @@ class KubeLauncher:
         """No: a pod sees nothing of the disk of whoever launches it."""
         return False
 
+    @property
+    def nodes_of_cluster(self) -> bool:
+        """Yes: pods go to the cluster's nodes."""
+        return True
+
     def preflight(self, spec: RunSpec) -> None:
         """Refuse names, a cluster or nodes with which the run cannot work; nothing is made."""
         refuse_flags(spec)

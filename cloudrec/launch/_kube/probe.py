@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from cloudrec.cluster.causes import pod_cause
+from cloudrec.cluster.exits import split_remedy
 from cloudrec.errors import CloudrecError, PreflightError
 from cloudrec.launch._kube.judge import exit_code
 from cloudrec.manifests import probe_objects
@@ -87,10 +88,10 @@ def _refusal(kube: Kube, pod: Mapping[str, Any], namespace: str) -> PreflightErr
         with suppress(CloudrecError):
             name = pod["metadata"]["name"]
             said = " ".join(kube.logs(name, namespace=namespace, tail=3)).strip()
-    text, found, remedy = said.partition("remedy: ")
+    text, remedy = split_remedy(said)
     return PreflightError(
-        f"seen from inside the cluster, the run cannot work: {text.strip() or (cause and cause.text)}",
-        remedy=remedy if found else (cause.remedy if cause else None),
+        f"seen from inside the cluster, the run cannot work: {text or (cause and cause.text)}",
+        remedy=remedy or (cause.remedy if cause else None),
     )
 
 

@@ -52,12 +52,12 @@ _PARTS = (
     network,
     identity,
     federation,
+    guard,
     storage,
     registry,
     leftovers,
     control_plane,
     nodes,
-    guard,
     lustre,
 )
 

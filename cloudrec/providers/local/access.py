@@ -22,7 +22,7 @@ def of(name: str, *, machine: Observed | None, folder: Observed | None) -> Acces
             f"cluster {name!r} is not up: {missing}", remedy=f"cloudrec up local --cluster {name}"
         )
     return Access(
-        launchers=("local",),
+        launchers=("local", "ray", "slurm"),
         nodes=1,
         gpus_per_node=len(machine.properties["gpus"]),
         cores_per_node=machine.properties["cores"],

@@ -17,7 +17,7 @@ from cloudrec.engine.plan import Step
 from cloudrec.errors import CloudrecError, NoCapacityError, PreflightError, SpecError
 from cloudrec.kube.target import Target
 from cloudrec.plan.transport import profile_of
-from cloudrec.providers.azure import federation
+from cloudrec.providers.azure import federation, identity
 from tests.contract.azure.support import Site
 from tests.contract.sandbox_azure.support import Azure
 
@@ -188,7 +188,9 @@ def test_runs_are_let_in_by_the_clusters_word_even_where_the_cluster_is_seen_lat
     assert issuer
     assert of_identities.get(*names).issuer == issuer
     provider, kind = standing.provider, federation.FEDERATED
-    (credential,) = (each for each in provider.resources(standing.cluster) if each.kind == kind)
+    credential = next(
+        each for each in provider.resources(standing.cluster) if each.key == f"{kind}/t-{identity.POD}"
+    )
     driver = provider.drivers(standing.cluster)[kind]
     identities = {key: seen.identity for key, seen in standing.found().items()}
     of_identities.delete(*names)

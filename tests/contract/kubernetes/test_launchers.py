@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -42,7 +41,7 @@ def test_a_run_is_submitted_as_planned_watched_to_its_end_and_leaves_what_it_own
     plan = engine.dry_run(run, spec)
     handle = engine.submit(run)
     assert (handle.id, handle.launch) == (f"{site.server.namespace}/{spec.name}", 1)
-    if how != "rayjob" or find_spec("ray"):  # the stand-in's operator starts a real Ray cluster
+    if how != "rayjob":  # the stand-in's operator starts a real Ray cluster, which needs real processes
         status = await_status(engine, run, lambda status: status.state is RunState.RUNNING)
         assert len(status.workers) == 2
     for planned in plan.objects:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from tests.contract.sandbox_kubernetes.support_nodes import (
     job,
     pod,
     running,
+    service,
     wait,
 )
 
@@ -98,13 +101,22 @@ def test_deadline_and_time_to_live_pass_in_virtual_time(cluster: Cluster) -> Non
     wait(lambda: not cluster.get(_JOBS)["items"], what="the removal")
 
 
-def test_a_thousand_pods_are_kept_in_the_books_within_seconds(cluster: Cluster) -> None:
+def _kept_in_the_books(cluster: Cluster, count: int) -> None:
     node = {"name": "big", "count": 4, "capacity": {"cpu": "1000", "memory": "4Ti", "pods": "500"}}
     cluster.control(nodes=[node], processes=False, bookkeeping={"log": ["hello"]})
-    cluster.apply(job("many", "true", pods=1000))
-    wait(lambda: cluster.job("many")["status"].get("ready") == 1000, what="a thousand pods")
+    cluster.apply(job("many", "true", pods=count))
+    wait(lambda: cluster.job("many")["status"].get("ready") == count, what="the pods")
     name = cluster.pods(run="many")[-1]["metadata"]["name"]
     assert cluster.log(name) == "hello\n"
+
+
+def test_many_pods_are_kept_in_the_books_without_a_process(cluster: Cluster) -> None:
+    _kept_in_the_books(cluster, 100)
+
+
+@pytest.mark.soak
+def test_a_thousand_pods_are_kept_in_the_books_within_seconds(cluster: Cluster) -> None:
+    _kept_in_the_books(cluster, 1000)
 
 
 def _replicas(count: int, command: list[str], policy: str) -> dict[str, Any]:
@@ -190,21 +202,100 @@ def test_a_trainjob_runs_as_a_job_of_its_runtimes_jobset(cluster: Cluster) -> No
     assert status["jobsStatus"][0] | {"name": "node", "succeeded": 1} == status["jobsStatus"][0]
 
 
-def test_a_rayjob_without_ray_fails_and_says_why(cluster: Cluster) -> None:
+def _rayjob(entrypoint: str, **spec: Any) -> dict[str, Any]:
+    def group(container: str, **more: Any) -> dict[str, Any]:
+        variables = [{"name": "RAY_USAGE_STATS_ENABLED", "value": "0"}, {"name": "HOME", "value": "/tmp"}]  # noqa: S108
+        made = {"name": container, "image": IMAGE, "env": variables}
+        return {"rayStartParams": {"num-cpus": "1"}, "template": {"spec": {"containers": [made]}}, **more}
+
+    workers = group("worker", groupName="node", replicas=1, minReplicas=1, maxReplicas=1)
+    cluster = {
+        "authOptions": {"mode": "token"},
+        "headGroupSpec": group("head"),
+        "workerGroupSpecs": [workers],
+    }
+    return {
+        "apiVersion": "ray.io/v1",
+        "kind": "RayJob",
+        "metadata": {"name": "r"},
+        "spec": {"entrypoint": entrypoint, "rayClusterSpec": cluster, **spec},
+    }
+
+
+def test_a_rayjob_starts_its_cluster_where_there_is_a_ray_and_says_so_where_there_is_none(
+    cluster: Cluster,
+) -> None:
     _served(cluster, "rayjob", "ray.io")
-    cluster.apply(
-        {
-            "apiVersion": "ray.io/v1",
-            "kind": "RayJob",
-            "metadata": {"name": "r"},
-            "spec": {"entrypoint": "true"},
-        }
-    )
+    cluster.control(processes=False)
+    cluster.apply(_rayjob("true", suspend=True))
     place = ("ray.io/v1", "rayjobs", "r")
-    wait(lambda: _custom(cluster, *place).get("status"), what="a status")
-    status = _custom(cluster, *place)["status"]
-    assert (status["jobDeploymentStatus"], status["jobStatus"]) == ("Failed", "FAILED")
-    assert "the Ray cluster did not come up" in status["message"]
+    wait(lambda: _status(cluster, *place).get("jobDeploymentStatus") == "Suspended", what="the suspension")
+    cluster.patch(f"/apis/ray.io/v1/namespaces/{NAMESPACE}/rayjobs/r", {"spec": {"suspend": False}})
+    wait(lambda: _status(cluster, *place)["jobDeploymentStatus"] != "Suspended", what="the start")
+    status = _status(cluster, *place)
+    if find_spec("ray") is None or os.getuid():
+        assert (status["jobDeploymentStatus"], status["jobStatus"]) == ("Failed", "FAILED")
+        assert "the Ray cluster did not come up" in status["message"]
+        return
+    assert status["jobDeploymentStatus"] == "Initializing"
+    wait(lambda: len(cluster.pods()) == 2, what="the pods")
+    commands = sorted(pod["spec"]["containers"][0]["args"][0] for pod in cluster.pods())
+    address = f"{status['rayClusterName']}-head-svc.{NAMESPACE}.svc.cluster.local:6379"
+    assert f"ray start --address={address} " in commands[0]
+    assert "ray start --head " in commands[1]
+
+
+@pytest.mark.soak
+def test_a_rayjob_really_runs_in_ray(cluster: Cluster) -> None:
+    if find_spec("ray") is None or os.getuid():
+        pytest.skip("needs ray, and to be root")
+    _served(cluster, "rayjob", "ray.io")
+    cluster.apply(_rayjob("python -c 'import ray; ray.init(); assert len(ray.nodes()) == 2'"))
+    place = ("ray.io/v1", "rayjobs", "r")
+    ends = ("Complete", "Failed")
+    wait(lambda: _status(cluster, *place).get("jobDeploymentStatus") in ends, what="the end", timeout_s=120)
+    status = _status(cluster, *place)
+    assert status["jobStatus"] == "SUCCEEDED", status["message"]
+
+
+@pytest.mark.soak
+def test_ranks_of_several_pods_reduce_by_gloo(cluster: Cluster) -> None:
+    cluster.apply(service("sum"))
+    program = (
+        "import torch, torch.distributed as d\n"
+        "d.init_process_group('gloo')\n"
+        "x = torch.ones(1) * (d.get_rank() + 1)\n"
+        "d.all_reduce(x)\n"
+        "print(d.get_world_size(), int(x.item()), flush=True)\n"
+    )
+    words = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "sum"}, "data": {"x.py": program}}
+    cluster.apply(words)
+    script = (
+        "[ $JOB_COMPLETION_INDEX = 0 ] && host=1 || host=0; exec torchrun --nnodes=2 --nproc-per-node=2 "
+        "--rdzv-backend=c10d --rdzv-endpoint=sum-0.sum:29400 --rdzv-id=s --rdzv-conf=is_host=$host "
+        "--local-addr=$(hostname).sum /etc/sum/x.py"
+    )
+    spec = {
+        "volumes": [{"name": "x", "configMap": {"name": "sum"}}],
+        "container": {
+            "volumeMounts": [{"name": "x", "mountPath": "/etc/sum"}],
+            "env": [
+                {"name": "OMP_NUM_THREADS", "value": "1"},
+                {"name": "GLOO_SOCKET_IFNAME", "value": "eth0"},
+            ],
+        },
+    }
+    cluster.apply(job("sum", "sh", "-c", script, pods=2, pod=spec))
+    wait(lambda: {"Complete", "Failed"} & set(conditions(cluster.job("sum"))), what="the end", timeout_s=120)
+    lines = [
+        line for pod in cluster.pods(run="sum") for line in cluster.log(pod["metadata"]["name"]).splitlines()
+    ]
+    assert [line for line in lines if line == "4 10"] == ["4 10"] * 4, lines
+
+
+def _status(cluster: Cluster, group: str, plural: str, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = _custom(cluster, group, plural, name).get("status", {})
+    return found
 
 
 def test_a_cronjob_starts_a_job_when_its_minute_comes(cluster: Cluster) -> None:

@@ -75,6 +75,14 @@ def test_every_exit_code_has_its_meaning_and_the_pods_own_words(
         assert "no EFA device" in cause.text
 
 
+def test_a_pods_own_remedy_comes_before_a_general_one() -> None:
+    ended = pod(phase="Failed", code=65, message="no dataset.json (upload it: `cloudrec data push`)")
+    cause = pod_cause(ended)
+    assert cause is not None
+    assert cause.text == "the trainer refuses its data: no dataset.json"
+    assert cause.remedy == "upload it: `cloudrec data push`"
+
+
 def test_a_pod_whose_machine_was_taken_is_preempted_whatever_its_exit_code() -> None:
     taken = pod(phase="Failed", code=137, disrupted="DeletionByTaintManager")
     cause = pod_cause(taken)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from cloudrec.sandbox.kubernetes.cluster import Cluster, Worker
     from cloudrec.sandbox.kubernetes.kubelet.agent import Kubelet
+    from cloudrec.sandbox.kubernetes.kubelet.network import Network
 
 NAMES = ("pytorchjob", "trainjob", "jobset", "rayjob")
 _AGAIN_S = 0.1  # definitions take a moment
@@ -36,6 +37,11 @@ class Operators:
         self.ordered = set(names)
         if "trainjob" in names:
             self._make_runtime()
+
+    @property
+    def network(self) -> Network:
+        """By which pods are reached."""
+        return self._kubelet.network
 
     def works(self, name: str) -> bool:
         """Whether a controller is at work."""

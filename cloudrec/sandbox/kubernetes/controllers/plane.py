@@ -15,6 +15,7 @@ from cloudrec.sandbox.kubernetes.controllers.job import JobController
 from cloudrec.sandbox.kubernetes.controllers.jobset import JobSetController
 from cloudrec.sandbox.kubernetes.controllers.operators import Operators
 from cloudrec.sandbox.kubernetes.controllers.pytorchjob import PyTorchJobController
+from cloudrec.sandbox.kubernetes.controllers.raycluster import RayClusterController
 from cloudrec.sandbox.kubernetes.controllers.rayjob import RayJobController
 from cloudrec.sandbox.kubernetes.controllers.replicaset import ReplicaSetController
 from cloudrec.sandbox.kubernetes.controllers.trainjob import TrainJobController
@@ -40,7 +41,13 @@ _CONTROLLERS = (
     ClaimController,
     EndpointsController,
 )
-_OPERATED = (PyTorchJobController, TrainJobController, JobSetController, RayJobController)
+_OPERATED = (
+    PyTorchJobController,
+    TrainJobController,
+    JobSetController,
+    RayJobController,
+    RayClusterController,
+)
 
 
 class Controllers:

@@ -1,20 +1,30 @@
-"""RayJobs of KubeRay: a cluster of pods and a job in it.
+"""RayJobs of KubeRay: a RayCluster, and a job that is submitted to it, whose course the operator follows.
 
-Its pods run Ray itself, so a RayJob goes as far as there is a Ray: where this interpreter has none it fails,
-and says so.
+The pods run Ray itself, so a RayJob needs a Ray where the sandbox runs, and pods with networks of their own;
+where either is missing it fails, saying so.
 """
 
 from __future__ import annotations
 
+import http.client
+import json
+import secrets
+from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from cloudrec.sandbox.kubernetes.controllers import ray_pods
 from cloudrec.sandbox.kubernetes.controllers.operated import OperatedController
+from cloudrec.sandbox.kubernetes.kubelet.environment import contents
+from cloudrec.sandbox.kubernetes.mirror import seconds
+from cloudrec.sandbox.kubernetes.table import copied
 
 if TYPE_CHECKING:
-    from cloudrec.sandbox.kubernetes.mirror import Object
+    from cloudrec.sandbox.kubernetes.mirror import Key, Object
 
-_ENDS = ("Complete", "Failed")
+_ENDS = {"SUCCEEDED": "Complete", "FAILED": "Failed", "STOPPED": "Complete"}
+_LOOK_S = 1.0
+_TIMEOUT_S = 5.0
 
 
 class RayJobController(OperatedController):
@@ -28,29 +38,163 @@ class RayJobController(OperatedController):
     def operate(self, obj: Object) -> None:
         """One sync."""
         status = obj.get("status") or {}
-        if status.get("jobDeploymentStatus") in _ENDS:
-            return
-        now = self.cluster.timestamp()
-        known: dict[str, Any] = {"startTime": status.get("startTime") or now}
-        if obj["spec"].get("suspend"):
-            known |= {"jobDeploymentStatus": "Suspended", "jobStatus": ""}
+        if status.get("jobDeploymentStatus") in ("Complete", "Failed"):
+            self._clean_up(obj, status)
+        elif obj["spec"].get("suspend"):
+            self._suspend(obj, status)
+        elif problem := self._problem(obj, status):
+            self._end(obj, "Failed", **problem)
+        elif status.get("jobDeploymentStatus") in (None, "", "Suspended"):
+            self._begin(obj)
         else:
-            known |= self._failed(now)
-            self.tell(obj, "FailedToCreateRayCluster", known["message"], warning=True)
-        self.cluster.patch_status(self.resource, obj, known)
+            self._follow(obj, status)
+
+    def _problem(self, obj: Object, status: dict[str, Any]) -> dict[str, Any]:
+        """Why it cannot go on."""
+        why = ""
+        if find_spec("ray") is None:
+            why = "ray is not installed where the sandbox runs"
+        elif not self.operators.network.has_own:
+            why = "Ray needs pods with networks of their own, which only root can make"
+        if why:
+            self.tell(obj, "FailedToCreateRayCluster", why, warning=True)
+            message = f"the Ray cluster did not come up: {why}"
+            return {"reason": "SubmissionFailed", "message": message, "jobStatus": "FAILED"}
+        limit = obj["spec"].get("activeDeadlineSeconds")
+        if limit is None or not status.get("startTime"):
+            return {}
+        left = seconds(status["startTime"]) + limit - self.cluster.now()
+        if left > 0:
+            self.look_later(obj, left)
+            return {}
+        return {"reason": "DeadlineExceeded", "message": "The RayJob has passed the activeDeadlineSeconds."}
+
+    def _begin(self, obj: Object) -> None:
+        name = obj["metadata"]["name"]
+        cluster = f"{name}-{secrets.token_hex(3)[:5]}"
+        body = {"metadata": {"name": cluster}, "spec": copied(obj["spec"]["rayClusterSpec"])}
+        if self.make(obj, "rayclusters", body) is None:
+            return
+        self.tell(obj, "CreatedRayCluster", f"Created RayCluster {cluster}")
+        status = {
+            "jobDeploymentStatus": "Initializing",
+            "jobStatus": None,
+            "jobId": obj["spec"].get("jobId") or f"{name}-{secrets.token_hex(3)[:5]}",
+            "rayClusterName": cluster,
+            "startTime": self.cluster.timestamp(),
+            "endTime": None,
+        }
+        self.cluster.patch_status(self.resource, obj, status)
+
+    def _follow(self, obj: Object, status: dict[str, Any]) -> None:
+        """Submit the job once the cluster is ready, and then ask how it goes."""
+        space = obj["metadata"]["namespace"]
+        cluster = self.cluster.mirror.get("rayclusters", space, status["rayClusterName"])
+        if cluster is None or cluster.get("status", {}).get("state") != "ready":
+            return
+        is_new = status["jobDeploymentStatus"] == "Initializing"
+        body = None
+        if is_new:
+            wish = {"entrypoint": obj["spec"]["entrypoint"], "submission_id": status["jobId"]}
+            if obj["spec"].get("metadata"):
+                wish["metadata"] = obj["spec"]["metadata"]
+            body = json.dumps(wish)
+        path = "/api/jobs/" if is_new else f"/api/jobs/{status['jobId']}"
+        key: Key = (space, obj["metadata"]["name"])
+        call = partial(self._call, self._head(cluster), path, body, self._token(cluster))
+        self.operators.network.pool.submit(lambda: self._answered(key, status["jobId"], call()))
+
+    def _answered(self, key: Key, job: str, answer: tuple[int, Any]) -> None:
+        """Take up what Ray said; in a thread of the network's."""
+        self.worker.soon(("rayjob-answer", key), partial(self._take, key, job, answer))
+
+    def _take(self, key: Key, job: str, answer: tuple[int, Any]) -> None:
+        with self.cluster.store.lock:
+            obj = self.cluster.mirror.get(self.resource, *key)
+            status = (obj or {}).get("status") or {}
+            if obj is None or status.get("jobId") != job or status["jobDeploymentStatus"] in _ENDS.values():
+                return
+            code, told = answer
+            if status["jobDeploymentStatus"] == "Initializing":
+                if code == http.HTTPStatus.OK:
+                    change = {"jobDeploymentStatus": "Running", "jobStatus": "PENDING"}
+                    self.cluster.patch_status(self.resource, obj, change)
+                elif code:
+                    self._end(obj, "Failed", reason="SubmissionFailed", message=str(told), jobStatus="FAILED")
+                    return
+            elif code == http.HTTPStatus.OK:
+                self._tell_course(obj, status, told)
+            self.look_later(obj, _LOOK_S)
+
+    def _tell_course(self, obj: Object, status: dict[str, Any], told: dict[str, Any]) -> None:
+        state, message = told["status"], told.get("message") or ""
+        if state in _ENDS:
+            reason = {"reason": "AppFailed"} if state == "FAILED" else {}
+            self._end(obj, _ENDS[state], jobStatus=state, message=message, **reason)
+        elif state != status.get("jobStatus") or message != status.get("message"):
+            self.cluster.patch_status(self.resource, obj, {"jobStatus": state, "message": message})
+
+    def _end(self, obj: Object, how: str, **more: str) -> None:
+        status: dict[str, Any] = {"jobDeploymentStatus": how, "endTime": self.cluster.timestamp(), **more}
+        known = obj.get("status") or {}
+        status["succeeded"] = int(how == "Complete" and more.get("jobStatus") == "SUCCEEDED")
+        status["failed"] = int(how == "Failed")
+        status["startTime"] = known.get("startTime") or status["endTime"]
+        self.cluster.patch_status(self.resource, obj, status)
+
+    def _suspend(self, obj: Object, status: dict[str, Any]) -> None:
+        clusters = self.cluster.mirror.owned(obj, "rayclusters")
+        for each in clusters:
+            self.remove("rayclusters", each)
+            for pod in self.cluster.mirror.owned(each, "pods"):
+                self.remove("pods", pod)
+        how = "Suspending" if clusters else "Suspended"
+        if status.get("jobDeploymentStatus") != how:
+            self.cluster.patch_status(
+                self.resource, obj, {"jobDeploymentStatus": how, "jobStatus": None, "jobId": None}
+            )
+
+    def _clean_up(self, obj: Object, status: dict[str, Any]) -> None:
+        if not obj["spec"].get("shutdownAfterJobFinishes"):
+            return
+        left = (
+            seconds(status["endTime"])
+            + int(obj["spec"].get("ttlSecondsAfterFinished") or 0)
+            - self.cluster.now()
+        )
+        if left > 0:
+            self.look_later(obj, left)
+            return
+        for cluster in self.cluster.mirror.owned(obj, "rayclusters"):
+            self.remove("rayclusters", cluster)
+
+    def _head(self, cluster: Object) -> str:
+        space = cluster["metadata"]["namespace"]
+        heads = self.cluster.mirror.selected(space, ray_pods.selector(cluster, ray_pods.HEAD))
+        return next(
+            (
+                str(pod["status"].get("podIP", ""))
+                for pod in heads
+                if "deletionTimestamp" not in pod["metadata"]
+            ),
+            "",
+        )
+
+    def _token(self, cluster: Object) -> str:
+        secret = next(iter(self.cluster.mirror.owned(cluster, "secrets")), None)
+        return next(iter(contents(secret).values()), b"").decode() if secret else ""
 
     @staticmethod
-    def _failed(now: str) -> dict[str, Any]:
-        has_ray = find_spec("ray") is not None
-        why = (
-            "the sandbox's pods share this machine's network, on which several Ray nodes cannot be told apart"
-            if has_ray
-            else "ray is not installed where the sandbox runs"
-        )
-        return {
-            "jobDeploymentStatus": "Failed",
-            "jobStatus": "FAILED",
-            "reason": "SubmissionFailed",
-            "message": f"the Ray cluster did not come up: {why}",
-            "endTime": now,
-        }
+    def _call(host: str, path: str, body: str | None, token: str) -> tuple[int, Any]:
+        """The dashboard's answer; status 0 where there was none."""
+        connection = http.client.HTTPConnection(host, ray_pods.DASHBOARD_PORT, timeout=_TIMEOUT_S)
+        headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        try:
+            connection.request("POST" if body else "GET", path, body, headers)
+            reply = connection.getresponse()
+            text = reply.read().decode(errors="replace")
+            return reply.status, json.loads(text) if reply.status == http.HTTPStatus.OK else text
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            return 0, str(error)
+        finally:
+            connection.close()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cloudrec.sandbox.kubernetes.kubelet import memory
@@ -19,10 +17,12 @@ from cloudrec.sandbox.kubernetes.kubelet.network import Network
 from cloudrec.sandbox.kubernetes.kubelet.pod import PodWorker
 from cloudrec.sandbox.kubernetes.kubelet.process import Process
 from cloudrec.sandbox.kubernetes.kubelet.programs import RDMA, Simulated, program_of
+from cloudrec.sandbox.kubernetes.kubelet.workplace import Workplace
 from cloudrec.sandbox.kubernetes.quantities import amount
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from cloudrec.sandbox.kubernetes.cluster import Cluster
     from cloudrec.sandbox.kubernetes.kubelet.instance import Instance
@@ -41,7 +41,8 @@ class Kubelet:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.loop = Loop(cluster.clock)
-        self.folder = Path(tempfile.mkdtemp(prefix="cloudrec-kubelet-"))
+        self._workplace = Workplace()
+        self.folder = self._workplace.path
         self.images = Images()
         self.names = Names(cluster)
         self.network = Network()
@@ -64,7 +65,7 @@ class Kubelet:
         """End every process."""
         self.loop.close(self._kill_all)
         self.network.close()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self._workplace.remove()
 
     def join(self, machine: Machine) -> None:
         """Look after a node's pods from now on."""

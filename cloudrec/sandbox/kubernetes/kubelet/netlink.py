@@ -5,17 +5,20 @@ from __future__ import annotations
 import os
 import socket
 import struct
-from ipaddress import IPv4Interface
+from ipaddress import IPv4Address, IPv4Interface
 
-_NEW_LINK, _NEW_ADDRESS = 16, 20
+_NEW_LINK, _NEW_ADDRESS, _NEW_ROUTE = 16, 20, 24
 _ERROR = 2
 _REQUEST, _ACKNOWLEDGE, _EXCLUSIVE, _CREATE = 0x1, 0x4, 0x200, 0x400
 _NAME, _MTU, _MASTER, _INFO, _NAMESPACE = 3, 4, 10, 18, 28  # attributes of a link
 _KIND, _DATA, _PEER = 1, 2, 1  # attributes of its kind
 _ADDRESS, _LOCAL = 1, 2
+_VIA = 5  # attribute of a route
+_MAIN_TABLE, _STATIC, _UNIVERSE, _UNICAST = 254, 4, 0, 1
 _UP = 1
 _HEADER = struct.Struct("=IHHII")
 _LINK = struct.Struct("=BxHiII")
+_ROUTE = struct.Struct("=BBBBBBBBI")
 _INTERFACE = struct.Struct("=BBBBI")
 
 
@@ -56,6 +59,12 @@ class Netlink:
         packed = interface.ip.packed
         body = head + _attribute(_LOCAL, packed) + _attribute(_ADDRESS, packed)
         self._ask(_NEW_ADDRESS, _EXCLUSIVE | _CREATE, body)
+
+    def add_default_route(self, gateway: str) -> None:
+        """Have everything else go by way of a neighbour."""
+        head = _ROUTE.pack(socket.AF_INET, 0, 0, 0, _MAIN_TABLE, _STATIC, _UNIVERSE, _UNICAST, 0)
+        body = head + _attribute(_VIA, IPv4Address(gateway).packed)
+        self._ask(_NEW_ROUTE, _EXCLUSIVE | _CREATE, body)
 
     def _ask(self, kind: int, flags: int, body: bytes) -> None:
         size = _HEADER.size + len(body)

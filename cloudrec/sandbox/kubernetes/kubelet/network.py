@@ -11,6 +11,8 @@ import os
 import re
 import socket
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cloudrec.sandbox.kubernetes.kubelet.container import kernel
@@ -23,7 +25,10 @@ if TYPE_CHECKING:
 
 _SHARED_PREFIX, _OWN_PREFIX = "127.64", "10.244"
 _BRIDGE, _CARD = "cloudrec0", "eth0"
+_GATEWAY = f"{_OWN_PREFIX}.0.1"
+_FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")
 _PROBERS = 4
+_LISTENS = "0A"  # as /proc tells it
 _HERE = re.compile(r"(?:127\.0\.0\.1|localhost):(\d{2,5})")
 
 
@@ -55,7 +60,8 @@ class Network:
         if not self.has_own:
             return None
         if uid not in self._plugged:
-            ports = {int(port) for text in texts for port in _HERE.findall(text)}
+            named = {int(port) for text in texts for port in _HERE.findall(text)}
+            ports = named & _served()
             self._plugged[uid] = self._maker.submit(self._make, address, ports, mtu).result()
         return self._plugged[uid]
 
@@ -84,8 +90,9 @@ class Network:
             try:
                 link.bring_up("lo")
                 link.add_bridge(_BRIDGE)
-                link.add_address(_BRIDGE, f"{_OWN_PREFIX}.0.1/16")
+                link.add_address(_BRIDGE, f"{_GATEWAY}/16")
                 link.bring_up(_BRIDGE)
+                _FORWARDING.write_text("1", encoding="ascii")  # so that it says of what it has no way to
             finally:
                 link.close()
         except OSError:
@@ -103,6 +110,7 @@ class Network:
             link.add_pair(_CARD, name, self._wire, mtu)
             link.add_address(_CARD, f"{address}/16")
             link.bring_up(_CARD)
+            link.add_default_route(_GATEWAY)
             link.close()
             for port in ports:
                 self._offer(namespace, port)
@@ -120,3 +128,15 @@ class Network:
     def _enter(self, *_: Any) -> None:  # noqa: ANN401 - nothing
         if self._wire >= 0:
             kernel.enter(self._wire, kernel.NEW_NET)
+
+
+def _served() -> set[int]:
+    """The ports on which somebody listens here."""
+    found = set()
+    for name in ("tcp", "tcp6"):
+        with suppress(OSError):  # without IPv6
+            for line in Path(f"/proc/net/{name}").read_text(encoding="ascii").splitlines()[1:]:
+                _, place, _, state, *_ = line.split()
+                if state == _LISTENS:
+                    found.add(int(place.rpartition(":")[2], 16))
+    return found

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 from cloudrec.sandbox.kubernetes.kubelet.container import kernel
 
 _NOT_FOUND = 127
-_SOFT_FILES = 1 << 20
+_FILES = 1 << 20  # open files that container runtimes allow
 
 
 def start(spec: dict[str, Any], *, is_first: bool, output: int) -> tuple[int, str]:
@@ -57,6 +57,8 @@ def _become(spec: dict[str, Any], *, is_first: bool, output: int, tell: int) -> 
         os.write(tell, f'exec: "{step}": executable file not found in $PATH'.encode())
     except OSError as error:
         os.write(tell, f'exec: "{step}": {(error.strerror or str(error)).lower()}'.encode())
+    except Exception as error:  # noqa: BLE001 - this process must end here, whatever it is
+        os.write(tell, f"{step}: {error!r}".encode())
     os._exit(_NOT_FOUND)
 
 
@@ -74,8 +76,7 @@ def _mount_proc(*, is_root: bool) -> None:
 def _take_identity(spec: dict[str, Any]) -> None:
     if spec["memlock"] is not None:
         resource.setrlimit(resource.RLIMIT_MEMLOCK, (spec["memlock"], spec["memlock"]))
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(_SOFT_FILES, most), most))
+    _raise_files(resource.getrlimit(resource.RLIMIT_NOFILE)[1])
     os.umask(0o022)
     uid, gid = spec["uid"], spec["gid"]
     if not spec["is_root"]:
@@ -89,6 +90,16 @@ def _take_identity(spec: dict[str, Any]) -> None:
         kernel.keep_capabilities(spec["capabilities"])
     if spec["no_new_privileges"]:
         kernel.no_new_privileges()
+
+
+def _raise_files(most: int) -> None:
+    """Allow as many open files as container runtimes do, where that may be."""
+    for limit in (_FILES, most):
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
+        except (OSError, ValueError):  # more than this process may give
+            continue
+        return
 
 
 def _appear_as(uid: int, gid: int) -> None:

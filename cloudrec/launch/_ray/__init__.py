@@ -1,0 +1,1 @@
+"""What the launcher `ray` is made of."""

@@ -1,0 +1,138 @@
+"""`train.settings` as the launcher `ray` understands it, and where a run's Ray cluster is."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+from urllib.parse import urlsplit
+
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat
+
+from cloudrec.errors import SpecError
+from cloudrec.spec.load import validated
+from cloudrec.spec.models import Model
+
+if TYPE_CHECKING:
+    from cloudrec.launch.runspec import RunSpec
+
+DASHBOARD_PORT = 8265
+ADDRESS, TOKEN_FILE = "ray_address", "ray_token_file"  # in a cluster's details, where it has a Ray head
+
+
+class RaySettings(Model):
+    """`train.settings` for Ray."""
+
+    address: str = Field(
+        "", description="the head's dashboard, http://HEAD:8265; a head of its own when absent"
+    )
+    auth: Literal["token", "none"] = Field("token", description="none: use a cluster that asks for no token")
+    token_file: str = Field("", description="file with the token; where Ray itself looks for it when absent")
+    storage: str = Field(
+        "", description="URI or path that every node sees; the cluster's storage when absent"
+    )
+    gpus_per_node: NonNegativeInt | None = Field(
+        None, description="GPUs on each node; one a process where the cluster has any, when absent"
+    )
+    cpus_per_node: PositiveFloat | None = Field(
+        None, description="cores on each node; one a process when absent"
+    )
+    working_dir: str = Field(
+        "", description="folder that is sent along, and is the current one of each process"
+    )
+    excludes: list[str] = Field(default_factory=list, description="what is not sent, such as *.parquet")
+    working_dir_limit_mb: PositiveFloat = Field(100.0, description="above which the folder is not sent")
+    requirements: list[str] | str = Field(
+        default_factory=list, description="for pip: a list of requirements, or a requirements.txt"
+    )
+    send_code: bool = Field(
+        default=True, description="send cloudrec and its trainer along, whatever the nodes have"
+    )
+    python: str = Field("python", description="what starts Python on the head")
+    wait_s: NonNegativeFloat = Field(
+        300.0, description="seconds to wait for nodes; 0 for as long as it takes"
+    )
+
+    @classmethod
+    def of(cls, spec: RunSpec) -> RaySettings:
+        """Read a run's; SpecError names what is not known, or of another type."""
+        try:
+            return validated(cls, dict(spec.settings), {})
+        except SpecError as error:
+            known = ", ".join(sorted(cls.model_fields))
+            remedy = error.remedy or f"the launcher ray knows: {known}"
+            raise SpecError(f"train.settings: {error.message}", remedy=remedy) from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class Head:
+    """A Ray cluster's head.
+
+    Attributes:
+        url: its dashboard, without a slash at the end.
+        auth: "token", or "none" where it may ask for none.
+        token_file: where the token is; empty for where Ray itself looks.
+    """
+
+    url: str
+    auth: str = "token"
+    token_file: str = ""
+
+    @property
+    def address(self) -> str:
+        """Host and port, as a run's id names them."""
+        return urlsplit(self.url).netloc
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it can be reached from this machine alone."""
+        host = urlsplit(self.url).hostname or ""
+        try:
+            return host == "localhost" or ipaddress.ip_address(host).is_loopback
+        except ValueError:
+            return False
+
+
+def named_head(spec: RunSpec) -> Head | None:
+    """Return the head that the run's settings or its cluster name; None for one of the run's own."""
+    settings = RaySettings.of(spec)
+    if settings.address:
+        return Head(url=_url(settings.address), auth=settings.auth, token_file=settings.token_file)
+    if address := str(spec.target.get(ADDRESS, "")):
+        return Head(url=_url(address), token_file=str(spec.target.get(TOKEN_FILE, "")))
+    return None
+
+
+def _url(address: str) -> str:
+    """Return the dashboard's URL; SpecError for what cannot be one."""
+    text = address if "://" in address else f"http://{address}"
+    parts = urlsplit(text)
+    try:
+        port = parts.port or DASHBOARD_PORT
+    except ValueError:
+        port = 0
+    if parts.scheme == "ray":
+        raise SpecError(
+            f"{address!r} is the address of a Ray client, not of a dashboard",
+            remedy=f"name the dashboard: --set train.settings.address=http://{parts.hostname}:{DASHBOARD_PORT}",
+        )
+    if parts.scheme not in ("http", "https") or not parts.hostname or not port or parts.path.strip("/"):
+        raise SpecError(
+            f"{address!r} is not the address of a Ray dashboard",
+            remedy=f"it is http://HEAD:{DASHBOARD_PORT}",
+        )
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    return f"{parts.scheme}://{host}:{port}"
+
+
+def working_dir_of(settings: RaySettings) -> Path | None:
+    """Return the folder to send; SpecError when it is none."""
+    if not settings.working_dir:
+        return None
+    path = Path(settings.working_dir).expanduser().absolute()
+    if not path.is_dir():
+        raise SpecError(
+            f"train.settings.working_dir: there is no folder {path}", remedy="name the folder to send along"
+        )
+    return path

@@ -1,0 +1,1 @@
+"""What the launcher `slurm` is made of."""

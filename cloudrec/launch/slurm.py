@@ -1,0 +1,264 @@
+"""The launcher for Slurm: one job of several nodes, with an agent on each, on a shared file system.
+
+    cloudrec train -> sbatch -> the job's script -> srun -> an agent a node (cloudrec.pod slurm) -> torchrun
+
+Slurm's programs are run on this machine, or on a login node that is reached by ssh. Nothing of ours stays
+there: a run is found again by its job's number in the ledger, and by its folder, which the nodes write to.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import yaml
+
+from cloudrec.errors import CloudrecError, RunFailedError, UsageError
+from cloudrec.home import write_atomically
+from cloudrec.launch._kube import results
+from cloudrec.launch._slurm import checks
+from cloudrec.launch._slurm.address import JobAddress
+from cloudrec.launch._slurm.judge import Sight, judge
+from cloudrec.launch._slurm.lines import RankLog
+from cloudrec.launch._slurm.observer import Observer, Site, job_of
+from cloudrec.launch._slurm.place import root_of, seen_from_here
+from cloudrec.launch._slurm.script import job_script
+from cloudrec.launch._slurm.settings import SlurmSettings
+from cloudrec.launch._slurm.shell import UnreachableError, shell_of
+from cloudrec.launch._slurm.tools import Slurm
+from cloudrec.launch.base import LaunchPlan, RunHandle
+from cloudrec.launch.folder import RunFolder
+from cloudrec.launch.ledger import RunState, last_launch, state_after
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from cloudrec.launch._slurm.script import JobScript
+    from cloudrec.launch.base import RunStatus
+    from cloudrec.launch.runspec import RunSpec
+
+__all__ = ["LAUNCHER", "JobAddress", "SlurmLauncher", "run_of"]
+
+_POLL_S = 0.3
+_KILL_MARGIN_S = 60.0  # what Slurm may need beyond the grace: its KillWait, and its rounds
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlurmLauncher:
+    """Runs the trainer's ranks in a job of Slurm's.
+
+    Args:
+        name: what `--launcher` calls it.
+        reads_local_files: the nodes share a file system with whoever launches on a login node.
+        nodes_of_cluster: nodes are Slurm's to give.
+    """
+
+    name: str = "slurm"
+    reads_local_files: bool = True
+    nodes_of_cluster: bool = False
+    _memories: dict[str, Observer] = field(default_factory=dict, repr=False, compare=False)
+
+    def preflight(self, spec: RunSpec) -> None:
+        """Refuse settings, a partition or a size with which the run cannot work; Slurm has a look, too."""
+        settings = SlurmSettings.of(spec.settings)
+        checks.refuse_flags(spec)
+        slurm = Slurm(shell=shell_of(settings))
+        parts = checks.chosen(slurm, settings)
+        gpus = checks.gpus_of(spec, settings, parts)
+        checks.check_size(spec, settings, parts, gpus)
+        checks.check_programs(slurm.shell, spec, settings)
+        root = settings.folder or "/tmp"  # noqa: S108 - of a job that is only looked at
+        slurm.check(job_script(spec, settings, root=root, launch=1, gpus=gpus).text())
+
+    def dry_run(self, run: RunFolder, spec: RunSpec) -> LaunchPlan:
+        """Return the job's script, and how it is queued."""
+        site, settings = _site(run, spec), SlurmSettings.of(spec.settings)
+        script = _script(site, spec, settings, launch=_next_launch(run))
+        return LaunchPlan(
+            command=("sbatch", "--parsable"),
+            environment=script.environment,
+            files={
+                "trainer.yaml": _config(spec),
+                f"slurm/job.{script.launch}.sh": script.text(),
+            },
+        )
+
+    def submit(self, run: RunFolder) -> RunHandle:
+        """Queue the run's job; one that a killed process has queued is gone on with."""
+        spec = run.spec()
+        settings, site = SlurmSettings.of(spec.settings), _site(run, spec)
+        _refuse_alive(self, run)
+        launch = _next_launch(run)
+        if last_launch(run.ledger.read()) < launch:
+            run.ledger.append("submitted", launch=launch, launcher=self.name)
+        script = _script(site, spec, settings, launch=launch)
+        try:
+            number = _queued(site, script) or _queue(site, script, _config(spec))
+        except UnreachableError:
+            raise  # submitting again goes on from here
+        except CloudrecError as error:
+            run.ledger.append("failed", launch=launch, cause=error.message)
+            raise
+        address = JobAddress(job=number, host=settings.host)
+        run.ledger.append("started", launch=launch, job=str(address))
+        self._memories.pop(str(run.path), None)
+        return RunHandle(id=str(address), launch=launch)
+
+    def state(self, run: RunFolder) -> RunStatus:
+        """Ask Slurm; a launch whose end is written down is not asked about any more."""
+        return self._observer(run).status()
+
+    def stop(self, run: RunFolder, *, grace_s: float | None = None) -> RunStatus:
+        """Have the agents end by SIGTERM, and wait; cancel the job when the grace runs out."""
+        status = self.state(run)
+        if status.state.is_final:
+            raise UsageError(
+                f"the run {run.name!r} is not running: it is {status.state}",
+                remedy="`cloudrec status` tells the state of every run",
+            )
+        site, launch = _site(run, run.spec()), last_launch(run.ledger.read())
+        address = job_of(run.ledger.read(), launch)
+        grace = run.spec().stop_grace_s if grace_s is None else grace_s
+        run.ledger.append("stop_requested", launch=launch, grace_s=grace)
+        if address is None:
+            run.ledger.append("interrupted", launch=launch, cause="stopped before its job was queued")
+            return self.state(run)
+        results.place_of(site.spec).write(f"slurm/stop.{launch}", b"stop\n")
+        if status.state is RunState.RUNNING:
+            site.slurm.signal(address.job, "TERM")
+        else:
+            site.slurm.cancel(address.job)
+        if not self._has_ended(run, grace):
+            site.slurm.cancel(address.job)
+            site.slurm.signal(address.job, "KILL")
+        if not self._has_ended(run, _KILL_MARGIN_S):
+            raise RunFailedError(
+                f"the run {run.name!r} was asked to stop, and is still {self.state(run).state}",
+                remedy=f"see `squeue --jobs {address.job}`; `cloudrec status` tells when it has ended",
+            )
+        return self.state(run)
+
+    def logs(self, run: RunFolder, *, rank: int, follow: bool, tail: int | None = None) -> Iterator[str]:
+        """Yield one rank's lines, whichever node it has been on."""
+        log = RankLog(results.place_of(_site(run, run.spec()).spec), rank)
+        return log.lines(follow=follow, tail=tail, is_over=lambda: self.state(run).state.is_final)
+
+    def collect(self, run: RunFolder) -> None:
+        """Bring all that the run has left elsewhere into its folder; nothing where it is its own folder."""
+        site = _site(run, run.spec())
+        if not site.is_here:
+            results.bring(run, site.spec, everything=True)
+
+    def job_status(self, address: JobAddress, *, ssh_config: str = "") -> RunStatus:
+        """Tell of any job by its address; UsageError when Slurm knows of none.
+
+        Args:
+            address: the job.
+            ssh_config: ssh's file of settings, in place of the user's own.
+        """
+        shell = shell_of(SlurmSettings(host=address.host, ssh_config=ssh_config))
+        job = Slurm(shell=shell).job(address.job)
+        if job is None:
+            raise UsageError(
+                f"Slurm on {address.host or 'this machine'} knows no job {address.job}",
+                remedy="`cloudrec status` lists the runs of this machine, `squeue --me` your jobs",
+            )
+        return judge(Sight(job=job, address=str(address), finished=job.state == "COMPLETED"))
+
+    def _observer(self, run: RunFolder) -> Observer:
+        key = str(run.path)
+        if key not in self._memories:
+            self._memories[key] = Observer(_site(run, run.spec()))
+        return self._memories[key]
+
+    def _has_ended(self, run: RunFolder, within_s: float) -> bool:
+        give_up = time.monotonic() + within_s
+        self._memories.pop(str(run.path), None)
+        while not self.state(run).state.is_final:
+            if time.monotonic() > give_up:
+                return False
+            time.sleep(_POLL_S)
+        return True
+
+
+LAUNCHER = SlurmLauncher()
+
+
+def run_of(runs: Path, address: JobAddress) -> RunFolder | None:
+    """Return the run in a folder of runs whose job an address names, or None.
+
+    Args:
+        runs: the folder with one folder a run.
+        address: any of the run's jobs.
+    """
+    for path in sorted(runs.glob("*/events.jsonl")):
+        run = RunFolder(path=path.parent)
+        told = (event.details.get("job") for event in run.ledger.read() if event.event == "started")
+        if str(address) in told:
+            return run
+    return None
+
+
+def _site(run: RunFolder, spec: RunSpec) -> Site:
+    settings = SlurmSettings.of(spec.settings)
+    shell = shell_of(settings)
+    root = root_of(run, settings, shell)
+    return Site(run=run, spec=seen_from_here(spec, settings, root), slurm=Slurm(shell=shell), root=root)
+
+
+def _script(site: Site, spec: RunSpec, settings: SlurmSettings, *, launch: int) -> JobScript:
+    gpus = settings.gpus_per_node
+    if gpus is None:
+        gpus = checks.gpus_of(spec, settings, checks.chosen(site.slurm, settings))
+    return job_script(spec, settings, root=site.root, launch=launch, gpus=gpus)
+
+
+def _config(spec: RunSpec) -> str:
+    return yaml.safe_dump(dict(spec.trainer_config), sort_keys=False)
+
+
+def _next_launch(run: RunFolder) -> int:
+    """Return the launch that a submit would be: the one under way where a process died during it."""
+    events = run.ledger.read()
+    if state_after(events) is RunState.SUCCEEDED:
+        raise UsageError(
+            f"the run {run.name!r} has finished: there is nothing left to resume",
+            remedy="launch a new run; --name gives it a name",
+        )
+    last = last_launch(events)
+    own = {event.event for event in events if event.launch == last}
+    begun = "submitted" in own and not own & {"started", "failed", "interrupted"}
+    return last if begun else last + 1
+
+
+def _refuse_alive(launcher: SlurmLauncher, run: RunFolder) -> None:
+    events = run.ledger.read()
+    if job_of(events, last_launch(events)) is None:
+        return
+    status = launcher.state(run)
+    if not status.state.is_final:
+        raise UsageError(
+            f"the run {run.name!r} is {status.state}",
+            remedy=f"watch it with `cloudrec logs {run.name} --follow`, or stop it first",
+        )
+
+
+def _queued(site: Site, script: JobScript) -> int | None:
+    """Return the job of this launch that a process has queued and not lived to tell of; None without one."""
+    jobs = site.slurm.jobs_named(f"{script.run}.{script.launch}")
+    return next((job.id for job in reversed(jobs) if job.folder == script.results), None)
+
+
+def _queue(site: Site, script: JobScript, config: str) -> int:
+    """Put what the job needs into its folder, and queue it; return its number."""
+    run, place = site.run, results.place_of(site.spec)
+    results.forget_summary(run, site.spec)
+    place.write("trainer.yaml", config.encode())
+    place.write(f"slurm/job.{script.launch}.sh", script.text().encode())
+    place.remove(f"slurm/end.{script.launch}")
+    if not site.is_here:
+        write_atomically(run.config_file, config)
+        place.write("spec.json", run.spec().to_json().encode())
+    return site.slurm.submit(script.text())

@@ -1,0 +1,243 @@
+"""A Ray head on this machine: started with a token, on loopback addresses alone, and ended wholly.
+
+Its folder keeps what it needs and how it is found: `token` (for its owner's eyes), `head.json`, `head.log`.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cloudrec.errors import MissingExtraError, PreflightError
+from cloudrec.home import make_private, storage_error, write_atomically
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_HOST = "127.0.0.1"
+_DASHBOARD = 8265  # Ray's usual port, where it is free
+_START_S = 120.0
+_STOP_S = 20.0
+_POLL_S = 0.2
+_ANSWER_S = 5.0
+_LOG_LINES = 5
+_RECORD, _TOKEN, _LOG = "head.json", "token", "head.log"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RayHead:
+    """A head that was started.
+
+    Attributes:
+        url: its dashboard.
+        pid: the process above all of it.
+        born: when that began, in the kernel's ticks: no other process of that id has it.
+        sockets: the folder that Ray writes to.
+    """
+
+    url: str
+    pid: int
+    born: str
+    sockets: str
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether its process lives."""
+        return bool(self.born) and _born(self.pid) == self.born
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether its dashboard answers."""
+        try:
+            with urllib.request.urlopen(f"{self.url}/api/authentication_mode", timeout=_ANSWER_S) as answer:  # noqa: S310 - http, on loopback
+                return bool(answer.status == 200)  # noqa: PLR2004 - HTTP's own
+        except (OSError, urllib.error.URLError):
+            return False
+
+
+def token_file(folder: Path) -> Path:
+    """Return where a head's token is."""
+    return folder / _TOKEN
+
+
+def read_head(folder: Path) -> RayHead | None:
+    """Return the head that was started for a folder, alive or not; None where none was."""
+    try:
+        return RayHead(**json.loads((folder / _RECORD).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def begin_head(folder: Path, *, prepare: Callable[[], None] | None = None) -> RayHead:
+    """Start a head, which takes some seconds to answer; one that lives is left as it is.
+
+    Args:
+        folder: where its files go.
+        prepare: called in the new process before it becomes Ray.
+
+    Raises:
+        MissingExtraError: Ray is not installed.
+        StorageError: the folder cannot be written.
+    """
+    if importlib.util.find_spec("ray") is None:
+        raise MissingExtraError("ray", module="ray")
+    known = read_head(folder)
+    if known and known.is_alive:
+        return known
+    make_private(folder)
+    _write_token(folder)
+    sockets = tempfile.mkdtemp(prefix="ray-", dir="/tmp")
+    port = _free_port(_DASHBOARD)
+    command = [
+        *(sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block"),
+        *(f"--node-ip-address={_HOST}", "--port=0", f"--dashboard-host={_HOST}", f"--dashboard-port={port}"),
+        *(f"--dashboard-agent-listen-port={_free_port(0)}", f"--temp-dir={sockets}"),
+        "--disable-usage-stats",
+    ]
+    try:
+        with (folder / _LOG).open("wb") as log:
+            process = subprocess.Popen(
+                command,
+                env=_environment(folder),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                preexec_fn=prepare,  # noqa: PLW1509 - one call of prctl
+            )
+    except OSError as error:
+        raise storage_error(folder / _LOG, error) from error
+    head = RayHead(url=f"http://{_HOST}:{port}", pid=process.pid, born=_born(process.pid), sockets=sockets)
+    write_atomically(folder / _RECORD, json.dumps(asdict(head)))
+    return head
+
+
+def await_head(folder: Path, head: RayHead) -> None:
+    """Wait until a head answers; PreflightError with what it printed when it ends, or takes too long."""
+    give_up = time.monotonic() + _START_S
+    while not head.is_ready:
+        _reap(head.pid)
+        if not head.is_alive or time.monotonic() > give_up:
+            end_head(folder)
+            raise PreflightError(
+                f"a Ray head did not start on this machine: {last_words(folder)}",
+                remedy=f"see {folder / _LOG}",
+            )
+        time.sleep(_POLL_S)
+
+
+def end_head(folder: Path) -> None:
+    """End a head and everything that it has started; nothing where there is none."""
+    head = read_head(folder)
+    if head is None:
+        return
+    if head.is_alive:
+        _signal(head, signal.SIGTERM)
+        if not _gone_within(head, _STOP_S):
+            _signal(head, signal.SIGKILL)  # its reaper kills what is below it
+            _gone_within(head, _STOP_S)
+    for pid in _below(head.sockets):
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+    shutil.rmtree(head.sockets, ignore_errors=True)
+    (folder / _RECORD).unlink(missing_ok=True)
+
+
+def last_words(folder: Path) -> str:
+    """Return the end of what a head has printed."""
+    try:
+        lines = (folder / _LOG).read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return "it printed nothing"
+    return " ".join(line.strip() for line in lines if line.strip())[-500:] or "it printed nothing"
+
+
+def _write_token(folder: Path) -> None:
+    path = folder / _TOKEN
+    if not path.exists():
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(secrets.token_urlsafe(32))
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    """Return a head's environment: what jobs call python is what runs here, and it asks for the token."""
+    own = str(Path(sys.executable).parent)
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    return {
+        **kept,
+        "PATH": f"{own}{os.pathsep}{os.environ.get('PATH', '')}",
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN_PATH": str(folder / _TOKEN),
+        "RAY_USAGE_STATS_ENABLED": "0",
+    }
+
+
+def _free_port(wanted: int) -> int:
+    """Return a port of the loopback interface that is free now: the one wanted, or any."""
+    for port in (wanted, 0):
+        with suppress(OSError), socket.create_server((_HOST, port)) as listener:
+            return int(listener.getsockname()[1])
+    raise PreflightError(f"no port is free on {_HOST}")
+
+
+def _born(pid: int) -> str:
+    """Return when a process began, "" when there is none, or one that has ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return "" if fields[0] == "Z" else fields[19]
+
+
+def _signal(head: RayHead, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        process = os.pidfd_open(head.pid)
+        try:
+            if head.is_alive:
+                signal.pidfd_send_signal(process, number)
+        finally:
+            os.close(process)
+
+
+def _gone_within(head: RayHead, seconds: float) -> bool:
+    give_up = time.monotonic() + seconds
+    while head.is_alive:
+        _reap(head.pid)
+        if time.monotonic() > give_up:
+            return False
+        time.sleep(_POLL_S)
+    return True
+
+
+def _reap(pid: int) -> None:
+    """Collect the process where it is this one's child."""
+    with suppress(ChildProcessError):
+        os.waitpid(pid, os.WNOHANG)
+
+
+def _below(sockets: str) -> list[int]:
+    """Return the processes of this user that name a head's folder: what is left of it."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError, ValueError):
+            words = (path / "cmdline").read_bytes().split(b"\0")
+            mine = path.stat().st_uid == os.getuid() and int(path.name) != os.getpid()
+            if mine and any(f"{sockets}/".encode() in word for word in words):
+                found.append(int(path.name))
+    return found

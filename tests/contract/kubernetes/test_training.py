@@ -1,0 +1,158 @@
+"""Runs that really train in the stand-in's pods, with their files in S3: minutes of two cores."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from cloudrec.launch._kube.context import disconnect
+from cloudrec.launch.base import Launcher
+from cloudrec.launch.folder import RunFolder
+from cloudrec.launch.ledger import RunState
+from cloudrec.launch.outputs import read_summary
+from tests.contract.kubernetes.support import REAL, Server
+from tests.contract.kubernetes.support_runs import Site, await_status, await_true
+from tests.standins.servers import moto_server
+from tests.trainer.support_dataset import write_dataset
+
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(1200)]
+ROWS, EPOCHS, PATIENCE_S = 4000, 8, 200.0
+NODES = [{"name": "cpu", "count": 2, "capacity": {"cpu": "4", "memory": "16Gi"}}]
+MODEL = {
+    "batch_size": 64,
+    "embedding_dim": 16,
+    "num_embeddings": 50,
+    "dense_arch_layer_sizes": [32, 16],
+    "over_arch_layer_sizes": [32, 1],
+    "num_epochs": EPOCHS,
+    "checkpoint_interval": 10,
+    "dataset_path": "s3://bucket/data",
+}
+
+
+class _Identity(BaseHTTPRequestHandler):
+    """Gives a pod its credentials, as a cloud's agent on the node does."""
+
+    def do_GET(self) -> None:
+        given = {
+            "AccessKeyId": "k",
+            "SecretAccessKey": "s",
+            "Token": "t",
+            "Expiration": "2099-01-01T00:00:00Z",
+        }
+        body = json.dumps(given).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name in the base
+        """Say nothing."""
+
+
+@contextmanager
+def _identity() -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Identity)
+    thread = Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/credentials"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """A bucket with a dataset; what pods need to be told to reach it."""
+    folder = tmp_path_factory.mktemp("store")
+    with pytest.MonkeyPatch.context() as patch, _identity() as identity, moto_server(folder / "log") as port:
+        for name, value in (("AWS_ACCESS_KEY_ID", "k"), ("AWS_SECRET_ACCESS_KEY", "s")):
+            patch.setenv(name, value)
+        endpoint = f"http://127.0.0.1:{port}"
+        import s3fs  # noqa: PLC0415 - an extra
+
+        files = s3fs.S3FileSystem(endpoint_url=endpoint)
+        files.mkdir("bucket")
+        write_dataset(folder / "dataset", train_rows=ROWS, test_rows=400)
+        files.put(str(folder / "dataset"), "bucket/data", recursive=True)
+        yield {
+            "AWS_ENDPOINT_URL": endpoint,
+            "AWS_DEFAULT_REGION": "us-east-1",
+            "AWS_CONTAINER_CREDENTIALS_FULL_URI": identity,
+            "OMP_NUM_THREADS": "1",
+        }
+
+
+@pytest.fixture
+def site(server: Server, tmp_path: Path) -> Iterator[Site]:
+    if REAL in os.environ:
+        pytest.skip("a real server has no nodes here that could reach this machine's bucket")
+    server.control(nodes=NODES, processes=True, bookkeeping={}, node_timing={"replacement_s": 2})
+    yield Site(server, tmp_path)
+    disconnect()
+
+
+def _launch(site: Site, name: str, store: dict[str, str]) -> tuple[Launcher, RunFolder]:
+    settings = {"probe": True, "cpus": 3}  # one pod a node
+    spec = site.spec(
+        name,
+        settings=settings,
+        storage="s3://bucket",
+        trainer_config=MODEL,
+        environment=store,
+        target={"fabric": "none"},
+        stop_grace_s=30,
+    )
+    return site.launch(spec)
+
+
+def _await_checkpoint(engine: Launcher, run: RunFolder) -> None:
+    def has_one() -> bool:
+        engine.state(run)
+        records = run.metrics_file.read_text(encoding="utf-8") if run.metrics_file.exists() else ""
+        return '"kind": "checkpoint"' in records
+
+    await_true(has_one, PATIENCE_S)
+
+
+def _end(engine: Launcher, run: RunFolder) -> dict[str, Any]:
+    status = await_status(engine, run, lambda status: status.state.is_final, PATIENCE_S)
+    assert status.state is RunState.SUCCEEDED, status
+    return read_summary(run)
+
+
+def test_a_run_that_lost_a_machine_or_was_stopped_trains_every_sample_once(
+    site: Site, store: dict[str, str]
+) -> None:
+    engine, plain = _launch(site, "plain", store)
+    undisturbed = _end(engine, plain)
+    assert undisturbed["samples_seen"] == ROWS * EPOCHS
+
+    engine, run = _launch(site, "evicted", store)
+    _await_checkpoint(engine, run)
+    node = engine.state(run).workers[1].node
+    site.server.control(evict={"node": node, "how": "spot"})
+    evicted = _end(engine, run)
+    status = engine.state(run)
+    assert (status.preemptions, status.attempt) == (1, 1)
+    assert evicted["samples_digest"] == undisturbed["samples_digest"]
+    headers = [line for line in engine.logs(run, rank=3, follow=False) if line.startswith("=== launch")]
+    assert [line.split(", ")[1] for line in headers] == ["attempt 0", "attempt 0"]  # of two pods
+
+    engine, run = _launch(site, "stopped", store)
+    _await_checkpoint(engine, run)
+    stopped = engine.stop(run)
+    assert stopped.state is RunState.INTERRUPTED
+    assert "the newest checkpoint is at step" in (stopped.cause or "")
+    assert engine.submit(run).launch == 2
+    assert _end(engine, run)["samples_digest"] == undisturbed["samples_digest"]
