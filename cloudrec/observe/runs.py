@@ -117,13 +117,31 @@ def load_run(runs: Path, name: str) -> RunView:
 
 
 def find_run(runs: Path, name: str) -> RunFolder:
-    """Return the folder of a run; UsageError names the runs there are."""
+    """Return the folder of a run, by its name or by its engine's id; UsageError names the runs there are."""
+    if "://" in name:
+        return _with_id(runs, name)
     folder = RunFolder(path=runs / name)
     if not name or "/" in name or name.startswith(".") or not folder.path.is_dir():
         known = [view.name for view in list_runs(runs)]
         listed = f"the newest are: {', '.join(known[:5])}" if known else "there are no runs yet"
         raise UsageError(f"there is no run {name!r} in {runs}", remedy=listed)
     return folder
+
+
+def _with_id(runs: Path, name: str) -> RunFolder:
+    """Return the run of which a launch has this id, such as ray://HOST:PORT/JOB."""
+    folders = [RunFolder(path=path) for path in runs.glob("[!.]*") if path.is_dir()]
+    ids = {
+        str(event.details["id"]): run
+        for run in folders
+        for event in run.ledger.read()
+        if "id" in event.details
+    }
+    if name not in ids:
+        newest = sorted(known for known in ids if known.partition("://")[0] == name.partition("://")[0])[-5:]
+        listed = f"known are: {', '.join(newest)}" if newest else "`cloudrec status` lists the runs there are"
+        raise UsageError(f"no run that was launched from here has the id {name!r}", remedy=listed)
+    return ids[name]
 
 
 def view_run(run: RunFolder) -> RunView:

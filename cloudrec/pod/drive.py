@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 _POLL_S = 0.25
 _LOOK_S = 1.0
 _LAST_LOOK_S = 5.0
-_PATIENCE_S = 10.0  # of the grace, for agents' last copies, before the driver ends whatever they do
 
 
 @dataclass
@@ -84,6 +83,8 @@ class ClusterDriver(Driver):
         code = self._find_machines()
         if code is None:
             code = self.run()
+        if code == FINISHED:  # all of it is in the storage
+            self._clear()
         self._report.code = code
         self._report.cause = self._report.cause if code != FINISHED else ""
         self._tell()
@@ -135,6 +136,10 @@ class ClusterDriver(Driver):
             self._tell()
         self._report.cause = "its trainer is starting"
         return None
+
+    def _clear(self) -> None:
+        asked = [actor.clear.remote() for actor in self._actors.values()]
+        self._ray.wait(asked, num_returns=len(asked), timeout=_LAST_LOOK_S)
 
     def _end(self, code: int, cause: str) -> int:
         self._report.cause = cause

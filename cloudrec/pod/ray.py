@@ -11,6 +11,7 @@ import argparse
 import fcntl
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -84,6 +85,10 @@ class Node:
         """Tell what the agent's ranks do."""
         events = self._settings.folder.ledger.read()
         return Look.of([event for event in events if event.launch == self._settings.launch])
+
+    def clear(self) -> None:
+        """Remove what the agent has left on this machine's disk."""
+        shutil.rmtree(self._work, ignore_errors=True)
 
     def stop(self) -> None:
         """Ask the agent to end."""
@@ -276,9 +281,8 @@ def _output() -> Any:  # noqa: ANN401 - a file of bytes
 
 def _own_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """Complete what a driver tells an agent by what only the agent's machine knows."""
-    settings = PodSettings.from_environment(environment)
-    place, host = environment["CLOUDREC_PLACE"], _own_address()
-    name = f"{settings.run}-{settings.launch}-{place}"
+    host = _own_address()
+    name = f"{environment['CLOUDREC_JOB']}-{environment['CLOUDREC_PLACE']}"
     base = Path(tempfile.gettempdir()) / f"cloudrec-{os.getuid()}"
     own = {"POD_NAME": f"{name}-{host}", "NODE_NAME": host, "CLOUDREC_WORK": str(base / name)}
     if host.startswith("127."):

@@ -1,6 +1,6 @@
 """A stand-in for the trainer that keeps to its handshake, without torch: steps, checkpoints, exit codes.
 
-Its configuration: steps, step_s, checkpoint_interval, ignore_stop, helper (start a process that it
+Its configuration: steps, step_s, checkpoint_interval, checkpoint_dir, ignore_stop, helper (start a process that it
 leaves behind), and crashes, a list of {rank, attempt, step, how} where `how` is an exit code or "kill",
 at that step or at a later one.
 """
@@ -27,7 +27,8 @@ class Trainer:
     def __init__(self, config: dict[str, Any], output: Path, checkpoints: Path | None = None) -> None:
         self.config = config
         self.output = output
-        self.checkpoints = checkpoints or output / "checkpoints"
+        kept = checkpoints or config.get("checkpoint_dir") or output / "checkpoints"
+        self.checkpoints = Path(kept)
         self.stop = False
         signal.signal(signal.SIGTERM, self.on_stop)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
+import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +22,10 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 _TIMEOUT_S = 20.0
+_NO_AGENT = "No available agent to submit job"  # of a head that has just begun
+_AGENT_S = 60.0
+_PAUSE_S = 0.5
+_TALKATIVE = ("ray.dashboard.modules.dashboard_sdk", "ray._private.runtime_env.packaging")  # of uploads
 _OVERRIDES = ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS")  # Ray's client prefers them to what it is given
 _CONSTRUCTION = threading.Lock()  # they are this process's
 
@@ -63,12 +69,16 @@ class Cluster:
 
     def submit(self, **job: Any) -> str:  # noqa: ANN401 - Ray's own keywords
         """Submit a job, as JobSubmissionClient.submit_job takes it; one of that id is gone on with."""
-        try:
-            return str(self._told(lambda: self._client.submit_job(**job)))
-        except CloudrecError:
-            if self._knows(str(job["submission_id"])):
-                return str(job["submission_id"])  # its answer was lost, or this process's life
-            raise
+        give_up = time.monotonic() + _AGENT_S
+        while True:
+            try:
+                return str(self._told(lambda: self._client.submit_job(**job)))
+            except CloudrecError as error:
+                if self._knows(str(job["submission_id"])):
+                    return str(job["submission_id"])  # its answer was lost, or this process's life
+                if _NO_AGENT not in error.message or time.monotonic() > give_up:
+                    raise
+                time.sleep(_PAUSE_S)
 
     def job(self, submission_id: str) -> Any:  # noqa: ANN401 - Ray's JobDetails
         """Return what Ray tells of a job; UnknownJobError when there is none."""
@@ -154,6 +164,8 @@ def _connect(head: Head) -> Any:  # noqa: ANN401 - untyped
     token = token_of(head)
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     module = _ray()
+    for name in _TALKATIVE:
+        logging.getLogger(name).setLevel(logging.WARNING)
     with _without_overrides():
         client = _client_class(module)(head.url, headers=headers)
     if head.auth == "token" and _mode(client) == "disabled":

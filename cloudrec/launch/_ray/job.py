@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from cloudrec.errors import PreflightError, SpecError, StorageError
-from cloudrec.launch._ray.settings import RaySettings, working_dir_of
+from cloudrec.launch._ray.settings import JOB, RaySettings, working_dir_of
 from cloudrec.launch.outputs import flag_value
 
 if TYPE_CHECKING:
@@ -71,7 +71,8 @@ def launch_document(spec: RunSpec, *, launch: int, gpus: int) -> dict[str, Any]:
 
 def config_text(spec: RunSpec) -> str:
     """Return the text of trainer.yaml as the nodes read it."""
-    return yaml.safe_dump(dict(spec.trainer_config), sort_keys=False)
+    grace_s = max(1.0, spec.stop_grace_s - _LAST_WORDS_S)
+    return yaml.safe_dump({"stop_grace_seconds": grace_s, **spec.trainer_config}, sort_keys=False)
 
 
 def entrypoint(spec: RunSpec) -> str:
@@ -215,7 +216,6 @@ def _program(spec: RunSpec) -> list[str]:
     return [
         *("--no-python", _PYTHON, "-m", "cloudrec.pod", "rank", "--", *command),
         *("--config", f"{FOLDER}/trainer.yaml", *checkpoints),
-        *("--stop_grace_seconds", f"{max(1.0, spec.stop_grace_s - _LAST_WORDS_S):g}"),
         *spec.trainer_flags,
     ]
 
@@ -223,6 +223,7 @@ def _program(spec: RunSpec) -> list[str]:
 def _environment(spec: RunSpec, *, launch: int, gpus: int) -> dict[str, str]:
     return {
         **spec.environment,
+        JOB: submission_id(spec, launch),
         "CLOUDREC_RUN": spec.name,
         "CLOUDREC_LAUNCH": str(launch),
         "CLOUDREC_RESULTS": results_of(spec),

@@ -12,6 +12,7 @@ from cloudrec.launch._kube import record, results
 from cloudrec.launch._ray.client import Cluster, GoneHeadError, UnknownJobError, UnreachableHeadError
 from cloudrec.launch._ray.job import submission_id
 from cloudrec.launch._ray.place import head_of
+from cloudrec.launch._ray.settings import RaySettings
 from cloudrec.launch.base import RunStatus, Worker
 from cloudrec.launch.ledger import RunState, last_launch, state_after
 from cloudrec.launch.outputs import has_finished
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 _FRESH_S = 1.0  # a state asked for again within this is the same
 _RESULTS_S = 5.0  # between two looks at the store
-_SILENT_S = 60.0  # a head that does not answer for so long is lost: Ray's own nodes give it up after that too
 _SILENT, _HEARD = "silent", "heard"  # of the head, in the ledger
 
 
@@ -158,8 +158,9 @@ class Observer:
             self._run.ledger.append(_SILENT, launch=launch, cause=error.message)
             told = self._run.ledger.read()
         seconds = time.time() - told[-1].time
-        if seconds < _SILENT_S:
-            cause = f"as last seen: {error.message} (for {seconds:.0f} s; lost after {_SILENT_S:g} s)"
+        limit = RaySettings.of(self._spec).lost_after_s
+        if seconds < limit:
+            cause = f"as last seen: {error.message} (for {seconds:.0f} s; lost after {limit:g} s)"
             return RunStatus(state=state_after(events), cause=cause)
         return self._lost(launch, f"the Ray head is lost: {error.message}, for {seconds:.0f} s")
 

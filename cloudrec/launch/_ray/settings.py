@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat
 
 from cloudrec.errors import SpecError
+from cloudrec.providers.local.ray_driver import ADDRESS, TOKEN_FILE
 from cloudrec.spec.load import validated
 from cloudrec.spec.models import Model
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from cloudrec.launch.runspec import RunSpec
 
 DASHBOARD_PORT = 8265
-ADDRESS, TOKEN_FILE = "ray_address", "ray_token_file"  # in a cluster's details, where it has a Ray head
+JOB = "CLOUDREC_JOB"  # by which a job's agents are told whose they are
 
 
 class RaySettings(Model):
@@ -50,6 +51,9 @@ class RaySettings(Model):
         default=True, description="send cloudrec and its trainer along, whatever the nodes have"
     )
     python: str = Field("python", description="what starts Python on the head")
+    lost_after_s: PositiveFloat = Field(
+        60.0, description="seconds after which a head that does not answer is lost, and the run with it"
+    )
     wait_s: NonNegativeFloat = Field(
         300.0, description="seconds to wait for nodes; 0 for as long as it takes"
     )

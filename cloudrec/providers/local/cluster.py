@@ -20,7 +20,7 @@ from cloudrec.engine.graph import (
 from cloudrec.errors import PreflightError, SpecError
 from cloudrec.home import make_private, storage_error, write_atomically
 from cloudrec.provider import Halt
-from cloudrec.providers.local import access, offers, quota, storage
+from cloudrec.providers.local import access, offers, quota, ray_driver, storage
 from cloudrec.providers.local.nodes import Machine, inspect
 from cloudrec.providers.local.settings import settings_of
 
@@ -44,7 +44,11 @@ class LocalProvider:
     control_plane = MACHINE
     settle_s = 0.0  # a file system shows a change at once
     kinds: Mapping[str, AbstractSet[str]] = MappingProxyType(
-        {MACHINE: frozenset({storage.KIND}), storage.KIND: frozenset()}
+        {
+            ray_driver.KIND: frozenset({MACHINE}),
+            MACHINE: frozenset({storage.KIND}),
+            storage.KIND: frozenset(),
+        }
     )
 
     def __init__(self, home: Home) -> None:
@@ -80,7 +84,7 @@ class LocalProvider:
         return quota.findings(settings_of(cluster), self._storage(cluster), inspect())
 
     def resources(self, cluster: ClusterSpec) -> Sequence[Resource]:
-        """Describe the storage folder, and the machine that uses it."""
+        """Describe the storage folder, the machine that uses it, and its Ray head where one is asked for."""
         name = cluster.title
 
         def tags(kind: str) -> dict[str, str]:
@@ -100,14 +104,18 @@ class LocalProvider:
             properties=inspect().as_properties(),
             tags=tags(MACHINE),
         )
-        return [folder, machine]
+        if not settings_of(cluster).ray:
+            return [folder, machine]
+        head = Resource(kind=ray_driver.KIND, name=name, needs=(machine.key,), tags=tags(ray_driver.KIND))
+        return [folder, machine, head]
 
     def drivers(self, cluster: ClusterSpec) -> Mapping[str, Driver]:
-        """Return the drivers of both kinds."""
+        """Return the drivers of all kinds."""
         del cluster
         return {
             storage.KIND: storage.StorageDriver(self._home.clusters),
             MACHINE: MachineDriver(self._home.clusters),
+            ray_driver.KIND: ray_driver.RayHeadDriver(self._home.clusters),
         }
 
     def locations(self, cluster: ClusterSpec) -> Sequence[str]:
@@ -121,7 +129,8 @@ class LocalProvider:
         found: list[Observed] = []
         folders = sorted(self._home.clusters.iterdir()) if self._home.clusters.is_dir() else []
         for folder in folders:
-            found += [seen for seen in (storage.pointed_at(folder), registered(folder)) if seen is not None]
+            things = (storage.pointed_at(folder), registered(folder), ray_driver.started(folder))
+            found += [seen for seen in things if seen is not None]
         return [seen for seen in found if cluster is None or seen.cluster == cluster]
 
     def access(self, cluster: ClusterSpec) -> Access:
@@ -130,6 +139,7 @@ class LocalProvider:
             cluster.title,
             machine=registered(self._home.clusters / cluster.title),
             folder=storage.pointed_at(self._home.clusters / cluster.title),
+            details=ray_driver.details(self._home.clusters / cluster.title),
         )
 
     def registry(self, cluster: ClusterSpec) -> Registry:

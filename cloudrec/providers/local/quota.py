@@ -21,7 +21,8 @@ _MEMORY_GIB = 2.0  # one small trainer process with torch loaded
 
 def findings(settings: LocalSettings, storage: Path, machine: Machine) -> Sequence[Finding]:
     """Check disk, memory and the trainer's packages."""
-    return [_disk(settings, storage), _memory(machine), _gpus(machine), _trainer()]
+    ray = [_ray()] if settings.ray else []
+    return [_disk(settings, storage), _memory(machine), _gpus(machine), _trainer(), *ray]
 
 
 def _disk(settings: LocalSettings, storage: Path) -> Finding:
@@ -63,4 +64,15 @@ def _trainer() -> Finding:
         needed="the trainer's packages",
         remedy="`make setup` in a clone, or pip install 'cloudrec[trainer]' (see README, Install)",
         blocks=False,  # a cluster may be registered, and data prepared, without them; `train` refuses
+    )
+
+
+def _ray() -> Finding:
+    found = importlib.util.find_spec("ray") is not None
+    return Finding(
+        check="ray",
+        ok=found,
+        found="installed" if found else "not installed",
+        needed="ray[default]",
+        remedy="pip install 'cloudrec[ray]'",
     )

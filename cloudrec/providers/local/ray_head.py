@@ -19,7 +19,7 @@ import time
 import urllib.error
 import urllib.request
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,7 +35,6 @@ _START_S = 120.0
 _STOP_S = 20.0
 _POLL_S = 0.2
 _ANSWER_S = 5.0
-_LOG_LINES = 5
 _RECORD, _TOKEN, _LOG = "head.json", "token", "head.log"
 
 
@@ -99,6 +98,7 @@ def begin_head(folder: Path, *, prepare: Callable[[], None] | None = None) -> Ra
     known = read_head(folder)
     if known and known.is_alive:
         return known
+    end_head(folder)  # what one before it has left
     make_private(folder)
     _write_token(folder)
     sockets = tempfile.mkdtemp(prefix="ray-", dir="/tmp")
@@ -109,6 +109,8 @@ def begin_head(folder: Path, *, prepare: Callable[[], None] | None = None) -> Ra
         *(f"--dashboard-agent-listen-port={_free_port(0)}", f"--temp-dir={sockets}"),
         "--disable-usage-stats",
     ]
+    head = RayHead(url=f"http://{_HOST}:{port}", pid=0, born="", sockets=sockets)
+    write_atomically(folder / _RECORD, json.dumps(asdict(head)))  # killed here, it can still be ended
     try:
         with (folder / _LOG).open("wb") as log:
             process = subprocess.Popen(
@@ -122,7 +124,7 @@ def begin_head(folder: Path, *, prepare: Callable[[], None] | None = None) -> Ra
             )
     except OSError as error:
         raise storage_error(folder / _LOG, error) from error
-    head = RayHead(url=f"http://{_HOST}:{port}", pid=process.pid, born=_born(process.pid), sockets=sockets)
+    head = replace(head, pid=process.pid, born=_born(process.pid))
     write_atomically(folder / _RECORD, json.dumps(asdict(head)))
     return head
 

@@ -20,6 +20,10 @@ class LocalSettings(Model):
     storage: str | None = Field(None, description="folder for data; one under CLOUDREC_HOME when absent")
     min_free_gib: float = Field(1.0, ge=0, description="free disk space without which `up` refuses")
 
+    ray: bool = Field(
+        default=False, description="run a Ray head with a dashboard, for jobs of --launcher ray"
+    )
+
     def storage_folder(self, default: Path) -> Path:
         """Return the storage folder as an absolute path."""
         return Path(self.storage).expanduser().absolute() if self.storage is not None else default

@@ -1,0 +1,174 @@
+"""The launcher `ray` on a real Ray cluster: two nodes, with a token, on loopback addresses."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cloudrec.errors import PreflightError, UsageError
+from cloudrec.launch.folder import RunFolder, create_run
+from cloudrec.launch.ledger import RunState
+from cloudrec.launch.ray import LAUNCHER, RayLauncher
+from cloudrec.launch.runspec import RunSpec
+from cloudrec.observe.runs import find_run
+from cloudrec.observe.status import wait_for_end
+from tests.standins.ray_cluster import RayCluster, skip_without_ray
+
+FAKE_TRAINER = (sys.executable, str(Path(__file__).parents[2] / "e2e" / "fake_trainer.py"))
+LONG = {"steps": 100_000, "step_s": 0.05}
+SECONDS = 150.0
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayCluster]:
+    skip_without_ray()
+    with RayCluster(tmp_path_factory.mktemp("ray")) as cluster:
+        alone = cluster.listening()
+        assert alone
+        assert {str(address) for address in alone if not address.is_loopback} == set()
+        cluster.add(2)  # a node at another address than 127.0.0.1 listens on all of them
+        yield cluster
+
+
+@pytest.fixture
+def launch(cluster: RayCluster, tmp_path: Path) -> Iterator[Callable[..., RunFolder]]:
+    """Yield what launches a run of two nodes; what still runs of it afterwards is stopped."""
+
+    def act(config: dict[str, Any], **changes: Any) -> RunFolder:
+        settings = {"address": cluster.url, "token_file": str(cluster.token_file)}
+        settings |= changes.pop("settings", {})
+        spec = RunSpec(
+            name="try",
+            launcher="ray",
+            nnodes=2,
+            max_restarts=1,
+            stop_grace_s=10.0,
+            trainer_config=config,
+            trainer_command=FAKE_TRAINER,
+            storage=str(tmp_path / "storage"),
+            settings=settings,
+        )
+        spec = replace(spec, **changes)
+        LAUNCHER.preflight(spec)
+        run = create_run(tmp_path / "runs", spec)
+        LAUNCHER.submit(run)
+        return run
+
+    yield act
+    for path in (tmp_path / "runs").glob("*"):
+        run = RunFolder(path=path)
+        if not LAUNCHER.state(run).state.is_final:
+            LAUNCHER.stop(run)
+
+
+def _until(condition: Callable[[], object], seconds: float = SECONDS) -> None:
+    give_up = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < give_up, "it did not happen in time"
+        time.sleep(0.2)
+
+
+def _lines(run: RunFolder, rank: int) -> list[str]:
+    return list(LAUNCHER.logs(run, rank=rank, follow=False))
+
+
+def _at_work(run: RunFolder) -> bool:
+    status = LAUNCHER.state(run)
+    assert not status.state.is_final, status
+    return status.state is RunState.RUNNING
+
+
+def test_ranks_run_on_a_node_each_and_a_rank_that_is_killed_begins_again_with_all_others(
+    launch: Callable[..., RunFolder], tmp_path: Path
+) -> None:
+    folder = tmp_path / "mine"
+    (folder / "big").mkdir(parents=True)
+    (folder / "big" / "left.out").write_text("x" * 1000)
+    (folder / "list.sh").write_text(f'ls -d * big/*; exec {FAKE_TRAINER[0]} {FAKE_TRAINER[1]} "$@"')
+    crashes = [{"rank": 1, "attempt": 0, "step": 5, "how": "kill"}]
+    run = launch(
+        {"steps": 80, "step_s": 0.1, "crashes": crashes},
+        trainer_command=("bash", "list.sh"),
+        settings={"working_dir": str(folder), "excludes": ["big/*"], "working_dir_limit_mb": 0.0005},
+    )
+    status = wait_for_end(run, timeout_s=SECONDS)
+    assert (status.state, status.attempt) == (RunState.SUCCEEDED, 1), status
+    assert {worker.node for worker in status.workers} == {"127.0.0.1", "127.0.0.2"}
+    for rank in (0, 1):
+        lines = _lines(run, rank)
+        assert "list.sh" in lines, "the working directory was sent along"
+        assert "big/left.out" not in lines, "without what is excluded"
+        assert f"rank {rank} has finished" in lines
+        assert sum(line.startswith("=== launch 1, attempt") for line in lines) == 2
+    told = [event for event in run.ledger.read() if event.event == "restarting"]
+    assert "rank 1 was killed by SIGKILL" in str(told[0].details["cause"]) or "lost" in str(told[0].details)
+    (started,) = [event.details["id"] for event in run.ledger.read() if event.event == "started"]
+    assert str(started).startswith("ray://127.0.0.1:8265/cloudrec-try-1-")
+    assert find_run(run.path.parent, str(started)) == run
+
+
+def test_a_run_that_is_stopped_commits_a_checkpoint_and_goes_on_from_it(
+    launch: Callable[..., RunFolder],
+) -> None:
+    run = launch({**LONG, "checkpoint_interval": 1_000_000})
+    _until(lambda: _at_work(run) and "rank 0 step 3" in _lines(run, 0))
+    assert {worker.node for worker in LAUNCHER.state(run).workers} == {"127.0.0.1", "127.0.0.2"}
+    with pytest.raises(UsageError, match="the run 'try' is RUNNING"):
+        LAUNCHER.submit(run)
+    status = LAUNCHER.stop(run)
+    assert status.state is RunState.INTERRUPTED
+    assert "stopped on request; the newest checkpoint is at step" in str(status.cause)
+    spec = run.spec()
+    run.write_spec(replace(spec, trainer_config={**spec.trainer_config, "step_s": 0.0, "steps": 200}))
+    LAUNCHER.submit(run)
+    assert wait_for_end(run, timeout_s=SECONDS).state is RunState.SUCCEEDED
+    begun = [line for line in _lines(run, 0) if line.startswith("rank 0 begins at step")]
+    assert begun[0] == "rank 0 begins at step 0"
+    assert int(begun[1].rpartition(" ")[2]) >= 3, "it went on from the checkpoint of the stop"
+
+
+def test_more_than_the_cluster_has_is_pending_with_what_it_has_and_fails_after_the_wait(
+    launch: Callable[..., RunFolder],
+) -> None:
+    run = launch(LONG, nnodes=3, settings={"gpus_per_node": 8, "wait_s": 4.0})
+    _until(lambda: "waiting for machines" in str(LAUNCHER.state(run).cause))
+    status = LAUNCHER.state(run)
+    assert status.state is RunState.PENDING
+    assert "3 nodes with 1 CPUs and 8 GPUs each asked for" in str(status.cause)
+    assert "127.0.0.2 (2 CPUs, 0 GPUs)" in str(status.cause)
+    status = wait_for_end(run, timeout_s=SECONDS)
+    assert status.state is RunState.FAILED
+    assert "not had within 4 s" in str(status.cause)
+
+
+def test_no_token_and_a_wrong_one_are_refused_with_what_to_do(
+    launch: Callable[..., RunFolder], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    wrong = tmp_path / "wrong"
+    wrong.write_text("no")
+    with pytest.raises(PreflightError, match="refuses the token") as refused:
+        launch(LONG, settings={"token_file": str(wrong)})
+    assert "RAY_AUTH_TOKEN" in str(refused.value.remedy)
+    with pytest.raises(PreflightError, match="asks for a token"):
+        launch(LONG, settings={"token_file": ""})
+
+
+def test_a_job_that_the_cluster_does_not_know_is_lost_and_not_running(
+    cluster: RayCluster, tmp_path: Path
+) -> None:
+    settings = {"address": cluster.url, "token_file": str(cluster.token_file)}
+    spec = RunSpec(name="try", launcher="ray", storage=str(tmp_path / "storage"), settings=settings)
+    run = create_run(tmp_path / "runs", spec)
+    run.ledger.append("submitted", launch=1)
+    assert LAUNCHER.state(run).state is RunState.PENDING, "its launcher may be at work"
+    run.ledger.append("started", launch=1)
+    status = RayLauncher().state(run)
+    assert status.state is RunState.FAILED
+    assert "has no job 'cloudrec-try-1-" in str(status.cause)
