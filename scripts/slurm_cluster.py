@@ -26,10 +26,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from types import TracebackType
 
 PROGRAMS = {"munged": "munge", "slurmctld": "slurmctld", "slurmd": "slurmd", "sbatch": "slurm-client"}
+SSHD = {"sshd": "openssh-server"}
 _SBIN = ("/usr/sbin", "/usr/local/sbin")
 _READY_S, _END_S, _POLL_S = 30.0, 10.0, 0.1
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
@@ -219,20 +220,21 @@ def program(name: str) -> str:
     return shutil.which(name) or shutil.which(name, path=":".join(_SBIN)) or name
 
 
-def missing() -> list[str]:
-    """Return the packages that are not installed."""
-    return sorted({package for name, package in PROGRAMS.items() if not Path(program(name)).is_absolute()})
+def missing(programs: Mapping[str, str]) -> list[str]:
+    """Return the packages of programs that are not installed."""
+    return sorted({package for name, package in programs.items() if not Path(program(name)).is_absolute()})
 
 
-def require(*, install: bool) -> None:
-    """Have the programs there; SlurmUnavailableError tells why they are not.
+def require(programs: Mapping[str, str], *, install: bool) -> None:
+    """Have programs there; SlurmUnavailableError tells why they are not.
 
     Args:
+        programs: the package of each.
         install: whether apt may install what is missing.
     """
     if os.geteuid() != 0:
         raise SlurmUnavailableError("slurmd needs root, and this is another user")
-    if not (packages := missing()):
+    if not (packages := missing(programs)):
         return
     if not install or shutil.which("apt-get") is None:
         raise SlurmUnavailableError(f"not installed: {', '.join(packages)} (apt-get install them)")
@@ -246,7 +248,7 @@ def require(*, install: bool) -> None:
             timeout=600,
             check=False,
         )
-    if done.returncode or missing():
+    if done.returncode or missing(programs):
         raise SlurmUnavailableError(f"apt-get could not install {packages}: {done.stderr.strip()[-300:]}")
 
 
@@ -289,11 +291,12 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--nodes", type=int, default=2, help="how many nodes [2]")
     parser.add_argument("--cpus", type=int, default=1, help="cores that each node says it has [1]")
     parser.add_argument("--min-job-age", type=int, default=300, help="seconds a job is remembered [300]")
+    parser.add_argument("--ssh", action="store_true", help="sshd must be there as well, for a login node")
     parser.add_argument("--install", action="store_true", help="have apt install what is missing")
     options = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
-        require(install=options.install)
+        require(PROGRAMS | SSHD if options.ssh else PROGRAMS, install=options.install)
         with SlurmCluster(nodes=options.nodes, cpus=options.cpus, min_job_age=options.min_job_age) as cluster:
             print(json.dumps({"env": cluster.environment}), flush=True)
             while not select.select([sys.stdin], [], [], 1.0)[0] or os.read(sys.stdin.fileno(), 1024):

@@ -29,7 +29,7 @@ from tests.contract.slurm.support_slurm import (
 
 @pytest.fixture(scope="module", autouse=True)
 def slurm() -> Iterator[dict[str, str]]:
-    with running_slurm() as variables, pytest.MonkeyPatch.context() as patch:
+    with running_slurm("--ssh") as variables, pytest.MonkeyPatch.context() as patch:
         for name, value in variables.items():
             patch.setenv(name, value)
         yield variables
@@ -61,15 +61,6 @@ def test_a_run_on_two_nodes_is_stopped_with_a_checkpoint_and_goes_on_from_it(tmp
     assert list(LAUNCHER.logs(run, rank=1, follow=False, tail=1)) == ["rank 1 has finished"]
     with pytest.raises(UsageError, match="has finished"):
         LAUNCHER.submit(run)
-
-
-def test_a_configuration_that_is_refused_fails_the_run_with_the_trainers_words(tmp_path: Path) -> None:
-    run = new_run(tmp_path, "refused", crashes=[{"rank": 0, "attempt": 0, "step": 1, "how": 64}])
-    LAUNCHER.submit(run)
-    wait_for(run, RunState.FAILED)
-    cause = LAUNCHER.state(run).cause or ""
-    assert cause == "n1: bad configuration: rank 0: told to fail at step 1", left_words(run)
-    assert (run.path / "slurm" / "end.1").read_text().strip() == "64"
 
 
 def test_a_job_that_a_killed_process_had_queued_is_gone_on_with(tmp_path: Path) -> None:
@@ -144,8 +135,11 @@ def test_a_machine_without_slurm_and_a_controller_that_is_down_are_told_apart(
         LAUNCHER.preflight(make_spec("absent"))
 
 
+@pytest.mark.parametrize(
+    "crashes", [[{"rank": 0, "attempt": 0, "step": 2, "how": 64}], pytest.param([], marks=pytest.mark.soak)]
+)
 def test_a_run_is_launched_watched_and_brought_home_through_a_login_node(
-    tmp_path: Path, slurm: dict[str, str]
+    tmp_path: Path, slurm: dict[str, str], crashes: list[dict[str, Any]]
 ) -> None:
     variables = {
         **slurm,
@@ -157,15 +151,20 @@ def test_a_run_is_launched_watched_and_brought_home_through_a_login_node(
         with pytest.raises(PreflightError, match=r"refuses us.*Permission denied"):
             LAUNCHER.preflight(make_spec("key", settings={**settings, "host": "strange"}))
         try:
-            run = new_run(tmp_path / "here", "remote", settings={**settings, "python": sys.executable})
+            there = {**settings, "python": sys.executable}
+            run = new_run(tmp_path / "here", "remote", settings=there, crashes=crashes)
             LAUNCHER.preflight(run.spec())
-            handle = LAUNCHER.submit(run)
-            assert handle.id.startswith("slurm://login/")
-            assert "rank 0 has finished" in list(LAUNCHER.logs(run, rank=0, follow=True))
-            assert LAUNCHER.state(run).state is RunState.SUCCEEDED
+            assert LAUNCHER.submit(run).id.startswith("slurm://login/")
+            lines = list(LAUNCHER.logs(run, rank=0, follow=True))
+            assert lines[-1] == ("error: told to fail at step 2" if crashes else "rank 0 has finished")
+            status = LAUNCHER.state(run)
+            refused = "n1: bad configuration: rank 0: told to fail at step 2"
+            expected = (RunState.FAILED, refused) if crashes else (RunState.SUCCEEDED, None)
+            assert (status.state, status.cause) == expected
             LAUNCHER.collect(run)
-            assert '"finished"' in run.summary_file.read_text()
+            assert '"step": 1' in run.metrics_file.read_text()
             assert list(run.path.glob("pods/*/rank-0.log"))
+            assert run.summary_file.exists() is not bool(crashes)
         finally:
             SshShell(host="login", config=str(config)).close()
     with pytest.raises(PreflightError, match=r"is not reached.*Connection refused"):
