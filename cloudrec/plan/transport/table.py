@@ -88,6 +88,11 @@ def profiles() -> tuple[Profile, ...]:
     return tuple(_built(row, {}) for row in _table().profiles)
 
 
+def machines_of(name: str) -> tuple[str, ...]:
+    """Return the patterns of a profile's machines; none where it is its fabric's general one."""
+    return next(row.machines for row in _table().profiles if row.name == name)
+
+
 @cache
 def _table() -> _Table:
     text = files("cloudrec.plan.transport").joinpath(_FILE).read_text(encoding="utf-8")

@@ -1,0 +1,237 @@
+"""The trainer as a component of TorchX: `torchx run -s SCHEDULER cloudrec.torchx:dlrm -j 2x8 -- FLAGS`.
+
+Each replica runs cloudrec's agent of a node: it sets and asserts the transport that the machine is meant to
+have, starts torchrun, restarts ranks from the newest checkpoint, and does not retry what is final. The ranks'
+lines come with their number, `[rank 0] ...`, in `torchx log`.
+
+TorchX's needs contradict those of the Kubernetes client, so this module imports nothing but torchx.specs and
+the standard library. TorchX reads the text of a component instead of importing it, and looks at its
+annotations: they must be real objects, of the kinds that it knows (hence typing's names).
+"""
+
+import json
+import re
+import shlex
+import warnings
+from fnmatch import fnmatchcase
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Dict, List, Optional
+
+from torchx import specs
+
+_J = re.compile(r"(?:(?:(\d+):)?(\d+)x)?(\d+)")
+_INTERFACES = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
+_MACHINE = "node.kubernetes.io/instance-type"
+_IN_PODS = "/cloudrec/"  # where a profile's paths are, in cloudrec's own pods
+_PROFILES = "plan/transport/plain.json"
+
+
+def dlrm(
+    *flags: str,
+    j: str = "1x1",
+    machine: str = "",
+    fabric: str = "",
+    h: str = "",
+    cpu: int = 0,
+    gpu: int = -1,
+    memMB: int = 0,
+    image: str = "",
+    name: str = "dlrm",
+    results: str = "",
+    env: Optional[Dict[str, str]] = None,
+    mounts: Optional[List[str]] = None,
+    max_restarts: int = 3,
+    max_retries: int = 0,
+    allow_tcp: bool = False,
+    rdzv_port: int = 29500,
+    python: str = "python",
+) -> specs.AppDef:
+    """Train a sharded DLRM by cloudrec's trainer, with the transport settings of the machine it runs on.
+
+    What follows -- are flags of `python -m trainer`. Where nodes share no file system, give --results.
+
+    Args:
+        flags: flags of the trainer; `python -m trainer --help` lists them
+        j: [[min_nodes:]nodes x]processes on each node, such as 2x8
+        machine: the cloud's name of the machine, such as p5.48xlarge: it decides the transport
+        fabric: efa, infiniband or tcp, for a machine that nobody knows
+        h: a named resource of TorchX, in place of cpu, gpu, memMB and machine
+        cpu: cores of each node; 0 asks for none
+        gpu: GPUs of each node; by default as many as processes where the machine or the fabric is named
+        memMB: memory of each node in MB; 0 asks for none
+        image: container image of the trainer (Kubernetes); the folder of the job elsewhere
+        name: name of the job
+        results: URI of a folder for checkpoints, metrics and logs; a job that is given it again goes on there
+        env: variables, such as A=1,B=2; they beat those of the transport
+        mounts: mounts, such as type=bind,src=/data,dst=/data,readonly
+        max_restarts: how often ranks are started again after a crash, within the job
+        max_retries: how often the scheduler may start the job again, after a preemption for one
+        allow_tcp: train even where the machine's transport is not found
+        rdzv_port: where nodes meet, on the first one
+        python: the interpreter that has cloudrec and the trainer, on the nodes
+    """
+    fewest, nodes, processes = _nodes(j)
+    resource = _resource(cpu, gpu, memMB, h)
+    machine = machine or str(resource.capabilities.get(_MACHINE, ""))
+    profile = _profile(machine, fabric)
+    if profile:
+        _require_no_daemon(profile)
+        resource.gpu = processes if gpu < 0 and not h and profile["fabric"] != "none" else resource.gpu
+        resource.devices = {**profile["devices"], **resource.devices}
+        resource.capabilities = {**resource.capabilities, **({_MACHINE: machine} if machine else {})}
+    own = {
+        "CLOUDREC_RUN": specs.macros.app_id,
+        "CLOUDREC_RESULTS": results,
+        "CLOUDREC_FABRIC": profile["fabric"] if profile else "",
+        "CLOUDREC_INSTANCE_TYPE": machine,
+        "CLOUDREC_GPUS": str(resource.gpu if profile else 0),
+        "CLOUDREC_PROFILE": profile["script"] if profile else "",
+        "CLOUDREC_ALLOW_TCP": str(int(allow_tcp)),
+        "CLOUDREC_MAX_RESTARTS": str(max_restarts),
+        "POD_NAME": f"{specs.macros.app_id}-{specs.macros.replica_id}",
+        "PYTHONUNBUFFERED": "1",
+    }
+    variables = {**own, **(profile["environment"] if profile else {}), **(env or {})}
+    ours = set(variables) - set(env or {})
+    elastic = {
+        "--nnodes": str(nodes) if fewest == nodes else f"{fewest}:{nodes}",
+        "--nproc-per-node": str(processes),
+        "--rdzv-backend": "c10d",
+        "--rdzv-id": specs.macros.app_id,
+    }
+    script = [
+        *_exports(variables, ours),
+        _command(python, elastic, _meeting(nodes, rdzv_port), _program(python, results, flags)),
+    ]
+    role = specs.Role(
+        name="trainer",
+        image=image or str(Path.cwd()),
+        entrypoint="bash",
+        args=["-c", "\n".join(script)],
+        env={key: value for key, value in variables.items() if value and _is_plain(key, value, ours)},
+        num_replicas=nodes,
+        min_replicas=fewest if fewest != nodes else None,
+        max_retries=max_retries,
+        resource=resource,
+        port_map={"c10d": rdzv_port},
+        mounts=[*_host_mounts(profile), *(specs.parse_mounts(mounts) if mounts else [])],
+    )
+    return specs.AppDef(name=name, roles=[role])
+
+
+def file_contents(path: str) -> Optional[str]:
+    """Return the text of a file of TorchX's own, or of this module by the name `cloudrec.torchx`.
+
+    It is an entry point of the group `torchx.file`, by which TorchX finds what it is asked to run.
+    """
+    if path == "cloudrec.torchx":
+        return files("cloudrec").joinpath("torchx.py").read_text(encoding="utf-8")
+    builtin = Path(specs.__file__).parents[2] / path
+    return builtin.read_text(encoding="utf-8") if builtin.is_file() else None
+
+
+def _nodes(j: str) -> tuple[int, int, int]:
+    """Return the fewest nodes, the nodes, and the processes on each."""
+    match = _J.fullmatch(j)
+    if match is None:
+        raise SystemExit(f"error: -j is {j!r}; it is NODESxPROCESSES, such as 2x8, or FEWEST:NODESxPROCESSES")
+    nodes = int(match[2] or 1)
+    fewest, processes = int(match[1] or nodes), int(match[3])
+    if not 1 <= fewest <= nodes or processes < 1:
+        raise SystemExit(f"error: -j is {j!r}; it needs at least 1 process, and as many nodes as are to stay")
+    return fewest, nodes, processes
+
+
+def _resource(cpu: int, gpu: int, memory_mb: int, named: str) -> Any:
+    if named:
+        return specs.resource(h=named)
+    return specs.Resource(cpu=cpu, gpu=max(gpu, 0), memMB=memory_mb)
+
+
+def _profile(machine: str, fabric: str) -> Optional[Dict[str, Any]]:
+    """Return what the machine's transport needs; None where neither machine nor fabric is told."""
+    if not machine and not fabric:
+        return None
+    rows = json.loads(files("cloudrec").joinpath(_PROFILES).read_text(encoding="utf-8"))["profiles"]
+    fabrics = sorted({row["fabric"] for row in rows})
+    for row in rows:
+        is_named = any(fnmatchcase(machine, pattern) for pattern in row["machines"])
+        is_general = bool(fabric) and not row["machines"]
+        if (is_named or is_general) and fabric in ("", row["fabric"]):
+            return dict(row)
+    raise SystemExit(
+        f"error: nobody knows the transport of {f'the machine {machine!r}' if machine else fabric!r}; "
+        f"say one of {', '.join(fabrics)} by --fabric"
+    )
+
+
+def _require_no_daemon(profile: Dict[str, Any]) -> None:
+    """Refuse a transport that a role cannot have, and tell of one that it has but in part."""
+    if profile["daemons"]:
+        raise SystemExit(
+            f"error: {profile['fabric']} needs the daemon {profile['daemons'][0]} beside the trainer, and "
+            "TorchX knows no such thing: use `cloudrec train`, or --fabric tcp, which is slower"
+        )
+    if profile["capabilities"]:
+        warnings.warn(
+            f"on Kubernetes {profile['fabric']} needs {', '.join(profile['capabilities'])}, which TorchX "
+            "cannot ask for: use `cloudrec train` there",
+            stacklevel=3,
+        )
+
+
+def _host_mounts(profile: Optional[Dict[str, Any]]) -> List[Any]:
+    return [
+        specs.BindMount(src_path=src, dst_path=dst, read_only=read_only)
+        for src, dst, read_only in (profile or {}).get("mounts", ())
+    ]
+
+
+def _is_plain(name: str, value: str, ours: set[str]) -> bool:
+    """Tell whether a variable is as well given to the scheduler: Slurm's tools end a value at a comma."""
+    needs_shell = name in ours and (name in _INTERFACES or value.startswith(_IN_PODS))
+    return not needs_shell and "," not in value
+
+
+def _exports(variables: Dict[str, str], ours: set[str]) -> List[str]:
+    """Return what the shell sets: where this node writes, and what the scheduler cannot be given."""
+    root = "$${CLOUDREC_WORK:-$$PWD/cloudrec-runs}"
+    lines = [
+        f'export CLOUDREC_JOB="{root}/{specs.macros.app_id}"',
+        f'export CLOUDREC_WORK="$$CLOUDREC_JOB/node-{specs.macros.replica_id}"',
+    ]
+    for name, value in variables.items():
+        if not value or _is_plain(name, value, ours):
+            continue
+        if name in ours and name in _INTERFACES:
+            lines.append(f"[ ! -e /sys/class/net/{value} ] || export {name}={value}")
+        elif name in ours and value.startswith(_IN_PODS):
+            lines.append(f'export {name}="$$CLOUDREC_WORK/{value.removeprefix(_IN_PODS)}"')
+        else:
+            lines.append(f"export {name}={shlex.quote(value)}")
+    return lines
+
+
+def _meeting(nodes: int, port: int) -> str:
+    """Return where nodes meet, for the shell: each scheduler has a variable of its own for the first."""
+    return "localhost:0" if nodes == 1 else f"$${{{specs.macros.rank0_env}:=localhost}}:{port}"
+
+
+def _program(python: str, results: str, flags: tuple[str, ...]) -> List[str]:
+    """Return the trainer's own command, quoted; what the user says comes last, and wins."""
+    kept = shlex.quote(f"{results.rstrip('/')}/checkpoints") if results else '"$$CLOUDREC_JOB/checkpoints"'
+    return [shlex.quote(python), "-m", "trainer", "--checkpoint_dir", kept, *map(shlex.quote, flags)]
+
+
+def _command(python: str, elastic: Dict[str, str], meeting: str, program: List[str]) -> str:
+    """Return the line that becomes the agent, so that a signal to the job is one to it."""
+    interpreter = shlex.quote(python)
+    words = [
+        *("exec", interpreter, "-m", "cloudrec.pod", "agent", "--", "torchrun"),
+        *(f"{name}={value}" for name, value in elastic.items()),
+        f'--rdzv-endpoint="{meeting}"',
+        *("--no-python", interpreter, "-m", "cloudrec.pod", "rank", "--"),
+        *program,
+    ]
+    return " ".join(words)
