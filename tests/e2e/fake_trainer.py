@@ -27,12 +27,7 @@ class Trainer:
     def __init__(self, config: dict[str, Any], output: Path, checkpoints: Path | None = None) -> None:
         self.config = config
         self.output = output
-<<<<<<< HEAD
         self.checkpoints = checkpoints or Path(config.get("checkpoint_dir") or output / "checkpoints")
-=======
-        kept = checkpoints or config.get("checkpoint_dir") or output / "checkpoints"
-        self.checkpoints = Path(kept)
->>>>>>> h-K
         self.stop = False
         signal.signal(signal.SIGTERM, self.on_stop)
 
