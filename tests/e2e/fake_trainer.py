@@ -1,6 +1,6 @@
 """A stand-in for the trainer that keeps to its handshake, without torch: steps, checkpoints, exit codes.
 
-Its configuration: steps, step_s, checkpoint_interval, checkpoint_dir, ignore_stop, helper (start a process that it
+Its configuration: steps, step_s, checkpoint_interval, checkpoint_dir, ignore_stop, helper (start a process it
 leaves behind), and crashes, a list of {rank, attempt, step, how} where `how` is an exit code or "kill",
 at that step or at a later one.
 """
