@@ -2,8 +2,8 @@
 
 `kubernetes` of /_control: what `python -m cloudrec.sandbox kubernetes` announced, or null. From then on a
 cluster of the cloud tells that server's address and authority, its pools' machines are that server's nodes as
-they come and go, and that server takes the cloud's tokens. One cluster at a time: with another one, all objects
-of the one before are gone, and so is its identity.
+they come and go, and that server takes the cloud's tokens. One cluster at a time: with another one, all
+objects of the one before are gone, and so is its identity.
 """
 
 from __future__ import annotations
