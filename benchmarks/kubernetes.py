@@ -99,10 +99,11 @@ def spec_of(stand_in: StandIn, folder: Path, nodes: int) -> RunSpec:
 
 
 def prepare(stand_in: StandIn, nodes: int) -> None:
-    """Have the nodes, and pods that print what ranks print, and go on for ever."""
+    """Have the nodes, and pods that go on for ever; each prints as if it had the first and the last ranks."""
     world = nodes * RANKS
-    lines = [f"[rank {rank}] === launch 1, attempt 0, rank {rank} of {world}" for rank in range(RANKS)]
-    lines += [f"[rank {rank}] step {step}" for step in range(LOG_LINES) for rank in range(RANKS)]
+    ranks = [*range(RANKS // 2), *range(world - RANKS // 2, world)]
+    lines = [f"[rank {rank}] === launch 1, attempt 0, rank {rank} of {world}" for rank in ranks]
+    lines += [f"[rank {rank}] step {step}" for step in range(LOG_LINES) for rank in ranks]
     pool = {"name": "gpu", "count": nodes, "capacity": {"cpu": "192", "memory": "2Ti", **GPUS}}
     stand_in.control(processes=False, bookkeeping={"log": lines}, nodes=[pool])
 

@@ -1,8 +1,8 @@
 """A stand-in for the trainer that keeps to its handshake, without torch: steps, checkpoints, exit codes.
 
-Its configuration: steps, step_s, checkpoint_interval, checkpoint_dir, ignore_stop, helper (start a process it
-leaves behind), and crashes, a list of {rank, attempt, step, how} where `how` is an exit code or "kill",
-at that step or at a later one.
+Its configuration: steps, step_s, checkpoint_interval, checkpoint_dir, ignore_stop, helper (start a process
+that it leaves behind), and crashes, a list of {rank, attempt, step, how} where `how` is an exit code or
+"kill", at that step or at a later one.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ ATTEMPT = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
 
 
 class Trainer:
-    def __init__(self, config: dict[str, Any], output: Path, checkpoints: Path | None = None) -> None:
+    def __init__(self, config: dict[str, Any], output: Path, checkpoints: str | None = None) -> None:
         self.config = config
         self.output = output
-        self.checkpoints = checkpoints or Path(config.get("checkpoint_dir") or output / "checkpoints")
+        self.checkpoints = str(checkpoints or config.get("checkpoint_dir") or output / "checkpoints")
         self.stop = False
         signal.signal(signal.SIGTERM, self.on_stop)
 
@@ -69,14 +69,22 @@ class Trainer:
             sys.exit(crash["how"])
 
     def newest(self) -> int:
-        committed = self.checkpoints.glob("step-*/commit-*.json")
-        return max((int(path.parent.name.removeprefix("step-")) for path in committed), default=0)
+        files, root = self.store()
+        names = files.glob(f"{root}/step-*/commit-*.json")
+        return max((int(name.split("/")[-2].removeprefix("step-")) for name in names), default=0)
+
+    def store(self) -> tuple[Any, str]:
+        """Where checkpoints are: a folder, or a bucket."""
+        import fsspec  # noqa: PLC0415 - for what has checkpoints
+
+        found: tuple[Any, str] = fsspec.core.url_to_fs(self.checkpoints)
+        return found
 
     def commit(self, step: int) -> None:
         if RANK == 0:
-            folder = self.checkpoints / f"step-{step:08d}"
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / "commit-00000001.json").write_text("{}")
+            files, root = self.store()
+            files.makedirs(f"{root}/step-{step:08d}", exist_ok=True)
+            files.pipe(f"{root}/step-{step:08d}/commit-00000001.json", b"{}")
             self.record(kind="checkpoint", step=step, seconds=0.0, bytes=2)
 
     def record(self, **fields: object) -> None:
@@ -95,7 +103,7 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--config", type=Path, required=True)
     parser.add_argument("--output_dir", type=Path, required=True)
-    parser.add_argument("--checkpoint_dir", type=Path)
+    parser.add_argument("--checkpoint_dir")
     parser.add_argument("--stop_grace_seconds", type=float, help="taken, and not needed")
     parser.add_argument("--steps", type=int)
     arguments = parser.parse_args()

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import pytest
@@ -20,6 +16,7 @@ from cloudrec.launch.ledger import RunState
 from cloudrec.launch.outputs import read_summary
 from tests.contract.kubernetes.support import REAL, Server
 from tests.contract.kubernetes.support_runs import Site, await_status, await_true
+from tests.standins.identity import pod_identity
 from tests.standins.servers import moto_server
 from tests.trainer.support_dataset import write_dataset
 
@@ -38,44 +35,15 @@ MODEL = {
 }
 
 
-class _Identity(BaseHTTPRequestHandler):
-    """Gives a pod its credentials, as a cloud's agent on the node does."""
-
-    def do_GET(self) -> None:
-        given = {
-            "AccessKeyId": "k",
-            "SecretAccessKey": "s",
-            "Token": "t",
-            "Expiration": "2099-01-01T00:00:00Z",
-        }
-        body = json.dumps(given).encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name in the base
-        """Say nothing."""
-
-
-@contextmanager
-def _identity() -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Identity)
-    thread = Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/credentials"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """A bucket with a dataset; what pods need to be told to reach it."""
     folder = tmp_path_factory.mktemp("store")
-    with pytest.MonkeyPatch.context() as patch, _identity() as identity, moto_server(folder / "log") as port:
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        pod_identity() as identity,
+        moto_server(folder / "log") as port,
+    ):
         for name, value in (("AWS_ACCESS_KEY_ID", "k"), ("AWS_SECRET_ACCESS_KEY", "s")):
             patch.setenv(name, value)
         endpoint = f"http://127.0.0.1:{port}"

@@ -1,0 +1,264 @@
+"""The engines that launchers are held against: how each is had, and how a machine of it is taken away."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from cloudrec.launch import launcher
+from cloudrec.launch._kube.context import disconnect
+from cloudrec.launch.base import Launcher, RunStatus
+from cloudrec.launch.folder import RunFolder, create_run
+from cloudrec.launch.runspec import RunSpec
+from cloudrec.launch.slurm import JobAddress
+from tests.contract.kubernetes.support import REAL, api_server
+from tests.contract.slurm.support_slurm import running_slurm
+from tests.standins.identity import pod_identity
+from tests.standins.ray_cluster import RayCluster, skip_without_ray
+from tests.standins.servers import moto_server
+
+FAKE = Path(__file__).parents[1] / "e2e" / "fake_trainer.py"
+MARK = "CONFORMANCE_RUN"  # a variable by which the processes of a run are found, whatever started them
+LONG = {"steps": 100_000, "step_s": 0.05}
+PATIENCE_S = 150.0
+IMAGE = "registry.example/cloudrec-trainer@sha256:" + "5c" * 32
+
+
+@dataclass(frozen=True, kw_only=True)
+class Engine:
+    """One engine that runs.
+
+    Args:
+        name: the launcher's name.
+        folder: where runs are kept.
+        usual: what all runs on it have in their spec.
+        take_machine: takes a machine of a run away, or gives its notice.
+        restores: whether the engine itself starts such a run again.
+        bucket: where the pods of an engine that sees no folder of ours find data.
+        variables: what processes need in order to speak with it.
+    """
+
+    name: str
+    folder: Path
+    usual: Mapping[str, Any]
+    take_machine: Callable[[RunFolder], None]
+    restores: bool = True
+    bucket: str = ""
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def launcher(self) -> Launcher:
+        """What is held to account."""
+        return launcher(self.name)
+
+    def spec(self, name: str, config: Mapping[str, Any], **changes: Any) -> RunSpec:
+        """A run of two ranks of the small program that stands in for the trainer."""
+        program = (sys.executable, "-c", FAKE.read_text(encoding="utf-8"))
+        spec = RunSpec(
+            name=name,
+            launcher=self.name,
+            max_restarts=2,
+            stop_grace_s=15.0,
+            trainer_config=config,
+            trainer_command=program,
+        )
+        given = {**self.usual, **changes}
+        given["environment"] = {**given.get("environment", {}), MARK: name}
+        return replace(spec, **given)
+
+    def create(self, name: str, config: Mapping[str, Any], **changes: Any) -> RunFolder:
+        """The run's folder before its submission."""
+        return create_run(self.folder / "runs", self.spec(name, config, **changes))
+
+    def launch(self, name: str, config: Mapping[str, Any], **changes: Any) -> RunFolder:
+        """The run under way."""
+        run = self.create(name, config, **changes)
+        self.launcher.preflight(run.spec())
+        self.launcher.submit(run)
+        return run
+
+    def end(self, run: RunFolder) -> RunStatus:
+        """How it ends."""
+        return self.wait(run, lambda status: status.state.is_final)
+
+    def wait(self, run: RunFolder, ready: Callable[[RunStatus], object]) -> RunStatus:
+        """The first status that is ready."""
+        give_up = time.monotonic() + PATIENCE_S
+        while not ready(status := self.launcher.state(run)):
+            assert time.monotonic() < give_up, (status, self.last_words(run))
+            time.sleep(0.2)
+        return status
+
+    def lines(self, run: RunFolder, rank: int, tail: int | None = None) -> list[str]:
+        """What a rank has printed."""
+        return list(self.launcher.logs(run, rank=rank, follow=False, tail=tail))
+
+    def wait_for_step(self, run: RunFolder, step: int) -> None:
+        """Wait until every rank has come so far, and rank 0's checkpoint with it."""
+        give_up = time.monotonic() + PATIENCE_S
+        while not all(
+            f"rank {rank} step {step}" in self.lines(run, rank) for rank in range(run.spec().world_size)
+        ):
+            status = self.launcher.state(run)
+            assert not status.state.is_final, (status, self.last_words(run))
+            assert time.monotonic() < give_up, (status, self.last_words(run))
+            time.sleep(0.2)
+
+    def last_words(self, run: RunFolder) -> str:
+        """What a failed test shows."""
+        return "\n".join([*self.lines(run, 0, 5), *map(str, run.ledger.read()[-8:])])
+
+
+def worker(run: RunFolder, rank: int) -> psutil.Process:
+    """The process that is a rank's trainer: of those that know that they are, the one below all others."""
+    found = [each for each in psutil.process_iter(["pid"]) if _is_of(each, run, rank)]
+    parents = {each.ppid() for each in found}
+    leaves = [each for each in found if each.pid not in parents]
+    assert leaves, f"no process of rank {rank} of {run.name}"
+    return max(leaves, key=lambda each: each.create_time())
+
+
+def _is_of(process: psutil.Process, run: RunFolder, rank: int) -> bool:
+    try:
+        variables = process.environ()
+    except (psutil.Error, OSError):
+        return False
+    return variables.get(MARK) == run.name and variables.get("RANK") == str(rank)
+
+
+@contextmanager
+def local(folder: Path) -> Iterator[Engine]:
+    """This machine; a notice comes to all ranks of a run, as they share one machine."""
+
+    def notice(run: RunFolder) -> None:
+        for process in [worker(run, rank) for rank in (0, 1)]:
+            process.send_signal(signal.SIGTERM)
+
+    yield Engine(
+        name="local", folder=folder, usual={"nproc_per_node": 2}, take_machine=notice, restores=False
+    )
+
+
+@contextmanager
+def kubernetes(folder: Path) -> Iterator[Engine]:
+    """The stand-in, whose pods are processes of this machine; their files are in S3's."""
+    if REAL in os.environ:
+        pytest.skip("a real server has no nodes here that could reach this machine's bucket")
+    given = {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s", "AWS_DEFAULT_REGION": "us-east-1"}
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        api_server() as server,
+        pod_identity() as identity,
+        moto_server(folder / "s3.log") as port,
+        server.connect() as kube,
+    ):
+        for name, value in given.items():
+            patch.setenv(name, value)
+        endpoint = f"http://127.0.0.1:{port}"
+        _make_bucket(endpoint)
+        kube.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": server.namespace}})
+        pool = {"name": "cpu", "count": 2, "capacity": {"cpu": "4", "memory": "16Gi"}}
+        server.control(nodes=[pool], node_timing={"replacement_s": 2})
+
+        def take(run: RunFolder) -> None:
+            node = launcher("torchrun").state(run).workers[1].node
+            server.control(evict={"node": node, "how": "spot"})
+
+        usual = {
+            "nnodes": 2,
+            "cluster": "c",
+            "provider": "kubernetes",
+            "image": IMAGE,
+            "storage": "s3://bucket",
+            "target": server.target(fabric="none").to_json(),
+            "settings": {"probe": False, "cpus": 2},
+            "environment": {
+                "AWS_ENDPOINT_URL": endpoint,
+                "AWS_DEFAULT_REGION": "us-east-1",
+                "AWS_CONTAINER_CREDENTIALS_FULL_URI": identity,
+                "OMP_NUM_THREADS": "1",
+            },
+        }
+        try:
+            yield Engine(name="torchrun", folder=folder, usual=usual, take_machine=take, bucket="s3://bucket")
+        finally:
+            disconnect()
+
+
+def _make_bucket(endpoint: str) -> None:
+    import s3fs  # noqa: PLC0415 - an extra
+
+    s3fs.S3FileSystem(endpoint_url=endpoint).mkdir("bucket")
+
+
+@contextmanager
+def ray(folder: Path) -> Iterator[Engine]:
+    """A real Ray cluster of two nodes on loopback, with a token."""
+    skip_without_ray()
+    with RayCluster(folder, cpus=4) as cluster:
+        cluster.add(2)
+
+        def take(_run: RunFolder) -> None:
+            cluster.lose(2)
+            time.sleep(1)  # a node that comes back at once, at the same address, would be the one that went
+            cluster.add(2)
+
+        settings = {"address": cluster.url, "token_file": str(cluster.token_file)}
+        usual = {"nnodes": 2, "storage": str(folder / "storage"), "settings": settings}
+        yield Engine(name="ray", folder=folder, usual=usual, take_machine=take)
+
+
+@contextmanager
+def slurm(folder: Path) -> Iterator[Engine]:
+    """A real Slurm of two nodes on loopback; more urgent work takes a run's nodes."""
+    with running_slurm() as variables, pytest.MonkeyPatch.context() as patch:
+        for name, value in variables.items():
+            patch.setenv(name, value)
+
+        def take(run: RunFolder) -> None:
+            told = [event.details["job"] for event in run.ledger.read() if event.event == "started"]
+            job = JobAddress.parse(str(told[-1])).job
+            subprocess.run(["scontrol", "requeue", str(job)], check=True)
+
+        yield Engine(name="slurm", folder=folder, usual={"nnodes": 2}, take_machine=take, variables=variables)
+
+
+ENGINES: Mapping[str, Callable[[Path], AbstractContextManager[Engine]]] = {
+    "local": local,
+    "kubernetes": kubernetes,
+    "ray": ray,
+    "slurm": slurm,
+}
+SUBMIT = (
+    "import sys; from pathlib import Path; from cloudrec.launch import launcher;"
+    "from cloudrec.launch.folder import RunFolder; run = RunFolder(path=Path(sys.argv[1]));"
+    "launcher(run.spec().launcher).submit(run)"
+)
+
+
+def submit_and_die(run: RunFolder, event: str) -> None:
+    """Submit a run by a process that is killed once the run's ledger tells of an event."""
+    command = [sys.executable, "-c", SUBMIT, str(run.path)]
+    give_up = time.monotonic() + PATIENCE_S
+    with subprocess.Popen(command) as process:
+        told = partial(_has, run, event)
+        while not told() and process.poll() is None:
+            assert time.monotonic() < give_up, "it was never submitted"
+            time.sleep(0.002)
+        process.kill()
+
+
+def _has(run: RunFolder, event: str) -> bool:
+    return any(each.event == event for each in run.ledger.read())

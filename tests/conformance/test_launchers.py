@@ -1,0 +1,181 @@
+"""Every launcher keeps the same promises, whatever engine is behind it.
+
+This machine is held to them always. The engines that must be started first (the Kubernetes stand-in with
+real processes, a real Ray of two nodes, a real Slurm of two) are soak tests: `make soak`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cloudrec.errors import UsageError
+from cloudrec.launch.folder import RunFolder
+from cloudrec.launch.ledger import RunState
+from cloudrec.launch.runspec import default_trainer_command
+from tests.conformance.support_launchers import ENGINES, LONG, Engine, submit_and_die, worker
+from tests.trainer.support_dataset import write_dataset
+
+pytestmark = pytest.mark.timeout(600)
+SHORT = {"steps": 12, "step_s": 0.05, "checkpoint_interval": 10**6}
+MODEL: dict[str, Any] = {
+    "embedding_dim": 8,
+    "dense_arch_layer_sizes": [8],
+    "over_arch_layer_sizes": [8, 1],
+    "global_batch_size": 50,
+    "num_epochs": 40,
+    "log_interval": 20,
+    "checkpoint_interval": 50,
+    "threads": 1,
+}
+WITH_ALL = [pytest.param(name, marks=[] if name == "local" else pytest.mark.soak) for name in ENGINES]
+
+
+@pytest.fixture(scope="module", params=WITH_ALL)
+def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    with ENGINES[request.param](tmp_path_factory.mktemp(request.param)) as engine:
+        yield engine
+        for path in (engine.folder / "runs").glob("[!.]*"):
+            run = RunFolder(path=path)
+            if not engine.launcher.state(run).state.is_final:
+                engine.launcher.stop(run, grace_s=5)
+
+
+def _goes_on_in(engine: Engine, run: RunFolder, steps: int) -> None:
+    """Have the next launch end after so many steps."""
+    spec = run.spec()
+    run.write_spec(replace(spec, trainer_config={**spec.trainer_config, "steps": steps, "step_s": 0.0}))
+    engine.launcher.submit(run)
+
+
+def _begun_at(engine: Engine, run: RunFolder) -> list[int]:
+    lines = engine.lines(run, 0)
+    return [int(line.rpartition(" ")[2]) for line in lines if line.startswith("rank 0 begins at step")]
+
+
+def test_a_run_is_submitted_tells_its_state_and_each_ranks_lines_and_succeeds(engine: Engine) -> None:
+    run = engine.launch("whole", SHORT)
+    assert engine.launcher.state(run).state in (RunState.PENDING, RunState.RUNNING)
+    followed = list(engine.launcher.logs(run, rank=1, follow=True))
+    status = engine.end(run)
+    assert (status.state, status.cause) == (RunState.SUCCEEDED, None)
+    assert [line for line in followed if line.startswith("rank ")] == [
+        "rank 1 begins at step 0",
+        *(f"rank 1 step {step}" for step in range(1, 13)),
+        "rank 1 has finished",
+    ]
+    assert engine.lines(run, 0, tail=1) == ["rank 0 has finished"]
+    with pytest.raises(UsageError, match="has finished"):
+        engine.launcher.submit(run)
+
+
+def test_a_stopped_run_has_committed_and_goes_on_from_there(engine: Engine) -> None:
+    run = engine.launch("stopped", {**LONG, "checkpoint_interval": 10**6})
+    engine.wait_for_step(run, 3)
+    with pytest.raises(UsageError):
+        engine.launcher.submit(run)
+    status = engine.launcher.stop(run)
+    assert status.state is RunState.INTERRUPTED
+    assert "stopped on request; the newest checkpoint is at step" in (status.cause or "")
+    with pytest.raises(UsageError, match="is not running"):
+        engine.launcher.stop(run)
+    step = int((status.cause or "").rpartition(" ")[2])
+    _goes_on_in(engine, run, step + 3)
+    assert engine.end(run).state is RunState.SUCCEEDED
+    assert _begun_at(engine, run) == [0, step]
+
+
+def test_data_that_the_trainer_refuses_fail_the_run_at_once_with_its_words(engine: Engine) -> None:
+    crashes = [{"rank": 0, "attempt": 0, "step": 2, "how": 65}]
+    run = engine.launch("refused", {**LONG, "crashes": crashes})
+    status = engine.end(run)
+    assert status.state is RunState.FAILED
+    assert "told to fail at step 2" in (status.cause or "")
+    assert status.attempt == 0
+    assert _begun_at(engine, run) == [0]
+
+
+def test_a_worker_that_is_killed_is_started_again_from_the_newest_checkpoint(engine: Engine) -> None:
+    run = engine.launch("killed", {"steps": 120, "step_s": 0.05})
+    engine.wait_for_step(run, 8)
+    worker(run, 1).kill()
+    status = engine.end(run)
+    assert (status.state, status.attempt) == (RunState.SUCCEEDED, 1), engine.last_words(run)
+    first, second = _begun_at(engine, run)
+    assert (first, second >= 5) == (0, True)
+
+
+def test_a_run_whose_machine_is_taken_away_goes_on_from_the_newest_checkpoint(engine: Engine) -> None:
+    run = engine.launch("preempted", {"steps": 160, "step_s": 0.05})
+    engine.wait_for_step(run, 8)
+    engine.take_machine(run)
+    if not engine.restores:
+        assert engine.end(run).state is RunState.INTERRUPTED
+        engine.launcher.submit(run)
+    assert engine.end(run).state is RunState.SUCCEEDED, engine.last_words(run)
+    first, *later = _begun_at(engine, run)
+    assert first == 0
+    assert later
+    assert min(later) >= 5
+
+
+@pytest.mark.parametrize("event", ["submitted", "started"])
+def test_a_launcher_that_is_killed_while_it_submits_is_run_again_and_nothing_runs_twice(
+    engine: Engine, event: str
+) -> None:
+    run = engine.create(f"orphan-{event}", SHORT)
+    submit_and_die(run, event)
+    try:
+        engine.launcher.submit(run)
+    except UsageError:  # it was under way
+        assert event == "started" or engine.launcher.state(run).state is not RunState.FAILED
+    assert engine.end(run).state is RunState.SUCCEEDED, engine.last_words(run)
+    assert engine.lines(run, 0).count("rank 0 has finished") == 1
+
+
+def test_two_runs_side_by_side_do_not_disturb_each_other(engine: Engine) -> None:
+    one, other = (
+        engine.launch(name, {"steps": 60, "step_s": 0.05}, nnodes=1, nproc_per_node=1)
+        for name in ("one", "other")
+    )
+    assert [engine.end(run).state for run in (one, other)] == [RunState.SUCCEEDED, RunState.SUCCEEDED]
+    for run in (one, other):
+        assert engine.lines(run, 0, tail=1) == ["rank 0 has finished"]
+        assert _begun_at(engine, run) == [0]
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1200)
+def test_a_worker_that_is_killed_costs_no_sample_and_repeats_none(engine: Engine, tmp_path: Path) -> None:
+    write_dataset(tmp_path / "data", train_rows=1003, test_rows=200, num_dense=3, num_sparse=4)
+    data = str(tmp_path / "data")
+    if engine.bucket:
+        import s3fs  # noqa: PLC0415 - an extra
+
+        endpoint = engine.usual["environment"]["AWS_ENDPOINT_URL"]
+        data = f"{engine.bucket}/data"
+        s3fs.S3FileSystem(endpoint_url=endpoint).put(str(tmp_path / "data"), data, recursive=True)
+    config = {**MODEL, "dataset_path": data}
+    summaries = []
+    for name in ("calm", "struck"):
+        run = engine.launch(name, config, trainer_command=default_trainer_command())
+        if name == "struck":
+            engine.wait(run, lambda _, run=run: _has_checkpoint(run))
+            worker(run, 1).kill()
+        status = engine.end(run)
+        assert status.state is RunState.SUCCEEDED, engine.last_words(run)
+        engine.launcher.collect(run)
+        summaries.append(json.loads(run.summary_file.read_text(encoding="utf-8")))
+    calm, struck = summaries
+    assert struck["restarts"] >= 1
+    assert struck["samples_seen"] == calm["samples_seen"]
+    assert struck["samples_digest"] == calm["samples_digest"]
+
+
+def _has_checkpoint(run: RunFolder) -> bool:
+    return run.metrics_file.exists() and '"kind": "checkpoint"' in run.metrics_file.read_text("utf-8")
