@@ -9,12 +9,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cloudrec.errors import UsageError
+from cloudrec.launch.base import RunStatus
 from cloudrec.launch.folder import RunFolder
 from cloudrec.launch.ledger import RunState
 from cloudrec.launch.runspec import default_trainer_command
@@ -165,7 +167,7 @@ def test_a_worker_that_is_killed_costs_no_sample_and_repeats_none(engine: Engine
     for name in ("calm", "struck"):
         run = engine.launch(name, config, trainer_command=default_trainer_command())
         if name == "struck":
-            engine.wait(run, lambda _, run=run: _has_checkpoint(run))
+            engine.wait(run, partial(_has_checkpoint, run))
             worker(run, 1).kill()
         status = engine.end(run)
         assert status.state is RunState.SUCCEEDED, engine.last_words(run)
@@ -177,5 +179,5 @@ def test_a_worker_that_is_killed_costs_no_sample_and_repeats_none(engine: Engine
     assert struck["samples_digest"] == calm["samples_digest"]
 
 
-def _has_checkpoint(run: RunFolder) -> bool:
+def _has_checkpoint(run: RunFolder, _: RunStatus) -> bool:
     return run.metrics_file.exists() and '"kind": "checkpoint"' in run.metrics_file.read_text("utf-8")
