@@ -22,6 +22,8 @@ BENCHMARKS = (
     "learning",
     "checkpoint",
     "quantized_restores",
+    "kubernetes",
+    "launchers",
 )
 
 

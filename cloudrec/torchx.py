@@ -160,10 +160,8 @@ def _profile(machine: str, fabric: str) -> Optional[Dict[str, Any]]:
         is_general = bool(fabric) and not row["machines"]
         if (is_named or is_general) and fabric in ("", row["fabric"]):
             return dict(row)
-    raise SystemExit(
-        f"error: nobody knows the transport of {f'the machine {machine!r}' if machine else fabric!r}; "
-        f"say one of {', '.join(fabrics)} by --fabric"
-    )
+    what = f"machine {machine!r}" if machine else f"fabric {fabric!r}"
+    raise SystemExit(f"error: nobody knows the {what}; say one of {', '.join(fabrics)} by --fabric")
 
 
 def _require_no_daemon(profile: Dict[str, Any]) -> None:

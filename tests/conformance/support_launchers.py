@@ -223,7 +223,7 @@ def ray(folder: Path) -> Iterator[Engine]:
 @contextmanager
 def slurm(folder: Path) -> Iterator[Engine]:
     """A real Slurm of two nodes on loopback; more urgent work takes a run's nodes."""
-    with running_slurm() as variables, pytest.MonkeyPatch.context() as patch:
+    with running_slurm("--cpus", "2") as variables, pytest.MonkeyPatch.context() as patch:
         for name, value in variables.items():
             patch.setenv(name, value)
 

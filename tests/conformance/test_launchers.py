@@ -7,8 +7,9 @@ real processes, a real Ray of two nodes, a real Slurm of two) are soak tests: `m
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -166,7 +167,7 @@ def test_a_worker_that_is_killed_costs_no_sample_and_repeats_none(engine: Engine
     for name in ("calm", "struck"):
         run = engine.launch(name, config, trainer_command=default_trainer_command())
         if name == "struck":
-            engine.wait(run, _checkpointed(run))
+            engine.wait(run, partial(_has_checkpoint, run))
             worker(run, 1).kill()
         status = engine.end(run)
         assert status.state is RunState.SUCCEEDED, engine.last_words(run)
@@ -178,8 +179,5 @@ def test_a_worker_that_is_killed_costs_no_sample_and_repeats_none(engine: Engine
     assert struck["samples_digest"] == calm["samples_digest"]
 
 
-def _checkpointed(run: RunFolder) -> Callable[[RunStatus], bool]:
-    def is_so(_: RunStatus) -> bool:
-        return run.metrics_file.exists() and '"kind": "checkpoint"' in run.metrics_file.read_text("utf-8")
-
-    return is_so
+def _has_checkpoint(run: RunFolder, _: RunStatus) -> bool:
+    return run.metrics_file.exists() and '"kind": "checkpoint"' in run.metrics_file.read_text("utf-8")

@@ -1,0 +1,92 @@
+"""TorchX in an environment of its own, since its needs contradict those of the Kubernetes client."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+import venv
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+VERSION = "0.7.0"
+ROOT = Path(__file__).parents[3]
+HOME = Path(sys.prefix) / f"torchx-{VERSION}"
+_INSTALL_S = 240
+_ENTRY = "[torchx.file]\nget_file_contents = cloudrec.torchx:file_contents\n"  # as pyproject.toml has it
+
+
+@cache
+def interpreter() -> Path:
+    """The Python of that environment, which is made when it is first asked for; skip where it cannot be."""
+    python = HOME / "bin" / "python"
+    with HOME.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (HOME / "complete").exists():
+            problem = _make(python)
+            if problem:
+                pytest.skip(f"torchx {VERSION} cannot be installed here: {problem}")
+            (HOME / "complete").touch()
+    return python
+
+
+def _make(python: Path) -> str:
+    """Install TorchX, then have the environment see what ours has, after its own; return what went wrong."""
+    venv.create(HOME, with_pip=True, clear=True)
+    command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    try:
+        done = subprocess.run(
+            [*command, f"torchx=={VERSION}"], capture_output=True, text=True, timeout=_INSTALL_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return f"pip had not ended after {_INSTALL_S} s"
+    if done.returncode:
+        return done.stderr.strip().rpartition("\n")[2]
+    (packages,) = (HOME / "lib").glob("python*/site-packages")
+    (packages / "zz_ours.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
+    entry = packages / "cloudrec_of_the_tests-0.dist-info"
+    entry.mkdir()
+    (entry / "METADATA").write_text("Metadata-Version: 2.1\nName: cloudrec-of-the-tests\nVersion: 0\n")
+    (entry / "entry_points.txt").write_text(_ENTRY)
+    return ""
+
+
+def environment(**more: str) -> dict[str, str]:
+    """The variables of a shell in which that environment is active."""
+    path = f"{HOME / 'bin'}:{os.environ['PATH']}"
+    return {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore", **more}
+
+
+def torchx(*words: str, folder: Path, timeout_s: float = 240) -> subprocess.CompletedProcess[str]:
+    """Run one of its commands."""
+    command = [str(interpreter()), "-m", "torchx.cli.main", *words]
+    return subprocess.run(
+        command,
+        cwd=folder,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+    )
+
+
+def ask(program: str, *arguments: str, folder: Path, timeout_s: float = 240) -> Any:
+    """What a program that runs there prints as its last line, read as JSON."""
+    done = subprocess.run(
+        [str(interpreter()), "-c", program, *arguments],
+        cwd=folder,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
