@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from benchmarks.machine import describe_machine, today
-from benchmarks.standin import StandIn, kubernetes
 from cloudrec.kube.target import Target
 from cloudrec.launch import launcher
 from cloudrec.launch._kube.context import disconnect
@@ -30,6 +29,7 @@ from cloudrec.launch._kube.observer import Observer
 from cloudrec.launch.folder import RunFolder, create_run
 from cloudrec.launch.ledger import RunState
 from cloudrec.launch.runspec import RunSpec
+from tests.standins.kubernetes import StandIn, kubernetes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -17,15 +16,17 @@ from typing import Any
 import psutil
 import pytest
 
+from cloudrec.kube.target import Target
 from cloudrec.launch import launcher
 from cloudrec.launch._kube.context import disconnect
 from cloudrec.launch.base import Launcher, RunStatus
 from cloudrec.launch.folder import RunFolder, create_run
+from cloudrec.launch.ledger import RunState
 from cloudrec.launch.runspec import RunSpec
 from cloudrec.launch.slurm import JobAddress
-from tests.contract.kubernetes.support import REAL, api_server
 from tests.contract.slurm.support_slurm import running_slurm
 from tests.standins.identity import pod_identity
+from tests.standins.kubernetes import kubernetes as stand_in
 from tests.standins.ray_cluster import RayCluster, skip_without_ray
 from tests.standins.servers import moto_server
 
@@ -154,21 +155,17 @@ def local(folder: Path) -> Iterator[Engine]:
 @contextmanager
 def kubernetes(folder: Path) -> Iterator[Engine]:
     """The stand-in, whose pods are processes of this machine; their files are in S3's."""
-    if REAL in os.environ:
-        pytest.skip("a real server has no nodes here that could reach this machine's bucket")
     given = {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s", "AWS_DEFAULT_REGION": "us-east-1"}
     with (
         pytest.MonkeyPatch.context() as patch,
-        api_server() as server,
+        stand_in() as server,
         pod_identity() as identity,
         moto_server(folder / "s3.log") as port,
-        server.connect() as kube,
     ):
         for name, value in given.items():
             patch.setenv(name, value)
         endpoint = f"http://127.0.0.1:{port}"
         _make_bucket(endpoint)
-        kube.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": server.namespace}})
         pool = {"name": "cpu", "count": 2, "capacity": {"cpu": "4", "memory": "16Gi"}}
         server.control(nodes=[pool], node_timing={"replacement_s": 2})
 
@@ -182,7 +179,13 @@ def kubernetes(folder: Path) -> Iterator[Engine]:
             "provider": "kubernetes",
             "image": IMAGE,
             "storage": "s3://bucket",
-            "target": server.target(fabric="none").to_json(),
+            "target": Target(
+                kubeconfig=server.kubeconfig,
+                context=server.context,
+                namespace="default",
+                service_account="default",
+                fabric="none",
+            ).to_json(),
             "settings": {"probe": False, "cpus": 2},
             "environment": {
                 "AWS_ENDPOINT_URL": endpoint,
@@ -210,10 +213,16 @@ def ray(folder: Path) -> Iterator[Engine]:
     with RayCluster(folder, cpus=4) as cluster:
         cluster.add(2)
 
-        def take(_run: RunFolder) -> None:
-            cluster.lose(2)
-            time.sleep(1)  # a node that comes back at once, at the same address, would be the one that went
-            cluster.add(2)
+        hosts = [2]
+
+        def take(run: RunFolder) -> None:
+            cluster.lose(hosts[-1])
+            give_up = time.monotonic() + PATIENCE_S
+            while launcher("ray").state(run).state is RunState.RUNNING:
+                assert time.monotonic() < give_up, "nobody missed the node"
+                time.sleep(0.2)
+            hosts.append(hosts[-1] + 1)
+            cluster.add(hosts[-1])
 
         settings = {"address": cluster.url, "token_file": str(cluster.token_file)}
         usual = {"nnodes": 2, "storage": str(folder / "storage"), "settings": settings}

@@ -36,7 +36,7 @@ class StandIn:
         """Path of the kubeconfig."""
         return self.environment["KUBECONFIG"]
 
-    def control(self, **wishes: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON
+    def control(self, **wishes: Any) -> dict[str, Any]:
         """Change it; see `cloudrec.sandbox.kubernetes.controllers.settings`."""
         body = json.dumps(wishes).encode()
         request = urllib.request.Request(f"{self.endpoint}/_control", data=body, method="POST")  # noqa: S310 - our own
