@@ -95,6 +95,7 @@ def _at_work(run: RunFolder) -> bool:
     return status.state is RunState.RUNNING
 
 
+@pytest.mark.soak
 def test_a_run_outlives_a_killed_rank_and_a_stop_and_each_time_goes_on_from_the_last_commit(
     launch: Callable[..., RunFolder], tmp_path: Path
 ) -> None:
