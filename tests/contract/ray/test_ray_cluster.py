@@ -128,12 +128,15 @@ def test_a_run_outlives_a_killed_rank_and_a_stop_and_each_time_goes_on_from_the_
     assert (status.state, status.attempt) == (RunState.INTERRUPTED, 1)
     assert "stopped on request; the newest checkpoint is at step" in str(status.cause)
     spec = run.spec()
-    run.write_spec(replace(spec, trainer_config={**spec.trainer_config, "step_s": 0.0, "steps": 1000}))
+    shorter = {**spec.trainer_config, "step_s": 0.0, "steps": 1000, "crashes": []}
+    run.write_spec(replace(spec, trainer_config=shorter))
     LAUNCHER.submit(run)
     assert wait_for_end(run, timeout_s=SECONDS).state is RunState.SUCCEEDED
     assert _begun(run)[2] > _begun(run)[1]
     assert "rank 1 has finished" in _lines(run, 1)
-    assert not list(Path(tempfile.gettempdir()).glob("cloudrec-*/cloudrec-try-2-*")), "nodes are left clean"
+    jobs = [told["id"].rpartition("/")[2] for told in _told(run, "started")]
+    left = [path for job in jobs for path in Path(tempfile.gettempdir()).glob(f"cloudrec-*/{job}-*")]
+    assert left == [], "the nodes' disks are left clean"
 
 
 def test_more_than_the_cluster_has_is_pending_with_what_it_has_and_fails_after_the_wait(
@@ -217,11 +220,7 @@ def test_the_trainer_killed_half_way_ends_with_the_samples_of_a_run_that_nobody_
     for name in ("undisturbed", "killed"):
         run = launch(config, name=name, **real)
         if name == "killed":
-            _until(
-                lambda run=run: _at_work(run) and (run.path / "metrics.jsonl").exists() and _steps(run) > 30
-            )
-            for rank in _ranks(run)[1:]:
-                rank.kill()
+            _kill_a_rank(run, after_step=30)
         status = wait_for_end(run, timeout_s=280)
         assert status.state is RunState.SUCCEEDED, status
         assert status.attempt == (name == "killed")
@@ -233,8 +232,16 @@ def _cloudrec(*words: str) -> None:
     subprocess.run([sys.executable, "-m", "cloudrec", *words], check=True, capture_output=True)
 
 
+def _kill_a_rank(run: RunFolder, *, after_step: int) -> None:
+    """Kill one of a run's trainers with SIGKILL, once the run has come so far."""
+    _until(lambda: _at_work(run) and _steps(run) > after_step)
+    _ranks(run)[-1].kill()
+
+
 def _steps(run: RunFolder) -> int:
     """Return the newest step that the run's metrics tell of."""
+    if not run.metrics_file.exists():
+        return 0
     return max(
         (record.get("step", 0) for record in json_lines((run.path / "metrics.jsonl").read_text())), default=0
     )
