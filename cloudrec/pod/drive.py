@@ -83,8 +83,7 @@ class ClusterDriver(Driver):
         code = self._find_machines()
         if code is None:
             code = self.run()
-        if code == FINISHED:  # all of it is in the storage
-            self._clear()
+        self._clear()  # all of it is in the storage, and the next launch begins from there
         self._report.code = code
         self._report.cause = self._report.cause if code != FINISHED else ""
         self._tell()

@@ -11,6 +11,7 @@ import time
 from typing import TYPE_CHECKING
 
 from cloudrec.errors import StorageError
+from cloudrec.launch.place import is_remote
 from cloudrec.pod import lead
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from cloudrec.launch.place import Place
 
 _PAUSE_S = 3.0
+_NEAR_PAUSE_S = 0.5  # where the store is a file system
 _AGAIN_S = 1.0
 _BYTES_A_PAUSE = 4 * 2**20  # a file larger than this is copied less often, so that copying stays cheap
 _RUN_FILES = ("sharding_plan.json", "metrics.jsonl", "goodput.jsonl")
@@ -39,6 +41,7 @@ class Keeper:
     def __init__(self, folder: RunFolder, place: Place, *, pod: str, say: Callable[[str], None]) -> None:
         self._folder = folder
         self._place = place
+        self._pause_s = _PAUSE_S if is_remote(place.uri) else _NEAR_PAUSE_S
         self._pod = pod
         self._say = say
         self._kept: dict[str, tuple[int, int]] = {}  # by name: size and time of change, when it was copied
@@ -60,7 +63,7 @@ class Keeper:
         return not self._thread.is_alive() and not self._complaint
 
     def _run(self) -> None:
-        while not self._ending.wait(_PAUSE_S):
+        while not self._ending.wait(self._pause_s):
             self._pass()
         while True:
             self._due.clear()

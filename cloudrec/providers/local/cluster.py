@@ -45,7 +45,7 @@ class LocalProvider:
     settle_s = 0.0  # a file system shows a change at once
     kinds: Mapping[str, AbstractSet[str]] = MappingProxyType(
         {
-            ray_driver.KIND: frozenset({MACHINE}),
+            ray_driver.KIND: frozenset({storage.KIND}),
             MACHINE: frozenset({storage.KIND}),
             storage.KIND: frozenset(),
         }
@@ -106,7 +106,7 @@ class LocalProvider:
         )
         if not settings_of(cluster).ray:
             return [folder, machine]
-        head = Resource(kind=ray_driver.KIND, name=name, needs=(machine.key,), tags=tags(ray_driver.KIND))
+        head = Resource(kind=ray_driver.KIND, name=name, needs=(folder.key,), tags=tags(ray_driver.KIND))
         return [folder, machine, head]
 
     def drivers(self, cluster: ClusterSpec) -> Mapping[str, Driver]:

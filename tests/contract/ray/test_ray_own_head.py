@@ -45,7 +45,7 @@ def test_a_head_of_the_runs_own_listens_on_loopback_alone_asks_for_a_token_and_g
     spec = RunSpec(
         name="own",
         launcher="ray",
-        trainer_config={"steps": 60, "step_s": 0.05},
+        trainer_config={"steps": 40, "step_s": 0.05},
         trainer_command=FAKE_TRAINER,
         storage=str(tmp_path / "storage"),
     )
