@@ -218,7 +218,7 @@ def _start_own_head(run: RunFolder) -> None:
     module = ("-m", "cloudrec.launch._ray.host", str(run.path), str(lock), str(its))
     try:
         with run.agent_log.open("ab") as log:
-            subprocess.Popen(
+            process = subprocess.Popen(
                 [sys.executable, "-P", *module],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -234,6 +234,7 @@ def _start_own_head(run: RunFolder) -> None:
         os.close(lock)
     with os.fdopen(ours, "rb") as answers:
         told = answers.read()
+    process.returncode = 0  # it outlives us on purpose: no warning that it still runs
     answer = (
         json.loads(told) if told else {"message": f"its process ended: see {run.agent_log}", "remedy": None}
     )

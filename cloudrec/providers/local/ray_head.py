@@ -125,6 +125,7 @@ def begin_head(folder: Path, *, prepare: Callable[[], None] | None = None) -> Ra
     except OSError as error:
         raise storage_error(folder / _LOG, error) from error
     head = replace(head, pid=process.pid, born=_born(process.pid))
+    process.returncode = 0  # it outlives us on purpose: no warning that it still runs
     write_atomically(folder / _RECORD, json.dumps(asdict(head)))
     return head
 
@@ -187,6 +188,7 @@ def _environment(folder: Path) -> dict[str, str]:
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN_PATH": str(folder / _TOKEN),
         "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # or Ray takes 127.0.0.1 for an address that others reach
     }
 
 

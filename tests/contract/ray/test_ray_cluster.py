@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from cloudrec.errors import PreflightError, UsageError
 from cloudrec.launch.folder import RunFolder, create_run
 from cloudrec.launch.ledger import RunState
+from cloudrec.launch.outputs import json_lines
 from cloudrec.launch.ray import LAUNCHER, RayLauncher
-from cloudrec.launch.runspec import RunSpec
+from cloudrec.launch.runspec import RunSpec, default_trainer_command
 from cloudrec.observe.runs import find_run
 from cloudrec.observe.status import wait_for_end
 from tests.standins.ray_cluster import RayCluster, skip_without_ray
@@ -78,59 +83,57 @@ def _lines(run: RunFolder, rank: int) -> list[str]:
     return list(LAUNCHER.logs(run, rank=rank, follow=False))
 
 
+def _told(run: RunFolder, event: str) -> list[dict[str, Any]]:
+    return [dict(entry.details) for entry in run.ledger.read() if entry.event == event]
+
+
+def _begun(run: RunFolder) -> list[int]:
+    """Return the steps at which attempts of rank 0 began."""
+    begun = [line for line in _lines(run, 0) if line.startswith("rank 0 begins at step")]
+    return [int(line.rpartition(" ")[2]) for line in begun]
+
+
 def _at_work(run: RunFolder) -> bool:
     status = LAUNCHER.state(run)
     assert not status.state.is_final, status
     return status.state is RunState.RUNNING
 
 
-def test_ranks_run_on_a_node_each_and_a_rank_that_is_killed_begins_again_with_all_others(
+def test_a_run_outlives_a_killed_rank_and_a_stop_and_each_time_goes_on_from_the_last_commit(
     launch: Callable[..., RunFolder], tmp_path: Path
 ) -> None:
     folder = tmp_path / "mine"
     (folder / "big").mkdir(parents=True)
     (folder / "big" / "left.out").write_text("x" * 1000)
     (folder / "list.sh").write_text(f'ls -d * big/*; exec {FAKE_TRAINER[0]} {FAKE_TRAINER[1]} "$@"')
-    crashes = [{"rank": 1, "attempt": 0, "step": 5, "how": "kill"}]
     run = launch(
-        {"steps": 80, "step_s": 0.1, "crashes": crashes},
+        {**LONG, "crashes": [{"rank": 1, "attempt": 0, "step": 8, "how": "kill"}]},
         trainer_command=("bash", "list.sh"),
         settings={"working_dir": str(folder), "excludes": ["big/*"], "working_dir_limit_mb": 0.0005},
     )
-    status = wait_for_end(run, timeout_s=SECONDS)
-    assert (status.state, status.attempt) == (RunState.SUCCEEDED, 1), status
-    assert {worker.node for worker in status.workers} == {"127.0.0.1", "127.0.0.2"}
-    for rank in (0, 1):
-        lines = _lines(run, rank)
-        assert "list.sh" in lines, "the working directory was sent along"
-        assert "big/left.out" not in lines, "without what is excluded"
-        assert f"rank {rank} has finished" in lines
-        assert sum(line.startswith("=== launch 1, attempt") for line in lines) == 2
-    told = [event for event in run.ledger.read() if event.event == "restarting"]
-    assert "rank 1 was killed by SIGKILL" in str(told[0].details["cause"]) or "lost" in str(told[0].details)
-    (started,) = [event.details["id"] for event in run.ledger.read() if event.event == "started"]
-    assert str(started).startswith("ray://127.0.0.1:8265/cloudrec-try-1-")
-    assert find_run(run.path.parent, str(started)) == run
-
-
-def test_a_run_that_is_stopped_commits_a_checkpoint_and_goes_on_from_it(
-    launch: Callable[..., RunFolder],
-) -> None:
-    run = launch({**LONG, "checkpoint_interval": 1_000_000})
-    _until(lambda: _at_work(run) and "rank 0 step 3" in _lines(run, 0))
+    _until(lambda: _at_work(run) and _told(run, "restarting") and len(_begun(run)) > 1)
     assert {worker.node for worker in LAUNCHER.state(run).workers} == {"127.0.0.1", "127.0.0.2"}
+    assert _begun(run)[0] == 0
+    assert _begun(run)[1] >= 5, "from a checkpoint, which is made every 5 steps"
+    assert "list.sh" in _lines(run, 0), "the working directory was sent along"
+    assert "big/left.out" not in _lines(run, 0), "without what is excluded"
+    (started,) = _told(run, "started")
+    assert started["id"].startswith("ray://127.0.0.1:8265/cloudrec-try-1-")
+    assert find_run(run.path.parent, started["id"]) == run
     with pytest.raises(UsageError, match="the run 'try' is RUNNING"):
         LAUNCHER.submit(run)
+
     status = LAUNCHER.stop(run)
-    assert status.state is RunState.INTERRUPTED
+
+    assert (status.state, status.attempt) == (RunState.INTERRUPTED, 1)
     assert "stopped on request; the newest checkpoint is at step" in str(status.cause)
     spec = run.spec()
-    run.write_spec(replace(spec, trainer_config={**spec.trainer_config, "step_s": 0.0, "steps": 200}))
+    run.write_spec(replace(spec, trainer_config={**spec.trainer_config, "step_s": 0.0, "steps": 1000}))
     LAUNCHER.submit(run)
     assert wait_for_end(run, timeout_s=SECONDS).state is RunState.SUCCEEDED
-    begun = [line for line in _lines(run, 0) if line.startswith("rank 0 begins at step")]
-    assert begun[0] == "rank 0 begins at step 0"
-    assert int(begun[1].rpartition(" ")[2]) >= 3, "it went on from the checkpoint of the stop"
+    assert _begun(run)[2] > _begun(run)[1]
+    assert "rank 1 has finished" in _lines(run, 1)
+    assert not list(Path(tempfile.gettempdir()).glob("cloudrec-*/cloudrec-try-2-*")), "nodes are left clean"
 
 
 def test_more_than_the_cluster_has_is_pending_with_what_it_has_and_fails_after_the_wait(
@@ -172,3 +175,89 @@ def test_a_job_that_the_cluster_does_not_know_is_lost_and_not_running(
     status = RayLauncher().state(run)
     assert status.state is RunState.FAILED
     assert "has no job 'cloudrec-try-1-" in str(status.cause)
+
+
+@pytest.mark.soak
+def test_requirements_that_do_not_install_are_told_with_what_pip_says(
+    launch: Callable[..., RunFolder],
+) -> None:
+    run = launch(LONG, settings={"requirements": ["no-such-thing-at-all==1.0"]})
+    status = wait_for_end(run, timeout_s=280)
+    assert status.state is RunState.FAILED
+    assert "requirements do not install: ERROR: Could not find a version" in str(status.cause)
+
+
+@pytest.mark.soak
+def test_a_node_that_is_lost_is_waited_for_and_the_run_goes_on(
+    launch: Callable[..., RunFolder], cluster: RayCluster
+) -> None:
+    run = launch(LONG)
+    _until(lambda: _at_work(run) and _begun(run) and "rank 1 step 20" in _lines(run, 1))
+    cluster.lose(2)  # the place where ranks meet may be there
+    _until(lambda: LAUNCHER.state(run).state is RunState.RESTARTING)
+    cluster.add(3)
+    _until(lambda: _at_work(run) and len(_begun(run)) > 1)
+    assert {worker.node for worker in LAUNCHER.state(run).workers} == {"127.0.0.1", "127.0.0.3"}
+    assert LAUNCHER.stop(run).state is RunState.INTERRUPTED
+
+
+@pytest.mark.soak
+def test_the_trainer_killed_half_way_ends_with_the_samples_of_a_run_that_nobody_disturbed(
+    launch: Callable[..., RunFolder], tmp_path: Path
+) -> None:
+    _cloudrec("data", "synth", str(tmp_path / "raw"), "--rows", "60000", "--seed", "1")
+    _cloudrec("data", "prepare", str(tmp_path / "raw"), str(tmp_path / "data"))
+    flags = ("--batch_size", "256", "--embedding_dim", "8", "--dense_arch_layer_sizes", "16,8")
+    config = {"dataset_path": str(tmp_path / "data"), "checkpoint_interval": 10, "num_epochs": 2}
+    real = {
+        "trainer_command": default_trainer_command(),
+        "trainer_flags": (*flags, "--over_arch_layer_sizes=16,1"),
+    }
+    digests = {}
+    for name in ("undisturbed", "killed"):
+        run = launch(config, name=name, **real)
+        if name == "killed":
+            _until(
+                lambda run=run: _at_work(run) and (run.path / "metrics.jsonl").exists() and _steps(run) > 30
+            )
+            for rank in _ranks(run)[1:]:
+                rank.kill()
+        status = wait_for_end(run, timeout_s=280)
+        assert status.state is RunState.SUCCEEDED, status
+        assert status.attempt == (name == "killed")
+        digests[name] = json.loads((run.path / "summary.json").read_text())["samples_digest"]
+    assert digests["killed"] == digests["undisturbed"]
+
+
+def _cloudrec(*words: str) -> None:
+    subprocess.run([sys.executable, "-m", "cloudrec", *words], check=True, capture_output=True)
+
+
+def _steps(run: RunFolder) -> int:
+    """Return the newest step that the run's metrics tell of."""
+    return max(
+        (record.get("step", 0) for record in json_lines((run.path / "metrics.jsonl").read_text())), default=0
+    )
+
+
+def _ranks(run: RunFolder) -> list[psutil.Process]:
+    """Return the trainer's processes of a run, as this machine sees them."""
+    found = []
+    for process in psutil.process_iter(["cmdline"]):
+        words = process.info["cmdline"] or []
+        if words[1:3] == ["-m", "trainer"] and any(f"cloudrec-{run.name}-" in word for word in words):
+            found.append(process)
+    return found
+
+
+@pytest.mark.soak
+def test_a_head_that_is_lost_ends_the_run_and_nothing_is_running_for_ever(
+    launch: Callable[..., RunFolder], cluster: RayCluster
+) -> None:
+    run = launch(LONG, settings={"lost_after_s": 5.0})
+    _until(lambda: _at_work(run) and _begun(run))
+    cluster.lose_head()
+    _until(lambda: "no Ray dashboard answers" in str(LAUNCHER.state(run).cause))
+    status = wait_for_end(run, timeout_s=SECONDS)
+    assert status.state is RunState.FAILED
+    assert "the Ray head is lost" in str(status.cause)
