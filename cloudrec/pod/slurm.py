@@ -13,6 +13,7 @@ import signal
 import socket
 import sys
 import tempfile
+import zlib
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -92,12 +93,20 @@ def _address_towards(host: str) -> str:
 
 
 def _work(environment: Mapping[str, str]) -> Path:
-    """Make a folder of this agent's own on the node's disk; StorageError where there is no room for it."""
-    base = environment.get("CLOUDREC_SCRATCH") or None
+    """Make a folder of this agent's own on the node's disk; StorageError where there is no room for it.
+
+    What an agent in the same place of the same job has left, which was killed, goes first.
+    """
+    base = Path(environment.get("CLOUDREC_SCRATCH") or tempfile.gettempdir())
+    names = ("CLOUDREC_RESULTS", "SLURM_JOB_ID", "SLURM_PROCID")
+    place = zlib.crc32("\0".join(environment.get(name, "") for name in names).encode())
+    prefix = f"cloudrec-slurm-{os.getuid()}-{place:08x}-"
+    for left in base.glob(f"{prefix}*"):
+        shutil.rmtree(left, ignore_errors=True)
     try:
-        return Path(tempfile.mkdtemp(prefix="cloudrec-", dir=base))
+        return Path(tempfile.mkdtemp(prefix=prefix, dir=base))
     except OSError as error:
-        raise storage_error(Path(base or tempfile.gettempdir()), error) from error
+        raise storage_error(base, error) from error
 
 
 def _leave(note: Path, word: str) -> None:

@@ -87,7 +87,8 @@ def test_a_disturbed_run_trains_on_the_samples_of_an_undisturbed_one(
     bench: tuple[Path, dict[str, Any]], disturb: Callable[[RunFolder], None]
 ) -> None:
     folder, calm = bench
-    run = _launch(folder, f"lost{disturb.__name__.replace('_', '-')}")
+    (scratch := folder / "scratch").mkdir(exist_ok=True)
+    run = _launch(folder, f"lost{disturb.__name__.replace('_', '-')}", scratch=str(scratch))
     give_up = time.monotonic() + PATIENCE_S
     while not list(run.path.glob("checkpoints/step-*/commit-*.json")):
         assert time.monotonic() < give_up, left_words(run)
@@ -99,6 +100,7 @@ def test_a_disturbed_run_trains_on_the_samples_of_an_undisturbed_one(
     summary = _summary(run)
     assert {key: summary[key] for key in SAME} == {key: calm[key] for key in SAME}
     assert status.attempt >= 1, run.ledger.path.read_text()
+    assert list(scratch.iterdir()) == []
     assert status.preemptions == int(disturb in (_requeue, _preempt))
 
 
@@ -109,12 +111,13 @@ def wait_until_over(run: RunFolder) -> None:
         time.sleep(0.2)
 
 
-def _launch(folder: Path, name: str) -> RunFolder:
+def _launch(folder: Path, name: str, **settings: str) -> RunFolder:
     spec = RunSpec(
         name=name,
         launcher="slurm",
         nnodes=2,
         stop_grace_s=15.0,
+        settings=settings,
         trainer_config={**CONFIG, "dataset_path": str(folder / "data")},
     )
     LAUNCHER.preflight(spec)
