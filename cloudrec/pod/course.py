@@ -110,6 +110,7 @@ class Course:
     _ready: dict[int, tuple[str, int]] = field(default_factory=dict)
     _finished: set[int] = field(default_factory=set)
     _meeting: int | None = None
+    _told: dict[int, tuple[str, int]] = field(default_factory=dict)  # where each agent was sent to meet
 
     def ready(self, place: int, address: str, port: int = 0) -> None:
         """Note that a place has a machine, its address, and a port to meet at, where the launch has none."""
@@ -120,7 +121,7 @@ class Course:
         if self._meeting not in self._ready:
             self._meeting = min(self._ready)
         assert self._meeting is not None  # noqa: S101 - this place is ready, so there is one
-        host, port = self._ready[self._meeting]
+        host, port = self._told[place] = self._ready[self._meeting]
         return self.launch.command(rendezvous=host, port=port, address=self._ready[place][0])
 
     def ended(self, place: int, code: int | None) -> int | None:
@@ -142,6 +143,10 @@ class Course:
             return code
         self.crashes += 1
         return None if self.crashes <= self.launch.max_restarts else CRASHED
+
+    def strays(self) -> list[int]:
+        """Return the places whose agents look for the others where nobody is any more."""
+        return [place for place in self._ready if self._told.get(place) not in (None, *self._ready.values())]
 
     def needs(self, place: int) -> bool:
         """Tell whether a place is to have an agent: not once any has finished, for then the run has."""

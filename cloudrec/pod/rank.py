@@ -40,7 +40,7 @@ def main(arguments: list[str]) -> int:
     settings = _settings()
     run = settings.folder
     events = [event for event in run.ledger.read() if event.launch == settings.launch]
-    final = _final(events)
+    final = _final(_of_this_agent(events))
     if final is not None:
         return final
     command = arguments[arguments.index("--") + 1 :]
@@ -52,6 +52,12 @@ def _settings() -> PodSettings:
     if RUN_FOLDER in environment:
         environment["CLOUDREC_WORK"] = str(Path(environment[RUN_FOLDER]).parent)
     return PodSettings.from_environment(environment)
+
+
+def _of_this_agent(events: Sequence[Event]) -> Sequence[Event]:
+    """Return what happened since this pod's agent began: one before it was told to stop, and this one not."""
+    begun = [position for position, event in enumerate(events) if event.event == "started"]
+    return events[begun[-1] :] if begun else events
 
 
 def _final(events: Sequence[Event]) -> int | None:

@@ -165,6 +165,7 @@ class Driver:
             self._course.ended(place, LOST)
             if self._course.needs(place):
                 self._seek(place)
+                self._gather()
             return None
         if question == "address":
             self._course.ready(place, *said)
@@ -181,6 +182,13 @@ class Driver:
         if self._course.needs(place):
             run = self._actors[place].run.remote(self._course.command(place), pause_s)
             self._waited[run] = (place, "run")
+
+    def _gather(self) -> None:
+        """Have agents that would wait for a machine that is gone end, to be sent elsewhere."""
+        running = {place for place, question in self._waited.values() if question == "run"}
+        for place in running.intersection(self._course.strays()):
+            self.heard(place, "is to meet the others elsewhere")
+            self._actors[place].stop.remote()
 
     def _running(self) -> int:
         return sum(question == "run" for _, question in self._waited.values())

@@ -118,7 +118,8 @@ class RayCluster:
     def _start(self, *options: str, host: int) -> None:
         command = ["ray", "start", *options, f"--node-ip-address=127.0.0.{host}", f"--num-cpus={self._cpus}"]
         log = self.folder / f"node-{host}.log"
-        self._do(f"{' '.join(command)} --temp-dir={self._sockets} >{log} 2>&1 </dev/null &")
+        own = self._sockets / str(host)  # a node that ends removes from it what others may still use
+        self._do(f"{' '.join(command)} --temp-dir={own} >{log} 2>&1 </dev/null &")
 
     def _do(self, line: str) -> None:
         assert self._shell.stdin

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 import sys
 import tempfile
 import time
@@ -10,13 +12,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from cloudrec.errors import PreflightError, UsageError
 from cloudrec.launch.folder import RunFolder, create_run
 from cloudrec.launch.ledger import RunState
+from cloudrec.launch.outputs import json_lines
 from cloudrec.launch.ray import LAUNCHER, RayLauncher
-from cloudrec.launch.runspec import RunSpec
+from cloudrec.launch.runspec import RunSpec, default_trainer_command
 from cloudrec.observe.runs import find_run
 from cloudrec.observe.status import wait_for_end
 from tests.standins.ray_cluster import RayCluster, skip_without_ray
@@ -189,12 +193,61 @@ def test_a_node_that_is_lost_is_waited_for_and_the_run_goes_on(
 ) -> None:
     run = launch(LONG)
     _until(lambda: _at_work(run) and _begun(run) and "rank 1 step 20" in _lines(run, 1))
-    cluster.lose(2)
+    cluster.lose(2)  # the place where ranks meet may be there
     _until(lambda: LAUNCHER.state(run).state is RunState.RESTARTING)
     cluster.add(3)
     _until(lambda: _at_work(run) and len(_begun(run)) > 1)
     assert {worker.node for worker in LAUNCHER.state(run).workers} == {"127.0.0.1", "127.0.0.3"}
     assert LAUNCHER.stop(run).state is RunState.INTERRUPTED
+
+
+@pytest.mark.soak
+def test_the_trainer_killed_half_way_ends_with_the_samples_of_a_run_that_nobody_disturbed(
+    launch: Callable[..., RunFolder], tmp_path: Path
+) -> None:
+    _cloudrec("data", "synth", str(tmp_path / "raw"), "--rows", "60000", "--seed", "1")
+    _cloudrec("data", "prepare", str(tmp_path / "raw"), str(tmp_path / "data"))
+    flags = ("--batch_size", "256", "--embedding_dim", "8", "--dense_arch_layer_sizes", "16,8")
+    config = {"dataset_path": str(tmp_path / "data"), "checkpoint_interval": 10, "num_epochs": 2}
+    real = {
+        "trainer_command": default_trainer_command(),
+        "trainer_flags": (*flags, "--over_arch_layer_sizes=16,1"),
+    }
+    digests = {}
+    for name in ("undisturbed", "killed"):
+        run = launch(config, name=name, **real)
+        if name == "killed":
+            _until(
+                lambda run=run: _at_work(run) and (run.path / "metrics.jsonl").exists() and _steps(run) > 30
+            )
+            for rank in _ranks(run)[1:]:
+                rank.kill()
+        status = wait_for_end(run, timeout_s=280)
+        assert status.state is RunState.SUCCEEDED, status
+        assert status.attempt == (name == "killed")
+        digests[name] = json.loads((run.path / "summary.json").read_text())["samples_digest"]
+    assert digests["killed"] == digests["undisturbed"]
+
+
+def _cloudrec(*words: str) -> None:
+    subprocess.run([sys.executable, "-m", "cloudrec", *words], check=True, capture_output=True)
+
+
+def _steps(run: RunFolder) -> int:
+    """Return the newest step that the run's metrics tell of."""
+    return max(
+        (record.get("step", 0) for record in json_lines((run.path / "metrics.jsonl").read_text())), default=0
+    )
+
+
+def _ranks(run: RunFolder) -> list[psutil.Process]:
+    """Return the trainer's processes of a run, as this machine sees them."""
+    found = []
+    for process in psutil.process_iter(["cmdline"]):
+        words = process.info["cmdline"] or []
+        if words[1:3] == ["-m", "trainer"] and any(f"cloudrec-{run.name}-" in word for word in words):
+            found.append(process)
+    return found
 
 
 @pytest.mark.soak

@@ -75,3 +75,16 @@ def test_once_an_agent_has_finished_none_is_started_and_the_others_are_waited_fo
 def test_a_launch_of_another_version_is_refused() -> None:
     with pytest.raises(UsageError, match="of another version"):
         Launch.of({**_DOCUMENT, "more": 1})
+
+
+def test_agents_that_were_sent_to_meet_where_nobody_is_any_more_are_told() -> None:
+    course = _course()
+    for place in (0, 1):
+        course.command(place)
+    assert course.strays() == []
+    course.ended(0, LOST)
+    assert course.strays() == [1]
+    assert "--rdzv-endpoint 10.0.0.1:29400" in " ".join(course.command(1))
+    assert course.strays() == []
+    course.ready(0, "10.0.0.9")
+    assert "--rdzv-endpoint 10.0.0.1:29400" in " ".join(course.command(0)), "all meet at the same"
