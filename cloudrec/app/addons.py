@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from cloudrec.provider import Access, Finding
     from cloudrec.spec.models import ClusterSpec
 
+_CRON_JOB = "batch/v1/CronJob"
+
 
 def is_kubernetes(access: Access) -> bool:
     """Whether a cluster is one of Kubernetes, by what its access tells."""
@@ -86,7 +88,8 @@ def hold_to_end(app: AppContext, cluster: ClusterSpec, kube: Kube, target: Targe
         return
     objects = guard_of(app.provider(cluster.provider), cluster, image=image) if image else ()
     if not objects:  # no end, any more
-        kube.delete("batch/v1/CronJob", GUARD, namespace=target.namespace)
+        if kube.get(_CRON_JOB, GUARD, namespace=target.namespace) is not None:
+            kube.delete(_CRON_JOB, GUARD, namespace=target.namespace)
         return
     for each in (*namespace_objects(target, cluster.title, cluster.owner), *objects):
         kube.apply(each)

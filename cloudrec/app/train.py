@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from cloudrec.app.context import AppContext
-    from cloudrec.launch.base import Launcher, LaunchPlan
+    from cloudrec.launch.base import Launcher, LaunchPlan, RunHandle
     from cloudrec.provider import Access, Offer
     from cloudrec.spec.load import Loaded
     from cloudrec.spec.models import ClusterSpec
@@ -83,7 +83,7 @@ def train(
         if is_kubernetes(place.access):
             guard_run(app, cluster, image=spec.image)
         folder = create_run(app.home.runs, spec)
-        launcher.submit(folder)
+        _tell_id(app, folder, launcher.submit(folder))
     return folder
 
 
@@ -116,8 +116,14 @@ def resume(
     with app.cluster_lock(cluster.title):
         if nproc_per_node is not None and launcher.state(folder).state in _RESUMABLE:
             folder.write_spec(spec)
-        launcher.submit(folder)
+        _tell_id(app, folder, launcher.submit(folder))
     return folder
+
+
+def _tell_id(app: AppContext, folder: RunFolder, handle: RunHandle) -> None:
+    """Tell an id that the engine's own tools know, and `status`, `logs` and `stop` too."""
+    if "://" in handle.id:
+        app.report(f"run {folder.name} is {handle.id}")
 
 
 def _resized(spec: RunSpec, nproc_per_node: int) -> RunSpec:

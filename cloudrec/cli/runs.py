@@ -132,6 +132,8 @@ def fetch(run: str | None, to: Path | None, *, checkpoints: bool) -> None:
 def _show(application: AppContext, name: str | None, *, events: bool) -> None:
     from cloudrec import app  # noqa: PLC0415  # `--help` needs none of it
 
+    if name is not None and "://" in name:  # an engine's own id of a run
+        name = app.run_folder(application, name).name
     clusters = [cluster for cluster in app.clusters(application) if name in {None, cluster.name}]
     runs = [run for run in app.runs(application) if name in {None, run.name, run.cluster}]
     if name is not None and not clusters and not runs:

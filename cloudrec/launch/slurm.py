@@ -102,7 +102,7 @@ class SlurmLauncher:
             run.ledger.append("failed", launch=launch, cause=error.message)
             raise
         address = JobAddress(job=number, host=settings.host)
-        run.ledger.append("started", launch=launch, job=str(address))
+        run.ledger.append("started", launch=launch, job=str(address), id=str(address))
         self._memories.pop(str(run.path), None)
         return RunHandle(id=str(address), launch=launch)
 

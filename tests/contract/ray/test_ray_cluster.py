@@ -9,6 +9,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -217,9 +218,7 @@ def test_the_trainer_killed_half_way_ends_with_the_samples_of_a_run_that_nobody_
     for name in ("undisturbed", "killed"):
         run = launch(config, name=name, **real)
         if name == "killed":
-            _until(
-                lambda run=run: _at_work(run) and (run.path / "metrics.jsonl").exists() and _steps(run) > 30
-            )
+            _until(partial(_is_half_way, run))
             for rank in _ranks(run)[1:]:
                 rank.kill()
         status = wait_for_end(run, timeout_s=280)
@@ -227,6 +226,10 @@ def test_the_trainer_killed_half_way_ends_with_the_samples_of_a_run_that_nobody_
         assert status.attempt == (name == "killed")
         digests[name] = json.loads((run.path / "summary.json").read_text())["samples_digest"]
     assert digests["killed"] == digests["undisturbed"]
+
+
+def _is_half_way(run: RunFolder) -> bool:
+    return bool(_at_work(run)) and run.metrics_file.exists() and _steps(run) > 30
 
 
 def _cloudrec(*words: str) -> None:

@@ -20,7 +20,7 @@ from tests.contract.sandbox_azure.support_aks import (
 )
 
 CLIENT, PRINCIPAL = "12121212-3434-4565-8787-909090909090", "abababab-cdcd-4efe-8ada-bcbcbcbcbcbc"
-READER, AKS_WRITER = "acdd72a7-3385-48ef-bd42-f606fba81ae7", "ed7f3fbd-7b88-4dd4-9017-9adb7ce333f8"
+READER, AKS_WRITER = "acdd72a7-3385-48ef-bd42-f606fba81ae7", "5f0c9a2e-1d3b-4c55-9a77-2f6c1b7d9e10"
 NAT = {"location": LOCATION, "sku": {"name": "Standard"}}
 
 
