@@ -107,7 +107,7 @@ def test_a_worker_that_is_killed_is_started_again_from_the_newest_checkpoint(eng
     engine.wait_for_step(run, 8)
     worker(run, 1).kill()
     engine.wait(run, lambda _: len(_begun_at(engine, run)) == 2)
-    assert engine.wait(run, lambda status: status.state is RunState.RUNNING).attempt == 1
+    engine.wait(run, lambda status: (status.state, status.attempt) == (RunState.RUNNING, 1))
     assert engine.launcher.stop(run).state is RunState.INTERRUPTED
     first, second = _begun_at(engine, run)
     assert (first, second >= 5) == (0, True)
