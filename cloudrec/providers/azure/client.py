@@ -50,6 +50,8 @@ _CLIENTS: Mapping[str, tuple[str, str]] = {
     "storage": ("azure.mgmt.storage", "StorageManagementClient"),
     "storagecache": ("azure.mgmt.storagecache", "StorageCacheManagementClient"),
 }
+_LOADED: dict[str, Any] = {}  # by package: the module of its models, ready for use by several threads
+_LOADING = threading.Lock()
 # What it cannot read of an answer, the SDK logs with a traceback; we tell it as an error.
 logging.getLogger("azure").addHandler(logging.NullHandler())
 
@@ -181,8 +183,8 @@ class Azure:
         return response
 
     def models(self, service: str) -> Any:  # noqa: ANN401 - the SDK is seen as Any
-        """Return the module of a service's models."""
-        return import_module(f"{_CLIENTS[service][0]}.models")
+        """Return the module of a service's models, for threads to use at the same time."""
+        return _load_models(_CLIENTS[service][0])
 
     def resource_skus(self) -> Sequence[Any]:
         """Return what the region sells, as `resource_skus.list` tells: thousands of rows, asked for once."""
@@ -214,6 +216,7 @@ class Azure:
             made = getattr(import_module(module), name)
         except ModuleNotFoundError as error:
             raise MissingExtraError("azure", module=str(error.name)) from error
+        _load_models(module)
         return made(
             self.credential,
             *arguments,
@@ -229,3 +232,20 @@ class Azure:
                 ARMHttpLoggingPolicy(),
             ],
         )
+
+
+def _load_models(package: str) -> Any:  # noqa: ANN401 - the SDK is seen as Any
+    """Return the module of a package's models, each of which knows its fields.
+
+    The SDK's models find out their fields when the first of each is made, and not safely: where two threads
+    make their first ones at once, nested values may be left as plain dictionaries, without a word
+    (https://github.com/Azure/azure-sdk-for-python/issues/47426). So one of each is made here, by one thread.
+    """
+    with _LOADING:
+        if package not in _LOADED:
+            module = import_module(f"{package}.models")
+            for model in vars(module).values():
+                if isinstance(model, type) and hasattr(model, "_calculated"):
+                    model.__new__(model)
+            _LOADED[package] = module
+        return _LOADED[package]

@@ -1,0 +1,41 @@
+"""The SDK's models as threads use them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+# Sixteen threads read an answer at once, as the first in their process to do so.
+_READERS = """
+import sys, threading
+from cloudrec.providers.azure.client import Azure
+
+models = Azure({"AZURE_SUBSCRIPTION_ID": "0" * 8}).models("storage")
+unready = [name for name, model in vars(models).items()
+           if isinstance(model, type) and hasattr(model, "_calculated")
+           and "_attr_to_rest_field" not in vars(model)]
+assert not unready, unready
+answer = {"properties": {"networkAcls": {"defaultAction": "Deny", "virtualNetworkRules": [{"id": "subnet"}]}}}
+together, read = threading.Barrier(16), []
+
+def reader():
+    together.wait()
+    row = models.StorageAccount(answer)
+    read.append([rule.virtual_network_resource_id for rule in row.network_rule_set.virtual_network_rules])
+
+sys.setswitchinterval(1e-6)
+threads = [threading.Thread(target=reader) for _ in range(16)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+assert read == [["subnet"]] * 16, read
+"""
+
+
+def test_answers_that_threads_read_at_once_are_whole() -> None:
+    pytest.importorskip("azure.mgmt.storage")
+    done = subprocess.run([sys.executable, "-c", _READERS], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
