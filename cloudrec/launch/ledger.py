@@ -24,10 +24,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from cloudrec.errors import UsageError
 from cloudrec.home import storage_error
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
 
@@ -128,3 +129,17 @@ def _parse(line: str) -> Event | None:
         )
     except (ValueError, KeyError, AttributeError, TypeError):
         return None
+
+
+def refuse_finished(name: str, events: Sequence[Event]) -> None:
+    """Refuse to launch again what has come to its end; UsageError.
+
+    Args:
+        name: the run's.
+        events: its ledger.
+    """
+    if state_after(events) is RunState.SUCCEEDED:
+        raise UsageError(
+            f"the run {name!r} has finished: there is nothing left to resume",
+            remedy="launch a new run; --name gives it a name",
+        )

@@ -28,7 +28,7 @@ from cloudrec.home import make_private, storage_error, write_atomically
 from cloudrec.launch import outputs
 from cloudrec.launch._follow import follow_lines
 from cloudrec.launch.base import LaunchPlan, RunHandle, RunStatus
-from cloudrec.launch.ledger import RunState, last_launch, state_after
+from cloudrec.launch.ledger import RunState, last_launch, refuse_finished, state_after
 from cloudrec.launch.verdict import last_attempt
 
 if TYPE_CHECKING:
@@ -199,11 +199,7 @@ def take_lock(run: RunFolder) -> int:
 
 def _next_launch(run: RunFolder) -> int:
     events = run.ledger.read()
-    if state_after(events) is RunState.SUCCEEDED:
-        raise UsageError(
-            f"the run {run.name!r} has finished: there is nothing left to resume",
-            remedy="launch a new run; --name gives it a name",
-        )
+    refuse_finished(run.name, events)
     return last_launch(events) + 1
 
 

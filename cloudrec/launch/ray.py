@@ -15,17 +15,17 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from cloudrec.errors import CloudrecError, PreflightError, RunFailedError, UsageError
+from cloudrec.errors import CloudrecError, PreflightError, RunFailedError
 from cloudrec.home import make_private, storage_error, write_atomically
-from cloudrec.launch._kube import results
 from cloudrec.launch._ray import checks, job
 from cloudrec.launch._ray.client import Cluster, UnknownJobError, UnreachableHeadError, ray_version
 from cloudrec.launch._ray.lines import RankLines
 from cloudrec.launch._ray.observer import Observer
 from cloudrec.launch._ray.place import head_of
 from cloudrec.launch._ray.settings import RaySettings, named_head
+from cloudrec.launch._remote import launches, results
 from cloudrec.launch.base import LaunchPlan, RunHandle
-from cloudrec.launch.ledger import RunState, last_launch, state_after
+from cloudrec.launch.ledger import last_launch
 from cloudrec.launch.local import take_lock
 from cloudrec.launch.outputs import flag_value
 
@@ -68,7 +68,7 @@ class RayLauncher:
     def dry_run(self, run: RunFolder, spec: RunSpec) -> LaunchPlan:
         """Return the job that the next launch submits."""
         spec = _with_storage(spec)
-        launch = _next_launch(run)
+        launch = launches.next_launch(run)
         gpus = RaySettings.of(spec).gpus_per_node
         document = job.launch_document(spec, launch=launch, gpus=gpus or 0)
         environment = job.runtime_env(spec, "a copy of the working directory")["env_vars"]
@@ -84,7 +84,7 @@ class RayLauncher:
     def submit(self, run: RunFolder) -> RunHandle:
         """Send the job, or send it again to go on from the newest checkpoint."""
         spec = _with_storage(run.spec())
-        launch = _next_launch(run)
+        launch = launches.next_launch(run)
         self._refuse_alive(run)
         run.write_spec(spec)
         if last_launch(run.ledger.read()) < launch:
@@ -113,11 +113,7 @@ class RayLauncher:
         """Have Ray tell the job's driver to end, which asks all agents to; wait until it has."""
         spec = run.spec()
         status = Observer(run).status()
-        if status.state.is_final:
-            raise UsageError(
-                f"the run {run.name!r} is not running: it is {status.state}",
-                remedy="`cloudrec status` tells the state of every run",
-            )
+        launches.refuse_over(run, status)
         launch = last_launch(run.ledger.read())
         grace = spec.stop_grace_s if grace_s is None else grace_s
         run.ledger.append("stop_requested", launch=launch, grace_s=grace)
@@ -155,11 +151,7 @@ class RayLauncher:
         if "started" not in own:
             return
         status = Observer(run).status()
-        if not status.state.is_final:
-            raise UsageError(
-                f"the run {run.name!r} is {status.state}",
-                remedy=f"watch it with `cloudrec logs {run.name} --follow`, or stop it first",
-            )
+        launches.refuse_alive(run, status)
 
     def _await_final(self, run: RunFolder, *, within_s: float) -> RunStatus:
         deadline, observer = time.monotonic() + within_s, Observer(run)
@@ -186,20 +178,6 @@ def _with_storage(spec: RunSpec) -> RunSpec:
         return spec
     config = {**spec.trainer_config, "checkpoint_dir": f"{job.results_of(spec)}/checkpoints"}
     return replace(spec, trainer_config=config)
-
-
-def _next_launch(run: RunFolder) -> int:
-    """Return the launch that a submit would be: the one under way where a process died during it."""
-    events = run.ledger.read()
-    if state_after(events) is RunState.SUCCEEDED:
-        raise UsageError(
-            f"the run {run.name!r} has finished: there is nothing left to resume",
-            remedy="launch a new run; --name gives it a name",
-        )
-    last = last_launch(events)
-    own = {event.event for event in events if event.launch == last}
-    begun = "submitted" in own and not own & {"started", "failed", "interrupted"}
-    return last if begun else last + 1
 
 
 def _await_old_head(run: RunFolder) -> None:

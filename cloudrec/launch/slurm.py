@@ -16,7 +16,7 @@ import yaml
 
 from cloudrec.errors import CloudrecError, RunFailedError, UsageError
 from cloudrec.home import write_atomically
-from cloudrec.launch._kube import results
+from cloudrec.launch._remote import launches, results
 from cloudrec.launch._slurm import checks
 from cloudrec.launch._slurm.address import JobAddress
 from cloudrec.launch._slurm.judge import Sight, judge
@@ -29,7 +29,7 @@ from cloudrec.launch._slurm.shell import UnreachableError, shell_of
 from cloudrec.launch._slurm.tools import Slurm
 from cloudrec.launch.base import LaunchPlan, RunHandle
 from cloudrec.launch.folder import RunFolder
-from cloudrec.launch.ledger import RunState, last_launch, state_after
+from cloudrec.launch.ledger import RunState, last_launch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -75,7 +75,7 @@ class SlurmLauncher:
     def dry_run(self, run: RunFolder, spec: RunSpec) -> LaunchPlan:
         """Return the job's script, and how it is queued."""
         site, settings = _site(run, spec), SlurmSettings.of(spec.settings)
-        script = _script(site, spec, settings, launch=_next_launch(run))
+        script = _script(site, spec, settings, launch=launches.next_launch(run))
         return LaunchPlan(
             command=("sbatch", "--parsable"),
             environment=script.environment,
@@ -90,7 +90,7 @@ class SlurmLauncher:
         spec = run.spec()
         settings, site = SlurmSettings.of(spec.settings), _site(run, spec)
         _refuse_alive(self, run)
-        launch = _next_launch(run)
+        launch = launches.next_launch(run)
         if last_launch(run.ledger.read()) < launch:
             run.ledger.append("submitted", launch=launch, launcher=self.name)
         script = _script(site, spec, settings, launch=launch)
@@ -113,11 +113,7 @@ class SlurmLauncher:
     def stop(self, run: RunFolder, *, grace_s: float | None = None) -> RunStatus:
         """Have the agents end by SIGTERM, and wait; cancel the job when the grace runs out."""
         status = self.state(run)
-        if status.state.is_final:
-            raise UsageError(
-                f"the run {run.name!r} is not running: it is {status.state}",
-                remedy="`cloudrec status` tells the state of every run",
-            )
+        launches.refuse_over(run, status)
         site, launch = _site(run, run.spec()), last_launch(run.ledger.read())
         address = job_of(run.ledger.read(), launch)
         grace = run.spec().stop_grace_s if grace_s is None else grace_s
@@ -219,30 +215,12 @@ def _config(spec: RunSpec) -> str:
     return yaml.safe_dump(dict(spec.trainer_config), sort_keys=False)
 
 
-def _next_launch(run: RunFolder) -> int:
-    """Return the launch that a submit would be: the one under way where a process died during it."""
-    events = run.ledger.read()
-    if state_after(events) is RunState.SUCCEEDED:
-        raise UsageError(
-            f"the run {run.name!r} has finished: there is nothing left to resume",
-            remedy="launch a new run; --name gives it a name",
-        )
-    last = last_launch(events)
-    own = {event.event for event in events if event.launch == last}
-    begun = "submitted" in own and not own & {"started", "failed", "interrupted"}
-    return last if begun else last + 1
-
-
 def _refuse_alive(launcher: SlurmLauncher, run: RunFolder) -> None:
     events = run.ledger.read()
     if job_of(events, last_launch(events)) is None:
         return
     status = launcher.state(run)
-    if not status.state.is_final:
-        raise UsageError(
-            f"the run {run.name!r} is {status.state}",
-            remedy=f"watch it with `cloudrec logs {run.name} --follow`, or stop it first",
-        )
+    launches.refuse_alive(run, status)
 
 
 def _queued(site: Site, script: JobScript) -> int | None:

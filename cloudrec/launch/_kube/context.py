@@ -13,6 +13,7 @@ import yaml
 from cloudrec.errors import SpecError
 from cloudrec.kube.client import Kube
 from cloudrec.kube.target import Target
+from cloudrec.launch._remote.results import checkpoints_of, results_of
 from cloudrec.launch.outputs import flag_value
 from cloudrec.manifests.workload import Workload
 from cloudrec.plan.transport import profile_of
@@ -81,19 +82,6 @@ def target_of(spec: RunSpec) -> Target:
 def profile_for(target: Target) -> Profile:
     """Return what pods need for the fabric between a cluster's GPU nodes."""
     return profile_of(target.fabric, target.instance_type)
-
-
-def results_of(spec: RunSpec) -> str:
-    """Return the URI of the folder in the cluster's storage that holds what the run leaves."""
-    return f"{spec.storage.rstrip('/')}/runs/{spec.name}" if spec.storage else ""
-
-
-def checkpoints_of(spec: RunSpec) -> str:
-    """Return the URI of the run's checkpoints: the user's own choice, or a folder of the results."""
-    config = spec.trainer_config
-    named = config.get("checkpoint_dir") or config.get("checkpoint-dir")
-    named = flag_value(spec.trainer_flags, "checkpoint_dir") or named
-    return str(named) if named else f"{results_of(spec)}/checkpoints"
 
 
 def config_text(spec: RunSpec) -> str:

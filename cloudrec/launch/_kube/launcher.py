@@ -6,9 +6,9 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from cloudrec.errors import CloudrecError, RunFailedError, UsageError
+from cloudrec.errors import CloudrecError, RunFailedError
 from cloudrec.kube.errors import KubeError, OverloadedError, UnreachableError
-from cloudrec.launch._kube import checks, results, submit
+from cloudrec.launch._kube import checks, submit
 from cloudrec.launch._kube.context import (
     Settings,
     connect,
@@ -21,8 +21,9 @@ from cloudrec.launch._kube.judge import is_over
 from cloudrec.launch._kube.lines import RankLog
 from cloudrec.launch._kube.observer import Observer
 from cloudrec.launch._kube.probe import probe
+from cloudrec.launch._remote import launches, results
 from cloudrec.launch.base import LaunchPlan, RunHandle
-from cloudrec.launch.ledger import RunState, last_launch, state_after
+from cloudrec.launch.ledger import last_launch
 from cloudrec.manifests import run_objects
 from cloudrec.spec.models import default_owner
 
@@ -77,14 +78,14 @@ class KubeLauncher:
 
     def dry_run(self, run: RunFolder, spec: RunSpec) -> LaunchPlan:
         """Return the objects that the next launch applies."""
-        return self._plan(spec, launch=self._next_launch(run))
+        return self._plan(spec, launch=launches.next_launch(run))
 
     def submit(self, run: RunFolder) -> RunHandle:
         """Look from inside the cluster whether the run can work, then apply its objects."""
         spec = run.spec()
         target = target_of(spec)
         kube = connect(target)
-        launch = self._next_launch(run)
+        launch = launches.next_launch(run)
         job = self.engine.get(kube, run.name, target.namespace)
         self._refuse_alive(kube, run, job, launch)
         if job is not None and not run.ledger.read():
@@ -120,11 +121,7 @@ class KubeLauncher:
         """Switch the run off, wait until its pods have ended, and kill those that do not."""
         spec, target = run.spec(), target_of(run.spec())
         status = Observer(self.engine, run).status()
-        if status.state.is_final:
-            raise UsageError(
-                f"the run {run.name!r} is not running: it is {status.state}",
-                remedy="`cloudrec status` tells the state of every run",
-            )
+        launches.refuse_over(run, status)
         kube, launch = connect(target), last_launch(run.ledger.read())
         grace = spec.stop_grace_s if grace_s is None else grace_s
         run.ledger.append("stop_requested", launch=launch, grace_s=grace)
@@ -153,30 +150,13 @@ class KubeLauncher:
         """Bring all that the run has left in the store into its folder; StorageError when it cannot be."""
         results.bring(run, run.spec(), everything=True)
 
-    def _next_launch(self, run: RunFolder) -> int:
-        """Return the launch that a submit would be: the one under way where a process died during it."""
-        events = run.ledger.read()
-        if state_after(events) is RunState.SUCCEEDED:
-            raise UsageError(
-                f"the run {run.name!r} has finished: there is nothing left to resume",
-                remedy="launch a new run; --name gives it a name",
-            )
-        last = last_launch(events)
-        own = {event.event for event in events if event.launch == last}
-        begun = "submitted" in own and not own & {"started", "failed", "interrupted"}
-        return last if begun else last + 1
-
     def _refuse_alive(self, kube: Kube, run: RunFolder, job: Mapping[str, Any] | None, launch: int) -> None:
         """Refuse to launch what is at work; an object that a killed process made is gone on with."""
         del kube
         if job is None or submit.launch_of(job) in (0, launch):
             return
         status = Observer(self.engine, run).status()
-        if not status.state.is_final:
-            raise UsageError(
-                f"the run {run.name!r} is {status.state}",
-                remedy=f"watch it with `cloudrec logs {run.name} --follow`, or stop it first",
-            )
+        launches.refuse_alive(run, status)
 
     def _plan(self, spec: RunSpec, *, launch: int) -> LaunchPlan:
         workload = self._workload(spec, launch)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from cloudrec.errors import CloudrecError
 from cloudrec.kube.errors import AbsentError, InvalidError, OverloadedError, UnreachableError
-from cloudrec.launch._kube import results
 from cloudrec.launch._kube.judge import is_over
+from cloudrec.launch._remote import results
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

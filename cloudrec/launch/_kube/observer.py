@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cloudrec.errors import CloudrecError
 from cloudrec.kube.errors import OverloadedError, UnreachableError
-from cloudrec.launch._kube import record, results, submit
+from cloudrec.launch._kube import losses, submit
 from cloudrec.launch._kube.context import Settings, connect, target_of
 from cloudrec.launch._kube.judge import Sight, judge
 from cloudrec.launch._kube.stuck import is_suspect, who_held_up
+from cloudrec.launch._remote import observer as remote
+from cloudrec.launch._remote import record
 from cloudrec.launch.base import RunStatus
 from cloudrec.launch.ledger import Event, RunState, last_launch, state_after
 
@@ -22,30 +23,20 @@ if TYPE_CHECKING:
     from cloudrec.launch._kube.engine import Engine
     from cloudrec.launch.folder import RunFolder
 
-_FRESH_S = 1.0  # a state asked for again within this is the same
-_RESULTS_S = 5.0  # between two looks at the store
 _TROUBLED = (RunState.PENDING, RunState.RESTARTING, RunState.FAILED)
 
 
-class Observer:
+class Observer(remote.Observer):
     """Watches one run; it remembers a little, so that who asks all the time does not cost much."""
 
     def __init__(self, engine: Engine, run: RunFolder) -> None:
-        self._engine, self._run, self._spec = engine, run, run.spec()
-        self._status: RunStatus | None = None
-        self._asked = self._brought = float("-inf")
-
-    def status(self) -> RunStatus:
-        """Return the run's state; a launch whose end is written down is not asked about any more."""
-        if self._status is None or time.monotonic() - self._asked >= _FRESH_S:
-            self._status = self._now()
-            self._asked = time.monotonic()
-        return self._status
+        super().__init__(run, run.spec())
+        self._engine = engine
 
     def _now(self) -> RunStatus:
         events = self._run.ledger.read()
         launch = last_launch(events)
-        if final := _final(events, launch):
+        if final := record.final_status(events, launch):
             return final
         try:
             return self._look(events, launch)
@@ -79,16 +70,17 @@ class Observer:
     def _written(self, kube: Kube, sight: Sight, status: RunStatus, launch: int) -> RunStatus:
         """Bring the results and keep the ledger; the store's troubles are no trouble of the run."""
         run = self._run
-        problem, checkpoint = self._bring(is_final=status.state.is_final)
+        problem = self._bring(is_final=status.state.is_final)
+        checkpoint = self._checkpoint() if status.state.is_final else None
         status = self._with_verdict(status, sight)
         with record.writing(run):
-            record.note_losses(run, run.ledger.read(), sight.pods, launch)
-            gone = record.vanished(run, sight.pods, launch)
+            losses.note_losses(run, run.ledger.read(), sight.pods, launch)
+            gone = losses.vanished(run, sight.pods, launch)
             if gone and not sight.stop_asked and not status.state.is_final:
-                record.note_vanished(run, gone, kube.list("Node"), launch)
+                losses.note_vanished(run, gone, kube.list("Node"), launch)
             problem = problem or self._note_starts()
             events = run.ledger.read()
-            if known := _final(events, launch):  # by another process, meanwhile
+            if known := record.final_status(events, launch):  # by another process, meanwhile
                 return known
             status = replace(
                 status,
@@ -97,9 +89,7 @@ class Observer:
                 cause=_with_checkpoint(status, checkpoint),
             )
             record.note_state(run, events, status, launch, checkpoint=checkpoint)
-        if problem and not status.state.is_final:
-            status = replace(status, cause="; ".join(part for part in (status.cause, problem) if part))
-        return status
+        return remote.with_problem(status, problem)
 
     def _with_verdict(self, status: RunStatus, sight: Sight) -> RunStatus:
         """Add who held up the others to the cause of a failure that speaks of a time-out."""
@@ -110,39 +100,6 @@ class Observer:
         except CloudrecError:  # the cause stands without it
             return status
         return replace(status, cause=f"{status.cause}; {said}") if said else status
-
-    def _note_starts(self) -> str:
-        try:
-            record.note_starts(self._run, self._spec, self._run.ledger.read())
-        except CloudrecError as error:
-            return error.message
-        return ""
-
-    def _bring(self, *, is_final: bool) -> tuple[str, int | None]:
-        """Bring small results now and then, and at the end; return what is in the way, and the checkpoint."""
-        if not is_final and time.monotonic() - self._brought < _RESULTS_S:
-            return "", None
-        self._brought = time.monotonic()
-        try:
-            results.bring(self._run, self._spec)
-            return "", results.newest_checkpoint(self._spec) if is_final and self._spec.storage else None
-        except CloudrecError as error:
-            return f"its results cannot be read: {error.message}", None
-
-
-def _final(events: Sequence[Event], launch: int) -> RunStatus | None:
-    """Return the end of the newest launch, if it was written down."""
-    own = [event for event in events if event.launch == launch]
-    if not own or not state_after(own).is_final:
-        return None
-    state = state_after(own)
-    causes = [event.details.get("cause") for event in own if event.event == state.lower()]
-    return RunStatus(
-        state=state,
-        cause=causes[-1] if causes else None,
-        attempt=record.attempts(events, launch),
-        preemptions=record.preemptions(events),
-    )
 
 
 def _closer(kube: Kube, sight: Sight, namespace: str) -> Sight:

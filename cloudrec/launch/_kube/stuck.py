@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from cloudrec.cluster.flight import from_log, read_dump, verdict
-from cloudrec.launch._kube.results import place_of
+from cloudrec.launch._remote.results import place_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

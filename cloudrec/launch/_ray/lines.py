@@ -7,7 +7,7 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING
 
-from cloudrec.launch._kube import results
+from cloudrec.launch._remote import results
 from cloudrec.launch.outputs import ATTEMPT_HEADER
 
 if TYPE_CHECKING:

@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from cloudrec.errors import CloudrecError, PreflightError
-from cloudrec.launch._kube import record, results
 from cloudrec.launch._ray.client import Cluster, GoneHeadError, UnknownJobError, UnreachableHeadError
 from cloudrec.launch._ray.job import submission_id
 from cloudrec.launch._ray.place import head_of
 from cloudrec.launch._ray.settings import RaySettings
+from cloudrec.launch._remote import observer as remote
+from cloudrec.launch._remote import record, results
 from cloudrec.launch.base import RunStatus, Worker
 from cloudrec.launch.ledger import RunState, last_launch, state_after
 from cloudrec.launch.outputs import has_finished
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from cloudrec.launch.folder import RunFolder
     from cloudrec.launch.ledger import Event
 
-_FRESH_S = 1.0  # a state asked for again within this is the same
-_RESULTS_S = 5.0  # between two looks at the store
 _SILENT, _HEARD = "silent", "heard"  # of the head, in the ledger
 
 
@@ -46,26 +45,17 @@ class Sight:
     report: Mapping[str, Any]
 
 
-class Observer:
+class Observer(remote.Observer):
     """Watches one run; it remembers a little, so that who asks all the time does not cost much."""
 
     def __init__(self, run: RunFolder) -> None:
-        self._run, self._spec = run, run.spec()
+        super().__init__(run, run.spec())
         self._cluster: Cluster | None = None
-        self._status: RunStatus | None = None
-        self._asked = self._brought = float("-inf")
-
-    def status(self) -> RunStatus:
-        """Return the run's state; a launch whose end is written down is not asked about any more."""
-        if self._status is None or time.monotonic() - self._asked >= _FRESH_S:
-            self._status = self._now()
-            self._asked = time.monotonic()
-        return self._status
 
     def _now(self) -> RunStatus:
         events = self._run.ledger.read()
         launch = last_launch(events)
-        if final := final_status(events, launch):
+        if final := record.final_status(events, launch):
             return final
         try:
             return self._look(launch)
@@ -111,17 +101,6 @@ class Observer:
             return {}
         return _json(text)
 
-    def _bring(self, *, is_final: bool) -> str:
-        """Bring small results now and then, and at the end; return what is in the way."""
-        if not is_final and time.monotonic() - self._brought < _RESULTS_S:
-            return ""
-        self._brought = time.monotonic()
-        try:
-            results.bring(self._run, self._spec)
-        except CloudrecError as error:
-            return f"its results cannot be read: {error.message}"
-        return ""
-
     def _written(self, status: RunStatus, launch: int, problem: str) -> RunStatus:
         """Keep the ledger: each thing is told once, by whoever sees it first."""
         run = self._run
@@ -132,24 +111,13 @@ class Observer:
                 at = "no checkpoint is committed" if checkpoint is None else _newest(checkpoint)
                 status = replace(status, cause=f"{status.cause}; {at}")
         with record.writing(run):
-            try:
-                record.note_starts(run, self._spec, run.ledger.read())
-            except CloudrecError as error:
-                problem = problem or error.message
+            problem = problem or self._note_starts()
             events = run.ledger.read()
-            if known := final_status(events, launch):  # by another process, meanwhile
+            if known := record.final_status(events, launch):  # by another process, meanwhile
                 return known
             status = replace(status, attempt=record.attempts(events, launch))
             record.note_state(run, events, status, launch, checkpoint=checkpoint)
-        if problem and not status.state.is_final:
-            status = replace(status, cause="; ".join(part for part in (status.cause, problem) if part))
-        return status
-
-    def _checkpoint(self) -> int | None:
-        try:
-            return results.newest_checkpoint(self._spec)
-        except CloudrecError:
-            return None
+        return remote.with_problem(status, problem)
 
     def _silent(self, events: Sequence[Event], launch: int, error: CloudrecError) -> RunStatus:
         """Wait for a head that does not answer, and give it up after a while."""
@@ -225,17 +193,6 @@ def reason(message: str) -> str:
     if own:
         return own[-1].removeprefix("error:").strip()
     return " ".join(lines)[-600:] or "its driver failed: `ray job logs` tells more"
-
-
-def final_status(events: Sequence[Event], launch: int) -> RunStatus | None:
-    """Return the end of a launch, if it was written down."""
-    own = [event for event in events if event.launch == launch]
-    if not own or not state_after(own).is_final:
-        return None
-    state = state_after(own)
-    causes = [event.details.get("cause") for event in own if event.event == state.lower()]
-    cause = causes[-1] if causes else None
-    return RunStatus(state=state, cause=cause, attempt=record.attempts(events, launch))
 
 
 def _ended(report: Mapping[str, Any]) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from cloudrec.errors import CloudrecError, UsageError
 from cloudrec.launch import outputs
-from cloudrec.launch._kube import record, results
+from cloudrec.launch._remote import observer as remote
+from cloudrec.launch._remote import record, results
 from cloudrec.launch._slurm.address import JobAddress
 from cloudrec.launch._slurm.judge import Sight, judge
 from cloudrec.launch._slurm.shell import UnreachableError
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from cloudrec.launch.folder import RunFolder
     from cloudrec.launch.ledger import Event
     from cloudrec.launch.runspec import RunSpec
-
-_FRESH_S = 1.0  # a state asked for again within this is the same
-_RESULTS_S = 5.0  # between two looks at results that are elsewhere
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,25 +46,17 @@ class Site:
         return not self.slurm.shell.host and self.root == str(self.run.path.parent.parent)
 
 
-class Observer:
+class Observer(remote.Observer):
     """Watches one run; it remembers a little, so that who asks all the time does not cost much."""
 
     def __init__(self, site: Site) -> None:
-        self._site, self._run = site, site.run
-        self._status: RunStatus | None = None
-        self._asked = self._brought = float("-inf")
-
-    def status(self) -> RunStatus:
-        """Return the run's state; a launch whose end is written down is not asked about any more."""
-        if self._status is None or time.monotonic() - self._asked >= _FRESH_S:
-            self._status = self._now()
-            self._asked = time.monotonic()
-        return self._status
+        super().__init__(site.run, site.spec)
+        self._site = site
 
     def _now(self) -> RunStatus:
         events = self._run.ledger.read()
         launch = last_launch(events)
-        if known := _final(events, launch):
+        if known := record.final_status(events, launch):
             return known
         try:
             return self._look(events, launch)
@@ -114,31 +103,18 @@ class Observer:
         run = self._run
         with record.writing(run):
             _note_requeues(run, job, launch)
-            try:
-                record.note_starts(run, self._site.spec, run.ledger.read())
-            except CloudrecError as error:
-                problem = problem or error.message
+            problem = problem or self._note_starts()
             events = run.ledger.read()
-            if known := _final(events, launch):  # by another process, meanwhile
+            if known := record.final_status(events, launch):  # by another process, meanwhile
                 return known
             status = replace(
                 status, attempt=record.attempts(events, launch), preemptions=record.preemptions(events)
             )
             record.note_state(run, events, status, launch)
-        if problem and not status.state.is_final:
-            status = replace(status, cause="; ".join(part for part in (status.cause, problem) if part))
-        return status
+        return remote.with_problem(status, problem)
 
     def _bring(self, *, is_final: bool) -> str:
-        """Bring small results that are elsewhere, now and then, and at the end; return what is in the way."""
-        if self._site.is_here or (not is_final and time.monotonic() - self._brought < _RESULTS_S):
-            return ""
-        self._brought = time.monotonic()
-        try:
-            results.bring(self._run, self._site.spec)
-        except CloudrecError as error:
-            return f"its results cannot be read: {error.message}"
-        return ""
+        return "" if self._site.is_here else super()._bring(is_final=is_final)
 
 
 def job_of(events: Sequence[Event], launch: int) -> JobAddress | None:
@@ -180,18 +156,3 @@ def _cause(spec: RunSpec, launch: int) -> str:
         return ""
     _, agent, cause = min(failures)
     return f"{agent.rpartition('-')[0]}: {cause}"
-
-
-def _final(events: Sequence[Event], launch: int) -> RunStatus | None:
-    """Return the end of the newest launch, if it was written down."""
-    own = [event for event in events if event.launch == launch]
-    if not own or not state_after(own).is_final:
-        return None
-    state = state_after(own)
-    causes = [event.details.get("cause") for event in own if event.event == state.lower()]
-    return RunStatus(
-        state=state,
-        cause=causes[-1] if causes else None,
-        attempt=record.attempts(events, launch),
-        preemptions=record.preemptions(events),
-    )

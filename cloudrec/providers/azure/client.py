@@ -244,8 +244,9 @@ def _load_models(package: str) -> Any:  # noqa: ANN401 - the SDK is seen as Any
     with _LOADING:
         if package not in _LOADED:
             module = import_module(f"{package}.models")
-            for model in vars(module).values():
-                if isinstance(model, type) and hasattr(model, "_calculated"):
+            models: list[Any] = [each for each in vars(module).values() if isinstance(each, type)]
+            for model in models:
+                if hasattr(model, "_calculated"):
                     model.__new__(model)
             _LOADED[package] = module
         return _LOADED[package]

@@ -1,4 +1,4 @@
-"""What a run's pods leave in the cluster's storage, brought into the run's folder on this machine.
+"""What a run leaves in the storage of where it is, brought into the run's folder on this machine.
 
 Whoever watches a run needs only small files: metrics, goodput, the summary, who led. A report needs all.
 """
@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cloudrec.home import make_private, storage_error
-from cloudrec.launch._kube.context import checkpoints_of, results_of
-from cloudrec.launch.outputs import json_lines
+from cloudrec.launch.outputs import flag_value, json_lines
 from cloudrec.launch.place import Place, open_place
 
 if TYPE_CHECKING:
@@ -42,6 +41,19 @@ class Lead:
     number: int
     pod: str
     time: float
+
+
+def results_of(spec: RunSpec) -> str:
+    """Return the URI of the folder in the cluster's storage that holds what the run leaves."""
+    return f"{spec.storage.rstrip('/')}/runs/{spec.name}" if spec.storage else ""
+
+
+def checkpoints_of(spec: RunSpec) -> str:
+    """Return the URI of the run's checkpoints: the user's own choice, or a folder of the results."""
+    config = spec.trainer_config
+    named = config.get("checkpoint_dir") or config.get("checkpoint-dir")
+    named = flag_value(spec.trainer_flags, "checkpoint_dir") or named
+    return str(named) if named else f"{results_of(spec)}/checkpoints"
 
 
 def place_of(spec: RunSpec) -> Place:
