@@ -3,8 +3,8 @@
 The stand-ins of AWS and of Kubernetes run here as one. A cluster of two p4d nodes comes up with its device
 plugins, a dataset is pushed to its bucket, and two runs of 2 nodes x 2 processes train in pods that are
 processes of this machine. One run is left in peace. Of the other a node is taken away, as spot nodes are, and
-it resumes by itself; then it is stopped and resumed. Both must have seen the same samples. At the end the
-cluster goes, and nothing of it is left in the account.
+it resumes by itself; then it is stopped and resumed. Both must have seen the same samples and end with the
+same model, bit for bit. At the end the cluster goes, and nothing of it is left in the account.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ WHOLE, DISTURBED = "undisturbed", "disturbed"
 
 
 def main() -> int:
-    """Run the demo; 0 when both runs saw the same samples and nothing is left."""
+    """Run the demo; 0 when both runs saw the same samples and made the same model, and nothing is left."""
     began = time.monotonic()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     with ExitStack() as stack:
@@ -179,6 +179,7 @@ def judge(summaries: dict[str, dict[str, Any]], left: set[str], *, minutes: floa
     demands = {
         "the disturbed run was started again": disturbed["restarts"] > 0,
         "it saw every sample as often as the undisturbed one": _same(whole, disturbed, "samples_digest"),
+        "it ended with the undisturbed one's model, bit for bit": _same(whole, disturbed, "model_digest"),
         f"nothing is left in the account {sorted(left) or ''}": not left,
     }
     for demand, met in demands.items():

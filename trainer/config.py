@@ -211,7 +211,9 @@ class RunConfig(_Group):
     )
     seed: NonNegativeInt = Field(0, description="of the weights and of the data's order")
     deterministic: bool = Field(
-        default=False, description="two runs of one configuration end with the same model_digest"
+        default=False,
+        description="two runs of one configuration on as many ranks, interrupted or not, end with the same "
+        "model_digest; gradients are averaged in the order of ranks for it",
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from torch.nn.parallel import DistributedDataParallel
 from torchrec.distributed.embeddingbag import ShardedEmbeddingBagCollection
 
 if TYPE_CHECKING:
@@ -82,6 +83,12 @@ def table_kernels(model: nn.Module) -> Iterator[tuple[Any, list[Any]]]:
     """Every embedding kernel of this rank with the configurations of its tables."""
     for holder in _holders(model):
         yield holder.emb_module, holder._config.embedding_tables  # noqa: SLF001 - torchrec shows them nowhere else
+
+
+def averaging_parts(model: nn.Module) -> list[DistributedDataParallel]:
+    """Every DDP of a model: those of replicated tables are in a plain list, which modules() passes over."""
+    parts = [*model.modules(), *sharded_tables(model)._lookups]  # noqa: SLF001 - torchrec shows them nowhere else
+    return [part for part in parts if isinstance(part, DistributedDataParallel)]
 
 
 def _holders(model: nn.Module) -> Iterator[Any]:

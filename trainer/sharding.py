@@ -21,6 +21,7 @@ from torchrec.distributed.planner.types import ParameterConstraints, PlannerErro
 from torchrec.distributed.types import CacheParams, ShardingEnv
 
 from trainer.errors import ConfigError, PeerError
+from trainer.ordered_sums import fix_order_of_sums
 from trainer.planfile import CACHING, MODULE, read_plan
 from trainer.topology import GB, Machines, make_topology, read_reserve, this_world
 
@@ -238,7 +239,7 @@ def shard(
     task: TrainTask, plan: ShardingPlan, config: TrainerConfig, world: World
 ) -> DistributedModelParallel:
     """Allocate this rank's shards; the dense part is replicated, by DDP if there are several ranks."""
-    return DistributedModelParallel(
+    model = DistributedModelParallel(
         module=task,
         env=ShardingEnv.from_process_group(world.group),
         device=world.device,
@@ -246,6 +247,9 @@ def shard(
         sharders=[make_sharder(config)],
         init_data_parallel=world.size > 1,
     )
+    if config.deterministic:
+        fix_order_of_sums(model)
+    return model
 
 
 @contextmanager

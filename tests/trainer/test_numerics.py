@@ -148,6 +148,21 @@ def test_a_resumed_run_ends_like_an_unbroken_one_with_any_numerics(
     assert resumed == unbroken
 
 
+@pytest.mark.parametrize("world_size", [3, 4])
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"data_parallel": True}, {"sharding_types": ["row_wise"]}, {"activation_checkpointing": True}],
+    ids=str,
+)
+def test_a_resumed_deterministic_run_of_many_ranks_ends_like_an_unbroken_one(
+    worlds: Worlds, tmp_path: Path, world_size: int, settings: dict[str, Any]
+) -> None:
+    """Two ranks' sums know no order; with three a resumed run's first step tells how they are rounded."""
+    settings = {**settings, "deterministic": True}
+    resumed, unbroken = worlds.run(world_size, _resumed_and_unbroken, settings, tmp_path)[0]
+    assert resumed == unbroken
+
+
 @pytest.mark.parametrize("precision", ["tf32", "bf16", "fp16"])
 def test_a_lower_precision_learns_nearly_alike(worlds: Worlds, precision: str) -> None:
     exact = worlds.run(1, _losses, SMOOTH, 60)[0]
