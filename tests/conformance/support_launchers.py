@@ -134,9 +134,10 @@ def worker(run: RunFolder, rank: int) -> psutil.Process:
 def _is_of(process: psutil.Process, run: RunFolder, rank: int) -> bool:
     try:
         variables = process.environ()
+        helps = "trainer.checkpoint.writer" in process.cmdline()  # a trainer's own child
     except (psutil.Error, OSError):
         return False
-    return variables.get(MARK) == run.name and variables.get("RANK") == str(rank)
+    return not helps and variables.get(MARK) == run.name and variables.get("RANK") == str(rank)
 
 
 @contextmanager
