@@ -84,6 +84,16 @@ def profile_for(target: Target) -> Profile:
     return profile_of(target.fabric, target.instance_type)
 
 
+def grace_of(spec: RunSpec, target: Target) -> int:
+    """Return the seconds that a pod has to end in: on machines that may be taken, no more than their notice.
+
+    A pod that believes in more would train on, and be killed with its last steps unsaved: the kubelet cuts
+    a longer terminationGracePeriodSeconds short when its machine goes.
+    """
+    wanted = math.ceil(spec.stop_grace_s)
+    return min(wanted, target.notice_s) if target.notices else wanted
+
+
 def config_text(spec: RunSpec) -> str:
     """Return the text of trainer.yaml as the pods read it."""
     return yaml.safe_dump(dict(spec.trainer_config), sort_keys=False)
@@ -109,7 +119,7 @@ def workload_of(spec: RunSpec, *, launch: int, owner: str) -> Workload:
         environment=dict(spec.environment),
         results=results_of(spec),
         max_restarts=spec.max_restarts,
-        grace_s=math.ceil(spec.stop_grace_s),
+        grace_s=grace_of(spec, target),
         cpus=settings.cpus or int(target.cpus * _SHARE),
         memory_gib=settings.memory_gib or int(target.memory_gib * _SHARE),
         allow_tcp=spec.allow_tcp,
