@@ -9,7 +9,7 @@ from cloudrec.errors import PreflightError, UsageError
 from cloudrec.spec.models import ClusterSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from cloudrec.app.context import AppContext
     from cloudrec.engine.graph import Observed
@@ -55,15 +55,43 @@ def _only(fitting: Sequence[ClusterSpec]) -> ClusterSpec:
 def cluster_to_remove(
     app: AppContext, provider_name: str | None, cluster_name: str | None
 ) -> ClusterSpec | None:
-    """Return the cluster to remove; with the journal lost, whatever a search by tag finds."""
+    """Return the cluster to remove; with the journal lost, whatever a search by tag finds.
+
+    Raises:
+        PreflightError: no provider that might know the cluster can be asked.
+        UsageError: several fit.
+    """
     fitting = list(_fitting(app, provider_name, cluster_name))
-    known = {cluster.title for cluster in fitting}
-    searched = [provider_name] if provider_name else list(providers.names()) if cluster_name else [_USUAL]
-    for name in searched:
-        seen_there = app.provider(name).search(cluster_name)
-        strangers = {seen.cluster: stranger(name, seen) for seen in seen_there if seen.cluster}
-        fitting += [strangers[title] for title in sorted(strangers.keys() - known)]
+    if provider_name or not cluster_name:
+        fitting += _strangers(app, provider_name or _USUAL, cluster_name, fitting)
+    elif not fitting:
+        fitting = _found_anywhere(app, cluster_name)
     return _only(fitting) if fitting else None
+
+
+def _found_anywhere(app: AppContext, cluster_name: str) -> list[ClusterSpec]:
+    """Search with all providers that can be asked; those that nobody has set up here are told of."""
+    found, silent = list[ClusterSpec](), list[PreflightError]()
+    names = list(providers.names())
+    for name in names:
+        try:
+            found += _strangers(app, name, cluster_name, ())
+        except PreflightError as error:
+            silent.append(error)
+            app.report(f"{name} was not searched: {error.message}")
+    if len(silent) == len(names):
+        raise silent[0]
+    return found
+
+
+def _strangers(
+    app: AppContext, provider_name: str, cluster_name: str | None, known: Iterable[ClusterSpec]
+) -> list[ClusterSpec]:
+    """Search for clusters of a provider that the journal does not know."""
+    titles = {cluster.title for cluster in known}
+    seen_there = app.provider(provider_name).search(cluster_name)
+    found = {seen.cluster: stranger(provider_name, seen) for seen in seen_there if seen.cluster}
+    return [found[title] for title in sorted(found.keys() - titles)]
 
 
 def stranger(provider_name: str, seen: Observed) -> ClusterSpec:

@@ -362,3 +362,19 @@ def test_ctrl_c_while_data_is_written_leaves_nothing_that_looks_done(home: Path,
     arguments = [*arguments[:-1], "1000"] if command == "synth" else arguments
     again = subprocess.run([*PROGRAM, *arguments], capture_output=True, text=True, timeout=60, check=False)
     assert again.returncode == 0, again.stderr
+
+
+def test_down_by_name_asks_the_journal_and_then_the_providers_that_are_set_up(home: Path) -> None:
+    bare = {
+        "AWS_CONFIG_FILE": "none",
+        "AWS_SHARED_CREDENTIALS_FILE": "none",
+        "AWS_EC2_METADATA_DISABLED": "1",
+    }
+    assert cloudrec(home, "up", "local", "--cluster", "mine", "--yes").returncode == 0
+    unknown = cloudrec(home, "down", "--cluster", "other", environment=bare)
+    assert unknown.returncode == 0
+    assert "nothing to remove" in unknown.stdout
+    assert "aws was not searched: no AWS region is named" in unknown.stderr
+    known = cloudrec(home, "down", "--cluster", "mine", "--yes", environment=bare)
+    assert known.returncode == 0
+    assert "not searched" not in known.stderr
