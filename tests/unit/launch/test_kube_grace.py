@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from cloudrec.kube.target import Target
 from cloudrec.launch._kube.context import workload_of
 from cloudrec.launch.runspec import RunSpec
 
-CLUSTER = {"kubeconfig": "config", "context": "c", "namespace": "default", "service_account": "default"}
+CLUSTER = Target(kubeconfig="config", context="c", namespace="default", service_account="default")
 
 
 @pytest.mark.parametrize(
@@ -22,6 +24,6 @@ CLUSTER = {"kubeconfig": "config", "context": "c", "namespace": "default", "serv
 def test_a_pod_has_no_more_time_to_end_than_its_machine_leaves_it(
     notices: str, notice_s: int, wanted: float, given: int
 ) -> None:
-    target = Target(**CLUSTER, notices=notices, notice_s=notice_s)
+    target = replace(CLUSTER, notices=notices, notice_s=notice_s)
     spec = RunSpec(name="r", launcher="torchrun", stop_grace_s=wanted, target=target.to_json(), image="i")
     assert workload_of(spec, launch=1, owner="somebody").grace_s == given
