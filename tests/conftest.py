@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
+import re
+from functools import cache
+from pathlib import Path
+
 import pytest
 from xdist.scheduler import LoadFileScheduling
 from xdist.workermanage import WorkerController
 
+ROOT = Path(__file__).parents[1]
+
 
 class ByFileAndCloud(LoadFileScheduling):
-    """A file's tests stay together, for they share what is costly to make; but each cloud's are apart."""
+    """A file's tests stay together, for they share what is costly to make; but each cloud's are apart.
+
+    All files whose tests run on the pools of ranks are together, too: each pool is many processes with torch.
+    """
 
     def _split_scope(self, nodeid: str) -> str:
         file, _, name = nodeid.partition("::")
+        if file.startswith("tests/trainer/") and _runs_on_pools(file):
+            return "pools"
         if not file.startswith("tests/conformance/"):
             return file
         return f"{file}::{name.rpartition('[')[2].rstrip(']').partition('-')[0]}"
+
+
+@cache
+def _runs_on_pools(file: str) -> bool:
+    return bool(re.search(r"\b(ranks: RankPool|worlds: Worlds)\b", (ROOT / file).read_text(encoding="utf-8")))
 
 
 @pytest.hookimpl(optionalhook=True)

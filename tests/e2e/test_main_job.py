@@ -106,6 +106,7 @@ def test_a_run_goes_on_with_fewer_processes_in_steps_of_the_same_samples(
     bench.wait_until_alone()
 
 
+@pytest.mark.soak  # `make test` does the same with a trainer that starts at once: test_local_launcher.py
 def test_a_killed_supervisor_leaves_no_process_and_its_run_can_be_resumed(bench: Bench) -> None:
     launch(bench, "orphaned", *FOR_EVER, ranks=1)
     view = bench.wait("orphaned", lambda view: (view["checkpoint"] or 0) >= 50)
