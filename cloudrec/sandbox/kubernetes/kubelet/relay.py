@@ -20,6 +20,7 @@ class Relay:
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._servers: dict[int, list[asyncio.Server]] = {}
+        self._connections: set[asyncio.Task[None] | None] = set()  # asyncio itself would let go of them
         self._thread = threading.Thread(target=self._loop.run_forever, name="relay", daemon=True)
         self._thread.start()
 
@@ -40,7 +41,12 @@ class Relay:
 
     async def _serve(self, group: int, listener: socket.socket, port: int) -> None:
         async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await _connect(reader, writer, port)
+            task = asyncio.current_task()
+            self._connections.add(task)
+            try:
+                await _connect(reader, writer, port)
+            finally:
+                self._connections.discard(task)
 
         server = await asyncio.start_server(pass_on, sock=listener)
         self._servers.setdefault(group, []).append(server)
