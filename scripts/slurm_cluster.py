@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Self
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # this is run as a file
 
-from scripts import slurm_accounting as accounting  # noqa: E402 - found by the path above
+from scripts import slurm_accounting as accounting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -172,9 +172,7 @@ class SlurmCluster:
         books = accounting.settings(self.folder, ports[-1]) if self._has_accounting else accounting.OFF
         text = _CONFIG.format(
             cluster=_NAME,
-            accounting=accounting.settings(self.folder, ports[-1])
-            if self._has_accounting
-            else accounting.OFF,
+            accounting=books,
             host=self._host,
             folder=self.folder,
             ports=ports,
