@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from cloudrec.errors import SpecError, UsageError
-from cloudrec.launch._slurm.accounting import Association, associations
 from cloudrec.launch._slurm.address import JobAddress
-from cloudrec.launch._slurm.jobs import Job, recorded
+from cloudrec.launch._slurm.jobs import Job
 from cloudrec.launch._slurm.judge import Sight, judge
 from cloudrec.launch._slurm.script import JobScript, job_script
 from cloudrec.launch._slurm.settings import SlurmSettings, seconds_of
@@ -204,55 +203,6 @@ def test_a_job_that_slurm_has_forgotten_is_judged_by_what_it_left(
     seen: dict[str, Any], expected: RunState
 ) -> None:
     assert judge(Sight(job=None, address="slurm://7", **seen)).state is expected
-
-
-@pytest.mark.parametrize(
-    ("record", "expected"),
-    [
-        ("COMPLETED|0:0|n[1-2]|2026-11-22T01:46:37|01:00:00|/r", {"state": "COMPLETED", "nodes": "n[1-2]"}),
-        ("FAILED|65:0|n1|2026-11-22T01:46:37|01:00:00|/r", {"state": "FAILED", "exit_code": 65}),
-        ("FAILED|0:53|n1|2026-11-22T01:46:37|01:00:00|/r", {"state": "FAILED", "signal": 53}),
-        ("OUT_OF_MEMORY|0:125|n1|Unknown|UNLIMITED|/r", {"state": "OUT_OF_MEMORY", "start": ""}),
-        ("CANCELLED by 1000|0:15|n1|Unknown|1-00:00:00|/r", {"state": "CANCELLED", "cancelled_by": "1000"}),
-        ("CANCELLED|0:0|None assigned|Unknown|01:00:00|/r", {"cancelled_by": "", "nodes": ""}),
-        ("TIMEOUT|0:0|n1|Unknown|00:30:00|/a|b", {"limit": "00:30:00", "folder": "/a|b"}),
-        ("PREEMPTED|0:0|n1|Unknown|00:30:00|/r", {"state": "PREEMPTED", "restarts": 0}),
-        ("NODE_FAIL|1:0|n[1,5-9]|Unknown|00:30:00|/r", {"state": "NODE_FAIL", "nodes": "n[1,5-9]"}),
-        ("BOOT_FAIL||n1|Unknown|00:30:00|/r", {"state": "BOOT_FAIL", "exit_code": 0, "signal": 0}),
-    ],
-)
-def test_a_record_of_the_accounting_is_read(record: str, expected: dict[str, Any]) -> None:
-    job = recorded(f"7|2026-11-22T01:46:37|{record}\n")
-    assert job is not None
-    assert {name: getattr(job, name) for name in expected} == expected
-
-
-def test_a_job_that_was_put_back_has_a_record_for_each_time_and_none_of_an_older_job_of_its_number() -> None:
-    lines = [
-        "7|2026-11-22T03:00:00|COMPLETED|0:0|n1|2026-11-22T03:00:07|01:00:00|/runs/a",
-        "7|2024-01-01T00:00:00|FAILED|1:0|n9|2024-01-01T00:00:00|01:00:00|/somebody/else",
-        "7|2026-11-22T01:00:00|NODE_FAIL|0:0|n1|2026-11-22T01:00:00|01:00:00|/runs/a",
-        "7|2026-11-22T02:00:00|PREEMPTED|0:0|n2|2026-11-22T02:00:00|01:00:00|/runs/a",
-    ]
-    job = recorded("\n".join(lines))
-    assert job == Job(
-        id=7,
-        state="COMPLETED",
-        nodes="n1",
-        restarts=2,
-        start="2026-11-22T03:00:07",
-        limit="01:00:00",
-        folder="/runs/a",
-    )
-    assert recorded("") is None
-    assert recorded("no record\n") is None
-
-
-def test_associations_are_read_with_the_partition_to_which_they_are_bound() -> None:
-    assert associations("ads|\nnight|urgent\n\n") == (
-        Association(account="ads"),
-        Association(account="night", partition="urgent"),
-    )
 
 
 def test_a_folder_that_nodes_cannot_write_to_is_told() -> None:
