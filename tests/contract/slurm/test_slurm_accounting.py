@@ -7,12 +7,14 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cloudrec.errors import UsageError
+from cloudrec.launch._slurm.shell import SshShell
 from cloudrec.launch.folder import RunFolder
 from cloudrec.launch.ledger import RunState
 from cloudrec.launch.slurm import LAUNCHER, JobAddress, SlurmLauncher
@@ -22,17 +24,19 @@ from tests.contract.slurm.support_slurm import (
     make_spec,
     new_run,
     running_slurm,
+    running_sshd,
     wait_for_line,
 )
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(600)]
 LONG: dict[str, Any] = {"steps": 4000, "step_s": 0.05}
+SLURMS_GRACE_S = 20.0  # of the partition, see scripts/slurm_cluster.py
 STAY: dict[str, Any] = {"settings": {"requeue": False, "account": "ads"}}
 
 
 @pytest.fixture(scope="module", autouse=True)
 def slurm() -> Iterator[dict[str, str]]:
-    options = ("--accounting", "--min-job-age", "2", "--cpus", "2")
+    options = ("--accounting", "--ssh", "--min-job-age", "2", "--cpus", "2")
     with running_slurm(*options) as variables, pytest.MonkeyPatch.context() as patch:
         for name, value in variables.items():
             patch.setenv(name, value)
@@ -78,18 +82,21 @@ def _await_oblivion(run: RunFolder) -> None:
 
 
 @pytest.mark.parametrize(
-    ("disturb", "state", "cause"),
+    ("disturb", "grace_s", "state", "cause"),
     [
-        (_cancel, RunState.INTERRUPTED, "it was cancelled by scancel of the user root; "),
-        (_fail_node, RunState.FAILED, "one of its nodes failed (of n1)"),
-        (_preempt, RunState.INTERRUPTED, "told to end; "),  # it ends within the grace, with a code of ours
-        (_end_its_time, RunState.INTERRUPTED, "its time was up: it might take "),
+        (_cancel, 20.0, RunState.INTERRUPTED, "it was cancelled by scancel of the user root; "),
+        (_fail_node, 20.0, RunState.FAILED, "one of its nodes failed (of n1)"),
+        (_preempt, 15.0, RunState.INTERRUPTED, "told to end; "),  # within Slurm's own grace
+        (_preempt, 90.0, RunState.INTERRUPTED, "another job took its nodes; "),
+        (_end_its_time, 20.0, RunState.INTERRUPTED, "its time was up: it might take "),
     ],
 )
 def test_how_a_forgotten_job_ended_is_told_by_the_accounting(
-    tmp_path: Path, disturb: Callable[[RunFolder], None], state: RunState, cause: str
+    tmp_path: Path, disturb: Callable[[RunFolder], None], grace_s: float, state: RunState, cause: str
 ) -> None:
-    run = new_run(tmp_path, f"ended{disturb.__name__.replace('_', '-')}", **LONG, **STAY)
+    lasting = grace_s > SLURMS_GRACE_S
+    run = new_run(tmp_path, f"e{disturb.__name__.replace('_', '-')}", **LONG, **STAY, ignore_stop=lasting)
+    run.write_spec(replace(run.spec(), stop_grace_s=grace_s))
     LAUNCHER.preflight(run.spec())
     handle = LAUNCHER.submit(run)
     wait_for_line(run, "rank 0 step 7")
@@ -158,6 +165,24 @@ def test_an_account_that_one_may_not_use_is_refused_with_those_that_one_may(acco
     assert "--account: ads, " in str(refused.value.remedy)
     assert str(refused.value.remedy).endswith("root")
     assert _tell("squeue", "--noheader", "--name=refused.1") == ""
+
+
+def test_accounts_and_the_end_of_a_forgotten_job_are_told_through_a_login_node(
+    tmp_path: Path, slurm: dict[str, str]
+) -> None:
+    run = new_run(tmp_path, "elsewhere", settings={"extra": {"hold": True}})
+    job = JobAddress.parse(LAUNCHER.submit(run).id).job
+    _cancel(run)
+    _await_oblivion(run)
+    with running_sshd(tmp_path, slurm) as config:
+        settings = {"host": "login", "ssh_config": str(config)}
+        try:
+            status = LAUNCHER.job_status(JobAddress(job=job, host="login"), ssh_config=str(config))
+            assert status.cause == "it was cancelled by scancel of the user root"
+            with pytest.raises(UsageError, match="root may not use the account 'nope' of Slurm on login"):
+                LAUNCHER.preflight(make_spec("far", settings={**settings, "account": "nope"}))
+        finally:
+            SshShell(host="login", config=str(config)).close()
 
 
 def test_an_account_for_one_partition_is_refused_in_another() -> None:
