@@ -3,13 +3,15 @@
 It runs munged, slurmctld and a slurmd for each node on loopback, with keys, ports and files of its own below
 one temporary folder, and prints one JSON line once jobs can be submitted: {"env": {"SLURM_CONF": ...}}. It
 ends everything, jobs too, when its standard input ends or it is told to stop. The system's own Slurm, if
-there is one, is not touched; --install has apt bring the packages where they are missing.
+there is one, is not touched; --install has apt bring the packages where they are missing. With --accounting
+there are a slurmdbd and its database, too, and jobs must name accounts that root may use.
 """
 
 from __future__ import annotations
 
 import argparse
 import ctypes
+import getpass
 import json
 import os
 import secrets
@@ -25,18 +27,23 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+sys.path.insert(0, str(Path(__file__).parents[1]))  # this is run as a file
+
+from scripts import slurm_accounting as accounting
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import TracebackType
 
 PROGRAMS = {"munged": "munge", "slurmctld": "slurmctld", "slurmd": "slurmd", "sbatch": "slurm-client"}
 SSHD = {"sshd": "openssh-server"}
+_NAME = "cloudrec"
 _SBIN = ("/usr/sbin", "/usr/local/sbin")
 _READY_S, _END_S, _POLL_S = 30.0, 10.0, 0.1
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 _CONFIG = """\
-ClusterName=cloudrec
+ClusterName={cluster}
 SlurmctldHost={host}(127.0.0.1)
 SlurmctldPort={ports[0]}
 AuthType=auth/munge
@@ -57,7 +64,7 @@ SlurmdParameters=config_overrides
 ReturnToService=2
 MpiDefault=none
 JobAcctGatherType=jobacct_gather/none
-AccountingStorageType=accounting_storage/none
+{accounting}
 CommunicationParameters=NoCtldInAddrAny,NoInAddrAny
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
@@ -88,10 +95,15 @@ class SlurmCluster:
         nodes: how many nodes.
         cpus: cores that each node says it has.
         min_job_age: seconds for which the controller remembers a job that has ended.
+        has_accounting: whether there is a slurmdbd, which remembers it longer.
     """
 
-    def __init__(self, *, nodes: int = 2, cpus: int = 1, min_job_age: int = 300) -> None:
+    def __init__(
+        self, *, nodes: int = 2, cpus: int = 1, min_job_age: int = 300, has_accounting: bool = False
+    ) -> None:
         self._nodes, self._cpus, self._min_job_age = nodes, cpus, min_job_age
+        self._has_accounting, self._has_controller = has_accounting, False
+        self._host = socket.gethostname().partition(".")[0]
         self._daemons: list[subprocess.Popen[bytes]] = []
         self.folder = Path(tempfile.mkdtemp(prefix="slurm-"))
 
@@ -120,7 +132,10 @@ class SlurmCluster:
         # munged may not be asked before its socket is there
         self._start("munged", "--foreground", "--force", *self._munge_flags())
         self._await((self.folder / "munge.socket").exists, "munged")
+        if self._has_accounting:
+            self._start_accounting()
         config = self.environment["SLURM_CONF"]
+        self._has_controller = True
         self._start("slurmctld", "-D", "-f", config)
         for number in range(1, self._nodes + 1):
             self._start("slurmd", "-D", "-f", config, "-N", f"n{number}")
@@ -128,7 +143,7 @@ class SlurmCluster:
 
     def end(self) -> None:
         """End all jobs and daemons, and remove the files."""
-        if len(self._daemons) > 1:
+        if self._has_controller:
             self._tool("scancel", "--signal=KILL", "--full", f"--user={os.getuid()}")
             self._tool("scancel", f"--user={os.getuid()}")
             give_up = time.monotonic() + _END_S
@@ -152,9 +167,13 @@ class SlurmCluster:
         key = self.folder / "munge.key"
         key.touch(mode=0o600)
         key.write_bytes(secrets.token_bytes(1024))
-        ports = _free_ports(self._nodes + 3)
+        ports = _free_ports(self._nodes + 4)
+        self._accounting_port = ports[-1]
+        books = accounting.settings(self.folder, ports[-1]) if self._has_accounting else accounting.OFF
         text = _CONFIG.format(
-            host=socket.gethostname().partition(".")[0],
+            cluster=_NAME,
+            accounting=books,
+            host=self._host,
             folder=self.folder,
             ports=ports,
             next=ports[1] + 1,
@@ -172,14 +191,30 @@ class SlurmCluster:
         log = ["--log-file", str(self.folder / "munge.log")]
         return log + [f"--{flag}={self.folder}/munge.{end}" for flag, end in files.items()]
 
-    def _start(self, name: str, *arguments: str) -> None:
+    def _start_accounting(self) -> None:
+        """Start the database and slurmdbd, and tell it of the cluster before its controller asks."""
+        port, install_db = self._accounting_port, program("mariadb-install-db")
+        if problem := accounting.make(self.folder, host=self._host, port=port, install_db=install_db):
+            raise SlurmUnavailableError(problem)
+        self._start("mariadbd", *accounting.database_flags(self.folder))
+        self._await(accounting.socket_of(self.folder).exists, "mariadbd")
+        self._start("slurmdbd", "-D", **accounting.variables(self.folder))
+        self._await(self._has_books, "slurmdbd")
+        for words in accounting.orders(_NAME, getpass.getuser()):
+            if (done := self._tool(*words)).returncode:
+                raise SlurmUnavailableError(f"{' '.join(words)}: {done.stdout} {done.stderr}")
+
+    def _has_books(self) -> bool:
+        return self._tool("sacctmgr", "--noheader", "show", "cluster").returncode == 0
+
+    def _start(self, name: str, *arguments: str, **variables: str) -> None:
         with (self.folder / f"{name}.out").open("ab") as out:
             daemon = subprocess.Popen(
                 [program(name), *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=out,
-                env={**os.environ, **self.environment},
+                env={**os.environ, **self.environment, **variables},
                 preexec_fn=_die_with_parent,  # noqa: PLW1509 - no thread is there yet
             )
         self._daemons.append(daemon)
@@ -293,11 +328,18 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--min-job-age", type=int, default=300, help="seconds a job is remembered [300]")
     parser.add_argument("--ssh", action="store_true", help="sshd must be there as well, for a login node")
     parser.add_argument("--install", action="store_true", help="have apt install what is missing")
+    parser.add_argument("--accounting", action="store_true", help="with slurmdbd and a database")
     options = parser.parse_args(arguments)
+    needed = PROGRAMS | (SSHD if options.ssh else {}) | (accounting.PROGRAMS if options.accounting else {})
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
-        require(PROGRAMS | SSHD if options.ssh else PROGRAMS, install=options.install)
-        with SlurmCluster(nodes=options.nodes, cpus=options.cpus, min_job_age=options.min_job_age) as cluster:
+        require(needed, install=options.install)
+        with SlurmCluster(
+            nodes=options.nodes,
+            cpus=options.cpus,
+            min_job_age=options.min_job_age,
+            has_accounting=options.accounting,
+        ) as cluster:
             print(json.dumps({"env": cluster.environment}), flush=True)
             while not select.select([sys.stdin], [], [], 1.0)[0] or os.read(sys.stdin.fileno(), 1024):
                 _reap()

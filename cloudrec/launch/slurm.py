@@ -66,6 +66,7 @@ class SlurmLauncher:
         checks.refuse_flags(spec)
         slurm = Slurm(shell=shell_of(settings))
         parts = checks.chosen(slurm, settings)
+        checks.check_account(slurm, settings, parts)
         gpus = checks.gpus_of(spec, settings, parts)
         checks.check_size(spec, settings, parts, gpus)
         checks.check_programs(slurm.shell, spec, settings)

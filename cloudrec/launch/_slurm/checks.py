@@ -64,6 +64,35 @@ def chosen(slurm: Slurm, settings: SlurmSettings) -> list[Partition]:
     return parts
 
 
+def check_account(slurm: Slurm, settings: SlurmSettings, parts: Sequence[Partition]) -> None:
+    """Refuse an account that this user may not use, where Slurm asks; who names none has a default one.
+
+    Raises:
+        UsageError: there is no such account for the user, or not in the partition.
+    """
+    rights = slurm.accounting.rights()
+    if rights is None:
+        return
+    names = ", ".join(sorted({each.account for each in rights.associations}))
+    if not names:
+        raise UsageError(
+            f"{rights.user} has no account at Slurm on {slurm.where}, which takes no jobs without one",
+            remedy=f"have its administrators add one: `sacctmgr add user {rights.user} account=NAME`",
+        )
+    wanted = settings.account.lower()  # Slurm does not tell cases apart
+    places = {each.partition for each in rights.associations if each.account.lower() == wanted}
+    if wanted and not places:
+        raise UsageError(
+            f"{rights.user} may not use the account {settings.account!r} of Slurm on {slurm.where}",
+            remedy=f"choose one with --account: {names}",
+        )
+    if wanted and not places & {"", *(part.name for part in parts)}:
+        raise UsageError(
+            f"{rights.user} may not use the account {settings.account!r} in partition {parts[0].name!r}",
+            remedy=f"name a partition where it is open, with --partition: {', '.join(sorted(places))}",
+        )
+
+
 def gpus_of(spec: RunSpec, settings: SlurmSettings, parts: Sequence[Partition]) -> int:
     """Return the GPUs that each node is asked for: one a process, where the partition's nodes have any."""
     if settings.gpus_per_node is not None:

@@ -10,7 +10,7 @@ from cloudrec.launch.ledger import RunState
 from cloudrec.launch.verdict import STOPPED
 
 if TYPE_CHECKING:
-    from cloudrec.launch._slurm.tools import Job
+    from cloudrec.launch._slurm.jobs import Job
 
 _WAITS = ("PENDING", "CONFIGURING")
 _REQUEUED = ("REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT")
@@ -99,10 +99,20 @@ def _ended(job: Job, sight: Sight) -> tuple[RunState, str | None]:
     if job.state == "COMPLETED":
         return _completed(sight)
     told_to_end = STOPPED in (job.exit_code, sight.last_word)
-    who = _TAKEN.get(job.state) or ("told to end" if told_to_end else None)
+    who = _taken(job) or ("told to end" if told_to_end else None)
     if sight.stop_asked or who:
         return RunState.INTERRUPTED, _stopped(sight, "stopped on request" if sight.stop_asked else str(who))
     return RunState.FAILED, _why_failed(job, sight)
+
+
+def _taken(job: Job) -> str:
+    """Return who has taken the job its nodes, or its time; empty where nobody has."""
+    words = _TAKEN.get(job.state, "")
+    if job.state == "CANCELLED" and job.cancelled_by:
+        return f"{words} of the user {job.cancelled_by}"
+    if job.state == "TIMEOUT" and job.limit:
+        return f"{words}: it might take {job.limit}"
+    return words
 
 
 def _completed(sight: Sight) -> tuple[RunState, str | None]:
@@ -132,7 +142,7 @@ def _why_failed(job: Job, sight: Sight) -> str:
     if sight.cause:
         return sight.cause
     if job.state in _BROKEN:
-        return _BROKEN[job.state]
+        return _BROKEN[job.state] + (f" (of {job.nodes})" if job.state == "NODE_FAIL" and job.nodes else "")
     if job.signal == _NO_OUTPUT:
         return (
             "its nodes cannot write to the run's folder: it must be on a file system that they share "

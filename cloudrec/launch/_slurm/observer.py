@@ -9,8 +9,10 @@ from cloudrec.errors import CloudrecError, UsageError
 from cloudrec.launch import outputs
 from cloudrec.launch._remote import observer as remote
 from cloudrec.launch._remote import record, results
+from cloudrec.launch._slurm.accounting import UntoldError
 from cloudrec.launch._slurm.address import JobAddress
 from cloudrec.launch._slurm.judge import Sight, judge
+from cloudrec.launch._slurm.place import results_of
 from cloudrec.launch._slurm.shell import UnreachableError
 from cloudrec.launch.base import RunStatus
 from cloudrec.launch.ledger import RunState, last_launch, state_after
@@ -18,7 +20,8 @@ from cloudrec.launch.ledger import RunState, last_launch, state_after
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cloudrec.launch._slurm.tools import Job, Slurm
+    from cloudrec.launch._slurm.jobs import Job
+    from cloudrec.launch._slurm.tools import Slurm
     from cloudrec.launch.folder import RunFolder
     from cloudrec.launch.ledger import Event
     from cloudrec.launch.runspec import RunSpec
@@ -67,11 +70,12 @@ class Observer(remote.Observer):
         address = job_of(events, launch)
         if address is None:
             return RunStatus(state=RunState.PENDING, cause="its launch was not finished: resume it")
-        job = self._site.slurm.job(address.job)
+        stop_asked = any(each.event == "stop_requested" and each.launch == launch for each in events)
+        job = self._job(address.job, launch, stop_asked=stop_asked)
         sight = Sight(
             job=job,
             address=str(address),
-            stop_asked=any(each.event == "stop_requested" and each.launch == launch for each in events),
+            stop_asked=stop_asked,
             finished=True,  # whether it really has is looked up once it may have
         )
         status = judge(sight)
@@ -80,10 +84,23 @@ class Observer(remote.Observer):
             status = judge(self._closer(sight, launch))
         return self._written(status, job, launch, problem)
 
+    def _job(self, number: int, launch: int, *, stop_asked: bool) -> Job | None:
+        """Return a launch's job; None where Slurm has forgotten it, and its end is known without."""
+        try:
+            job = self._site.slurm.job(number)
+        except UntoldError:
+            if stop_asked or self._last_word(launch):
+                return None
+            raise
+        folder = results_of(self._site.root, self._run.name)
+        return job if job and job.folder in ("", folder) else None  # numbers are given again in time
+
+    def _last_word(self, launch: int) -> str:
+        return (results.place_of(self._site.spec).read(f"slurm/end.{launch}") or b"").decode().strip()
+
     def _closer(self, sight: Sight, launch: int) -> Sight:
         """Return the same with what the job has left in its folder."""
-        spec, place = self._site.spec, results.place_of(self._site.spec)
-        word = (place.read(f"slurm/end.{launch}") or b"").strip()
+        spec, word = self._site.spec, self._last_word(launch)
         try:
             step = results.newest_checkpoint(spec)
         except CloudrecError:  # checkpoints may be in a store that only the nodes reach

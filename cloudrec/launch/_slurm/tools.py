@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import getpass
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from cloudrec.errors import NoCapacityError, PreflightError, RunFailedError, UsageError
+from cloudrec.launch._slurm.accounting import Accounting, UntoldError
+from cloudrec.launch._slurm.jobs import QUEUE_FIELDS, queued
 from cloudrec.launch._slurm.settings import seconds_of
 from cloudrec.launch._slurm.shell import NOT_FOUND, UnreachableError
 
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cloudrec.errors import CloudrecError
+    from cloudrec.launch._slurm.jobs import Job
     from cloudrec.launch._slurm.shell import Done, Shell
 
 _DOWN = (
@@ -24,8 +27,7 @@ _DOWN = (
 )
 _BROKEN = ("unable to process configuration file", "cannot stat file", "invalid clustername")
 _UNKNOWN_JOB = "invalid job id"
-_NO_ACCOUNTING = "accounting storage is disabled"
-_QUEUE_FIELDS = ("JobID", "State", "Reason", "NodeList", "exit_code", "RestartCnt", "StartTime", "WorkDir")
+_FORM = ",".join(f"{name}:|" for name in QUEUE_FIELDS)
 _GPUS = re.compile(r"gpu:(?:([^:(,]+):)?(\d+)")
 _JOB = re.compile(r"(\d+)(?:;\S*)?")
 
@@ -57,33 +59,6 @@ class Partition:
     gpus: int
     gpu_type: str
     memory_mb: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class Job:
-    """A job as Slurm tells it.
-
-    Args:
-        id: its number.
-        state: Slurm's own word, such as RUNNING or NODE_FAIL.
-        reason: why it waits, or ended.
-        nodes: its nodes, as Slurm writes them.
-        exit_code: its script's exit code.
-        signal: the signal that ended it; 0 for none.
-        restarts: how often it was put back into the queue.
-        start: when it began, or will.
-        folder: where it runs; empty where only the accounting tells of it.
-    """
-
-    id: int
-    state: str
-    reason: str = ""
-    nodes: str = ""
-    exit_code: int = 0
-    signal: int = 0
-    restarts: int = 0
-    start: str = ""
-    folder: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,24 +95,32 @@ class Slurm:
             raise RunFailedError(f"sbatch's answer is no job's number: {done.text.strip()[:200]!r}")
         return int(found[1])
 
+    @property
+    def accounting(self) -> Accounting:
+        """What it remembers of jobs and knows of users; there may be none."""
+        return Accounting(shell=self.shell)
+
     def job(self, number: int) -> Job | None:
-        """Return a job, from the queue or from the accounting; None where neither knows it."""
-        fields = ",".join(f"{name}:|" for name in _QUEUE_FIELDS)
-        words = ["squeue", "--noheader", "--states=all", f"--jobs={number}", f"--Format={fields}"]
+        """Return a job, from the queue or from the accounting; None where neither knows it.
+
+        Raises:
+            UntoldError: the queue has forgotten the job, and the accounting does not tell how it has ended.
+        """
+        words = ["squeue", "--noheader", "--states=all", f"--jobs={number}", f"--Format={_FORM}"]
         done = self.shell.run(words)
         if done.code and _UNKNOWN_JOB not in done.err.lower():
             raise self.refusal("squeue", done)
-        lines = [line.split("|") for line in done.text.splitlines() if line.count("|") >= len(_QUEUE_FIELDS)]
-        return _job(lines[-1]) if lines else self._accounted(number)
+        found = queued(done.text)
+        if not found:
+            return self.accounting.job(number)
+        return self._with_canceller(found[-1]) if found[-1].state == "CANCELLED" else found[-1]
 
     def jobs_named(self, name: str) -> list[Job]:
         """Return this user's jobs of a name that the queue still knows, oldest first."""
-        fields = ",".join(f"{each}:|" for each in _QUEUE_FIELDS)
         done = self._asked(
-            "squeue", "--noheader", "--states=all", "--me", f"--name={name}", f"--Format={fields}"
+            "squeue", "--noheader", "--states=all", "--me", f"--name={name}", f"--Format={_FORM}"
         )
-        lines = [line.split("|") for line in done.text.splitlines() if line.count("|") >= len(_QUEUE_FIELDS)]
-        return sorted((_job(line) for line in lines), key=lambda job: job.id)
+        return sorted(queued(done.text), key=lambda job: job.id)
 
     def signal(self, number: int, name: str) -> None:
         """Send a signal to all agents of a job; nothing where it has ended."""
@@ -152,27 +135,13 @@ class Slurm:
         if done.code and not any(words in done.err.lower() for words in passing):
             raise self.refusal("scancel", done)
 
-    def _accounted(self, number: int) -> Job | None:
-        """Ask the accounting, where there is one."""
-        form = "--format=JobIDRaw,State,ExitCode,NodeList,Restarts,Start"
-        words = ["sacct", "--allocations", "--noheader", "--parsable2", f"--jobs={number}", form]
-        done = self.shell.run(words)
-        if done.code:  # it is switched off, or does not answer: then nobody knows the job
-            return None
-        lines = [line.split("|") for line in done.text.splitlines() if line.count("|") == 5]  # noqa: PLR2004
-        if not lines:
-            return None
-        job, state, code, nodes, restarts, start = lines[-1]
-        exit_code, _, signal = code.partition(":")
-        return Job(
-            id=int(job),
-            state=state.split()[0],  # it says "CANCELLED by 1000"
-            nodes=nodes,
-            exit_code=int(exit_code or 0),
-            signal=int(signal or 0),
-            restarts=int(restarts) if restarts.isdigit() else 0,
-            start=start,
-        )
+    def _with_canceller(self, job: Job) -> Job:
+        """Return a job with who has cancelled it, which the queue does not tell."""
+        try:
+            known = self.accounting.job(job.id)
+        except UntoldError:  # that it was cancelled is told without
+            known = None
+        return replace(job, cancelled_by=known.cancelled_by if known else "")
 
     def _asked(self, *words: str, given: str = "") -> Done:
         done = self.shell.run(words, given=given.encode())
@@ -251,19 +220,3 @@ def _limit_s(text: str) -> float:
 
 def _number(text: str) -> int:
     return int(text.rstrip("+")) if text.rstrip("+").isdigit() else 0
-
-
-def _job(columns: Sequence[str]) -> Job:
-    number, state, reason, nodes, code, restarts, start, folder = (each.strip() for each in columns[:8])
-    status = int(code) if code.isdigit() else 0
-    return Job(
-        id=int(number),
-        state=state,
-        reason="" if reason in ("None", "(null)") else reason,
-        nodes="" if nodes in ("(null)", "n/a") else nodes,
-        exit_code=status >> 8,  # as wait() tells it
-        signal=status & 0x7F,
-        restarts=int(restarts) if restarts.isdigit() else 0,
-        start="" if start in ("N/A", "(null)") else start,
-        folder=folder,
-    )

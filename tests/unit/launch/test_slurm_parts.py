@@ -10,10 +10,10 @@ import pytest
 
 from cloudrec.errors import SpecError, UsageError
 from cloudrec.launch._slurm.address import JobAddress
+from cloudrec.launch._slurm.jobs import Job
 from cloudrec.launch._slurm.judge import Sight, judge
 from cloudrec.launch._slurm.script import JobScript, job_script
 from cloudrec.launch._slurm.settings import SlurmSettings, seconds_of
-from cloudrec.launch._slurm.tools import Job
 from cloudrec.launch.ledger import RunState
 from cloudrec.launch.runspec import RunSpec
 
@@ -166,6 +166,21 @@ def test_a_jobs_state_is_told_in_a_runs_words(
     status = judge(Sight(job=Job(id=7, state=state), **seen))
     assert status.state is expected
     assert status.cause is None if words is None else words in (status.cause or "")
+
+
+@pytest.mark.parametrize(
+    ("job", "expected"),
+    [
+        (
+            Job(id=7, state="CANCELLED", cancelled_by="ann"),
+            "it was cancelled by scancel of the user ann",
+        ),
+        (Job(id=7, state="TIMEOUT", limit="1-12:00:00"), "its time was up: it might take 1-12:00:00"),
+        (Job(id=7, state="NODE_FAIL", nodes="n[3-4]"), "one of its nodes failed (of n[3-4])"),
+    ],
+)
+def test_what_slurm_knows_of_a_jobs_end_is_told(job: Job, expected: str) -> None:
+    assert judge(Sight(job=job)).cause == expected
 
 
 def test_a_job_that_waits_again_is_restarting_and_says_why() -> None:
