@@ -6,36 +6,23 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from cloudrec.errors import CloudrecError, RunFailedError, UsageError
-from cloudrec.kube.errors import KubeError, OverloadedError, UnreachableError
-from cloudrec.launch._kube import checks, results, submit
-from cloudrec.launch._kube.context import (
-    Settings,
-    connect,
-    profile_for,
-    refuse_flags,
-    target_of,
-    workload_of,
-)
+from cloudrec.errors import RunFailedError, UsageError
+from cloudrec.launch._kube import results, submit
+from cloudrec.launch._kube.context import connect, target_of
 from cloudrec.launch._kube.judge import is_over
 from cloudrec.launch._kube.lines import RankLog
 from cloudrec.launch._kube.observer import Observer
-from cloudrec.launch._kube.probe import probe
-from cloudrec.launch.base import LaunchPlan, RunHandle
-from cloudrec.launch.ledger import RunState, last_launch, state_after
-from cloudrec.manifests import run_objects
-from cloudrec.spec.models import default_owner
+from cloudrec.launch.ledger import last_launch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator
 
     from cloudrec.kube.client import Kube
     from cloudrec.kube.target import Target
     from cloudrec.launch._kube.engine import Engine
-    from cloudrec.launch.base import RunStatus
+    from cloudrec.launch.base import LaunchPlan, RunHandle, RunStatus
     from cloudrec.launch.folder import RunFolder
     from cloudrec.launch.runspec import RunSpec
-    from cloudrec.manifests.workload import Workload
 
 _POLL_S = 0.5
 _KILL_MARGIN_S = 20.0  # what a cluster may need beyond the grace before pods are killed
@@ -69,48 +56,23 @@ class KubeLauncher:
 
     def preflight(self, spec: RunSpec) -> None:
         """Refuse names, a cluster or nodes with which the run cannot work; nothing is made."""
-        refuse_flags(spec)
-        target = target_of(spec)
-        self._objects(spec, launch=1)
-        kube = connect(target)
-        checks.check_cluster(kube, self.engine, target, spec)
+        from cloudrec.launch._kube import launching  # noqa: PLC0415 - a third of a second of imports
+
+        launching.preflight(self.engine, spec)
 
     def dry_run(self, run: RunFolder, spec: RunSpec) -> LaunchPlan:
         """Return the objects that the next launch applies."""
-        return self._plan(spec, launch=self._next_launch(run))
+        from cloudrec.launch._kube import launching  # noqa: PLC0415 - as above
+
+        return launching.plan(self.engine, run, spec)
 
     def submit(self, run: RunFolder) -> RunHandle:
         """Look from inside the cluster whether the run can work, then apply its objects."""
-        spec = run.spec()
-        target = target_of(spec)
-        kube = connect(target)
-        launch = self._next_launch(run)
-        job = self.engine.get(kube, run.name, target.namespace)
-        self._refuse_alive(kube, run, job, launch)
-        if job is not None and not run.ledger.read():
-            checks.check_name(kube, self.engine, target, spec)
-        workload = self._workload(spec, launch)
-        if last_launch(run.ledger.read()) < launch:
-            run.ledger.append("submitted", launch=launch, launcher=self.name)
-        try:
-            if Settings.of(spec.settings).probe:
-                probe(kube, workload, target, profile_for(target))
-            if job is not None and submit.launch_of(job) != launch:
-                submit.remove_old(kube, self.engine, job)
-            self._leave_word(run, spec, workload)
-            made = submit.apply_all(kube, self._objects(spec, launch), self.engine)
-        except KubeError as error:
-            if isinstance(error, UnreachableError | OverloadedError):
-                raise  # submitting again goes on from here
-            run.ledger.append("failed", launch=launch, cause=error.message)
-            raise
-        except CloudrecError as error:
-            run.ledger.append("failed", launch=launch, cause=error.message)
-            raise
-        uid = made["metadata"]["uid"]
-        run.ledger.append("started", launch=launch, object=f"{self.engine.kind} {run.name}", uid=uid)
+        from cloudrec.launch._kube import launching  # noqa: PLC0415 - as above
+
+        handle = launching.submit(self.engine, run)
         self._memories.pop(str(run.path), None)
-        return RunHandle(id=f"{target.namespace}/{run.name}", launch=launch)
+        return handle
 
     def state(self, run: RunFolder) -> RunStatus:
         """Ask the cluster; a launch whose end is written down is not asked about any more."""
@@ -152,56 +114,6 @@ class KubeLauncher:
     def collect(self, run: RunFolder) -> None:
         """Bring all that the run has left in the store into its folder; StorageError when it cannot be."""
         results.bring(run, run.spec(), everything=True)
-
-    def _next_launch(self, run: RunFolder) -> int:
-        """Return the launch that a submit would be: the one under way where a process died during it."""
-        events = run.ledger.read()
-        if state_after(events) is RunState.SUCCEEDED:
-            raise UsageError(
-                f"the run {run.name!r} has finished: there is nothing left to resume",
-                remedy="launch a new run; --name gives it a name",
-            )
-        last = last_launch(events)
-        own = {event.event for event in events if event.launch == last}
-        begun = "submitted" in own and not own & {"started", "failed", "interrupted"}
-        return last if begun else last + 1
-
-    def _refuse_alive(self, kube: Kube, run: RunFolder, job: Mapping[str, Any] | None, launch: int) -> None:
-        """Refuse to launch what is at work; an object that a killed process made is gone on with."""
-        del kube
-        if job is None or submit.launch_of(job) in (0, launch):
-            return
-        status = Observer(self.engine, run).status()
-        if not status.state.is_final:
-            raise UsageError(
-                f"the run {run.name!r} is {status.state}",
-                remedy=f"watch it with `cloudrec logs {run.name} --follow`, or stop it first",
-            )
-
-    def _plan(self, spec: RunSpec, *, launch: int) -> LaunchPlan:
-        workload = self._workload(spec, launch)
-        return LaunchPlan(
-            command=workload.command,
-            environment=workload.environment,
-            files={"trainer.yaml": workload.config},
-            objects=self._objects(spec, launch),
-        )
-
-    def _objects(self, spec: RunSpec, launch: int) -> Sequence[Mapping[str, Any]]:
-        target = target_of(spec)
-        return run_objects(self.name, self._workload(spec, launch), target, profile_for(target))
-
-    def _workload(self, spec: RunSpec, launch: int) -> Workload:
-        return workload_of(spec, launch=launch, owner=default_owner())
-
-    def _leave_word(self, run: RunFolder, spec: RunSpec, workload: Workload) -> None:
-        """Put what was asked for beside what comes of it, here and in the store."""
-        run.config_file.write_text(workload.config, encoding="utf-8")
-        results.forget_summary(run, spec)
-        if spec.storage:
-            place = results.place_of(spec)
-            place.write("spec.json", spec.to_json().encode())
-            place.write("trainer.yaml", workload.config.encode())
 
     def _await_end(
         self, kube: Kube, run: RunFolder, target: Target, launch: int, wait_s: float

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from cloudrec.app.addons import empty, equip
 from cloudrec.app.choosing import cluster_to_remove, stranger
 from cloudrec.app.lifetime import Past, is_over, price_of, tagged_end, with_end
-from cloudrec.app.runs import stop_run
+from cloudrec.app.running import stop_run
 from cloudrec.engine.apply import apply
 from cloudrec.engine.destroy import destroy, plan_removal
 from cloudrec.engine.graph import Graph, Observed, Resource
