@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from cloudrec.app.choosing import choose
     from cloudrec.app.context import AppContext
     from cloudrec.app.leaking import Leak, leaks, remove_leaks
-    from cloudrec.app.running import fetch, run_folder, runs, stop_run
+    from cloudrec.app.running import fetch, run_folder, runs, runs_of, stop_run
     from cloudrec.app.smoke import smoke_run
     from cloudrec.app.training import Launch, resume, train
     from cloudrec.app.upkeep import (
@@ -49,6 +49,7 @@ __all__ = [
     "resume",
     "run_folder",
     "runs",
+    "runs_of",
     "smoke_run",
     "stop_run",
     "train",
@@ -61,7 +62,7 @@ _PLACES = {
     "choosing": "choose",
     "context": "AppContext",
     "leaking": "Leak leaks remove_leaks",
-    "running": "fetch run_folder runs stop_run",
+    "running": "fetch run_folder runs runs_of stop_run",
     "smoke": "smoke_run",
     "training": "Launch resume train",
     "upkeep": "ClusterView Removal catalog clusters doctor down expired up",

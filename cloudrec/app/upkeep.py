@@ -147,9 +147,9 @@ def down(
     return removal
 
 
-def clusters(app: AppContext) -> Sequence[ClusterView]:
-    """Return every cluster that this machine knows of, with what exists of it now."""
-    return [_view(app, record) for record in app.journal.clusters()]
+def clusters(app: AppContext, name: str | None = None) -> Sequence[ClusterView]:
+    """Return every cluster that this machine knows of, or the one named, with what exists of it now."""
+    return [_view(app, record) for record in app.journal.clusters() if name in {None, record.name}]
 
 
 def expired(app: AppContext, provider_name: str) -> Sequence[ClusterSpec]:

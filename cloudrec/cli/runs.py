@@ -134,8 +134,9 @@ def _show(application: AppContext, name: str | None, *, events: bool) -> None:
 
     if name is not None and "://" in name:  # an engine's own id of a run
         name = app.run_folder(application, name).name
-    clusters = [cluster for cluster in app.clusters(application) if name in {None, cluster.name}]
-    runs = [run for run in app.runs(application) if name in {None, run.name, run.cluster}]
+    is_known = any(name in {None, record.name} for record in application.journal.clusters())
+    clusters = app.clusters(application, name) if is_known else []  # no cloud is asked about a run
+    runs = app.runs(application) if name is None else app.runs_of(application, name)
     if name is not None and not clusters and not runs:
         raise UsageError(
             f"there is no cluster or run {name!r}", remedy="`cloudrec status` lists all there are"
