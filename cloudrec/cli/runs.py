@@ -61,8 +61,15 @@ def logs(run: str | None, rank: int, tail: int | None, *, follow: bool) -> None:
     from cloudrec import app  # noqa: PLC0415  # `--help` needs none of it
     from cloudrec.observe.logs import read_logs  # noqa: PLC0415
 
-    for line in read_logs(app.run_folder(context(), run), rank=rank, follow=follow, tail=tail):
+    folder, is_silent = app.run_folder(context(), run), tail != 0
+    for line in read_logs(folder, rank=rank, follow=follow, tail=tail):
         click.echo(line)
+        is_silent = False
+    if is_silent:
+        announce(
+            f"rank {rank} of {folder.name} has printed nothing that is kept anywhere: "
+            f"`cloudrec status {folder.name}` tells whether its node is at work"
+        )
 
 
 @click.command()

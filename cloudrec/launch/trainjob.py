@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cloudrec.launch._kube.engine import Engine, Phase, phase_of_conditions
+from cloudrec.launch._kube.engine import INDEX, Engine, Phase, phase_of_conditions
 from cloudrec.launch._kube.launcher import KubeLauncher
 
 if TYPE_CHECKING:
@@ -17,6 +17,10 @@ def _phase(job: Mapping[str, Any]) -> Phase:
 
 LAUNCHER = KubeLauncher(
     engine=Engine(
-        name="trainjob", kind="trainer.kubeflow.org/v1alpha1/TrainJob", phase=_phase, addon="trainer"
+        name="trainjob",
+        kind="trainer.kubeflow.org/v1alpha1/TrainJob",
+        phase=_phase,
+        addon="trainer",
+        index_label=INDEX,
     )
 )

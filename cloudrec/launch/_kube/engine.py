@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from cloudrec.kube.client import Kube
 
 
+INDEX = "batch.kubernetes.io/job-completion-index"  # of an Indexed Job's pods
+
+
 @dataclass(frozen=True, kw_only=True)
 class Phase:
     """What an operator says of its object.
@@ -36,6 +39,7 @@ class Engine:
         addon: what `cloudrec addons install` calls the operator; empty where Kubernetes has it.
         suspend: the path of the switch that has its pods ended and the object kept.
         phase: reads the object.
+        index_label: the label that numbers the pods, whose names differ in nothing else; empty for none.
         trains: tells whether a pod of the run trains, rather than looks after others.
     """
 
@@ -44,6 +48,7 @@ class Engine:
     phase: Callable[[Mapping[str, Any]], Phase]
     addon: str = ""
     suspend: tuple[str, ...] = ("spec", "suspend")
+    index_label: str = ""
     trains: Callable[[Mapping[str, Any]], bool] = field(default=lambda _pod: True)
 
     def get(self, kube: Kube, name: str, namespace: str) -> dict[str, Any] | None:

@@ -12,6 +12,7 @@ from cloudrec.launch._kube.context import connect, target_of
 from cloudrec.launch._kube.judge import is_over
 from cloudrec.launch._kube.lines import RankLog
 from cloudrec.launch._kube.observer import Observer
+from cloudrec.launch._kube.seeking import RankPods
 from cloudrec.launch.ledger import last_launch
 
 if TYPE_CHECKING:
@@ -100,15 +101,8 @@ class KubeLauncher:
     def logs(self, run: RunFolder, *, rank: int, follow: bool, tail: int | None = None) -> Iterator[str]:
         """Yield one rank's lines, wherever its pods have been."""
         spec, target = run.spec(), target_of(run.spec())
-        kube = connect(target)
-        log = RankLog(
-            kube,
-            spec,
-            namespace=target.namespace,
-            rank=rank,
-            pods=lambda: submit.pods_of(kube, run.name, target.namespace),
-            is_over=lambda: self.state(run).state.is_final,
-        )
+        pods = RankPods(connect(target), self.engine, spec, namespace=target.namespace, rank=rank)
+        log = RankLog(pods, spec, rank=rank, is_over=lambda: self.state(run).state.is_final)
         return log.lines(follow=follow, tail=tail)
 
     def collect(self, run: RunFolder) -> None:

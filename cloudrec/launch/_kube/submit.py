@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from cloudrec.errors import BusyError
@@ -85,11 +86,18 @@ def remove_old(kube: Kube, engine: Engine, job: Mapping[str, Any], *, wait_s: fl
         time.sleep(_POLL_S)
 
 
-def pods_of(kube: Kube, run: str, namespace: str, launch: int | None = None) -> list[dict[str, Any]]:
-    """Return the pods of a run that train, of one launch or of all."""
-    labels = {RUN_LABEL: run, "cloudrec/role": "trainer"}
-    labels |= {} if launch is None else {LAUNCH_LABEL: str(launch)}
-    return kube.list("Pod", namespace=namespace, labels=labels)
+def pods_of(
+    kube: Kube,
+    run: str,
+    namespace: str,
+    launch: int | None = None,
+    *,
+    labels: Mapping[str, str] = MappingProxyType({}),
+) -> list[dict[str, Any]]:
+    """Return the pods of a run that train, of one launch or of all, with all of these labels."""
+    wanted = {RUN_LABEL: run, "cloudrec/role": "trainer", **labels}
+    wanted |= {} if launch is None else {LAUNCH_LABEL: str(launch)}
+    return kube.list("Pod", namespace=namespace, labels=wanted)
 
 
 def suspend(kube: Kube, engine: Engine, name: str, namespace: str) -> None:
