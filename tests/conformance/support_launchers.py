@@ -153,7 +153,7 @@ def local(folder: Path) -> Iterator[Engine]:
 
 
 @contextmanager
-def kubernetes(folder: Path) -> Iterator[Engine]:
+def kubernetes(folder: Path, *, how: str = "torchrun") -> Iterator[Engine]:
     """The stand-in, whose pods are processes of this machine; their files are in S3's."""
     given = {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s", "AWS_DEFAULT_REGION": "us-east-1"}
     with (
@@ -167,10 +167,11 @@ def kubernetes(folder: Path) -> Iterator[Engine]:
         endpoint = f"http://127.0.0.1:{port}"
         _make_bucket(endpoint)
         pool = {"name": "cpu", "count": 2, "capacity": {"cpu": "4", "memory": "16Gi"}}
-        server.control(nodes=[pool], node_timing={"replacement_s": 2})
+        operators = [] if how == "torchrun" else [how]
+        server.control(nodes=[pool], node_timing={"replacement_s": 2}, operators=operators)
 
         def take(run: RunFolder) -> None:
-            node = launcher("torchrun").state(run).workers[1].node
+            node = launcher(how).state(run).workers[1].node
             server.control(evict={"node": node, "how": "spot"})
 
         usual = {
@@ -195,7 +196,7 @@ def kubernetes(folder: Path) -> Iterator[Engine]:
             },
         }
         try:
-            yield Engine(name="torchrun", folder=folder, usual=usual, take_machine=take, bucket="s3://bucket")
+            yield Engine(name=how, folder=folder, usual=usual, take_machine=take, bucket="s3://bucket")
         finally:
             disconnect()
 
@@ -247,6 +248,8 @@ def slurm(folder: Path) -> Iterator[Engine]:
 ENGINES: Mapping[str, Callable[[Path], AbstractContextManager[Engine]]] = {
     "local": local,
     "kubernetes": kubernetes,
+    "pytorchjob": partial(kubernetes, how="pytorchjob"),
+    "trainjob": partial(kubernetes, how="trainjob"),
     "ray": ray,
     "slurm": slurm,
 }

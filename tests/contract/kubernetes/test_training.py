@@ -23,6 +23,7 @@ from tests.trainer.support_dataset import write_dataset
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(1200)]
 ROWS, EPOCHS, PATIENCE_S = 4000, 8, 200.0
 NODES = [{"name": "cpu", "count": 2, "capacity": {"cpu": "4", "memory": "16Gi"}}]
+OPERATORS = ["pytorchjob", "trainjob"]
 MODEL = {
     "batch_size": 64,
     "embedding_dim": 16,
@@ -65,15 +66,17 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
 def site(server: Server, tmp_path: Path) -> Iterator[Site]:
     if REAL in os.environ:
         pytest.skip("a real server has no nodes here that could reach this machine's bucket")
-    server.control(nodes=NODES, processes=True, bookkeeping={}, node_timing={"replacement_s": 2})
+    timing = {"replacement_s": 2}
+    server.control(nodes=NODES, processes=True, bookkeeping={}, node_timing=timing, operators=OPERATORS)
     yield Site(server, tmp_path)
     disconnect()
 
 
-def _launch(site: Site, name: str, store: dict[str, str]) -> tuple[Launcher, RunFolder]:
+def _launch(site: Site, how: str, name: str, store: dict[str, str]) -> tuple[Launcher, RunFolder]:
     settings = {"probe": True, "cpus": 3}  # one pod a node
     spec = site.spec(
-        name,
+        f"{name}-{how}",
+        how,
         settings=settings,
         storage="s3://bucket",
         trainer_config=MODEL,
@@ -99,14 +102,15 @@ def _end(engine: Launcher, run: RunFolder) -> dict[str, Any]:
     return read_summary(run)
 
 
+@pytest.mark.parametrize("how", ["torchrun", *OPERATORS])
 def test_a_run_that_lost_a_machine_or_was_stopped_trains_every_sample_once(
-    site: Site, store: dict[str, str]
+    site: Site, store: dict[str, str], how: str
 ) -> None:
-    engine, plain = _launch(site, "plain", store)
+    engine, plain = _launch(site, how, "plain", store)
     undisturbed = _end(engine, plain)
     assert undisturbed["samples_seen"] == ROWS * EPOCHS
 
-    engine, run = _launch(site, "evicted", store)
+    engine, run = _launch(site, how, "evicted", store)
     _await_checkpoint(engine, run)
     node = engine.state(run).workers[1].node
     site.server.control(evict={"node": node, "how": "spot"})
@@ -117,7 +121,7 @@ def test_a_run_that_lost_a_machine_or_was_stopped_trains_every_sample_once(
     headers = [line for line in engine.logs(run, rank=3, follow=False) if line.startswith("=== launch")]
     assert [line.split(", ")[1] for line in headers] == ["attempt 0", "attempt 0"]  # of two pods
 
-    engine, run = _launch(site, "stopped", store)
+    engine, run = _launch(site, how, "stopped", store)
     _await_checkpoint(engine, run)
     stopped = engine.stop(run)
     assert stopped.state is RunState.INTERRUPTED
