@@ -17,7 +17,16 @@ from tests.contract.kubernetes.support_runs import Site, await_status
 NODES, RANKS = 12, 2
 SILENT = "many-7"  # the pod that has not begun to print
 OTHERS = ("adlfs", "azure", "boto3", "botocore", "fsspec", "google.cloud", "polars", "ray", "s3fs", "torch")
-OURS = ("app.training", "app.upkeep", "launch.local", "launch.ray", "launch.slurm", "manifests", "spec")
+OURS = (
+    "app.training",
+    "app.upkeep",
+    "launch.local",
+    "launch.ray",
+    "launch.slurm",
+    "manifests",
+    "plan.transport",
+    "spec.models",
+)
 UNUSED = [*OTHERS, *(f"cloudrec.{name}" for name in OURS)]
 PROGRAM = (
     "import sys\nfrom cloudrec.cli.main import run\ncode = run(sys.argv[1:])\n"
