@@ -16,8 +16,7 @@ from cloudrec.launch.ledger import RunState
 from cloudrec.launch.outputs import read_summary
 from tests.contract.kubernetes.support import REAL, Server
 from tests.contract.kubernetes.support_runs import Site, await_status, await_true
-from tests.standins.identity import pod_identity
-from tests.standins.servers import moto_server
+from tests.contract.kubernetes.support_store import bucket
 from tests.trainer.support_dataset import write_dataset
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(1200)]
@@ -40,26 +39,10 @@ MODEL = {
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """A bucket with a dataset; what pods need to be told to reach it."""
     folder = tmp_path_factory.mktemp("store")
-    with (
-        pytest.MonkeyPatch.context() as patch,
-        pod_identity() as identity,
-        moto_server(folder / "log") as port,
-    ):
-        for name, value in (("AWS_ACCESS_KEY_ID", "k"), ("AWS_SECRET_ACCESS_KEY", "s")):
-            patch.setenv(name, value)
-        endpoint = f"http://127.0.0.1:{port}"
-        import s3fs  # noqa: PLC0415 - an extra
-
-        files = s3fs.S3FileSystem(endpoint_url=endpoint)
-        files.mkdir("bucket")
+    with bucket(folder) as (files, variables):
         write_dataset(folder / "dataset", train_rows=ROWS, test_rows=400)
         files.put(str(folder / "dataset"), "bucket/data", recursive=True)
-        yield {
-            "AWS_ENDPOINT_URL": endpoint,
-            "AWS_DEFAULT_REGION": "us-east-1",
-            "AWS_CONTAINER_CREDENTIALS_FULL_URI": identity,
-            "OMP_NUM_THREADS": "1",
-        }
+        yield variables
 
 
 @pytest.fixture
