@@ -21,6 +21,8 @@ LAUNCHER = KubeLauncher(
         kind="trainer.kubeflow.org/v1alpha1/TrainJob",
         phase=_phase,
         addon="trainer",
+        removal="Background",  # no change of a TrainJob is admitted whose TrainingRuntime has gone before it
+        makes="jobset.x-k8s.io/v1alpha2/JobSet",
         index_label=INDEX,
     )
 )

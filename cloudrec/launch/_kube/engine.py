@@ -39,6 +39,9 @@ class Engine:
         addon: what `cloudrec addons install` calls the operator; empty where Kubernetes has it.
         suspend: the path of the switch that has its pods ended and the object kept.
         phase: reads the object.
+        removal: how its object is deleted: Foreground, after all that it owns, or Background, before that,
+            where its webhook refuses the last step of the former.
+        makes: the kind of object of the run's name that the operator makes of it; empty for none.
         index_label: the label that numbers the pods, whose names differ in nothing else; empty for none.
         trains: tells whether a pod of the run trains, rather than looks after others.
     """
@@ -48,6 +51,8 @@ class Engine:
     phase: Callable[[Mapping[str, Any]], Phase]
     addon: str = ""
     suspend: tuple[str, ...] = ("spec", "suspend")
+    removal: str = "Foreground"
+    makes: str = ""
     index_label: str = ""
     trains: Callable[[Mapping[str, Any]], bool] = field(default=lambda _pod: True)
 

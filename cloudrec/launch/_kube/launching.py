@@ -81,10 +81,11 @@ def _applied(
     target = target_of(spec)
     if Settings.of(spec.settings).probe:
         probe(kube, workload, target, profile_for(target))
+    objects = _objects(engine, spec, workload.launch)
     if job is not None and applying.launch_of(job) != workload.launch:
-        applying.remove_old(kube, engine, job)
+        applying.remove_old(kube, engine, job, objects)
     _leave_word(run, spec, workload)
-    return applying.apply_all(kube, _objects(engine, spec, workload.launch), engine)
+    return applying.apply_all(kube, objects, engine)
 
 
 def _next_launch(run: RunFolder) -> int:
