@@ -32,6 +32,7 @@ from tests.standins.servers import moto_server
 
 FAKE = Path(__file__).parents[1] / "e2e" / "fake_trainer.py"
 MARK = "CONFORMANCE_RUN"  # a variable by which the processes of a run are found, whatever started them
+_HELPER = "trainer.checkpoint.writer"
 LONG = {"steps": 100_000, "step_s": 0.05}
 PATIENCE_S = 150.0
 IMAGE = "registry.example/cloudrec-trainer@sha256:" + "5c" * 32
@@ -123,7 +124,10 @@ class Engine:
 
 
 def worker(run: RunFolder, rank: int) -> psutil.Process:
-    """The process that is a rank's trainer: of those that know that they are, the one below all others."""
+    """The process that is a rank's trainer: of those that know that they are, the one below all others.
+
+    The trainer's own helper, which writes its checkpoints, is below it, and does not count.
+    """
     found = [each for each in psutil.process_iter(["pid"]) if _is_of(each, run, rank)]
     parents = {each.ppid() for each in found}
     leaves = [each for each in found if each.pid not in parents]
@@ -134,6 +138,8 @@ def worker(run: RunFolder, rank: int) -> psutil.Process:
 def _is_of(process: psutil.Process, run: RunFolder, rank: int) -> bool:
     try:
         variables = process.environ()
+        if _HELPER in process.cmdline():
+            return False
     except (psutil.Error, OSError):
         return False
     return variables.get(MARK) == run.name and variables.get("RANK") == str(rank)
