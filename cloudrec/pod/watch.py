@@ -77,6 +77,7 @@ class Watch:
         self._errors: dict[int, str] = {}
         self._judged = -1  # the newest attempt whose end is known
         self._restarting = False
+        self._spared = _tether.children()  # what was there before torchrun is not its
 
     def stop(self) -> None:
         """Have the ranks end; called from a signal's handler."""
@@ -127,7 +128,7 @@ class Watch:
         while process.poll() is None:
             with suppress(subprocess.TimeoutExpired):
                 process.wait(_POLL_S)
-            _tether.reap(spared=[process.pid])
+            _tether.reap(spared=[process.pid, *self._spared])
             if self._settings.parent and os.getppid() != self._settings.parent:
                 self.stop()  # nobody is left who would end this pod
             attempts = self._attempts()
@@ -136,7 +137,7 @@ class Watch:
             if verdict is None and self._stopped_at is None:
                 self._tell_restarts(attempts, ended)
             self._end_in_time(process, hopeless=verdict is not None)
-        _tether.kill_children()
+        _tether.kill_children(spared=self._spared)
         attempts = self._attempts()
         self._note_ends(attempts)
         verdict = verdict or self._verdict(attempts)

@@ -129,8 +129,11 @@ class RayCluster:
     def _nodes(self) -> str:
         headers = {"Authorization": f"Bearer {self.token_file.read_text()}"}
         request = urllib.request.Request(f"{self.url}/api/v0/nodes", headers=headers)  # noqa: S310 - http
-        with urllib.request.urlopen(request, timeout=5) as answer:  # noqa: S310 - as above
-            return str(answer.read())
+        try:
+            with urllib.request.urlopen(request, timeout=5) as answer:  # noqa: S310 - as above
+                return str(answer.read())
+        except OSError:  # what answers this begins later than the dashboard does
+            return ""
 
     def _answers(self) -> bool:
         try:

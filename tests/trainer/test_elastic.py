@@ -94,6 +94,7 @@ def _works(run: Path, world_size: int, attempts: int) -> Callable[[], bool]:
     return true
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(300)
 def test_a_node_is_killed_another_comes_and_every_sample_counts_once(
     dataset: Path, tmp_path: Path, nodes: list[subprocess.Popen[bytes]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -68,6 +69,16 @@ def test_more_crashes_than_are_forgiven_end_torchrun(tmp_path: Path) -> None:
     ending = bench.run("for n in range(2): attempt(n, 1, 'error: it broke')" + FOREVER)
     assert ending.code == SPENT
     assert ending.cause == "rank 0 ended with exit code 1: it broke (2 crashes; 1 are forgiven)"
+
+
+def test_what_ran_before_torchrun_is_left_alone(tmp_path: Path) -> None:
+    mine = subprocess.Popen(["sleep", "60"])
+    try:
+        assert Bench(tmp_path).run("").code == FINISHED
+        assert mine.poll() is None
+    finally:
+        mine.kill()
+        mine.wait()
 
 
 def test_a_machine_that_is_about_to_go_ends_its_pod_and_others_look_for_the_next_one(tmp_path: Path) -> None:
