@@ -43,6 +43,7 @@ class Engine:
             where its webhook refuses the last step of the former.
         makes: the kind of object of the run's name that the operator makes of it; empty for none.
         index_label: the label that numbers the pods, whose names differ in nothing else; empty for none.
+        prints: whether ranks' lines are in their pods' logs; Ray keeps them for itself.
         trains: tells whether a pod of the run trains, rather than looks after others.
     """
 
@@ -54,6 +55,7 @@ class Engine:
     removal: str = "Foreground"
     makes: str = ""
     index_label: str = ""
+    prints: bool = True
     trains: Callable[[Mapping[str, Any]], bool] = field(default=lambda _pod: True)
 
     def get(self, kube: Kube, name: str, namespace: str) -> dict[str, Any] | None:

@@ -13,6 +13,7 @@ from cloudrec.launch._kube.judge import is_over
 from cloudrec.launch._kube.lines import RankLog
 from cloudrec.launch._kube.observer import Observer
 from cloudrec.launch._kube.seeking import RankPods
+from cloudrec.launch._ray.lines import RankLines
 from cloudrec.launch.ledger import last_launch
 
 if TYPE_CHECKING:
@@ -101,6 +102,9 @@ class KubeLauncher:
     def logs(self, run: RunFolder, *, rank: int, follow: bool, tail: int | None = None) -> Iterator[str]:
         """Yield one rank's lines, wherever its pods have been."""
         spec, target = run.spec(), target_of(run.spec())
+        if spec.storage and not self.engine.prints:
+            kept = RankLines(spec, rank=rank, is_over=lambda: self.state(run).state.is_final)
+            return kept.lines(follow=follow, tail=tail)
         pods = RankPods(connect(target), self.engine, spec, namespace=target.namespace, rank=rank)
         log = RankLog(pods, spec, rank=rank, is_over=lambda: self.state(run).state.is_final)
         return log.lines(follow=follow, tail=tail)

@@ -18,8 +18,8 @@ from tests.contract.kubernetes.support_store import bucket
 
 pytestmark = pytest.mark.timeout(120)
 FAKE = Path(__file__).parents[2] / "e2e" / "fake_trainer.py"
-OPERATORS = ["pytorchjob", "trainjob"]
-NODES = [{"name": "cpu", "count": 1, "capacity": {"cpu": "4", "memory": "16Gi"}}]
+OPERATORS = ["pytorchjob", "trainjob", "rayjob"]
+NODES = [{"name": "cpu", "count": 2, "capacity": {"cpu": "4", "memory": "16Gi"}}]
 STEPS = 3
 
 
@@ -29,7 +29,9 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
         yield variables
 
 
-@pytest.mark.parametrize("how", ["torchrun", *OPERATORS])
+@pytest.mark.parametrize(
+    "how", ["torchrun", "pytorchjob", "trainjob", pytest.param("rayjob", marks=pytest.mark.soak)]
+)
 def test_a_run_of_one_rank_prints_its_steps_and_succeeds(
     server: Server, store: dict[str, str], tmp_path: Path, how: str
 ) -> None:
