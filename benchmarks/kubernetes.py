@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from cloudrec.launch._kube.launcher import KubeLauncher
 
 NODES, RANKS, ROUNDS = 1000, 8, 5
-LOG_LINES = 100  # of each rank
+NAME = "thousand"  # the run's
+LOG_LINES = 100  # of each rank of the first and the last pod
 WATCH_S = 30.0
 APPLY_S, STATUS_S, WATCH_MB, LOGS_S = 10.0, 2.0, 200.0, 1.0
 PATIENCE_S = 900.0
@@ -84,7 +85,7 @@ def spec_of(stand_in: StandIn, folder: Path, nodes: int) -> RunSpec:
         notices="aws",
     )
     return RunSpec(
-        name="thousand",
+        name=NAME,
         cluster="bench",
         provider="kubernetes",
         launcher="torchrun",
@@ -99,13 +100,25 @@ def spec_of(stand_in: StandIn, folder: Path, nodes: int) -> RunSpec:
 
 
 def prepare(stand_in: StandIn, nodes: int) -> None:
-    """Have the nodes, and pods that go on for ever; each prints as if it had the first and the last ranks."""
-    world = nodes * RANKS
-    ranks = [*range(RANKS // 2), *range(world - RANKS // 2, world)]
-    lines = [f"[rank {rank}] === launch 1, attempt 0, rank {rank} of {world}" for rank in ranks]
-    lines += [f"[rank {rank}] step {step}" for step in range(LOG_LINES) for rank in ranks]
+    """Have the nodes, and pods that go on for ever; each prints what its own ranks say, but one is silent."""
+    hosts = sorted((f"{NAME}-{number}" for number in range(nodes)), key=lambda host: f"{host}.")
+    silent = silent_place(nodes)
+    logs = {host: lines(place, nodes) for place, host in enumerate(hosts) if place != silent}
     pool = {"name": "gpu", "count": nodes, "capacity": {"cpu": "192", "memory": "2Ti", **GPUS}}
-    stand_in.control(processes=False, bookkeeping={"log": lines}, nodes=[pool])
+    stand_in.control(processes=False, bookkeeping={"logs": logs}, nodes=[pool])
+
+
+def silent_place(nodes: int) -> int:
+    """The place among all pods of the one that has not begun, in the order of their names."""
+    return nodes // 2
+
+
+def lines(place: int, nodes: int) -> list[str]:
+    """What a pod prints; ranks go by the order of the pods' names as text."""
+    ranks = range(place * RANKS, (place + 1) * RANKS)
+    headers = [f"[rank {rank}] === launch 1, attempt 0, rank {rank} of {nodes * RANKS}" for rank in ranks]
+    steps = LOG_LINES if place in (0, nodes - 1) else 1
+    return headers + [f"[rank {rank}] step {step}" for step in range(steps) for rank in ranks]
 
 
 def clocked(act: Callable[[], object]) -> float:
@@ -167,7 +180,7 @@ def measure(stand_in: StandIn, folder: Path, nodes: int) -> Iterator[Row]:
     yield Row(name="render, as `--dry-run` does", values=rendered, unit="s")
     yield Row(name="render + apply", values=[clocked(lambda: engine.submit(run))], unit="s", limit=APPLY_S)
     yield Row(name="(the stand-in, until all pods run)", values=[await_pods(run)], unit="s")
-    first, last, nowhere = 0, nodes * RANKS - 1, nodes * RANKS // 2
+    first, last, nowhere = 0, nodes * RANKS - 1, silent_place(nodes) * RANKS
     repeated: Mapping[str, tuple[Callable[[], float], float | None]] = {
         "`cloudrec --help`, which asks nobody": (lambda: command(home, "--help"), None),
         "`cloudrec status RUN`": (lambda: command(home, "status", run.name), STATUS_S),
@@ -182,7 +195,7 @@ def measure(stand_in: StandIn, folder: Path, nodes: int) -> Iterator[Row]:
         ),
         "logs of the first rank": (lambda: read(run, first), LOGS_S),
         "logs of the last rank": (lambda: read(run, last), LOGS_S),
-        "logs of a rank that no pod has, all asked": (lambda: read(run, nowhere), None),
+        "logs of a rank whose pod has not begun": (lambda: read(run, nowhere), LOGS_S),
     }
     for name, (act, limit) in repeated.items():
         yield Row(name=name, values=[act() for _ in range(ROUNDS)], unit="s", limit=limit)
@@ -206,6 +219,7 @@ def main() -> int:
     parser.add_argument("--nodes", type=int, default=NODES, help="pods, one a node")
     parser.add_argument("--write", action="store_true", help="keep the report under benchmarks/results")
     asked = parser.parse_args()
+    before = os.getloadavg()[0]
     with kubernetes() as stand_in, tempfile.TemporaryDirectory() as folder:
         try:
             rows = [told(row) for row in measure(stand_in, Path(folder), asked.nodes)]
@@ -213,7 +227,9 @@ def main() -> int:
             disconnect()
     title = f"# A run of {asked.nodes} nodes on the Kubernetes stand-in, {today()}"
     table = ["| | median | unit | from, to | limit |", "|---|---|---|---|---|", *map(str, rows)]
-    report = "\n".join([title, "", f"{describe_machine()} {RANKS} ranks a node.", "", *table, ""])
+    load = f"Load average (1 minute) {before:.1f} at the beginning, {os.getloadavg()[0]:.1f} at the end."
+    machine = f"{describe_machine()} {RANKS} ranks a node. {load}"
+    report = "\n".join([title, "", machine, "", *table, ""])
     print(report)
     if asked.write:
         (RESULTS / f"kubernetes-{today()}.md").write_text(report, encoding="utf-8")

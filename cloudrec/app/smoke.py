@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from cloudrec.app.choosing import choose
-from cloudrec.app.train import place_of, run_spec
+from cloudrec.app.training import place_of, run_spec
 from cloudrec.errors import UsageError
 from cloudrec.launch import outputs
 from cloudrec.launch.folder import create_run
@@ -120,7 +120,7 @@ def _bandwidth(told: dict[str, Any]) -> list[Finding]:
 
 def _end(app: AppContext, folder: RunFolder, spec: RunSpec) -> None:
     """Stop what still runs of it; its files stay, to be looked at."""
-    from cloudrec.app.runs import stop_run  # noqa: PLC0415 - only where it went wrong
+    from cloudrec.app.running import stop_run  # noqa: PLC0415 - only where it went wrong
 
     try:
         stop_run(app, folder.name, grace_s=spec.stop_grace_s)

@@ -61,8 +61,15 @@ def logs(run: str | None, rank: int, tail: int | None, *, follow: bool) -> None:
     from cloudrec import app  # noqa: PLC0415  # `--help` needs none of it
     from cloudrec.observe.logs import read_logs  # noqa: PLC0415
 
-    for line in read_logs(app.run_folder(context(), run), rank=rank, follow=follow, tail=tail):
+    folder, is_silent = app.run_folder(context(), run), tail != 0
+    for line in read_logs(folder, rank=rank, follow=follow, tail=tail):
         click.echo(line)
+        is_silent = False
+    if is_silent:
+        announce(
+            f"rank {rank} of {folder.name} has printed nothing that is kept anywhere: "
+            f"`cloudrec status {folder.name}` tells whether its node is at work"
+        )
 
 
 @click.command()
@@ -134,8 +141,9 @@ def _show(application: AppContext, name: str | None, *, events: bool) -> None:
 
     if name is not None and "://" in name:  # an engine's own id of a run
         name = app.run_folder(application, name).name
-    clusters = [cluster for cluster in app.clusters(application) if name in {None, cluster.name}]
-    runs = [run for run in app.runs(application) if name in {None, run.name, run.cluster}]
+    is_known = any(name in {None, record.name} for record in application.journal.clusters())
+    clusters = app.clusters(application, name) if is_known else []  # no cloud is asked about a run
+    runs = app.runs(application) if name is None else app.runs_of(application, name)
     if name is not None and not clusters and not runs:
         raise UsageError(
             f"there is no cluster or run {name!r}", remedy="`cloudrec status` lists all there are"

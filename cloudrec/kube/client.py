@@ -157,6 +157,7 @@ class Kube(Changes):
                     path=known.path(namespace=namespace),
                     what=asked("list", known, "", namespace),
                     query={**query, "limit": page, "continue": more},
+                    is_long=True,
                 )
             )
             items += answer.get("items") or []

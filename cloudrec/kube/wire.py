@@ -50,6 +50,7 @@ class Request:
         body: what is sent as JSON.
         patch: which kind of patch it is: apply, merge, json, strategic; empty for none.
         is_idempotent: whether doing it twice is as good as once.
+        is_long: whether the answer may be so long that it had better come compressed.
         read_s: seconds that the server may be silent.
     """
 
@@ -60,6 +61,7 @@ class Request:
     body: Any = None
     patch: str = ""
     is_idempotent: bool = False
+    is_long: bool = False
     read_s: float = _READ_S
 
 
@@ -141,6 +143,8 @@ class Wire:
 
     def _once(self, request: Request, client: Any) -> Any:  # noqa: ANN401 - the SDK's own, which are not typed
         headers = {"Accept": "application/json, */*"}
+        if request.is_long:
+            headers["Accept-Encoding"] = "gzip"
         if request.body is not None:
             headers["Content-Type"] = _PATCHES.get(request.patch, "application/json")
         serialized = client.param_serialize(

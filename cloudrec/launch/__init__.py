@@ -18,17 +18,31 @@ if TYPE_CHECKING:
 
 def launchers() -> dict[str, Launcher]:
     """Return every launcher that this package holds, by name."""
-    names = (module.name for module in pkgutil.iter_modules(__path__))
-    modules = (importlib.import_module(f"{__name__}.{name}") for name in names if not name.startswith("_"))
-    found = [module.LAUNCHER for module in modules if hasattr(module, "LAUNCHER")]
-    return {launcher.name: launcher for launcher in sorted(found, key=lambda launcher: str(launcher.name))}
+    found = [engine for name in _modules() if (engine := _launcher_in(name)) is not None]
+    return {engine.name: engine for engine in sorted(found, key=lambda engine: str(engine.name))}
 
 
 def launcher(name: str) -> Launcher:
-    """Return the launcher of this name; UsageError names those there are."""
+    """Return the launcher of this name; UsageError names those there are.
+
+    Its own module is looked at first: who asks about a run has no use for what other engines import.
+    """
+    engine = _launcher_in(name) if name in _modules() else None
+    if engine is not None and engine.name == name:
+        return engine
     found = launchers()
     if name not in found:
         raise UsageError(
             f"there is no launcher {name!r}", remedy=f"choose one of: {', '.join(sorted(found))}"
         )
     return found[name]
+
+
+def _modules() -> list[str]:
+    names = (module.name for module in pkgutil.iter_modules(__path__))
+    return [name for name in names if not name.startswith("_")]
+
+
+def _launcher_in(module: str) -> Launcher | None:
+    found: Launcher | None = getattr(importlib.import_module(f"{__name__}.{module}"), "LAUNCHER", None)
+    return found

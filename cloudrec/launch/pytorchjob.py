@@ -21,6 +21,7 @@ LAUNCHER = KubeLauncher(
         kind="kubeflow.org/v1/PyTorchJob",
         phase=_phase,
         addon="training-operator",
+        index_label="training.kubeflow.org/replica-index",
         suspend=("spec", "runPolicy", "suspend"),
     )
 )

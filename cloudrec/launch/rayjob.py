@@ -26,4 +26,6 @@ def _phase(job: Mapping[str, Any]) -> Phase:
     )
 
 
-LAUNCHER = KubeLauncher(engine=Engine(name="rayjob", kind="ray.io/v1/RayJob", phase=_phase, addon="kuberay"))
+LAUNCHER = KubeLauncher(
+    engine=Engine(name="rayjob", kind="ray.io/v1/RayJob", phase=_phase, addon="kuberay", prints=False)
+)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cloudrec.launch._kube.engine import Engine, Phase, phase_of_conditions
+from cloudrec.launch._kube.engine import INDEX, Engine, Phase, phase_of_conditions
 from cloudrec.launch._kube.launcher import KubeLauncher
 
 if TYPE_CHECKING:
@@ -15,4 +15,11 @@ def _phase(job: Mapping[str, Any]) -> Phase:
     return phase_of_conditions(job, succeeded="Complete")
 
 
-LAUNCHER = KubeLauncher(engine=Engine(name="torchrun", kind="batch/v1/Job", phase=_phase))
+LAUNCHER = KubeLauncher(
+    engine=Engine(
+        name="torchrun",
+        kind="batch/v1/Job",
+        phase=_phase,
+        index_label=INDEX,
+    )
+)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cloudrec.launch._kube.engine import Engine, Phase, phase_of_conditions
+from cloudrec.launch._kube.engine import INDEX, Engine, Phase, phase_of_conditions
 from cloudrec.launch._kube.launcher import KubeLauncher
 
 if TYPE_CHECKING:
@@ -17,6 +17,12 @@ def _phase(job: Mapping[str, Any]) -> Phase:
 
 LAUNCHER = KubeLauncher(
     engine=Engine(
-        name="trainjob", kind="trainer.kubeflow.org/v1alpha1/TrainJob", phase=_phase, addon="trainer"
+        name="trainjob",
+        kind="trainer.kubeflow.org/v1alpha1/TrainJob",
+        phase=_phase,
+        addon="trainer",
+        removal="Background",  # no change of a TrainJob is admitted whose TrainingRuntime has gone before it
+        makes="jobset.x-k8s.io/v1alpha2/JobSet",
+        index_label=INDEX,
     )
 )

@@ -101,13 +101,19 @@ class RunView:
         return asdict(self)
 
 
-def list_runs(runs: Path) -> list[RunView]:
-    """Return every run in a folder, newest first; a damaged one is among them, with the reason."""
+def list_runs(runs: Path, *, of: str | None = None) -> list[RunView]:
+    """Return every run in a folder, newest first; a damaged one is among them, with the reason.
+
+    Args:
+        runs: the folder.
+        of: only the run of this name, and those on the cluster of this name; no other is asked.
+    """
     try:
         folders = [path for path in runs.iterdir() if path.is_dir() and not path.name.startswith(".")]
     except FileNotFoundError:
         return []
-    views = [_view_or_reason(RunFolder(path=path)) for path in folders]
+    asked = (RunFolder(path=path) for path in folders)
+    views = [_view_or_reason(run) for run in asked if of is None or run.name == of or _cluster_of(run) == of]
     return sorted(views, key=lambda view: (-(view.created or 0.0), view.name))
 
 
@@ -182,6 +188,13 @@ def view_run(run: RunFolder) -> RunView:
         pid=None if status.state.is_final else _pid(events),
         folder=str(run.path),
     )
+
+
+def _cluster_of(run: RunFolder) -> str:
+    try:
+        return run.spec().cluster
+    except CloudrecError:  # it cannot be told whose it was
+        return ""
 
 
 def _view_or_reason(run: RunFolder) -> RunView:

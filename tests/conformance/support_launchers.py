@@ -32,6 +32,7 @@ from tests.standins.servers import moto_server
 
 FAKE = Path(__file__).parents[1] / "e2e" / "fake_trainer.py"
 MARK = "CONFORMANCE_RUN"  # a variable by which the processes of a run are found, whatever started them
+_HELPER = "trainer.checkpoint.writer"
 LONG = {"steps": 100_000, "step_s": 0.05}
 PATIENCE_S = 150.0
 IMAGE = "registry.example/cloudrec-trainer@sha256:" + "5c" * 32
@@ -123,7 +124,10 @@ class Engine:
 
 
 def worker(run: RunFolder, rank: int) -> psutil.Process:
-    """The process that is a rank's trainer: of those that know that they are, the one below all others."""
+    """The process that is a rank's trainer: of those that know that they are, the one below all others.
+
+    The trainer's own helper, which writes its checkpoints, is below it, and does not count.
+    """
     found = [each for each in psutil.process_iter(["pid"]) if _is_of(each, run, rank)]
     parents = {each.ppid() for each in found}
     leaves = [each for each in found if each.pid not in parents]
@@ -134,10 +138,11 @@ def worker(run: RunFolder, rank: int) -> psutil.Process:
 def _is_of(process: psutil.Process, run: RunFolder, rank: int) -> bool:
     try:
         variables = process.environ()
-        helps = "trainer.checkpoint.writer" in process.cmdline()  # a trainer's own child
+        if _HELPER in process.cmdline():
+            return False
     except (psutil.Error, OSError):
         return False
-    return not helps and variables.get(MARK) == run.name and variables.get("RANK") == str(rank)
+    return variables.get(MARK) == run.name and variables.get("RANK") == str(rank)
 
 
 @contextmanager
@@ -154,7 +159,7 @@ def local(folder: Path) -> Iterator[Engine]:
 
 
 @contextmanager
-def kubernetes(folder: Path) -> Iterator[Engine]:
+def kubernetes(folder: Path, *, how: str = "torchrun") -> Iterator[Engine]:
     """The stand-in, whose pods are processes of this machine; their files are in S3's."""
     given = {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s", "AWS_DEFAULT_REGION": "us-east-1"}
     with (
@@ -168,10 +173,11 @@ def kubernetes(folder: Path) -> Iterator[Engine]:
         endpoint = f"http://127.0.0.1:{port}"
         _make_bucket(endpoint)
         pool = {"name": "cpu", "count": 2, "capacity": {"cpu": "4", "memory": "16Gi"}}
-        server.control(nodes=[pool], node_timing={"replacement_s": 2})
+        operators = [] if how == "torchrun" else [how]
+        server.control(nodes=[pool], node_timing={"replacement_s": 2}, operators=operators)
 
         def take(run: RunFolder) -> None:
-            node = launcher("torchrun").state(run).workers[1].node
+            node = launcher(how).state(run).workers[1].node
             server.control(evict={"node": node, "how": "spot"})
 
         usual = {
@@ -196,7 +202,7 @@ def kubernetes(folder: Path) -> Iterator[Engine]:
             },
         }
         try:
-            yield Engine(name="torchrun", folder=folder, usual=usual, take_machine=take, bucket="s3://bucket")
+            yield Engine(name=how, folder=folder, usual=usual, take_machine=take, bucket="s3://bucket")
         finally:
             disconnect()
 
@@ -248,6 +254,8 @@ def slurm(folder: Path) -> Iterator[Engine]:
 ENGINES: Mapping[str, Callable[[Path], AbstractContextManager[Engine]]] = {
     "local": local,
     "kubernetes": kubernetes,
+    "pytorchjob": partial(kubernetes, how="pytorchjob"),
+    "trainjob": partial(kubernetes, how="trainjob"),
     "ray": ray,
     "slurm": slurm,
 }

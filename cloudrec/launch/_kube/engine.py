@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from cloudrec.kube.client import Kube
 
 
+INDEX = "batch.kubernetes.io/job-completion-index"  # of an Indexed Job's pods
+
+
 @dataclass(frozen=True, kw_only=True)
 class Phase:
     """What an operator says of its object.
@@ -36,6 +39,11 @@ class Engine:
         addon: what `cloudrec addons install` calls the operator; empty where Kubernetes has it.
         suspend: the path of the switch that has its pods ended and the object kept.
         phase: reads the object.
+        removal: how its object is deleted: Foreground, after all that it owns, or Background, before that,
+            where its webhook refuses the last step of the former.
+        makes: the kind of object of the run's name that the operator makes of it; empty for none.
+        index_label: the label that numbers the pods, whose names differ in nothing else; empty for none.
+        prints: whether ranks' lines are in their pods' logs; Ray keeps them for itself.
         trains: tells whether a pod of the run trains, rather than looks after others.
     """
 
@@ -44,6 +52,10 @@ class Engine:
     phase: Callable[[Mapping[str, Any]], Phase]
     addon: str = ""
     suspend: tuple[str, ...] = ("spec", "suspend")
+    removal: str = "Foreground"
+    makes: str = ""
+    index_label: str = ""
+    prints: bool = True
     trains: Callable[[Mapping[str, Any]], bool] = field(default=lambda _pod: True)
 
     def get(self, kube: Kube, name: str, namespace: str) -> dict[str, Any] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from cloudrec.errors import BusyError
@@ -61,35 +62,71 @@ def launch_of(job: Mapping[str, Any]) -> int:
     return int(text) if text.isdigit() else 0
 
 
-def remove_old(kube: Kube, engine: Engine, job: Mapping[str, Any], *, wait_s: float = _GONE_S) -> None:
-    """Delete the object of an earlier launch with all that it owns, and wait until its pods are gone.
+def remove_old(
+    kube: Kube,
+    engine: Engine,
+    job: Mapping[str, Any],
+    objects: Sequence[Mapping[str, Any]],
+    *,
+    wait_s: float = _GONE_S,
+) -> None:
+    """Delete the object of an earlier launch with all that it owns, and wait until it is gone.
+
+    Args:
+        kube: the cluster.
+        engine: the operator.
+        job: the object.
+        objects: those of the next launch: what the earlier one owns of their names must not be there.
+        wait_s: for how long.
 
     Raises:
-        BusyError: something keeps them from going.
+        BusyError: something keeps it from going.
     """
     metadata = job["metadata"]
-    name, namespace = metadata["name"], metadata["namespace"]
-    kube.delete(engine.kind, name, namespace=namespace, propagation="Foreground", uid=metadata["uid"])
+    name, namespace, uid = metadata["name"], metadata["namespace"], metadata["uid"]
+    kube.delete(engine.kind, name, namespace=namespace, propagation=engine.removal, uid=uid)
     deadline = time.monotonic() + wait_s
-    while (live := engine.get(kube, name, namespace)) is not None and (
-        live["metadata"]["uid"] == metadata["uid"]
-    ):
+    while left := _left(kube, engine, job, objects):
         if time.monotonic() > deadline:
-            left = pods_of(kube, name, namespace)
             raise BusyError(
-                f"the earlier launch of {name!r} does not go away: {len(left)} of its pods are left",
-                remedy="a node that is gone may hold them for minutes: try again, or delete them by kubectl",
+                f"the earlier launch of {name!r} does not go away: {', '.join(left)} is left",
+                remedy="a node that is gone may hold pods for minutes: try again, or delete it by kubectl",
             )
         time.sleep(_POLL_S)
-    while pods_of(kube, name, namespace) and time.monotonic() < deadline:
-        time.sleep(_POLL_S)
 
 
-def pods_of(kube: Kube, run: str, namespace: str, launch: int | None = None) -> list[dict[str, Any]]:
-    """Return the pods of a run that train, of one launch or of all."""
-    labels = {RUN_LABEL: run, "cloudrec/role": "trainer"}
-    labels |= {} if launch is None else {LAUNCH_LABEL: str(launch)}
-    return kube.list("Pod", namespace=namespace, labels=labels)
+def _left(
+    kube: Kube, engine: Engine, job: Mapping[str, Any], objects: Sequence[Mapping[str, Any]]
+) -> list[str]:
+    """Return what there still is of an earlier launch, in words; only the first kind of things found."""
+    metadata = job["metadata"]
+    name, namespace, uid = metadata["name"], metadata["namespace"], metadata["uid"]
+    live = engine.get(kube, name, namespace)
+    if live is not None and live["metadata"]["uid"] == uid:
+        return [f"{job['kind']} {name}"]
+    if pods := pods_of(kube, name, namespace):
+        return [f"{len(pods)} of its pods"]
+    made = [kube.get(engine.makes, name, namespace=namespace)] if engine.makes else []
+    own = [kube.live(each) for each in objects if each["kind"] not in _SHARED]
+    return [f"{each['kind']} {name}" for each in (*made, *own) if each is not None and _is_owned(each, uid)]
+
+
+def _is_owned(live: Mapping[str, Any], uid: str) -> bool:
+    return any(each["uid"] == uid for each in live["metadata"].get("ownerReferences") or ())
+
+
+def pods_of(
+    kube: Kube,
+    run: str,
+    namespace: str,
+    launch: int | None = None,
+    *,
+    labels: Mapping[str, str] = MappingProxyType({}),
+) -> list[dict[str, Any]]:
+    """Return the pods of a run that train, of one launch or of all, with all of these labels."""
+    wanted = {RUN_LABEL: run, "cloudrec/role": "trainer", **labels}
+    wanted |= {} if launch is None else {LAUNCH_LABEL: str(launch)}
+    return kube.list("Pod", namespace=namespace, labels=wanted)
 
 
 def suspend(kube: Kube, engine: Engine, name: str, namespace: str) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 import binascii
+import gzip
 import json
 import secrets
 from collections import OrderedDict
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cloudrec.sandbox.http import Reply
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
 _JSON = (("Content-Type", "application/json"),)
 _KEPT = 64
+_PACKED_FROM = 128 * 1024  # bytes of a list that is compressed for those who take it so
 _TOO_OLD = (
     "The provided continue parameter is too old to display a consistent list result. You must start a new "
     "list without the continue parameter."
@@ -84,7 +87,15 @@ def list_(call: Call) -> Reply:
         version, entries = call.store.table.version, selected(call)
     limit = _number(query.get("limit", ""))
     rest = entries[limit:] if limit else []
-    return list_of(call.resource, entries[: limit or None], version, rest, pages)
+    reply = list_of(call.resource, entries[: limit or None], version, rest, pages)
+    return _packed(reply) if "gzip" in call.request.lower.get("accept-encoding", "") else reply
+
+
+def _packed(reply: Reply) -> Reply:
+    if len(reply.body) <= _PACKED_FROM:
+        return reply
+    headers = (*reply.headers, ("Content-Encoding", "gzip"), ("Vary", "Accept-Encoding"))
+    return replace(reply, headers=headers, body=gzip.compress(reply.body, compresslevel=1))
 
 
 def selected(call: Call) -> list[Entry]:

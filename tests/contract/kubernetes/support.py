@@ -47,15 +47,21 @@ class Server:
 
     def control(self, **wishes: Any) -> dict[str, Any]:
         """Change the stand-in; a real server has no such thing."""
+        document: dict[str, Any] = self._asked("/_control", json.dumps(wishes).encode())
+        return document
+
+    def calls(self, since: int) -> list[str]:
+        """What clients have asked for after so many calls: "list pods"."""
+        return [call["action"] for call in self._asked(f"/_control/calls?since={since}", None)]
+
+    def _asked(self, path: str, body: bytes | None) -> Any:
         if not self.endpoint:
             pytest.skip("a real server has no faults to order")
-        body = json.dumps(wishes).encode()
-        request = urllib.request.Request(f"{self.endpoint}/_control", data=body, method="POST")  # noqa: S310 - our own
+        request = urllib.request.Request(f"{self.endpoint}{path}", data=body)  # noqa: S310 - our own
         request.add_header("Content-Type", "application/json")
         context = ssl.create_default_context(cafile=self.authority)
         with urllib.request.urlopen(request, timeout=30, context=context) as answer:  # noqa: S310 - our own
-            document: dict[str, Any] = json.loads(answer.read() or b"{}")
-        return document
+            return json.loads(answer.read() or b"{}")
 
 
 @contextmanager

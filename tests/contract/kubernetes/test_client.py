@@ -20,6 +20,7 @@ from cloudrec.kube.errors import (
     UnreachableError,
 )
 from cloudrec.kube.watching import Event
+from cloudrec.kube.wire import Request
 from tests.contract.kubernetes.support import Server, config_map
 
 
@@ -81,6 +82,17 @@ def test_lists_are_read_page_by_page(server: Server, kube: Kube) -> None:
         kube.apply({**config_map(f"page-{number}", server.namespace), "data": {}})
     found = kube.listing("ConfigMap", namespace=server.namespace, page=2).items
     assert {f"page-{number}" for number in range(5)} <= {each["metadata"]["name"] for each in found}
+
+
+def test_a_long_list_comes_compressed_and_whole(server: Server, kube: Kube) -> None:
+    for number in range(4):
+        kube.create(config_map(f"long-{number}", server.namespace, text="long " * 10_000))
+    path = f"/api/v1/namespaces/{server.namespace}/configmaps"
+    packed = kube._wire._opened(Request(method="GET", path=path, what="list", is_long=True))
+    assert packed.headers["Content-Encoding"] == "gzip"
+    assert len(packed.response.read(decode_content=False)) < 20_000
+    found = [each for each in kube.list("ConfigMap", namespace=server.namespace) if "text" in each["data"]]
+    assert [len(each["data"]["text"]) for each in found] == [50_000] * 4
 
 
 def test_a_kind_that_the_cluster_lacks_is_told_before_anything_is_asked_of_it(kube: Kube) -> None:

@@ -75,8 +75,12 @@ def test_bad_data_fails_the_run_at_once_and_says_so(site: Site) -> None:
     assert "refuses its data" in (status.cause or "")
 
 
-def test_a_stopped_run_goes_on_as_its_next_launch(site: Site, kube: Kube) -> None:
-    engine, run = site.launch(site.spec("stops"))
+@pytest.mark.parametrize("how", ALL[:3])
+def test_a_stopped_run_goes_on_as_its_next_launch(site: Site, kube: Kube, how: str) -> None:
+    site.server.control(operators=[how] if how in ALL[1:] else [])
+    await_true(lambda: kube.kinds.has(KINDS[how]))
+    name = f"stops-{how}"
+    engine, run = site.launch(site.spec(name, how))
     await_status(engine, run, lambda status: status.state is RunState.RUNNING)
     stopped = engine.stop(run)
     assert (stopped.state, stopped.cause) == (
@@ -85,10 +89,10 @@ def test_a_stopped_run_goes_on_as_its_next_launch(site: Site, kube: Kube) -> Non
     )
     with pytest.raises(UsageError, match="is not running: it is INTERRUPTED"):
         engine.stop(run)
-    assert names(kube, "Pod", site.server.namespace, "stops") == []
+    assert names(kube, "Pod", site.server.namespace, name) == []
     assert engine.submit(run).launch == 2
     await_status(engine, run, lambda status: status.state is RunState.RUNNING)
-    job = kube.get("Job", "stops", namespace=site.server.namespace)
+    job = kube.get(KINDS[how], name, namespace=site.server.namespace)
     assert job is not None
     assert submit.launch_of(job) == 2
     with pytest.raises(UsageError, match="is RUNNING"):

@@ -16,13 +16,13 @@ from cloudrec.launch.ledger import RunState
 from cloudrec.launch.outputs import read_summary
 from tests.contract.kubernetes.support import REAL, Server
 from tests.contract.kubernetes.support_runs import Site, await_status, await_true
-from tests.standins.identity import pod_identity
-from tests.standins.servers import moto_server
+from tests.contract.kubernetes.support_store import bucket
 from tests.trainer.support_dataset import write_dataset
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(1200)]
 ROWS, EPOCHS, PATIENCE_S = 4000, 8, 200.0
 NODES = [{"name": "cpu", "count": 2, "capacity": {"cpu": "4", "memory": "16Gi"}}]
+OPERATORS = ["pytorchjob", "trainjob"]
 MODEL = {
     "batch_size": 64,
     "embedding_dim": 16,
@@ -39,41 +39,27 @@ MODEL = {
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """A bucket with a dataset; what pods need to be told to reach it."""
     folder = tmp_path_factory.mktemp("store")
-    with (
-        pytest.MonkeyPatch.context() as patch,
-        pod_identity() as identity,
-        moto_server(folder / "log") as port,
-    ):
-        for name, value in (("AWS_ACCESS_KEY_ID", "k"), ("AWS_SECRET_ACCESS_KEY", "s")):
-            patch.setenv(name, value)
-        endpoint = f"http://127.0.0.1:{port}"
-        import s3fs  # noqa: PLC0415 - an extra
-
-        files = s3fs.S3FileSystem(endpoint_url=endpoint)
-        files.mkdir("bucket")
+    with bucket(folder) as (files, variables):
         write_dataset(folder / "dataset", train_rows=ROWS, test_rows=400)
         files.put(str(folder / "dataset"), "bucket/data", recursive=True)
-        yield {
-            "AWS_ENDPOINT_URL": endpoint,
-            "AWS_DEFAULT_REGION": "us-east-1",
-            "AWS_CONTAINER_CREDENTIALS_FULL_URI": identity,
-            "OMP_NUM_THREADS": "1",
-        }
+        yield variables
 
 
 @pytest.fixture
 def site(server: Server, tmp_path: Path) -> Iterator[Site]:
     if REAL in os.environ:
         pytest.skip("a real server has no nodes here that could reach this machine's bucket")
-    server.control(nodes=NODES, processes=True, bookkeeping={}, node_timing={"replacement_s": 2})
+    timing = {"replacement_s": 2}
+    server.control(nodes=NODES, processes=True, bookkeeping={}, node_timing=timing, operators=OPERATORS)
     yield Site(server, tmp_path)
     disconnect()
 
 
-def _launch(site: Site, name: str, store: dict[str, str]) -> tuple[Launcher, RunFolder]:
+def _launch(site: Site, how: str, name: str, store: dict[str, str]) -> tuple[Launcher, RunFolder]:
     settings = {"probe": True, "cpus": 3}  # one pod a node
     spec = site.spec(
-        name,
+        f"{name}-{how}",
+        how,
         settings=settings,
         storage="s3://bucket",
         trainer_config=MODEL,
@@ -99,14 +85,15 @@ def _end(engine: Launcher, run: RunFolder) -> dict[str, Any]:
     return read_summary(run)
 
 
+@pytest.mark.parametrize("how", ["torchrun", *OPERATORS])
 def test_a_run_that_lost_a_machine_or_was_stopped_trains_every_sample_once(
-    site: Site, store: dict[str, str]
+    site: Site, store: dict[str, str], how: str
 ) -> None:
-    engine, plain = _launch(site, "plain", store)
+    engine, plain = _launch(site, how, "plain", store)
     undisturbed = _end(engine, plain)
     assert undisturbed["samples_seen"] == ROWS * EPOCHS
 
-    engine, run = _launch(site, "evicted", store)
+    engine, run = _launch(site, how, "evicted", store)
     _await_checkpoint(engine, run)
     node = engine.state(run).workers[1].node
     site.server.control(evict={"node": node, "how": "spot"})
@@ -117,7 +104,7 @@ def test_a_run_that_lost_a_machine_or_was_stopped_trains_every_sample_once(
     headers = [line for line in engine.logs(run, rank=3, follow=False) if line.startswith("=== launch")]
     assert [line.split(", ")[1] for line in headers] == ["attempt 0", "attempt 0"]  # of two pods
 
-    engine, run = _launch(site, "stopped", store)
+    engine, run = _launch(site, how, "stopped", store)
     _await_checkpoint(engine, run)
     stopped = engine.stop(run)
     assert stopped.state is RunState.INTERRUPTED

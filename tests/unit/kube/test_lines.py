@@ -2,34 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
-
 import pytest
 
-from cloudrec.kube.client import Kube
-from cloudrec.launch._kube.lines import RankLog, _Mark
-from cloudrec.launch.runspec import RunSpec
-from tests.unit.kube.support_objects import pod
+from cloudrec.launch._kube.lines import _Mark
+from cloudrec.launch._kube.seeking import _numbers, as_host
 
 
-def _log(rank: int, pods: list[dict[str, Any]]) -> RankLog:
-    return RankLog(
-        cast("Kube", None),  # nobody is asked
-        RunSpec(name="run", nnodes=len(pods), nproc_per_node=2),
-        namespace="n",
-        rank=rank,
-        pods=lambda: pods,
-        is_over=lambda: True,
-    )
-
-
-@pytest.mark.parametrize(
-    ("rank", "name"), [(0, "run-0"), (3, "run-1"), (4, "run-10"), (6, "run-11"), (8, "run-2")]
-)
-def test_ranks_go_by_the_pods_names_as_text_as_their_rendezvous_sorts_them(rank: int, name: str) -> None:
-    pods = [pod(f"run-{index}") for index in range(12)]
-    found = _log(rank, pods)._expected(pods)
-    assert [each["metadata"]["name"] for each in found] == [name]
+@pytest.mark.parametrize(("position", "number"), [(0, 0), (1, 1), (2, 10), (3, 11), (4, 2)])
+def test_ranks_go_by_the_pods_names_as_text_as_their_rendezvous_sorts_them(
+    position: int, number: int
+) -> None:
+    assert _numbers(12)[position] == number
+    assert _numbers(12) == [int(host[4:]) for host in sorted((f"run-{n}" for n in range(12)), key=as_host)]
 
 
 def test_a_log_that_is_read_again_gives_each_line_once_even_where_many_have_one_time() -> None:

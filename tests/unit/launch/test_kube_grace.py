@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from cloudrec.kube.target import Target
-from cloudrec.launch._kube.context import workload_of
+from cloudrec.launch._kube.workloads import workload_of
 from cloudrec.launch.runspec import RunSpec
 
 CLUSTER = Target(kubeconfig="config", context="c", namespace="default", service_account="default")

@@ -13,7 +13,8 @@ images       {"IMAGE": "missing"|"private"|"present"}, by whole reference or rep
              are there whose last part begins with "cloudrec", and known programs (device plugins, operators)
 operators    ["pytorchjob", "trainjob", "rayjob"]: whose controllers work though no pod of theirs runs
 processes    false: pods started from now on are but kept in the books
-bookkeeping  {"run_s", "exit_code", "log"}: how such pods end (without run_s: never), and what they print
+bookkeeping  {"run_s", "exit_code", "log", "logs"}: how such pods end (without run_s: never), and what they
+             print: `log`, or what `logs` has under the name by which a pod's peers know it
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class Kubelet:
         self.machines: dict[str, Machine] = {}
         self.books_only = False
         self.given: dict[str, str] = {}  # variables that a cloud gives its pods: of identity, endpoints
-        self.bookkeeping: dict[str, Any] = {}  # run_s, exit_code, log of what is but kept in the books
+        self.bookkeeping: dict[str, Any] = {}  # how what is but kept in the books ends, and prints
         self.accounts = Accounts(cluster.store)
         self.workers: dict[str, PodWorker] = {}
         self.programs: dict[str, set[str]] = {}  # by operator: uids of pods in which its program runs
@@ -127,7 +127,10 @@ class Kubelet:
         wish = self.bookkeeping
         code = int(wish.get("exit_code", 0))
         wait = 0 if instance.role == INIT else wish.get("run_s")
-        running = Simulated(instance, defer=self.loop.soon, says=wish.get("log", ()))
+        pod = instance.worker.pod
+        host = pod["spec"].get("hostname") or pod["metadata"]["name"]
+        says = (wish.get("logs") or {}).get(host, wish.get("log", ()))
+        running = Simulated(instance, defer=self.loop.soon, says=says)
         if wait is not None:
             self.loop.after_virtual(float(wait), lambda: running.end(code))
         return running

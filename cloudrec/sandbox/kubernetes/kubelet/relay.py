@@ -20,7 +20,7 @@ class Relay:
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._servers: dict[int, list[asyncio.Server]] = {}
-        self._connections: set[asyncio.Task[None] | None] = set()  # asyncio itself would let go of them
+        self._passing: set[asyncio.Task[None] | None] = set()
         self._thread = threading.Thread(target=self._loop.run_forever, name="relay", daemon=True)
         self._thread.start()
 
@@ -42,11 +42,11 @@ class Relay:
     async def _serve(self, group: int, listener: socket.socket, port: int) -> None:
         async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             task = asyncio.current_task()
-            self._connections.add(task)
+            self._passing.add(task)  # asyncio itself would forget one whose nearer side has gone
             try:
                 await _connect(reader, writer, port)
             finally:
-                self._connections.discard(task)
+                self._passing.discard(task)
 
         server = await asyncio.start_server(pass_on, sock=listener)
         self._servers.setdefault(group, []).append(server)
@@ -81,9 +81,11 @@ async def _connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, p
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with suppress(OSError):  # either side may go at any time
+    try:
         while data := await reader.read(_CHUNK):
             writer.write(data)
             await writer.drain()
         if writer.can_write_eof():
             writer.write_eof()
+    except OSError:  # either side may go at any time, and the other is told, or it would wait for ever
+        writer.transport.abort()

@@ -23,6 +23,11 @@ def runs(app: AppContext, name: str | None = None) -> Sequence[RunView]:
     return [load_run(app.home.runs, name)] if name is not None else list_runs(app.home.runs)
 
 
+def runs_of(app: AppContext, name: str) -> Sequence[RunView]:
+    """Return the run of this name and those on the cluster of this name, newest first; no other is asked."""
+    return list_runs(app.home.runs, of=name)
+
+
 def run_folder(app: AppContext, name: str | None) -> RunFolder:
     """Return a run's folder; without a name the newest run's. UsageError when there is none."""
     if name is None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from cloudrec.app.addons import empty, equip
 from cloudrec.app.choosing import cluster_to_remove, stranger
 from cloudrec.app.lifetime import Past, is_over, price_of, tagged_end, with_end
-from cloudrec.app.runs import stop_run
+from cloudrec.app.running import stop_run
 from cloudrec.engine.apply import apply
 from cloudrec.engine.destroy import destroy, plan_removal
 from cloudrec.engine.graph import Graph, Observed, Resource
@@ -147,9 +147,9 @@ def down(
     return removal
 
 
-def clusters(app: AppContext) -> Sequence[ClusterView]:
-    """Return every cluster that this machine knows of, with what exists of it now."""
-    return [_view(app, record) for record in app.journal.clusters()]
+def clusters(app: AppContext, name: str | None = None) -> Sequence[ClusterView]:
+    """Return every cluster that this machine knows of, or the one named, with what exists of it now."""
+    return [_view(app, record) for record in app.journal.clusters() if name in {None, record.name}]
 
 
 def expired(app: AppContext, provider_name: str) -> Sequence[ClusterSpec]:
