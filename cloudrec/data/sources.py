@@ -6,7 +6,7 @@ import glob
 import os
 import zlib
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple
@@ -113,14 +113,15 @@ def read_chunks(reading: Reading, *, first_row: int, chunk_bytes: int = CHUNK_BY
     Raises:
         DataError: the file cannot be read to its end.
     """
-    with (
-        closing(_read_chunks(reading, first_row, chunk_bytes)) as chunks,
-        ThreadPoolExecutor(1) as ahead,
-    ):
-        following = ahead.submit(next, chunks, None)
-        while (chunk := following.result()) is not None:
+    chunks = _read_chunks(reading, first_row, chunk_bytes)
+    with ThreadPoolExecutor(1) as ahead:
+        try:
             following = ahead.submit(next, chunks, None)
-            yield chunk
+            while (chunk := following.result()) is not None:
+                following = ahead.submit(next, chunks, None)
+                yield chunk
+        finally:
+            ahead.submit(chunks.close)  # by whom it is read: Ctrl-C may come while it is
 
 
 def _read_chunks(reading: Reading, first_row: int, chunk_bytes: int) -> Generator[Chunk, None, None]:
