@@ -36,7 +36,7 @@ format: $(STAMP) ## let ruff lay out and mend what it can
 	$(BIN)/ruff check --fix .
 
 test: lint ## lint, types, layers and every test but the soak tests
-	$(BIN)/python -m pytest -m "not soak" -n 3 --dist loadfile
+	$(BIN)/python -m pytest -m "not soak" -n 3 --dist loadfile --no-loadscope-reorder
 
 soak: $(STAMP) ## slow endurance tests
 	$(BIN)/python -m pytest -m soak --timeout 1800

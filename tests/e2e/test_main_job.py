@@ -13,7 +13,8 @@ import pytest
 
 from tests.e2e.support_bench import SMALL, Bench
 
-SOME = ("--num_epochs", "8", "--checkpoint_interval", "40")
+EPOCHS = 5
+SOME = ("--num_epochs", str(EPOCHS), "--checkpoint_interval", "40")
 FOR_EVER = ("--num_epochs", "1000", "--checkpoint_interval", "50")
 
 
@@ -56,7 +57,7 @@ def test_stopped_and_resumed_is_the_same_model_as_undisturbed(
     (resumed,) = bench.ask("train", "--resume", "stopped")["runs"]
     assert resumed["state"] == "SUCCEEDED"
     one, two = undisturbed, bench.summary("stopped")
-    assert one["samples_seen"] == 8 * 12000
+    assert one["samples_seen"] == EPOCHS * 12000
     for key in ("samples_seen", "samples_digest", "model_digest", "auc", "logloss"):
         assert one[key] == two[key], key
     bench.wait_until_alone()
@@ -77,6 +78,7 @@ def test_a_killed_rank_is_restarted_and_nothing_is_lost_or_repeated(
     bench.wait_until_alone()
 
 
+@pytest.mark.soak
 def test_a_run_goes_on_with_fewer_processes_in_steps_of_the_same_samples(
     bench: Bench, undisturbed: dict[str, Any]
 ) -> None:
