@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo demo-spot demo-cluster test lint format soak golden checkov live bench clean image-tools image-test
+.PHONY: setup demo demo-spot demo-cluster test tests lint format soak golden checkov live bench clean image-tools image-test
 .DEFAULT_GOAL := help
 
 help: ## show the targets
@@ -35,8 +35,11 @@ format: $(STAMP) ## let ruff lay out and mend what it can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-test: lint ## lint, types, layers and every test but the soak tests
-	$(BIN)/python -m pytest -m "not soak" -n 3 --dist loadfile --no-loadscope-reorder
+test: $(STAMP) ## lint, types, layers and every test but the soak tests
+	$(MAKE) --no-print-directory --jobs 2 lint tests
+
+tests: $(STAMP) ## every test but the soak tests
+	$(BIN)/python -m pytest -m "not soak" -n 4 --dist loadfile --no-loadscope-reorder
 
 soak: $(STAMP) ## slow endurance tests
 	$(BIN)/python -m pytest -m soak --timeout 1800

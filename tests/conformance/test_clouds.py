@@ -62,7 +62,7 @@ def test_up_again_makes_no_changing_call_and_down_leaves_the_account_as_it_was(s
 
 
 @pytest.mark.parametrize(
-    "nth", [pytest.param(3, id="third"), pytest.param(1, id="every", marks=pytest.mark.soak)]
+    "nth", [pytest.param(5, id="fifth"), pytest.param(1, id="every", marks=pytest.mark.soak)]
 )
 def test_up_and_down_killed_at_each_nth_kind_of_change_go_on_and_make_nothing_twice_and_leave_nothing(
     calm: Calm, site: Site, nth: int
@@ -173,6 +173,7 @@ def test_two_ups_at_once_of_one_home_take_turns_or_one_is_told_who_is_busy(calm:
     assert site.cloud.state() == []
 
 
+@pytest.mark.soak
 def test_two_ups_at_once_of_two_homes_end_in_one_cluster_or_are_told_and_leave_nothing_after_down(
     calm: Calm, site: Site, tmp_path: Path
 ) -> None:

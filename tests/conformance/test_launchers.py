@@ -127,7 +127,7 @@ def test_a_run_whose_machine_is_taken_away_goes_on_from_the_newest_checkpoint(en
     assert min(later) >= 5
 
 
-@pytest.mark.parametrize("event", ["submitted", "started"])
+@pytest.mark.parametrize("event", ["submitted", pytest.param("started", marks=pytest.mark.soak)])
 def test_a_launcher_that_is_killed_while_it_submits_is_run_again_and_nothing_runs_twice(
     engine: Engine, event: str
 ) -> None:

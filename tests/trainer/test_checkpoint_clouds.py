@@ -29,7 +29,11 @@ def _open(uri: str, *, in_background: bool = False) -> Checkpointer:
     return Checkpointer(uri, keep=2, rank=0, world_size=1, options=options)
 
 
-@pytest.mark.parametrize("in_background", [False, True], ids=["at once", "in the background"])
+@pytest.mark.parametrize(
+    "in_background",
+    [pytest.param(False, marks=pytest.mark.soak), True],
+    ids=["at once", "in the background"],
+)
 def test_the_newest_checkpoints_are_kept_and_come_back_bit_for_bit(
     cloud: CloudPlace, *, in_background: bool
 ) -> None:

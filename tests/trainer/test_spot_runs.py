@@ -160,9 +160,8 @@ def test_a_killed_runs_ledger_tells_what_was_lost(
     assert costs.known
 
 
-@pytest.mark.parametrize(
-    ("interval", "fewest"), [("0.2s", 4), pytest.param("auto", 2, marks=pytest.mark.soak)]
-)
+@pytest.mark.soak
+@pytest.mark.parametrize(("interval", "fewest"), [("0.2s", 4), ("auto", 2)])
 def test_checkpoints_by_time_or_by_what_pays_are_committed_by_all_ranks_alike(
     dataset: Path, tmp_path: Path, interval: str, fewest: int
 ) -> None:

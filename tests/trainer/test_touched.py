@@ -60,7 +60,7 @@ def _copies(learner: Learner) -> dict[tuple[str, int], torch.Tensor]:
 
 
 @pytest.mark.parametrize("settings", PLANS, ids=str)
-@pytest.mark.parametrize("world_size", [1, 2])
+@pytest.mark.parametrize("world_size", [pytest.param(1, marks=pytest.mark.soak), 2])
 def test_every_row_that_training_changes_is_marked_and_rows_that_it_does_not_see_are_not(
     worlds: Worlds, world_size: int, settings: dict[str, Any]
 ) -> None:
@@ -89,7 +89,7 @@ def _train(place: Place, directory: str, settings: dict[str, Any], saves: int) -
 
 
 @pytest.mark.parametrize("settings", PLANS, ids=str)
-@pytest.mark.parametrize("world_size", [1, 2])
+@pytest.mark.parametrize("world_size", [pytest.param(1, marks=pytest.mark.soak), 2])
 def test_a_learner_that_goes_on_from_differentials_ends_bit_for_bit_like_one_that_was_never_stopped(
     worlds: Worlds, tmp_path: Path, world_size: int, settings: dict[str, Any]
 ) -> None:

@@ -85,6 +85,7 @@ def test_with_the_policy_alone_a_cluster_comes_and_goes(deployer: Deployer) -> N
     assert deployer.aws.state() == deployer.before
 
 
+@pytest.mark.soak
 def test_without_an_action_something_fails_and_names_it(deployer: Deployer) -> None:
     for action in SOME:
         lacks(deployer, action)

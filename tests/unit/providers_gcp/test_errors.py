@@ -36,9 +36,15 @@ def refused(status: int, message: str, *, reason: str = "", name: str = "", info
     return error
 
 
-FRESH = errors.Fresh(Clock())
-FRESH.add("lustre.googleapis.com")
 IN_USE = "The network resource 'x' is already being used by 'y'"
+
+
+@pytest.fixture
+def fresh() -> errors.Fresh:
+    """Return what was enabled just now."""
+    fresh = errors.Fresh(Clock())
+    fresh.add("lustre.googleapis.com")
+    return fresh
 
 
 @pytest.mark.parametrize(
@@ -78,14 +84,14 @@ IN_USE = "The network resource 'x' is already being used by 'y'"
         (refused(403, "Quota 'CPUS' exceeded. Limit: 24.0", reason="quotaExceeded"), Verdict.UNAVAILABLE),
     ],
 )
-def test_what_may_be_made_again(error: Exception, verdict: Verdict) -> None:
-    assert errors.verdict(error, FRESH) is verdict
+def test_what_may_be_made_again(error: Exception, verdict: Verdict, fresh: errors.Fresh) -> None:
+    assert errors.verdict(error, fresh) is verdict
 
 
-def test_what_was_made_and_not_completed_is_looked_for() -> None:
+def test_what_was_made_and_not_completed_is_looked_for(fresh: errors.Fresh) -> None:
     unfinished = UnfinishedError("x")
     unfinished.__cause__ = refused(409, "concurrent policy changes", name="ABORTED")
-    assert errors.verdict(unfinished, FRESH) is Verdict.LOST
+    assert errors.verdict(unfinished, fresh) is Verdict.LOST
 
 
 @pytest.mark.parametrize(
