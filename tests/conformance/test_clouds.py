@@ -62,7 +62,7 @@ def test_up_again_makes_no_changing_call_and_down_leaves_the_account_as_it_was(s
 
 
 @pytest.mark.parametrize(
-    "nth", [pytest.param(5, id="fifth"), pytest.param(1, id="every", marks=pytest.mark.soak)]
+    "nth", [pytest.param(8, id="eighth"), pytest.param(1, id="every", marks=pytest.mark.soak)]
 )
 def test_up_and_down_killed_at_each_nth_kind_of_change_go_on_and_make_nothing_twice_and_leave_nothing(
     calm: Calm, site: Site, nth: int
@@ -88,7 +88,7 @@ def test_up_killed_with_its_journal_lost_and_lists_that_lag_leaves_nothing_after
     if site.cloud.ways.lags:
         site.cloud.control(lag_s=site.cloud.ways.lags)
     births = [change for change in calm.changes["up"] if re.match(site.cloud.ways.births, change[1])]
-    for number, (service, action) in enumerate(births[::2]):
+    for number, (service, action) in enumerate(births[::3]):
         code = site.run("up", service=service, action=re.escape(action), when="after")
         assert code in {0, -signal.SIGKILL}, action
         if number % 2 == 0:
@@ -135,7 +135,7 @@ def refuse(site: Site, calm: Calm, service: str, action: str) -> None:
 
 def test_a_refused_action_ends_up_with_its_name_and_leaves_nothing_after_down(calm: Calm, site: Site) -> None:
     changes = calm.changes["up"]
-    for service, action in changes[:: max(len(changes) // 3, 1)]:
+    for service, action in changes[:: max(len(changes) // 2, 1)]:
         refuse(site, calm, service, action)
 
 

@@ -63,6 +63,7 @@ def test_stopped_and_resumed_is_the_same_model_as_undisturbed(
     bench.wait_until_alone()
 
 
+@pytest.mark.soak
 def test_a_killed_rank_is_restarted_and_nothing_is_lost_or_repeated(
     bench: Bench, undisturbed: dict[str, Any]
 ) -> None:

@@ -144,6 +144,7 @@ def test_a_sound_run_passes(lesson: Lesson, directory: Path) -> None:
     assert _judge(lesson, directory).reasons == ()
 
 
+@pytest.mark.soak
 def test_a_ranks_part_of_a_table_that_is_never_updated_fails(
     worlds: Worlds, lesson: Lesson, directory: Path
 ) -> None:

@@ -125,6 +125,7 @@ def test_endpoints_that_lie_are_silent_or_not_there_leave_a_run_as_it_is(
     metadata.control(**QUIET)
 
 
+@pytest.mark.soak
 def test_a_killed_runs_ledger_tells_what_was_lost(
     dataset: Path, tmp_path: Path, undisturbed: Outcome
 ) -> None:

@@ -286,11 +286,12 @@ def test_an_interrupt_leaves_nothing(folders: Path, tmp_path: Path) -> None:
     def interrupt(_done: int, _total: int | None) -> None:
         raise KeyboardInterrupt
 
+    before = set(threading.enumerate())
     with pytest.raises(KeyboardInterrupt):
         prepare(str(folders), tmp_path / "out", progress=interrupt)
 
     assert left_behind(tmp_path / "out") == []
-    assert not [t for t in threading.enumerate() if t is not threading.main_thread() and not t.daemon]
+    assert not [thread for thread in set(threading.enumerate()) - before if not thread.daemon]
 
 
 _CHILD = """
