@@ -118,7 +118,7 @@ def _thing(kind: str, row: Mapping[str, Any], *, volume: str = "") -> _Thing:
 
 def _wait(kube: Kube, things: list[_Thing], clock: Clock, wait_s: float) -> list[_Thing]:
     """Wait for the volumes too: a disk is gone only when they are."""
-    left, deadline, poll_s = things, clock.now() + wait_s, _FIRST_POLL_S
+    left, deadline, poll_s = things, clock.now() + clock.limit(wait_s), _FIRST_POLL_S
     while True:
         left = [each for each in left if _is_there(kube, each)]
         if not left or clock.now() >= deadline:

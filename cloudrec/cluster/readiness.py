@@ -46,7 +46,7 @@ def state_of(kube: Kube, reference: Reference) -> State | None:
 def waiting(kube: Kube, references: Iterable[Reference], clock: Clock, wait_s: float) -> list[State]:
     """Wait until all are ready, and return those that are not after so many seconds."""
     left = [each for each in references if each.kind in _STATES]
-    deadline, poll_s = clock.now() + wait_s, _FIRST_POLL_S
+    deadline, poll_s = clock.now() + clock.limit(wait_s), _FIRST_POLL_S
     while True:
         states = [(each, state_of(kube, each)) for each in left]
         pending = [(each, state) for each, state in states if state is not None and not state.is_ready]

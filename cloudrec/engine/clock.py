@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 SPEED = "CLOUDREC_SANDBOX_SPEED"  # how many of a stand-in's seconds pass in one of ours
+_LEAST_S = 10.0  # of ours, for any limit: a hurried clock does not hurry our own calls and machine
 
 
 class Clock:
@@ -40,6 +41,10 @@ class Clock:
     def now(self) -> float:
         """Seconds since some moment, never set back."""
         return time.monotonic() * self.speed
+
+    def limit(self, seconds: float) -> float:
+        """Return a limit in the cloud's seconds; where the clock is hurried, at least ten seconds of ours."""
+        return seconds if self.speed <= 1 else max(seconds, _LEAST_S * self.speed)
 
     def sleep(self, seconds: float) -> None:
         """Wait."""

@@ -28,6 +28,7 @@ class Grants:
     def may_lag(self, said: str) -> bool:
         """Tell whether who is refused was given a role a moment ago; anybody was, where it names nobody."""
         with self._lock:
-            fresh = [who for who, since in self._since.items() if self._clock.now() - since < _EFFECTIVE_S]
+            oldest = self._clock.now() - self._clock.limit(_EFFECTIVE_S)
+            fresh = [who for who, since in self._since.items() if since > oldest]
         named = [who for who in self._since if who in said.lower()]
         return any(who in fresh for who in named) if named or "object id" in said else bool(fresh)

@@ -155,8 +155,8 @@ class Fresh:
     def names_one(self, said: str) -> bool:
         """Tell whether a refusal names what was made a moment ago."""
         with self._lock:
-            now = self._clock.now()
-            return any(name in said and now - since < _EFFECTIVE_S for name, since in self._since.items())
+            oldest = self._clock.now() - self._clock.limit(_EFFECTIVE_S)
+            return any(name in said and since > oldest for name, since in self._since.items())
 
 
 def code(error: Exception) -> str:

@@ -240,7 +240,7 @@ class GpuNodesDriver(_PoolDriver):
         self.begin_once(path, self.asked(self.gke.create_node_pool, parent=parent, node_pool=pool))
         if asked["market"] != FLEX:
             self._steps[path] = [self.resized(path, asked)]
-            self._until[path] = self.gcp.clock.now() + asked["patience_s"]
+            self._until[path] = self.gcp.clock.now() + self.gcp.clock.limit(asked["patience_s"])
         return str(path)
 
     def condition(self, kind: str, identity: str) -> tuple[Condition, str]:

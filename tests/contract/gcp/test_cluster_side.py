@@ -106,11 +106,12 @@ def test_a_quota_that_is_used_up_rules_one_way_out_and_not_the_next(cloud: Cloud
 
 def test_a_way_is_waited_for_as_long_as_it_is_worth_and_no_longer(cloud: Cloud, tmp_path: Path) -> None:
     speed = 6000.0
-    cloud.control(speed=speed, durations={"gke-pool-resize": 1800})
+    cloud.control(speed=speed, durations={"gke-pool-resize": 70_000})  # more than ten seconds of ours
     cloud.env["CLOUDREC_SANDBOX_SPEED"] = str(speed)
     site = whole(cloud, tmp_path, zones=ZONES[:1], capacity="spot")
     with pytest.raises(NoCapacityError, match="in the time that is allowed for it"):
         site.up()
+    cloud.control(advance_s=100_000)
     site.down()
 
 
