@@ -120,8 +120,9 @@ def _wait(kube: Kube, things: list[_Thing], clock: Clock, wait_s: float) -> list
     """Wait for the volumes too: a disk is gone only when they are."""
     left, deadline, poll_s = things, clock.now() + clock.limit(wait_s), _FIRST_POLL_S
     while True:
+        is_late = clock.now() >= deadline
         left = [each for each in left if _is_there(kube, each)]
-        if not left or clock.now() >= deadline:
+        if not left or is_late:
             return left
         clock.sleep(poll_s)
         poll_s = min(2 * poll_s, _SLOWEST_POLL_S)

@@ -48,9 +48,10 @@ def waiting(kube: Kube, references: Iterable[Reference], clock: Clock, wait_s: f
     left = [each for each in references if each.kind in _STATES]
     deadline, poll_s = clock.now() + clock.limit(wait_s), _FIRST_POLL_S
     while True:
+        is_late = clock.now() >= deadline
         states = [(each, state_of(kube, each)) for each in left]
         pending = [(each, state) for each, state in states if state is not None and not state.is_ready]
-        if not pending or clock.now() >= deadline:
+        if not pending or is_late:
             return [state for _, state in pending]
         left = [each for each, _ in pending]
         clock.sleep(poll_s)

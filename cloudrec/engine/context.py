@@ -95,12 +95,15 @@ class Context:
     def await_condition(self, driver: Driver, kind: str, identity: str, wanted: Condition) -> None:
         """Look until the resource is as wanted.
 
+        The last look begins after the deadline: a machine that slept, or stood still, is no late cloud.
+
         Raises:
             UnavailableError: it failed since the cloud has none.
             CloudrecError: it failed, or was not there at its deadline.
         """
         began = self.clock.now()
         while True:
+            waited = self.clock.now() - began
             condition, reason = self.call(driver, partial(driver.condition, kind, identity))
             if condition is wanted:
                 return
@@ -108,7 +111,6 @@ class Context:
                 raise UnavailableError(reason)
             if wanted is Condition.READY and condition in {Condition.FAILED, Condition.GONE}:
                 raise CloudrecError(f"{kind} {identity} {condition.value}: {reason}")
-            waited = self.clock.now() - began
             if waited >= self.clock.limit(driver.deadline_s):
                 late = f"is {condition.value}, not {wanted.value}, after {driver.deadline_s:.0f} s"
                 raise CloudrecError(

@@ -101,25 +101,7 @@ WAYS: Mapping[str, Ways] = {
         control_plane="Put managedClusters",
         self_made="-",
         lags={"groups": 15, "resources": 15, "role-assignments": 10},
-        preload=(
-            "azure.identity",
-            *(
-                f"azure.mgmt.{service}"
-                for service in (
-                    "authorization",
-                    "compute",
-                    "containerregistry",
-                    "containerservice",
-                    "msi",
-                    "network",
-                    "resource.resources",
-                    "resource.subscriptions",
-                    "storage",
-                    "storagecache",
-                )
-            ),
-            "cloudrec.providers.azure",
-        ),
+        preload=("azure.identity", "cloudrec.providers.azure"),
         denial=(
             "AuthorizationFailed",
             "The client 'c' does not have authorization to perform action '{}' over scope 's'.",
@@ -325,7 +307,9 @@ class Site:
         context = multiprocessing.get_context("forkserver")
         # Loaded once, and not by each of hundreds of commands.
         preload = [module for ways in WAYS.values() for module in ways.preload]
-        context.set_forkserver_preload(["tests.conformance.support_clouds", *preload])
+        context.set_forkserver_preload(
+            ["tests.conformance.support_clouds", "tests.conformance.preloaded", *preload]
+        )
         ours, theirs = context.Pipe()
         arguments = (
             theirs,

@@ -7,11 +7,12 @@ engine's decision (see `Driver`). Only reads are repeated here.
 from __future__ import annotations
 
 import threading
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
 import boto3
 from botocore.config import Config
+from botocore.loaders import Loader, create_loader
 from botocore.session import Session as BotocoreSession
 
 from cloudrec import __version__
@@ -28,6 +29,13 @@ if TYPE_CHECKING:
 
 _CONNECT_TIMEOUT_S, _READ_TIMEOUT_S = 10, 60
 _POOL = 64  # connections: as many as the engine has threads
+_MAKING = threading.Lock()  # making a client is not thread-safe; using one is
+
+
+@cache
+def models(data_path: str | None) -> Loader:
+    """Return what loads the services' models, once for all regions: each session would parse them anew."""
+    return create_loader(data_path)
 
 
 class Aws:
@@ -45,7 +53,6 @@ class Aws:
         self._speed = Clock.of(environment).speed
         self.prices = shipped()
         self._clients: dict[str, Any] = {}
-        self._lock = threading.Lock()  # making a client is not thread-safe; using one is
 
     @cached_property
     def session(self) -> Any:  # noqa: ANN401 - boto3 has no types
@@ -53,6 +60,7 @@ class Aws:
         given = self._environment.get
         core = BotocoreSession(profile=given("AWS_PROFILE") or given("AWS_DEFAULT_PROFILE") or None)
         core.user_agent_name, core.user_agent_version = "cloudrec", __version__
+        core.register_component("data_loader", models(core.get_config_variable("data_path")))
         return boto3.Session(
             botocore_session=core,
             aws_access_key_id=given("AWS_ACCESS_KEY_ID") or None,
@@ -100,7 +108,7 @@ class Aws:
 
     def client(self, service: str) -> Any:  # noqa: ANN401 - boto3 has no types
         """Return the client of a service, by boto3's name for it; it makes every call once."""
-        with self._lock:
+        with _MAKING:
             if service not in self._clients:
                 self._clients[service] = self._make(service)
             return self._clients[service]

@@ -184,7 +184,7 @@ class Azure:
 
     def models(self, service: str) -> Any:  # noqa: ANN401 - the SDK is seen as Any
         """Return the module of a service's models, for threads to use at the same time."""
-        return _load_models(_CLIENTS[service][0])
+        return load_models(_CLIENTS[service][0])
 
     def resource_skus(self) -> Sequence[Any]:
         """Return what the region sells, as `resource_skus.list` tells: thousands of rows, asked for once."""
@@ -216,7 +216,7 @@ class Azure:
             made = getattr(import_module(module), name)
         except ModuleNotFoundError as error:
             raise MissingExtraError("azure", module=str(error.name)) from error
-        _load_models(module)
+        load_models(module)
         return made(
             self.credential,
             *arguments,
@@ -234,7 +234,7 @@ class Azure:
         )
 
 
-def _load_models(package: str) -> Any:  # noqa: ANN401 - the SDK is seen as Any
+def load_models(package: str) -> Any:  # noqa: ANN401 - the SDK is seen as Any
     """Return the module of a package's models, each of which knows its fields.
 
     The SDK's models find out their fields when the first of each is made, and not safely: where two threads

@@ -268,10 +268,11 @@ class GpuNodesDriver(_PoolDriver):
 
     def _patience(self, identity: str, until: float) -> tuple[Condition, str]:
         """Tell whether to wait on for nodes, or that it is of no use."""
+        is_late = self.gcp.clock.now() >= until
         row = self.gcp.get(self.gke.get_node_pool, name=identity)
         if row is not None and (lacking := gke.shortage(row)):
             return Condition.UNAVAILABLE, lacking
-        if self.gcp.clock.now() >= until:
+        if is_late:
             return Condition.UNAVAILABLE, "Google has not found the nodes in the time that is allowed for it"
         return Condition.PENDING, ""
 

@@ -25,7 +25,7 @@ from cloudrec.engine.plan import Plan, Step, merge, plan
 from cloudrec.errors import CloudrecError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from collections.abc import Set as AbstractSet
     from pathlib import Path
 
@@ -67,6 +67,7 @@ class Cloud:
     goes_with: dict[str, set[str]] = field(default_factory=dict)  # what is going -> what goes with it
     resumed: list[str] = field(default_factory=list)  # operations that a process took up from another
     by_operation: bool = False  # only who knows the operation learns that reason
+    stalls: dict[str, Callable[[], None]] = field(default_factory=dict)  # what happens meanwhile, at a call
     _polls: dict[str, int] = field(default_factory=dict)
 
     def enter(self, call: str) -> None:
@@ -74,6 +75,8 @@ class Cloud:
         self.calls.append(call)
         if stray := self.born_at.pop(call, None):
             CloudDriver(self)._put(stray, f"id-{stray.name}")
+        if stall := self.stalls.pop(call, None):
+            stall()
         if self.faults.get(call):
             raise self.faults[call].pop(0)
 

@@ -145,6 +145,13 @@ def test_waiting_ends_at_the_deadline(tmp_path: Path) -> None:
         bench.up()
 
 
+def test_a_machine_that_slept_past_the_deadline_looks_once_more(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, Cloud(pending_polls=1))
+    bench.cloud.stalls["condition id-net"] = lambda: bench.clock.sleep(100_000)
+    bench.up()
+    assert bench.slept >= 100_000
+
+
 def test_a_graph_with_a_circle_or_a_missing_need_is_refused() -> None:
     with pytest.raises(CloudrecError, match="in a circle"):
         Graph.of([resource("a/1", "a/2"), resource("a/2", "a/1")])
