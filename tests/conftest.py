@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 from functools import cache
 from pathlib import Path
 
@@ -31,6 +32,14 @@ class ByFileAndCloud(LoadFileScheduling):
 @cache
 def _runs_on_pools(file: str) -> bool:
     return bool(re.search(r"\b(ranks: RankPool|worlds: Worlds)\b", (ROOT / file).read_text(encoding="utf-8")))
+
+
+def pytest_configure() -> None:
+    """Let signals end what tests start, though a shell that runs us in the background has them ignored."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            default = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+            signal.signal(number, default)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
 
 SPEED = 1500.0  # of the stand-ins' clocks: ten minutes of a cloud take 0.4 s
-PATIENCE_S = 120.0
+PATIENCE_S = 400.0
 CLOUDS = sorted({module.name for module in pkgutil.iter_modules(sandbox.__path__)} & set(providers.names()))
 
 

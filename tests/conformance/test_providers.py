@@ -194,7 +194,7 @@ sys.exit(run(arguments))
 def killed_after(home: Path, changes: int, *arguments: str) -> int:
     environment = {**os.environ, "CLOUDREC_HOME": str(home), "CLOUDREC_CLUSTER_OWNER": "tester"}
     command = [sys.executable, "-c", KILLER, str(changes), *arguments]
-    return subprocess.run(command, env=environment, capture_output=True, timeout=60, check=False).returncode
+    return subprocess.run(command, env=environment, capture_output=True, timeout=180, check=False).returncode
 
 
 def kill_at_every(folder: Path, command: str, *, stride: int) -> int:

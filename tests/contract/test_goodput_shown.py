@@ -30,7 +30,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for event in ("submitted", "started"):
         run.ledger.append(event, launch=1)
     words = command(home / "data", run.path, checkpoint_interval=10)
-    subprocess.run(words, check=True, capture_output=True, timeout=60)
+    subprocess.run(words, check=True, capture_output=True, timeout=180)
     run.ledger.append("succeeded", launch=1)
     return home
 
@@ -43,7 +43,7 @@ def _status(home: Path, *words: str) -> str:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=180,
     )
     return done.stdout
 

@@ -22,7 +22,7 @@ def test_it_prints_one_json_line_serves_and_ends_on_sigterm() -> None:
             host = announcement["env"]["GCE_METADATA_HOST"]
             assert announcement["endpoints"] == {"metadata": f"http://{host}"}
             assert host.startswith("127.0.0.1:")
-            connection = HTTPConnection(host, timeout=20)
+            connection = HTTPConnection(host, timeout=180)
             connection.request("POST", "/_control", '{"gpc": {}}')
             answer = connection.getresponse()
             assert (answer.status, "unknown: gpc; there are: aws" in answer.read().decode()) == (400, True)
@@ -46,7 +46,7 @@ def test_what_cannot_be_started_is_told_in_one_line(words: list[str], message: s
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         words = [port if word == "TAKEN" else word for word in words]
-        done = subprocess.run([*COMMAND, *words], capture_output=True, text=True, check=False, timeout=60)
+        done = subprocess.run([*COMMAND, *words], capture_output=True, text=True, check=False, timeout=180)
     assert (done.returncode, done.stdout) == (2, "")
     assert message in done.stderr
     assert done.stderr.count("\n") == 1

@@ -50,7 +50,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess
 
 def _run(words: list[str], **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        words, env=os.environ | environment, capture_output=True, text=True, check=False, timeout=60
+        words, env=os.environ | environment, capture_output=True, text=True, check=False, timeout=180
     )
 
 

@@ -102,7 +102,7 @@ def lose(agent: subprocess.Popen[bytes]) -> list[psutil.Process]:
         family = psutil.Process(agent.pid).children(recursive=True)
         agent.kill()
     agent.wait()
-    _, alive = psutil.wait_procs(family, timeout=5)
+    _, alive = psutil.wait_procs(family, timeout=60)
     for process in alive:
         with suppress(psutil.NoSuchProcess):
             process.kill()

@@ -213,7 +213,7 @@ def test_two_at_once_do_not_corrupt_each_other(home: Path) -> None:
     ]
     codes = []
     for process in running:
-        process.communicate(timeout=60)
+        process.communicate(timeout=180)
         codes.append(process.returncode)
     assert codes == [0, 0, 0, 0]
     (cluster,) = json.loads(cloudrec(home, "status", "-o", "json").stdout)["clusters"]
@@ -301,12 +301,12 @@ def test_ctrl_c_at_the_question_is_130_and_changes_nothing(home: Path) -> None:
         more = os.read(process.stderr.fileno(), 4096)
         assert more, process.communicate()
         seen += more
-    give_up = time.monotonic() + 30
+    give_up = time.monotonic() + 180
     while psutil.Process(process.pid).status() != psutil.STATUS_SLEEPING:
         assert time.monotonic() < give_up  # the question is on the screen a moment before the answer is read
         time.sleep(0.01)
     process.send_signal(2)
-    _, rest = process.communicate(timeout=30)
+    _, rest = process.communicate(timeout=180)
     os.close(controller)
     assert process.returncode == 130, rest
     assert json.loads(cloudrec(home, "status", "-o", "json").stdout)["clusters"][0]["state"] == "READY"
@@ -331,7 +331,7 @@ def test_a_missing_extra_is_named_with_how_to_install_it(
         env={**os.environ, "CLOUDREC_HOME": str(home)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         check=False,
     )
     assert done.returncode == 3, done.stderr
@@ -348,19 +348,19 @@ def test_ctrl_c_while_data_is_written_leaves_nothing_that_looks_done(home: Path,
     else:
         arguments = ["data", "synth", str(folder / "out"), "--rows", "3000000"]
     process = subprocess.Popen([sys.executable, "-c", HEARING, *arguments], stderr=subprocess.PIPE)
-    give_up = time.monotonic() + 60
+    give_up = time.monotonic() + 180
     while not any(path.is_file() for path in (folder / "out").rglob("*")):
         assert time.monotonic() < give_up
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
-    _, told = process.communicate(timeout=60)
+    _, told = process.communicate(timeout=180)
     if process.returncode == 0:  # it was quicker than the signal
         return
     assert process.returncode == 130, told
     assert told.endswith(b"error: interrupted\n")
     assert not list((folder / "out").glob("*.json"))
     arguments = [*arguments[:-1], "1000"] if command == "synth" else arguments
-    again = subprocess.run([*PROGRAM, *arguments], capture_output=True, text=True, timeout=60, check=False)
+    again = subprocess.run([*PROGRAM, *arguments], capture_output=True, text=True, timeout=180, check=False)
     assert again.returncode == 0, again.stderr
 
 

@@ -144,7 +144,7 @@ def test_a_killed_supervisor_leaves_no_process_and_a_run_that_can_be_resumed(run
     family = _supervisor(run).children(recursive=True)
     assert len(family) == 5  # the elastic agent, and for each of two ranks its parent and its trainer
     _supervisor(run).kill()
-    _, left = psutil.wait_procs(family, timeout=5)
+    _, left = psutil.wait_procs(family, timeout=60)
     assert left == []
     assert LAUNCHER.state(run).state is RunState.FAILED
     assert "its process is gone" in (view_run(run).cause or "")

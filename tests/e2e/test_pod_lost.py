@@ -26,7 +26,7 @@ SETTINGS: dict[str, Any] = {
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 def test_a_pod_is_lost_with_its_machine_and_the_next_one_goes_on_where_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

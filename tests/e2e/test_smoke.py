@@ -28,7 +28,7 @@ def _cloudrec(home: Path, variables: Mapping[str, str], *words: str) -> subproce
     )
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", PARAMETERS)
 def test_every_rank_reports_and_an_all_reduce_equals_the_world_size(tmp_path: Path, name: str) -> None:
     home = tmp_path / "home"

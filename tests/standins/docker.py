@@ -118,7 +118,7 @@ def _inspect(_words: list[str], notes: Path, _config: Path) -> int:
 
 
 def _ask(address: str, method: str, path: str, key: str, body: bytes = b"") -> Message:
-    connection = http.client.HTTPConnection(address, timeout=10)
+    connection = http.client.HTTPConnection(address, timeout=180)
     headers = {"Authorization": f"Basic {key}", "Content-Type": f"{_OCI}.manifest.v1+json"}
     connection.request(method, path, body, headers)
     with connection.getresponse() as answer:

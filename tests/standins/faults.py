@@ -127,7 +127,7 @@ class _Handler(BaseHTTPRequestHandler):
         return b"".join(pieces)
 
     def _ask_upstream(self, body: bytes, *, answer: bool) -> None:
-        connection = http.client.HTTPConnection("127.0.0.1", self.owner.upstream_port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", self.owner.upstream_port, timeout=180)
         try:
             passed = {name: value for name, value in self.headers.items() if name.lower() not in _HOP}
             connection.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)

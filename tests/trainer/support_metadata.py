@@ -38,7 +38,7 @@ class Metadata:
     def _request(
         self, method: str, path: str, body: str | None = None, headers: dict[str, str] | None = None
     ) -> tuple[int, bytes]:
-        with closing(HTTPConnection(self.url.removeprefix("http://"), timeout=20)) as connection:
+        with closing(HTTPConnection(self.url.removeprefix("http://"), timeout=180)) as connection:
             connection.request(method, path, body, headers or {})
             answer = connection.getresponse()
             return answer.status, answer.read()

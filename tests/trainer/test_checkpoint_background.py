@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from tests.trainer.support_ranks import Place, RankPool
 
-PATIENCE_S = 30.0
+PATIENCE_S = 150.0
 ROUNDS = 6  # of killing at random moments
 
 

@@ -95,7 +95,7 @@ def _works(run: Path, world_size: int, attempts: int) -> Callable[[], bool]:
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_a_node_is_killed_another_comes_and_every_sample_counts_once(
     dataset: Path, tmp_path: Path, nodes: list[subprocess.Popen[bytes]]
 ) -> None:

@@ -45,7 +45,7 @@ def _poller(metadata: Metadata, cloud: str) -> Poller:
 
 
 def _eventually(true: Callable[[], bool]) -> None:
-    give_up = time.monotonic() + 20
+    give_up = time.monotonic() + 180
     while not true():
         assert time.monotonic() < give_up, "it never happened"
         time.sleep(0.005)

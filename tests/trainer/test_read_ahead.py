@@ -39,7 +39,7 @@ def _drawn_at_each_step(place: Place, ahead: int) -> list[int]:
     counts = []
     for _ in learner.pipeline.steps(counted(), 0):
         if ahead:
-            enough.wait(timeout=30)
+            enough.wait(timeout=180)
         counts.append(len(drawn))
     return counts
 

@@ -40,5 +40,5 @@ def test_a_forked_child_that_hangs_is_killed_and_what_is_written_is_the_state_of
     hangs: int, forks: int
 ) -> None:
     command = [sys.executable, "-c", HANGING, str(hangs)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
     assert (done.returncode, done.stdout) == (0, f"{forks}\n"), done.stderr

@@ -11,7 +11,7 @@ from trainer.checkpoint.staging import Staging
 
 
 def _until_ready(staging: Staging, size: int) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 180
     while not staging.is_ready(size):
         assert time.monotonic() < deadline
         time.sleep(0.001)

@@ -32,7 +32,7 @@ print(sorted({"torch", "torchrec", "numpy", "fsspec"} & set(sys.modules)))
 
 def _python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", code, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
 
 
 def test_a_writer_that_is_killed_leaves_nothing_to_see_and_tidying_removes_the_rest(tmp_path: Path) -> None:

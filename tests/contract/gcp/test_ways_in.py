@@ -131,7 +131,7 @@ def test_the_command_of_the_kubeconfig_prints_a_token_that_google_takes(cloud: C
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=180,
     )
     credential = json.loads(asked.stdout)
     assert credential["kind"] == "ExecCredential"

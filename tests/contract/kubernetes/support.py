@@ -60,7 +60,7 @@ class Server:
         request = urllib.request.Request(f"{self.endpoint}{path}", data=body)  # noqa: S310 - our own
         request.add_header("Content-Type", "application/json")
         context = ssl.create_default_context(cafile=self.authority)
-        with urllib.request.urlopen(request, timeout=30, context=context) as answer:  # noqa: S310 - our own
+        with urllib.request.urlopen(request, timeout=180, context=context) as answer:  # noqa: S310 - our own
             return json.loads(answer.read() or b"{}")
 
 

@@ -15,7 +15,7 @@ from cloudrec.launch.runspec import RunSpec
 from tests.contract.kubernetes.support import Server
 
 IMAGE = "registry.example/cloudrec-trainer@sha256:" + "5c" * 32
-PATIENCE_S = 30.0
+PATIENCE_S = 150.0
 
 
 class Site:

@@ -16,7 +16,6 @@ from tests.contract.kubernetes.support import REAL, Server
 from tests.contract.kubernetes.support_runs import Site, await_status
 from tests.contract.kubernetes.support_store import bucket
 
-pytestmark = pytest.mark.timeout(120)
 FAKE = Path(__file__).parents[2] / "e2e" / "fake_trainer.py"
 OPERATORS = ["pytorchjob", "trainjob", "rayjob"]
 NODES = [{"name": "cpu", "count": 2, "capacity": {"cpu": "4", "memory": "16Gi"}}]

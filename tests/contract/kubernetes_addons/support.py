@@ -53,7 +53,7 @@ class Server:
             method="POST",
         )
         context = ssl.create_default_context(cafile=self.authority)
-        with urllib.request.urlopen(request, timeout=30, context=context):  # noqa: S310 - our own
+        with urllib.request.urlopen(request, timeout=180, context=context):  # noqa: S310 - our own
             pass
 
 

@@ -43,7 +43,7 @@ class Aws:
         return self._clients[service]
 
     def ask(self, method: str, path: str, body: object = None) -> Any:
-        connection = HTTPConnection(urlsplit(self.endpoint).netloc, timeout=30)
+        connection = HTTPConnection(urlsplit(self.endpoint).netloc, timeout=180)
         try:
             connection.request(method, f"/_control{path}", json.dumps(body) if body is not None else None)
             answer = connection.getresponse()

@@ -109,7 +109,7 @@ def test_a_process_dies_at_the_call_that_is_named(aws: Aws, when: str, made: int
         assert process.stdout is not None
         process.stdout.readline()
         aws.control(kill={"pid": process.pid, "call": 2, "when": when})
-        process.communicate("go\n", timeout=30)
+        process.communicate("go\n", timeout=180)
     assert process.returncode == -signal.SIGKILL
     assert vpcs(aws) == made
 
@@ -140,7 +140,7 @@ def test_a_wish_that_cannot_be_is_refused(aws: Aws, wishes: dict[str, object], m
 
 def test_a_misspelt_parameter_is_refused_though_aws_would_ignore_it(aws: Aws) -> None:
     address = urlsplit(aws.endpoint).netloc
-    connection = HTTPConnection(address, timeout=20)
+    connection = HTTPConnection(address, timeout=180)
     head = {
         "Authorization": "AWS4-HMAC-SHA256 Credential=AKIA/20261120/us-east-1/ec2/aws4_request",
         "Content-Type": "application/x-www-form-urlencoded",
@@ -157,7 +157,7 @@ def test_a_request_that_was_cut_short_has_no_effect(aws: Aws) -> None:
         f"PUT /cut-short HTTP/1.1\r\nHost: {parts.netloc}\r\nContent-Length: 500\r\n"
         "Authorization: AWS4-HMAC-SHA256 Credential=x/20261121/us-east-1/s3/aws4_request\r\n\r\n<Create"
     )
-    with socket.create_connection((parts.hostname, parts.port), timeout=10) as connection:
+    with socket.create_connection((parts.hostname, parts.port), timeout=180) as connection:
         connection.sendall(head.encode())
         connection.shutdown(socket.SHUT_WR)
         assert connection.recv(1) == b""

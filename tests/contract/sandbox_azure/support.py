@@ -50,7 +50,7 @@ class Azure:
         self.subscription = env["AZURE_SUBSCRIPTION_ID"]
         self.tls = ssl.create_default_context(cafile=env["AZURE_CA_BUNDLE"])
         self._clients: dict[tuple[str, ...], Any] = {}
-        self._connection = HTTPSConnection(urlsplit(self.endpoint).netloc, timeout=30, context=self.tls)
+        self._connection = HTTPSConnection(urlsplit(self.endpoint).netloc, timeout=180, context=self.tls)
 
     def credential(self, **changes: str) -> ClientSecretCredential:
         wanted = {

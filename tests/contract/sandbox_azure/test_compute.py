@@ -132,7 +132,7 @@ def test_a_disk_is_made_in_a_while_and_never_shrinks(azure: Azure, compute: Any)
 def _prices(azure: Azure, filter_: str) -> dict[str, Any]:
     address = f"{azure.env['AZURE_RETAIL_PRICES_URL']}?$filter={quote(filter_)}"
     tls = ssl.create_default_context(cafile=azure.env["AZURE_CA_BUNDLE"])
-    with urlopen(address, timeout=30, context=tls) as answer:  # noqa: S310 - the stand-in's own address
+    with urlopen(address, timeout=180, context=tls) as answer:  # noqa: S310 - the stand-in's own address
         told: dict[str, Any] = json.load(answer)
     return told
 

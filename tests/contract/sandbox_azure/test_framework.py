@@ -21,7 +21,7 @@ from http.client import HTTPSConnection
 from urllib.parse import urlsplit
 tls = ssl.create_default_context(cafile=os.environ["AZURE_CA_BUNDLE"])
 host = urlsplit(os.environ["AZURE_RESOURCE_MANAGER_ENDPOINT_URL"]).netloc
-connection = HTTPSConnection(host, timeout=20, context=tls)
+connection = HTTPSConnection(host, timeout=180, context=tls)
 print("ready", flush=True)
 sys.stdin.readline()
 root = "/subscriptions/" + os.environ["AZURE_SUBSCRIPTION_ID"] + "/resourcegroups/"
@@ -136,7 +136,7 @@ def test_a_process_dies_at_the_call_that_is_named(azure: Azure, when: str, made:
         assert process.stdout is not None
         process.stdout.readline()
         azure.control(kill={"pid": process.pid, "call": 2, "when": when})
-        process.communicate("go\n", timeout=30)
+        process.communicate("go\n", timeout=180)
     assert process.returncode == -signal.SIGKILL
     assert groups(azure) == made
 
@@ -193,7 +193,7 @@ def test_a_request_that_was_cut_short_has_no_effect(azure: Azure) -> None:
         f'Authorization: Bearer {azure.token()}\r\n\r\n{{"location": "eastus"}}'
     )
     with (
-        socket.create_connection((parts.hostname or "", parts.port or 0), timeout=10) as plain,
+        socket.create_connection((parts.hostname or "", parts.port or 0), timeout=180) as plain,
         azure.tls.wrap_socket(plain, server_hostname=parts.hostname) as connection,
     ):
         connection.sendall(head.encode())

@@ -83,11 +83,11 @@ class Gcp:
 
     def rest(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
         """Make a call of plain REST; the status and the document."""
-        answer = self.session.request(method, f"{self.endpoint}{path}", json=body, timeout=30)
+        answer = self.session.request(method, f"{self.endpoint}{path}", json=body, timeout=180)
         return answer.status_code, answer.json() if answer.content else {}
 
     def ask(self, method: str, path: str, body: object = None) -> Any:
-        connection = HTTPConnection(urlsplit(self.endpoint).netloc, timeout=30)
+        connection = HTTPConnection(urlsplit(self.endpoint).netloc, timeout=180)
         try:
             connection.request(method, f"/_control{path}", json.dumps(body) if body is not None else None)
             answer = connection.getresponse()

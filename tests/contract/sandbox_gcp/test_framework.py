@@ -91,7 +91,7 @@ def test_a_process_dies_at_the_call_that_is_named(gcp: Gcp, when: str) -> None:
         assert process.stdout is not None
         process.stdout.readline()
         gcp.control(kill={"pid": process.pid, "call": 2, "when": when, "service": "container"})
-        process.communicate("go\n", timeout=30)
+        process.communicate("go\n", timeout=180)
     assert process.returncode == -signal.SIGKILL
     assert [line["status"] for line in gcp.calls()] == [200, f"killed {when}"]
 
@@ -101,7 +101,7 @@ def test_a_token_is_asked_for_and_must_be_good(gcp: Gcp) -> None:
         ({}, "missing required authentication"),
         ({"Authorization": "Bearer stolen"}, "invalid authentication"),
     ):
-        answer = requests.get(f"{gcp.endpoint}{ZONES}", headers=headers, timeout=30)
+        answer = requests.get(f"{gcp.endpoint}{ZONES}", headers=headers, timeout=180)
         assert (answer.status_code, text in answer.json()["error"]["message"]) == (401, True)
     channel = grpc.insecure_channel(gcp.env["GOOGLE_CLOUD_GRPC_ENDPOINT"])
     with channel:
@@ -119,7 +119,7 @@ def test_a_token_that_the_account_signed_itself_is_good_too(gcp: Gcp) -> None:
     signed = jwt.Credentials.from_service_account_file(file, audience="https://compute.googleapis.com/")
     signed.refresh(Request())
     headers = {"Authorization": f"Bearer {signed.token.decode()}"}
-    assert requests.get(f"{gcp.endpoint}{ZONES}", headers=headers, timeout=30).status_code == 200
+    assert requests.get(f"{gcp.endpoint}{ZONES}", headers=headers, timeout=180).status_code == 200
 
 
 def test_a_key_that_is_not_the_accounts_gets_no_token(gcp: Gcp) -> None:

@@ -34,7 +34,7 @@ class Kubernetes:
         self.api = config.new_client_from_config(announcement["env"]["KUBECONFIG"])
         self.core = client.CoreV1Api(self.api)
         self.batch = client.BatchV1Api(self.api)
-        self._connection = HTTPSConnection(urlsplit(self.endpoint).netloc, timeout=30, context=self.tls)
+        self._connection = HTTPSConnection(urlsplit(self.endpoint).netloc, timeout=180, context=self.tls)
 
     def raw(
         self,
@@ -106,7 +106,7 @@ def stand_in() -> Iterator[Kubernetes]:
             process.wait(10)
 
 
-def until(check: Callable[[], Any], limit_s: float = 5) -> Any:
+def until(check: Callable[[], Any], limit_s: float = 60) -> Any:
     """What `check` tells once it tells something."""
     end = time.monotonic() + limit_s
     while not (found := check()):

@@ -19,7 +19,7 @@ from cloudrec.sandbox.kubernetes import serve
 
 IMAGE = "registry.example.com/team/cloudrec-trainer:1"
 NAMESPACE = "default"
-_WAIT_S = 20.0
+_WAIT_S = 120.0
 _LEAST_BAD_STATUS = 400
 
 

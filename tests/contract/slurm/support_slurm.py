@@ -141,7 +141,7 @@ def _ssh_host(name: str, key: str, port: int, folder: Path) -> str:
 
 
 def _await_port(port: int) -> None:
-    give_up = time.monotonic() + 20
+    give_up = time.monotonic() + 180
     while True:
         try:
             socket.create_connection(("127.0.0.1", port), timeout=1).close()

@@ -337,7 +337,7 @@ def test_after_a_kill_in_the_middle_the_next_run_cleans_up(folders: Path, tmp_pa
 def test_a_disk_that_refuses_is_told_and_leaves_nothing(folders: Path, tmp_path: Path) -> None:
     small = "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))"
     with child(folders, tmp_path / "out", before=small) as process:
-        _, errors = process.communicate(timeout=60)
+        _, errors = process.communicate(timeout=180)
 
     assert StorageError.__name__ in errors
     assert "cannot write" in errors

@@ -160,7 +160,7 @@ def test_a_graph_with_a_circle_or_a_missing_need_is_refused() -> None:
 
 
 def test_independent_nodes_are_worked_at_side_by_side() -> None:
-    meet = threading.Barrier(2, timeout=10)  # passes only when both are inside at once
+    meet = threading.Barrier(2, timeout=180)  # passes only when both are inside at once
     assert walk({"a": set(), "b": set()}, lambda _key: void(meet.wait()), stop_at_failure=True) == {}
 
 

@@ -26,7 +26,7 @@ time.sleep(60)
 
 
 def _wait_for(path: Path) -> None:
-    give_up = time.monotonic() + 20
+    give_up = time.monotonic() + 180
     while not path.exists() and time.monotonic() < give_up:
         time.sleep(0.02)
 

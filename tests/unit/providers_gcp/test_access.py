@@ -63,7 +63,7 @@ def test_without_credentials_the_token_tells_so_in_a_line(tmp_path: Path) -> Non
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=180,
     )
     assert (asked.returncode, asked.stdout) == (3, "")
     assert "none.json" in asked.stderr
