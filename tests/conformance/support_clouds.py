@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from multiprocessing.process import BaseProcess
 
-SPEED = 1500.0  # of the stand-ins' clocks: ten minutes of a cloud take 0.4 s
+SPEED = 6000.0  # of the stand-ins' clocks: ten minutes of a cloud take a tenth of a second
+SLOWER = 4  # times as slow, so that seconds by which lists are late are longer than a call
 PATIENCE_S = 400.0
 CLOUDS = sorted({module.name for module in pkgutil.iter_modules(sandbox.__path__)} & set(providers.names()))
 
@@ -157,17 +158,28 @@ class Cloud:
         self.name = name
         self.ways = WAYS[name]
         self.env = dict(announcement["env"])
-        if self.ways.speed != 1:
-            self.env["CLOUDREC_SANDBOX_SPEED"] = str(self.ways.speed)
         self._announcement = announcement
         self._empty: set[str] = set()  # what an account has before anybody has made anything
 
     def reset(self) -> None:
         """An empty account."""
         self.control(reset=True)
-        self.control(speed=self.ways.speed, **self.ways.generous)
+        self.control(**self.ways.generous)
+        self.live(self.ways.speed)
         self._empty = set()
         self._empty = set(self.state())
+
+    def late_lists(self) -> None:
+        """Have it live slower, and its lists be late."""
+        if self.ways.lags:
+            self.live(self.ways.speed / SLOWER)
+            self.control(lag_s=self.ways.lags)
+
+    def live(self, speed: float) -> None:
+        """Have its time, and that of those who wait for it, pass so many times as fast as ours."""
+        self.control(speed=speed)
+        if speed != 1:
+            self.env["CLOUDREC_SANDBOX_SPEED"] = str(speed)
 
     def control(self, **wishes: Any) -> None:
         """Have the stand-in behave so."""

@@ -85,8 +85,7 @@ def test_up_and_down_killed_at_each_nth_kind_of_change_go_on_and_make_nothing_tw
 def test_up_killed_with_its_journal_lost_and_lists_that_lag_leaves_nothing_after_down(
     calm: Calm, site: Site
 ) -> None:
-    if site.cloud.ways.lags:
-        site.cloud.control(lag_s=site.cloud.ways.lags)
+    site.cloud.late_lists()
     births = [change for change in calm.changes["up"] if re.match(site.cloud.ways.births, change[1])]
     for number, (service, action) in enumerate(births[::3]):
         code = site.run("up", service=service, action=re.escape(action), when="after")
