@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from typing import TYPE_CHECKING
 
@@ -28,4 +29,8 @@ def _main(argv: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    _code = main(sys.argv[1:])
+    # Torchrun ends the ranks that outlive the first by a SIGTERM: what is over must not end by that instead.
+    for _number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT):
+        signal.signal(_number, signal.SIG_IGN)
+    sys.exit(_code)

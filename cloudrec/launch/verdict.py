@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 STOPPED = 75
 BAD_CONFIG = 64
 BAD_DATA = 65
-_TERMINATED = (-signal.SIGTERM, 128 + signal.SIGTERM)  # the elastic agent's, told to end by whomever
+_TERMINATED = (-signal.SIGTERM, 128 + signal.SIGTERM)  # the code of who was told to end, by whomever
 _HOPELESS = {BAD_CONFIG: "bad configuration", BAD_DATA: "bad data"}
 
 
@@ -69,11 +69,24 @@ def final_code(exits: Sequence[RankExit], *, world_size: int) -> int | None:
     A configuration or data that one rank refuses will be refused again. A stop counts only when every
     rank has ended by it: a rank that outlives a crashed one is told to stop by the elastic agent too.
     """
-    codes = [exit_.exit_code for exit_ in exits]
-    hopeless = [code for code in codes if code in _HOPELESS]
+    hopeless = [exit_.exit_code for exit_ in exits if exit_.exit_code in _HOPELESS]
     if hopeless:
         return hopeless[0]
-    return STOPPED if len(codes) >= world_size and set(codes) == {STOPPED} else None
+    return STOPPED if have_stopped(exits, world_size=world_size) else None
+
+
+def have_stopped(exits: Sequence[RankExit], *, world_size: int) -> bool:
+    """Tell whether all ranks have ended by a stop, which all had agreed on.
+
+    Once the first has, the elastic agent ends the others by a SIGTERM, which may meet one on its way out,
+    when nothing in it listens any more.
+
+    Args:
+        exits: first to end first.
+        world_size: how many ranks there are.
+    """
+    codes = [exit_.exit_code for exit_ in exits]
+    return len(codes) >= world_size and codes[:1] == [STOPPED] and {STOPPED, *_TERMINATED}.issuperset(codes)
 
 
 def final_code_of_launch(events: Sequence[Event], *, launch: int, world_size: int) -> int | None:
@@ -88,7 +101,8 @@ def final_code_of_launch(events: Sequence[Event], *, launch: int, world_size: in
 
 def culprit(exits: Sequence[RankExit]) -> RankExit | None:
     """Return the rank that began it: one that refused its input, or else the first one to fail."""
-    failed = [exit_ for exit_ in exits if exit_.exit_code not in (0, STOPPED)]
+    harmless = (0, STOPPED, *_TERMINATED) if exits and exits[0].exit_code == STOPPED else (0, STOPPED)
+    failed = [exit_ for exit_ in exits if exit_.exit_code not in harmless]
     hopeless = [exit_ for exit_ in failed if exit_.exit_code in _HOPELESS]
     return next(iter(hopeless or failed), None)
 

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from cloudrec.launch import _tether, outputs
-from cloudrec.launch.verdict import describe
+from cloudrec.launch.verdict import describe, have_stopped
 from cloudrec.pod.codes import AGAIN, FINISHED
 from cloudrec.pod.judge import (
     Attempt,
@@ -157,9 +157,7 @@ class Watch:
     def _leaving(self, attempts: Sequence[Attempt]) -> Ending | None:
         """Return the end of a pod whose machine is announced to go, once its ranks have stopped for that."""
         last = attempts[-1] if attempts else None
-        if last is None or {each.exit_code for each in last.exits} != {AGAIN}:
-            return None
-        if len(last.exits) < len(last.ranks):
+        if last is None or not last.ranks or not have_stopped(last.exits, world_size=len(last.ranks)):
             return None
         for rank in last.ranks:
             for line in outputs.read_tail(self._settings.folder.rank_log(rank)).splitlines()[-20:]:

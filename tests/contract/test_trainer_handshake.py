@@ -63,6 +63,17 @@ def _lacking(values: dict[str, Any], expected: dict[str, Any]) -> list[str]:
     return [name for name, kind in expected.items() if not isinstance(values.get(name), kind)]
 
 
+def test_being_told_to_end_on_the_way_out_changes_no_exit_code() -> None:
+    ended_late = (
+        "import atexit, os, runpy, signal, sys\n"
+        "atexit.register(os.kill, os.getpid(), signal.SIGTERM)\n"
+        "sys.argv = ['trainer', '--check_config', '--dataset_path', 'nowhere', '--output_dir', 'nowhere']\n"
+        "runpy.run_module('trainer', run_name='__main__')"
+    )
+    done = _run([sys.executable, "-c", ended_late])
+    assert done.returncode == 0, done.stderr
+
+
 def test_help_names_every_well_known_flag() -> None:
     shown = _trainer("--help")
     assert shown.returncode == 0

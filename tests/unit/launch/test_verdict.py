@@ -10,6 +10,7 @@ from cloudrec.launch.ledger import Event, RunState
 from cloudrec.launch.verdict import (
     Evidence,
     RankExit,
+    culprit,
     exits_of,
     final_code,
     final_code_of_launch,
@@ -44,6 +45,10 @@ EVIDENCE = Evidence(
         ((1, 75), None),  # told to stop by the agent, because another rank had crashed
         ((75,), None),  # the other rank has not ended yet
         ((75, 75), 75),
+        ((75, -15), 75),  # the agent's SIGTERM met it on its way out
+        ((75, 143), 75),
+        ((-15, 75), None),  # nobody had agreed to stop
+        ((75, -9), None),
         ((75, 64), 64),
         ((65,), 65),
         ((-9, 1), None),
@@ -54,6 +59,12 @@ def test_only_a_refusal_or_a_stop_of_every_rank_ends_the_attempts(
     codes: tuple[int, ...], final: int | None
 ) -> None:
     assert final_code(_exits(*codes), world_size=2) == final
+
+
+def test_a_rank_that_was_ended_once_another_had_stopped_did_not_begin_it() -> None:
+    assert culprit(_exits(75, -15)) is None
+    assert culprit(_exits(75, -15, 1)) == RankExit(rank=2, exit_code=1)
+    assert culprit(_exits(-15, 75)) == RankExit(rank=0, exit_code=-15)
 
 
 def _ended(launch: int, attempt: int, rank: int, code: int) -> Event:
