@@ -20,7 +20,7 @@ from tests.conformance.support_clouds import CLOUDS, Cloud, Site
 Calls = list[dict[str, Any]]
 ROUNDS = 4
 STRIDE = int(os.environ.get("DEATHS_STRIDE", "1"))  # calls between two deaths
-TRANSIENT = ("throttle", "5xx", "lost", "drop")
+TRANSIENT = ("throttle", "5xx", "lost", pytest.param("drop", marks=pytest.mark.soak))
 
 
 @pytest.fixture(scope="session")

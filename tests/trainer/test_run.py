@@ -241,7 +241,10 @@ def test_libraries_that_are_missing_or_do_not_fit_are_named_with_what_to_install
     assert done.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize(("interval", "awaited", "code"), [(0, '"train"', 1), (20, '"checkpoint"', 75)])
+@pytest.mark.parametrize(
+    ("interval", "awaited", "code"),
+    [pytest.param(0, '"train"', 1, marks=pytest.mark.soak), (20, '"checkpoint"', 75)],
+)
 def test_a_rank_whose_peer_dies_says_so_and_whether_a_new_start_goes_on(
     dataset: Path, tmp_path: Path, interval: int, awaited: str, code: int
 ) -> None:

@@ -51,8 +51,9 @@ class _Watch:
     version: int
 
     def events(self, initial: list[bytes]) -> Iterator[bytes]:
-        yield b"".join(initial)
+        # Before anything is sent: whoever has had the first line may order an end.
         number, next_bookmark = self.interruption.number, time.monotonic() + _BOOKMARK_S
+        yield b"".join(initial)
         while (now := time.monotonic()) < self.ends:
             if self.interruption.number != number:
                 yield from self._interrupted()
