@@ -27,6 +27,7 @@ AGAIN = frozenset({Verdict.RETRY, Verdict.LOST})
 # seen at most so much too late, whatever it is.
 _LATENESS = 0.003
 _JITTER = 0.1  # of a pause, so that many who wait do not ask at once
+_LEAST_S = 20.0  # of ours, in which one call is made again, whatever its driver's deadline
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 15.0  # between attempts at one call
 
 # A call that is made again is no news to a person; without a handler, logging writes it to stderr.
@@ -66,7 +67,7 @@ class Context:
             CloudrecError: in a person's words, once it may not be made again or the deadline has passed.
         """
         speed = self.clock.speed
-        patience_s = self.clock.limit(driver.deadline_s) / speed
+        patience_s = max(driver.deadline_s / speed, _LEAST_S)
 
         def may_be_made_again(error: Exception) -> bool:
             return not isinstance(error, InterruptedWait) and driver.verdict(error) in AGAIN
@@ -101,7 +102,7 @@ class Context:
             UnavailableError: it failed since the cloud has none.
             CloudrecError: it failed, or was not there at its deadline.
         """
-        began = self.clock.now()
+        began, limit_s = self.clock.now(), self.clock.limit(driver.deadline_s)
         while True:
             waited = self.clock.now() - began
             condition, reason = self.call(driver, partial(driver.condition, kind, identity))
@@ -111,8 +112,8 @@ class Context:
                 raise UnavailableError(reason)
             if wanted is Condition.READY and condition in {Condition.FAILED, Condition.GONE}:
                 raise CloudrecError(f"{kind} {identity} {condition.value}: {reason}")
-            if waited >= self.clock.limit(driver.deadline_s):
-                late = f"is {condition.value}, not {wanted.value}, after {driver.deadline_s:.0f} s"
+            if waited >= limit_s:
+                late = f"is {condition.value}, not {wanted.value}, after {limit_s:.0f} s"
                 raise CloudrecError(
                     f"{kind} {identity} {late}" + (f": {reason}" if reason else ""),
                     remedy="run the command again: it goes on from here",

@@ -82,12 +82,15 @@ def test_up_and_down_killed_at_each_nth_kind_of_change_go_on_and_make_nothing_tw
     raise AssertionError(f"never died at {left}")
 
 
+@pytest.mark.parametrize(
+    "nth", [pytest.param(3, id="third"), pytest.param(1, id="every", marks=pytest.mark.soak)]
+)
 def test_up_killed_with_its_journal_lost_and_lists_that_lag_leaves_nothing_after_down(
-    calm: Calm, site: Site
+    calm: Calm, site: Site, nth: int
 ) -> None:
     site.cloud.late_lists()
     births = [change for change in calm.changes["up"] if re.match(site.cloud.ways.births, change[1])]
-    for number, (service, action) in enumerate(births[::3]):
+    for number, (service, action) in enumerate(births[::nth]):
         code = site.run("up", service=service, action=re.escape(action), when="after")
         assert code in {0, -signal.SIGKILL}, action
         if number % 2 == 0:

@@ -21,8 +21,8 @@ from cloudrec.pod.watch import Watch
 PROLOGUE = """
 import json, pathlib, sys, time
 run = pathlib.Path({run!r})
-def tell(event, attempt, **more):
-    line = dict(time=time.time(), event=event, launch=1, attempt=attempt, rank=0, local_rank=0, **more)
+def tell(event, attempt, rank=0, **more):
+    line = dict(time=time.time(), event=event, launch=1, attempt=attempt, rank=rank, local_rank=rank, **more)
     with (run / "events.jsonl").open("a") as file:
         file.write(json.dumps(line) + chr(10))
 def say(text):
@@ -87,6 +87,15 @@ def test_a_machine_that_is_about_to_go_ends_its_pod_and_others_look_for_the_next
     assert (going.code, going.cause) == (AGAIN, f"this machine is about to go: {notice}")
     staying = Bench(tmp_path / "staying")
     assert staying.run("attempt(0, 75, 'stopped at step 3'); attempt(1, 0, '')").code == FINISHED
+
+
+def test_a_rank_that_torchrun_ended_on_its_way_out_leaves_with_the_others(tmp_path: Path) -> None:
+    notice = "stopping: gcp: preempted, in 25 s"
+    going = Bench(tmp_path).run(
+        f"tell('rank_started', 0); tell('rank_started', 0, 1); say({notice!r})\n"
+        "tell('rank_ended', 0, 0, exit_code=75); tell('rank_ended', 0, 1, exit_code=-15)" + FOREVER
+    )
+    assert (going.code, going.cause) == (AGAIN, f"this machine is about to go: {notice}")
 
 
 def test_a_rendezvous_is_looked_for_until_others_have_finished_the_run(tmp_path: Path) -> None:
