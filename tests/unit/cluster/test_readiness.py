@@ -1,0 +1,50 @@
+"""What was installed is waited for, by a clock that may have stood still."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cloudrec.cluster.inventory import Reference
+from cloudrec.cluster.readiness import waiting
+from cloudrec.engine.clock import Clock
+from cloudrec.kube.client import Kube
+
+PLUGIN = Reference(version="apps/v1", kind="Deployment", namespace="default", name="plugin")
+
+
+class Slept(Clock):
+    """A clock of its own, which tests put forward."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.moment = 0.0
+
+    def now(self) -> float:
+        return self.moment
+
+    def sleep(self, seconds: float) -> None:
+        self.moment += seconds
+
+
+class Answers(Kube):
+    """An API server whose first answer takes an hour, and whose Deployment is ready after so many."""
+
+    def __init__(self, clock: Slept, ready_at: int) -> None:
+        self.clock, self.ready_at, self.looks = clock, ready_at, 0
+
+    def get(self, *_names: str, **_where: str) -> dict[str, Any]:
+        self.looks += 1
+        self.clock.moment += 3600.0 if self.looks == 1 else 0.0
+        available = int(self.looks >= self.ready_at)
+        return {"metadata": {}, "spec": {"replicas": 1}, "status": {"availableReplicas": available}}
+
+
+def test_a_machine_that_slept_past_the_wait_looks_once_more() -> None:
+    clock = Slept()
+    assert waiting(Answers(clock, ready_at=2), [PLUGIN], clock, 60.0) == []
+
+
+def test_what_is_not_ready_after_the_wait_is_told() -> None:
+    clock = Slept()
+    (late,) = waiting(Answers(clock, ready_at=1000), [PLUGIN], clock, 60.0)
+    assert (late.what, late.found) == ("Deployment plugin", "0 of 1 pods are available")
