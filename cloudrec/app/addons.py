@@ -55,6 +55,7 @@ def equip(app: AppContext, cluster: ClusterSpec) -> None:
     if not is_kubernetes(access):
         return
     target = Target.of(access.details)
+    app.report("looking which add-ons the cluster needs")  # an endpoint without a name yet is a minute's silence
     try:
         with Kube.connect(target) as kube:
             engine.converge(kube, target, cluster.title, cluster.owner, app.report, clock=app.clock)
@@ -179,6 +180,7 @@ def empty(app: AppContext, cluster: ClusterSpec) -> None:
         access = app.provider(cluster.provider).access(cluster)
         if access.is_adopted or not is_kubernetes(access):
             return  # whose owner has load balancers and disks of his own
+        app.report("looking in the cluster for what has something outside it")
         with Kube.connect(Target.of(access.details)) as kube:
             drain(kube, app.report, clock=app.clock)
     except PreflightError:
