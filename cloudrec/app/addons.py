@@ -55,7 +55,7 @@ def equip(app: AppContext, cluster: ClusterSpec) -> None:
     if not is_kubernetes(access):
         return
     target = Target.of(access.details)
-    app.report("looking which add-ons the cluster needs")  # an endpoint without a name yet is a minute's silence
+    app.report("looking which add-ons the cluster needs")  # a minute, where its endpoint has no name yet
     try:
         with Kube.connect(target) as kube:
             engine.converge(kube, target, cluster.title, cluster.owner, app.report, clock=app.clock)
