@@ -44,9 +44,12 @@ def main() -> int:
 
     def pip(*arguments: str) -> None:
         command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        subprocess.run([*command, "--no-warn-conflicts", *arguments], check=True, cwd=ROOT)
+        subprocess.run([*command, "--no-warn-conflicts", "--no-compile", *arguments], check=True, cwd=ROOT)
 
+    # pip works on one core, and compiling is half of its work: the other cores do that, and npm's part.
+    azurite = begin_azurite(target / "azurite")
     pip(f"torch=={TORCH}")
+    torch = begin_compiling(python, jobs=1)
     # The extra's fbgemm is the CPU one: on a GPU machine its other needs are named without it.
     constraints = ["--constraint", "constraints.txt"]
     if fbgemm == "fbgemm-gpu":
@@ -56,18 +59,33 @@ def main() -> int:
         pip(*constraints, "--editable", ".[data,dev,aws,azure,gcp,kubernetes,ray,trainer-cpu]")
     # Last, so that pip does not complain of the CUDA build that torchrec's metadata asks for.
     pip("--no-deps", f"{fbgemm}=={FBGEMM}", f"torchrec=={TORCHREC}")
-    install_azurite(target / "azurite")
+    torch.wait()
+    begin_compiling(python, jobs=0).wait()
+    if azurite is not None and azurite.wait() != 0:
+        print("note: Azurite could not be installed, so tests of Azure Blob Storage are skipped")
     return 0
 
 
-def install_azurite(target: Path) -> None:
-    """Install Azurite where npm is at hand; where it is not, the tests that need it are skipped."""
+def begin_azurite(target: Path) -> subprocess.Popen[bytes] | None:
+    """Begin to install Azurite where npm is at hand; without it, the tests that need it are skipped."""
     npm = shutil.which("npm")
     if npm is None or (target / "node_modules" / "azurite" / "package.json").exists():
-        return
+        return None
     command = [npm, "install", "--prefix", str(target), "--no-audit", "--no-fund", "--ignore-scripts"]
-    if subprocess.run([*command, "--loglevel=error", f"azurite@{AZURITE}"], check=False).returncode != 0:
-        print("note: Azurite could not be installed, so tests of Azure Blob Storage are skipped")
+    return subprocess.Popen([*command, "--loglevel=error", f"azurite@{AZURITE}"])
+
+
+def begin_compiling(python: Path, *, jobs: int) -> subprocess.Popen[bytes]:
+    """Begin to compile what is installed and not compiled yet; packages hold files that are no Python, too.
+
+    Args:
+        python: the environment's.
+        jobs: processes; 0 for one a core.
+    """
+    where = "import sysconfig; print(sysconfig.get_path('purelib'))"
+    folder = subprocess.run([str(python), "-c", where], check=True, capture_output=True, text=True).stdout
+    command = [str(python), "-W", "ignore", "-m", "compileall", "-q", "-j", str(jobs), folder.strip()]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def trainer_needs() -> list[str]:
