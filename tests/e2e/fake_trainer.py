@@ -114,4 +114,6 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    code = main()
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # as the trainer: torchrun ends by it who outlives the first
+    sys.exit(code)
