@@ -10,6 +10,8 @@ from cloudrec.launch._kube.launcher import KubeLauncher
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+_ERROR = "error: "
+_LOGS = ", last available logs"  # which Ray has after its own words
 _DEPLOYMENT = {"Complete": "succeeded", "Failed": "failed", "Suspended": "suspended"}
 
 
@@ -19,11 +21,18 @@ def _phase(job: Mapping[str, Any]) -> Phase:
     told = {"SUCCEEDED": "succeeded", "FAILED": "failed"}
     deployment = str(status.get("jobDeploymentStatus", ""))
     state = told.get(str(status.get("jobStatus", ""))) if deployment in ("Complete", "Failed") else None
+    message, words = str(status.get("message", "")), _last_words(str(status.get("message", "")))
     return Phase(
         state=state or _DEPLOYMENT.get(deployment, "active"),
-        reason=str(status.get("reason", "")),
-        message=str(status.get("message", "")),
+        reason="" if words else str(status.get("reason", "")),
+        message=words or message.partition(_LOGS)[0],
     )
+
+
+def _last_words(message: str) -> str:
+    """Return why the driver has ended, out of its last lines; empty where it does not say."""
+    told = [line for line in message.splitlines() if line.startswith(_ERROR)]
+    return told[-1].removeprefix(_ERROR) if told else ""
 
 
 LAUNCHER = KubeLauncher(

@@ -200,7 +200,6 @@ class RayJob(Named):
     Args:
         entrypoint: the driver's command, which is run at the head.
         backoff_limit: how often all of it is started again, with a new cluster.
-        keep_s: seconds that the cluster stays after the end, for its logs.
         ray_version: of the image.
         nodes: workers.
         gpus: GPUs of each, a text as Ray's parameters are.
@@ -210,7 +209,6 @@ class RayJob(Named):
 
     entrypoint: str
     backoff_limit: int
-    keep_s: int
     ray_version: str
     nodes: int
     gpus: str

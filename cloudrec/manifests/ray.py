@@ -29,7 +29,6 @@ DASHBOARD_PORT = 8265
 HEAD = "ray-head"
 OPERATOR = {"app.kubernetes.io/name": "kuberay-operator"}
 _HEAD_RESOURCES = {"cpu": "2", "memory": "8Gi"}
-_KEEP_S = 600
 # Ray would kill an agent with whatever it ends itself: it leaves that, and the agent is asked and waited for.
 _RAY = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_kill_child_processes_on_worker_exit": "false"}
 _BEFORE_STOP = {"preStop": {"exec": {"command": [*POD, "ray", "--stop"]}}}
@@ -50,7 +49,6 @@ def job(workload: Workload, target: Target, profile: Profile, named: Mapping[str
         **named,
         entrypoint=shlex.join([*DRIVER, f"{CONFIG}/{LAUNCH_FILE}"]),
         backoff_limit=0,  # the driver forgives crashes; a whole new cluster would be tried for final ends too
-        keep_s=_KEEP_S,
         ray_version=RAY_VERSION,
         nodes=workload.nodes,
         gpus=target.resources.get(GPUS, "0"),

@@ -117,6 +117,10 @@ class ClusterDriver(Driver):
             self._last_look(place)
         self._tell()
 
+    def cause_of(self, place: int) -> str:
+        """Return why a place's agent has ended, as the report has it already."""
+        return str(self._report.places[place]["cause"])
+
     def _find_machines(self) -> int | None:
         """Wait for all machines; return the code to end with where they do not come."""
         from ray.util import placement_group  # noqa: PLC0415 - what the driver alone needs

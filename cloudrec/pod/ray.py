@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 _PID_FILE, _STOP_FILE, _LOCK_FILE = "ray-agent.pid", "ray-stop", "ray-lock"
 _POLL_S = 0.2
+_LOOK_S = 5.0  # for an actor to tell what its ranks do
 _CONVERSATIONS = 3  # at once with an actor: its agent's run, a look at it, and the wish that it end
 _PAUSE_S = 1.0  # before another agent in the same place
 _CONTAINER_OUTPUT = Path("/proc/1/fd/1")  # what the pod's log is made of; Ray keeps its workers' elsewhere
@@ -176,7 +177,17 @@ class Driver:
         code = self._course.ended(place, said)
         if code is None:
             self._start(place, pause_s=_PAUSE_S)
+        elif cause := self.cause_of(place):
+            print(f"error: {cause}", flush=True)  # Ray tells the last lines of a job that failed
         return code
+
+    def cause_of(self, place: int) -> str:
+        """Return why a place's agent has ended; empty where it cannot be asked, or does not know."""
+        try:
+            look: Look = self._ray.get(self._actors[place].look.remote(), timeout=_LOOK_S)
+        except self._ray.exceptions.RayError:
+            return ""
+        return look.cause
 
     def _start(self, place: int, *, pause_s: float) -> None:
         if self._course.needs(place):

@@ -16,6 +16,7 @@ from typing import Any
 import psutil
 import pytest
 
+from cloudrec.kube.client import Kube
 from cloudrec.kube.target import Target
 from cloudrec.launch import launcher
 from cloudrec.launch._kube.context import disconnect
@@ -24,6 +25,7 @@ from cloudrec.launch.folder import RunFolder, create_run
 from cloudrec.launch.ledger import RunState
 from cloudrec.launch.runspec import RunSpec
 from cloudrec.launch.slurm import JobAddress
+from cloudrec.manifests.names import RUN
 from tests.contract.slurm.support_slurm import running_slurm
 from tests.standins.identity import pod_identity
 from tests.standins.kubernetes import kubernetes as stand_in
@@ -38,6 +40,10 @@ PATIENCE_S = 150.0
 IMAGE = "registry.example/cloudrec-trainer@sha256:" + "5c" * 32
 
 
+def _has_none(_run: RunFolder) -> None:
+    raise NotImplementedError("its machines are all alike")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Engine:
     """One engine that runs.
@@ -47,6 +53,7 @@ class Engine:
         folder: where runs are kept.
         usual: what all runs on it have in their spec.
         take_machine: takes a machine of a run away, or gives its notice.
+        take_head: takes the machine away on which nothing trains, but from which the run is driven.
         restores: whether the engine itself starts such a run again.
         bucket: where the pods of an engine that sees no folder of ours find data.
         variables: what processes need in order to speak with it.
@@ -56,6 +63,7 @@ class Engine:
     folder: Path
     usual: Mapping[str, Any]
     take_machine: Callable[[RunFolder], None]
+    take_head: Callable[[RunFolder], None] = _has_none
     restores: bool = True
     bucket: str = ""
     variables: Mapping[str, str] = field(default_factory=dict)
@@ -106,6 +114,11 @@ class Engine:
     def lines(self, run: RunFolder, rank: int, tail: int | None = None) -> list[str]:
         """What a rank has printed."""
         return list(self.launcher.logs(run, rank=rank, follow=False, tail=tail))
+
+    def begun_at(self, run: RunFolder) -> list[int]:
+        """The step at which each start of rank 0 began."""
+        lines = self.lines(run, 0)
+        return [int(line.rpartition(" ")[2]) for line in lines if line.startswith("rank 0 begins at step")]
 
     def wait_for_step(self, run: RunFolder, step: int) -> None:
         """Wait until every rank has come so far, and rank 0's checkpoint with it."""
@@ -180,19 +193,27 @@ def kubernetes(folder: Path, *, how: str = "torchrun") -> Iterator[Engine]:
             node = launcher(how).state(run).workers[1].node
             server.control(evict={"node": node, "how": "spot"})
 
+        target = Target(
+            kubeconfig=server.kubeconfig,
+            context=server.context,
+            namespace="default",
+            service_account="default",
+            fabric="none",
+        )
+
+        def take_head(run: RunFolder) -> None:
+            labels = f"{RUN}={run.name},ray.io/node-type=head"
+            with Kube.connect(target) as kube:
+                head = next(iter(kube.list("v1/Pod", namespace="default", labels=labels)))
+            server.control(evict={"node": head["spec"]["nodeName"], "how": "spot"})
+
         usual = {
             "nnodes": 2,
             "cluster": "c",
             "provider": "kubernetes",
             "image": IMAGE,
             "storage": "s3://bucket",
-            "target": Target(
-                kubeconfig=server.kubeconfig,
-                context=server.context,
-                namespace="default",
-                service_account="default",
-                fabric="none",
-            ).to_json(),
+            "target": target.to_json(),
             "settings": {"probe": False, "cpus": 2},
             "environment": {
                 "AWS_ENDPOINT_URL": endpoint,
@@ -202,7 +223,14 @@ def kubernetes(folder: Path, *, how: str = "torchrun") -> Iterator[Engine]:
             },
         }
         try:
-            yield Engine(name=how, folder=folder, usual=usual, take_machine=take, bucket="s3://bucket")
+            yield Engine(
+                name=how,
+                folder=folder,
+                usual=usual,
+                take_machine=take,
+                take_head=take_head,
+                bucket="s3://bucket",
+            )
         finally:
             disconnect()
 
@@ -256,6 +284,7 @@ ENGINES: Mapping[str, Callable[[Path], AbstractContextManager[Engine]]] = {
     "kubernetes": kubernetes,
     "pytorchjob": partial(kubernetes, how="pytorchjob"),
     "trainjob": partial(kubernetes, how="trainjob"),
+    "rayjob": partial(kubernetes, how="rayjob"),
     "ray": ray,
     "slurm": slurm,
 }

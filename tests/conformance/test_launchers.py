@@ -55,11 +55,6 @@ def _goes_on_in(engine: Engine, run: RunFolder, steps: int) -> None:
     engine.launcher.submit(run)
 
 
-def _begun_at(engine: Engine, run: RunFolder) -> list[int]:
-    lines = engine.lines(run, 0)
-    return [int(line.rpartition(" ")[2]) for line in lines if line.startswith("rank 0 begins at step")]
-
-
 def test_a_run_is_submitted_tells_its_state_and_each_ranks_lines_and_succeeds(engine: Engine) -> None:
     run = engine.launch("whole", SHORT)
     assert engine.launcher.state(run).state in (RunState.PENDING, RunState.RUNNING)
@@ -89,7 +84,7 @@ def test_a_stopped_run_has_committed_and_goes_on_from_there(engine: Engine) -> N
     step = int((status.cause or "").rpartition(" ")[2])
     _goes_on_in(engine, run, step + 3)
     assert engine.end(run).state is RunState.SUCCEEDED
-    assert _begun_at(engine, run) == [0, step]
+    assert engine.begun_at(run) == [0, step]
 
 
 def test_data_that_the_trainer_refuses_fail_the_run_at_once_with_its_words(engine: Engine) -> None:
@@ -99,17 +94,17 @@ def test_data_that_the_trainer_refuses_fail_the_run_at_once_with_its_words(engin
     assert status.state is RunState.FAILED
     assert "told to fail at step 2" in (status.cause or "")
     assert status.attempt == 0
-    assert _begun_at(engine, run) == [0]
+    assert engine.begun_at(run) == [0]
 
 
 def test_a_worker_that_is_killed_is_started_again_from_the_newest_checkpoint(engine: Engine) -> None:
     run = engine.launch("killed", LONG)
     engine.wait_for_step(run, 8)
     worker(run, 1).kill()
-    engine.wait(run, lambda _: len(_begun_at(engine, run)) == 2)
+    engine.wait(run, lambda _: len(engine.begun_at(run)) == 2)
     engine.wait(run, lambda status: (status.state, status.attempt) == (RunState.RUNNING, 1))
     assert engine.launcher.stop(run).state is RunState.INTERRUPTED
-    first, second = _begun_at(engine, run)
+    first, second = engine.begun_at(run)
     assert (first, second >= 5) == (0, True)
 
 
@@ -120,9 +115,9 @@ def test_a_run_whose_machine_is_taken_away_goes_on_from_the_newest_checkpoint(en
     if not engine.restores:
         assert engine.end(run).state is RunState.INTERRUPTED, engine.last_words(run)
         engine.launcher.submit(run)
-    engine.wait(run, lambda _: len(_begun_at(engine, run)) > 1)
+    engine.wait(run, lambda _: len(engine.begun_at(run)) > 1)
     assert engine.launcher.stop(run).state is RunState.INTERRUPTED
-    first, *later = _begun_at(engine, run)
+    first, *later = engine.begun_at(run)
     assert first == 0
     assert min(later) >= 5
 
@@ -149,7 +144,7 @@ def test_two_runs_side_by_side_do_not_disturb_each_other(engine: Engine) -> None
     assert [engine.end(run).state for run in (one, other)] == [RunState.SUCCEEDED, RunState.SUCCEEDED]
     for run in (one, other):
         assert engine.lines(run, 0, tail=1) == ["rank 0 has finished"]
-        assert _begun_at(engine, run) == [0]
+        assert engine.begun_at(run) == [0]
 
 
 @pytest.mark.soak

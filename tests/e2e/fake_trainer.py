@@ -115,5 +115,5 @@ def main() -> int:
 
 if __name__ == "__main__":
     code = main()
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # as the trainer: torchrun ends by it who outlives the first
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # as the trainer: torchrun sends it when the first ends
     sys.exit(code)

@@ -129,6 +129,31 @@ def test_every_operators_own_words_are_read(
     assert engine.phase({"status": status}).state == state
 
 
+_RAYS_WORDS = (
+    "Job entrypoint command failed with exit code 65, last available logs (truncated to 20,000 chars):\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("message", "cause"),
+    [
+        (
+            f"{_RAYS_WORDS}[driver] agent 0 ended with 65\nerror: rank 0: no such file\n",
+            "rank 0: no such file",
+        ),
+        (
+            f"{_RAYS_WORDS}[driver] agent 0 is at h",
+            "AppFailed: Job entrypoint command failed with exit code 65",
+        ),
+        ("no workers came", "AppFailed: no workers came"),
+    ],
+)
+def test_a_rayjob_that_failed_tells_its_drivers_words_and_no_log(message: str, cause: str) -> None:
+    status = {"jobDeploymentStatus": "Failed", "reason": "AppFailed", "message": message}
+    sight = _sight(engine=RAYJOB.engine, job={"metadata": {"name": "run"}, "status": status})
+    assert judge(sight).cause == cause
+
+
 def test_the_switch_of_each_operator_is_where_it_looks_for_it() -> None:
     assert TORCHRUN.engine.suspension() == {"spec": {"suspend": True}}
     assert PYTORCHJOB.engine.suspension() == {"spec": {"runPolicy": {"suspend": True}}}

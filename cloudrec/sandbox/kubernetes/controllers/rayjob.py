@@ -20,6 +20,8 @@ from cloudrec.sandbox.kubernetes.mirror import seconds
 from cloudrec.sandbox.kubernetes.table import copied
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from cloudrec.sandbox.kubernetes.mirror import Key, Object
 
 _ENDS = {"SUCCEEDED": "Complete", "FAILED": "Failed", "STOPPED": "Complete"}
@@ -87,26 +89,35 @@ class RayJobController(OperatedController):
         self.cluster.patch_status(self.resource, obj, status)
 
     def _follow(self, obj: Object, status: dict[str, Any]) -> None:
-        """Submit the job once the cluster is ready, and then ask how it goes."""
+        """Have the job run once the cluster is ready, and then ask how it goes.
+
+        A job that the cluster does not know is submitted, by the id that it had if it was submitted before:
+        a head that was made anew has forgotten it.
+        """
         space = obj["metadata"]["namespace"]
         cluster = self.cluster.mirror.get("rayclusters", space, status["rayClusterName"])
         if cluster is None or cluster.get("status", {}).get("state") != "ready":
             return
-        is_new = status["jobDeploymentStatus"] == "Initializing"
-        body = None
-        if is_new:
-            wish = {"entrypoint": obj["spec"]["entrypoint"], "submission_id": status["jobId"]}
-            if obj["spec"].get("metadata"):
-                wish["metadata"] = obj["spec"]["metadata"]
-            body = json.dumps(wish)
-        path = "/api/jobs/" if is_new else f"/api/jobs/{status['jobId']}"
+        if status["jobDeploymentStatus"] == "Initializing":
+            self.cluster.patch_status(self.resource, obj, {"jobDeploymentStatus": "Running"})
+            return  # and this is looked at again
+        wish = {"entrypoint": obj["spec"]["entrypoint"], "submission_id": status["jobId"]}
+        if obj["spec"].get("metadata"):
+            wish["metadata"] = obj["spec"]["metadata"]
         key: Key = (space, obj["metadata"]["name"])
-        call = partial(self._call, self._head(cluster), path, body, self._token(cluster))
-        self.operators.network.pool.submit(lambda: self._answered(key, status["jobId"], call()))
+        ask = partial(self._call, self._head(cluster), self._token(cluster))
+        self.operators.network.pool.submit(lambda: self._answered(key, wish, ask))
 
-    def _answered(self, key: Key, job: str, answer: tuple[int, Any]) -> None:
-        """Take up what Ray said; in a thread of the network's."""
-        self.worker.soon(("rayjob-answer", key), partial(self._take, key, job, answer))
+    def _answered(
+        self, key: Key, wish: dict[str, Any], ask: Callable[[str, str | None], tuple[int, Any]]
+    ) -> None:
+        """Ask Ray, submit what it does not know, and take up what it said; in a thread of the network's."""
+        job = str(wish["submission_id"])
+        code, told = ask(f"/api/jobs/{job}", None)
+        if code == http.HTTPStatus.NOT_FOUND:
+            code, told = ask("/api/jobs/", json.dumps(wish))
+            told = {"status": "PENDING", "message": ""} if code == http.HTTPStatus.OK else told
+        self.worker.soon(("rayjob-answer", key), partial(self._take, key, job, (code, told)))
 
     def _take(self, key: Key, job: str, answer: tuple[int, Any]) -> None:
         with self.cluster.store.lock:
@@ -115,16 +126,9 @@ class RayJobController(OperatedController):
             if obj is None or status.get("jobId") != job or status["jobDeploymentStatus"] in _ENDS.values():
                 return
             code, told = answer
-            if status["jobDeploymentStatus"] == "Initializing":
-                if code == http.HTTPStatus.OK:
-                    change = {"jobDeploymentStatus": "Running", "jobStatus": "PENDING"}
-                    self.cluster.patch_status(self.resource, obj, change)
-                elif code:
-                    self._end(obj, "Failed", reason="SubmissionFailed", message=str(told), jobStatus="FAILED")
-                    return
-            elif code == http.HTTPStatus.OK:
+            if code == http.HTTPStatus.OK:
                 self._tell_course(obj, status, told)
-            self.look_later(obj, _LOOK_S)
+            self.look_later(obj, _LOOK_S)  # a refusal, or no answer, ends nothing: as the operator has it
 
     def _tell_course(self, obj: Object, status: dict[str, Any], told: dict[str, Any]) -> None:
         state, message = told["status"], told.get("message") or ""
@@ -185,7 +189,7 @@ class RayJobController(OperatedController):
         return next(iter(contents(secret).values()), b"").decode() if secret else ""
 
     @staticmethod
-    def _call(host: str, path: str, body: str | None, token: str) -> tuple[int, Any]:
+    def _call(host: str, token: str, path: str, body: str | None) -> tuple[int, Any]:
         """The dashboard's answer; status 0 where there was none."""
         connection = http.client.HTTPConnection(host, ray_pods.DASHBOARD_PORT, timeout=_TIMEOUT_S)
         headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}

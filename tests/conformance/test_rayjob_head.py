@@ -1,0 +1,24 @@
+"""The head of a run's own Ray cluster is no node of the training; but without it nobody drives the run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cloudrec.launch.ledger import RunState
+from tests.conformance.support_launchers import ENGINES, LONG
+
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
+
+
+def test_a_run_whose_heads_machine_is_taken_away_goes_on_from_the_newest_checkpoint(tmp_path: Path) -> None:
+    with ENGINES["rayjob"](tmp_path) as engine:
+        run = engine.launch("headless", LONG)
+        engine.wait_for_step(run, 8)
+        engine.take_head(run)
+        engine.wait(run, lambda _: len(engine.begun_at(run)) > 1)
+        assert engine.launcher.stop(run).state is RunState.INTERRUPTED
+        first, *later = engine.begun_at(run)
+    assert first == 0
+    assert min(later) >= 5
