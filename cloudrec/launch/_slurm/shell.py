@@ -23,6 +23,7 @@ _CONNECT_S = 15
 _PERSIST_S = 60
 _SSH_FAILED = 255
 NOT_FOUND = 127
+_SLURMS = ("sacct", "sacctmgr", "sbatch", "scancel", "scontrol", "sinfo", "squeue")
 
 
 class UnreachableError(PreflightError):
@@ -78,6 +79,13 @@ class LocalShell:
         """Run a program here."""
         if shutil.which(words[0]) is None:
             return Done(code=NOT_FOUND, out=b"", err=f"{words[0]}: not found")
+        settings = os.environ.get("SLURM_CONF")
+        if words[0] in _SLURMS and settings and not Path(settings).exists():
+            # Slurm's tools would look for it for a minute, without a word.
+            raise UnreachableError(
+                f"SLURM_CONF names {settings}, which is not there",
+                remedy="name the cluster's slurm.conf, or unset SLURM_CONF to have Slurm's tools find it",
+            )
         return _run(words, given=given, timeout_s=timeout_s, what=words[0])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from cloudrec.launch._slurm.jobs import Job
 from cloudrec.launch._slurm.judge import Sight, judge
 from cloudrec.launch._slurm.script import JobScript, job_script
 from cloudrec.launch._slurm.settings import SlurmSettings, seconds_of
+from cloudrec.launch._slurm.shell import LocalShell, UnreachableError
 from cloudrec.launch.ledger import RunState
 from cloudrec.launch.runspec import RunSpec
 
@@ -26,6 +28,18 @@ def script(settings: dict[str, Any] | None = None, *, gpus: int = 0, **asked: An
 def directives(made: JobScript) -> list[str]:
     lines = made.text().splitlines()
     return [line.removeprefix("#SBATCH ") for line in lines if line.startswith("#SBATCH ")]
+
+
+def test_a_slurm_conf_that_is_not_there_is_told_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tool = tmp_path / "sinfo"
+    tool.write_text("#!/bin/sh\nsleep 60\n")  # as Slurm's own, which goes on looking
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("SLURM_CONF", str(tmp_path / "slurm.conf"))
+    with pytest.raises(UnreachableError, match=r"SLURM_CONF names .*slurm\.conf, which is not there"):
+        LocalShell().run(["sinfo"], timeout_s=30)
 
 
 def test_what_is_asked_for_becomes_options_of_sbatch() -> None:
