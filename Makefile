@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# What the tests and demos start, hundreds of processes, compiles our modules once, even where Python is told not to.
+export PYTHONDONTWRITEBYTECODE =
 
 .PHONY: setup demo demo-spot demo-cluster test tests lint format soak golden checkov live bench clean image-tools image-test
 .DEFAULT_GOAL := help

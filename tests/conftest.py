@@ -12,6 +12,7 @@ from xdist.scheduler import LoadFileScheduling
 from xdist.workermanage import WorkerController
 
 ROOT = Path(__file__).parents[1]
+_POOLS = "pools"
 
 
 class ByFileAndCloud(LoadFileScheduling):
@@ -21,12 +22,16 @@ class ByFileAndCloud(LoadFileScheduling):
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        file, _, name = nodeid.partition("::")
-        if file.startswith("tests/trainer/") and _runs_on_pools(file):
-            return "pools"
-        if not file.startswith("tests/conformance/"):
-            return file
-        return f"{file}::{name.rpartition('[')[2].rstrip(']').partition('-')[0]}"
+        return _scope_of(nodeid)
+
+
+def _scope_of(nodeid: str) -> str:
+    file, _, name = nodeid.partition("::")
+    if file.startswith("tests/trainer/") and _runs_on_pools(file):
+        return _POOLS
+    if not file.startswith("tests/conformance/"):
+        return file
+    return f"{file}::{name.rpartition('[')[2].rstrip(']').partition('-')[0]}"
 
 
 @cache
@@ -40,6 +45,12 @@ def pytest_configure() -> None:
         if signal.getsignal(number) is signal.SIG_IGN:
             default = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
             signal.signal(number, default)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Begin with the pools, which take minutes on one worker: at the end the others would wait for it."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: _scope_of(item.nodeid) != _POOLS)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -24,7 +24,7 @@ AZURITE_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1
 def moto_server(log: Path) -> Iterator[int]:
     """S3 by moto; its port."""
     port = _free_port()
-    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    command = [sys.executable, str(Path(__file__).with_name("moto_s3.py")), str(port)]
     with _serving(command, port, log):
         yield port
 
