@@ -20,6 +20,7 @@ from cloudrec.kube.client import Kube
 from cloudrec.kube.target import Target
 from cloudrec.launch import launcher
 from cloudrec.launch._kube.context import disconnect
+from cloudrec.launch._kube.launcher import KubeLauncher
 from cloudrec.launch.base import Launcher, RunStatus
 from cloudrec.launch.folder import RunFolder, create_run
 from cloudrec.launch.ledger import RunState
@@ -201,6 +202,8 @@ def kubernetes(folder: Path, *, how: str = "torchrun") -> Iterator[Engine]:
             fabric="none",
         )
 
+        _await_kind(target, how)
+
         def take_head(run: RunFolder) -> None:
             labels = f"{RUN}={run.name},ray.io/node-type=head"
             with Kube.connect(target) as kube:
@@ -233,6 +236,18 @@ def kubernetes(folder: Path, *, how: str = "torchrun") -> Iterator[Engine]:
             )
         finally:
             disconnect()
+
+
+def _await_kind(target: Target, how: str) -> None:
+    """Wait until the kind is served, which is some moments after its operator is asked for."""
+    engine, give_up = launcher(how), time.monotonic() + PATIENCE_S
+    assert isinstance(engine, KubeLauncher)
+    while True:
+        with Kube.connect(target) as kube:
+            if kube.kinds.has(engine.engine.kind):
+                return
+        assert time.monotonic() < give_up, f"{engine.engine.kind} is never served"
+        time.sleep(0.1)
 
 
 def _make_bucket(endpoint: str) -> None:
