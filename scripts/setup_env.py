@@ -7,6 +7,7 @@ both cases, so it is installed with --no-deps beside its real needs.
 
 from __future__ import annotations
 
+import atexit
 import shutil
 import subprocess
 import sys
@@ -48,8 +49,11 @@ def main() -> int:
 
     # pip works on one core, and compiling is half of its work: the other cores do that, and npm's part.
     azurite = begin_azurite(target / "azurite")
+    if azurite is not None:
+        atexit.register(azurite.wait)  # it does not outlive this process, even where pip fails
     pip(f"torch=={TORCH}")
     torch = begin_compiling(python, jobs=1)
+    atexit.register(torch.wait)
     # The extra's fbgemm is the CPU one: on a GPU machine its other needs are named without it.
     constraints = ["--constraint", "constraints.txt"]
     if fbgemm == "fbgemm-gpu":

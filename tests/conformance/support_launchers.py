@@ -41,10 +41,6 @@ PATIENCE_S = 150.0
 IMAGE = "registry.example/cloudrec-trainer@sha256:" + "5c" * 32
 
 
-def _has_none(_run: RunFolder) -> None:
-    raise NotImplementedError("its machines are all alike")
-
-
 @dataclass(frozen=True, kw_only=True)
 class Engine:
     """One engine that runs.
@@ -54,7 +50,6 @@ class Engine:
         folder: where runs are kept.
         usual: what all runs on it have in their spec.
         take_machine: takes a machine of a run away, or gives its notice.
-        take_head: takes the machine away on which nothing trains, but from which the run is driven.
         restores: whether the engine itself starts such a run again.
         bucket: where the pods of an engine that sees no folder of ours find data.
         variables: what processes need in order to speak with it.
@@ -64,7 +59,6 @@ class Engine:
     folder: Path
     usual: Mapping[str, Any]
     take_machine: Callable[[RunFolder], None]
-    take_head: Callable[[RunFolder], None] = _has_none
     restores: bool = True
     bucket: str = ""
     variables: Mapping[str, str] = field(default_factory=dict)
@@ -173,8 +167,11 @@ def local(folder: Path) -> Iterator[Engine]:
 
 
 @contextmanager
-def kubernetes(folder: Path, *, how: str = "torchrun") -> Iterator[Engine]:
-    """The stand-in, whose pods are processes of this machine; their files are in S3's."""
+def kubernetes(folder: Path, *, how: str = "torchrun", takes: str = "") -> Iterator[Engine]:
+    """The stand-in, whose pods are processes of this machine; their files are in S3's.
+
+    The machine that is taken away is that of the run's second worker, or of the pod with the labels `takes`.
+    """
     given = {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s", "AWS_DEFAULT_REGION": "us-east-1"}
     with (
         pytest.MonkeyPatch.context() as patch,
@@ -190,10 +187,6 @@ def kubernetes(folder: Path, *, how: str = "torchrun") -> Iterator[Engine]:
         operators = [] if how == "torchrun" else [how]
         server.control(nodes=[pool], node_timing={"replacement_s": 2}, operators=operators)
 
-        def take(run: RunFolder) -> None:
-            node = launcher(how).state(run).workers[1].node
-            server.control(evict={"node": node, "how": "spot"})
-
         target = Target(
             kubeconfig=server.kubeconfig,
             context=server.context,
@@ -201,14 +194,17 @@ def kubernetes(folder: Path, *, how: str = "torchrun") -> Iterator[Engine]:
             service_account="default",
             fabric="none",
         )
-
         _await_kind(target, how)
 
-        def take_head(run: RunFolder) -> None:
-            labels = f"{RUN}={run.name},ray.io/node-type=head"
-            with Kube.connect(target) as kube:
-                head = next(iter(kube.list("v1/Pod", namespace="default", labels=labels)))
-            server.control(evict={"node": head["spec"]["nodeName"], "how": "spot"})
+        def take(run: RunFolder) -> None:
+            if takes:
+                with Kube.connect(target) as kube:
+                    labels = f"{RUN}={run.name},{takes}"
+                    pod = next(iter(kube.list("v1/Pod", namespace="default", labels=labels)))
+                node = pod["spec"]["nodeName"]
+            else:
+                node = launcher(how).state(run).workers[1].node
+            server.control(evict={"node": node, "how": "spot"})
 
         usual = {
             "nnodes": 2,
@@ -226,14 +222,7 @@ def kubernetes(folder: Path, *, how: str = "torchrun") -> Iterator[Engine]:
             },
         }
         try:
-            yield Engine(
-                name=how,
-                folder=folder,
-                usual=usual,
-                take_machine=take,
-                take_head=take_head,
-                bucket="s3://bucket",
-            )
+            yield Engine(name=how, folder=folder, usual=usual, take_machine=take, bucket="s3://bucket")
         finally:
             disconnect()
 

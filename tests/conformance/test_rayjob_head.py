@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 
 from cloudrec.launch.ledger import RunState
-from tests.conformance.support_launchers import ENGINES, LONG
+from tests.conformance.support_launchers import LONG, kubernetes
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
 
 
 def test_a_run_whose_heads_machine_is_taken_away_goes_on_from_the_newest_checkpoint(tmp_path: Path) -> None:
-    with ENGINES["rayjob"](tmp_path) as engine:
+    with kubernetes(tmp_path, how="rayjob", takes="ray.io/node-type=head") as engine:
         run = engine.launch("headless", LONG)
         engine.wait_for_step(run, 8)
-        engine.take_head(run)
+        engine.take_machine(run)
         engine.wait(run, lambda _: len(engine.begun_at(run)) > 1)
         assert engine.launcher.stop(run).state is RunState.INTERRUPTED
         first, *later = engine.begun_at(run)
