@@ -6,10 +6,10 @@
 # `cloudrec image build` builds it; so does any builder:
 #   docker build --target efa -t cloudrec:efa .
 #   podman build --target plain --build-arg DEVICE=cpu -t cloudrec:cpu .
-# A private package index goes in by a secret, which no layer keeps: --secret id=pip,src=pip.conf
+# A private package index is passed as a secret, which no layer contains: --secret id=pip,src=pip.conf
 
-# Anything with apt and Python 3.11 or newer: debian:bookworm 3.11, ubuntu:24.04 3.12. CUDA's libraries come
-# with torch's own packages, the driver from the node, so no base of NVIDIA's is needed.
+# Any image with apt and Python 3.11 or newer: debian:bookworm has 3.11, ubuntu:24.04 has 3.12. CUDA's libraries
+# come with torch's packages, and the driver is the node's, so no base image of NVIDIA's is needed.
 ARG BASE=docker.io/library/debian:bookworm-slim@sha256:96e378d7e6531ac9a15ad505478fcc2e69f371b10f5cdf87857c4b8188404716
 # cuda or cpu
 ARG DEVICE=cuda
@@ -17,8 +17,8 @@ ARG VERSION=0
 
 FROM ${BASE} AS base
 ARG DEVICE
-# A compiler stays: the table kernels are made for the processor that is found, and torch.compile needs one
-# too (on GPUs with Python's headers). KubeRay's probes ask by wget.
+# The compiler stays: the table kernels are compiled for the node's processor, and torch.compile needs one too
+# (on GPUs with Python's headers). KubeRay's probes use wget.
 RUN apt-get update \
     && headers="" && if [ "${DEVICE}" = cuda ]; then headers=python3-dev; fi \
     && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends \
@@ -39,7 +39,7 @@ LABEL org.opencontainers.image.title="cloudrec trainer" \
       org.opencontainers.image.licenses="Apache-2.0" \
       cloudrec.device="${DEVICE}"
 
-# Everything below is made here and copied: no package manager's cache, no pip in the image.
+# The build stage; the others copy from it, so the image has no pip and no package manager's cache.
 FROM base AS build
 RUN apt-get update \
     && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends python3-venv \
@@ -50,7 +50,7 @@ ENV PIP_NO_CACHE_DIR=1 \
     PYTHONDONTWRITEBYTECODE=
 RUN python3 -m venv /opt/cloudrec
 
-# From a checkout, or from the wheel that an installed cloudrec puts into the build's folder.
+# From a checkout, or from the wheel that an installed cloudrec writes to the build context.
 FROM build AS wheel
 COPY . /source
 RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
@@ -86,7 +86,7 @@ RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
     && python -m pip install --no-deps --requirement /last.txt \
     && python -m pip uninstall --yes pip
 
-# checkov:skip=CKV_DOCKER_2: a run is a job whose end tells how it went; Kubernetes heeds no HEALTHCHECK
+# checkov:skip=CKV_DOCKER_2: a run is a job with an exit code, and Kubernetes ignores HEALTHCHECK
 # checkov:skip=CKV_DOCKER_7: the base's digest is in the argument BASE
 FROM base AS plain
 COPY --from=venv-plain /opt/cloudrec /opt/cloudrec
@@ -94,7 +94,7 @@ ARG VERSION
 LABEL org.opencontainers.image.version="${VERSION}" cloudrec.fabric="plain"
 WORKDIR /cloudrec
 USER 10001:10001
-CMD ["python", "-m", "trainer", "--help"]
+CMD ["python", "-P", "-m", "trainer", "--help"]
 
 FROM torch AS venv-efa
 COPY --from=wheel /wheels /wheels
@@ -105,8 +105,8 @@ RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
     && python -m pip install --no-deps --requirement /last.txt \
     && python -m pip uninstall --yes pip
 
-# 1.50.0 (2026-08-21): libfabric 2.6.0amzn1.0, rdma-core 64.0, aws-ofi-nccl 1.21.1. The kernel's part, the
-# limits and the look for devices are the node's. MPI, which it also brings, nobody uses here.
+# 1.50.0 (2026-08-21): libfabric 2.6.0amzn1.0, rdma-core 64.0, aws-ofi-nccl 1.21.1. The kernel module and the
+# limits are the node's, so the installer skips both. MPI, which it also contains, is not used.
 FROM base AS efa
 ARG EFA_INSTALLER=1.50.0
 ARG EFA_SOURCE=https://efa-installer.amazonaws.com
@@ -133,7 +133,7 @@ ARG VERSION
 LABEL org.opencontainers.image.version="${VERSION}" cloudrec.fabric="efa"
 WORKDIR /cloudrec
 USER 10001:10001
-CMD ["python", "-m", "trainer", "--help"]
+CMD ["python", "-P", "-m", "trainer", "--help"]
 
 FROM torch AS venv-ib
 COPY --from=wheel /wheels /wheels
@@ -165,7 +165,7 @@ ARG VERSION
 LABEL org.opencontainers.image.version="${VERSION}" cloudrec.fabric="ib"
 WORKDIR /cloudrec
 USER 10001:10001
-CMD ["python", "-m", "trainer", "--help"]
+CMD ["python", "-P", "-m", "trainer", "--help"]
 
 FROM torch AS venv-gcp
 COPY --from=wheel /wheels /wheels
@@ -182,4 +182,4 @@ ARG VERSION
 LABEL org.opencontainers.image.version="${VERSION}" cloudrec.fabric="gcp"
 WORKDIR /cloudrec
 USER 10001:10001
-CMD ["python", "-m", "trainer", "--help"]
+CMD ["python", "-P", "-m", "trainer", "--help"]

@@ -3,10 +3,12 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# Four workers on two cores: most tests wait for a process or a stand-in.
+SHARED := -n 4 --dist loadfile --no-loadscope-reorder
 # What the tests and demos start, hundreds of processes, compiles our modules once, even where Python is told not to.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: setup demo demo-spot demo-cluster test tests lint format soak golden checkov live bench clean image-tools image-test
+.PHONY: setup demo demo-spot demo-cluster quick unit test fast slow test-all all lint format soak golden checkov policies live bench clean image-tools image-test
 .DEFAULT_GOAL := help
 
 help: ## show the targets
@@ -14,7 +16,7 @@ help: ## show the targets
 
 setup: $(STAMP) ## create .venv and install everything (the CUDA build of fbgemm where there is a GPU)
 
-$(STAMP): pyproject.toml constraints.txt scripts/setup_env.py
+$(STAMP): pyproject.toml cloudrec_sandbox/pyproject.toml constraints.txt scripts/setup_env.py
 	$(PYTHON) scripts/setup_env.py $(VENV)
 	@touch $@
 
@@ -27,30 +29,49 @@ demo-spot: $(STAMP) ## kill one run, resume another with fewer processes, beside
 demo-cluster: $(STAMP) ## a cloud's whole flow on stand-ins: up, train in pods, lose a node, resume, down
 	$(BIN)/python -m scripts.demo_cluster
 
-lint: $(STAMP) ## ruff, mypy, import-linter
+lint: $(STAMP) ## ruff, mypy, import-linter, plain words in the prose
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python scripts/prose.py
 
 format: $(STAMP) ## let ruff lay out and mend what it can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-test: $(STAMP) ## lint, types, layers and every test but the soak tests
-	$(MAKE) --no-print-directory --jobs 2 lint tests
+quick: $(STAMP) ## the edit loop: lint, types, layers and the short unit tests, in a minute
+	$(MAKE) --no-print-directory --jobs 2 lint unit
 
-tests: $(STAMP) ## every test but the soak tests
-	$(BIN)/python -m pytest -m "not soak" -n 4 --dist loadfile --no-loadscope-reorder
+unit: $(STAMP)
+	$(BIN)/python -m pytest tests/unit -m "not long and not slow and not soak" -n 2 --dist loadfile --no-loadscope-reorder --durations=3
+
+test: $(STAMP) ## what every change must pass: lint, types, layers and all tests except the slow ones
+	$(MAKE) --no-print-directory --jobs 2 lint fast
+
+fast: $(STAMP)
+	$(BIN)/python -m pytest -m "not slow and not soak" $(SHARED)
+
+slow: $(STAMP) ## the slow rest: conformance, launchers, kills, whole runs
+	$(BIN)/python -m pytest -m "slow and not soak" $(SHARED)
+
+test-all: $(STAMP) ## test and slow in one go
+	$(MAKE) --no-print-directory --jobs 2 lint all
+
+all: $(STAMP)
+	$(BIN)/python -m pytest -m "not soak" $(SHARED)
 
 soak: $(STAMP) ## slow endurance tests
 	$(BIN)/python -m pytest -m soak --timeout 1800
 
 golden: $(STAMP) ## write the manifests' golden files anew, to be read before they are committed
-	CLOUDREC_WRITE_GOLDEN=1 $(BIN)/python -m pytest -q tests/unit/manifests/test_golden.py
+	CLOUDREC_WRITE_GOLDEN=1 $(BIN)/python -m pytest -q tests/unit/kubernetes_manifests/test_golden.py
 
 checkov: $(STAMP) ## look for weak points in every manifest (checkov, in a virtual environment of its own)
-	$(BIN)/python -m pytest -m soak tests/unit/manifests/test_checkov.py -rs --timeout 1800
+	$(BIN)/python -m pytest -m soak tests/unit/kubernetes_manifests/test_checkov.py -rs --timeout 1800
+
+policies: $(STAMP) ## look for ways to become an administrator in infra/aws (cloudsplaining, parliament; likewise)
+	$(BIN)/python -m pytest -m soak tests/unit/providers_aws/test_policies_linted.py -rs --timeout 1800
 
 image-tools: ## buildah and debootstrap by apt, for the test of the image (as root)
 	$(PYTHON) scripts/image_tools.py
@@ -58,12 +79,12 @@ image-tools: ## buildah and debootstrap by apt, for the test of the image (as ro
 image-test: $(STAMP) image-tools ## build the image's CPU target for real, and train in it
 	$(BIN)/python -m pytest -m soak --timeout 1800 -s tests/e2e/test_image.py
 
-live: $(STAMP) ## PROVIDER=aws: a cluster of the cheapest GPU node in a real account, up and down; asks first
-	PROVIDER=$(PROVIDER) $(BIN)/python scripts/live.py
+live: $(STAMP) ## PROVIDER=aws: up, data push, train, logs, down in a real account; asks first (SANDBOX=1: on a stand-in)
+	PROVIDER=$(PROVIDER) SANDBOX=$(SANDBOX) $(BIN)/python -m scripts.live
 
 bench: $(STAMP) ## measure, side by side with named references
 	$(BIN)/python -m benchmarks
 
 clean: ## remove what was built
-	rm -rf $(VENV) .checkov build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) .checkov .policies build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,1 +1,1 @@
-"""Measurements, each beside a named reference; run one with `python -m benchmarks NAME`."""
+"""Measurements, each compared with a named reference; run one with `python -m benchmarks NAME`."""

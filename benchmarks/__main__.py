@@ -1,6 +1,6 @@
 """`python -m benchmarks [NAME ...]`: run the named benchmarks, or all of them, one after the other.
 
-Each is a module of this package with a `main()` that prints a table beside a named reference.
+Each is a module of this package with a `main()` that prints a table with a named reference.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ BENCHMARKS = (
 
 
 def main() -> int:
-    """Run each benchmark in a process of its own, so that none sees another's leavings."""
+    """Run each benchmark in its own process, so that none is affected by what another leaves."""
     asked = sys.argv[1:] or list(BENCHMARKS)
     for unknown in [name for name in asked if name not in BENCHMARKS]:
         print(

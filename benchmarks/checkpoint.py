@@ -1,9 +1,9 @@
-"""What checkpoints cost a run, beside torch.save of the same state and a plain read of it from the disk.
+"""The cost of checkpoints, compared with torch.save of the same state and with a plain read from the disk.
 
     python -m benchmarks.checkpoint [--rows N] [--dim D] [--steps S] [--folder DIR] [--write]
 
-A DLRM with tables of the Criteo Kaggle data's proportions trains on Zipf ids, and saves as a run does.
-Memory is what the saver's processes have for themselves: copies of pages that training changed are theirs.
+A DLRM with tables of the Criteo Kaggle data's proportions trains on Zipf ids, and saves as a run does. Memory
+is the private memory of the saver's processes, including copies of pages that training has changed.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ import psutil
 import torch
 
 from benchmarks.machine import describe_machine
-from trainer.arguments import make_config
+from trainer.base.arguments import make_config
+from trainer.base.distributed import join_world
 from trainer.checkpoint import Checkpointer
-from trainer.checkpoint.saves import SavingOptions
+from trainer.checkpoint.save.saves import SavingOptions
 from trainer.data.batch import Batch
-from trainer.distributed import join_world
-from trainer.learner import Learner
-from trainer.model import ModelShape
+from trainer.loop.learner import Learner
+from trainer.models.model import ModelShape
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from trainer.checkpoint.saves import CheckpointReport
-    from trainer.distributed import World
+    from trainer.base.distributed import World
+    from trainer.checkpoint.save.saves import CheckpointReport
 
 RESULTS = Path(__file__).parent / "results"
 KAGGLE = (
@@ -53,13 +53,13 @@ BUFFER = 8 << 20
 
 @dataclass(slots=True)
 class Saved:
-    """One save and what went on beside it."""
+    """One save, and the steps during it."""
 
     label: str
     report: CheckpointReport
     touched: float  # share of the rows
     own_bytes: int  # of what was touched, and of all that is small
-    step_s: float  # median beside the write
+    step_s: float  # median during the write
     quiet_s: float  # median before it
     memory: int  # of the saver, at its height
 
@@ -94,7 +94,7 @@ class Bench:
         torch.set_float32_matmul_precision("medium")
         self.learner = Learner(config, self.shape, world, total_steps=1_000_000, draw=False)
         began = time.perf_counter()
-        self.learner.initial.make()
+        self.learner.draw_tables()
         self.draw_s = time.perf_counter() - began
         self._random = np.random.default_rng(1)
         self._steps = iter(self.learner.pipeline.steps(self._batches(), 0))
@@ -103,7 +103,7 @@ class Bench:
     @property
     def full_bytes(self) -> int:
         """Of the whole state."""
-        entries = self.learner.state.values()
+        entries = self.learner.entries.values()
         return sum(shard.tensor.nbytes for entry in entries for shard in entry.shards)
 
     def train(self, steps: int) -> list[float]:
@@ -119,13 +119,13 @@ class Bench:
     def interval(self, writer: Checkpointer, steps: int) -> None:
         """Train as a run does until a save is due but for the quiet steps, which `save` makes."""
         self.train(steps // 2)
-        writer.foresee(self.learner.state)
+        writer.foresee(self.learner.entries)
         self.train(steps - steps // 2 - QUIET_STEPS)
 
     def touched(self) -> tuple[int, int]:
         """Rows that the next differential holds, and their bytes with their optimizer states'."""
         rows = size = 0
-        for name, entry in self.learner.state.items():
+        for name, entry in self.learner.entries.items():
             for shard in entry.shards:
                 if shard.stamps is None:
                     size += shard.tensor.nbytes
@@ -141,7 +141,7 @@ class Bench:
         return Checkpointer(str(self.folder / "run"), keep=2, rank=0, world_size=1, options=settings)
 
     def save(self, writer: Checkpointer, label: str, *, watch: bool = False) -> Saved:
-        """Save beside training; with `watch` the processes' memory is looked at, which takes its time."""
+        """Save during training; with `watch`, also measure the processes' memory, which takes some time."""
         quiet = statistics.median(self.train(QUIET_STEPS))
         rows, own = self.touched()
         watcher = MemoryWatch() if watch else None
@@ -159,8 +159,9 @@ class Bench:
         """Seconds from an empty place in memory to the first new step; files come from the disk."""
         forget(self.folder / "run")
         began = time.perf_counter()
-        if writer.load_newest(self.learner.state, initial=self.learner.initial) is None:
-            raise RuntimeError("nothing was saved")
+        with self.learner.filling() as state:
+            if writer.load_newest(state, initial=self.learner.initial) is None:
+                raise RuntimeError("nothing was saved")
         self.train(1)
         return time.perf_counter() - began
 
@@ -182,7 +183,7 @@ class Bench:
 
 
 class MemoryWatch:
-    """Looks at what the children of this process have for themselves, until it is closed."""
+    """Samples the private memory of this process's children, until it is closed."""
 
     def __init__(self) -> None:
         self._highest = 0
@@ -241,7 +242,9 @@ def measure(bench: Bench, steps: int) -> list[str]:
     saves: list[Saved] = []
     bench.train(QUIET_STEPS)
     with bench.open(mode="incremental") as writer:
-        writer.save(bench.step, bench.learner.state, {}, {}, initial=bench.learner.initial)
+        for _ in range(2):  # the second begins a chain, so that no file is in both
+            bench.train(1)
+            writer.save(bench.step, bench.learner.state, {}, {}, initial=bench.learner.initial)
         bench.interval(writer, steps)
         saves.append(bench.save(writer, "differential, fp32"))
         bench.interval(writer, steps)

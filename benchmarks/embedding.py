@@ -1,11 +1,11 @@
-"""What the tables cost in a step, beside moving the same rows by torch: gather, then scatter-add.
+"""The cost of the tables in a step, compared with moving the same rows by torch: gather, then scatter-add.
 
     python -m benchmarks.embedding [--rounds N] [--write]
 
 The embedding part is torchrec's sharded collection as the trainer runs it: ids in, sums out, gradients
 in, rows and optimizer states updated, with all that surrounds the kernels. It is driven alone, with
-gradients made beforehand and laid out as the interaction's backward lays them. Kinds and the reference
-take turns within a process, one thread; figures are medians over all turns of all rounds' processes.
+gradients made before, in the layout of the interaction's backward. Kinds and the reference alternate within a
+process, with one thread; figures are medians over all turns of all rounds' processes.
 """
 
 from __future__ import annotations

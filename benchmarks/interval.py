@@ -1,13 +1,13 @@
-"""Goodput of checkpoint policies on simulated spot machines, beside an oracle that knows every end.
+"""Goodput of checkpoint policies on simulated spot machines, compared with an oracle that knows every end.
 
 Up-times are exponential, or heavy-tailed as those of real spot machines (Weibull, lognormal), all with one
-mean. A job has a day; goodput is the work that is left of it at its end, over the day. Lost work, checkpoints
-and restarts come off. Nobody waits for capacity here.
+mean. A job has a day; goodput is the work that is kept at its end, divided by the day. Lost work, checkpoints
+and restarts are subtracted. There are no waits for capacity.
 
     none        never saves: every interruption loses all
     fixed       every 1000 steps of a second
-    young       sqrt(2 MTBF C), told the true mean of the up-times
-    ours        trainer.interval, which is told nothing: it learns from this job's own past
+    young       sqrt(2 MTBF C), given the true mean of the up-times
+    ours        trainer.base.interval, which is given nothing: it learns from this job's own past
     oracle      saves once before each end, at the last moment at which the save still fits
 
 Three savers: `blocking` stops the steps for the whole save, 30 s; `background` stops them for 0.3 s and
@@ -26,7 +26,7 @@ from pathlib import Path
 
 import numpy as np
 
-from trainer.interval import Hazard, SaveCosts, Uptime, best_interval, plan_stop
+from trainer.base.interval import Hazard, SaveCosts, Uptime, best_interval, plan_stop
 
 Interval = Callable[[SaveCosts, float], float]  # seconds to the next save, from what saves cost and the age
 DAY_S = 86_400.0
@@ -57,7 +57,7 @@ DIFFERENTIAL = Saver(0.3, 3.0, slowdown=0.1)
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """How long a machine lives, and whether it says so before it goes."""
+    """The up-time of a machine, and whether its end is announced."""
 
     uptime_s: float
     announced: bool
@@ -65,7 +65,7 @@ class End:
 
 @dataclass(slots=True)
 class Life:
-    """A machine's work so far, in seconds, and how much of it is committed."""
+    """A machine's work so far, in seconds, and the committed part."""
 
     work: float = 0.0
     kept: float = 0.0
@@ -107,7 +107,7 @@ def job(trace: str, seed: int) -> list[End]:
 def live(
     end: End, saver: Saver, interval: Interval, costs: SaveCosts, *, hears: bool, day_ends: bool
 ) -> tuple[float, Uptime]:
-    """One machine's life from its start: the work that is left of it, and what it teaches.
+    """Simulate one machine from its start; return the work that is kept, and its up-time.
 
     Where the day ends, all work counts, whether saved or not.
     """
@@ -134,7 +134,7 @@ def live(
 
 
 def heed(end: End, now: float, life: Life, costs: SaveCosts, saver: Saver) -> tuple[float, Uptime]:
-    """What a machine does that was warned, a second at a time as the trainer does between its steps."""
+    """What a warned machine does, second by second, as the trainer does between its steps."""
     while True:
         plan = plan_stop(end.uptime_s - now, costs, committed=life.kept > 0, decided_elsewhere=True)
         if plan.when == "now":
@@ -151,7 +151,7 @@ def worked(start: float, stop: float, busy_until: float, saver: Saver) -> float:
 
 
 def a_day(ends: list[End], make: Callable[[list[Uptime]], Interval], saver: Saver, *, hears: bool) -> float:
-    """The work kept of a day, in which every start knows what the ones before it have taught."""
+    """The work kept of a day in which every start knows what the earlier ones have learnt."""
     past: list[Uptime] = []
     costs, kept = SaveCosts(), 0.0
     for number, end in enumerate(ends, 1):
@@ -229,7 +229,7 @@ def main() -> None:
     text = f"""{(__doc__ or "").strip()}
 
 Mean up-time {MEAN_S:.0f} s, restart {RESTART_S:.0f} s, {jobs} days a trace, seeds from 0.
-Where notices are heard, {ANNOUNCED:.0%} of the ends are announced {NOTICE_S:.0f} s ahead.
+With notices, {ANNOUNCED:.0%} of the ends are announced {NOTICE_S:.0f} s ahead.
 Goodput, and its share of the oracle's; the goal is {GOAL:.1%} of it.
 A simulation: nothing here depends on the machine.
 

@@ -1,11 +1,11 @@
-"""What a run of a thousand nodes costs whoever launches and watches it, on the Kubernetes stand-in.
+"""The cost of launching and watching a run of a thousand nodes, on the Kubernetes stand-in.
 
     python -m benchmarks.kubernetes [--nodes 1000] [--write]
 
-The stand-in is a process of its own whose pods are but kept in its books: no trainer runs. What is timed is
-ours: the manifests rendered and applied, the commands `status` and `logs`, each a new process as a person
-types it, and the same asked again by a process that knows the cluster; what a process that watches for long
-holds in memory. The machine and the transport are the heaviest there are, with eight ranks a node.
+The stand-in is a separate process that only stores the pods: no trainer runs. Measured are cloudrec's parts:
+rendering and applying the manifests; the commands `status` and `logs`, each as a new process; the same
+requests by a process that knows the cluster; and the memory of a process that watches. The instance type and
+the transport profile are the largest ones, with eight ranks per node.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from benchmarks.machine import describe_machine, today
-from cloudrec.kube.target import Target
-from cloudrec.launch import launcher
-from cloudrec.launch._kube.context import disconnect
-from cloudrec.launch._kube.observer import Observer
-from cloudrec.launch.folder import RunFolder, create_run
-from cloudrec.launch.ledger import RunState
-from cloudrec.launch.runspec import RunSpec
+from cloudrec.kubernetes.client.target import ClusterTarget
+from cloudrec.launchers import launcher
+from cloudrec.launchers.base.ledger import RunState
+from cloudrec.launchers.base.run_folder import RunFolder, create_run
+from cloudrec.launchers.base.runspec import RunSpec
+from cloudrec.launchers.kubernetes.context import disconnect
+from cloudrec.launchers.kubernetes.watch.observer import KubernetesObserver
 from tests.standins.kubernetes import StandIn, kubernetes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from cloudrec.launch._kube.launcher import KubeLauncher
+    from cloudrec.launchers.kubernetes.launcher import KubeLauncher
 
 NODES, RANKS, ROUNDS = 1000, 8, 5
 NAME = "thousand"  # the run's
@@ -74,7 +74,7 @@ class Row:
 
 def spec_of(stand_in: StandIn, folder: Path, nodes: int) -> RunSpec:
     """A run of so many nodes of the heaviest kind."""
-    target = Target(
+    target = ClusterTarget(
         kubeconfig=stand_in.kubeconfig,
         context=stand_in.context,
         namespace="default",
@@ -89,18 +89,18 @@ def spec_of(stand_in: StandIn, folder: Path, nodes: int) -> RunSpec:
         cluster="bench",
         provider="kubernetes",
         launcher="torchrun",
-        nnodes=nodes,
+        nodes=nodes,
         nproc_per_node=RANKS,
         image=IMAGE,
         storage=f"file://{folder}/store",
         trainer_config={"dataset_path": "s3://bucket/data", "embedding_dim": 128},
-        target=target.to_json(),
+        target=target,
         settings={"probe": False},
     )
 
 
 def prepare(stand_in: StandIn, nodes: int) -> None:
-    """Have the nodes, and pods that go on for ever; each prints what its own ranks say, but one is silent."""
+    """Create the nodes, and pods that run forever; each prints its own ranks' lines, but one is silent."""
     hosts = sorted((f"{NAME}-{number}" for number in range(nodes)), key=lambda host: f"{host}.")
     silent = silent_place(nodes)
     logs = {host: lines(place, nodes) for place, host in enumerate(hosts) if place != silent}
@@ -109,7 +109,7 @@ def prepare(stand_in: StandIn, nodes: int) -> None:
 
 
 def silent_place(nodes: int) -> int:
-    """The place among all pods of the one that has not begun, in the order of their names."""
+    """The index among all pods of the one that has not begun, in the order of their names."""
     return nodes // 2
 
 
@@ -122,16 +122,16 @@ def lines(place: int, nodes: int) -> list[str]:
 
 
 def clocked(act: Callable[[], object]) -> float:
-    """Seconds that something takes."""
+    """Return the seconds that a call takes."""
     began = time.perf_counter()
     act()
     return time.perf_counter() - began
 
 
 def look(run: RunFolder) -> None:
-    """Ask for a state as if nothing were known of it."""
+    """Query the state of a run without cached knowledge."""
     engine = cast("KubeLauncher", launcher(run.spec().launcher)).engine
-    Observer(engine, run).status()
+    KubernetesObserver(engine, run).status()
 
 
 def read(run: RunFolder, rank: int) -> float:
@@ -141,7 +141,7 @@ def read(run: RunFolder, rank: int) -> float:
 
 
 def await_pods(run: RunFolder) -> float:
-    """Seconds until all are at work: the stand-in's time, not ours."""
+    """Return the seconds until all pods run; this is the stand-in's time, not cloudrec's."""
     engine, began = launcher(run.spec().launcher), time.perf_counter()
     while (status := engine.state(run)).state is not RunState.RUNNING:
         if time.perf_counter() - began > PATIENCE_S:
@@ -158,7 +158,7 @@ def command(home: Path, *arguments: str) -> float:
 
 
 def peak_mb(home: Path, *arguments: str) -> float:
-    """The most memory that a command which goes on held within some time, in MB."""
+    """The most memory that a command which continues held within some time, in MB."""
     environment = {**os.environ, "CLOUDREC_HOME": str(home)}
     whole = [sys.executable, "-m", "cloudrec", *arguments]
     with subprocess.Popen(whole, env=environment, stdout=subprocess.DEVNULL) as process:
@@ -170,7 +170,7 @@ def peak_mb(home: Path, *arguments: str) -> float:
 
 
 def measure(stand_in: StandIn, folder: Path, nodes: int) -> Iterator[Row]:
-    """All figures of one run, each as it is had."""
+    """Yield all figures of one run, each as soon as it is measured."""
     prepare(stand_in, nodes)
     home = folder / "home"
     run = create_run(home / "runs", spec_of(stand_in, folder, nodes))
@@ -182,7 +182,7 @@ def measure(stand_in: StandIn, folder: Path, nodes: int) -> Iterator[Row]:
     yield Row(name="(the stand-in, until all pods run)", values=[await_pods(run)], unit="s")
     first, last, nowhere = 0, nodes * RANKS - 1, silent_place(nodes) * RANKS
     repeated: Mapping[str, tuple[Callable[[], float], float | None]] = {
-        "`cloudrec --help`, which asks nobody": (lambda: command(home, "--help"), None),
+        "`cloudrec --help`, without a request": (lambda: command(home, "--help"), None),
         "`cloudrec status RUN`": (lambda: command(home, "status", run.name), STATUS_S),
         "`cloudrec logs RUN`": (lambda: command(home, "logs", run.name), LOGS_S),
         f"`cloudrec logs RUN --rank {last}`": (
@@ -206,14 +206,14 @@ def measure(stand_in: StandIn, folder: Path, nodes: int) -> Iterator[Row]:
         yield Row(name=name, values=[peak_mb(home, *arguments)], unit="MB", limit=WATCH_MB)
 
 
-def told(row: Row) -> Row:
-    """Show a figure at once: the next one may take minutes."""
+def shown(row: Row) -> Row:
+    """Print a figure immediately, because the next one may take minutes."""
     print(row, file=sys.stderr, flush=True)
     return row
 
 
 def main() -> int:
-    """Print the table; 1 where a limit is missed."""
+    """Print the table; return 1 if a limit is exceeded."""
     layout = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=layout)
     parser.add_argument("--nodes", type=int, default=NODES, help="pods, one a node")
@@ -222,7 +222,7 @@ def main() -> int:
     before = os.getloadavg()[0]
     with kubernetes() as stand_in, tempfile.TemporaryDirectory() as folder:
         try:
-            rows = [told(row) for row in measure(stand_in, Path(folder), asked.nodes)]
+            rows = [shown(row) for row in measure(stand_in, Path(folder), asked.nodes)]
         finally:
             disconnect()
     title = f"# A run of {asked.nodes} nodes on the Kubernetes stand-in, {today()}"

@@ -1,14 +1,13 @@
-"""From `train` to the first step on each engine, beside plain torchrun's; and what the launcher adds.
+"""The time from `train` to the first step on each engine, compared with plain torchrun, and the overhead.
 
     python -m benchmarks.launchers [--rounds 5] [--engine local --engine slurm ...] [--write]
 
-Each engine is warm: the Kubernetes stand-in with the image on its nodes, a Ray cluster and a Slurm that are
-idle. Every launch is a process of its own that looks whether the run can work, submits it and ends. In turn
-with each launch torchrun is started with the same trainer, two processes on one node, so that whatever else
-this machine does disturbs all: by itself, and on Ray and Slurm also as one does there without cloudrec, by
-`ray job submit` and `sbatch`. The overhead, the launcher's own, is how much later than by the engine's own
-way the trainer's processes begin; until the first step all do the same. On Kubernetes it has the scheduling
-and the start of pods in it.
+Each engine is warm: the Kubernetes stand-in has the image on its nodes, and Ray and Slurm are idle.
+Every launch is a separate process that checks the run, submits it and ends. Launches alternate with torchrun
+of the same trainer, two processes on one node, so that other load on this machine affects both. torchrun is
+started directly, and on Ray and Slurm also by `ray job submit` and `sbatch`. The overhead is the delay of the
+start of the trainer's processes relative to the engine's command; from there to the first step, both do the
+same. On Kubernetes it includes the scheduling and the start of pods.
 """
 
 from __future__ import annotations
@@ -30,9 +29,9 @@ import pytest
 import yaml
 
 from benchmarks.machine import describe_machine, today
-from cloudrec.launch.ledger import RunState
-from cloudrec.launch.outputs import json_lines
-from cloudrec.launch.runspec import default_trainer_command
+from cloudrec.launchers.base.ledger import RunState
+from cloudrec.launchers.base.outputs import json_lines
+from cloudrec.launchers.base.runspec import default_trainer_command
 from tests.conformance.support_launchers import ENGINES, Engine
 from tests.trainer.support_dataset import write_dataset
 
@@ -45,8 +44,8 @@ RESULTS = Path(__file__).parent / "results"
 LAUNCH = """
 import sys
 from pathlib import Path
-from cloudrec.launch import launcher
-from cloudrec.launch.folder import RunFolder
+from cloudrec.launchers import launcher
+from cloudrec.launchers.base.run_folder import RunFolder
 run = RunFolder(path=Path(sys.argv[1]))
 engine = launcher(run.spec().launcher)
 engine.preflight(run.spec())
@@ -73,7 +72,7 @@ class Times:
 
 @dataclass(frozen=True, kw_only=True)
 class Pairs:
-    """What was measured, in turn, on one engine.
+    """The alternating measurements on one engine.
 
     Attributes:
         ours: by the launcher.
@@ -159,8 +158,8 @@ def usual(engine: Engine, config: Mapping[str, Any], folder: Path) -> Times | No
 
 
 def ours(engine: Engine, config: Mapping[str, Any], name: str) -> Times:
-    """Launch by a process of its own, as a person would."""
-    run = engine.create(name, config, nnodes=1, nproc_per_node=2, trainer_command=default_trainer_command())
+    """Launch by its own process, as a person would."""
+    run = engine.create(name, config, nodes=1, nproc_per_node=2, trainer_command=default_trainer_command())
     began = time.time()
     subprocess.run([sys.executable, "-c", LAUNCH, str(run.path)], check=True)
     status = engine.end(run)
@@ -183,7 +182,7 @@ def data_for(engine: Engine, folder: Path) -> str:
 
 
 def measure(name: str, rounds: int) -> Pairs:
-    """Both ways in turn, after one of each that is not counted."""
+    """Measure both ways alternately, after one warm-up of each."""
     pairs = Pairs()
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
@@ -216,7 +215,7 @@ def rows(measured: Mapping[str, Pairs]) -> Iterator[str]:
 
 
 def main() -> int:
-    """Print the table; 1 where an engine's median overhead is above the limit."""
+    """Print the table; return 1 if an engine's median overhead is above the limit."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -237,7 +236,8 @@ def main() -> int:
     print(report)
     if asked.write:
         (RESULTS / f"launchers-{today()}.md").write_text(report, encoding="utf-8")
-    own = [pairs for name, pairs in measured.items() if name != "kubernetes"]  # whose pods' start is not ours
+    # On Kubernetes, the overhead includes the start of pods.
+    own = [pairs for name, pairs in measured.items() if name != "kubernetes"]
     return 0 if all(statistics.median(each.overheads) <= LIMIT_S for each in own) else 1
 
 

@@ -1,10 +1,10 @@
-"""Does it learn: how far runs come from the best linear model's AUC to the teacher's own, fp32 beside bf16.
+"""Quality: the share of the way from the best linear model's AUC to the teacher's AUC, in fp32 and bf16.
 
     python -m benchmarks.learning [--seeds N] [--write]
 
-The teacher is the one that the tests learn from (tests/trainer/support_teacher.py): both AUCs are
-known exactly. Every run is a `python -m trainer` of its own; a second one with --target_auc tells
-the time to 95 % of the way, from the first step on.
+The teacher is that of the tests (tests/trainer/support_teacher.py), so both AUCs are known exactly. Every run
+is a separate `python -m trainer`; a second one with --target_auc measures the time from the first step to
+95 % of the way.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import torch
 from benchmarks.machine import describe_machine
 from tests.trainer.support_gate import SETTINGS
 from tests.trainer.support_teacher import SHARD_ROWS, make_lesson
-from trainer.setup import lacks_arithmetic
+from trainer.loop.setup import lacks_arithmetic
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,7 +50,7 @@ class Result:
 
 
 def main() -> int:
-    """Print the table; with --write, record it. 1 if bf16 or the way learnt falls short."""
+    """Print the table; with --write, record it; return 1 if bf16 or the share learnt is too low."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -97,7 +97,8 @@ def _measure(folder: Path, lesson: Lesson, seed: int, precision: str) -> Result:
 
 def _run(folder: Path, name: str, **settings: Any) -> dict[str, Any]:  # noqa: ANN401 - values of flags
     """The summary of a run of the trainer."""
-    values = {**SETTINGS, **settings, "dataset_path": folder / "data", "output_dir": folder / name}
+    paths = {"dataset_path": folder / "data", "output_dir": folder / name}
+    values = {**SETTINGS, "checkpoint_interval": 0, **settings, **paths}
     flags = [word for flag, value in values.items() for word in (f"--{flag}", _spell(value))]
     subprocess.run([sys.executable, "-m", "trainer", *flags], check=True, capture_output=True)
     summary: dict[str, Any] = json.loads((folder / name / "summary.json").read_text(encoding="utf-8"))

@@ -1,12 +1,12 @@
-"""How long `up` and `down` take, beside the longest chain of things that must wait for each other.
+"""The time of `up` and `down`, compared with the critical path of their resources.
 
     python -m benchmarks.makespan [--cloud aws] [--speed 4] [--write]
 
-The cloud is its stand-in, whose things take as long to be made and to go as the cloud's do, on a clock
-that runs `speed` times faster. The critical path is the longest way through the very graph that is applied,
-each thing counted with what the stand-in takes for it; the serial time is the sum of all. Then `up` once
-more, which must change nothing: how many calls and seconds that takes. What our own calls take is real time,
-and so counts `speed` times as much here as at a cloud: the ratio would be better there.
+The cloud is its stand-in: resources take as long to be created and deleted as in the cloud, on a clock that
+runs `speed` times faster. The critical path is the longest path through the graph that is applied, with the
+stand-in's time for each resource; the serial time is the sum of all. A second `up`, which must change
+nothing, is measured in calls and seconds. cloudrec's computation takes real time, so it counts `speed` times
+as much as with a real cloud, where the ratio would be better.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 LIMIT = 1.01
 SPEED = 4.0
 RESULTS = Path(__file__).parent / "results"
-# Which of the stand-in's durations a thing waits for, the first whose pattern begins its key: when it is
-# made, and when it goes.
+# The stand-in's durations that a resource waits for when it is created and when it is deleted, by the first
+# pattern that matches the beginning of its key.
 MADE: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "aws": {
         "role": ("iam-role",),
@@ -156,21 +156,19 @@ def measure(cloud: Cloud, speed: float, folder: Path) -> tuple[list[str], bool]:
             calls = len(cloud.calls())
             again = clocked(site.up)
             made = cloud.calls(calls)
-            nothing = (
-                f"{len(made)} calls, {len(cloud.changing(made))} of them changing, {again:.2f} s of ours"
-            )
+            nothing = f"{len(made)} calls, {len(cloud.changing(made))} changing, {again:.2f} s of real time"
     return [*lines, "", f"`up` again, with nothing to change: {nothing}."], ok
 
 
 def clocked(act: Callable[[], Any]) -> float:
-    """Seconds of ours."""
+    """Return the seconds that an action takes, in real time."""
     began = time.perf_counter()
     act()
     return time.perf_counter() - began
 
 
 def main() -> int:
-    """Print the table; 1 where a limit is missed."""
+    """Print the table; return 1 if a limit is exceeded."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING
 
-from trainer.arguments import make_config
-from trainer.data.synthetic import SyntheticStream
-from trainer.distributed import join_world
-from trainer.learner import Learner
-from trainer.model import ModelShape
-from trainer.setup import set_numerics
+from trainer.base.arguments import make_config
+from trainer.base.distributed import join_world
+from trainer.data.formats.synthetic import SyntheticStream
+from trainer.loop.learner import Learner
+from trainer.loop.setup import set_numerics
+from trainer.models.model import ModelShape
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,11 +1,11 @@
-"""`cloudrec data prepare` beside Polars' own scan of the same file: rows a second, and memory.
+"""`cloudrec data prepare` compared with Polars' own scan of the same file: rows per second, and memory.
 
     python -m benchmarks.prepare [ROWS] [REPETITIONS]
 
 Both read one gzipped Criteo-format file of synthetic rows. Polars' scan parses its 40 columns (Int64 and
 String) in its streaming engine and counts the empty fields, so nothing is written; prepare parses, checks,
 splits, counts categories, assigns ids and writes checksummed shards through to the disk. Each measurement is
-a fresh process, the kinds alternate, and a warm-up of each is thrown away.
+a new process, the kinds alternate, and a warm-up of each is discarded.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def scan(path: Path) -> int:
     """Read the file by Polars alone; return its rows."""
     import polars as pl  # noqa: PLC0415 - each measured process loads what it measures
 
-    from cloudrec.data.tsv import COLUMNS, INTEGERS, LABEL  # noqa: PLC0415 - likewise
+    from cloudrec.data.format.tsv import COLUMNS, INTEGERS, LABEL  # noqa: PLC0415 - likewise
 
     schema = {name: pl.Int64 if name in (LABEL, *INTEGERS) else pl.String for name in COLUMNS}
     lazy = pl.scan_csv(path, has_header=False, separator="\t", quote_char=None, schema=schema)
@@ -40,8 +40,8 @@ def scan(path: Path) -> int:
 
 def prepare(path: Path, encoding: str) -> int:
     """Prepare the file; return its rows."""
-    from cloudrec.data.prepare import PrepareOptions  # noqa: PLC0415 - likewise
-    from cloudrec.data.prepare import prepare as run  # noqa: PLC0415 - likewise
+    from cloudrec.data.prepare.options import PrepareOptions  # noqa: PLC0415 - likewise
+    from cloudrec.data.prepare.prepare import prepare as run  # noqa: PLC0415 - likewise
 
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         out = Path(folder) / "dataset"
@@ -57,9 +57,9 @@ def measure(kind: str, path: Path) -> dict[str, float]:
 
 
 def _one(kind: str, path: Path) -> None:
-    import polars as pl  # noqa: PLC0415 - loading it is nobody's work
+    import polars as pl  # noqa: PLC0415 - loading it is no one's work
 
-    import cloudrec.data.pipeline  # noqa: PLC0415 - likewise
+    import cloudrec.data.prepare.pipeline  # noqa: PLC0415 - likewise
 
     del cloudrec, pl
     loaded = time.process_time()
@@ -122,7 +122,7 @@ def _table(rows: int, size: int, results: dict[str, list[dict[str, float]]]) -> 
 
 def main(rows: int = 2_000_000, repetitions: int = 5) -> None:
     """Measure, print the table and keep it in benchmarks/results."""
-    from cloudrec.data.synth import synthesize  # noqa: PLC0415 - likewise
+    from cloudrec.data.synth.synth import synthesize  # noqa: PLC0415 - likewise
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -1,10 +1,10 @@
-"""How fast `data push` sends a dataset to S3, beside s3fs's own `put` of the same folder.
+"""How fast `data push` sends a dataset to S3, compared with s3fs's own `put` of the same folder.
 
     python -m benchmarks.push [--rows N] [--write]
 
-Both send to moto's S3 on this machine, a process of its own, in turns; neither checks less than its default.
-`put` is what one would write by hand: it sends, and does not look at what arrived. `push` reads each file for
-its checksum first, and asks the store for its own afterwards. The second push finds everything there.
+Both send to moto's S3, a separate process on this machine, alternately, with their default checks. `put` is
+what one would write by hand: it sends, and does not check what arrived. `push` first reads each file for its
+checksum, and afterwards asks the store for the store's own. The second push finds everything there.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 import s3fs
 
 from benchmarks.machine import describe_machine, today
-from cloudrec.data import places
 from cloudrec.data.push import carry_out, survey
+from cloudrec.data.stores import open_store
 from tests.trainer.support_clouds import Clouds
 from tests.trainer.support_dataset import write_dataset
 
@@ -89,8 +89,8 @@ def _timed(send: Callable[[str], None], uri: str) -> float:
 
 
 def _push(dataset: Path, uri: str) -> None:
-    place = places.find(uri)
-    carry_out(survey(dataset, place), place, progress=lambda _done, _total: None)
+    store = open_store(uri)
+    carry_out(survey(dataset, store), store, progress=lambda _done, _total: None)
 
 
 def _put(dataset: Path, uri: str) -> None:

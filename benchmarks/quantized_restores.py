@@ -1,11 +1,11 @@
-"""What ten restores from quantised checkpoints cost in AUC, beside the same run unbroken.
+"""What ten restores from quantised checkpoints cost in AUC, compared with the same run without a stop.
 
     python -m benchmarks.quantized_restores [--seeds N] [--write]
 
-Each run keeps incremental checkpoints, stops ten times, evenly spread, and goes on each time from what it has
-just saved: the tables lose what the coding drops, and train on from there. A run stopped as often with exact
-checkpoints must end with the unbroken run's digest, so that nothing but the coding tells them apart. The
-teacher is that of benchmarks.learning.
+Each run keeps incremental checkpoints, stops ten times, evenly spread, and resumes each time from what it has
+just saved: the tables lose what the coding drops, and training continues from there. A run that stops as
+often with exact checkpoints must end with the digest of the run that never stops, so that only the coding
+differs. The teacher is that of benchmarks.learning.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.machine import describe_machine
 from tests.trainer.support_gate import SETTINGS
 from tests.trainer.support_teacher import SHARD_ROWS, make_lesson
-from trainer.arguments import make_config
-from trainer.digest import model_digest
-from trainer.distributed import join_world
-from trainer.session import open_session
+from trainer.base.arguments import make_config
+from trainer.base.distributed import join_world
+from trainer.loop.session.opening import open_session
+from trainer.sharding.digest import model_digest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tests.trainer.support_teacher import Lesson
-    from trainer.config import TrainerConfig
-    from trainer.distributed import World
+    from trainer.base.config import TrainerConfig
+    from trainer.base.distributed import World
 
 RESTORES = 10
 ALLOWED = 0.0001  # AUC that the restores may cost
@@ -58,7 +58,7 @@ class Result:
 
 
 def main() -> int:
-    """Print the table; with --write, record it. 1 if a coding costs more than allowed, or exact ones any."""
+    """Print the table; with --write, record it; return 1 if a coding or exact ones cost too much."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -114,19 +114,19 @@ def _measure(folder: Path, world: World, seed: int, coding: str) -> Result:
             seed=seed,
             coding=coding,
             auc=session.evaluate()["auc"],
-            digest=model_digest(session.learner.state, world.control),
-            samples=session.seen.merge(world.control).hex(),
+            digest=model_digest(session.run.learner.state, world.control),
+            samples=session.course.seen.merge(world.control).hex(),
             restores=_incremental_saves(output),
         )
 
 
 def _train_and_save(config: TrainerConfig, world: World, *, part: float) -> None:
-    """Go on from the last checkpoint, if there is one, to a part of all steps, and save there."""
+    """Continue from the last checkpoint, if there is one, to a part of all steps, and save there."""
     with open_session(config, world) as session:
-        last = round(part * session.total_steps)
+        last = round(part * session.course.total_steps)
         for step in session.steps():
             session.advance(step)
-            if session.progress.step == last:
+            if session.course.progress.step == last:
                 break
         session.save()
 
@@ -142,7 +142,7 @@ def _report(lesson: Lesson, results: Sequence[Result], *, minutes: float) -> str
         f"{SETTINGS['batch_size']}, tables of {SETTINGS['embedding_dim']} columns, the weights alone in "
         f"fewer bits. {RESTORES} stops spread over the run, each resumed from its own checkpoint. AUC on "
         f"{len(lesson.test.labels):,} other samples, the teacher's own {lesson.bayes_auc:.5f}. The "
-        "learning rate falls to 0 in a line, so there is little left to mend the last restores with, and "
+        "learning rate falls to 0 in a line, so there is little left to fix the last restores with, and "
         "about every row is touched, and so coded, between any two."
     )
     proof = (
@@ -183,7 +183,7 @@ def _verdict(results: Sequence[Result], coding: str) -> str:
 
 
 def _costs(results: Sequence[Result], coding: str) -> list[float]:
-    """How much higher its AUC is than the unbroken run's, seed by seed."""
+    """How much higher its AUC is than that of the run that never stops, per seed."""
     return [result.auc - _unbroken(results, result.seed).auc for result in results if result.coding == coding]
 
 

@@ -1,10 +1,10 @@
-"""How fast prepared data is read back, alone and beside training.
+"""How fast prepared data is read, alone and during training.
 
     python -m benchmarks.reading [--rows N] [--dataset DIR] [--write]
 
-Alone: samples/s of one thread, from the page cache, in both orders. Beside training: the trainer's own
+Alone: samples/s of one thread, from the page cache, in both orders. During training: the trainer's own
 steps (benchmarks/work.py, one thread) over the same files, shuffled, and the part of their time that
-was spent waiting for a batch, reading, checking and making the model's input included. Without a
+was spent waiting for a batch, including reading, checking and making the model's input. Without a
 dataset a random one is written to a temporary folder.
 """
 
@@ -25,17 +25,16 @@ from benchmarks.ours import open_learner
 from benchmarks.work import Work
 from tests.trainer.support_dataset import write_dataset
 from trainer.data.checks import BatchChecks
+from trainer.data.formats.prepared import PreparedDataset, PreparedSource
 from trainer.data.prefetch import Prefetcher
-from trainer.data.prepared import PreparedDataset
-from trainer.data.source import PreparedSource
 from trainer.data.stream import BatchStream
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from trainer.data.batch import Batch
-    from trainer.data.prepared import Split
-    from trainer.data.source import Source
+    from trainer.data.formats.prepared import Split
+    from trainer.data.source import SampleSource
 
 RESULTS = Path(__file__).parent / "results"
 BATCH_SIZES = (1024, 8192)
@@ -88,7 +87,7 @@ def _alone(split: Split) -> list[str]:
     return lines
 
 
-def _beside_training(dataset: Source) -> list[str]:
+def _beside_training(dataset: SampleSource) -> list[str]:
     work = Work()
     with open_learner(work) as (learner, _):
         checks = BatchChecks(dataset, learner.shape.num_embeddings, hash_overflow=False)

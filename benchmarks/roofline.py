@@ -69,7 +69,7 @@ def _products(work: Work, dtype: torch.dtype) -> Iterator[Callable[[], Tensor]]:
         gradient = torch.randn(work.batch_size, narrow).to(dtype)
         yield partial(torch.matmul, inputs, weight.t())
         yield partial(torch.matmul, gradient.t(), inputs)
-        if index:  # nobody asks for the gradient of the dense features
+        if index:  # no one asks for the gradient of the dense features
             yield partial(torch.matmul, gradient, weight)
     stacked = torch.randn(work.batch_size, vectors, work.embedding_dim).to(dtype)
     square = torch.randn(work.batch_size, vectors, vectors).to(dtype)

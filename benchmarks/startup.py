@@ -1,6 +1,6 @@
-"""How long `cloudrec --help` takes, and how many modules it imports, beside an empty click command.
+"""How long `cloudrec --help` takes, and how many modules it imports, compared with an empty click command.
 
-The two are started in turn, so that a busy machine slows both; the median of the ratios is what counts.
+The two are started alternately, so that a busy machine slows both; the median of the ratios is what counts.
 """
 
 from __future__ import annotations

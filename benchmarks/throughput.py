@@ -1,10 +1,10 @@
-"""Samples/s of the trainer beside two references and this machine's roofline, on the same work, no GPU.
+"""Samples/s of the trainer, two references and this machine's roofline, on the same work, without a GPU.
 
     python -m benchmarks.throughput [--rounds N] [--write]
 
 References: torchrec's golden_training and nn.EmbeddingBag with DDP, both re-created here with their own
-parts. Every candidate runs in a fresh process, in turns, so that a slow minute of the machine hits all
-alike. A round's figure is its median step; the table gives the median round and the slowest to fastest.
+parts. Every candidate runs in a new process, alternately, so that a slow minute of the machine affects all
+equally. A round's figure is its median step; the table gives the median round and the slowest to fastest.
 bf16 is measured where the processor has instructions for it; elsewhere it is emulated, and slower.
 """
 

@@ -1,3 +1,3 @@
-"""cloudrec: from nothing to a trained recommender model on any of three clouds."""
+"""cloudrec creates GPU clusters on AWS, Google Cloud and Azure, and trains recommender models on them."""
 
 __version__ = "0.1.0"

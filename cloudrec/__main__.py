@@ -1,4 +1,4 @@
-"""`python -m cloudrec`: the command line, for where its script is not on PATH."""
+"""`python -m cloudrec`: the command line, if the script `cloudrec` is not on PATH."""
 
 from cloudrec.cli import main
 

@@ -1,28 +1,28 @@
-"""Every error that cloudrec raises on purpose, each with the exit code that the command line ends with.
+"""The exceptions that cloudrec raises for expected errors, with the command line's exit codes.
 
 CloudrecError                1   a run or an operation failed
-├── UsageError               2   a flag or an argument is wrong
-│   ├── SpecError            2   the spec file, the environment or a flag does not fit the spec
-│   └── DataError            2   the data given to us is missing, damaged or not what it should be
-├── PreflightError           3   something that must be there first is not: credentials, quota, tools
+├── UsageError               2   a flag or an argument is invalid
+│   ├── SpecError            2   a value in the spec file, the environment or a flag is invalid in the spec
+│   └── DataError            2   input data is missing, damaged or of the wrong format
+├── PreflightError           3   a requirement is missing: credentials, quota, tools
 │   └── MissingExtraError    3   an optional dependency is not installed
-├── NoCapacityError          4   the cloud has none of what was asked for
-├── ResourcesRemainError     5   something that should be gone is still there
-├── DeclinedError            6   the user said no
-├── BusyError                1   another process holds what this one needs
-├── StorageError             1   a disk or a store refuses (full, read-only, unreachable)
-└── RunFailedError           1   the training run ended in failure
+├── NoCapacityError          4   the cloud has no capacity for the request
+├── ResourcesRemainError     5   resources remain that should have been removed
+├── DeclinedError            6   the user declined
+├── BusyError                1   another process holds a lock
+├── StorageError             1   a disk or a store failed (full, read-only, unreachable)
+└── RunFailedError           1   the training run failed
 
 The exit codes are part of the command line's interface: scripts rely on them.
 """
 
 from __future__ import annotations
 
-INTERRUPTED = 130  # what a shell reports for a process ended by Ctrl-C
+INTERRUPTED = 130  # a shell's exit code for a process that Ctrl-C ended: 128 + SIGINT
 
 
 class CloudrecError(Exception):
-    """An error that a person can act on: what is wrong, the value, the limit, and the remedy."""
+    """An error for users: the message has the cause, the value and the limit, the remedy what to do."""
 
     exit_code = 1
 
@@ -33,60 +33,69 @@ class CloudrecError(Exception):
 
 
 class UsageError(CloudrecError):
-    """A flag or an argument is wrong."""
+    """A flag or an argument is invalid."""
 
     exit_code = 2
 
 
 class SpecError(UsageError):
-    """The spec file, the environment or a flag does not fit the spec."""
+    """A value in the spec file, the environment or a flag is invalid in the spec.
+
+    Attributes:
+        keys: the top-level key of each invalid value; empty if the error is not about values.
+    """
+
+    def __init__(self, message: str, *, remedy: str | None = None, keys: tuple[str, ...] = ()) -> None:
+        super().__init__(message, remedy=remedy)
+        self.keys = keys
 
 
 class DataError(UsageError):
-    """The data given to us is missing, damaged or not what it should be."""
+    """Input data is missing, damaged or of the wrong format."""
 
 
 class PreflightError(CloudrecError):
-    """Something that must be there before the work starts is not."""
+    """A requirement of the command is missing: credentials, quota, tools, a cluster."""
 
     exit_code = 3
 
 
 class MissingExtraError(PreflightError):
-    """An optional dependency is not installed."""
+    """An optional dependency is not installed, or cannot be imported."""
 
-    def __init__(self, extra: str, *, module: str) -> None:
+    def __init__(self, extra: str, *, module: str, why: str = "") -> None:
+        found = f"{module} cannot be imported: {why}" if why else f"no module named {module!r}"
         super().__init__(
-            f"this needs the extra {extra!r}, which is not installed (no module named {module!r})",
+            f"this needs the extra {extra!r}, which is not installed ({found})",
             remedy=f"pip install 'cloudrec[{extra}]', or `make setup` in a clone of the repository",
         )
 
 
 class NoCapacityError(CloudrecError):
-    """The cloud has none of what was asked for, in any candidate."""
+    """The cloud has no capacity for any candidate."""
 
     exit_code = 4
 
 
 class ResourcesRemainError(CloudrecError):
-    """Something that should be gone is still there, and may still cost money."""
+    """Resources remain that should have been removed, and may cost money."""
 
     exit_code = 5
 
 
 class DeclinedError(CloudrecError):
-    """The user said no, or could not be asked."""
+    """The user declined a confirmation, or there was no terminal to ask on."""
 
     exit_code = 6
 
 
 class BusyError(CloudrecError):
-    """Another process holds what this one needs."""
+    """Another process holds a lock that this one needs."""
 
 
 class StorageError(CloudrecError):
-    """A disk or a store refuses: full, read-only, unreachable."""
+    """A disk or a store failed: full, read-only, unreachable."""
 
 
 class RunFailedError(CloudrecError):
-    """The training run ended in failure."""
+    """The training run failed."""

@@ -1,4 +1,4 @@
-"""Where cloudrec keeps what it knows: CLOUDREC_HOME (default ~/.cloudrec), its folders and its locks."""
+"""cloudrec's home folder, CLOUDREC_HOME (default ~/.cloudrec): its folders, file access and locks."""
 
 from __future__ import annotations
 
@@ -6,24 +6,25 @@ import errno
 import fcntl
 import json
 import os
+import stat
 import sys
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from cloudrec.errors import BusyError, StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-_PRIVATE = 0o700  # runs and journals may name accounts and buckets: nobody else's business
+_PRIVATE = 0o700  # runs and journals name accounts and buckets, which other users must not see
 
 
 @dataclass(frozen=True, kw_only=True)
 class Home:
-    """The root of everything that cloudrec writes on this machine."""
+    """The folder of all files that cloudrec writes on this machine."""
 
     root: Path
 
@@ -36,44 +37,44 @@ class Home:
 
     @property
     def runs(self) -> Path:
-        """One folder a run: spec.json, logs, metrics.jsonl, summary.json, checkpoints."""
+        """The folder with one folder a run: spec.json, logs, metrics.jsonl, summary.json, checkpoints."""
         return self.root / "runs"
 
     @property
     def clusters(self) -> Path:
-        """One folder a cluster: what its provider keeps on this machine."""
+        """The folder with one folder a cluster: its provider's files on this machine."""
         return self.root / "clusters"
 
     @property
     def locks(self) -> Path:
-        """Lock files; they stay when a cluster goes, so that a waiting process holds the same one."""
+        """The folder of lock files. They are never removed, so that a waiting process locks the same file."""
         return self.root / "locks"
 
     @property
     def journal(self) -> Path:
-        """The SQLite file in which intents and identities are written before and after each call."""
+        """The journal's SQLite file (see `engine.journal`)."""
         return self.root / "journal.sqlite"
 
     def run(self, name: str) -> Path:
-        """Return the folder of one run, which may not exist yet."""
+        """Return the folder of a run; it may not exist."""
         return self.runs / name
 
 
 def make_private(path: Path) -> Path:
-    """Create a folder, parents too, that only its owner may read; StorageError when it cannot be."""
+    """Create a folder and its parents, readable by their owner only, and return it; raises StorageError."""
     try:
-        # One by one: with parents=True the parents would get the usual, open mode.
+        # One by one: with parents=True, mkdir ignores the mode for the parents.
         for folder in reversed([path, *path.parents]):
             if not folder.exists():
                 folder.mkdir(mode=_PRIVATE, exist_ok=True)
-        path.mkdir(mode=_PRIVATE, exist_ok=True)  # refuses a file in its place
+        path.mkdir(mode=_PRIVATE, exist_ok=True)  # fails if the path is a file
     except OSError as error:
         raise storage_error(path, error) from error
     return path
 
 
 def storage_error(path: Path, error: OSError) -> StorageError:
-    """Turn a failed write into a message with its remedy."""
+    """Return a failed write as an error for users, with a remedy."""
     elsewhere = "use another folder (CLOUDREC_HOME for cloudrec's own)"
     remedies = {
         errno.ENOSPC: f"free some space, or {elsewhere}",
@@ -87,8 +88,27 @@ def storage_error(path: Path, error: OSError) -> StorageError:
     return StorageError(f"cannot write {path}: {reason}", remedy=remedies.get(error.errno or 0))
 
 
+def open_file(path: Path) -> BinaryIO:
+    """Open a file for reading. Raises OSError for a folder, a pipe or a device, too.
+
+    A pipe would block until a writer opens it, and a device such as /dev/zero has no end.
+    """
+    # Without O_NONBLOCK, opening a pipe blocks before its type can be checked.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is not a file, but a folder, a pipe or a device", str(path))
+    return os.fdopen(descriptor, "rb")
+
+
+def read_text(path: Path) -> str:
+    """Return a file's text; OSError as in `open_file`, UnicodeDecodeError if it is not UTF-8."""
+    with open_file(path) as file:
+        return file.read().decode("utf-8")
+
+
 def write_atomically(path: Path, text: str) -> None:
-    """Replace a file's text so that a reader, or a crash, sees the old text or the new, never a part."""
+    """Replace a file's text atomically: readers see the old text or the new one, also after a crash."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("w", encoding="utf-8") as file:
@@ -103,15 +123,18 @@ def write_atomically(path: Path, text: str) -> None:
 
 @contextmanager
 def locked(path: Path, *, what: str, wait_s: float = 0.0, poll_s: float = 0.05) -> Iterator[None]:
-    """Hold an exclusive lock on a file while the block runs; BusyError names who holds it.
+    """Hold an exclusive lock on a file during the block.
 
-    The kernel drops the lock with the process that held it, so a dead holder never blocks anyone.
+    The kernel releases the lock when its process ends, so a killed process leaves no lock behind.
 
     Args:
-        path: the lock file; made when absent and never removed.
-        what: what is locked, for the message ("cluster 'dev'").
-        wait_s: seconds to wait for another holder before giving up.
-        poll_s: seconds between two tries.
+        path: the lock file; created if it does not exist, and never removed.
+        what: the locked object for the message ("cluster 'dev'").
+        wait_s: seconds to wait for the lock.
+        poll_s: seconds between two attempts.
+
+    Raises:
+        BusyError: another process holds the lock; the message names that process.
     """
     make_private(path.parent)
     try:
@@ -134,13 +157,15 @@ def locked(path: Path, *, what: str, wait_s: float = 0.0, poll_s: float = 0.05) 
 
 
 def is_locked(path: Path) -> bool:
-    """Tell whether a living process holds the lock at this path."""
+    """Return whether a process holds the lock at this path."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
+    except OSError as error:
+        raise storage_error(path, error) from error
     try:
-        # Shared, so that two who ask at once do not take each other for the holder.
+        # A shared lock: with an exclusive one, two concurrent checks would each see the other as the holder.
         return not _try_lock(descriptor, fcntl.LOCK_SH)
     finally:
         os.close(descriptor)

@@ -1,12 +1,12 @@
 """The trainer as a component of TorchX: `torchx run -s SCHEDULER cloudrec.torchx:dlrm -j 2x8 -- FLAGS`.
 
-Each replica runs cloudrec's agent of a node: it sets and asserts the transport that the machine is meant to
-have, starts torchrun, restarts ranks from the newest checkpoint, and does not retry what is final. The ranks'
-lines come with their number, `[rank 0] ...`, in `torchx log`.
+Each replica runs cloudrec's agent, one on each node. The agent sets and checks the machine's transport,
+starts torchrun, restarts ranks from the newest checkpoint, and does not retry final errors. In `torchx log`,
+a rank's lines begin with its number: `[rank 0] ...`.
 
-TorchX's needs contradict those of the Kubernetes client, so this module imports nothing but torchx.specs and
-the standard library. TorchX reads the text of a component instead of importing it, and looks at its
-annotations: they must be real objects, of the kinds that it knows (hence typing's names).
+TorchX's dependencies conflict with those of the Kubernetes client, so this module imports only torchx.specs,
+the contract and the standard library. TorchX reads the text of a component instead of importing it, and
+inspects its annotations: these must be objects of the types that it knows, hence the names from `typing`.
 """
 
 import json
@@ -20,11 +20,14 @@ from typing import Any, Dict, List, Optional
 
 from torchx import specs
 
+from cloudrec_contract.layout import checkpoints_uri, node_range
+from cloudrec_contract.settings import underscored_flags
+
 _J = re.compile(r"(?:(?:(\d+):)?(\d+)x)?(\d+)")
 _INTERFACES = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
 _MACHINE = "node.kubernetes.io/instance-type"
-_IN_PODS = "/cloudrec/"  # where a profile's paths are, in cloudrec's own pods
-_PROFILES = "plan/transport/plain.json"
+_IN_PODS = "/cloudrec/"  # the folder of a profile's paths in cloudrec's pods
+_PROFILES = "transport/plain.json"
 
 
 def dlrm(
@@ -55,14 +58,14 @@ def dlrm(
         flags: flags of the trainer; `python -m trainer --help` lists them
         j: [[min_nodes:]nodes x]processes on each node, such as 2x8
         machine: the cloud's name of the machine, such as p5.48xlarge: it decides the transport
-        fabric: efa, infiniband or tcp, for a machine that nobody knows
+        fabric: efa, infiniband or tcp, for a machine that is not in the catalogue
         h: a named resource of TorchX, in place of cpu, gpu, memMB and machine
         cpu: cores of each node; 0 asks for none
         gpu: GPUs of each node; by default as many as processes where the machine or the fabric is named
         memMB: memory of each node in MB; 0 asks for none
         image: container image of the trainer (Kubernetes); the folder of the job elsewhere
         name: name of the job
-        results: URI of a folder for checkpoints, metrics and logs; a job that is given it again goes on there
+        results: URI of a folder for checkpoints, metrics and logs; a job with the same URI continues there
         env: variables, such as A=1,B=2; they beat those of the transport
         mounts: mounts, such as type=bind,src=/data,dst=/data,readonly
         max_restarts: how often ranks are started again after a crash, within the job
@@ -95,7 +98,7 @@ def dlrm(
     variables = {**own, **(profile["environment"] if profile else {}), **(env or {})}
     ours = set(variables) - set(env or {})
     elastic = {
-        "--nnodes": str(nodes) if fewest == nodes else f"{fewest}:{nodes}",
+        "--nnodes": node_range(fewest, nodes),
         "--nproc-per-node": str(processes),
         "--rdzv-backend": "c10d",
         "--rdzv-id": specs.macros.app_id,
@@ -121,9 +124,9 @@ def dlrm(
 
 
 def file_contents(path: str) -> Optional[str]:
-    """Return the text of a file of TorchX's own, or of this module by the name `cloudrec.torchx`.
+    """Return the text of one of TorchX's files, or of this module for the path `cloudrec.torchx`, or None.
 
-    It is an entry point of the group `torchx.file`, by which TorchX finds what it is asked to run.
+    This function is an entry point of the group `torchx.file`, which TorchX calls to find a component.
     """
     if path == "cloudrec.torchx":
         return files("cloudrec").joinpath("torchx.py").read_text(encoding="utf-8")
@@ -150,7 +153,7 @@ def _resource(cpu: int, gpu: int, memory_mb: int, named: str) -> Any:
 
 
 def _profile(machine: str, fabric: str) -> Optional[Dict[str, Any]]:
-    """Return what the machine's transport needs; None where neither machine nor fabric is told."""
+    """Return the transport profile of a machine or a fabric; None if neither is given."""
     if not machine and not fabric:
         return None
     rows = json.loads(files("cloudrec").joinpath(_PROFILES).read_text(encoding="utf-8"))["profiles"]
@@ -161,11 +164,11 @@ def _profile(machine: str, fabric: str) -> Optional[Dict[str, Any]]:
         if (is_named or is_general) and fabric in ("", row["fabric"]):
             return dict(row)
     what = f"machine {machine!r}" if machine else f"fabric {fabric!r}"
-    raise SystemExit(f"error: nobody knows the {what}; say one of {', '.join(fabrics)} by --fabric")
+    raise SystemExit(f"error: the {what} is not known; name one of {', '.join(fabrics)} with --fabric")
 
 
 def _require_no_daemon(profile: Dict[str, Any]) -> None:
-    """Refuse a transport that a role cannot have, and tell of one that it has but in part."""
+    """Exit with an error if a transport needs a daemon; warn if it needs capabilities: TorchX has neither."""
     if profile["daemons"]:
         raise SystemExit(
             f"error: {profile['fabric']} needs the daemon {profile['daemons'][0]} beside the trainer, and "
@@ -187,13 +190,14 @@ def _host_mounts(profile: Optional[Dict[str, Any]]) -> List[Any]:
 
 
 def _is_plain(name: str, value: str, ours: set[str]) -> bool:
-    """Tell whether a variable is as well given to the scheduler: Slurm's tools end a value at a comma."""
+    """Return whether the scheduler can set a variable; else the role's shell sets it."""
+    # Slurm's tools end a value at a comma.
     needs_shell = name in ours and (name in _INTERFACES or value.startswith(_IN_PODS))
     return not needs_shell and "," not in value
 
 
 def _exports(variables: Dict[str, str], ours: set[str]) -> List[str]:
-    """Return what the shell sets: where this node writes, and what the scheduler cannot be given."""
+    """Return the shell's exports: this node's folders, and the variables that the scheduler cannot set."""
     root = "$${CLOUDREC_WORK:-$$PWD/cloudrec-runs}"
     lines = [
         f'export CLOUDREC_JOB="{root}/{specs.macros.app_id}"',
@@ -212,24 +216,25 @@ def _exports(variables: Dict[str, str], ours: set[str]) -> List[str]:
 
 
 def _meeting(nodes: int, port: int) -> str:
-    """Return where nodes meet, for the shell: each scheduler has a variable of its own for the first."""
+    """Return the rendezvous endpoint for the shell; each scheduler has a variable with the first node."""
     return "localhost:0" if nodes == 1 else f"$${{{specs.macros.rank0_env}:=localhost}}:{port}"
 
 
 def _program(python: str, results: str, flags: tuple[str, ...]) -> List[str]:
-    """Return the trainer's own command, quoted; what the user says comes last, and wins."""
-    kept = shlex.quote(f"{results.rstrip('/')}/checkpoints") if results else '"$$CLOUDREC_JOB/checkpoints"'
-    return [shlex.quote(python), "-m", "trainer", "--checkpoint_dir", kept, *map(shlex.quote, flags)]
+    """Return the trainer's command, quoted; the user's flags come last, and so override the others."""
+    kept = shlex.quote(checkpoints_uri(results)) if results else '"$$CLOUDREC_JOB/checkpoints"'
+    asked = map(shlex.quote, underscored_flags(flags))
+    return [shlex.quote(python), "-P", "-m", "trainer", "--checkpoint_dir", kept, *asked]
 
 
 def _command(python: str, elastic: Dict[str, str], meeting: str, program: List[str]) -> str:
-    """Return the line that becomes the agent, so that a signal to the job is one to it."""
+    """Return the line that starts the agent, with `exec`, so that the agent gets the job's signals."""
     interpreter = shlex.quote(python)
     words = [
-        *("exec", interpreter, "-m", "cloudrec.pod", "agent", "--", "torchrun"),
+        *("exec", interpreter, "-P", "-m", "cloudrec.agent", "agent", "--", "torchrun"),
         *(f"{name}={value}" for name, value in elastic.items()),
         f'--rdzv-endpoint="{meeting}"',
-        *("--no-python", interpreter, "-m", "cloudrec.pod", "rank", "--"),
+        *("--no-python", interpreter, "-P", "-m", "cloudrec.agent", "rank", "--"),
         *program,
     ]
     return " ".join(words)

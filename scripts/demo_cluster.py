@@ -20,14 +20,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
 
-import requests
-
+from cloudrec_sandbox.core.client import Control
 from scripts.demo import Shell
 
 ROWS = 12_000
 PROCESSES = 2
 SPEED = 600  # how many times faster than a real one the cloud lives
-IMAGE = f"registry.example/cloudrec@sha256:{'0' * 64}"  # the stand-in's nodes have every image of this name
 TRAINER_FLAGS = (
     *("--deterministic", "--num_epochs", "40", "--batch_size", "64", "--embedding_dim", "8"),
     *("--dense_arch_layer_sizes", "16,8", "--over_arch_layer_sizes", "16,1"),
@@ -53,26 +51,25 @@ def main() -> int:
         os.environ |= cloud.told["env"] | {"CLOUDREC_SANDBOX_SPEED": str(SPEED)}
         del os.environ["CLOUDREC_CLUSTER_ADDONS"]  # an API server answers
         shell = Shell(folder)
-        before = cloud.get("/_control/state")["existing"]
+        before = cloud.control.ask("GET", "/state")["existing"]
         try:
             summaries = rehearse(shell, nodes)
         finally:
             shell.run("down", "aws", "--yes")
-        left = set(cloud.get("/_control/state")["existing"]) - set(before)
+        left = set(cloud.control.ask("GET", "/state")["existing"]) - set(before)
     return judge(summaries, left, minutes=(time.monotonic() - began) / 60)
 
 
 class StandIn:
-    """One stand-in as a process of its own, for as long as a block lasts."""
+    """One stand-in as its own process, for as long as a block lasts."""
 
     def __init__(self, name: str) -> None:
-        command = [sys.executable, "-m", "cloudrec.sandbox", name, "--port", "0"]
+        command = [sys.executable, "-P", "-m", "cloudrec_sandbox", name, "--port", "0"]
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         if self._process.stdout is None:
             raise RuntimeError("a pipe was asked for")
         self.told: dict[str, Any] = json.loads(self._process.stdout.readline())
-        (self._address,) = self.told["endpoints"].values()
-        self._authority = self.told.get("certificate_authority", True)
+        self.control = Control.of(self.told)
 
     def __enter__(self) -> Self:
         return self
@@ -81,45 +78,37 @@ class StandIn:
         self._process.terminate()
         self._process.wait()
 
-    def get(self, path: str) -> Any:  # noqa: ANN401 - JSON
-        """What it tells at a path."""
-        answer = requests.get(self._address + path, verify=self._authority, timeout=60)
-        answer.raise_for_status()
-        return answer.json()
-
-    def order(self, **wishes: Any) -> None:  # noqa: ANN401 - JSON
-        """Change something of it."""
-        where = f"{self._address}/_control"
-        requests.post(where, json=wishes, verify=self._authority, timeout=60).raise_for_status()
-
 
 def link(cloud: StandIn, nodes: StandIn) -> None:
     """Have the cloud's clusters served by the other stand-in, and its pods find the cloud."""
-    cloud.order(speed=SPEED, quotas={_QUOTA: 192}, kubernetes=nodes.told)
+    cloud.control.order(speed=SPEED, quotas={_QUOTA: 192}, kubernetes=nodes.told)
     given = ("AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION")
-    nodes.order(environment={name: cloud.told["env"][name] for name in given})
+    nodes.control.order(environment={name: cloud.told["env"][name] for name in given})
 
 
 def rehearse(shell: Shell, nodes: StandIn) -> dict[str, dict[str, Any]]:
     """Do it all; the runs' summaries."""
     shell.run("up", "aws", "--nodes", "2", "--ttl", "8h", "--yes")
-    shell.run("doctor", "--cluster", "aws")
     shell.run("data", "synth", "raw", "--rows", str(ROWS), "--seed", "1")
     shell.run("data", "prepare", "raw", "prepared", "--min-frequency", "300")
-    dataset = shell.ask("data", "push", "prepared", "--cluster", "aws")["push"]["uri"]
-    launch(shell, WHOLE, dataset)
-    launch(shell, DISTURBED, dataset, "--detach")
+    shell.run("data", "push", "prepared", "--cluster", "aws")
+    launch(shell, WHOLE)
+    shell.run("doctor", "--cluster", "aws")
+    launch(shell, DISTURBED, "--detach")
     take_a_node(shell, nodes)
     stop_and_resume(shell)
     for run in (WHOLE, DISTURBED):
         shell.run("status", run)
         shell.run("report", run)
+    (cluster,) = shell.ask("status", "aws")["clusters"]
+    if cluster["state"] != "READY":
+        raise RuntimeError(f"the cluster is {cluster['state']} after its first run: {cluster['missing']}")
     return {run: summary_of(shell, run) for run in (WHOLE, DISTURBED)}
 
 
-def launch(shell: Shell, run: str, dataset: str, *options: str) -> None:
+def launch(shell: Shell, run: str, *options: str) -> None:
     """Launch one of the runs: they differ by name alone. There are no GPUs here, hence --allow-tcp."""
-    where = ("--provider", "aws", "--name", run, "--dataset", dataset, "--image", IMAGE)
+    where = ("--provider", "aws", "--name", run)  # no image and no dataset is named: see the README
     what = ("--nproc-per-node", str(PROCESSES), "--allow-tcp", "--yes")
     shell.run("train", *where, *what, *options, "--", *TRAINER_FLAGS)
 
@@ -129,7 +118,7 @@ def take_a_node(shell: Shell, nodes: StandIn) -> None:
     view = wait_for(shell, DISTURBED_AT)
     node = view["workers"][0]["node"]
     print(f"\nstep {view['step']}: the cloud takes {node} away", flush=True)
-    nodes.order(evict={"node": node, "how": "spot"})
+    nodes.control.order(evict={"node": node, "how": "spot"})
     step = view["step"]
     while (view := view_of(shell))["preemptions"] == 0 or int(view["step"] or 0) <= step:
         if view["state"] in {"FAILED", "INTERRUPTED"}:
@@ -140,14 +129,14 @@ def take_a_node(shell: Shell, nodes: StandIn) -> None:
 
 
 def stop_and_resume(shell: Shell) -> None:
-    """Stop the run gracefully, and go on with it."""
+    """Stop the run gracefully, and resume it."""
     wait_for(shell, STOPPED_AT)
     shell.run("stop", DISTURBED)
     shell.run("train", "--resume", DISTURBED, "--yes")
 
 
 def view_of(shell: Shell) -> dict[str, Any]:
-    """The disturbed run as `cloudrec status` tells it."""
+    """The disturbed run as `cloudrec status` shows it."""
     view: dict[str, Any] = shell.ask("status", DISTURBED)["runs"][0]
     return view
 

@@ -1,4 +1,4 @@
-"""Install what the image's test builds with: buildah and debootstrap, by apt, where they are not there.
+"""Install the tools of the image's test, buildah and debootstrap, by apt, if they are missing.
 
 Standard library only, since it runs before anything is installed.
 """

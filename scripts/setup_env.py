@@ -21,7 +21,7 @@ MINIMUM = (3, 11)
 
 
 def has_gpu() -> bool:
-    """Tell whether an NVIDIA driver is at work on this machine."""
+    """Return whether an NVIDIA driver is at work on this machine."""
     if Path("/proc/driver/nvidia/version").exists():
         return True
     smi = shutil.which("nvidia-smi")
@@ -44,7 +44,7 @@ def main() -> int:
     fbgemm = "fbgemm-gpu" if has_gpu() else "fbgemm-gpu-cpu"
 
     def pip(*arguments: str) -> None:
-        command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        command = [str(python), "-P", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         subprocess.run([*command, "--no-warn-conflicts", "--no-compile", *arguments], check=True, cwd=ROOT)
 
     # pip works on one core, and compiling is half of its work: the other cores do that, and npm's part.
@@ -54,6 +54,8 @@ def main() -> int:
     pip(f"torch=={TORCH}")
     torch = begin_compiling(python, jobs=1)
     atexit.register(torch.wait)
+    # The two distributions require each other, and no package index has them: both are installed first.
+    pip("--no-deps", "--editable", ".", "--editable", "./cloudrec_sandbox")
     # The extra's fbgemm is the CPU one: on a GPU machine its other needs are named without it.
     constraints = ["--constraint", "constraints.txt"]
     if fbgemm == "fbgemm-gpu":
@@ -88,7 +90,7 @@ def begin_compiling(python: Path, *, jobs: int) -> subprocess.Popen[bytes]:
     """
     where = "import sysconfig; print(sysconfig.get_path('purelib'))"
     folder = subprocess.run([str(python), "-c", where], check=True, capture_output=True, text=True).stdout
-    command = [str(python), "-W", "ignore", "-m", "compileall", "-q", "-j", str(jobs), folder.strip()]
+    command = [str(python), "-P", "-W", "ignore", "-m", "compileall", "-q", "-j", str(jobs), folder.strip()]
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 

@@ -1,4 +1,4 @@
-"""The accounting of scripts/slurm_cluster.py: what slurmdbd and a mariadbd of its own are set up with.
+"""The accounting of scripts/slurm_cluster.py: the configuration of slurmdbd and of its mariadbd.
 
 The database is a folder below the cluster's own one. It listens on a socket there and on no port, and its
 only user is the one of the system that started it, so that there is no password either.
@@ -62,7 +62,7 @@ def socket_of(folder: Path) -> Path:
 
 
 def make(folder: Path, *, host: str, port: int, install_db: str) -> str:
-    """Write slurmdbd's settings and an empty database; return words of what went wrong, or nothing.
+    """Write slurmdbd's settings and an empty database; return an error message, or an empty text.
 
     Args:
         folder: the cluster's folder.
@@ -95,10 +95,10 @@ def database_flags(folder: Path) -> list[str]:
 
 
 def orders(cluster: str, user: str) -> list[list[str]]:
-    """Return what sacctmgr is to be told: the cluster, its accounts, and who may use them."""
-    told = [["add", "cluster", cluster]]
+    """Return sacctmgr's commands that add the cluster, its accounts and their users."""
+    commands = [["add", "cluster", cluster]]
     for account, is_open in ACCOUNTS.items():
-        told.append(["add", "account", account, f"Cluster={cluster}"])
+        commands.append(["add", "account", account, f"Cluster={cluster}"])
         if is_open:
-            told.append(["add", "user", user, f"Account={account}", f"Cluster={cluster}"])
-    return [["sacctmgr", "--immediate", *words] for words in told]
+            commands.append(["add", "user", user, f"Account={account}", f"Cluster={cluster}"])
+    return [["sacctmgr", "--immediate", *words] for words in commands]

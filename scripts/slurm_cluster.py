@@ -1,8 +1,8 @@
 """A real Slurm on this machine alone: `python scripts/slurm_cluster.py [--nodes N] [--install]`, as root.
 
-It runs munged, slurmctld and a slurmd for each node on loopback, with keys, ports and files of its own below
+It runs munged, slurmctld and a slurmd for each node on loopback, with separate keys, ports and files below
 one temporary folder, and prints one JSON line once jobs can be submitted: {"env": {"SLURM_CONF": ...}}. It
-ends everything, jobs too, when its standard input ends or it is told to stop. The system's own Slurm, if
+ends everything, jobs too, when its standard input ends or it is asked to stop. The system's own Slurm, if
 there is one, is not touched; --install has apt bring the packages where they are missing. With --accounting
 there are a slurmdbd and its database, too, and jobs must name accounts that root may use.
 """
@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Self
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # this is run as a file
 
+from cloudrec.process.ports import free_ports
 from scripts import slurm_accounting as accounting
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ PartitionName=closed Nodes=n1 MaxTime=60 State=DOWN
 
 
 class SlurmUnavailableError(Exception):
-    """Slurm cannot be run here; the message says why."""
+    """Slurm cannot run here; the message has the reason."""
 
 
 class SlurmCluster:
@@ -93,7 +94,7 @@ class SlurmCluster:
 
     Args:
         nodes: how many nodes.
-        cpus: cores that each node says it has.
+        cpus: the cores that each node reports.
         min_job_age: seconds for which the controller remembers a job that has ended.
         has_accounting: whether there is a slurmdbd, which remembers it longer.
     """
@@ -167,7 +168,7 @@ class SlurmCluster:
         key = self.folder / "munge.key"
         key.touch(mode=0o600)
         key.write_bytes(secrets.token_bytes(1024))
-        ports = _free_ports(self._nodes + 4)
+        ports = free_ports(self._nodes + 4)
         self._accounting_port = ports[-1]
         books = accounting.settings(self.folder, ports[-1]) if self._has_accounting else accounting.OFF
         text = _CONFIG.format(
@@ -192,7 +193,7 @@ class SlurmCluster:
         return log + [f"--{flag}={self.folder}/munge.{end}" for flag, end in files.items()]
 
     def _start_accounting(self) -> None:
-        """Start the database and slurmdbd, and tell it of the cluster before its controller asks."""
+        """Start the database and slurmdbd, and register the cluster there before its controller connects."""
         port, install_db = self._accounting_port, program("mariadb-install-db")
         if problem := accounting.make(self.folder, host=self._host, port=port, install_db=install_db):
             raise SlurmUnavailableError(problem)
@@ -261,7 +262,7 @@ def missing(programs: Mapping[str, str]) -> list[str]:
 
 
 def require(programs: Mapping[str, str], *, install: bool) -> None:
-    """Have programs there; SlurmUnavailableError tells why they are not.
+    """Install missing programs; SlurmUnavailableError names those that cannot be installed.
 
     Args:
         programs: the package of each.
@@ -285,22 +286,6 @@ def require(programs: Mapping[str, str], *, install: bool) -> None:
         )
     if done.returncode or missing(programs):
         raise SlurmUnavailableError(f"apt-get could not install {packages}: {done.stderr.strip()[-300:]}")
-
-
-def _free_ports(count: int) -> list[int]:
-    """Return ports of loopback that are free in one row, below those that the system gives to clients."""
-    for _ in range(200):
-        first = 15000 + secrets.randbelow(15000)
-        with suppress(OSError):
-            listeners = []
-            try:
-                for port in range(first, first + count):
-                    listeners.append(socket.create_server(("127.0.0.1", port)))  # noqa: PERF401 - closed below
-            finally:
-                for listener in listeners:
-                    listener.close()
-            return list(range(first, first + count))
-    raise SlurmUnavailableError(f"there are no {count} free ports in a row")
 
 
 def _die_with_parent() -> None:
@@ -352,7 +337,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _reap() -> None:
-    """Collect job steps that have ended and belong to nobody else."""
+    """Reap job steps that have ended and have no other parent."""
     known = Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="ascii")
     for pid in map(int, known.split()):
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""How the tests are shared out between processes."""
+"""The lists of slow tests, and the distribution of tests to processes."""
 
 from __future__ import annotations
 
@@ -13,10 +13,84 @@ from xdist.workermanage import WorkerController
 
 ROOT = Path(__file__).parents[1]
 _POOLS = "pools"
+_CONTROL_PLANE = "control-plane"  # in the names of tests that need the real one, which one process starts
+# Whole runs, lives of clusters, launchers, kills, conformance: minutes each. Only `make test-all` runs them.
+_SLOW = (
+    "tests/conformance/test_clouds.py",
+    "tests/conformance/test_launchers.py",
+    "tests/conformance/test_reach.py",
+    "tests/contract/aws/test_cluster_side.py",
+    "tests/contract/aws/test_network_side.py",
+    "tests/contract/aws/test_policy_enforced.py",
+    "tests/contract/azure/test_cluster_side.py",
+    "tests/contract/azure/test_network_side.py",
+    "tests/contract/azure/test_reservations.py",
+    "tests/contract/azure/test_workload_identity.py",
+    "tests/contract/gcp/test_cluster_side.py",
+    "tests/contract/gcp/test_first_try.py",
+    "tests/contract/gcp/test_network_side.py",
+    "tests/contract/kubernetes/test_control_plane.py",
+    "tests/contract/kubernetes/test_short_runs.py",
+    "tests/contract/kubernetes/test_training.py",
+    "tests/contract/ray/test_ray_cluster.py",
+    "tests/contract/ray/test_ray_own_head.py",
+    "tests/contract/slurm/test_slurm_launcher.py",
+    "tests/contract/test_goodput_shown.py",
+    "tests/contract/test_moved_laptop.py",
+    "tests/contract/test_trainer_handshake.py",
+    "tests/contract/torchx/test_component.py",
+    "tests/e2e/test_agent_kills.py",
+    "tests/e2e/test_foreign_modules.py",
+    "tests/e2e/test_live.py",
+    "tests/e2e/test_local_launcher.py",
+    "tests/e2e/test_main_job.py",
+    "tests/e2e/test_new_cloud.py",
+    "tests/e2e/test_pod_agent.py",
+    "tests/e2e/test_pod_lost.py",
+    "tests/e2e/test_ray_driver.py",
+    "tests/e2e/test_sandbox_run.py",
+    "tests/e2e/test_sandbox_session.py",
+    "tests/e2e/test_smoke.py",
+    "tests/e2e/test_wheel.py",
+    "tests/trainer/test_bad_steps_on_ranks.py",
+    "tests/trainer/test_caching.py",
+    "tests/trainer/test_chaos.py",
+    "tests/trainer/test_checkpoint_background.py",
+    "tests/trainer/test_checkpoint_clouds.py",
+    "tests/trainer/test_checkpoint_layers.py",
+    "tests/trainer/test_checkpoint_one_pass.py",
+    "tests/trainer/test_communication.py",
+    "tests/trainer/test_compile.py",
+    "tests/trainer/test_damaged_store.py",
+    "tests/trainer/test_data_formats.py",
+    "tests/trainer/test_learning.py",
+    "tests/trainer/test_numerics.py",
+    "tests/trainer/test_plan_command.py",
+    "tests/trainer/test_plans.py",
+    "tests/trainer/test_reworded.py",
+    "tests/trainer/test_run.py",
+    "tests/trainer/test_snapshot.py",
+    "tests/trainer/test_spot_runs.py",
+    "tests/trainer/test_store_clouds.py",
+    "tests/trainer/test_support_ranks.py",
+    "tests/trainer/test_touched.py",
+    "tests/unit/scripts/test_mypy_sdks.py",
+)
+
+# Unit tests that compute for seconds: `make test` runs them, `make quick` leaves them out.
+_LONG = (
+    "tests/unit/data/test_synth.py",
+    "tests/unit/data/test_tsv.py",
+    "tests/unit/image/test_bootstrap.py",
+    "tests/unit/image/test_build_image.py",
+    "tests/unit/image/test_push_image.py",
+    "tests/unit/test_extras.py",
+    "tests/unit/test_safe_yaml.py",
+)
 
 
 class ByFileAndCloud(LoadFileScheduling):
-    """A file's tests stay together, for they share what is costly to make; but each cloud's are apart.
+    """Keep a file's tests together, because they share expensive fixtures; separate those of each cloud.
 
     All files whose tests run on the pools of ranks are together, too: each pool is many processes with torch.
     """
@@ -27,6 +101,8 @@ class ByFileAndCloud(LoadFileScheduling):
 
 def _scope_of(nodeid: str) -> str:
     file, _, name = nodeid.partition("::")
+    if _CONTROL_PLANE in name or file.endswith("/test_control_plane.py"):
+        return _CONTROL_PLANE
     if file.startswith("tests/trainer/") and _runs_on_pools(file):
         return _POOLS
     if not file.startswith("tests/conformance/"):
@@ -40,15 +116,30 @@ def _runs_on_pools(file: str) -> bool:
 
 
 def pytest_configure() -> None:
-    """Let signals end what tests start, though a shell that runs us in the background has them ignored."""
+    """Restore the signals' defaults: a shell that runs the tests in the background ignores them."""
     for number in (signal.SIGINT, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_IGN:
             default = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
             signal.signal(number, default)
 
 
+def pytest_sessionstart() -> None:
+    """Refuse a listed file that does not exist: after a rename, its slow tests would run in `make test`."""
+    if missing := [file for file in (*_SLOW, *_LONG) if not (ROOT / file).is_file()]:
+        raise pytest.UsageError(f"tests/conftest.py lists files that do not exist: {', '.join(missing)}")
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark the slow and the long tests before `-m` selects by mark."""
+    file = item.nodeid.partition("::")[0]
+    if file in _SLOW:
+        item.add_marker(pytest.mark.slow)
+    if file in _LONG:
+        item.add_marker(pytest.mark.long)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Begin with the pools, which take minutes on one worker: at the end the others would wait for it."""
+    """Start with the pools, which take minutes on one worker; otherwise the others would wait for it."""
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: _scope_of(item.nodeid) != _POOLS)
 

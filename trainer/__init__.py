@@ -1,8 +1,8 @@
-"""The sharded TorchRec DLRM trainer: stands alone, knows nothing of cloudrec."""
+"""The sharded TorchRec DLRM trainer; it does not depend on the cloudrec package."""
 
 import os
 
-from trainer.memory import use_huge_pages
+from trainer.base.memory import use_huge_pages
 
-# Here, since torch looks once, at its first tensor of all, which torchrec makes when it is imported.
+# Here, because torch reads the variable once, when the first tensor is made: torchrec does that on import.
 use_huge_pages(os.environ)

@@ -6,31 +6,41 @@ import signal
 import sys
 from typing import TYPE_CHECKING
 
-from trainer.arguments import parse_arguments
-from trainer.console import guarded, importing_torch
+from cloudrec_contract.exit_codes import FAILED
+from trainer.base.arguments import parse_arguments
+from trainer.base.console import guarded, importing_torch
+from trainer.base.ending import RankEnding
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
 def main(argv: Sequence[str]) -> int:
-    """Check the configuration or train; the exit code of the process."""
-    return guarded(lambda: _main(argv))
+    """Check the configuration, or train; return the exit code of the process."""
+    ending, code = RankEnding(), FAILED
+    try:
+        code = guarded(lambda: _main(argv, ending), note=ending.blame)
+    except Exception as error:
+        ending.blame(f"{type(error).__name__}: {error}")
+        raise
+    finally:
+        ending.write(code)
+    return code
 
 
-def _main(argv: Sequence[str]) -> int:
+def _main(argv: Sequence[str], ending: RankEnding) -> int:
     arguments = parse_arguments(argv)
     if arguments.check_only:
         print(arguments.config.model_dump_json(indent=2))
         return 0
     with importing_torch():
-        from trainer.loop import run  # noqa: PLC0415 - torch takes seconds to import
-    return run(arguments.config)
+        from trainer.loop.loop import run  # noqa: PLC0415 - torch takes seconds to import
+    return run(arguments.config, ending)
 
 
 if __name__ == "__main__":
     _code = main(sys.argv[1:])
-    # Torchrun ends the ranks that outlive the first by a SIGTERM: what is over must not end by that instead.
+    # Torchrun sends SIGTERM to ranks that end after the first; a finished rank must still exit with its code.
     for _number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT):
         signal.signal(_number, signal.SIG_IGN)
     sys.exit(_code)

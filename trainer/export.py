@@ -1,45 +1,13 @@
-"""`python -m trainer.export`: write a checkpoint's model as plain files for serving (trainer.exported).
+"""`python -m trainer.export`: write a checkpoint's model as plain files for serving.
 
-python -m trainer.export --checkpoint DIR --out FOLDER [--quantize int8|int4]
+The command's public name; `trainer.commands.export` implements it.
 """
 
 from __future__ import annotations
 
-import json
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING
 
-from trainer.console import guarded, importing_torch
-from trainer.predict import CommandParser, add_model_flags
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-
-def main(argv: Sequence[str]) -> int:
-    """Export as the command line says; the exit code of the process."""
-    return guarded(lambda: _main(argv))
-
-
-def _main(argv: Sequence[str]) -> int:
-    parser = CommandParser(
-        prog="python -m trainer.export",
-        description="Write a trained model as plain files: weights by table, config.json, checksums.",
-        epilog="Exit codes: 0 done, 64 bad usage, 1 anything else.",
-        allow_abbrev=False,
-    )
-    add_model_flags(parser)
-    parser.add_argument("--out", metavar="FOLDER", required=True, help="a new or empty folder")
-    arguments = parser.parse_args(argv)
-    with importing_torch():
-        from trainer import exported, scoring  # noqa: PLC0415 - torch takes seconds to import
-    trained = scoring.open_model(arguments.checkpoint, arguments.step, arguments.quantize)
-    written = exported.write_export(trained, Path(arguments.out))
-    done = {"step": trained.step, "quantization": trained.quantization, "bytes": written}
-    print(json.dumps(done))
-    return 0
-
+from trainer.commands.export import main
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

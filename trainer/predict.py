@@ -1,109 +1,13 @@
-"""`python -m trainer.predict`: score a split with a trained model, on one device and without ranks.
+"""`python -m trainer.predict`: score a split with a trained model.
 
-    python -m trainer.predict --checkpoint DIR --dataset_path DATA [--split test] [--out scores.npy]
-    python -m trainer.predict --checkpoint DIR --dataset MODULE:FACTORY ...
-
-DIR is a run's checkpoint_dir or an export's folder. The probabilities, float32 in the order of the
-split's rows (a loader's own order), go to --out; the metrics of a run's own evaluation go to stdout,
-as one JSON object.
+The command's public name; `trainer.commands.predict` implements it.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
 
-from trainer.console import guarded, importing_torch
-from trainer.errors import ConfigError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-
-class CommandParser(argparse.ArgumentParser):
-    """Refuses what it does not know by a ConfigError, so with exit code 64."""
-
-    def error(self, message: str) -> NoReturn:
-        """See argparse."""
-        raise ConfigError(f"{message}; `python -m {self.prog.split()[-1]} --help` lists the flags")
-
-
-def main(argv: Sequence[str]) -> int:
-    """Score as the command line says; the exit code of the process."""
-    return guarded(lambda: _main(argv))
-
-
-def add_model_flags(parser: argparse.ArgumentParser) -> None:
-    """Which model, and how its tables are kept."""
-    parser.add_argument(
-        "--checkpoint",
-        metavar="DIR",
-        required=True,
-        help="a run's checkpoint_dir (its newest committed checkpoint is taken), or an export's folder",
-    )
-    parser.add_argument("--step", type=int, metavar="N", help="the checkpoint of this step, not the newest")
-    parser.add_argument(
-        "--quantize",
-        choices=("none", "int8", "int4"),
-        default="none",
-        help="quantise the tables by rows with fbgemm [none]",
-    )
-
-
-def _main(argv: Sequence[str]) -> int:
-    arguments = _make_parser().parse_args([_underscored(word) for word in argv])
-    if arguments.batch_size is not None and arguments.batch_size < 1:
-        raise ConfigError(f"batch_size is {arguments.batch_size}; it must be at least 1")
-    out = Path(arguments.out) if arguments.out else None
-    if out is not None and not out.parent.is_dir():
-        raise ConfigError(f"out {out}: there is no folder {out.parent}; make it first")
-    with importing_torch():
-        from trainer import scoring  # noqa: PLC0415 - torch takes seconds to import
-    trained = scoring.open_model(arguments.checkpoint, arguments.step, arguments.quantize)
-    result = scoring.score_split(
-        trained,
-        dataset_path=arguments.dataset_path,
-        dataset=arguments.dataset,
-        split=arguments.split,
-        batch_size=arguments.batch_size,
-        device_choice=arguments.device,
-        out=out,
-    )
-    print(json.dumps(result))
-    return 0
-
-
-def _make_parser() -> CommandParser:
-    parser = CommandParser(
-        prog="python -m trainer.predict",
-        description="Score a split of a dataset with a trained model, on one device.",
-        epilog="Exit codes: 0 done, 64 bad usage, 65 bad data, 1 anything else.",
-        allow_abbrev=False,
-    )
-    add_model_flags(parser)
-    data = parser.add_mutually_exclusive_group(required=True)
-    data.add_argument("--dataset_path", metavar="URI", help="the dataset to score")
-    data.add_argument(
-        "--dataset", metavar="MODULE:FACTORY", help="a loader of your own instead, as in `python -m trainer`"
-    )
-    parser.add_argument("--split", choices=("train", "test"), default="test", help="[test]")
-    parser.add_argument(
-        "--out", metavar="FILE", help="where the probabilities go (.npy, float32 [rows]; default: nowhere)"
-    )
-    parser.add_argument("--batch_size", type=int, metavar="N", help="samples scored at once [as in the run]")
-    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto", help="[auto]")
-    return parser
-
-
-def _underscored(word: str) -> str:
-    if not word.startswith("--"):
-        return word
-    name, equals, value = word.partition("=")
-    return "--" + name[2:].replace("-", "_") + equals + value
-
+from trainer.commands.predict import main
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

@@ -10,14 +10,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from cloudrec.app.access import AccessView, access_view
     from cloudrec.app.addons import examine, install, installed, uninstall, wanted
     from cloudrec.app.choosing import choose
     from cloudrec.app.context import AppContext
-    from cloudrec.app.leaking import Leak, leaks, remove_leaks
-    from cloudrec.app.running import fetch, run_folder, runs, runs_of, stop_run
-    from cloudrec.app.smoke import smoke_run
-    from cloudrec.app.training import Launch, resume, train
-    from cloudrec.app.upkeep import (
+    from cloudrec.app.leak_search import Leak, leaks, remove_leaks
+    from cloudrec.app.lifecycle import (
         ClusterView,
         Removal,
         catalog,
@@ -25,15 +23,22 @@ if TYPE_CHECKING:
         doctor,
         down,
         expired,
+        forget,
         up,
     )
+    from cloudrec.app.readiness import missing_of
+    from cloudrec.app.run.launch import PreparedRun, resume, train
+    from cloudrec.app.run.manage import fetch, run_folder, runs, runs_of, stop_run
+    from cloudrec.app.run.smoke_test import smoke_run
 
 __all__ = [
+    "AccessView",
     "AppContext",
     "ClusterView",
-    "Launch",
     "Leak",
+    "PreparedRun",
     "Removal",
+    "access_view",
     "catalog",
     "choose",
     "clusters",
@@ -42,9 +47,11 @@ __all__ = [
     "examine",
     "expired",
     "fetch",
+    "forget",
     "install",
     "installed",
     "leaks",
+    "missing_of",
     "remove_leaks",
     "resume",
     "run_folder",
@@ -61,11 +68,13 @@ _PLACES = {
     "addons": "examine install installed uninstall wanted",
     "choosing": "choose",
     "context": "AppContext",
-    "leaking": "Leak leaks remove_leaks",
-    "running": "fetch run_folder runs runs_of stop_run",
-    "smoke": "smoke_run",
-    "training": "Launch resume train",
-    "upkeep": "ClusterView Removal catalog clusters doctor down expired up",
+    "access": "AccessView access_view",
+    "leak_search": "Leak leaks remove_leaks",
+    "readiness": "missing_of",
+    "run.manage": "fetch run_folder runs runs_of stop_run",
+    "run.smoke_test": "smoke_run",
+    "run.launch": "PreparedRun resume train",
+    "lifecycle": "ClusterView Removal catalog clusters doctor down expired forget up",
 }
 _MODULES = {name: module for module, names in _PLACES.items() for name in names.split()}
 

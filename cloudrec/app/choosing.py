@@ -1,10 +1,14 @@
-"""Which cluster is meant: the one named, or the only one that fits."""
+"""The choice of the cluster for a command: the named one, or the only one that matches."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pydantic import ValidationError
+
 from cloudrec import providers
+from cloudrec.app.accounts import check_account
+from cloudrec.app.records import known_clusters
 from cloudrec.errors import PreflightError, UsageError
 from cloudrec.spec.models import ClusterSpec
 
@@ -14,17 +18,18 @@ if TYPE_CHECKING:
     from cloudrec.app.context import AppContext
     from cloudrec.engine.graph import Observed
 
-_USUAL = ClusterSpec().provider  # what is meant when nobody names a provider
+_USUAL = ClusterSpec().provider  # the default provider
 
 
 def choose(app: AppContext, *, provider_name: str | None, cluster_name: str | None) -> ClusterSpec:
-    """Return the cluster that a run is meant for: the one named, or the only one that fits.
+    """Return the cluster for a run: the named one, or the only one that matches.
 
     Raises:
         PreflightError: there is none; the remedy creates it.
-        UsageError: several fit.
+        UsageError: several match, or the cluster is in another account than that of the credentials.
+        CloudrecError: its record in the journal cannot be read completely.
     """
-    fitting = _fitting(app, provider_name, cluster_name)
+    fitting = known_clusters(app, provider_name, cluster_name)
     if not fitting:
         wanted = " ".join(
             ["cloudrec up", provider_name or _USUAL, *(["--cluster", cluster_name] if cluster_name else [])]
@@ -32,21 +37,17 @@ def choose(app: AppContext, *, provider_name: str | None, cluster_name: str | No
         named = f"no cluster {cluster_name!r}" if cluster_name else "no cluster"
         of_provider = f" of provider {provider_name!r}" if provider_name else ""
         raise PreflightError(f"{named}{of_provider} is up", remedy=wanted)
-    return _only(fitting)
-
-
-def _fitting(app: AppContext, provider_name: str | None, cluster_name: str | None) -> Sequence[ClusterSpec]:
-    return [
-        ClusterSpec.model_validate(record.request)
-        for record in app.journal.clusters()
-        if provider_name in {None, record.provider} and cluster_name in {None, record.name}
-    ]
+    _only([each.cluster for each in fitting])
+    cluster = fitting[0].whole()
+    if fitting[0].record.account:
+        check_account(app.provider(cluster.provider), cluster, fitting[0].record)
+    return cluster
 
 
 def _only(fitting: Sequence[ClusterSpec]) -> ClusterSpec:
     if len(fitting) > 1:
         raise UsageError(
-            f"{len(fitting)} clusters fit: {', '.join(cluster.title for cluster in fitting)}",
+            f"{len(fitting)} clusters match: {', '.join(cluster.title for cluster in fitting)}",
             remedy="name one with --cluster",
         )
     return fitting[0]
@@ -55,13 +56,13 @@ def _only(fitting: Sequence[ClusterSpec]) -> ClusterSpec:
 def cluster_to_remove(
     app: AppContext, provider_name: str | None, cluster_name: str | None
 ) -> ClusterSpec | None:
-    """Return the cluster to remove; with the journal lost, whatever a search by tag finds.
+    """Return the cluster to remove; if the journal does not have it, the one that a search by tag finds.
 
     Raises:
-        PreflightError: no provider that might know the cluster can be asked.
-        UsageError: several fit.
+        PreflightError: no provider could be searched.
+        UsageError: several match.
     """
-    fitting = list(_fitting(app, provider_name, cluster_name))
+    fitting = [each.cluster for each in known_clusters(app, provider_name, cluster_name)]
     if provider_name or not cluster_name:
         fitting += _strangers(app, provider_name or _USUAL, cluster_name, fitting)
     elif not fitting:
@@ -70,7 +71,7 @@ def cluster_to_remove(
 
 
 def _found_anywhere(app: AppContext, cluster_name: str) -> list[ClusterSpec]:
-    """Search with all providers that can be asked; those that nobody has set up here are told of."""
+    """Search all providers that are configured here; report the others."""
     found, silent = list[ClusterSpec](), list[PreflightError]()
     names = list(providers.names())
     for name in names:
@@ -90,12 +91,18 @@ def _strangers(
     """Search for clusters of a provider that the journal does not know."""
     titles = {cluster.title for cluster in known}
     seen_there = app.provider(provider_name).search(cluster_name)
-    found = {seen.cluster: stranger(provider_name, seen) for seen in seen_there if seen.cluster}
-    return [found[title] for title in sorted(found.keys() - titles)]
+    found: dict[str, ClusterSpec] = {}
+    for seen in seen_there:
+        if seen.cluster and seen.cluster not in titles:
+            try:
+                found[seen.cluster] = stranger(provider_name, seen)
+            except ValidationError:  # not a valid name of a cluster; `cloudrec leaks` shows such resources
+                continue
+    return [found[title] for title in sorted(found)]
 
 
 def stranger(provider_name: str, seen: Observed) -> ClusterSpec:
-    """What can be said of a cluster that no journal here knows, from one thing of it."""
+    """Return the specification of a cluster that is not in the journal, from one of its resources."""
     return ClusterSpec(
         name=seen.cluster,
         provider=provider_name,

@@ -1,9 +1,10 @@
-"""What every use case works with: where things are kept, the environment, and who is told of progress."""
+"""The context of every use case: the home folder, the environment, the clock and the progress report."""
 
 from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -18,24 +19,26 @@ if TYPE_CHECKING:
 
     from cloudrec.engine.graph import Driver
     from cloudrec.home import Home
-    from cloudrec.provider import Provider
+    from cloudrec.providers.base.protocol import Provider
 
-_LOCK_WAIT_S = 5.0  # most commands are shorter than this; for a longer one the user is told who holds it
+_LOCK_WAIT_S = 5.0  # most commands are shorter; for a longer one, the error names the process with the lock
 
 
 @dataclass(frozen=True, kw_only=True)
 class AppContext:
-    """Given to every use case.
+    """The context of a use case.
 
     Attributes:
-        home: where runs, journal and clusters are kept.
+        home: the folder of runs, journal and clusters.
         environment: the process's environment variables.
-        report: is told each thing done, for progress.
+        report: called with a line for each action.
+        now: returns the time of day, which decides when a cluster ends; a stand-in does not change it.
     """
 
     home: Home
     environment: Mapping[str, str]
     report: Callable[[str], None] = field(default=lambda _line: None)
+    now: Callable[[], datetime] = field(default=lambda: datetime.now(UTC))
 
     @cached_property
     def journal(self) -> Journal:
@@ -44,15 +47,24 @@ class AppContext:
 
     @property
     def clock(self) -> Clock:
-        """What a command waits by: real time, but where a stand-in says that it lives faster."""
+        """The clock for waiting: real time, or the faster time of a stand-in."""
         return Clock.of(self.environment)
 
-    def provider(self, name: str) -> Provider:
-        """Return the provider of this name."""
-        return providers.load(name, home=self.home, environment=self.environment)
+    def provider(self, name: str, *, complete: bool = False) -> Provider:
+        """Return the provider of this name.
+
+        Args:
+            name: the provider's name.
+            complete: also check the packages that its other commands need. Commands that change resources set
+                it, so that they do not fail in the middle.
+
+        Raises:
+            MissingExtraError: a package is missing; it names the extra.
+        """
+        return providers.load(name, home=self.home, environment=self.environment, complete=complete)
 
     def engine(self, drivers: Mapping[str, Driver]) -> Context:
-        """Return what the engine works with."""
+        """Return the engine's context for these drivers."""
         return Context(
             journal=self.journal,
             drivers=drivers,
@@ -62,7 +74,7 @@ class AppContext:
 
     @contextmanager
     def cluster_lock(self, name: str) -> Iterator[None]:
-        """Hold a cluster while it, or what runs on it, changes."""
+        """Lock a cluster while it or its runs change."""
         path = self.home.locks / f"cluster-{name}.lock"
         with locked(path, what=f"cluster {name!r}", wait_s=_LOCK_WAIT_S):
             yield

@@ -1,13 +1,15 @@
-"""The use case `data push`: a prepared dataset goes to where a cluster's runs read it."""
+"""The use case `data push`: upload a prepared dataset to a cluster's storage or to a URI."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from cloudrec.app.choosing import choose
-from cloudrec.data import places
+from cloudrec.app.run.pushed_data import FOLDER, note
 from cloudrec.data.push import carry_out, survey
+from cloudrec.data.stores import open_store
 from cloudrec.errors import UsageError
+from cloudrec.safe_path import check_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,8 +18,6 @@ if TYPE_CHECKING:
 
     from cloudrec.app.context import AppContext
     from cloudrec.data.push import PushPlan
-
-_FOLDER = "data"  # of the cluster's storage
 
 
 def push_dataset(
@@ -31,36 +31,42 @@ def push_dataset(
     decide: Callable[[PushPlan], bool],
     progress: Callable[[], AbstractContextManager[Callable[[int, int | None], None]]],
 ) -> PushPlan:
-    """Push a prepared dataset, and return what was done or, where `decide` said no, would have been.
+    """Push a prepared dataset, unless `decide` returns False; return the plan.
 
     Args:
-        app: what every use case works with.
+        app: the context of the use case.
         source: the prepared dataset's folder.
-        uri: where it goes; a cluster's own storage when None.
-        cluster_name: whose storage; the only cluster's when None.
-        name: what the dataset is called there; its folder's name when None.
-        overwrite: replace another dataset that is there.
-        decide: is shown what would be sent.
-        progress: begun once there is something to send; is told of bytes sent and of all that are to be.
+        uri: the target; None for a cluster's storage.
+        cluster_name: the cluster; None for the only one.
+        name: the dataset's name in the storage; None for its folder's name.
+        overwrite: replace another dataset in the target.
+        decide: called with the plan; False ends the use case without a change.
+        progress: a context that is opened before the first upload; yields a function of the bytes sent so far
+            and the total.
 
     Raises:
-        DataError: it is no prepared dataset, or damaged.
-        UsageError: another dataset is there, or both a URI and a cluster are named.
-        PreflightError: no cluster is up, or no credentials.
-        StorageError: the place refuses.
+        DataError: `source` is not a prepared dataset, or it is damaged.
+        UsageError: the target has another dataset, or both a URI and a cluster are named.
+        PreflightError: no cluster is up, or there are no credentials.
+        StorageError: the store refuses.
     """
     if uri is not None and cluster_name is not None:
-        raise UsageError("a URI and --cluster name two places", remedy="give one of them")
+        raise UsageError("a URI and --cluster name two destinations", remedy="give one of them")
+    storage = ""
     if uri is None:
-        uri = f"{_storage(app, cluster_name)}/{_FOLDER}/{name or source.absolute().name}"
-    place = places.find(uri)
-    plan = survey(source, place)
+        called = check_name(name or source.resolve().name)
+        storage = _storage(app, cluster_name)
+        uri = f"{storage}/{FOLDER}/{called}"
+    store = open_store(uri)
+    plan = survey(source, store)
     if decide(plan):
         with progress() as update:
-            carry_out(plan, place, overwrite=overwrite, progress=update)
+            carry_out(plan, store, overwrite=overwrite, progress=update)
+        if storage:
+            note(storage, plan.dataset)
     return plan
 
 
 def _storage(app: AppContext, cluster_name: str | None) -> str:
     cluster = choose(app, provider_name=None, cluster_name=cluster_name)
-    return app.provider(cluster.provider).access(cluster).storage.rstrip("/")
+    return app.provider(cluster.provider, complete=True).access(cluster).storage.rstrip("/")

@@ -1,4 +1,4 @@
-"""When a cluster ends: worked out from its time to live and its budget once, and kept from then on."""
+"""The expiry of a cluster: computed once from its time to live and its budget, and then kept."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from cloudrec.engine.cost import Cost
 from cloudrec.engine.graph import TAG_EXPIRES
-from cloudrec.spec.models import ClusterSpec, seconds_of
+from cloudrec.errors import SpecError, UsageError
+from cloudrec.spec.models import MAX_TTL, MIN_TTL, ClusterSpec, seconds_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -15,68 +17,131 @@ if TYPE_CHECKING:
     from cloudrec.engine.graph import Observed, Resource
 
 
-def price_of(resources: Iterable[Resource]) -> float:
-    """Return the most that these cost an hour: of a choice, its dearest candidate."""
-    return sum(
-        max((each.hourly_usd for each in resource.candidates), default=resource.hourly_usd)
-        for resource in resources
-    )
+def price_of(resources: Iterable[Resource]) -> Cost:
+    """Return the highest hourly cost of resources; a choice counts with its most expensive candidate."""
+    return Cost.of(price for resource in resources for price in resource.most)
+
+
+_LONGEST_H = 100 * 365 * 24.0  # the limit on the time that a budget lasts, since dates end in the year 9999
 
 
 @dataclass(frozen=True, kw_only=True)
 class Past:
-    """What was asked for before, and what it cost an hour at most."""
+    """The previous request for a cluster, and its highest hourly cost."""
 
     cluster: ClusterSpec
-    hourly_usd: float
+    cost: Cost
 
 
 def with_end(
-    cluster: ClusterSpec, *, hourly_usd: float, past: Past | None, tagged: str, now: datetime
+    cluster: ClusterSpec, *, cost: Cost, past: Past | None, tagged: str, now: datetime
 ) -> ClusterSpec:
-    """Return the spec with its end.
+    """Return the specification with its expiry.
 
-    A cluster that has one keeps it, however often `up` is run, until another ttl or budget is asked for; a
-    ttl or budget that is not asked for again stays in force. Under a budget, a cluster that becomes dearer
-    ends the sooner: what is left is spent faster.
+    Another `up` keeps the expiry of a cluster until the request has another ttl or budget; a ttl or budget
+    that the request does not repeat stays in force. With a budget, a cluster that becomes more expensive
+    expires earlier, because the rest of the budget is spent faster.
+
+    An expiry that has passed is never kept: a ttl or a budget in the request starts a new one, and a request
+    with neither is refused, because the guard would remove the new nodes immediately.
 
     Args:
-        cluster: what is asked for.
-        hourly_usd: what it costs an hour at most.
-        past: what was asked for before, from the journal.
-        tagged: the end that the cloud's tags tell, for where the journal was lost; may be empty.
+        cluster: the request.
+        cost: its highest hourly cost.
+        past: the previous request, from the journal.
+        tagged: the expiry in the cloud's tags, in case the journal was lost; may be empty.
         now: the time.
+
+    Raises:
+        SpecError: there is a budget, but a price is unknown, so the spending cannot be computed.
+        UsageError: the cluster's expiry has passed, and the request has no new one.
     """
+    if cluster.budget_usd is not None:
+        _refuse_unknown(cluster, cost)
     if cluster.expires is not None:
         return cluster
+    before = past.cluster.expires if past is not None else tagged or None
+    is_ended = is_over(before, now)
+    if is_ended and cluster.ttl is None and cluster.budget_usd is None:
+        raise UsageError(
+            f"cluster {cluster.title!r} ended at {before}, and no new expiry is given",
+            remedy=f"give one with --ttl or --budget: cloudrec up {cluster.provider} --cluster "
+            f"{cluster.title} --ttl 8h; or remove the cluster: cloudrec down --cluster {cluster.title}",
+        )
     if past is not None:
         kept = {
             "ttl": cluster.ttl or past.cluster.ttl,
             "budget_usd": cluster.budget_usd or past.cluster.budget_usd,
         }
         cluster = cluster.model_copy(update=kept)
-    before = past.cluster.expires if past is not None else tagged or None
-    unchanged = past is not None and _asked(past.cluster) == _asked(cluster)
-    if before is not None and (unchanged or past is None):
+    unchanged = past is not None and _limits(past.cluster) == _limits(cluster)
+    if before is not None and not is_ended and (unchanged or past is None):
         end = before
-        if past is not None and cluster.budget_usd is not None and hourly_usd > past.hourly_usd > 0:
-            left = datetime.fromisoformat(before) - now
-            end = _written(now + left * (past.hourly_usd / hourly_usd))
+        if past is not None and cluster.budget_usd is not None and cost != past.cost:
+            end = _sooner(cluster, before, cost, past.cost, now)
         return cluster.model_copy(update={"expires": end})
+    ends = _new_ends(cluster, cost, now)
+    return cluster.model_copy(update={"expires": _written(min(ends))}) if ends else cluster
+
+
+def _new_ends(cluster: ClusterSpec, cost: Cost, now: datetime) -> list[datetime]:
+    """Return the end of the ttl and the end of the budget, of those that the specification has."""
     ends = []
     if cluster.ttl is not None:
         ends.append(now + timedelta(seconds=seconds_of(cluster.ttl)))
-    if cluster.budget_usd is not None and hourly_usd > 0:
-        ends.append(now + timedelta(hours=cluster.budget_usd / hourly_usd))
-    if not ends:
-        return cluster
-    return cluster.model_copy(update={"expires": _written(min(ends))})
+    if cluster.budget_usd is not None:
+        _refuse_unknown(cluster, cost)
+        if cost.known_usd:
+            ends.append(now + timedelta(hours=min(cluster.budget_usd / cost.known_usd, _LONGEST_H)))
+    return ends
+
+
+def _sooner(cluster: ClusterSpec, before: str, cost: Cost, past: Cost, now: datetime) -> str:
+    """Return the expiry of a cluster with a budget, which is earlier if the cluster became more expensive."""
+    _refuse_unknown(cluster, cost)
+    if past.unknown or not cost.known_usd > past.known_usd > 0:
+        return before
+    left = datetime.fromisoformat(before) - now
+    return _written(now + left * (past.known_usd / cost.known_usd))
+
+
+def _refuse_unknown(cluster: ClusterSpec, cost: Cost) -> None:
+    """Raise SpecError for a budget with an unknown price."""
+    if not cost.unknown:
+        return
+    raise SpecError(
+        f"cluster.budget_usd is {cluster.budget_usd:g}; a budget needs all prices, and these are not known: "
+        f"{cost.unknown_text}",
+        remedy=_remedy(cost),
+    )
+
+
+def _remedy(cost: Cost) -> str:
+    """Return the remedy for unknown prices, for which `up` has asked the cloud's price list already."""
+    types = sorted({item.node_type for item in cost.unknown if item.node_type})
+    if types and all(item.node_type for item in cost.unknown):
+        return f"use --ttl instead of --budget, or leave {', '.join(types)} out"
+    return "use --ttl instead of --budget"
+
+
+def check_end(cluster: ClusterSpec, now: datetime) -> None:
+    """Raise SpecError for a requested expiry that has passed, or is too early or too late."""
+    if cluster.expires is None:
+        return
+    end = datetime.fromisoformat(cluster.expires)
+    soonest, latest = now + MIN_TTL, now + MAX_TTL
+    if not soonest <= end <= latest:
+        raise SpecError(
+            f"cluster.expires is {cluster.expires}; it must be between {_written(soonest)} (in five minutes) "
+            f"and {_written(latest)} (in a year)",
+            remedy="give a time within these bounds, or use --ttl instead of cluster.expires",
+        )
 
 
 def tagged_end(found: Sequence[Observed], control_plane: str) -> str:
-    """Return the end that a cluster's tags tell; empty when they tell none.
+    """Return the expiry in a cluster's tags; empty if there is none.
 
-    The control plane's own tag counts, since it follows when the end is changed; without one, the latest.
+    The control plane's tag counts, because a change of the expiry updates it; without one, the latest counts.
     """
     heads = [seen for seen in found if seen.kind == control_plane] or found
     return max((seen.tags.get(TAG_EXPIRES, "") for seen in heads), default="")
@@ -87,12 +152,12 @@ def _written(moment: datetime) -> str:
 
 
 def is_over(end: str | None, now: datetime) -> bool:
-    """Tell whether an end has come; one that cannot be read has not."""
+    """Return whether an expiry has passed; False for one that cannot be parsed."""
     try:
         return bool(end) and datetime.fromisoformat(end or "") <= now
     except (ValueError, TypeError):
         return False
 
 
-def _asked(cluster: ClusterSpec) -> tuple[str | None, float | None]:
+def _limits(cluster: ClusterSpec) -> tuple[str | None, float | None]:
     return (cluster.ttl, cluster.budget_usd)

@@ -1,4 +1,4 @@
-"""Prose and progress, all of it on stderr: a moving bar on a terminal, plain lines in a pipe."""
+"""Messages and progress on stderr: a progress bar on a terminal, plain lines in a pipe."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PLAIN_EVERY_S = 5.0
 
 
 def announce(line: str) -> None:
-    """Tell of one thing done."""
+    """Print one line of progress to stderr."""
     click.echo(line, err=True)
 
 

@@ -1,4 +1,4 @@
-"""What happens with a bug of ours: the user sees one line, the trace is kept for the report."""
+"""The report of a bug in cloudrec: one line for the user, and the traceback in a file."""
 
 from __future__ import annotations
 
@@ -22,4 +22,4 @@ def keep_trace(error: Exception) -> tuple[str, str, int]:
     with os.fdopen(handle, "w", encoding="utf-8") as file:
         file.write(text)
     kind = type(error).__name__
-    return f"a bug in cloudrec: {kind}: {error}", f"please report it with {name}; nothing was undone", 1
+    return f"a bug in cloudrec: {kind}: {error}", f"please report it with {name}; nothing was rolled back", 1

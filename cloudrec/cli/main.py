@@ -12,26 +12,29 @@ from cloudrec import __version__
 from cloudrec.errors import INTERRUPTED, CloudrecError
 
 _PROGRAM = "cloudrec"
+_SANDBOX = "--sandbox"
 _BROKEN_PIPE = 141  # what a shell reports for a program whose reader has gone
 
-# name -> (module:attribute, the line in --help). The line stands here so that help imports no command.
+# name -> (module:attribute, the line in --help). The line is here so that help imports no command.
 _COMMANDS = {
-    "init": ("cloudrec.cli.init:init", "Write a commented cloudrec.yaml."),
-    "up": ("cloudrec.cli.clusters:up", "Create or converge a cluster."),
-    "train": ("cloudrec.cli.train:train", "Launch a training run, or resume one."),
-    "status": ("cloudrec.cli.runs:status", "Show clusters and runs."),
-    "logs": ("cloudrec.cli.runs:logs", "Print what a rank of a run has printed."),
-    "stop": ("cloudrec.cli.runs:stop", "Stop a run gracefully: checkpoint, then end."),
-    "report": ("cloudrec.cli.runs:report", "Write one self-contained HTML page about a run."),
-    "fetch": ("cloudrec.cli.runs:fetch", "Copy what a run has left into a folder here."),
-    "down": ("cloudrec.cli.clusters:down", "Remove everything that was created."),
-    "leaks": ("cloudrec.cli.look:leaks", "Show what exists under our tags, with $/h."),
-    "catalog": ("cloudrec.cli.look:catalog", "Show kinds of node and their prices."),
-    "doctor": ("cloudrec.cli.look:doctor", "Check what must be there before a cluster comes up."),
-    "addons": ("cloudrec.cli.addons:addons", "Show, install and remove what a cluster needs."),
-    "data": ("cloudrec.cli.data:data", "Make, prepare, check and push training data."),
-    "image": ("cloudrec.cli.image:image", "Build and push the trainer's image."),
-    "completion": ("cloudrec.cli.completion:completion", "Print the shell's completion script."),
+    "init": ("cloudrec.cli.commands.init:init", "Write a commented cloudrec.yaml."),
+    "up": ("cloudrec.cli.commands.clusters:up", "Create or converge a cluster."),
+    "train": ("cloudrec.cli.commands.train:train", "Launch a training run, or resume one."),
+    "status": ("cloudrec.cli.commands.runs:status", "Show clusters and runs."),
+    "logs": ("cloudrec.cli.commands.runs:logs", "Print the output of a rank of a run."),
+    "stop": ("cloudrec.cli.commands.runs:stop", "Stop a run gracefully: checkpoint, then end."),
+    "report": ("cloudrec.cli.commands.runs:report", "Write an HTML report of a run."),
+    "fetch": ("cloudrec.cli.commands.runs:fetch", "Copy the results of a run to a local folder."),
+    "access": ("cloudrec.cli.commands.access:access", "Show or change who reaches a cluster."),
+    "down": ("cloudrec.cli.commands.clusters:down", "Remove everything that was created."),
+    "leaks": ("cloudrec.cli.commands.look:leaks", "List resources with cloudrec's tags and their $/h."),
+    "catalog": ("cloudrec.cli.commands.look:catalog", "List instance types and their prices."),
+    "doctor": ("cloudrec.cli.commands.look:doctor", "Check what `up` needs, or a cluster's health."),
+    "addons": ("cloudrec.cli.commands.addons:addons", "List, install and remove add-ons of a cluster."),
+    "data": ("cloudrec.cli.commands.data:data", "Make, prepare, check and push training data."),
+    "image": ("cloudrec.cli.commands.image:image", "Build and push the trainer's image."),
+    "sandbox": ("cloudrec.cli.commands.sandbox:sandbox", "Run a command on a cloud's stand-in."),
+    "completion": ("cloudrec.cli.commands.completion:completion", "Print the completion script for a shell."),
 }
 
 
@@ -39,7 +42,7 @@ class LazyGroup(click.Group):
     """A group that knows its commands' names and help lines, and imports a command when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names in the order in which a newcomer meets them."""
+        """Return the names in the order in which a new user needs them."""
         del ctx
         return list(_COMMANDS)
 
@@ -76,12 +79,18 @@ class LazyGroup(click.Group):
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, prog_name=_PROGRAM)
+@click.option(
+    _SANDBOX,
+    is_flag=True,
+    expose_value=False,
+    help="Run the command on a cloud's stand-in on this machine; works with every command.",
+)
 def root() -> None:
-    """From nothing to a trained TorchRec model: cluster, training, recovery, cost, and a clean end.
+    """Create a GPU cluster, train a TorchRec model on it, and remove everything again.
 
     \b
-    cloudrec up local                      register this machine as a cluster
-    cloudrec data synth data/raw           make Criteo-format files with a known best AUC
+    cloudrec up local                      use this machine as a cluster
+    cloudrec data synth data/raw           write Criteo-format files with a known best AUC
     cloudrec data prepare data/raw data/prepared
     cloudrec train --dataset data/prepared
     cloudrec down
@@ -97,9 +106,14 @@ def main() -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """Run one command and return its exit code; whatever goes wrong becomes a message on stderr."""
+    """Run one command and return its exit code; every error becomes a message on stderr."""
     try:
+        _rehearse(arguments)
         code = root.main(args=arguments, prog_name=_PROGRAM, standalone_mode=False)
+        if "cloudrec.cli.output" in sys.modules:  # a command that prints no document does not import it
+            from cloudrec.cli.output import flush  # noqa: PLC0415
+
+            flush()
         sys.stdout.flush()
     except CloudrecError as error:
         return _report(error.message, error.remedy, error.exit_code)
@@ -114,6 +128,18 @@ def run(arguments: list[str]) -> int:
 
         return _report(*keep_trace(error))
     return code if isinstance(code, int) else 0
+
+
+def _rehearse(arguments: list[str]) -> None:
+    """With --sandbox anywhere before `--`, become the same command on stand-ins; else return."""
+    own = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    if _SANDBOX not in own:
+        return
+    from cloudrec.app.stand_ins import become  # noqa: PLC0415  # only for a rehearsal
+
+    place = arguments.index(_SANDBOX)
+    words = [*arguments[:place], *arguments[place + 1 :]]
+    become(["attach", "--", sys.executable, "-P", "-m", _PROGRAM, *words])
 
 
 def _end_early(end: BaseException) -> int:

@@ -1,4 +1,4 @@
-"""Options that many commands share, so that each is spelt, explained and read in one way."""
+"""Options of several commands, so that each has one spelling, one help text and one parser."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ output_option = click.option(
     callback=_choose,
     expose_value=False,
     is_eager=True,
-    help="What stdout holds; all prose goes to stderr.",
+    help="Format of stdout; messages are written to stderr.",
 )
 file_option = click.option(
     "-f",
     "--file",
     type=click.Path(path_type=Path, dir_okay=False),
     envvar="CLOUDREC_FILE",
-    help="The spec file  [default: ./cloudrec.yaml if there is one]",
+    help="The spec file  [default: ./cloudrec.yaml if it exists]",
 )
 cluster_option = click.option(
     "--cluster", metavar="NAME", envvar="CLOUDREC_CLUSTER", help="The cluster's name."
@@ -55,21 +55,21 @@ cluster_option = click.option(
 provider_option = click.option(
     "--provider", metavar="NAME", envvar="CLOUDREC_PROVIDER", help="The cluster's provider."
 )
-dry_run_option = click.option(
-    "--dry-run", is_flag=True, help="Print exactly what would be done; change nothing."
+dry_run_option = click.option("--dry-run", is_flag=True, help="Print what would be done; change nothing.")
+yes_option = click.option(
+    "-y", "--yes", is_flag=True, envvar="CLOUDREC_YES", help="Do not ask for confirmation."
 )
-yes_option = click.option("-y", "--yes", is_flag=True, envvar="CLOUDREC_YES", help="Do not ask.")
 set_option = click.option(
     "--set",
     "settings",
     multiple=True,
     metavar="KEY=VALUE",
-    help="Set any key of the spec, as train.max_restarts=5.",
+    help="Set any key of the spec, e.g. train.max_restarts=5.",
 )
 
 
 def complete_runs(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Complete a run's name from the runs there are."""
+    """Complete a run's name from the existing runs."""
     from click.shell_completion import CompletionItem  # noqa: PLC0415  # only while completing
 
     runs = Home.from_environment(os.environ).runs
@@ -78,14 +78,14 @@ def complete_runs(_ctx: click.Context, _param: click.Parameter, incomplete: str)
 
 
 def context() -> AppContext:
-    """Return what the use cases work with, reporting to stderr."""
+    """Return the context of the use cases, with progress on stderr."""
     from cloudrec.app import AppContext  # noqa: PLC0415  # `--help` needs none of it
 
     return AppContext(home=Home.from_environment(os.environ), environment=os.environ, report=announce)
 
 
 def load_spec(file: Path | None, settings: tuple[str, ...], flags: Flags) -> Loaded:
-    """Load the spec: flags beat the environment, which beats the file. Flags that are None were not given."""
+    """Load the spec from flags, the environment and the file, in this precedence; None is an absent flag."""
     from cloudrec.spec.load import load  # noqa: PLC0415  # `--help` needs none of it
 
     given = {path: (flag, value) for path, (flag, value) in flags.items() if value is not None}
@@ -93,7 +93,7 @@ def load_spec(file: Path | None, settings: tuple[str, ...], flags: Flags) -> Loa
 
 
 def provider_spec(provider: str | None) -> ClusterSpec:
-    """Return the cluster's section of the spec for a command that only names a provider."""
+    """Return the cluster section of the spec, for a command with a provider only."""
     return load_spec(None, (), {("cluster", "provider"): ("PROVIDER", provider)}).spec.cluster
 
 
@@ -111,7 +111,7 @@ def _parsed(settings: tuple[str, ...]) -> dict[tuple[str, ...], tuple[str, Any]]
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Ask on stderr; DeclinedError when the answer is no, or when nobody is there to answer."""
+    """Ask on stderr; DeclinedError when the answer is no, or stdin is not a terminal."""
     if yes:
         return
     try:
@@ -119,9 +119,7 @@ def confirm(question: str, *, yes: bool) -> None:
     except click.exceptions.Abort as abort:
         click.echo("", err=True)
         if isinstance(abort.__context__, KeyboardInterrupt):
-            raise KeyboardInterrupt from None  # click tells Ctrl-C and the end of input alike
-        raise DeclinedError(
-            "there was no answer, so nothing was done", remedy="answer, or pass --yes"
-        ) from None
+            raise KeyboardInterrupt from None  # click raises the same error for Ctrl-C and the end of input
+        raise DeclinedError("no answer was given; nothing was done", remedy="answer, or pass --yes") from None
     if not agreed:
         raise DeclinedError("declined: nothing was done")

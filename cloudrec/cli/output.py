@@ -1,4 +1,8 @@
-"""What goes to stdout: a table for people, or exactly one JSON or YAML document for programs."""
+"""The output on stdout: a table for people, or exactly one JSON or YAML document for programs.
+
+A document is held back until the command has ended. An error that follows it becomes a part of it (`error`)
+instead of a second document, which would be no valid JSON together with the first.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +18,11 @@ SCHEMA_VERSION = 1
 FORMATS = ("table", "json", "yaml")
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 _chosen = {"format": "table"}
+_held: dict[str, Any] = {}  # the command's document, until it is printed
 
 
 def choose_format(name: str) -> None:
-    """Remember the format, also for errors that come later."""
+    """Store the output format of this command and of its errors."""
     _chosen["format"] = name
 
 
@@ -27,22 +32,29 @@ def chosen_format() -> str:
 
 
 def emit(document: Mapping[str, Any], table: str) -> None:
-    """Print the document in the chosen format; in the format `table`, the text made for people."""
+    """Print the text for people, or keep the document for `flush`. A command calls this once."""
     if chosen_format() == "table":
         if table:
             click.echo(table)
         return
-    _print({"schema_version": SCHEMA_VERSION, **document})
+    _held.update(document)
+
+
+def flush() -> None:
+    """Print the document of the command that has ended, if it has one."""
+    if _held:
+        _print({"schema_version": SCHEMA_VERSION, **_held})
+        _held.clear()
 
 
 def emit_error(message: str, remedy: str | None, code: int) -> None:
-    """Print an error as the one document, so that a program never has to parse prose."""
-    error = {"message": message, "remedy": remedy, "exit_code": code}
-    _print({"schema_version": SCHEMA_VERSION, "error": error})
+    """Print an error as a part of the one document, so that a program never has to parse prose."""
+    _held["error"] = {"message": message, "remedy": remedy, "exit_code": code}
+    flush()
 
 
 def columns(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Lay rows out in aligned columns; numbers to the right. Plain text, so that a pipe sees all of it."""
+    """Format rows in aligned columns, numbers to the right, as plain text that is never cut."""
     cells = [[("-" if cell is None else str(cell)) for cell in row] for row in rows]
     widths = [max(len(row[i]) for row in [list(headers), *cells]) for i in range(len(headers))]
     right = [
@@ -61,7 +73,7 @@ def columns(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Tell a span of time in its two largest units."""
+    """Format a duration in seconds in its two largest units."""
     if seconds < _MINUTE:
         return f"{seconds:.0f}s"
     if seconds < _HOUR:

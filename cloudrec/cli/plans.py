@@ -1,72 +1,156 @@
-"""Plans of the engine as people and programs see them."""
+"""The engine's plans as tables and as JSON documents."""
 
 from __future__ import annotations
 
+import textwrap
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from cloudrec.cli.output import columns
+from cloudrec.cli.output import columns, duration
+from cloudrec.engine.cost import hourly_text, price_text
+from cloudrec.engine.plan import PlanStep
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from cloudrec.app import Removal
+    from cloudrec.engine.journal import Missing
     from cloudrec.engine.plan import Action, Plan
 
-_WIDEST = 70  # characters of a thing's properties in a table
+_WIDEST = 70  # characters of a resource's properties in a table
+_COLUMNS, _NAMES = 80, 7  # characters of a summary's line, and of the name that it begins with
+_HOUR_S = 3600.0
 
 
 def plan_document(plan: Plan) -> dict[str, Any]:
-    """Return what would be done, for programs."""
+    """Return a plan as a JSON document."""
     return {
-        "hourly_usd": plan.hourly_usd,
+        **plan.cost.to_json(),
+        "at_most": plan.most.to_json(),
         "actions": [
             {
                 "step": action.step.value,
                 "resource": action.key,
                 "reason": action.reason,
                 "hourly_usd": action.hourly_usd,
-                "properties": dict(_properties(action)),
+                "properties": _properties(action),
             }
             for action in plan.actions
         ],
     }
 
 
-def _properties(action: Action) -> Any:  # noqa: ANN401  # whatever the provider describes
-    source = action.candidate or action.resource or action.observed
-    return source.properties if source is not None else {}
+def _properties(action: Action) -> dict[str, Any]:
+    resource = action.candidate or action.resource
+    if resource is not None:
+        return resource.properties.requested()
+    return dict(action.observed.properties) if action.observed is not None else {}
+
+
+def plan_summary(plan: Plan) -> str:
+    """Format what one decides by in about eight lines of at most 80 characters."""
+    steps = Counter(action.step for action in plan.actions)
+    counts = (
+        ", ".join(f"{steps[step]} to {step.value}" for step in PlanStep if steps[step]) or "nothing to do"
+    )
+    rows = [*_nodes(plan), ("now", plan.cost.text)]
+    if plan.most != plan.cost:
+        rows.append(("at most", f"{plan.most.text}, with the most expensive choice"))
+    rows.append(("ends", _end(plan)))
+    if plan.minutes is not None:
+        rows.append(("ready", f"in {plan.minutes[0]} to {plan.minutes[1]} minutes, as a rule"))
+    return "\n".join(
+        [f"cluster {plan.cluster}: {counts} (--verbose lists each)", *(_wrapped(*row) for row in rows)]
+    )
+
+
+def _nodes(plan: Plan) -> list[tuple[str, str]]:
+    """Return the lines on the GPU nodes: how many of which type, where they are tried, and their price."""
+    rows: list[tuple[str, str]] = []
+    for action in plan.actions:
+        if action.resource is None or not action.resource.candidates:
+            continue
+        choices = action.resource.candidates
+        asked = [one.properties.requested() for one in choices]
+        count, gpus = asked[0].get("nodes", 0), {one.node_type: one.gpus for one in choices}
+        types = " or ".join(f"{count} x {name} ({count * each} GPUs)" for name, each in gpus.items())
+        zones = _distinct(
+            str(one["zone"]).removeprefix(plan.region).lstrip("-") for one in asked if "zone" in one
+        )
+        rows += [
+            ("nodes", f"{types}; {', then '.join(_distinct(str(one.get('capacity', '')) for one in asked))}"),
+            ("where", f"{plan.region}, zones tried: {', '.join(zones)}" if zones else plan.region),
+        ]
+        chosen = action.candidate or choices[0]
+        if chosen.priced:
+            rows.append(("price", chosen.priced))
+    return rows
+
+
+def _distinct(texts: Iterable[str]) -> list[str]:
+    return [text for text in dict.fromkeys(texts) if text]
+
+
+def _end(plan: Plan) -> str:
+    if plan.expires is None:
+        return "never: there is no --ttl and no --budget"
+    usd, hours = plan.most.usd, plan.left_s / _HOUR_S
+    most = f"costs at most ${usd * hours:,.2f} until then" if usd is not None else "at an unknown cost"
+    return f"{plan.expires}, in {duration(plan.left_s)}; {most}"
+
+
+def _wrapped(name: str, text: str) -> str:
+    return textwrap.fill(
+        text,
+        width=_COLUMNS,
+        initial_indent=f"  {name.ljust(_NAMES)}  ",
+        subsequent_indent=" " * (_NAMES + 4),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def plan_text(plan: Plan) -> str:
-    """Lay out what would be done, with its $/h."""
+    """Format a plan as a table, with its $/h."""
     rows = [
-        (action.step.value, action.key, f"${action.hourly_usd:.2f}", action.reason, _shown(action))
+        (action.step.value, action.key, price_text(action.hourly_usd), action.reason, _shown(action))
         for action in plan.actions
     ]
     total = f"{len(plan.changes)} to change, {len(plan.actions) - len(plan.changes)} to keep; "
     text = columns(("STEP", "RESOURCE", "$/H", "WHY", "WHAT"), rows)
     for action in plan.actions:
         if action.resource is not None and action.resource.candidates:
-            text += f"\n{action.key} is the first of these that can be had:"
+            text += f"\n{action.key} is the first of these that is available:"
             text += "".join(
-                f"\n  {number}. {one.name}  ${one.hourly_usd:.2f}/h"
+                f"\n  {number}. {one.name}  {hourly_text(one.hourly_usd)}"
                 for number, one in enumerate(action.resource.candidates, start=1)
             )
-    return text + f"\n{total}${plan.hourly_usd:.2f}/h in all"
+    at_most = f"; at most {plan.most.text}" if plan.most != plan.cost else ""
+    return text + f"\n{total}{plan.cost.text} in all{at_most}"
 
 
 def _shown(action: Action) -> str:
-    """Lay properties out in a line that fits; `-o json` has all of them."""
+    """Format properties in one line, cut to fit; `-o json` has all of them."""
     text = ", ".join(f"{key}={value}" for key, value in _properties(action).items())
     return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 3]}..."
 
 
+def not_ready_text(cluster: str, missing: Sequence[Missing], *, cost: str) -> str:
+    """Format what a cluster lacks, its cost, the remedy, and how to remove it."""
+    lines = [f"cluster {cluster!r} exists and costs {cost}, but it is NOT READY:"]
+    for each in missing:
+        lines += [f"  {each.what}: {each.reason}", f"    remedy: {each.remedy}"]
+    return "\n".join([*lines, f"`cloudrec down --cluster {cluster}` removes it"])
+
+
 def removal_text(removal: Removal) -> str:
-    """Lay out what would be removed."""
+    """Format what would be removed."""
     rows: list[tuple[object, ...]] = [
-        (action.step.value, action.key, f"${action.hourly_usd:.2f}", action.reason)
+        (action.step.value, action.key, price_text(action.hourly_usd), action.reason)
         for action in removal.plan.actions
     ]
     for run in removal.runs:
         end = "" if run.state.is_final else "stop, then "
         step = f"{end}{'keep' if removal.keep_data else 'delete'}"
-        rows.append((step, f"run/{run.name}", "$0.00", f"{run.state}, of this cluster"))
+        rows.append((step, f"run/{run.name}", None, f"{run.state}, on this cluster"))
     return columns(("STEP", "RESOURCE", "$/H", "WHY"), rows)

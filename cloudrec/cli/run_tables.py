@@ -1,4 +1,4 @@
-"""Runs as people see them."""
+"""Runs as tables."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _WORKERS_SHOWN = 16
 
 
 def runs_table(runs: Sequence[RunView]) -> str:
-    """Lay runs out for people; what went wrong stands below."""
+    """Format runs as a table, with their problems below it."""
     if not runs:
         return "no runs yet (cloudrec train)"
     rows = [
@@ -54,7 +54,7 @@ def runs_table(runs: Sequence[RunView]) -> str:
 
 
 def goodput_line(run: RunView) -> str:
-    """Tell where a run's time went, the largest part first; what took no time is left out."""
+    """Format how a run's time was spent, the largest part first, without parts of zero."""
     parts = sorted((run.goodput_parts or {}).items(), key=lambda part: -part[1])
     told = [
         f"{name.removesuffix('_s').replace('_', ' ')} {duration(seconds)}"
@@ -65,16 +65,16 @@ def goodput_line(run: RunView) -> str:
 
 
 def workers_table(run: RunView) -> str:
-    """Lay a run's machines out, those with a problem first; many that are well are only counted."""
+    """Format a run's machines, those with a problem first; many healthy ones are only counted."""
     ill = [worker for worker in run.workers if worker.problem]
     well = [worker for worker in run.workers if not worker.problem]
     shown = [*ill, *well][: max(len(ill), _WORKERS_SHOWN)]
     rows = [(each.name, each.node or None, each.state, each.restarts, each.problem or None) for each in shown]
     table = columns(("WORKER", "NODE", "STATE", "RESTARTS", "PROBLEM"), rows)
     more = len(run.workers) - len(shown)
-    ends = [f"{more} more, all well"] if more else []
+    ends = [f"{more} more, all healthy"] if more else []
     if run.preemptions:
-        ends.append(f"machines were taken away {run.preemptions} times")
+        ends.append(f"preemptions: {run.preemptions}")
     return "\n".join([table, *ends])
 
 

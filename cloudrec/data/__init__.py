@@ -1,13 +1,14 @@
 r"""The data tools.
 
-`synth` makes Criteo-format files with a known best AUC, `prepare` turns such files into the training format,
-`check` verifies what was prepared.
+`synth` makes Criteo-format files with a known best AUC, `prepare` converts such files to the training format,
+`check` verifies a prepared dataset.
 
     files --sources.py--> chunks of lines --tsv.py--> rows --pipeline.py--> shards in OUT/{train,test}/
                                                                         \\-encode.py--> ids
+    vocabulary.py keeps what the ids mean, encoding.py names it by a digest;
     folder.py moves them into place, manifest.py describes them in dataset.json, written last.
 
-Importing this package imports nothing heavy; numpy and polars come in with the modules that use them.
+Importing this package does not import numpy or polars; only the modules that use them do.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _NEEDED = ("numpy", "polars", "isal", "scipy")
 
 
 def require_extra() -> None:
-    """Raise MissingExtraError when a module of the extra `data` is not installed."""
+    """Raise MissingExtraError if a module of the extra `data` is not installed."""
     for module in _NEEDED:
         if importlib.util.find_spec(module) is None:
             raise MissingExtraError("data", module=module)

@@ -1,24 +1,28 @@
-"""Verifies a prepared dataset: what dataset.json says, and that the files are what it says."""
+"""Verification of a prepared dataset: dataset.json itself, and its files against it."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from cloudrec.data import manifest, require_extra
+from cloudrec.data import require_extra
+from cloudrec.data.format import encoding as encodings
+from cloudrec.data.format import manifest
+from cloudrec.data.format.encoding import AGAIN as _AGAIN
 from cloudrec.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from cloudrec.data.format.encoding import Encoding
+
 _LAYOUT = {"labels": "|u1", "dense": "<f4", "sparse": "<i4"}
-_AGAIN = "prepare the dataset again, or copy it again from where it was whole"
 
 
 @dataclass(frozen=True, kw_only=True)
 class CheckReport:
-    """What was verified."""
+    """The result of a verification."""
 
     path: str
     deep: bool
@@ -26,6 +30,7 @@ class CheckReport:
     files: int
     bytes: int
     digest: str
+    encoding_digest: str | None  # None: unknown, since schema version 1 does not contain it
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as plain values."""
@@ -33,23 +38,25 @@ class CheckReport:
 
 
 def check(path: Path, *, deep: bool = False) -> CheckReport:
-    """Verify a dataset: schema, digest, sizes, shapes; with `deep` also checksums and the ranges of values.
+    """Verify a dataset: schema, digests, sizes, shapes; with `deep` also checksums and the ranges of values.
 
     Raises:
-        DataError: the dataset is not what it says; the first thing found is named.
+        DataError: a check failed; the message names the first one.
     """
     require_extra()
     content = manifest.load(path)
     try:
         return _check(path, content, deep=deep)
-    except (KeyError, TypeError, AttributeError) as error:  # signed, and yet not of this schema
+    except (KeyError, TypeError, AttributeError) as error:  # its digest is right, but its schema is not
         raise DataError(f"{path / manifest.NAME} is malformed: {error!r}", remedy=_AGAIN) from error
 
 
 def _check(path: Path, content: Mapping[str, Any], *, deep: bool) -> CheckReport:
+    encoding = encodings.of_dataset(content, path / manifest.NAME)
     limits = list(content["num_embeddings_per_feature"].values())
-    files = 0
-    size = 0
+    vocabulary = [] if encoding is None else encoding.files
+    files = len(vocabulary)
+    size = sum(file.bytes for file in vocabulary)
     for name, split in content["splits"].items():
         rows = 0
         for shard in split["shards"]:
@@ -62,6 +69,8 @@ def _check(path: Path, content: Mapping[str, Any], *, deep: bool) -> CheckReport
             raise DataError(
                 f"{path}: the shards of {name} hold {rows:,} rows, not {split['rows']:,}", remedy=_AGAIN
             )
+    if encoding is not None:
+        _check_vocabulary(path, encoding, deep=deep)
     return CheckReport(
         path=str(path),
         deep=deep,
@@ -69,22 +78,42 @@ def _check(path: Path, content: Mapping[str, Any], *, deep: bool) -> CheckReport
         files=files,
         bytes=size,
         digest=content["digest"],
+        encoding_digest=None if encoding is None else encoding.digest,
     )
+
+
+def _check_vocabulary(folder: Path, encoding: Encoding, *, deep: bool) -> None:
+    from cloudrec.data.vocabulary import check_bytes  # noqa: PLC0415 - after require_extra: it loads numpy
+
+    for table in encoding.tables:
+        if table.file is None:
+            continue
+        path = folder / table.file.path
+        _check_size(path, table.file.bytes)
+        if deep:
+            check_bytes(path, table, path.read_bytes())
+
+
+def _check_size(path: Path, expected: int) -> None:
+    try:
+        size = path.stat().st_size
+    except FileNotFoundError:
+        raise DataError(f"{path} is missing", remedy=_AGAIN) from None
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error}", remedy=_AGAIN) from error
+    if size != expected:
+        raise DataError(f"{path} has {size:,} bytes, not {expected:,}", remedy=_AGAIN)
 
 
 def _check_file(
     folder: Path, file: Mapping[str, Any], kind: str, rows: int, limits: list[int], *, deep: bool
 ) -> None:
-    import numpy as np  # noqa: PLC0415 - after require_extra, so that its absence is told well
+    import numpy as np  # noqa: PLC0415 - after require_extra, so that its absence is a clear error
 
-    path = folder / file["path"]
+    path = manifest.file_in(folder, file["path"])
+    _check_size(path, file["bytes"])
     try:
-        size = path.stat().st_size
-        if size != file["bytes"]:
-            raise DataError(f"{path} has {size:,} bytes, not {file['bytes']:,}", remedy=_AGAIN)
         array = np.load(path, mmap_mode="r")
-    except FileNotFoundError:
-        raise DataError(f"{path} is missing", remedy=_AGAIN) from None
     except (OSError, ValueError) as error:
         raise DataError(f"cannot read {path}: {error}", remedy=_AGAIN) from error
     shape = {"labels": (rows,), "dense": (rows, 13), "sparse": (len(limits), rows)}[kind]

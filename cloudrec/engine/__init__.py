@@ -1,1 +1,1 @@
-"""The resource engine: what should exist, what does, and the safest fastest way from one to the other."""
+"""The resource engine: compares the resources that should exist with those that do, and changes them."""

@@ -1,4 +1,4 @@
-"""Apply: from what exists to what should, each thing the moment that what it needs is ready."""
+"""Apply: carry out a plan; each resource is changed as soon as the resources that it needs are ready."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from uuid import NAMESPACE_URL, uuid5
 
 from cloudrec.engine.context import UnavailableError
-from cloudrec.engine.graph import Condition, Resumable, Verdict
-from cloudrec.engine.plan import Step, look_again
+from cloudrec.engine.graph import Condition, ErrorVerdict, Holding, Resumable
+from cloudrec.engine.plan import PlanStep, look_again
 from cloudrec.engine.walk import walk
 from cloudrec.errors import CloudrecError, NoCapacityError
 
@@ -22,13 +22,16 @@ if TYPE_CHECKING:
 
 
 def apply(plan: Plan, graph: Graph, context: Context, *, settle_s: float = 0.0) -> None:
-    """Do what the plan says; CloudrecError names the first failure. Run again, it converges.
+    """Carry out a plan. After a failure, a new plan and `apply` continue from the existing resources.
 
     Args:
         plan: from `plan`.
-        graph: the same that the plan was made from.
+        graph: the graph that the plan was made from.
         context: journal, drivers and clock.
-        settle_s: seconds until a listing shows what was made just now, waited where an answer was lost.
+        settle_s: seconds until a listing shows a new resource; waited if a create call's response was lost.
+
+    Raises:
+        CloudrecError: the first failure; the message lists the others.
     """
     actions = {action.key: action for action in plan.actions if action.resource is not None}
     work = _Work(cluster=plan.cluster, context=context, settle_s=settle_s)
@@ -37,18 +40,19 @@ def apply(plan: Plan, graph: Graph, context: Context, *, settle_s: float = 0.0) 
     )
     if failed:
         raise_first(failed)
-    # Newest first: what was made later may need what was made before. Last of all, so that a failure
-    # above removes nothing.
-    superfluous = [action.observed for action in plan.actions if action.step is Step.DELETE]
+    # Deletions come last, so that a failure above removes nothing; and newest first, because a newer resource
+    # may need an older one.
+    superfluous = [action.observed for action in plan.actions if action.step is PlanStep.DELETE]
     for observed in (*work.useless, *reversed(superfluous)):
         if observed is not None:
             remove(plan.cluster, observed, context)
 
 
 def remove(cluster: str, found: Observed, context: Context) -> None:
-    """Delete one thing, wait until it is gone, and only then forget it."""
+    """Delete one resource, wait until it is gone, and then remove it from the journal."""
     driver = context.drivers[found.kind]
-    if found.identity:  # an intent that no search found was never carried out: nothing is there to delete
+    # An entry without an identity is an intent; no search found its resource, so there is nothing to delete.
+    if found.identity:
         context.note(cluster, found.key, "deleting")
         context.call(driver, partial(driver.delete, found))
         note_operation(cluster, found.key, found.identity, context, driver)
@@ -59,24 +63,26 @@ def remove(cluster: str, found: Observed, context: Context) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class _Work:
-    """One `apply` under way."""
+    """The state of one `apply`; its worker threads share it."""
 
     cluster: str
     context: Context
     settle_s: float
-    identities: dict[str, str] = field(default_factory=dict)  # of what is ready, by key
-    renewed: set[str] = field(default_factory=set)  # keys of what was replaced, or went with what was
-    useless: list[Observed] = field(default_factory=list)  # what is left of candidates that could not be had
+    identities: dict[str, str] = field(default_factory=dict)  # key -> identity of ready resources
+    renewed: set[str] = field(default_factory=set)  # keys of resources that were replaced or recreated
+    useless: list[Observed] = field(default_factory=list)  # remains of unavailable candidates
 
     def converge(self, action: Action) -> None:
-        """Bring one resource to what is asked for."""
+        """Bring one resource into its requested state."""
         resource = action.resource
         if resource is None:
             raise AssertionError(f"{action.key}: only resources that should exist are converged")
+        # Deleting a resource may delete those that need it (a GKE cluster's node pools), so the plan's
+        # observation of this one is out of date.
         is_moved = not self.renewed.isdisjoint(resource.needs)
         if is_moved:
             action = look_again(resource, self.context)
-        if action.step is Step.REPLACE or (is_moved and action.step is Step.CREATE):
+        if action.step is PlanStep.REPLACE or (is_moved and action.step is PlanStep.CREATE):
             self.renewed.add(action.key)
         if resource.candidates:
             self.identities[action.key] = self._choose(resource, action)
@@ -84,8 +90,12 @@ class _Work:
             self.identities[action.key] = self._converge_one(resource, action)
 
     def _choose(self, choice: Resource, action: Action) -> str:
-        """Take the candidate that exists, or try one after the other; each one's reason is told."""
-        if action.candidate is not None and action.step in {Step.KEEP, Step.CHANGE}:
+        """Return the identity of the existing candidate, or create the first one that is available.
+
+        Raises:
+            NoCapacityError: no candidate is available; the message has the reason for each.
+        """
+        if action.candidate is not None and action.step in {PlanStep.KEEP, PlanStep.CHANGE}:
             try:
                 return self._converge_one(action.candidate, action)
             except UnavailableError as error:
@@ -93,7 +103,7 @@ class _Work:
                 self._give_up(action.candidate, error.message)
         else:
             refused = {}
-            if action.observed is not None:  # what is left of an attempt that failed
+            if action.observed is not None:  # the remains of an attempt that failed
                 remove(self.cluster, action.observed, self.context)
         for candidate in choice.candidates:
             if candidate.key in refused:
@@ -109,38 +119,46 @@ class _Work:
         self.useless.clear()
         raise NoCapacityError(
             f"{choice.key}: none of {len(refused)} candidates can be had; all else is kept:{tried}",
-            remedy="`cloudrec up` again goes on from here; allow other instance types or zones, or "
+            remedy="`cloudrec up` again continues from here; allow other instance types or zones, or "
             "on-demand beside spot; `cloudrec down` removes what is there",
         )
 
     def _give_up(self, candidate: Resource, reason: str) -> None:
-        """Note why a candidate could not be had; its remains go once another is there."""
+        """Record why a candidate is unavailable; `apply` removes its remains once another one is ready.
+
+        Remains that hold capacity are removed at once: they cost money, and under a quota that just suffices
+        no other candidate could be had beside them.
+        """
         self.context.note(self.cluster, candidate.key, "unavailable", reason)
         driver = self.context.drivers[candidate.kind]
         observed = self.context.call(driver, partial(driver.find, candidate))
-        if observed is not None:
-            self.useless.append(observed)
-        else:
+        if observed is None:
             self.context.journal.forget(self.cluster, candidate.key)
+        elif isinstance(driver, Holding) and self.context.call(driver, partial(driver.holds, observed)):
+            remove(self.cluster, observed, self.context)
+        else:
+            self.useless.append(observed)
 
     def _converge_one(self, resource: Resource, action: Action) -> str:
         observed = action.observed
         if observed is None:
             return self._create(resource)
-        if action.step is Step.REPLACE:
+        if action.step is PlanStep.REPLACE:
             self.context.note(self.cluster, resource.key, "replacing", action.reason)
             remove(self.cluster, observed, self.context)
             return self._create(resource)
-        if action.step is Step.KEEP:
+        if action.step is PlanStep.KEEP:
             self._adopt(resource, observed.identity)
             return observed.identity
         return self._finish(resource, observed)
 
     def _create(self, resource: Resource) -> str:
         context, driver = self.context, self.context.drivers[resource.kind]
+        # Written before the call: if this process dies during it, the next command knows what to look for.
         if not resource.is_shared:
             context.journal.intend(self.cluster, resource)
         context.report(resource.key, "creating")
+        # The same for every attempt, in any process. `CloudDriver` makes it unique for each creation.
         token = str(uuid5(NAMESPACE_URL, f"cloudrec/{self.cluster}/{resource.key}"))
         attempts = _Attempts(self, resource, driver, token)
         context.call(driver, attempts.make)
@@ -153,7 +171,7 @@ class _Work:
         return identity
 
     def _adopt(self, resource: Resource, identity: str) -> None:
-        """Know what is the cluster's own, whoever made it."""
+        """Write an existing resource of the cluster into the journal; another home may have made it."""
         if not resource.is_shared:
             self.context.journal.adopt(self.cluster, resource, identity)
 
@@ -164,7 +182,7 @@ class _Work:
         note_operation(self.cluster, resource.key, identity, context, driver)
 
     def _finish(self, resource: Resource, observed: Observed) -> str:
-        """Complete what exists: wait until it is there, then change what differs."""
+        """Wait until an existing resource is ready, then change it where it differs; return its identity."""
         context, driver = self.context, self.context.drivers[resource.kind]
         self._adopt(resource, observed.identity)
         if observed.condition is not Condition.READY:
@@ -186,7 +204,7 @@ class _Work:
 
 @dataclass
 class _Attempts:
-    """Makes one thing once, though an answer may be lost: a second attempt looks for the first's."""
+    """The attempts at creating one resource; a retry after a lost response first looks for the resource."""
 
     work: _Work
     resource: Resource
@@ -194,12 +212,13 @@ class _Attempts:
     token: str
     identity: str = ""
     found: Observed | None = None
-    doubtful: bool = False  # whether an attempt may have had its effect
+    doubtful: bool = False  # whether an attempt may have created it
 
     def make(self) -> None:
-        """Create, or find what an earlier attempt created."""
+        """Create the resource, or find the one that an earlier attempt created."""
         if self.doubtful:
             self.found = self.driver.find(self.resource)
+            # Listings lag: only a second look after the settling time proves that there is no resource.
             if self.found is None:
                 self.work.context.clock.sleep(self.work.settle_s)
                 self.found = self.driver.find(self.resource)
@@ -209,18 +228,18 @@ class _Attempts:
         try:
             self.identity = self.driver.create(self.resource, token=self.token, identities=dict(identities))
         except Exception as error:
-            self.doubtful |= self.driver.verdict(error) is Verdict.LOST
+            self.doubtful |= self.driver.verdict(error) is ErrorVerdict.LOST
             raise
 
 
 def note_operation(cluster: str, key: str, identity: str, context: Context, driver: Driver) -> None:
-    """Write down what is under way on a thing, where its cloud tells."""
+    """Write a resource's operation in progress into the journal, if the driver is `Resumable`."""
     if isinstance(driver, Resumable):
         context.journal.operate(cluster, key, driver.operation(identity))
 
 
 def raise_first(failed: Mapping[str, Exception]) -> None:
-    """Raise the first failure, with the others told beside it."""
+    """Raise the first failure; its message lists the others."""
     (key, first), *others = failed.items()
     also = "".join(f"\nalso: {other}: {error}" for other, error in others)
     if isinstance(first, CloudrecError):

@@ -1,4 +1,4 @@
-"""The time that the engine waits by: real, or hurried where a stand-in's clouds live faster than ours."""
+"""The engine's clock: real time, or faster for a simulated cloud (`cloudrec_sandbox`)."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ from cloudrec.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-SPEED = "CLOUDREC_SANDBOX_SPEED"  # how many of a stand-in's seconds pass in one of ours
-_LEAST_S = 10.0  # of ours, for any limit: a hurried clock does not hurry our own calls and machine
+SPEED = "CLOUDREC_SANDBOX_SPEED"  # simulated seconds in one real second
+# The smallest limit in real seconds. A faster clock makes neither cloudrec's own calls nor the machine
+# faster, so a scaled limit alone could end before the first call returns.
+_LEAST_S = 10.0
 
 
 class Clock:
-    """Counts and waits in a cloud's seconds, of which `speed` pass in a second of ours.
+    """A clock in the cloud's seconds; `speed` of them pass in one real second.
 
-    Once stopped, whoever waits, or is about to, is told so by an `InterruptedWait`: a command that is
-    ended leaves within a call, not at the end of a cluster's creation.
+    After `stop`, each wait raises `InterruptedWait`, including waits that begin later. An interrupted command
+    therefore ends after its current calls, not at the end of a cluster's creation.
     """
 
     def __init__(self, speed: float = 1.0) -> None:
@@ -28,7 +30,11 @@ class Clock:
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> Self:
-        """The clock that the environment asks for; UsageError where it is no number above 0."""
+        """Return a clock with the speed in CLOUDREC_SANDBOX_SPEED (1 if unset).
+
+        Raises:
+            UsageError: the variable is not a finite number above 0.
+        """
         text = environment.get(SPEED, "1")
         try:
             speed = float(text)
@@ -39,15 +45,15 @@ class Clock:
         return cls(speed)
 
     def now(self) -> float:
-        """Seconds since some moment, never set back."""
+        """Return the cloud's seconds since an arbitrary start; never decreases."""
         return time.monotonic() * self.speed
 
     def limit(self, seconds: float) -> float:
-        """Return a limit in the cloud's seconds; where the clock is hurried, at least ten seconds of ours."""
+        """Return a limit in the cloud's seconds; at least ten real seconds if the clock runs faster."""
         return seconds if self.speed <= 1 else max(seconds, _LEAST_S * self.speed)
 
     def sleep(self, seconds: float) -> None:
-        """Wait."""
+        """Wait for some of the cloud's seconds; InterruptedWait if the clock is stopped."""
         if self._stopped.wait(seconds / self.speed):
             raise InterruptedWait
 
@@ -57,9 +63,9 @@ class Clock:
             raise InterruptedWait
 
     def stop(self) -> None:
-        """End every wait."""
+        """End all waits, in every thread."""
         self._stopped.set()
 
 
-class InterruptedWait(Exception):  # noqa: N818 - not an error: somebody said stop
-    """The wait was ended before its time."""
+class InterruptedWait(Exception):  # noqa: N818 - not an error: the command was interrupted
+    """The clock was stopped during or before a wait."""

@@ -1,4 +1,4 @@
-"""What the engine works with, and how it calls a driver and waits for a cloud."""
+"""The engine's context (journal, drivers, clock), its retried driver calls and its waits for a condition."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 import stamina
 
 from cloudrec.engine.clock import Clock, InterruptedWait
-from cloudrec.engine.graph import Condition, Resumable, Verdict
+from cloudrec.engine.graph import Condition, ErrorVerdict, Resumable
 from cloudrec.errors import CloudrecError, NoCapacityError
 
 if TYPE_CHECKING:
@@ -21,26 +21,35 @@ if TYPE_CHECKING:
     from cloudrec.engine.journal import Journal
 
 T = TypeVar("T")
-AGAIN = frozenset({Verdict.RETRY, Verdict.LOST})
+AGAIN = frozenset({ErrorVerdict.RETRY, ErrorVerdict.LOST})
 
-# A look at what takes long is due after this share of the time waited already, so that what is ready is
-# seen at most so much too late, whatever it is.
+# The pause between polls is this share of the time already waited. A long creation is then polled rarely,
+# and its end is noticed late by this share of its duration at most.
 _LATENESS = 0.003
-_JITTER = 0.1  # of a pause, so that many who wait do not ask at once
-_LEAST_S = 20.0  # of ours, in which one call is made again, whatever its driver's deadline
+_JITTER = 0.1  # share of a pause, so that many threads do not poll at the same moment
+# The shortest period of retries in real seconds: a driver's deadline is divided by the clock's speed, and
+# the network does not get faster with a simulated cloud.
+_LEAST_S = 20.0
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 15.0  # between attempts at one call
 
-# A call that is made again is no news to a person; without a handler, logging writes it to stderr.
+# Users need not see retried calls. Without a handler, logging writes stamina's records to stderr.
 logging.getLogger("stamina").addHandler(logging.NullHandler())
 
 
 class UnavailableError(NoCapacityError):
-    """The cloud has none of one candidate: the next may do."""
+    """The cloud has no capacity for one candidate; the engine tries the next one."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """The journal, the drivers by kind, the clock, and who is told."""
+    """What one command of the engine works with.
+
+    Attributes:
+        journal: records intents, identities and events.
+        drivers: kind -> driver.
+        report: called with a resource's key and an event's text.
+        clock: for every wait.
+    """
 
     journal: Journal
     drivers: Mapping[str, Driver]
@@ -48,23 +57,24 @@ class Context:
     clock: Clock = field(default_factory=Clock)
 
     def note(self, cluster: str, key: str, event: str, detail: str = "") -> None:
-        """Write an event down and tell whoever watches."""
+        """Record an event and report it."""
         self.journal.note(cluster, key, event, detail)
         self.report(key, f"{event}: {detail}" if detail else event)
 
     def resume(self, cluster: str) -> None:
-        """Give the drivers the operations that were under way when the last command ended."""
+        """Give the drivers the operations that were in progress when the last command ended."""
         for begun in self.journal.operations(cluster):
             driver = self.drivers.get(begun.kind)
             if isinstance(driver, Resumable):
                 driver.resume(begun.identity, begun.operation)
 
     def call(self, driver: Driver, work: Callable[[], T]) -> T:
-        """Make a call of a driver, again with back-off and jitter while the driver says that it may be.
+        """Call a driver and return its result; retry with back-off and jitter if its verdict allows it.
 
         Raises:
-            UnavailableError: the cloud has none of what was asked for.
-            CloudrecError: in a person's words, once it may not be made again or the deadline has passed.
+            UnavailableError: the cloud has no capacity for the resource.
+            CloudrecError: the error cannot be retried, or the driver's deadline has passed; the message is
+                the driver's explanation.
         """
         speed = self.clock.speed
         patience_s = max(driver.deadline_s / speed, _LEAST_S)
@@ -88,22 +98,22 @@ class Context:
             raise
         except Exception as error:
             explained = driver.explain(error)
-            if driver.verdict(error) is Verdict.UNAVAILABLE:
+            if driver.verdict(error) is ErrorVerdict.UNAVAILABLE:
                 raise UnavailableError(explained.message, remedy=explained.remedy) from error
             raise explained from error
         raise AssertionError("stamina ends its loop by returning or raising")
 
     def await_condition(self, driver: Driver, kind: str, identity: str, wanted: Condition) -> None:
-        """Look until the resource is as wanted.
-
-        The last look begins after the deadline: a machine that slept, or stood still, is no late cloud.
+        """Poll a resource until it has the wanted condition.
 
         Raises:
-            UnavailableError: it failed since the cloud has none.
-            CloudrecError: it failed, or was not there at its deadline.
+            UnavailableError: the resource failed because the cloud has no capacity.
+            CloudrecError: the resource failed, or did not have the condition at the driver's deadline.
         """
         began, limit_s = self.clock.now(), self.clock.limit(driver.deadline_s)
         while True:
+            # Read before the poll, so that the last poll begins after the deadline. A laptop that slept
+            # through the wait then still sees that the resource became ready meanwhile.
             waited = self.clock.now() - began
             condition, reason = self.call(driver, partial(driver.condition, kind, identity))
             if condition is wanted:
@@ -116,7 +126,7 @@ class Context:
                 late = f"is {condition.value}, not {wanted.value}, after {limit_s:.0f} s"
                 raise CloudrecError(
                     f"{kind} {identity} {late}" + (f": {reason}" if reason else ""),
-                    remedy="run the command again: it goes on from here",
+                    remedy="run the command again: it continues from here",
                 )
             pause = max(driver.poll_s, _LATENESS * waited)
             self.clock.sleep(pause * random.uniform(1 - _JITTER, 1 + _JITTER))  # noqa: S311 - no secret

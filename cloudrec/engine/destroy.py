@@ -1,12 +1,13 @@
-"""Destroy: everything goes, in reverse; one failure never keeps the others; what is left is named."""
+"""Destroy: remove a cluster's resources in reverse order, as many as possible, and name those that remain."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from cloudrec.engine.apply import remove
-from cloudrec.engine.graph import Condition
-from cloudrec.engine.plan import Action, Plan, Step
+from cloudrec.engine.cost import hourly_text
+from cloudrec.engine.graph import Condition, cost_of
+from cloudrec.engine.plan import Action, Plan, PlanStep
 from cloudrec.engine.walk import walk
 from cloudrec.errors import ResourcesRemainError
 
@@ -20,17 +21,19 @@ if TYPE_CHECKING:
     Search = Callable[[], Sequence[Observed]]
     Kinds = Mapping[str, AbstractSet[str]]
 
-_ROUNDS = 4  # what a controller makes while its cluster goes is found by the next search
+# Searches and removals: a controller may create resources while its cluster is being removed, and the next
+# search finds them.
+_ROUNDS = 4
 
 
 def plan_removal(cluster: str, existing: Sequence[Observed], *, keep_data: bool) -> Plan:
-    """Say what would be removed and what is kept."""
+    """Return the plan that removes existing resources; `keep_data` keeps those that hold data."""
     actions = []
     for found in sorted(existing, key=lambda found: (found.key, found.identity)):
         keep = keep_data and found.holds_data
         actions.append(
             Action(
-                step=Step.KEEP if keep else Step.DELETE,
+                step=PlanStep.KEEP if keep else PlanStep.DELETE,
                 key=found.key,
                 reason="holds data, and --keep-data was given" if keep else "the cluster goes",
                 observed=found,
@@ -49,21 +52,27 @@ def destroy(
     kinds: Kinds | None = None,
     settle_s: float = 0.0,
 ) -> None:
-    """Remove what the plan names, then look again; ResourcesRemainError names each thing left with its $/h.
+    """Remove the plan's resources, then search again and remove those that appeared meanwhile.
 
     Args:
         plan: from `plan_removal`.
         graph: the cluster's graph, for the order.
         context: journal, drivers and clock.
-        search: finds by tag what exists of this cluster now.
-        kinds: kind -> kinds it may need, which orders what the graph does not know (another spec's, or what
-            a controller made); without, such things go first.
-        settle_s: seconds until a listing can be trusted; one empty listing is not proof.
+        search: finds the cluster's existing resources by tag.
+        kinds: kind -> kinds that it may need. It orders resources that are not in the graph (of an earlier
+            spec, or made by a controller). Kinds that it does not name are removed before the graph's.
+        settle_s: seconds until a listing can be trusted. After an empty listing, a second one is made after
+            this time.
+
+    Raises:
+        ResourcesRemainError: resources remain; the message names each with its price an hour.
     """
     context.resume(plan.cluster)
     targets = {_id(found): found for action in plan.changes if (found := action.observed) is not None}
     kept = {
-        action.observed.identity for action in plan.actions if action.step is Step.KEEP and action.observed
+        action.observed.identity
+        for action in plan.actions
+        if action.step is PlanStep.KEEP and action.observed
     }
     failed: dict[str, Exception] = {}
     for _ in range(_ROUNDS):
@@ -92,7 +101,10 @@ def _id(found: Observed) -> str:
 
 
 def _left(search: Search, kept: AbstractSet[str], context: Context) -> list[Observed]:
-    """What a search shows and the thing's own description does not deny: listings lag."""
+    """Return the resources that a search finds, without kept ones and those that are gone already.
+
+    Listings lag, so the state of each resource is read as well.
+    """
     return [found for found in search() if found.identity not in kept and not _is_gone(found, context)]
 
 
@@ -103,7 +115,7 @@ def _is_gone(found: Observed, context: Context) -> bool:
 
 
 def _waits(graph: Graph, targets: Mapping[str, Observed], kinds: Kinds) -> dict[str, set[str]]:
-    """Return id -> ids that must be gone first: whatever needs it, by the graph, or else by its kind."""
+    """Return id -> ids that must be removed first: those that need it, by the graph or else by kind."""
     places = graph.places()
     under = {kind: _under(kind, kinds) for kind in kinds}
     by_key: dict[str, list[str]] = {}
@@ -115,7 +127,7 @@ def _waits(graph: Graph, targets: Mapping[str, Observed], kinds: Kinds) -> dict[
             for need in resource.needs:
                 for below in by_key.get(need, ()):
                     waits[below].add(above)
-    strangers = by_key.get("", [])
+    strangers = by_key.get("", [])  # resources that are not in the graph
     for stranger in strangers:
         kind = targets[stranger].kind
         for target, found in targets.items():
@@ -127,7 +139,7 @@ def _waits(graph: Graph, targets: Mapping[str, Observed], kinds: Kinds) -> dict[
 
 
 def _under(kind: str, kinds: Kinds) -> set[str]:
-    """Return every kind that this one needs, directly or not."""
+    """Return every kind that this one needs, directly or through others."""
     found: set[str] = set()
     todo = [kind]
     while todo:
@@ -142,11 +154,10 @@ def _raise_remaining(remaining: Mapping[str, Observed], failed: Mapping[str, Exc
     lines = []
     for key, found in sorted(remaining.items()):
         why = f": {failed[key]}" if key in failed else ""
-        lines.append(
-            f"  {found.key}  {found.identity or '(identity unknown)'}  ${found.hourly_usd:.2f}/h{why}"
-        )
-    total = sum(found.hourly_usd for found in remaining.values())
+        price = hourly_text(found.hourly_usd)
+        lines.append(f"  {found.key}  {found.identity or '(identity unknown)'}  {price}{why}")
+    cost = cost_of(remaining.values())
     raise ResourcesRemainError(
-        "\n".join([f"{len(remaining)} resources remain, at ${total:.2f}/h:", *lines]),
-        remedy="run the same command again; it goes on with what is left",
+        "\n".join([f"{len(remaining)} resources remain ({cost.text}):", *lines]),
+        remedy="run the same command again; it continues with what is left",
     )

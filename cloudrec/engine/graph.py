@@ -6,17 +6,20 @@ The engine knows no cloud. A provider describes what should exist as `Resource` 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import Enum
 from graphlib import CycleError, TopologicalSorter
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Generic, Protocol, cast, runtime_checkable
 
+from typing_extensions import TypeVar  # before Python 3.13, typing's own has no defaults
+
+from cloudrec.engine.cost import FREE, Cost, Item
 from cloudrec.errors import CloudrecError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-# Every resource is born with these; a search by them finds what a lost journal no longer knows.
+# Every resource is created with these tags, so that a search finds it even if the journal is lost.
 TAG_CLUSTER = "cloudrec-cluster"
 TAG_OWNER = "cloudrec-owner"
 TAG_KEY = "cloudrec-key"
@@ -24,66 +27,109 @@ TAG_EXPIRES = "cloudrec-expires"  # ISO 8601, UTC; only on clusters that have an
 
 
 @dataclass(frozen=True, kw_only=True)
-class Resource:
-    """One thing that should exist.
+class Properties:
+    """The requested properties of a resource; each kind that has any defines a subclass.
+
+    Drift compares the fields with what the cloud reports under the same names. A field that is None is not
+    requested: it is neither compared nor shown.
+    """
+
+    def requested(self) -> dict[str, Any]:
+        """Return the fields that are not None, by name, as plain dictionaries, lists and scalars."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+
+# Resources of any kind can be used as `Resource`; a driver accepts those of one kind only.
+P_co = TypeVar("P_co", covariant=True, bound=Properties, default=Properties)
+P_contra = TypeVar("P_contra", contravariant=True, bound=Properties, default=Any)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resource(Generic[P_co]):
+    """One resource that should exist.
 
     Attributes:
         kind: the provider's word for it ("vpc", "node-group"); chooses the driver.
-        name: recomputable from the spec alone, so that it can be found with no journal.
+        name: computed from the spec alone, so that the resource can be found without a journal.
         needs: keys of the resources that must be ready before this one is created.
-        properties: what is asked for; compared with what is found, to tell drift.
-        tags: given at birth, the three TAG_ ones included.
-        hourly_usd: what it costs an hour while it exists.
-        holds_data: kept by `down --keep-data`.
-        candidates: where the cloud may be out of it: what is tried in its place, the best first, until
-            one can be had. Such a resource is a choice: nothing of its own name is ever created.
-        is_shared: the account's and not the cluster's (a service that is enabled): seen to where it is
-            missing, and never removed, journalled or searched for.
+        properties: the requested properties; compared with the observed ones to detect drift.
+        tags: tags from its creation on, including the TAG_ ones.
+        hourly_usd: its price in USD an hour while it exists; None if unknown. The field has no default,
+            because a default would look like a known price.
+        node_type: the type of its nodes, which decides their price; empty if it has no nodes.
+        gpus: GPUs of each of its nodes.
+        priced: the market, date and source of the price of its nodes; empty if it has none.
+        holds_data: whether `down --keep-data` keeps it.
+        candidates: alternatives for a resource that the cloud may be out of, the best first. The engine
+            creates the first one that is available, and never a resource with this resource's own name.
+        is_shared: whether it belongs to the account and not to the cluster (an enabled service). A shared
+            resource is created if it does not exist, and is never removed, journalled or searched for.
     """
 
     kind: str
     name: str
     needs: tuple[str, ...] = ()
-    properties: Mapping[str, Any] = field(default_factory=dict)
+    properties: P_co = field(default_factory=lambda: cast("P_co", Properties()))
     tags: Mapping[str, str] = field(default_factory=dict)
-    hourly_usd: float = 0.0
+    hourly_usd: float | None
+    node_type: str = ""
+    gpus: int = 0
+    priced: str = ""
     holds_data: bool = False
     candidates: tuple[Resource, ...] = ()
     is_shared: bool = False
 
     @property
     def key(self) -> str:
-        """Its name within the cluster."""
+        """Its name within the cluster: KIND/NAME."""
         return f"{self.kind}/{self.name}"
+
+    @property
+    def item(self) -> Item:
+        """The item that its price is shown for."""
+        if self.node_type:
+            return Item(name=self.kind, node_type=self.node_type)
+        return Item(name=self.key)
+
+    @property
+    def most(self) -> Sequence[tuple[Item, float | None]]:
+        """The highest price it may have: its dearest candidate, and each candidate of unknown price."""
+        choices = self.candidates or (self,)
+        unknown = [(one.item, None) for one in choices if one.hourly_usd is None]
+        known = [(one.hourly_usd, one.item) for one in choices if one.hourly_usd is not None]
+        usd, item = max(known, key=lambda price: price[0], default=(FREE, self.item))
+        return [*unknown, (item, usd)]
 
 
 class Condition(Enum):
-    """How far a resource has come."""
+    """The state of a resource."""
 
     PENDING = "pending"
     READY = "ready"
     FAILED = "failed"
-    UNAVAILABLE = "unavailable"  # failed because the cloud has none of it, or allows no more
+    UNAVAILABLE = "unavailable"  # failed because the cloud has no capacity or quota for it
     DELETING = "deleting"
     GONE = "gone"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Observed:
-    """One thing that was found in the cloud.
+    """A resource that was found in the cloud.
 
     Attributes:
         kind: chooses the driver.
-        name: as its `Resource`'s.
-        identity: the cloud's name for this very thing, by which it can be described and deleted.
-        condition: how far it has come.
-        properties: as far as drift is told from them.
-        tags: as the cloud has them.
-        hourly_usd: what it costs an hour.
-        holds_data: kept by `down --keep-data`.
-        reason: the cloud's own words where it failed.
+        name: the name of its `Resource`.
+        identity: the cloud's unique name for it, which describe and delete calls take.
+        condition: its state.
+        properties: the properties that the cloud reports, by field name of the kind's `Properties`.
+        tags: the tags that the cloud reports.
+        hourly_usd: its price in USD an hour; None if unknown.
+        holds_data: whether `down --keep-data` keeps it.
+        reason: the cloud's message if it failed.
         location: the region, as `Provider.search` takes it.
-        created: seconds since the epoch; None where the cloud does not tell.
+        created: its creation in seconds since the epoch; None if the cloud does not report it.
+        outside_graph: whether a run or an add-on made it rather than `up`. `up` ignores such a resource,
+            `down` removes it.
     """
 
     kind: str
@@ -92,118 +138,136 @@ class Observed:
     condition: Condition
     properties: Mapping[str, Any] = field(default_factory=dict)
     tags: Mapping[str, str] = field(default_factory=dict)
-    hourly_usd: float = 0.0
+    hourly_usd: float | None
     holds_data: bool = False
     reason: str = ""
     location: str = ""
     created: float | None = None
+    outside_graph: bool = False
 
     @property
     def key(self) -> str:
-        """Its name within the cluster, as `Resource.key`."""
+        """Its name within the cluster, as in `Resource.key`."""
         return self.tags.get(TAG_KEY, f"{self.kind}/{self.name}")
 
     @property
     def owner(self) -> str:
-        """Who it says answers for it; empty when it says nobody."""
+        """The owner in its tags; empty if it has no such tag."""
         return self.tags.get(TAG_OWNER, "")
 
     @property
     def cluster(self) -> str:
-        """The cluster that it says it belongs to; empty when it says none."""
+        """The cluster in its tags; empty if it has no such tag."""
         return self.tags.get(TAG_CLUSTER, "")
+
+
+def cost_of(found: Iterable[Observed]) -> Cost:
+    """Return the total cost of existing resources."""
+    return Cost.of((Item(name=seen.key), seen.hourly_usd) for seen in found)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """How what exists differs from what is asked for, and whether it can be changed in place."""
+    """How an existing resource differs from the requested one, and whether it can be changed in place."""
 
     reason: str
     in_place: bool
 
 
-class Verdict(Enum):
-    """What a driver says of an error of its cloud."""
+class ErrorVerdict(Enum):
+    """A driver's classification of an error of its cloud."""
 
-    RETRY = "retry"  # it had no effect, and may succeed a little later
-    LOST = "lost"  # as RETRY, but it may have had its effect: look before it is made again
-    UNAVAILABLE = "unavailable"  # none of it is to be had here: another candidate may do
+    RETRY = "retry"  # the call had no effect, and may succeed later
+    LOST = "lost"  # like RETRY, but the call may have had its effect: find the resource before a retry
+    UNAVAILABLE = "unavailable"  # no capacity here; another candidate may be available
     FATAL = "fatal"
 
 
-class Driver(Protocol):
-    """How the engine handles one kind of resource. Every call may be cut short by a crash and made again.
+class Driver(Protocol[P_contra]):
+    """The operations of one kind of resource. A crash may interrupt any call, and the engine calls it again.
 
-    The SDK beneath must not repeat a changing call by itself: the engine does, and looks first whether an
-    answer that was lost had its effect all the same.
+    The SDK must not retry changing calls itself. The engine retries them, and first checks whether a call
+    whose response was lost has had its effect.
     """
 
     @property
     def deadline_s(self) -> float:
-        """Seconds from creation (or deletion) until waiting any longer is hopeless."""
+        """The longest wait for a creation or deletion, in seconds."""
         ...
 
     @property
     def poll_s(self) -> float:
-        """Seconds between the first looks at one that is on its way; later looks are rarer."""
+        """Seconds between the first polls of a resource in creation; later polls are less frequent."""
         ...
 
-    def find(self, resource: Resource) -> Observed | None:
-        """Look it up by its recomputable name or its tags; None when there is none."""
+    def find(self, resource: Resource[P_contra]) -> Observed | None:
+        """Look a resource up by its name or its tags; None if it does not exist."""
         ...
 
-    def difference(self, resource: Resource, observed: Observed) -> Difference | None:
-        """Compare what is asked for with what exists; None when they agree."""
+    def difference(self, resource: Resource[P_contra], observed: Observed) -> Difference | None:
+        """Compare the requested resource with the existing one; None if they agree."""
         ...
 
-    def create(self, resource: Resource, *, token: str, identities: Mapping[str, str]) -> str:
-        """Create it, tagged from birth, and return its identity.
+    def create(self, resource: Resource[P_contra], *, token: str, identities: Mapping[str, str]) -> str:
+        """Create a resource with its tags, and return its identity.
 
-        Where this takes several calls and is cut short, `find` finds what there is and `difference` tells,
-        in place, what is missing.
+        If the creation takes several calls and is interrupted, `find` finds the incomplete resource, and
+        `difference` reports what is missing as a change in place.
 
         Args:
-            resource: what to create.
-            token: the same at every attempt for this resource: the cloud's idempotency token.
-            identities: identities of what it needs, by key; of a choice, of the candidate that was had.
+            resource: the resource to create.
+            token: the idempotency token for the cloud: the same at every attempt for this resource.
+            identities: key -> identity of the resources that it needs. The identity of a resource with
+                candidates is that of the candidate that was created.
         """
         ...
 
-    def change(self, resource: Resource, observed: Observed, *, identities: Mapping[str, str]) -> None:
-        """Change what exists into what is asked for, in place."""
+    def change(
+        self, resource: Resource[P_contra], observed: Observed, *, identities: Mapping[str, str]
+    ) -> None:
+        """Change the existing resource into the requested one, in place."""
         ...
 
     def condition(self, kind: str, identity: str) -> tuple[Condition, str]:
-        """Tell how far it has come, and the cloud's reason when it failed."""
+        """Return a resource's state, and the cloud's message if it failed."""
         ...
 
     def delete(self, observed: Observed) -> None:
-        """Ask for its removal; deleting what is gone or going is no error."""
+        """Begin to delete a resource; not an error if it is gone or being deleted."""
         ...
 
-    def verdict(self, error: Exception) -> Verdict:
-        """Tell whether the call that raised this may be made again."""
+    def verdict(self, error: Exception) -> ErrorVerdict:
+        """Return whether the call that raised this error can be retried."""
         ...
 
     def explain(self, error: Exception) -> CloudrecError:
-        """Say in a person's words what an error of the cloud means, with the remedy and the exit code."""
+        """Return the cloud's error as one for users, with a remedy and an exit code."""
         ...
 
 
 @runtime_checkable
 class Resumable(Protocol):
-    """A driver of a cloud whose changes are operations of their own, which alone tell why one failed.
+    """A driver of a cloud whose changes are operations; only an operation reports why its change failed.
 
-    The engine writes an operation into its journal beside what it works on, and gives it back to the
-    process that goes on after a crash.
+    The engine writes the operation in progress on a resource into the journal, and gives it back to the
+    process that continues after a crash.
     """
 
     def operation(self, identity: str) -> str:
-        """Return what is under way on this thing, as another process can resume it; empty if nothing."""
+        """Return the operation in progress on a resource, as `resume` takes it; empty if there is none."""
         ...
 
     def resume(self, identity: str, operation: str) -> None:
-        """Take up what another process began: `find` and `condition` tell how it ends."""
+        """Follow an operation that another process began: `find` and `condition` then report its result."""
+        ...
+
+
+@runtime_checkable
+class Holding(Protocol):
+    """A driver whose failed candidates can hold what the next one needs: some of the nodes of a quota."""
+
+    def holds(self, observed: Observed) -> bool:
+        """Return whether the remains of an unavailable candidate hold capacity now."""
         ...
 
 
@@ -215,7 +279,7 @@ class Graph:
 
     @classmethod
     def of(cls, resources: Iterable[Resource]) -> Graph:
-        """Check and hold the resources; an error here is a provider's mistake, told plainly."""
+        """Return a graph of the resources; CloudrecError for a bug in a provider."""
         held: dict[str, Resource] = {}
         for resource in resources:
             if resource.key in held:
@@ -229,7 +293,7 @@ class Graph:
                 if candidate.key in held or candidate.candidates:
                     raise CloudrecError(f"{candidate.key} cannot be a candidate for {resource.key}")
         graph = cls(resources=held)
-        graph.order()
+        graph.order()  # raises if there is a cycle
         return graph
 
     def needs(self) -> dict[str, set[str]]:
@@ -237,7 +301,7 @@ class Graph:
         return {key: set(resource.needs) for key, resource in self.resources.items()}
 
     def places(self) -> dict[str, str]:
-        """Return key -> where it stands in the graph: itself, or for a candidate its choice."""
+        """Return key -> key of its node in the graph: the key itself, or the resource of a candidate."""
         places = {key: key for key in self.resources}
         for key, resource in self.resources.items():
             places |= {candidate.key: key for candidate in resource.candidates}

@@ -1,4 +1,4 @@
-"""Plan: compare what should exist with what does, and say what has to be done; nothing is changed."""
+"""Plan: compare the graph with the existing resources and list the necessary changes; changes nothing."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING
 
+from cloudrec.engine.cost import Cost, Item
 from cloudrec.engine.graph import TAG_CLUSTER, TAG_OWNER, Condition
 from cloudrec.errors import SpecError, UsageError
 
@@ -17,11 +18,11 @@ if TYPE_CHECKING:
     from cloudrec.engine.context import Context
     from cloudrec.engine.graph import Graph, Observed, Resource
 
-_LOOKS = 16  # at once: they wait for a cloud, not for this machine
+_LOOKS = 16  # concurrent look-ups: threads wait for the cloud, not for this machine's cores
 
 
-class Step(Enum):
-    """What has to be done with one resource."""
+class PlanStep(Enum):
+    """The step that a resource needs."""
 
     CREATE = "create"
     KEEP = "keep"
@@ -32,43 +33,71 @@ class Step(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Action:
-    """One line of a plan: what is done with one resource, and why.
+    """One line of a plan: a resource, the step that it needs, and the reason.
 
     Attributes:
-        step: what is done.
-        key: of the resource; of a choice, its own and not its candidate's.
-        reason: why.
-        hourly_usd: what it costs an hour afterwards.
-        resource: what should exist; None for what goes.
-        observed: what exists.
-        candidate: of a choice, the one that exists, or the one that is tried first.
+        step: the step.
+        key: the resource's key; for a resource with candidates its own key, not the candidate's.
+        reason: why the step is needed.
+        hourly_usd: the resource's price in USD an hour after the step; None if unknown.
+        resource: the requested resource; None if it is to be deleted.
+        observed: the existing resource; None if there is none.
+        candidate: for a resource with candidates, the one that exists, or else the one to try first.
     """
 
-    step: Step
+    step: PlanStep
     key: str
     reason: str
-    hourly_usd: float = 0.0
+    hourly_usd: float | None
     resource: Resource | None = None
     observed: Observed | None = None
     candidate: Resource | None = None
 
+    @property
+    def item(self) -> Item:
+        """The item that its price is shown for."""
+        described = self.candidate or self.resource
+        return described.item if described is not None else Item(name=self.key)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What would be done, as a value: what `--dry-run` prints is what `apply` does."""
+    """The actions for one cluster. `--dry-run` prints the same plan that `apply` carries out.
+
+    Attributes:
+        cluster: the cluster's name.
+        actions: in the order of creation, then the deletions.
+        region: where its prices are valid; empty without a cloud.
+        expires: the cluster's end in ISO 8601; None if it has none.
+        left_s: the time until then.
+        minutes: how long the actions take, at least and at most, as a rule; None if that is not known.
+    """
 
     cluster: str
     actions: Sequence[Action]
+    region: str = ""
+    expires: str | None = None
+    left_s: float = 0.0
+    minutes: tuple[int, int] | None = None
 
     @property
     def changes(self) -> Sequence[Action]:
-        """The actions that change something."""
-        return [action for action in self.actions if action.step is not Step.KEEP]
+        """The actions that change a resource."""
+        return [action for action in self.actions if action.step is not PlanStep.KEEP]
 
     @property
-    def hourly_usd(self) -> float:
-        """What the cluster costs an hour once the plan is done."""
-        return sum(action.hourly_usd for action in self.actions if action.step is not Step.DELETE)
+    def cost(self) -> Cost:
+        """The cluster's cost after the plan; a resource with candidates counts as its first one."""
+        return Cost.of(
+            (each.item, each.hourly_usd) for each in self.actions if each.step is not PlanStep.DELETE
+        )
+
+    @property
+    def most(self) -> Cost:
+        """The highest possible cost after the plan: a new resource counts as its dearest candidate."""
+        return Cost.of(
+            price for each in self.actions if each.step is not PlanStep.DELETE for price in _most(each)
+        )
 
 
 def plan(
@@ -80,20 +109,21 @@ def plan(
     searched: Sequence[Observed],
     settle_s: float = 0.0,
 ) -> Plan:
-    """Compare what should exist with what does.
+    """Compare the requested resources with the existing ones and return the plan.
 
     Args:
         cluster: the cluster's name.
-        graph: what should exist.
-        context: the drivers.
-        known: what the journal holds of this cluster.
-        searched: what a search by tag found of it.
-        settle_s: seconds until a listing shows what was made just now. Waited out only where something is
-            missing that may have been made: an intent without an identity, or another home's cluster.
+        graph: the requested resources.
+        context: journal, drivers and clock.
+        known: the cluster's resources in the journal.
+        searched: the cluster's resources that a search by tag found.
+        settle_s: seconds until a listing shows a new resource. They are waited only if a resource that no
+            listing shows may exist: the journal has it and the cloud does not report it as gone, or another
+            home made the cluster.
 
     Raises:
-        UsageError: something of a needed name is another's, or was made by another owner.
-        SpecError: a change that the cloud makes only by replacing what other things stand on.
+        UsageError: a resource of a requested name belongs to another cluster or owner.
+        SpecError: a change requires replacing a resource that others need, or one that holds data.
     """
     context.resume(cluster)
     found = _look(graph.resources.values(), context)
@@ -107,7 +137,7 @@ def plan(
 
 
 def look_again(resource: Resource, context: Context) -> Action:
-    """Compare one resource anew, after something that it needs was replaced and may have taken it along."""
+    """Compare one resource again, because the replacement of one that it needs may have removed it."""
     return _compare(resource, _look([resource], context)[resource.key], context)
 
 
@@ -118,29 +148,38 @@ def _superfluous(
     known: Sequence[Observed],
     searched: Sequence[Observed],
 ) -> list[Action]:
-    """What goes: what the graph does not name, second ones, and candidates beside the one that serves."""
+    """Return the deletions: resources that the graph does not name, duplicates and unused candidates."""
     chosen = {
         action.key: (action.observed.kind, action.observed.identity)
         for action in actions
         if action.observed is not None
     }
     places = graph.places()
-    goes: list[Action] = []
+    deletions: list[Action] = []
     looked_up = [observed for seen in found.values() for observed in seen.values()]
     seen = {(observed.kind, observed.identity): observed for observed in (*looked_up, *searched)}
     for observed in seen.values():
         place = places.get(observed.key)
+        if place is None and observed.outside_graph:
+            continue  # a run that is in progress, an add-on, the guard
         if place is None:
-            goes.append(_goes(observed, "no longer asked for"))
-        # What only a listing shows of a key is half made, or made a moment ago: it is found again later.
+            deletions.append(_deletion(observed, "no longer asked for"))
+        # A resource that the search found, but the look-up of its key did not (`place` is not in `chosen`),
+        # is incomplete or new. It is left alone; a later command finds it again.
         elif place in chosen and (observed.kind, observed.identity) not in chosen.values():
-            goes.append(_goes(observed, f"another one serves as {place}"))
+            deletions.append(_deletion(observed, f"another one serves as {place}"))
     listed = {observed.key for observed in seen.values()} | places.keys()
-    return goes + [_goes(observed, "no longer asked for") for observed in known if observed.key not in listed]
+    return deletions + [
+        _deletion(observed, "no longer asked for") for observed in known if observed.key not in listed
+    ]
 
 
 def merge(known: Iterable[Observed], searched: Iterable[Observed]) -> list[Observed]:
-    """Join what the journal knows with what a search by tag found, which is the fresher of the two."""
+    """Return the resources of a search by tag, and those of the journal that the search did not find.
+
+    For a resource in both, the search's entry is kept, because it is newer. A journal entry without an
+    identity is matched by its key.
+    """
     listed = list(searched)
     keys, identities = {found.key for found in listed}, {found.identity for found in listed}
     return listed + [
@@ -150,12 +189,18 @@ def merge(known: Iterable[Observed], searched: Iterable[Observed]) -> list[Obser
     ]
 
 
-def _goes(observed: Observed, reason: str) -> Action:
-    return Action(step=Step.DELETE, key=observed.key, reason=reason, observed=observed)
+def _most(action: Action) -> Sequence[tuple[Item, float | None]]:
+    if action.resource is not None and action.step in {PlanStep.CREATE, PlanStep.REPLACE}:
+        return action.resource.most
+    return [(action.item, action.hourly_usd)]
+
+
+def _deletion(observed: Observed, reason: str) -> Action:
+    return Action(step=PlanStep.DELETE, key=observed.key, reason=reason, observed=observed, hourly_usd=0.0)
 
 
 def _look(resources: Iterable[Resource], context: Context) -> dict[str, dict[str, Observed]]:
-    """Find each resource, or each candidate of a choice: key -> key of what was found -> what was found."""
+    """Find each resource, or each of its candidates; return key -> key of the one found -> that one."""
     wanted = [(each.key, one) for each in resources for one in (each.candidates or (each,))]
 
     def find(one: Resource) -> Observed | None:
@@ -176,7 +221,7 @@ def _doubtful(
     searched: Sequence[Observed],
     context: Context,
 ) -> list[str]:
-    """The keys of what no listing shows, and what may be there all the same."""
+    """Return the keys of resources that no listing shows, but that may exist."""
     missing = [key for key, seen in found.items() if not seen]
     if not known and searched:  # made by another home, perhaps a moment ago
         return missing
@@ -185,7 +230,7 @@ def _doubtful(
 
 
 def _is_gone(entry: Observed, context: Context) -> bool:
-    if not entry.identity:  # an intent: nobody knows
+    if not entry.identity:  # only the intent was written: the create call may have succeeded
         return False
     driver = context.drivers[entry.kind]
     condition, _ = context.call(driver, partial(driver.condition, entry.kind, entry.identity))
@@ -200,7 +245,7 @@ def _compare(resource: Resource, found: Mapping[str, Observed], context: Context
 
 def _compare_one(resource: Resource, observed: Observed | None, context: Context) -> Action:
     action = Action(
-        step=Step.CREATE,
+        step=PlanStep.CREATE,
         key=resource.key,
         reason="does not exist",
         hourly_usd=resource.hourly_usd,
@@ -212,16 +257,16 @@ def _compare_one(resource: Resource, observed: Observed | None, context: Context
     if not resource.is_shared:
         _refuse_another(resource, observed)
     if observed.condition in {Condition.FAILED, Condition.UNAVAILABLE}:
-        return replace(action, step=Step.REPLACE, reason=f"failed: {observed.reason}")
+        return replace(action, step=PlanStep.REPLACE, reason=f"failed: {observed.reason}")
     if observed.condition is Condition.DELETING:
-        return replace(action, step=Step.REPLACE, reason="is being deleted")
+        return replace(action, step=PlanStep.REPLACE, reason="is being deleted")
     if observed.condition is Condition.PENDING:
-        return replace(action, step=Step.CHANGE, reason="still being created")
+        return replace(action, step=PlanStep.CHANGE, reason="still being created")
     difference = context.drivers[resource.kind].difference(resource, observed)
     if difference is None:
-        return replace(action, step=Step.KEEP, reason="as asked for")
+        return replace(action, step=PlanStep.KEEP, reason="as asked for")
     return replace(
-        action, step=Step.CHANGE if difference.in_place else Step.REPLACE, reason=difference.reason
+        action, step=PlanStep.CHANGE if difference.in_place else PlanStep.REPLACE, reason=difference.reason
     )
 
 
@@ -231,14 +276,14 @@ def _compare_choice(resource: Resource, found: Mapping[str, Observed], context: 
         for candidate in resource.candidates
         if candidate.key in found
     ]
-    had = [action for action in compared if action.step in {Step.KEEP, Step.CHANGE}]
-    if had:
-        return replace(had[0], key=resource.key, resource=resource)
+    usable = [action for action in compared if action.step in {PlanStep.KEEP, PlanStep.CHANGE}]
+    if usable:
+        return replace(usable[0], key=resource.key, resource=resource)
     if compared:
         return replace(compared[0], key=resource.key, resource=resource)
     first = resource.candidates[0]
     return Action(
-        step=Step.CREATE,
+        step=PlanStep.CREATE,
         key=resource.key,
         reason="does not exist",
         hourly_usd=first.hourly_usd,
@@ -265,13 +310,13 @@ def _refuse_another(resource: Resource, observed: Observed) -> None:
 
 
 def _refuse_to_undermine(graph: Graph, actions: Sequence[Action]) -> None:
-    """Refuse to replace what other things stand on, and what holds data: `down` says what that costs."""
+    """Refuse to replace a working resource that others need or that holds data; only `down` removes those."""
     existing = {action.key for action in actions if action.observed is not None}
     for action in actions:
-        if action.step is not Step.REPLACE or action.observed is None or action.resource is None:
+        if action.step is not PlanStep.REPLACE or action.observed is None or action.resource is None:
             continue
         if action.observed.condition is not Condition.READY:
-            continue  # failed or going: nothing can stand on it
+            continue  # failed or being deleted: no other resource can be using it
         above = [key for key in existing if action.key in graph.resources[key].needs]
         if not above and not action.resource.holds_data:
             continue

@@ -1,4 +1,4 @@
-"""Walk a graph concurrently: a node starts the moment that everything it needs is done."""
+"""Walk a graph concurrently: a key's work starts as soon as the work of all keys that it needs is done."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ def walk(
     stop_at_failure: bool,
     clock: Clock | None = None,
 ) -> dict[str, Exception]:
-    """Call `work` for every key after the keys it needs; return what failed, by key.
+    """Call `work` for each key after the keys that it needs; return key -> error of those that failed.
+
+    A key that needs a failed key is skipped, and is not in the result.
 
     Args:
         needs: key -> keys that must be done first.
-        work: what to do for one key; called from a worker thread.
-        stop_at_failure: start nothing new after a failure (creation). Otherwise go on with all that
-            does not need what failed (removal: one stuck resource must not keep the others alive).
-        clock: what the work waits by; stopped when this thread is interrupted, so that no worker goes on
-            waiting for minutes.
-
-    A key whose need failed is not worked at and not reported: its need is.
+        work: the work for one key; called from a worker thread.
+        stop_at_failure: start nothing new after a failure (for creation). If False, continue with every key
+            that does not need a failed one (for removal: one stuck resource must not keep the others).
+        clock: the clock that the work waits by. It is stopped if this thread is interrupted, so that no
+            worker continues to wait for minutes.
     """
     sorter = TopologicalSorter(needs)
     sorter.prepare()
@@ -52,9 +52,12 @@ def walk(
                     if isinstance(error, Exception):
                         failed[key] = error
                     else:
-                        future.result()  # raises what is no error but an end
-                        sorter.done(key)  # a failed key is never done: nothing that needs it becomes ready
+                        # Raises a worker's KeyboardInterrupt or SystemExit, which is no failure of its key.
+                        future.result()
+                        # Not called for a failed key, so that no key that needs it becomes ready.
+                        sorter.done(key)
         except BaseException:
+            # Stop the clock first: leaving the `with` block joins the workers, which may wait for minutes.
             if clock is not None:
                 clock.stop()
             pool.shutdown(wait=False, cancel_futures=True)

@@ -1,5 +1,5 @@
-"""The trainer's image: built from this very cloudrec, pushed to a registry, known by its digest.
+"""Builds the trainer's image from the cloudrec that runs, and pushes it to a registry.
 
-context.py makes the folder that a builder is given, builders.py says how docker, podman and buildah are
-asked, running.py runs them, work.py builds and pushes, records.py remembers digests.
+context.py makes the folder for the builder, builders.py has the commands of docker, podman and buildah,
+running.py runs them, work.py builds and pushes, records.py keeps the digests.
 """

@@ -1,7 +1,7 @@
-"""docker, podman and buildah: how each is asked to build, to log in, and to push.
+"""The commands of docker, podman and buildah that build an image, log in, and push.
 
-A registry's password goes to a program's standard input, and what that program keeps of it lies in a folder
-of our own that is removed: neither in an argument, nor in a log, nor among the user's logins.
+A registry's password is passed on a program's standard input. The program keeps its login in a temporary
+folder that is removed. So the password is in no argument, in no log, and not among the user's logins.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ _PROBE_S = 20.0
 
 @dataclass(frozen=True, kw_only=True)
 class BuildOrder:
-    """What is to be built.
+    """The values of a build.
 
     Attributes:
-        context: the folder that the builder sees.
+        context: the build context.
         dockerfile: the Dockerfile.
         target: the Dockerfile's stage.
-        name: what the image is to be called, with a tag.
-        arguments: the Dockerfile's arguments.
-        pip_conf: pip's configuration for the build alone, as a secret; None for pip's own.
+        name: the image's name with its tag.
+        arguments: the build arguments.
+        pip_conf: pip's configuration for the build, passed as a secret; None for pip's default.
         platform: operating system and processor, as linux/amd64; empty for this machine's.
-        flags: more flags for the builder.
+        flags: further flags for the builder.
     """
 
     context: Path
@@ -48,18 +48,19 @@ class BuildOrder:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Command:
-    """A program's call: what a dry run prints is what a real one does."""
+class BuildCommand:
+    """The call of a program. A dry run prints it, and a real run makes the same call."""
 
     arguments: tuple[str, ...]
     environment: Mapping[str, str]
 
 
 class Builder(ABC):
-    """One of the programs.
+    """A program that builds images.
 
     Attributes:
-        builds_unused: whether some versions of it build stages that the target does not need.
+        name: its name, the value of `--builder`.
+        builds_unused: whether some of its versions build stages that the target does not need.
     """
 
     name: ClassVar[str]
@@ -71,7 +72,7 @@ class Builder(ABC):
         self.program = program
 
     def why_not(self) -> str:
-        """Return why it cannot be used here; empty when it can."""
+        """Return why the program does not work on this machine; empty if it does."""
         try:
             done = subprocess.run(
                 [self.program, *self._probe], capture_output=True, text=True, timeout=_PROBE_S, check=False
@@ -81,28 +82,28 @@ class Builder(ABC):
         lines = done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"]
         return lines[-1] if done.returncode else ""
 
-    def build(self, order: BuildOrder) -> Command:
+    def build(self, order: BuildOrder) -> BuildCommand:
         """Return the call that builds an image."""
-        told = [word for key, value in order.arguments.items() for word in ("--build-arg", f"{key}={value}")]
+        given = [word for key, value in order.arguments.items() for word in ("--build-arg", f"{key}={value}")]
         secret = ["--secret", f"id=pip,src={order.pip_conf}"] if order.pip_conf is not None else []
         platform = ["--platform", order.platform] if order.platform else []
         where = ["--file", str(order.dockerfile), "--target", order.target, "--tag", order.name]
-        words = (*self._build, *where, *told, *secret, *platform, *order.flags, str(order.context))
-        return Command(arguments=(self.program, *words), environment=self._environment())
+        words = (*self._build, *where, *given, *secret, *platform, *order.flags, str(order.context))
+        return BuildCommand(arguments=(self.program, *words), environment=self._environment())
 
     @abstractmethod
-    def login(self, address: str, username: str, folder: Path) -> Command:
-        """Return the call that logs in, with the password on its standard input; `folder` keeps the login."""
+    def login(self, address: str, username: str, folder: Path) -> BuildCommand:
+        """Return the call that logs in. It reads the password from standard input, and writes to `folder`."""
 
     @abstractmethod
-    def push(self, name: str, destination: str, folder: Path, *, own_login: bool) -> Sequence[Command]:
-        """Return the calls that push an image; the last one leaves its digest in `folder`, or prints it.
+    def push(self, name: str, destination: str, folder: Path, *, own_login: bool) -> Sequence[BuildCommand]:
+        """Return the calls that push an image; the last one writes its digest to `folder`, or prints it.
 
         Args:
-            name: the image here.
+            name: the image's name on this machine.
             destination: repository and tag.
-            folder: holds the login, and takes the digest.
-            own_login: use the user's own login, not one in `folder`.
+            folder: the folder with the login, for the digest.
+            own_login: use the user's login instead of that in `folder`.
         """
 
     def _environment(self) -> Mapping[str, str]:
@@ -110,24 +111,25 @@ class Builder(ABC):
 
 
 class Docker(Builder):
-    """Docker, whose daemon holds the images; BuildKit builds."""
+    """Docker: its daemon keeps the images, and BuildKit builds them."""
 
     name = "docker"
     _build = ("build", "--progress", "plain")
     _probe = ("version", "--format", "{{.Server.Version}}")
 
-    def login(self, address: str, username: str, folder: Path) -> Command:
+    def login(self, address: str, username: str, folder: Path) -> BuildCommand:
         """See `Builder`."""
         words = ("--config", str(folder), "login", "--username", username, "--password-stdin", address)
-        return Command(arguments=(self.program, *words), environment=self._where())
+        return BuildCommand(arguments=(self.program, *words), environment=self._where())
 
-    def push(self, name: str, destination: str, folder: Path, *, own_login: bool) -> Sequence[Command]:
+    def push(self, name: str, destination: str, folder: Path, *, own_login: bool) -> Sequence[BuildCommand]:
         """See `Builder`."""
+        # docker has no option for the digest, so `image inspect` reads it after the push.
         config = () if own_login else ("--config", str(folder))
         calls = [("tag", name, destination), ("push", destination)]
         inspect = ("image", "inspect", "--format", "{{json .RepoDigests}}", destination)
         return [
-            Command(arguments=(self.program, *config, *words), environment=self._where())
+            BuildCommand(arguments=(self.program, *config, *words), environment=self._where())
             for words in (*calls, inspect)
         ]
 
@@ -135,31 +137,34 @@ class Docker(Builder):
         return {"DOCKER_BUILDKIT": "1"}
 
     def _where(self) -> Mapping[str, str]:
-        """Name the daemon of the user's own context, which another configuration folder does not know."""
+        """Return the variable with the address of the user's docker daemon."""
+        # The address is in the user's docker configuration, and `--config` names another folder.
         if os.environ.get("DOCKER_HOST"):
             return {}
-        asked = [self.program, "context", "inspect", "--format", "{{.Endpoints.docker.Host}}"]
-        done = subprocess.run(asked, capture_output=True, text=True, timeout=_PROBE_S, check=False)
+        command = [self.program, "context", "inspect", "--format", "{{.Endpoints.docker.Host}}"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_PROBE_S, check=False)
         host = done.stdout.strip()
         return {"DOCKER_HOST": host} if done.returncode == 0 and host else {}
 
 
 class _Daemonless(Builder):
-    """What podman and buildah have in common."""
+    """The common part of podman and buildah."""
 
     builds_unused = True
 
-    def login(self, address: str, username: str, folder: Path) -> Command:
+    def login(self, address: str, username: str, folder: Path) -> BuildCommand:
         """See `Builder`."""
         auth = ("--authfile", str(folder / "auth.json"))
         words = ("login", *auth, *_tls(address), "--username", username, "--password-stdin", address)
-        return Command(arguments=(self.program, *words), environment={})
+        return BuildCommand(arguments=(self.program, *words), environment={})
 
-    def push(self, name: str, destination: str, folder: Path, *, own_login: bool) -> Sequence[Command]:
+    def push(self, name: str, destination: str, folder: Path, *, own_login: bool) -> Sequence[BuildCommand]:
         """See `Builder`."""
         auth = () if own_login else ("--authfile", str(folder / "auth.json"))
         words = ("push", *auth, *_tls(destination), "--digestfile", str(folder / "digest"))
-        return [Command(arguments=(self.program, *words, name, f"docker://{destination}"), environment={})]
+        return [
+            BuildCommand(arguments=(self.program, *words, name, f"docker://{destination}"), environment={})
+        ]
 
 
 class Podman(_Daemonless):
@@ -183,11 +188,11 @@ NAMES = tuple(each.name for each in _KNOWN)
 
 
 def find(wanted: str | None = None) -> Builder:
-    """Return the builder of a name, or the first that works here.
+    """Return the builder of a name, or the first one that works on this machine.
 
     Raises:
-        UsageError: the name is none that is known.
-        PreflightError: it is not installed, or does not work; each one's reason is told.
+        UsageError: the name is unknown.
+        PreflightError: no builder is installed and works; the message has the reason for each.
     """
     if wanted is not None and wanted not in NAMES:
         raise UsageError(f"builder {wanted!r} is not known", remedy=f"choose one of: {', '.join(NAMES)}")
@@ -201,12 +206,12 @@ def find(wanted: str | None = None) -> Builder:
                 return builder
             reasons.append(f"{each.name}: {why}")
     raise PreflightError(
-        "\n".join(["there is nothing to build or push an image with", *reasons]),
+        "\n".join(["there is no program to build or push an image", *reasons]),
         remedy="install docker, podman or buildah, or start docker's daemon; or train with --image",
     )
 
 
 def _tls(address: str) -> tuple[str, ...]:
-    """Ask for no certificate of a registry on this machine, as docker does by itself."""
+    """Return the flag that allows plain HTTP for a registry on this machine, as docker does by default."""
     host = address.partition("/")[0].rpartition(":")[0] or address.partition("/")[0]
     return ("--tls-verify=false",) if host == "localhost" or host.startswith("127.") else ()

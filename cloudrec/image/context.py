@@ -1,6 +1,7 @@
-"""The folder that an image is built from: a checkout as it is, or what an installed cloudrec is made of.
+"""The build context of an image: a checkout, or a folder with a wheel of the installed cloudrec.
 
-An installed cloudrec is packed into a wheel again, so that the image holds the very code that launches it.
+An installed cloudrec is packed into a wheel again, so that the image has the same code as the program that
+launches it.
 """
 
 from __future__ import annotations
@@ -24,20 +25,20 @@ if TYPE_CHECKING:
 DOCKERFILE = "Dockerfile"
 _SHIPPED = (DOCKERFILE, "constraints.txt")
 _CHECKOUT = (*_SHIPPED, "pyproject.toml")
-# What an installer adds, and what belongs to the machine rather than to the package.
+# Files that an installer adds, which describe the installation and not the package.
 _NOT_PACKED = ("RECORD", "INSTALLER", "REQUESTED", "direct_url.json")
 
 
 @contextmanager
 def build_context(folder: Path | None = None) -> Iterator[Path]:
-    """Yield the folder to build from; one that was made for it goes afterwards.
+    """Yield the build context; a temporary one is removed afterwards.
 
     Args:
-        folder: a checkout that the user names; found where this program lies, or made, when None.
+        folder: a checkout that the user names; None for the checkout of this program, or a temporary folder.
 
     Raises:
-        PreflightError: the folder is no checkout, or the installed files are not to be found.
-        StorageError: no space to pack them.
+        PreflightError: the folder is no checkout, or the installed files are not found.
+        StorageError: the disk has no space for the temporary folder.
     """
     found = folder or Path(cloudrec.__file__).parents[1]
     if all((found / name).is_file() for name in _CHECKOUT):
@@ -68,7 +69,7 @@ def _fill(folder: Path) -> None:
 
 
 def pack(folder: Path) -> Path:
-    """Pack the installed cloudrec into a wheel in a folder; PreflightError where its files are not known."""
+    """Pack the installed cloudrec into a wheel; return its path. PreflightError if its files are unknown."""
     try:
         distribution = metadata.distribution("cloudrec")
     except metadata.PackageNotFoundError:

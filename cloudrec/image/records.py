@@ -1,4 +1,4 @@
-"""What was built and pushed, in CLOUDREC_HOME/images.json; an image is known by its digest."""
+"""The record of the images that were built and pushed, CLOUDREC_HOME/images.json."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class BuiltImage:
     """An image that a builder has on this machine.
 
     Attributes:
-        name: what it is called there, with its tag.
-        fabric: the Dockerfile's target: plain, efa, ib, gcp.
+        name: its name in the builder, with its tag.
+        fabric: the Dockerfile's target, such as plain or efa.
         device: cuda or cpu.
-        version: cloudrec's, whose code is in it.
+        version: the version of cloudrec in it.
         builder: docker, podman or buildah.
-        built: when, in UTC.
+        built: the time of the build, in UTC.
     """
 
     name: str
@@ -45,14 +45,14 @@ class PushedImage:
     """An image in a registry.
 
     Attributes:
-        repository: where, without a tag.
-        digest: of its manifest, as sha256:...
-        tag: what it is also called there; tags move, digests do not.
-        fabric: the Dockerfile's target: plain, efa, ib, gcp.
+        repository: the registry's address and the repository's name, without a tag.
+        digest: the digest of its manifest, as sha256:...
+        tag: its tag. Manifests use the digest, since a tag can be moved to another image.
+        fabric: the Dockerfile's target, such as plain or efa.
         device: cuda or cpu.
-        version: cloudrec's, whose code is in it.
-        cluster: whose repository it is; empty where the user named a repository.
-        pushed: when, in UTC.
+        version: the version of cloudrec in it.
+        cluster: the cluster of the repository; empty for a repository that the user named.
+        pushed: the time of the push, in UTC.
     """
 
     repository: str
@@ -66,15 +66,15 @@ class PushedImage:
 
     @property
     def reference(self) -> str:
-        """What a manifest names: the image by its digest."""
+        """The image reference for manifests: repository and digest."""
         return f"{self.repository}@{self.digest}"
 
 
 def newest(home: Home, repository: str) -> PushedImage | None:
-    """Return the image pushed last to a repository from this machine; None where none was.
+    """Return the image that was pushed last to a repository from this machine; None if none was.
 
     Args:
-        home: where cloudrec keeps what it knows.
+        home: CLOUDREC_HOME.
         repository: the registry's address and the repository's name, without a tag.
 
     Raises:
@@ -85,17 +85,17 @@ def newest(home: Home, repository: str) -> PushedImage | None:
 
 
 def pushed(home: Home) -> list[PushedImage]:
-    """Return every image that was pushed, the newest last."""
+    """Return all images that were pushed, the newest last."""
     return [PushedImage(**each) for each in _read(_path(home))["pushed"]]
 
 
 def built(home: Home) -> list[BuiltImage]:
-    """Return every image that was built, the newest last; a name stands for what got it last."""
+    """Return all images that were built, the newest last; a name is that of the newest image with it."""
     return [BuiltImage(**each) for each in _read(_path(home))["built"]]
 
 
 def note_built(home: Home, image: BuiltImage) -> None:
-    """Remember an image."""
+    """Record an image that was built."""
 
     def change(content: dict[str, Any]) -> None:
         content["built"] = [each for each in content["built"] if each["name"] != image.name] + [asdict(image)]
@@ -104,9 +104,10 @@ def note_built(home: Home, image: BuiltImage) -> None:
 
 
 def note_pushed(home: Home, image: PushedImage) -> None:
-    """Remember an image, as the newest of its repository."""
+    """Record an image that was pushed, as the newest of its repository."""
 
     def change(content: dict[str, Any]) -> None:
+        # A second push of the same content replaces the entry, so the newest one stays last.
         same = {"repository": image.repository, "digest": image.digest}
         kept = [each for each in content["pushed"] if not same.items() <= each.items()]
         content["pushed"] = [*kept, asdict(image)]
@@ -117,6 +118,7 @@ def note_pushed(home: Home, image: PushedImage) -> None:
 def _change(home: Home, change: Callable[[dict[str, Any]], None]) -> None:
     path = _path(home)
     make_private(home.root)
+    # Two commands may build at the same time, and each one rewrites the whole file.
     with locked(home.locks / "images.lock", what="the list of images", wait_s=_LOCK_WAIT_S):
         content = _read(path)
         change(content)

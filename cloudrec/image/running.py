@@ -1,4 +1,4 @@
-"""Runs a builder's commands: their lines go to whoever follows, their last ones into the error."""
+"""Runs a builder's commands, reports their lines, and explains their errors."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ if TYPE_CHECKING:
 
     from pydantic import SecretStr
 
-    from cloudrec.image.builders import Command
+    from cloudrec.image.builders import BuildCommand
 
-_KEPT = 15  # lines
+_KEPT = 15  # last lines in an error's message
 _ENDING_S = 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Meaning:
-    """What a builder's or a registry's words mean to a person."""
+    """The explanation of an error of a builder or a registry."""
 
-    words: tuple[str, ...]  # patterns, any of which tells
+    words: tuple[str, ...]  # patterns of the output, one of which must match
     meaning: str
     remedy: str
     kind: type[CloudrecError]
 
 
-_MEANINGS = (  # the more special first
+_MEANINGS = (  # the first match counts, so specific ones come before general ones
     _Meaning(
         words=("no space left on device", "disk quota exceeded"),
         meaning="the disk is full",
@@ -53,12 +53,12 @@ _MEANINGS = (  # the more special first
             r"\b404 \(?not found",
         ),
         meaning="the registry has no such repository",
-        remedy="`cloudrec up` makes a cluster's own; another must exist before an image is pushed to it",
+        remedy="`cloudrec up` creates the cluster's repository; create any other one before the push",
         kind=PreflightError,
     ),
     _Meaning(
         words=("tag .*immutable", "imagetagalreadyexists"),
-        meaning="the registry holds another image of that tag, and its tags are fixed",
+        meaning="the registry has another image with that tag, and its tags are immutable",
         remedy="push under another --tag",
         kind=PreflightError,
     ),
@@ -73,8 +73,8 @@ _MEANINGS = (  # the more special first
             "status:? 40[13]",
             "(invalid|incorrect) username",
         ),
-        meaning="the registry refuses the login, or does not let it push",
-        remedy="see that your credentials are fresh and may push there (`cloudrec doctor`), then try again",
+        meaning="the registry refuses the login, or a push with it",
+        remedy="check that your credentials are valid and may push there (`cloudrec doctor`), then try again",
         kind=PreflightError,
     ),
     _Meaning(
@@ -87,32 +87,32 @@ _MEANINGS = (  # the more special first
             "network is unreachable",
             "name resolution",
         ),
-        meaning="the network, or what is at its other end, does not answer",
-        remedy="see whether this machine reaches it; a private package index is named with --pip-conf",
+        meaning="a server does not answer, or cannot be reached",
+        remedy="check this machine's network; for a private package index use --pip-conf",
         kind=StorageError,
     ),
 )
 
 
 def run(
-    command: Command,
+    command: BuildCommand,
     *,
     what: str,
     report: Callable[[str], None] = lambda _line: None,
     secret: SecretStr | None = None,
 ) -> str:
-    """Run a command to its end and return what it printed.
+    """Run a command to its end and return the last lines of its output.
 
     Args:
         command: the call.
-        what: what it does, for the message: "building the image".
-        report: is told of every line.
-        secret: goes to its standard input.
+        what: the action, for the message: "building the image".
+        report: receives every line.
+        secret: the text for its standard input; None for none.
 
     Raises:
-        PreflightError: the registry refuses, the daemon does not answer, or the program is not there.
-        StorageError: the disk is full, or the network does not answer.
-        CloudrecError: it failed otherwise; its last lines are told.
+        PreflightError: the registry refuses, the daemon does not answer, or the program cannot be started.
+        StorageError: the disk is full, or a server does not answer.
+        CloudrecError: it failed with another error; the message has its last lines.
     """
     try:
         process = subprocess.Popen(
@@ -142,7 +142,7 @@ def _follow(
     process: subprocess.Popen[str], report: Callable[[str], None], secret: SecretStr | None
 ) -> deque[str]:
     lines: deque[str] = deque(maxlen=_KEPT)
-    assert process.stdin is not None  # noqa: S101  # both are pipes, which the type does not tell
+    assert process.stdin is not None  # noqa: S101  # both are pipes, which the type does not show
     assert process.stdout is not None  # noqa: S101
     with process.stdin as stdin:
         if secret is not None:
@@ -155,7 +155,8 @@ def _follow(
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """Leave no builder behind; after Ctrl-C it has got the signal too, and cleans up."""
+    """Wait for a process to end, and kill it if it does not."""
+    # After Ctrl-C, the builder has received the signal too, and gets some time to clean up.
     if process.stdout is not None:
         process.stdout.close()
     try:
@@ -172,5 +173,5 @@ def _failure(what: str, code: int, lines: deque[str]) -> CloudrecError:
             return each.kind("\n".join([f"{what} failed: {each.meaning}", *lines]), remedy=each.remedy)
     return CloudrecError(
         "\n".join([f"{what} failed with exit code {code}; its last lines:", *lines]),
-        remedy="the lines above tell what is wrong",
+        remedy="the lines above show what is wrong",
     )

@@ -1,6 +1,6 @@
-"""A Dockerfile without the stages that a target does not need.
+"""Removes the stages of a Dockerfile that a target does not need.
 
-BuildKit leaves them out by itself; the buildah and podman of Debian 12 build every stage before the target.
+BuildKit skips them by default; the buildah and podman of Debian 12 build every stage before the target.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ _COPIED = re.compile(r"^\s*(?:COPY|RUN)\s.*?--(?:from=|mount=\S*from=)([\w.-]+)"
 
 
 def needed(text: str, target: str) -> str:
-    """Return the Dockerfile's text with the target's stage as its last, and only what that is made from."""
+    """Return the text of a Dockerfile with only the target's stage and the stages that it is made from."""
     starts = list(_STAGE.finditer(text))
     ends = [*(match.start() for match in starts[1:]), len(text)]
     stages = {match["name"]: text[match.start() : end] for match, end in zip(starts, ends, strict=True)}

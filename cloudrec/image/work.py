@@ -1,4 +1,4 @@
-"""Building the image, and pushing it."""
+"""Builds the image, and pushes it."""
 
 from __future__ import annotations
 
@@ -15,40 +15,37 @@ from typing import TYPE_CHECKING
 from cloudrec import __version__
 from cloudrec.errors import CloudrecError, UsageError
 from cloudrec.image import builders
-from cloudrec.image.builders import BuildOrder, Command
+from cloudrec.image.builders import BuildCommand, BuildOrder
 from cloudrec.image.context import DOCKERFILE, build_context
 from cloudrec.image.records import BuiltImage, PushedImage, note_built, note_pushed
 from cloudrec.image.running import run
 from cloudrec.image.stages import needed
+from cloudrec.providers.base.facts import fabric_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from cloudrec.home import Home
     from cloudrec.image.builders import Builder
-    from cloudrec.provider import Registry
+    from cloudrec.providers.base.protocol import Registry
 
-FABRICS = ("plain", "efa", "ib", "gcp")
-_NODES = "linux/amd64"  # what all GPU nodes of the three clouds that we know are
+_NODES = "linux/amd64"  # the GPU nodes of all known clouds
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
-
-# A cluster's fabric -> the image that serves it; any image serves a network without one.
-_FOR_FABRIC: Mapping[str, str] = {"efa": "efa", "infiniband": "ib", "tcpx": "gcp", "tcpxo": "gcp"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class BuildWish:
-    """What the user asks for.
+    """The user's options for a build.
 
     Attributes:
-        fabric: the Dockerfile's target, one of FABRICS.
+        fabric: the Dockerfile's target, one of `image_targets()`.
         device: cuda or cpu.
-        name: what the image is to be called; made from version, fabric and device when None.
-        base: the base image; the Dockerfile's own when None.
-        context: a checkout; found when None.
-        pip_conf: pip's configuration for the build alone.
-        platform: as linux/arm64; that of the clouds' GPU nodes when None.
-        flags: more flags for the builder.
+        name: the image's name; None for one of version, fabric and device.
+        base: the base image; None for the Dockerfile's default.
+        context: a checkout; None to use the cloudrec that runs.
+        pip_conf: pip's configuration for the build; None for pip's default.
+        platform: as linux/arm64; None for that of the clouds' GPU nodes.
+        flags: further flags for the builder.
     """
 
     fabric: str
@@ -62,7 +59,7 @@ class BuildWish:
 
     @property
     def tag(self) -> str:
-        """The image's name here."""
+        """The image's name on this machine."""
         device = "-cpu" if self.device == "cpu" else ""
         return self.name or f"cloudrec:{__version__}-{self.fabric}{device}"
 
@@ -72,15 +69,15 @@ def build(
     wish: BuildWish,
     builder: Builder,
     *,
-    decide: Callable[[Command], bool],
+    decide: Callable[[BuildCommand], bool],
     report: Callable[[str], None],
 ) -> BuiltImage | None:
-    """Build an image and remember it; None where `decide`, which is shown the call, said no.
+    """Build an image and record it; return None if `decide`, which gets the call, returns False.
 
     Raises:
-        PreflightError: there is nothing to build from.
-        StorageError: the disk is full, or the network does not answer.
-        CloudrecError: the build failed; its last lines are told.
+        PreflightError: there is no checkout and no installed package to build from.
+        StorageError: the disk is full, or a server does not answer.
+        CloudrecError: the build failed; the message has its last lines.
     """
     with build_context(wish.context) as folder, _dockerfile(folder, wish.fabric, builder) as file:
         command = builder.build(_order(wish, folder, file))
@@ -113,6 +110,7 @@ def _dockerfile(folder: Path, target: str, builder: Builder) -> Iterator[Path]:
 
 def _order(wish: BuildWish, folder: Path, dockerfile: Path) -> BuildOrder:
     base = {"BASE": wish.base} if wish.base else {}
+    # An image of this machine's processor would not run on the nodes.
     foreign = platform.machine().lower() not in {"x86_64", "amd64"}
     return BuildOrder(
         context=folder,
@@ -135,32 +133,32 @@ def push(
     tag: str | None,
     report: Callable[[str], None],
 ) -> PushedImage:
-    """Push an image, by the program that built it, and remember its digest.
+    """Push an image, with the program that built it, and record its digest.
 
     Args:
-        home: where cloudrec keeps what it knows.
+        home: CLOUDREC_HOME.
         image: the image.
-        registry: where to, and how to log in there.
-        cluster: whose registry it is; empty for one that the user named.
-        tag: what to call it there; its name's tag and the time when None, so that no tag is taken.
-        report: is told of every line that the program prints.
+        registry: the repository, and the login for its registry.
+        cluster: the cluster of the registry; empty for one that the user named.
+        tag: the tag in the repository; None for the image's tag with the time of its build.
+        report: receives every line that the program prints.
 
     Raises:
         PreflightError: the registry refuses, or has no such repository.
-        StorageError: the network does not answer.
+        StorageError: a server does not answer.
     """
     builder = builders.find(image.builder)
     tag = tag or destination_tag(image)
-    with tempfile.TemporaryDirectory(prefix="cloudrec-login-") as made:  # nobody else may read it
+    with tempfile.TemporaryDirectory(prefix="cloudrec-login-") as made:  # no one else may read it
         folder = Path(made)
         if registry.username:
             login = builder.login(registry.address, registry.username, folder)
             run(login, what=f"logging in to {registry.address}", secret=registry.password)
         own = not registry.username
-        said = ""
+        output = ""
         for command in builder.push(image.name, f"{registry.repository}:{tag}", folder, own_login=own):
-            said = run(command, what=f"pushing {image.name} to {registry.repository}", report=report)
-        digest = _digest(folder / "digest", said, registry.repository)
+            output = run(command, what=f"pushing {image.name} to {registry.repository}", report=report)
+        digest = _digest(folder / "digest", output, registry.repository)
     pushed = PushedImage(
         repository=registry.repository,
         digest=digest,
@@ -176,36 +174,42 @@ def push(
 
 
 def check_fit(image: BuiltImage, fabric: str, cluster: str) -> None:
-    """Refuse an image without what a cluster's nodes talk by: it would train over TCP, or not at all.
+    """Raise UsageError if an image lacks the libraries of a cluster's fabric.
+
+    Without them, the run would train over TCP, or fail.
 
     Args:
         image: the image.
-        fabric: how GPUs of the cluster's nodes talk, as its access tells.
+        fabric: the fabric of the cluster's nodes.
         cluster: the cluster's name, for the message.
     """
-    wanted = _FOR_FABRIC.get(fabric, image.fabric)
+    known = fabric_of(fabric)
+    wanted = known.image if known else image.fabric  # any image serves a network without a fabric
     if wanted != image.fabric:
         raise UsageError(
-            f"the nodes of cluster {cluster!r} talk by {fabric}, {image.name} is built for {image.fabric}",
+            f"the nodes of cluster {cluster!r} use {fabric}, and {image.name} is built for {image.fabric}",
             remedy=f"cloudrec image build --fabric {wanted}",
         )
 
 
 def destination_tag(image: BuiltImage) -> str:
-    """Return a tag that tells what it is and when it was built: registries with fixed tags take it too."""
+    """Return a tag with the time of the build, which is new also for registries with immutable tags."""
     moment = re.sub(r"[^0-9]", "", image.built)[:14]
     return f"{image.name.rpartition(':')[2]}-{moment}"
 
 
-def _digest(file: Path, said: str, repository: str) -> str:
-    """Return the digest that the builder left in a file, or told as one of the image's names."""
+def _digest(file: Path, output: str, repository: str) -> str:
+    """Return the digest that the builder wrote to a file, or printed as one of the image's names."""
+    # podman and buildah write the digest to the file; docker prints all names of the image.
     if file.is_file():
         found = _DIGEST.search(file.read_text(encoding="ascii", errors="replace"))
     else:
-        names = [name for name in json.loads(said or "[]") if name.partition("@")[0] == repository]
+        names = [name for name in json.loads(output or "[]") if name.partition("@")[0] == repository]
         found = _DIGEST.search(names[-1]) if names else None
     if found is None:
-        raise CloudrecError("the image was pushed, but its digest was not told", remedy="push it again")
+        raise CloudrecError(
+            "the image was pushed, but the registry did not report its digest", remedy="push it again"
+        )
     return found[0]
 
 

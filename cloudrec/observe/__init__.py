@@ -1,1 +1,1 @@
-"""What is going on and what came of it: runs, their logs, their metrics and their reports. It only reads."""
+"""Runs in progress and ended runs: their logs, metrics and reports. It only reads."""

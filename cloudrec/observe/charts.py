@@ -1,4 +1,4 @@
-"""Line and area charts as inline SVG: the geometry is computed here, the template only places it."""
+"""Line and area charts as inline SVG: this module computes the geometry, and the template places it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SMALL = 1e-3
 
 @dataclass(frozen=True, kw_only=True)
 class Tick:
-    """A mark on an axis: where it is in the picture, and what stands beside it."""
+    """A mark on an axis: its position in the picture, and its label."""
 
     at: float
     label: str
@@ -31,9 +31,9 @@ class Curve:
     """One curve or one filled band, as SVG path data.
 
     Args:
-        name: what it shows.
-        tone: which of the page's colours it has, counted from 1.
-        paths: one path for each unbroken stretch.
+        name: the name of the quantity.
+        tone: the number of its colour on the page, counted from 1.
+        paths: one path for each part without a gap.
         filled: whether the paths enclose areas.
         last: its newest value, for the legend.
     """
@@ -47,7 +47,7 @@ class Curve:
 
 @dataclass(frozen=True, kw_only=True)
 class Chart:
-    """A chart, ready to be placed."""
+    """A chart with all values that the template needs."""
 
     title: str
     unit: str
@@ -65,7 +65,7 @@ class Chart:
 
 @dataclass(frozen=True)
 class _Frame:
-    """The part of the plane that a chart shows."""
+    """The ranges of values that a chart shows."""
 
     x: tuple[float, float]
     y: tuple[float, float]
@@ -85,14 +85,14 @@ class _Frame:
 def line_chart(
     title: str, lines: Sequence[Line], *, unit: str, restarts: Sequence[float] = (), from_zero: bool = False
 ) -> Chart | None:
-    """Return a chart of one quantity over the steps, None when there is nothing to show.
+    """Return a chart of one quantity over the steps; None if it has no values.
 
     Args:
-        title: what it shows.
-        lines: one line for each unbroken stretch of steps.
-        unit: of the values, "" when they have none.
+        title: the chart's title.
+        lines: one line for each part without a gap.
+        unit: the unit of the values; "" for none.
         restarts: steps at which the workers were started again.
-        from_zero: whether the axis begins at 0 rather than near the smallest value.
+        from_zero: whether the axis begins at 0; False to begin near the smallest value.
     """
     lines = [line for line in lines if line]
     if not lines:
@@ -112,12 +112,12 @@ def line_chart(
 def stacked_chart(
     title: str, bands: Sequence[tuple[str, Line]], *, unit: str, restarts: Sequence[float] = ()
 ) -> Chart | None:
-    """Return a chart of quantities on top of each other, None when there is nothing to show.
+    """Return a stacked chart of several quantities; None if it has no values.
 
     Args:
-        title: what it shows.
-        bands: name and line of each, lowest first; all have the same steps.
-        unit: of the values.
+        title: the chart's title.
+        bands: name and line of each quantity, lowest first; all have the same steps.
+        unit: the unit of the values.
         restarts: steps at which the workers were started again.
     """
     if not bands or not bands[0][1]:
@@ -156,7 +156,7 @@ def short(value: float) -> str:
 
 
 def ticks(low: float, high: float, *, whole: bool = False) -> list[float]:
-    """Return about five round numbers between two values, both included where they are round."""
+    """Return about five round numbers from one value to another."""
     rough = (high - low) / _TICKS
     power = 10.0 ** math.floor(math.log10(rough))
     step = min(
@@ -170,7 +170,7 @@ def ticks(low: float, high: float, *, whole: bool = False) -> list[float]:
 
 
 def _dot_or_path(frame: _Frame, line: Line) -> str:
-    """Return a line's path; a single point is a diamond, which a line of no length would not show."""
+    """Return a line's path; a single point becomes a diamond, since a line of no length is invisible."""
     if len(line) > 1:
         return frame.path(line)
     ((step, value),) = line
@@ -179,6 +179,7 @@ def _dot_or_path(frame: _Frame, line: Line) -> str:
 
 def _frame(lines: Sequence[Line], *, low: float, high: float) -> _Frame:
     steps = [step for line in lines for step, _ in line]
+    # A constant curve has no range, and one of zeros no size; the axis still needs a length.
     margin = (high - low) * 0.05 or abs(high) * 0.05 or 1.0
     bottom = low if low == 0.0 else low - margin
     left, right = min(steps), max(steps)

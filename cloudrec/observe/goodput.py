@@ -1,4 +1,4 @@
-"""How much of a run's time was good for something, as its trainer tells it."""
+"""Reads a run's goodput, the productive share of its time, from the trainer's records."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Goodput:
-    """All time since the run was first started.
+    """The division of all time since the first start of a run.
 
     Args:
-        fraction: the share that went into work whose results were kept.
-        parts: seconds by what they were spent on, as the trainer names them: "productive_s".
+        fraction: the share of the time for work whose results were kept.
+        parts: seconds by the trainer's names of the parts, such as "productive_s".
     """
 
     fraction: float
@@ -30,12 +30,10 @@ class Goodput:
 
 
 def newest_goodput(*records: Mapping[str, Any]) -> Goodput | None:
-    """Return what the newest of some records tells, None when none tells of it.
-
-    Time only grows: the newest is the one that accounts for most of it, whichever file was written when.
-    """
-    told = [goodput for record in records if (goodput := _read(record)) is not None]
-    return max(told, key=lambda goodput: goodput.total_s, default=None)
+    """Return the newest value of the records; None if no record has one."""
+    # The total time only grows, so the record with the largest total is the newest, in whichever file.
+    values = [goodput for record in records if (goodput := _read(record)) is not None]
+    return max(values, key=lambda goodput: goodput.total_s, default=None)
 
 
 def _read(record: Mapping[str, Any]) -> Goodput | None:

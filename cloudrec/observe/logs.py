@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cloudrec.errors import UsageError
-from cloudrec.launch import launcher
+from cloudrec.launchers import launcher
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cloudrec.launch.folder import RunFolder
+    from cloudrec.launchers.base.run_folder import RunFolder
 
 
 def read_logs(
@@ -20,9 +20,9 @@ def read_logs(
 
     Args:
         run: the run.
-        rank: whose lines.
-        follow: go on with new lines until the run ends.
-        tail: begin with the last so many lines instead of the first.
+        rank: the rank.
+        follow: continue with new lines until the run ends.
+        tail: number of present lines to begin with; None for all of them.
 
     Raises:
         UsageError: the run has no such rank.

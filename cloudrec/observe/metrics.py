@@ -1,24 +1,28 @@
-"""The trainer's metrics.jsonl: the newest figures quickly, and whole series in bounded memory."""
+"""Reads the trainer's metrics.jsonl: the newest figures fast, and whole series in bounded memory."""
 
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from cloudrec.launch import outputs
+from cloudrec.errors import DataError
+from cloudrec.home import open_file
+from cloudrec.launchers.base import outputs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
 _FIRST_TAIL = 64 * 1024
-_LAST_TAIL = 8 * 1024 * 1024  # evaluations are rare: how far back one is looked for
+_LARGEST_STEP = 2**63  # a larger number is damage
+_LAST_TAIL = 8 * 1024 * 1024  # bytes that are searched for an evaluation, which are rare
 
 
 @dataclass(frozen=True, kw_only=True)
 class LatestMetrics:
-    """The newest figures of a run; None where there is none yet."""
+    """The newest figures of a run; None for a figure that it does not have yet."""
 
     step: int | None = None
     epoch: int | None = None
@@ -27,20 +31,24 @@ class LatestMetrics:
     auc: float | None = None
     checkpoint: int | None = None
     total_steps: int | None = None
-    train: Mapping[str, Any] = field(default_factory=dict)  # the newest record of steps, as it stands
+    train: Mapping[str, Any] = field(default_factory=dict)  # the newest record of the kind "train"
 
 
 def latest_metrics(path: Path) -> LatestMetrics:
-    """Read the newest figures from the end of the file, going back only as far as it takes."""
-    limit = _FIRST_TAIL
+    """Return the newest figures, from as small a part of the file's end as has them.
+
+    Raises:
+        DataError: the file cannot be read.
+    """
+    # The file of a long run is large, and `status` reads that of every run.
+    limit, size = _FIRST_TAIL, _size(path)
     while True:
         newest = _newest_by_kind(path, limit)
-        size = path.stat().st_size if path.exists() else 0
         if {"train", "eval", "checkpoint"} <= newest.keys() or limit >= min(size, _LAST_TAIL):
             break
         limit *= 8
     train, evaluation = newest.get("train", {}), newest.get("eval", {})
-    last = next(reversed(newest.values()), {})  # of whatever kind: a run may end between two train records
+    last = next(reversed(newest.values()), {})  # of any kind: a run may end between two train records
     return LatestMetrics(
         step=_integer(last.get("step")),
         epoch=_integer(train.get("epoch")),
@@ -54,29 +62,52 @@ def latest_metrics(path: Path) -> LatestMetrics:
 
 
 def read_records(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield every whole record of the file, line by line; damaged lines are skipped."""
+    """Yield the records of the file, without damaged lines.
+
+    Raises:
+        DataError: the file cannot be read.
+    """
     try:
-        with path.open(encoding="utf-8", errors="replace") as file:
+        with open_file(path) as file:
             for line in file:
-                yield from outputs.json_lines(line)
+                yield from outputs.json_lines(line.decode("utf-8", errors="replace"))
     except FileNotFoundError:
         return
+    except OSError as error:
+        raise _unreadable(path, error) from error
 
 
 def finite(value: object) -> float | None:
-    """Return a number as a float, None for anything else, NaN and infinities included."""
+    """Return a finite number as a float; None for any other value, such as NaN."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(value) if math.isfinite(value) else None
+    try:
+        return float(value) if math.isfinite(value) else None
+    except OverflowError:  # an integer of hundreds of digits
+        return None
+
+
+def _size(path: Path) -> int:
+    try:
+        with open_file(path) as file:
+            return file.seek(0, os.SEEK_END)
+    except FileNotFoundError:
+        return 0
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: OSError) -> DataError:
+    return DataError(f"cannot read {path}: {error.strerror or error}", remedy="move it away")
 
 
 def _first_start(path: Path) -> dict[str, Any]:
-    """Return the record with which the trainer began, {} before it has."""
+    """Return the trainer's first record of the kind "start"; {} if there is none yet."""
     return next((record for record in read_records(path) if record.get("kind") == "start"), {})
 
 
 def _newest_by_kind(path: Path, limit: int) -> dict[str, dict[str, Any]]:
-    """Return the newest record of each kind in the last `limit` bytes, the newest of all as the last."""
+    """Return the newest record of each kind in the last `limit` bytes, in the order of the file."""
     newest: dict[str, dict[str, Any]] = {}
     for record in outputs.json_lines(outputs.read_tail(path, limit=limit)):
         kind = str(record.get("kind"))
@@ -87,15 +118,15 @@ def _newest_by_kind(path: Path, limit: int) -> dict[str, dict[str, Any]]:
 
 def _integer(value: object) -> int | None:
     number = finite(value)
-    return None if number is None else int(number)
+    return None if number is None or abs(number) > _LARGEST_STEP else int(number)
 
 
 @dataclass
 class Series:
-    """One curve over the steps, thinned out as it grows so that it never holds more than `limit` points.
+    """One curve over the steps, with at most `limit` points.
 
-    Neighbours are averaged: a point stands for `stride` measurements, and the stride doubles when the curve
-    is full. A point where the steps go back (a resume) begins a new line.
+    A point is the mean of `stride` measurements; the stride doubles when the curve is full. A step that is
+    not larger than the last one (after a resume) begins a new line.
     """
 
     limit: int = 600
@@ -119,7 +150,7 @@ class Series:
             self._thin()
 
     def finished(self) -> list[list[tuple[float, float]]]:
-        """Return the lines, each a list of (step, value), what is pending included."""
+        """Return the lines, each a list of (step, value), with the pending measurements."""
         self._flush()
         return [line for line in self.lines if line]
 

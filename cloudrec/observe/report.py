@@ -1,4 +1,4 @@
-"""One self-contained HTML page about a run: figures, curves, events, configuration; nothing from outside."""
+"""One HTML page about a run, with figures, curves, events and configuration. It loads no other file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from cloudrec import __version__
 from cloudrec.home import write_atomically
-from cloudrec.launch import outputs
+from cloudrec.launchers.base import outputs
 from cloudrec.observe.charts import Chart, line_chart, short, stacked_chart
 from cloudrec.observe.metrics import Series, finite, read_records
 from cloudrec.observe.runs import RunView, view_run
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from cloudrec.launch.folder import RunFolder
-    from cloudrec.launch.ledger import Event
+    from cloudrec.launchers.base.ledger import LedgerEvent
+    from cloudrec.launchers.base.run_folder import RunFolder
 
 _TEMPLATE = "report.html.j2"
 _EVENTS_SHOWN = 200
@@ -47,18 +47,19 @@ class Moment:
 
 
 def write_report(run: RunFolder, path: Path) -> Path:
-    """Write the page about a run as it stands now; StorageError when the disk refuses."""
+    """Write the page about a run's present state; StorageError if the disk refuses."""
     write_atomically(path, render_report(run))
     return path
 
 
 def render_report(run: RunFolder) -> str:
-    """Return the page about a run as it stands now, running, failed or finished."""
+    """Return the page about a run's present state: running, failed or finished."""
     from jinja2 import Environment, StrictUndefined  # noqa: PLC0415 - only this command needs it
 
     view, spec = view_run(run), run.spec()
     events = run.ledger.read()
     source = resources.files("templates").joinpath(_TEMPLATE).read_text(encoding="utf-8")
+    # Names, causes and settings come from users and logs, so every value is escaped.
     template = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     return template.from_string(source).render(
         view=view,
@@ -75,7 +76,7 @@ def render_report(run: RunFolder) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return seconds as a person says them: 42.0 s, 3 min 05 s, 2 h 10 min."""
+    """Return seconds as readable text: 42.0 s, 3 min 05 s, 2 h 10 min."""
     if seconds < _MINUTE:
         return f"{seconds:.1f} s"
     if seconds < _HOUR:
@@ -84,7 +85,7 @@ def duration(seconds: float) -> str:
 
 
 def _figures(view: RunView, summary: dict[str, Any]) -> list[Figure]:
-    """Return the head's numbers; what the trainer's summary says is final, the metrics until then."""
+    """Return the numbers at the head of the page: from the trainer's summary, else from the metrics."""
     numbers = {
         "AUC": (finite(summary.get("auc")), view.auc),
         "Logloss": (finite(summary.get("logloss")), None),
@@ -139,7 +140,8 @@ def _add(series: Series, step: float, value: object) -> None:
 
 
 def _add_parts(parts: dict[str, Series], step: float, record: dict[str, Any]) -> None:
-    """Split a step's time, in ms, into work and waiting for data; a checkpoint's stall comes on top."""
+    """Add a step's times in ms: work, waiting for data, and the stall of a checkpoint."""
+    # `step_s` includes the wait for data, but not the stall of a checkpoint.
     total = finite(record.get("step_s"))
     if total is None:
         return
@@ -151,13 +153,13 @@ def _add_parts(parts: dict[str, Series], step: float, record: dict[str, Any]) ->
 
 
 def _joined(series: Series) -> list[tuple[float, float]]:
-    """Return a curve in the order of its steps; of steps done twice (a resume) the later ones stand."""
+    """Return a curve in the order of its steps; after a resume, the later value of a step counts."""
     by_step = {step: value for line in series.finished() for step, value in line}
     return sorted(by_step.items())
 
 
-def _moments(events: Sequence[Event]) -> list[Moment]:
-    told = [event for event in events if not _is_routine(event)][-_EVENTS_SHOWN:]
+def _moments(events: Sequence[LedgerEvent]) -> list[Moment]:
+    shown = [event for event in events if not _is_routine(event)][-_EVENTS_SHOWN:]
     first = events[0].time if events else 0.0
     return [
         Moment(
@@ -167,31 +169,31 @@ def _moments(events: Sequence[Event]) -> list[Moment]:
             tone=_tone(event),
             text=_event_text(event),
         )
-        for event in told
+        for event in shown
     ]
 
 
-def _is_routine(event: Event) -> bool:
+def _is_routine(event: LedgerEvent) -> bool:
     return event.event == "rank_started" or (
         event.event == "rank_ended" and event.details.get("exit_code") == 0
     )
 
 
-def _tone(event: Event) -> str:
+def _tone(event: LedgerEvent) -> str:
     tones = {"succeeded": "good", "failed": "bad", "rank_ended": "warn", "restarting": "warn"}
     return tones.get(event.event, "warn" if event.event in ("interrupted", "stop_requested") else "plain")
 
 
-def _event_text(event: Event) -> str:
+def _event_text(event: LedgerEvent) -> str:
     details = event.details
     if event.event == "rank_ended":
-        who = f"rank {details.get('rank')}, attempt {details.get('attempt')}"
-        return f"{who}: exit code {details.get('exit_code')}"
+        attempt = f"rank {details.get('rank')}, attempt {details.get('attempt')}"
+        return f"{attempt}: exit code {details.get('exit_code')}"
     if cause := details.get("cause"):
         return str(cause)
     known = {"pid": "process", "grace_s": "grace in seconds", "attempt": "attempt", "launcher": "launcher"}
-    said = [f"{words} {details[key]}" for key, words in known.items() if details.get(key) is not None]
-    return ", ".join([f"launch {event.launch}", *said])
+    facts = [f"{words} {details[key]}" for key, words in known.items() if details.get(key) is not None]
+    return ", ".join([f"launch {event.launch}", *facts])
 
 
 def _facts(view: RunView) -> dict[str, str]:
@@ -210,7 +212,7 @@ def _clock(moment: float | None) -> str:
 
 
 def _flat(document: dict[str, Any], prefix: str = "") -> dict[str, str]:
-    """Return a nested document as one level of dotted keys with readable values."""
+    """Return a nested document as a flat one, with dotted keys and readable values."""
     flat: dict[str, str] = {}
     for key, value in document.items():
         if isinstance(value, dict) and value:

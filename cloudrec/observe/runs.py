@@ -1,4 +1,4 @@
-"""The runs on this machine, as they stand now."""
+"""Reads the present state of the runs on this machine."""
 
 from __future__ import annotations
 
@@ -6,19 +6,20 @@ import time
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from cloudrec.errors import CloudrecError, UsageError
-from cloudrec.launch import launcher, outputs
-from cloudrec.launch.folder import RunFolder
-from cloudrec.launch.ledger import Event, RunState, last_launch
+from cloudrec.errors import CloudrecError, DataError, UsageError
+from cloudrec.launchers import launcher
+from cloudrec.launchers.base import outputs
+from cloudrec.launchers.base.ledger import LedgerEvent, RunState, last_launch
+from cloudrec.launchers.base.run_folder import RunFolder
 from cloudrec.observe.goodput import newest_goodput
-from cloudrec.observe.metrics import latest_metrics
+from cloudrec.observe.metrics import LatestMetrics, latest_metrics
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from cloudrec.launch.base import Worker
-    from cloudrec.launch.runspec import RunSpec
+    from cloudrec.launchers.base.protocol import Worker
+    from cloudrec.launchers.base.runspec import RunSpec
 
 SCHEMA_VERSION = 1
 _HOUR = 3600
@@ -26,36 +27,36 @@ _HOUR = 3600
 
 @dataclass(frozen=True, kw_only=True)
 class RunView:
-    """One run as a person wants to see it; a figure that is not known (yet) is None.
+    """The present state of one run; a figure that is not known (yet) is None.
 
     Args:
         name: the run's name.
-        state: its state as its launcher tells it.
+        state: its state, from its launcher.
         cause: why it failed or was interrupted, or what is wrong with its folder.
         cluster: the cluster it runs on.
         provider: that cluster's provider.
         launcher: the engine that started it.
         world_size: the number of ranks.
-        step: the step that the newest record of the metrics is about.
-        total_steps: how many steps there are to do.
-        epoch: that step's epoch.
-        loss: its training loss.
+        step: the step of the newest record of the metrics.
+        total_steps: the number of steps to train.
+        epoch: the newest epoch.
+        loss: the newest training loss.
         auc: the newest evaluation's AUC.
         samples_per_s: its throughput over all ranks.
-        goodput: the share of all time since its first start that went into work whose results were kept.
-        goodput_parts: where that time went, seconds by part, as the trainer names them.
+        goodput: the share of all time since its first start for work whose results were kept.
+        goodput_parts: the division of that time: seconds, by the trainer's names of the parts.
         checkpoint: step of the newest committed checkpoint.
         restarts: how often the workers were started again, over all launches.
-        preemptions: how often a machine was taken away from it, where its engine can tell.
-        workers: its machines as its engine tells them, where there are several.
-        cost_usd: what its nodes have cost so far; None where their price is not known, or is none.
-        launches: how often the run was launched: 1, and one more for each resume.
-        created: when it was first submitted, seconds since the epoch.
-        started: when its newest launch began.
-        ended: when that ended.
-        wall_s: seconds for which it has been running, over all launches.
-        pid: the process that looks after it, where that is on this machine and alive.
-        folder: where its files are.
+        preemptions: how often a machine was preempted; 0 for engines that do not report it.
+        workers: its machines, from its engine; empty for a run on this machine.
+        cost_usd: cost of its nodes so far, in USD; None if their price is unknown or zero.
+        launches: the number of launches: 1, and one more for each resume.
+        created: time of its first submit, in seconds since the epoch.
+        started: time of the start of its newest launch.
+        ended: time of the end of its newest launch.
+        wall_s: seconds that it has run, over all launches.
+        pid: the process id of its supervisor, if that lives on this machine.
+        folder: the folder of its files.
     """
 
     name: str
@@ -88,12 +89,12 @@ class RunView:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more will happen unless somebody resumes it."""
+        """Whether it has ended."""
         return self.state.is_final
 
     @property
     def is_resumable(self) -> bool:
-        """Whether `train --resume` can go on with it."""
+        """Whether `train --resume` can resume it."""
         return self.state in (RunState.FAILED, RunState.INTERRUPTED)
 
     def to_json(self) -> dict[str, Any]:
@@ -102,45 +103,49 @@ class RunView:
 
 
 def list_runs(runs: Path, *, of: str | None = None) -> list[RunView]:
-    """Return every run in a folder, newest first; a damaged one is among them, with the reason.
+    """Return all runs in a folder, newest first; a damaged one is FAILED, with the reason as its cause.
 
     Args:
         runs: the folder.
-        of: only the run of this name, and those on the cluster of this name; no other is asked.
+        of: only the run of this name and those on the cluster of this name; None for all runs.
     """
-    try:
-        folders = [path for path in runs.iterdir() if path.is_dir() and not path.name.startswith(".")]
-    except FileNotFoundError:
-        return []
-    asked = (RunFolder(path=path) for path in folders)
-    views = [_view_or_reason(run) for run in asked if of is None or run.name == of or _cluster_of(run) == of]
+    folders = (RunFolder(path=path) for path in _folders(runs))
+    views = [
+        _view_or_reason(run) for run in folders if of is None or run.name == of or _cluster_of(run) == of
+    ]
     return sorted(views, key=lambda view: (-(view.created or 0.0), view.name))
 
 
 def load_run(runs: Path, name: str) -> RunView:
-    """Return one run; UsageError when there is none of that name, DataError when its spec is damaged."""
+    """Return one run; UsageError if there is none of that name, DataError if its spec is damaged."""
     return view_run(find_run(runs, name))
 
 
 def find_run(runs: Path, name: str) -> RunFolder:
-    """Return the folder of a run, by its name or by its engine's id; UsageError names the runs there are."""
+    """Return the folder of a run, by its name or by its engine's id; UsageError if there is no such run.
+
+    A name is compared with the names of the folders in `runs`, and never joined to a path: a name such as
+    ../../x is not the name of a run.
+    """
     if "://" in name:
         return _with_id(runs, name)
-    folder = RunFolder(path=runs / name)
-    if not name or "/" in name or name.startswith(".") or not folder.path.is_dir():
-        known = [view.name for view in list_runs(runs)]
-        listed = f"the newest are: {', '.join(known[:5])}" if known else "there are no runs yet"
-        raise UsageError(f"there is no run {name!r} in {runs}", remedy=listed)
-    return folder
+    for path in _folders(runs):
+        if path.name == name:
+            return RunFolder(path=path)
+    # Only for the message: the states of all runs need calls to their engines.
+    known = [view.name for view in list_runs(runs)]
+    listed = f"the newest are: {', '.join(known[:5])}" if known else "there are no runs yet"
+    raise UsageError(
+        f"there is no run {name!r} in {runs}", remedy=f"{listed}; `cloudrec status` lists every run"
+    )
 
 
 def _with_id(runs: Path, name: str) -> RunFolder:
-    """Return the run of which a launch has this id, such as ray://HOST:PORT/JOB."""
-    folders = [RunFolder(path=path) for path in runs.glob("[!.]*") if path.is_dir()]
+    """Return the run with a launch of this id, such as ray://HOST:PORT/JOB."""
     ids = {
         str(event.details["id"]): run
-        for run in folders
-        for event in run.ledger.read()
+        for run in (RunFolder(path=path) for path in _folders(runs))
+        for event in _events_of(run)
         if "id" in event.details
     }
     if name not in ids:
@@ -150,19 +155,26 @@ def _with_id(runs: Path, name: str) -> RunFolder:
     return ids[name]
 
 
+def _events_of(run: RunFolder) -> Sequence[LedgerEvent]:
+    try:
+        return run.ledger.read()
+    except CloudrecError:  # one damaged run must not hide the others
+        return ()
+
+
 def view_run(run: RunFolder) -> RunView:
-    """Return a run as it stands now."""
+    """Return the present state of a run."""
     spec = run.spec()
     status = launcher(spec.launcher).state(run)
     events = run.ledger.read()
-    metrics = latest_metrics(run.metrics_file)
+    metrics, damage = _metrics(run)
     goodput = newest_goodput(metrics.train, outputs.read_summary(run))
     started = [event.time for event in events if event.event == "started"]
     wall_s = _wall_seconds(events, alive=not status.state.is_final, now=time.time())
     return RunView(
         name=run.name,
         state=status.state,
-        cause=status.cause,
+        cause="; ".join(filter(None, (status.cause, damage))) or None,
         cluster=spec.cluster,
         provider=spec.provider,
         launcher=spec.launcher,
@@ -179,6 +191,7 @@ def view_run(run: RunFolder) -> RunView:
         restarts=sum(event.event == "restarting" for event in events),
         preemptions=status.preemptions,
         workers=status.workers,
+        # 0 is what earlier releases wrote for an unknown price, so it gives no cost either.
         cost_usd=spec.hourly_usd * wall_s / _HOUR if spec.hourly_usd else None,
         launches=sum(event.event == "submitted" for event in events),
         created=events[0].time if events else None,
@@ -190,10 +203,26 @@ def view_run(run: RunFolder) -> RunView:
     )
 
 
+def _folders(runs: Path) -> list[Path]:
+    """Return the folders of all runs; a folder whose name begins with a dot is a draft."""
+    try:
+        return [path for path in runs.iterdir() if path.is_dir() and not path.name.startswith(".")]
+    except FileNotFoundError:
+        return []
+
+
+def _metrics(run: RunFolder) -> tuple[LatestMetrics, str]:
+    """Return a run's newest figures; if the file cannot be read, no figures and the reason."""
+    try:
+        return latest_metrics(run.metrics_file), ""
+    except DataError as error:
+        return LatestMetrics(), f"damaged: {error.message}"
+
+
 def _cluster_of(run: RunFolder) -> str:
     try:
         return run.spec().cluster
-    except CloudrecError:  # it cannot be told whose it was
+    except CloudrecError:  # the spec is damaged, so the cluster is unknown
         return ""
 
 
@@ -201,31 +230,33 @@ def _view_or_reason(run: RunFolder) -> RunView:
     try:
         return view_run(run)
     except CloudrecError as error:  # one damaged run must not hide the others
-        return RunView(name=run.name, state=RunState.FAILED, cause=error.message, folder=str(run.path))
+        cause = f"damaged: {error.message}" if isinstance(error, DataError) else error.message
+        return RunView(name=run.name, state=RunState.FAILED, cause=cause, folder=str(run.path))
 
 
 def _checkpoint(run: RunFolder, spec: RunSpec, reported: int | None) -> int | None:
-    """Return the newest committed checkpoint's step: what is on disk, or else what the trainer reported."""
+    """Return the step of the newest committed checkpoint: that on the disk, else the trainer's report."""
+    # The store of checkpoints may be reachable from the nodes only.
     if outputs.checkpoint_folder(run, spec) is None:
         return reported
     return outputs.committed_step(run, spec)
 
 
-def _last_sign(events: Sequence[Event]) -> float | None:
-    """Return when the newest launch ended, or gave its last sign of life when it was killed."""
+def _last_sign(events: Sequence[LedgerEvent]) -> float | None:
+    """Return the time of the last event of the newest launch; None without events."""
     launch = last_launch(events)
     return max((event.time for event in events if event.launch == launch), default=None)
 
 
-def _pid(events: Sequence[Event]) -> int | None:
+def _pid(events: Sequence[LedgerEvent]) -> int | None:
     pids = [event.details.get("pid") for event in events if event.event == "started"]
     return int(pids[-1]) if pids and pids[-1] else None
 
 
-def _wall_seconds(events: Sequence[Event], *, alive: bool, now: float) -> float:
-    """Return the seconds for which the run was looked after, all launches together.
+def _wall_seconds(events: Sequence[LedgerEvent], *, alive: bool, now: float) -> float:
+    """Return the seconds that the run has run, over all launches.
 
-    A launch whose end nobody wrote down (its supervisor was killed) counts up to its last event.
+    A launch without a recorded end, as after a kill of its supervisor, counts until its last event.
     """
     total = 0.0
     launches = sorted({event.launch for event in events})

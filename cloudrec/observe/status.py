@@ -1,4 +1,4 @@
-"""Watches a run: its lines and its changes of state, in the order in which they come, until it ends."""
+"""Watches a run until it ends: its lines and its changes of state, in their order."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from cloudrec.launch import launcher
+from cloudrec.launchers import launcher
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cloudrec.launch.base import RunStatus
-    from cloudrec.launch.folder import RunFolder
+    from cloudrec.launchers.base.protocol import RunStatus
+    from cloudrec.launchers.base.run_folder import RunFolder
 
 _POLL_S = 0.2
 
@@ -21,15 +21,16 @@ _POLL_S = 0.2
 def watch_run(run: RunFolder, *, rank: int = 0, tail: int | None = None) -> Iterator[str | RunStatus]:
     """Yield the new lines of one rank (str) and each change of state (RunStatus) until the run ends.
 
-    The first item is the state now, the last one the final state; every line comes before that.
-    Leaving the iterator leaves the run alone.
+    The first item is the present state, and the last one the final state, after all lines. The end of the
+    iteration does not stop the run.
 
     Args:
         run: the run.
-        rank: whose lines.
-        tail: begin with the last so many lines of what is there (0: only what is new), None for all.
+        rank: the rank.
+        tail: number of present lines to begin with; 0 for only new ones, None for all.
     """
     engine = launcher(run.spec().launcher)
+    # The log blocks until a line comes; with a thread, changes of state are seen in between.
     lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
     threading.Thread(
         target=_pump, args=(engine.logs(run, rank=rank, follow=True, tail=tail), lines), daemon=True
@@ -54,7 +55,7 @@ def watch_run(run: RunFolder, *, rank: int = 0, tail: int | None = None) -> Iter
 
 
 def wait_for_end(run: RunFolder, *, timeout_s: float | None = None) -> RunStatus:
-    """Wait until the run ends, or the time is over; return its state then."""
+    """Wait until the run ends or the time is over; return its state."""
     engine = launcher(run.spec().launcher)
     give_up = None if timeout_s is None else time.monotonic() + timeout_s
     while not (status := engine.state(run)).state.is_final:
@@ -65,7 +66,7 @@ def wait_for_end(run: RunFolder, *, timeout_s: float | None = None) -> RunStatus
 
 
 def _pump(source: Iterator[str], lines: queue.SimpleQueue[str | None]) -> None:
-    """Carry lines over until there are no more, then say so with None."""
+    """Put all lines into the queue, and None after the last one."""
     try:
         for line in source:
             lines.put(line)

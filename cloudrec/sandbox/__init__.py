@@ -1,1 +1,4 @@
-"""Stand-ins for the clouds' services on this machine, each found by looking: a package with a `serve`."""
+"""The old name of the stand-ins: `python -m cloudrec.sandbox` runs `python -m cloudrec_sandbox`.
+
+The stand-ins are their own distribution, `cloudrec-sandbox`. Nothing in cloudrec imports it.
+"""

@@ -1,1 +1,3 @@
-"""What the user asks for: one YAML file, the environment and flags, validated once into frozen objects."""
+"""The specification: one YAML file, the environment and flags, validated once into frozen objects."""
+
+REQUEST_VERSION = 1  # of ClusterSpec as the journal keeps it: see `spec.requests`

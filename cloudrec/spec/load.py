@@ -1,16 +1,19 @@
-"""Read the spec: defaults, file, environment, flags, in that order; errors name where a value stood."""
+"""Reading the spec: defaults, file, environment, flags, in that order; errors name the origin of a value."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import errno
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, Union, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, ValidationError
 
 from cloudrec.errors import SpecError
-from cloudrec.spec.models import Spec
+from cloudrec.safe_yaml import MOST_BYTES, limited_text, safe_yaml
+from cloudrec.spec.models import Asked, Spec
 from cloudrec.spec.suggest import did_you_mean
 
 if TYPE_CHECKING:
@@ -21,7 +24,7 @@ if TYPE_CHECKING:
 
 DEFAULT_FILE = "cloudrec.yaml"
 _PREFIX = "CLOUDREC_"
-_MAX_BYTES = 1 << 20  # a spec of a megabyte is some other file
+_SHOWN = 200  # characters of a value in a message
 
 M = TypeVar("M", bound=BaseModel)
 KeyPath = tuple[str, ...]
@@ -30,7 +33,7 @@ Flags = Mapping[KeyPath, tuple[str, Any]]  # key path -> (the flag's name, its v
 
 @dataclass(frozen=True, kw_only=True)
 class Loaded:
-    """A validated spec and where each of its values stood."""
+    """A validated spec with the origin of each value."""
 
     spec: Spec
     file: Path | None
@@ -43,11 +46,11 @@ def load(file: Path | None, *, environment: Mapping[str, str], flags: Flags, fol
     Args:
         file: the spec file; when None, `cloudrec.yaml` in `folder` if there is one.
         environment: variables CLOUDREC_SECTION_KEY, such as CLOUDREC_TRAIN_MAX_RESTARTS.
-        flags: what the command line gave; absent flags are absent here.
+        flags: the flags on the command line.
         folder: the current directory.
 
     Raises:
-        SpecError: naming the key, the value, the limit, where it stood, and the remedy.
+        SpecError: names the key, the value, the limit, its origin and the remedy.
     """
     if file is None and (folder / DEFAULT_FILE).exists():
         file = folder / DEFAULT_FILE
@@ -59,29 +62,25 @@ def load(file: Path | None, *, environment: Mapping[str, str], flags: Flags, fol
 
 
 def validated(model: type[M], values: object, origins: Mapping[KeyPath, str]) -> M:
-    """Validate values against a model, turning every complaint into one SpecError."""
+    """Validate values with a model; one SpecError has all problems."""
     try:
-        return model.model_validate(values)
+        return model.model_validate(values, context=Asked())
     except ValidationError as error:
         complaints = [_complaint(model, detail, origins) for detail in error.errors()]
         message, remedy = complaints[0]
         more = [f"{text}; {hint}" if hint else text for text, hint in complaints[1:]]
-        raise SpecError("\n".join([message, *more]), remedy=remedy) from error
+        keys = tuple(str(detail["loc"][0]) for detail in error.errors() if detail["loc"])
+        raise SpecError("\n".join([message, *more]), remedy=remedy, keys=keys) from error
 
 
 def _read(file: Path) -> tuple[dict[str, Any], dict[KeyPath, str]]:
-    text = _text(file)
-    try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
-        values = yaml.safe_load(text)
-    except yaml.MarkedYAMLError as error:
-        line = f" line {error.problem_mark.line + 1}" if error.problem_mark else ""
-        raise SpecError(
-            f"{file}{line}: not valid YAML: {error.problem or error.context}",
-            remedy="mend the line; `cloudrec init --print` shows a right one",
-        ) from error
-    except yaml.YAMLError as error:
-        raise SpecError(f"{file}: not valid YAML: {error}", remedy="save the file as UTF-8 text") from error
+    document = safe_yaml(
+        _text(file),
+        where=str(file),
+        error=SpecError,
+        remedy="correct the file; `cloudrec init --print` shows an example",
+    )
+    values = document.value
     if values is None:
         return {}, {}
     if not isinstance(values, dict):
@@ -90,21 +89,21 @@ def _read(file: Path) -> tuple[dict[str, Any], dict[KeyPath, str]]:
             remedy="`cloudrec init --print` shows a right one",
         )
     origins: dict[KeyPath, str] = {}
-    _locate(file, root, (), origins)
+    _locate(file, document.root, (), origins)
     return {key: value for key, value in values.items() if value is not None}, origins
 
 
 def _text(file: Path) -> str:
     try:
-        if file.stat().st_size > _MAX_BYTES:
-            raise SpecError(
-                f"{file}: {file.stat().st_size:,} bytes is too large for a spec; {_MAX_BYTES:,} is the limit",
-                remedy="name the right file with --file",
-            )
-        return file.read_text(encoding="utf-8")
+        return limited_text(file)
     except UnicodeDecodeError as error:
         raise SpecError(f"{file}: not UTF-8 text ({error.reason} at byte {error.start})") from error
     except OSError as error:
+        if error.errno == errno.EFBIG:
+            raise SpecError(
+                f"{file}: too large for a spec; {MOST_BYTES:,} bytes is the limit",
+                remedy="name the right file with --file",
+            ) from error
         raise SpecError(
             f"cannot read the spec {file}: {error.strerror}",
             remedy="`cloudrec init` writes one, or name another with --file",
@@ -112,7 +111,7 @@ def _text(file: Path) -> str:
 
 
 def _locate(file: Path, node: yaml.Node | None, path: KeyPath, origins: dict[KeyPath, str]) -> None:
-    """Remember each key's line; refuse a key that stands twice (YAML would silently keep the last)."""
+    """Store each key's line; refuse a duplicate key, of which YAML would silently keep the last."""
     if not isinstance(node, yaml.MappingNode):
         return
     for key, value in node.value:
@@ -120,7 +119,7 @@ def _locate(file: Path, node: yaml.Node | None, path: KeyPath, origins: dict[Key
         line = f"{file} line {key.start_mark.line + 1}"
         if inner in origins:
             raise SpecError(
-                f"{line}: {'.'.join(inner)} stands twice, first at {origins[inner]}", remedy="keep one"
+                f"{line}: {'.'.join(inner)} is there twice, first at {origins[inner]}", remedy="keep one"
             )
         origins[inner] = line
         _locate(file, value, inner, origins)
@@ -142,7 +141,7 @@ def _from_environment(environment: Mapping[str, str]) -> list[tuple[KeyPath, str
 
 
 def _sections() -> dict[str, type[BaseModel] | None]:
-    """Return each section and its model; None where the keys are someone else's (the trainer's)."""
+    """Return each section with its model; None for the trainer's section."""
     sections: dict[str, type[BaseModel] | None] = {}
     for name, field in Spec.model_fields.items():
         if name != "version":
@@ -159,22 +158,33 @@ def scalar(text: str, path: KeyPath) -> object:
     """Read a variable or a flag as YAML would read it in the file: numbers as numbers, the rest as text.
 
     Args:
-        text: as it was given.
-        path: of the key it is for; where that is a text, 1.30 is no number.
+        text: the variable's or flag's value.
+        path: the key; if its type is text, 1.30 stays a text.
     """
     try:
-        value = yaml.safe_load(text)
-    except yaml.YAMLError:
+        value = safe_yaml(text, where=".".join(path), error=SpecError).value
+    except SpecError:
         return text
-    return text if isinstance(value, int | float) and _is_text(path) else value
+    return text if value is not None and not isinstance(value, str) and _is_text(path) else value
 
 
 def _is_text(path: KeyPath) -> bool:
-    """Tell whether a key of the spec is a text, and nothing else."""
+    """Return whether a key of the spec accepts text only."""
     section, *rest = path
     model = _sections().get(section)
     field = model.model_fields.get(rest[0]) if model is not None and len(rest) == 1 else None
-    return field is not None and field.annotation in (str, str | None)
+    return field is not None and set(_plain_types(field.annotation)) <= {str, NoneType}
+
+
+def _plain_types(annotation: object) -> Iterator[object]:
+    """Yield the types that an annotation allows, without its metadata; of a union, each type."""
+    if get_origin(annotation) is Annotated:
+        yield from _plain_types(get_args(annotation)[0])
+    elif get_origin(annotation) in (Union, UnionType):
+        for each in get_args(annotation):
+            yield from _plain_types(each)
+    else:
+        yield annotation
 
 
 def _from_flags(flags: Flags) -> list[tuple[KeyPath, str, Any]]:
@@ -206,7 +216,14 @@ def _complaint(
     if not path:  # it is about several values, and names them
         return f"{where}{reason}", None
     remedy = f'put it in quotes: "{value}"' if detail["type"] == "string_type" else None
-    return f"{where}{shown} is {value!r}: {reason[0].lower()}{reason[1:]}", remedy
+    if detail["type"] == "cloudrec":
+        remedy = detail["ctx"]["remedy"]
+    return f"{where}{shown} is {_short(value)}: {reason[0].lower()}{reason[1:]}", remedy
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}... ({len(text):,} characters)"
 
 
 def _origin(path: KeyPath, origins: Mapping[KeyPath, str]) -> str | None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import getpass
+import ipaddress
 import os
 import re
-from datetime import datetime
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -17,18 +19,50 @@ from pydantic import (
     NonNegativeFloat,
     NonNegativeInt,
     PositiveInt,
+    ValidationInfo,
 )
+from pydantic_core import PydanticCustomError
 
 MAX_NODES = 512  # of eight GPUs each: more is a slip of the keyboard
 MAX_PROCESSES = 1024  # a process per GPU: more on one machine is a slip of the keyboard
+MIN_TTL, MAX_TTL = (
+    timedelta(minutes=5),
+    timedelta(days=365),
+)  # an end sooner or later is a slip of the keyboard
+MAX_BUDGET_USD = 10_000_000
+_TTL_REMEDY = "give a time such as 90m, 8h or 2d"
+ACCESS_AUTO, ACCESS_PRIVATE = "auto", "private"
+_WIDEST_ACCESS = 8  # prefix length: a wider block is the internet rather than a network
+_ACCESS_REMEDY = "give auto, private, or IPv4 addresses and blocks such as 203.0.113.7,198.51.100.0/24"
+_LONGEST_OWNER = 63  # characters: a Kubernetes label and a label of Google's may have no more
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
+_OWNER = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
+_VERSION = re.compile(r"1\.\d{1,3}(\.\d{1,3}(-gke\.\d{1,9})?)?")
 
 
 class Model(BaseModel):
     """A frozen model that refuses keys it does not know."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """The validation context of what a user asks for now.
+
+    Bounds hold for that alone. A stored spec was accepted once, and its cluster must stay removable, whatever
+    the bounds are today.
+    """
+
+
+def _is_asked(info: ValidationInfo) -> bool:
+    return isinstance(info.context, Asked)
+
+
+def refusal(reason: str, remedy: str) -> PydanticCustomError:
+    """Return the complaint about a value, with its remedy, as `spec.load` reads it."""
+    return PydanticCustomError("cloudrec", "{reason}", {"reason": reason, "remedy": remedy})
 
 
 def _label(longest: int) -> AfterValidator:
@@ -44,8 +78,44 @@ def _label(longest: int) -> AfterValidator:
     return AfterValidator(check)
 
 
-def _duration(value: str) -> str:
-    seconds_of(value)
+def _ttl(value: str, info: ValidationInfo) -> str:
+    try:
+        seconds = seconds_of(value)
+    except ValueError as error:
+        raise refusal(str(error), _TTL_REMEDY) from None
+    if _is_asked(info) and not MIN_TTL.total_seconds() <= seconds <= MAX_TTL.total_seconds():
+        raise refusal(
+            f"a cluster lives at least {MIN_TTL.seconds // 60} minutes and at most {MAX_TTL.days} days",
+            _TTL_REMEDY,
+        )
+    return value
+
+
+def _budget(value: float, info: ValidationInfo) -> float:
+    if _is_asked(info) and not 0 < value <= MAX_BUDGET_USD:
+        raise refusal(
+            f"a budget is more than 0 and at most {MAX_BUDGET_USD:,} USD",
+            "give the most that the cluster may cost in all, such as 500",
+        )
+    return value
+
+
+def _owner(value: str, info: ValidationInfo) -> str:
+    if not _is_asked(info):
+        return value
+    if len(value) > _LONGEST_OWNER or not _OWNER.fullmatch(value):
+        raise refusal(
+            f"an owner is a tag on every cloud: at most {_LONGEST_OWNER} of a-z, A-Z, 0-9 and inner . _ -",
+            "give a short name, such as jane.doe or ranking-team",
+        )
+    return value
+
+
+def _version(value: str, info: ValidationInfo) -> str:
+    if _is_asked(info) and not _VERSION.fullmatch(value):
+        raise refusal(
+            "is no version of Kubernetes", "give one such as 1.34 or 1.34.2, or leave it out for the newest"
+        )
     return value
 
 
@@ -58,12 +128,16 @@ def seconds_of(duration: str) -> float:
 
 
 def _moment(value: str) -> str:
-    if datetime.fromisoformat(value).tzinfo is None:
-        raise ValueError("has no time zone; end it with Z")
+    try:
+        moment = datetime.fromisoformat(value)
+    except ValueError:
+        raise refusal("is no time", "give one such as 2026-12-01T18:00:00Z") from None
+    if moment.tzinfo is None:
+        raise refusal("has no time zone", f"end it with Z for UTC: {value}Z")
     return value
 
 
-ClusterName = Annotated[str, _label(40)]  # suffixes of ours must still fit the clouds' 63
+ClusterName = Annotated[str, _label(40)]  # our suffixes must still fit the clouds' 63
 RunName = Annotated[str, _label(52)]  # Kubernetes adds a rank and a hash to a Job's name within 63
 
 
@@ -75,6 +149,29 @@ def _listed(value: object) -> object:
 
 
 Names = Annotated[tuple[str, ...], BeforeValidator(_listed)]
+
+
+def _joined(value: object) -> object:
+    """Accept what files hold, a list, and what one flag or variable holds: a,b."""
+    is_list = isinstance(value, list | tuple) and all(isinstance(part, str) for part in value)
+    return ",".join(value) if is_list and isinstance(value, list | tuple) else value
+
+
+def _access(value: str) -> str:
+    """Return the value with each address as a block, sorted; PydanticCustomError if it is not an access."""
+    parts = {part.strip() for part in value.split(",") if part.strip()}
+    if not parts or (ACCESS_PRIVATE in parts and len(parts) > 1):
+        raise refusal(f"is {value!r}", _ACCESS_REMEDY)
+    blocks = parts - {ACCESS_AUTO, ACCESS_PRIVATE}
+    try:
+        networks = sorted({ipaddress.IPv4Network(block) for block in blocks})
+    except ValueError as error:
+        raise refusal(f"is {value!r}: {error}", _ACCESS_REMEDY) from None
+    if wide := [str(each) for each in networks if each.prefixlen < _WIDEST_ACCESS]:
+        raise refusal(
+            f"has {wide[0]}, which is wider than a /{_WIDEST_ACCESS}", "list only what needs access"
+        )
+    return ",".join([*sorted(parts - blocks), *map(str, networks)])
 
 
 def default_owner() -> str:
@@ -90,68 +187,107 @@ class ClusterSpec(Model):
     """The cluster: which provider makes it, under which name, and that provider's own settings."""
 
     name: ClusterName | None = Field(None, description="the cluster's name; the provider's name when absent")
-    provider: str = Field("local", description="who makes the cluster")
-    owner: str = Field(
-        default_factory=default_owner, description="who answers for it; every resource is born with this tag"
+    provider: str = Field(
+        "local", description="what creates the cluster: aws, azure, gcp, kubernetes or local"
     )
-    region: str | None = Field(None, description="where; the provider's own setting or variable when absent")
+    owner: Annotated[str, AfterValidator(_owner)] = Field(
+        default_factory=default_owner, description="the person or team responsible; a tag of every resource"
+    )
+    region: str | None = Field(
+        None, description="the cloud's region; the cloud's own configuration or variable when absent"
+    )
     zones: Names = Field(
-        (), description="zones to try for GPU nodes, the best first; all that have the type when empty"
+        (),
+        description="zones to try for GPU nodes, in order of preference; all that have the type when empty",
     )
     instance_types: Names = Field(
-        (), description="kinds of GPU node to try, the best first; the provider's usual one when empty"
+        (),
+        description="instance types to try, in order of preference; the provider's default when empty",
     )
-    nodes: Annotated[PositiveInt, Field(le=MAX_NODES)] = Field(1, description="GPU nodes")
+    nodes: Annotated[PositiveInt, Field(le=MAX_NODES)] = Field(1, description="number of GPU nodes")
     capacity: Literal["on-demand", "spot", "spot-first"] = Field(
-        "on-demand", description="how GPU nodes are paid for; spot-first takes on-demand where spot is out"
+        "on-demand",
+        description="capacity type of GPU nodes; spot-first takes on-demand when there is no spot capacity",
     )
-    kubernetes_version: str | None = Field(None, description="the newest in standard support when absent")
-    ttl: Annotated[str, AfterValidator(_duration)] | None = Field(
-        None, description="how long the cluster may live, as 8h, 2d or 90m; no end when absent"
+    kubernetes_version: Annotated[str, AfterValidator(_version)] | None = Field(
+        None, description="version of Kubernetes; the newest in standard support when absent"
     )
-    budget_usd: Annotated[float, Field(gt=0)] | None = Field(
-        None, description="what the cluster may cost in all; no limit when absent"
+    ttl: Annotated[str, AfterValidator(_ttl)] | None = Field(
+        None, description="time after which the cluster is removed, e.g. 8h, 2d or 90m; no limit when absent"
+    )
+    budget_usd: Annotated[float, AfterValidator(_budget)] | None = Field(
+        None, description="cost in USD at which the cluster is removed; no limit when absent"
     )
     expires: Annotated[str, AfterValidator(_moment)] | None = Field(
-        None, description="when the cluster ends (UTC); worked out from ttl and budget_usd by `up`"
+        None,
+        description="time at which the cluster is removed (UTC); computed by `up` from ttl and budget_usd",
     )
     addons: Literal["install", "none"] = Field(
-        "install", description="whether `up` also installs what a Kubernetes cluster needs to train"
+        "install", description="whether `up` installs the add-ons that training on Kubernetes needs"
     )
-    settings: dict[str, Any] = Field(default_factory=dict, description="what only this provider understands")
+    access: Annotated[str, BeforeValidator(_joined), AfterValidator(_access)] = Field(
+        ACCESS_AUTO,
+        description="who reaches the Kubernetes API and the storage: auto (this machine's public address), "
+        "private (only the cluster's network), or addresses and blocks such as 203.0.113.7/32",
+    )
+    base_image: str | None = Field(
+        None,
+        description="image with Python in which pods install the trainer if no image was pushed; a published "
+        "one when absent",
+    )
+    package_index: str | None = Field(
+        None,
+        description="URL of the package index that these pods use, such as a mirror in a closed network; "
+        "pip's own default when absent",
+    )
+    settings: dict[str, Any] = Field(default_factory=dict, description="settings of the provider")
 
     @property
     def title(self) -> str:
         """The cluster's name, given or implied."""
         return self.name or self.provider
 
+    @property
+    def access_blocks(self) -> tuple[str, ...]:
+        """The blocks of addresses that `access` names, such as 203.0.113.7/32; empty for auto and private."""
+        return tuple(part for part in self.access.split(",") if part not in (ACCESS_AUTO, ACCESS_PRIVATE))
+
+    @property
+    def is_private(self) -> bool:
+        """Whether only the cluster's network reaches its API and its storage."""
+        return self.access == ACCESS_PRIVATE
+
 
 class TrainSpec(Model):
     """How a run is launched; what the model learns, and from what, is the section `trainer`."""
 
-    name: RunName | None = Field(None, description="the run's name; made from the time when absent")
+    name: RunName | None = Field(None, description="the run's name; generated from the time when absent")
     launcher: str | None = Field(
-        None, description="how processes are started; the cluster's own way when absent"
+        None, description="what starts the processes; the cluster's launcher when absent"
     )
     nodes: Annotated[PositiveInt, Field(le=MAX_NODES)] | None = Field(
-        None, description="nodes to train on; all of the cluster's when absent"
+        None, description="number of nodes to train on; all of the cluster's when absent"
     )
     nproc_per_node: Annotated[PositiveInt, Field(le=MAX_PROCESSES)] | None = Field(
-        None, description="processes on each machine; one a GPU, or one on a machine without, when absent"
+        None, description="processes per node; one per GPU, or one on a node without GPUs, when absent"
     )
-    max_restarts: NonNegativeInt = Field(3, description="how often a crashed run is started again")
+    max_restarts: NonNegativeInt = Field(3, description="most restarts of a run after crashes")
     image: str | None = Field(
-        None, description="container image with the trainer; the one last pushed for the cluster when absent"
+        None,
+        description="container image with the trainer; the one last pushed for the cluster when absent, or "
+        "else cluster.base_image",
     )
     min_nodes: PositiveInt | None = Field(
         None,
-        description="with how many nodes it may go on when some are lost; with all of them when absent",
+        description="continue with at least this many nodes if some are lost; with all of them when absent",
     )
     allow_tcp: bool = Field(
-        default=False, description="train even where the cluster's transport is not found"
+        default=False, description="train even if the cluster's fast transport is not found"
     )
-    settings: dict[str, Any] = Field(default_factory=dict, description="what only this launcher understands")
-    stop_grace_s: NonNegativeFloat = Field(120.0, description="seconds that `stop` gives a run to checkpoint")
+    settings: dict[str, Any] = Field(default_factory=dict, description="settings of the launcher")
+    stop_grace_s: NonNegativeFloat = Field(
+        120.0, description="grace period of `stop`, in seconds, in which a run saves a checkpoint"
+    )
     env: dict[str, str] = Field(default_factory=dict, description="environment variables for the trainer")
 
 

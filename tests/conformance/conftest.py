@@ -1,4 +1,4 @@
-"""One stand-in a cloud for the whole session, back to an empty account before each test."""
+"""One stand-in per cloud and session, reset to an empty account before each test."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.conformance.support_clouds import CLOUDS, Cloud, Site, stand_in
 
 @pytest.fixture(scope="session")
 def stand_ins() -> Iterator[Callable[[str], Cloud]]:
-    """The stand-in of a name, started when it is first asked for."""
+    """The stand-in of a name, started at first use."""
     running: dict[str, Cloud] = {}
     with ExitStack() as stack:
 

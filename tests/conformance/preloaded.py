@@ -1,33 +1,34 @@
-"""What the clouds' SDKs load at their first use, loaded once by the server that commands are forked from."""
+"""The modules that the clouds' SDKs load lazily, loaded once by the server that commands are forked from."""
 
 from __future__ import annotations
 
 import gc
 
-import cloudrec.app.upkeep  # noqa: F401 - `cloudrec.app` loads it at its first use
-from cloudrec.providers.aws.client import Aws
-from cloudrec.providers.azure.client import load_models
+import cloudrec.app.lifecycle  # noqa: F401 - `cloudrec.app` loads it at its first use
+from cloudrec.providers.aws.api.client import Aws
+from cloudrec.providers.azure.api.models import load_models
 
+_aws = Aws({"AWS_REGION": "us-east-1"})
 _AWS = (
-    "ec2",
-    "ecr",
-    "eks",
-    "elb",
-    "elbv2",
-    "fsx",
-    "iam",
-    "kms",
-    "logs",
-    "resourcegroupstaggingapi",
-    "s3",
-    "sts",
+    _aws.ec2,
+    _aws.ecr,
+    _aws.eks,
+    _aws.elb,
+    _aws.elbv2,
+    _aws.fsx,
+    _aws.iam,
+    _aws.kms,
+    _aws.logs,
+    _aws.s3,
+    _aws.sts,
+    _aws.tagging,
 )
 _AZURE = (
-    "authorization",
+    "authorization.v2022_04_01",
     "compute",
     "containerregistry",
     "containerservice",
-    "msi",
+    "msi.v2024_11_30",
     "network",
     "resource.resources",
     "resource.subscriptions",
@@ -35,8 +36,6 @@ _AZURE = (
     "storagecache",
 )
 
-for _service in _AWS:
-    Aws({"AWS_REGION": "us-east-1"}).client(_service)
 for _service in _AZURE:
-    load_models(f"azure.mgmt.{_service}")
-gc.freeze()  # a collection in a command would copy every page of what it shares with the server
+    load_models(f"azure.mgmt.{_service}.models")
+gc.freeze()  # a garbage collection in a command would copy every page that it shares with the server

@@ -1,7 +1,7 @@
-"""Where the conformance suite runs: a cloud's stand-in in its own process, and commands that can be killed.
+"""The conformance suite's environment: each cloud's stand-in in its own process, and killable commands.
 
 Commands run in processes forked from a server that has the clouds' SDKs imported already, so that hundreds
-of deaths fit into minutes. They are the use cases behind the command line, with nothing replaced.
+of kills fit into minutes. They are the use cases behind the command line, without mocks.
 """
 
 from __future__ import annotations
@@ -9,55 +9,52 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
-import pkgutil
 import re
 import signal
-import ssl
 import subprocess
 import sys
 import time
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.client import HTTPConnection, HTTPSConnection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
-from cloudrec import app, providers, sandbox
+import cloudrec_sandbox
+from cloudrec import app, providers
 from cloudrec.app import AppContext
 from cloudrec.errors import INTERRUPTED, CloudrecError
 from cloudrec.home import Home
 from cloudrec.spec.models import ClusterSpec
+from cloudrec_sandbox.core.client import Control
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from multiprocessing.process import BaseProcess
 
-SPEED = 6000.0  # of the stand-ins' clocks: ten minutes of a cloud take a tenth of a second
-SLOWER = 4  # times as slow, so that seconds by which lists are late are longer than a call
+SPEED = 6000.0  # of the stand-ins' clocks: ten minutes take a tenth of a second
+SLOWER = 4  # slower by this factor, so that the delay of lists is longer than a call
 PATIENCE_S = 400.0
-CLOUDS = sorted({module.name for module in pkgutil.iter_modules(sandbox.__path__)} & set(providers.names()))
+CLOUDS = sorted(set(cloudrec_sandbox.names()) & set(providers.names()))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ways:
-    """What is each cloud's own.
+    """The facts of one cloud.
 
     Attributes:
-        generous: for its stand-in: what a usual account does not have until it is asked for, GPUs.
-        reads: how it calls what changes nothing: matches "service action".
-        births: how it calls what makes something new: matches an action.
-        control_plane: the action that makes the control plane.
-        self_made: matches what it makes without being asked, at a time of its own; `down` must
-            remove it all the same.
-        lags: seconds by which its lists are late, at their worst.
-        preload: its SDK's modules, which take long to import.
-        denial: the code and the words with which it says that an action is not allowed.
-        noise: matches what comes and goes as it likes, and is nobody's.
-        halting: what the guard must be allowed to do so that it can scale what trains to nothing.
-        speed: of its clock; 1 where what it makes is done by real processes.
-        settings: what its provider cannot do without.
+        generous: settings of its stand-in that grant GPU quota, which a new account lacks.
+        reads: matches read-only calls, as "service action".
+        births: matches actions that create a resource.
+        control_plane: the action that creates the control plane.
+        self_made: matches resources that the cloud creates by itself, at any time; `down` must
+            remove them too.
+        lags: the longest delay of its lists in seconds.
+        denial: the code and the message of its permission errors.
+        noise: matches resources that come and go by themselves and belong to no cluster.
+        halting: the permissions that the guard needs to scale training nodes to zero.
+        speed: of its clock; 1 if real processes do its work.
+        settings: the required settings of its provider.
     """
 
     generous: Mapping[str, Any]
@@ -66,7 +63,6 @@ class Ways:
     control_plane: str
     self_made: str
     lags: Mapping[str, float]
-    preload: tuple[str, ...]
     denial: tuple[str, str]
     noise: str = "-"
     halting: frozenset[str] = frozenset()
@@ -87,7 +83,6 @@ WAYS: Mapping[str, Ways] = {
         control_plane="CreateCluster",
         self_made=r"logs:log-group:/aws/eks/",
         lags={"tags": 15, "lists": 10},
-        preload=("boto3", "cloudrec.providers.aws"),
         denial=("AccessDenied", "not authorized"),
         halting=frozenset({"eks:ListNodegroups", "eks:DescribeNodegroup", "eks:UpdateNodegroupConfig"}),
     ),
@@ -102,7 +97,6 @@ WAYS: Mapping[str, Ways] = {
         control_plane="Put managedClusters",
         self_made="-",
         lags={"groups": 15, "resources": 15, "role-assignments": 10},
-        preload=("azure.identity", "cloudrec.providers.azure"),
         denial=(
             "AuthorizationFailed",
             "The client 'c' does not have authorization to perform action '{}' over scope 's'.",
@@ -118,22 +112,10 @@ WAYS: Mapping[str, Ways] = {
         control_plane="CreateCluster",
         self_made=r"compute:firewalls:\S*gke-",
         lags={"tags": 15, "lists": 10},
-        preload=(
-            "google.cloud.artifactregistry_v1",
-            "google.cloud.billing_v1",
-            "google.cloud.cloudquotas_v1",
-            "google.cloud.compute_v1",
-            "google.cloud.container_v1",
-            "google.cloud.lustre_v1",
-            "google.cloud.resourcemanager_v3",
-            "google.cloud.service_usage_v1",
-            "google.cloud.storage",
-            "cloudrec.providers.gcp",
-        ),
         denial=("PERMISSION_DENIED", "Permission '{}' denied on resource (or it may not exist)."),
         halting=frozenset({"container.clusters.get", "container.clusters.update"}),
     ),
-    # Somebody else's cluster, adopted: an account that is never empty.
+    # An adopted cluster of another owner: the account is never empty.
     "kubernetes": Ways(
         generous={},
         reads=r"\S+ (get|list|watch|create selfsubjectaccessreviews)",
@@ -142,24 +124,22 @@ WAYS: Mapping[str, Ways] = {
         self_made="-",
         noise=r"(core|events\.k8s\.io):events:|coordination\.k8s\.io:leases:kube-node-lease/",
         lags={},
-        preload=("kubernetes.client", "cloudrec.providers.kubernetes"),
         denial=("Forbidden", "{}: not allowed"),
-        halting=frozenset({"core:get namespaces", "core:list nodes", "core:patch nodes"}),
         speed=1.0,
-        settings={"storage": "s3://bucket/prefix"},
+        settings={"storage": "s3://bucket/prefix", "probe_storage": False},  # there is no object store
     ),
 }
 
 
 class Cloud:
-    """One cloud's stand-in, with an account that may have GPUs."""
+    """One cloud's stand-in, with an account that has GPU quota."""
 
     def __init__(self, name: str, announcement: Mapping[str, Any]) -> None:
         self.name = name
         self.ways = WAYS[name]
         self.env = dict(announcement["env"])
         self._announcement = announcement
-        self._empty: set[str] = set()  # what an account has before anybody has made anything
+        self._empty: set[str] = set()  # the initial resources of an account
 
     def reset(self) -> None:
         """An empty account."""
@@ -170,43 +150,43 @@ class Cloud:
         self._empty = set(self.state())
 
     def late_lists(self) -> None:
-        """Have it live slower, and its lists be late."""
+        """Slow its clock, and delay its lists."""
         if self.ways.lags:
             self.live(self.ways.speed / SLOWER)
             self.control(lag_s=self.ways.lags)
 
     def live(self, speed: float) -> None:
-        """Have its time, and that of those who wait for it, pass so many times as fast as ours."""
+        """Set the speed of its clock, and that of the processes that wait for it."""
         self.control(speed=speed)
         if speed != 1:
             self.env["CLOUDREC_SANDBOX_SPEED"] = str(speed)
 
     def control(self, **wishes: Any) -> None:
-        """Have the stand-in behave so."""
+        """Set the stand-in's options."""
         self._ask("POST", "", wishes)
 
     def settings(self) -> dict[str, Any]:
-        """How the stand-in behaves."""
+        """The stand-in's options."""
         told: dict[str, Any] = self._ask("GET", "")
         return told
 
     def save(self, name: str) -> None:
-        """Remember the whole account."""
+        """Save a snapshot of the account."""
         self._ask("POST", "/save", {"name": name})
 
     def restore(self, name: str) -> None:
-        """Take the account up as it was."""
+        """Restore the snapshot of the account."""
         self._ask("POST", "/restore", {"name": name})
 
     def state(self) -> list[str]:
-        """All that exists, by identity."""
+        """The resources that exist, by identity."""
         existing: list[str] = self._ask("GET", "/state")["existing"]
         return [
             entry for entry in existing if entry not in self._empty and not re.match(self.ways.noise, entry)
         ]
 
     def kinds(self) -> Counter[str]:
-        """How many there are of each kind of thing, but for what the cloud makes by itself when it likes."""
+        """The number of resources of each kind, without those that the cloud creates by itself."""
         entries = [entry for entry in self.state() if not re.match(self.ways.self_made, entry)]
         return Counter(":".join(entry.split(":")[:2]) for entry in entries)
 
@@ -216,7 +196,7 @@ class Cloud:
         return lines
 
     def changing(self, calls: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
-        """Which of these calls change something: service and action."""
+        """The changing calls among these: service and action."""
         return [
             (call["service"], call["action"])
             for call in calls
@@ -224,30 +204,13 @@ class Cloud:
         ]
 
     def _ask(self, method: str, path: str, body: object = None) -> Any:
-        connection = self._connection()
-        try:
-            connection.request(method, f"/_control{path}", None if body is None else json.dumps(body))
-            answer = connection.getresponse()
-            document = json.loads(answer.read())
-        finally:
-            connection.close()
-        assert answer.status == 200, document
-        return document
-
-    def _connection(self) -> HTTPConnection:
-        url = urlsplit(next(iter(self._announcement["endpoints"].values())))
-        if url.scheme == "http":
-            return HTTPConnection(url.netloc, timeout=PATIENCE_S)
-        found = {value for key, value in self.env.items() if key.endswith("CA_BUNDLE")}
-        authority = self._announcement.get("certificate_authority") or found.pop()
-        context = ssl.create_default_context(cafile=authority)
-        return HTTPSConnection(url.netloc, timeout=PATIENCE_S, context=context)
+        return Control.of(self._announcement, timeout_s=PATIENCE_S).ask(method, path, body)
 
 
 @contextmanager
 def stand_in(name: str) -> Iterator[Cloud]:
-    """Run a stand-in for as long as it is needed."""
-    words = [sys.executable, "-m", "cloudrec.sandbox", name, "--port", "0"]
+    """Run a stand-in for the duration of the block."""
+    words = [sys.executable, "-m", "cloudrec_sandbox", name, "--port", "0"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
@@ -258,7 +221,7 @@ def stand_in(name: str) -> Iterator[Cloud]:
 
 
 class Site:
-    """One home, from which one cluster is asked for."""
+    """One home, and one cluster."""
 
     def __init__(self, cloud: Cloud, folder: Path, name: str = "conformance") -> None:
         self.cloud = cloud
@@ -268,15 +231,15 @@ class Site:
 
     @property
     def application(self) -> AppContext:
-        """What a command works with."""
+        """The use cases, as a command builds them."""
         return AppContext(home=self.home, environment=self.cloud.env)
 
     def up(self) -> None:
-        """Create or converge, in this process."""
+        """Run `up` in this process."""
         app.up(self.application, self.cluster, decide=lambda _plan: True)
 
     def down(self) -> None:
-        """Remove, in this process."""
+        """Run `down` in this process."""
         app.down(
             self.application,
             provider_name=self.cluster.provider,
@@ -285,16 +248,20 @@ class Site:
             decide=lambda _removal: True,
         )
 
+    def choose(self) -> None:
+        """Select the cluster, as every command does."""
+        app.choose(self.application, provider_name=self.cluster.provider, cluster_name=self.cluster.title)
+
     def lose_journal(self) -> None:
-        """As a machine that was wiped."""
+        """Delete the journal, as on a new machine."""
         for file in self.home.root.glob("journal.sqlite*"):
             file.unlink()
 
     def die_at_each(self, command: str, kinds: Sequence[tuple[str, str]], *, when: str) -> list[str]:
-        """Run a command again and again until it ends by itself; each run dies at a kind of call not yet met.
+        """Repeat a command until it ends by itself; each attempt is killed at the first new kind of call.
 
         Returns:
-            The kinds of calls it died at, in this order.
+            The kinds of calls at which it was killed, in order.
         """
         left, met = [action for _, action in kinds], list[str]()
         while True:
@@ -310,15 +277,16 @@ class Site:
             met.append(died[0])
 
     def run(self, command: str, **death: Any) -> int:
-        """Run `up` or `down` in a process of its own, which dies as told; its exit code."""
+        """Run `up` or `down` in its own process, which is killed as requested; return its exit code."""
         running = self.start(command, **death)
         return running.wait()
 
     def start(self, command: str, **death: Any) -> Running:
-        """Begin `up` or `down` in a process of its own."""
+        """Start `up` or `down` in its own process."""
         context = multiprocessing.get_context("forkserver")
-        # Loaded once, and not by each of hundreds of commands.
-        preload = [module for ways in WAYS.values() for module in ways.preload]
+        # Loaded once instead of by each of hundreds of commands.
+        preload = [module for name in CLOUDS for module in providers.needs(name).modules]
+        preload += [f"cloudrec.providers.{name}.provider" for name in CLOUDS]
         context.set_forkserver_preload(
             ["tests.conformance.support_clouds", "tests.conformance.preloaded", *preload]
         )
@@ -339,7 +307,7 @@ class Site:
 
 
 class Running:
-    """A command under way."""
+    """A running command."""
 
     def __init__(self, process: BaseProcess, pipe: Any) -> None:
         self._process, self._pipe = process, pipe
@@ -355,14 +323,14 @@ class Running:
         if self._pipe.poll():
             try:
                 self.told = self._pipe.recv()
-            except (EOFError, ConnectionResetError):  # it died before it could say
+            except (EOFError, ConnectionResetError):  # it was killed before it reported
                 self.told = ""
         self._pipe.close()
         return self._process.exitcode
 
 
 def _obey(pipe: Any, command: str, root: str, environment: dict[str, str], cluster: dict[str, Any]) -> None:
-    """What a command's process does: as `cloudrec` does it, but for the words on the screen."""
+    """The main function of a command's process: as in `cloudrec`, without output."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     spec = ClusterSpec.model_validate(cluster)
     application = AppContext(home=Home(root=Path(root)), environment=environment)
@@ -388,7 +356,7 @@ def _obey(pipe: Any, command: str, root: str, environment: dict[str, str], clust
 
 
 def until(true: Any, what: str) -> None:
-    """Wait until it is so."""
+    """Wait until the condition is true."""
     deadline = time.monotonic() + PATIENCE_S
     while not true():
         assert time.monotonic() < deadline, f"never: {what}"

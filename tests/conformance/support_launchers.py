@@ -1,4 +1,4 @@
-"""The engines that launchers are held against: how each is had, and how a machine of it is taken away."""
+"""The engines of the launcher conformance tests: how each is started, and how it loses a node."""
 
 from __future__ import annotations
 
@@ -16,26 +16,29 @@ from typing import Any
 import psutil
 import pytest
 
-from cloudrec.kube.client import Kube
-from cloudrec.kube.target import Target
-from cloudrec.launch import launcher
-from cloudrec.launch._kube.context import disconnect
-from cloudrec.launch._kube.launcher import KubeLauncher
-from cloudrec.launch.base import Launcher, RunStatus
-from cloudrec.launch.folder import RunFolder, create_run
-from cloudrec.launch.ledger import RunState
-from cloudrec.launch.runspec import RunSpec
-from cloudrec.launch.slurm import JobAddress
-from cloudrec.manifests.names import RUN
+from cloudrec.kubernetes.client.client import Kube
+from cloudrec.kubernetes.client.target import ClusterTarget
+from cloudrec.kubernetes.manifests.names import RUN
+from cloudrec.launchers import launcher
+from cloudrec.launchers.base.ledger import RunState
+from cloudrec.launchers.base.protocol import Launcher, RunStatus
+from cloudrec.launchers.base.run_folder import RunFolder, create_run
+from cloudrec.launchers.base.runspec import RunSpec
+from cloudrec.launchers.kubernetes.context import disconnect
+from cloudrec.launchers.kubernetes.launcher import KubeLauncher
+from cloudrec.launchers.slurm.launcher import JobAddress
+from cloudrec_sandbox.kubernetes.joined import JoinedNodes
 from tests.contract.slurm.support_slurm import running_slurm
+from tests.standins.control_plane import control_plane, why_no_control_plane
 from tests.standins.identity import pod_identity
+from tests.standins.kubernetes import StandIn
 from tests.standins.kubernetes import kubernetes as stand_in
 from tests.standins.ray_cluster import RayCluster, skip_without_ray
 from tests.standins.servers import moto_server
 
 FAKE = Path(__file__).parents[1] / "e2e" / "fake_trainer.py"
-MARK = "CONFORMANCE_RUN"  # a variable by which the processes of a run are found, whatever started them
-_HELPER = "trainer.checkpoint.writer"
+MARK = "CONFORMANCE_RUN"  # the variable that marks the processes of a run
+_HELPER = "trainer.checkpoint.save.writer"
 LONG = {"steps": 100_000, "step_s": 0.05}
 PATIENCE_S = 150.0
 IMAGE = "registry.example/cloudrec-trainer@sha256:" + "5c" * 32
@@ -43,16 +46,16 @@ IMAGE = "registry.example/cloudrec-trainer@sha256:" + "5c" * 32
 
 @dataclass(frozen=True, kw_only=True)
 class Engine:
-    """One engine that runs.
+    """One running engine.
 
     Args:
         name: the launcher's name.
-        folder: where runs are kept.
-        usual: what all runs on it have in their spec.
-        take_machine: takes a machine of a run away, or gives its notice.
-        restores: whether the engine itself starts such a run again.
-        bucket: where the pods of an engine that sees no folder of ours find data.
-        variables: what processes need in order to speak with it.
+        folder: the folder of runs.
+        usual: fields of the spec of every run on it.
+        take_machine: removes a node of a run, or sends its preemption notice.
+        restores: whether the engine restarts such a run by itself.
+        bucket: the data for pods of an engine without access to this machine's folders.
+        variables: the environment of processes that use the engine.
     """
 
     name: str
@@ -65,11 +68,11 @@ class Engine:
 
     @property
     def launcher(self) -> Launcher:
-        """What is held to account."""
+        """The launcher under test."""
         return launcher(self.name)
 
     def spec(self, name: str, config: Mapping[str, Any], **changes: Any) -> RunSpec:
-        """A run of two ranks of the small program that stands in for the trainer."""
+        """A run of two ranks of the fake trainer."""
         program = (sys.executable, "-c", FAKE.read_text(encoding="utf-8"))
         spec = RunSpec(
             name=name,
@@ -84,18 +87,18 @@ class Engine:
         return replace(spec, **given)
 
     def create(self, name: str, config: Mapping[str, Any], **changes: Any) -> RunFolder:
-        """The run's folder before its submission."""
+        """The run before its submission."""
         return create_run(self.folder / "runs", self.spec(name, config, **changes))
 
     def launch(self, name: str, config: Mapping[str, Any], **changes: Any) -> RunFolder:
-        """The run under way."""
+        """The submitted run."""
         run = self.create(name, config, **changes)
         self.launcher.preflight(run.spec())
         self.launcher.submit(run)
         return run
 
     def end(self, run: RunFolder) -> RunStatus:
-        """How it ends."""
+        """The final status."""
         return self.wait(run, lambda status: status.state.is_final)
 
     def wait(self, run: RunFolder, ready: Callable[[RunStatus], object]) -> RunStatus:
@@ -107,16 +110,16 @@ class Engine:
         return status
 
     def lines(self, run: RunFolder, rank: int, tail: int | None = None) -> list[str]:
-        """What a rank has printed."""
+        """The output of a rank."""
         return list(self.launcher.logs(run, rank=rank, follow=False, tail=tail))
 
     def begun_at(self, run: RunFolder) -> list[int]:
-        """The step at which each start of rank 0 began."""
+        """The first step of each attempt of rank 0."""
         lines = self.lines(run, 0)
         return [int(line.rpartition(" ")[2]) for line in lines if line.startswith("rank 0 begins at step")]
 
     def wait_for_step(self, run: RunFolder, step: int) -> None:
-        """Wait until every rank has come so far, and rank 0's checkpoint with it."""
+        """Wait until every rank, and the newest checkpoint, have reached a step."""
         give_up = time.monotonic() + PATIENCE_S
         while not all(
             f"rank {rank} step {step}" in self.lines(run, rank) for rank in range(run.spec().world_size)
@@ -127,14 +130,14 @@ class Engine:
             time.sleep(0.2)
 
     def last_words(self, run: RunFolder) -> str:
-        """What a failed test shows."""
+        """The details of a failed test."""
         return "\n".join([*self.lines(run, 0, 5), *map(str, run.ledger.read()[-8:])])
 
 
 def worker(run: RunFolder, rank: int) -> psutil.Process:
-    """The process that is a rank's trainer: of those that know that they are, the one below all others.
+    """The process of a rank's trainer: the innermost process with the rank's variables.
 
-    The trainer's own helper, which writes its checkpoints, is below it, and does not count.
+    The trainer's checkpoint writer is its child and does not count.
     """
     found = [each for each in psutil.process_iter(["pid"]) if _is_of(each, run, rank)]
     parents = {each.ppid() for each in found}
@@ -155,7 +158,7 @@ def _is_of(process: psutil.Process, run: RunFolder, rank: int) -> bool:
 
 @contextmanager
 def local(folder: Path) -> Iterator[Engine]:
-    """This machine; a notice comes to all ranks of a run, as they share one machine."""
+    """This machine; all ranks of a run share it, so all get a preemption notice."""
 
     def notice(run: RunFolder) -> None:
         for process in [worker(run, rank) for rank in (0, 1)]:
@@ -166,16 +169,45 @@ def local(folder: Path) -> Iterator[Engine]:
     )
 
 
-@contextmanager
-def kubernetes(folder: Path, *, how: str = "torchrun", takes: str = "") -> Iterator[Engine]:
-    """The stand-in, whose pods are processes of this machine; their files are in S3's.
+@dataclass(frozen=True, kw_only=True)
+class JoinedServer:
+    """A real control plane, whose nodes are of this process."""
 
-    The machine that is taken away is that of the run's second worker, or of the pod with the labels `takes`.
+    kubeconfig: str
+    nodes: JoinedNodes
+    context: str = ""
+
+    def control(self, **wishes: Any) -> dict[str, Any]:
+        """Change its nodes; it has no operators."""
+        wishes.pop("operators", None)
+        return self.nodes.order(**wishes)
+
+
+@contextmanager
+def joined() -> Iterator[JoinedServer]:
+    """Run a real control plane until the block ends."""
+    if why := why_no_control_plane():
+        pytest.skip(why)
+    with control_plane() as kubeconfig, JoinedNodes(kubeconfig) as nodes:
+        yield JoinedServer(kubeconfig=str(kubeconfig), nodes=nodes)
+
+
+@contextmanager
+def kubernetes(
+    folder: Path,
+    *,
+    how: str = "torchrun",
+    takes: str = "",
+    start: Callable[[], AbstractContextManager[StandIn | JoinedServer]] = stand_in,
+) -> Iterator[Engine]:
+    """An API server, by default the stand-in; its pods are processes here, with their files in S3.
+
+    The removed node is that of the run's second worker, or of the pod with the labels `takes`.
     """
     given = {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s", "AWS_DEFAULT_REGION": "us-east-1"}
     with (
         pytest.MonkeyPatch.context() as patch,
-        stand_in() as server,
+        start() as server,
         pod_identity() as identity,
         moto_server(folder / "s3.log") as port,
     ):
@@ -187,7 +219,7 @@ def kubernetes(folder: Path, *, how: str = "torchrun", takes: str = "") -> Itera
         operators = [] if how == "torchrun" else [how]
         server.control(nodes=[pool], node_timing={"replacement_s": 2}, operators=operators)
 
-        target = Target(
+        target = ClusterTarget(
             kubeconfig=server.kubeconfig,
             context=server.context,
             namespace="default",
@@ -207,12 +239,12 @@ def kubernetes(folder: Path, *, how: str = "torchrun", takes: str = "") -> Itera
             server.control(evict={"node": node, "how": "spot"})
 
         usual = {
-            "nnodes": 2,
+            "nodes": 2,
             "cluster": "c",
             "provider": "kubernetes",
             "image": IMAGE,
             "storage": "s3://bucket",
-            "target": target.to_json(),
+            "target": target,
             "settings": {"probe": False, "cpus": 2},
             "environment": {
                 "AWS_ENDPOINT_URL": endpoint,
@@ -227,8 +259,8 @@ def kubernetes(folder: Path, *, how: str = "torchrun", takes: str = "") -> Itera
             disconnect()
 
 
-def _await_kind(target: Target, how: str) -> None:
-    """Wait until the kind is served, which is some moments after its operator is asked for."""
+def _await_kind(target: ClusterTarget, how: str) -> None:
+    """Wait until the kind is served, which takes a moment after its operator is requested."""
     engine, give_up = launcher(how), time.monotonic() + PATIENCE_S
     assert isinstance(engine, KubeLauncher)
     while True:
@@ -258,19 +290,19 @@ def ray(folder: Path) -> Iterator[Engine]:
             cluster.lose(hosts[-1])
             give_up = time.monotonic() + PATIENCE_S
             while launcher("ray").state(run).state is RunState.RUNNING:
-                assert time.monotonic() < give_up, "nobody missed the node"
+                assert time.monotonic() < give_up, "no one missed the node"
                 time.sleep(0.2)
             hosts.append(hosts[-1] + 1)
             cluster.add(hosts[-1])
 
         settings = {"address": cluster.url, "token_file": str(cluster.token_file)}
-        usual = {"nnodes": 2, "storage": str(folder / "storage"), "settings": settings}
+        usual = {"nodes": 2, "storage": str(folder / "storage"), "settings": settings}
         yield Engine(name="ray", folder=folder, usual=usual, take_machine=take)
 
 
 @contextmanager
 def slurm(folder: Path) -> Iterator[Engine]:
-    """A real Slurm of two nodes on loopback; more urgent work takes a run's nodes."""
+    """A real Slurm of two nodes on loopback; a job with higher priority preempts a run."""
     with running_slurm("--cpus", "2") as variables, pytest.MonkeyPatch.context() as patch:
         for name, value in variables.items():
             patch.setenv(name, value)
@@ -280,12 +312,13 @@ def slurm(folder: Path) -> Iterator[Engine]:
             job = JobAddress.parse(str(told[-1])).job
             subprocess.run(["scontrol", "requeue", str(job)], check=True)
 
-        yield Engine(name="slurm", folder=folder, usual={"nnodes": 2}, take_machine=take, variables=variables)
+        yield Engine(name="slurm", folder=folder, usual={"nodes": 2}, take_machine=take, variables=variables)
 
 
 ENGINES: Mapping[str, Callable[[Path], AbstractContextManager[Engine]]] = {
     "local": local,
     "kubernetes": kubernetes,
+    "control-plane": partial(kubernetes, start=joined),
     "pytorchjob": partial(kubernetes, how="pytorchjob"),
     "trainjob": partial(kubernetes, how="trainjob"),
     "rayjob": partial(kubernetes, how="rayjob"),
@@ -293,14 +326,14 @@ ENGINES: Mapping[str, Callable[[Path], AbstractContextManager[Engine]]] = {
     "slurm": slurm,
 }
 SUBMIT = (
-    "import sys; from pathlib import Path; from cloudrec.launch import launcher;"
-    "from cloudrec.launch.folder import RunFolder; run = RunFolder(path=Path(sys.argv[1]));"
+    "import sys; from pathlib import Path; from cloudrec.launchers import launcher;"
+    "from cloudrec.launchers.base.run_folder import RunFolder; run = RunFolder(path=Path(sys.argv[1]));"
     "launcher(run.spec().launcher).submit(run)"
 )
 
 
 def submit_and_die(run: RunFolder, event: str) -> None:
-    """Submit a run by a process that is killed once the run's ledger tells of an event."""
+    """Submit a run in a process that is killed once the run's ledger has an event."""
     command = [sys.executable, "-c", SUBMIT, str(run.path)]
     give_up = time.monotonic() + PATIENCE_S
     with subprocess.Popen(command) as process:

@@ -1,4 +1,4 @@
-"""What `up` and `down` promise on every cloud that has a stand-in: nothing leaks, nothing is made twice."""
+"""The guarantees of `up` and `down` on every cloud with a stand-in: no orphaned resources, no duplicates."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import os
 import re
 import signal
 from collections import Counter
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +15,21 @@ import pytest
 
 from cloudrec import app
 from cloudrec.app import AppContext
-from cloudrec.engine.plan import Step
-from cloudrec.errors import INTERRUPTED, CloudrecError
-from tests.conformance.support_clouds import CLOUDS, Cloud, Site
+from cloudrec.app.accounts import OtherAccountError
+from cloudrec.engine.plan import PlanStep
+from cloudrec.errors import INTERRUPTED, CloudrecError, PreflightError
+from cloudrec.providers.base.protocol import CanScaleToZero, account_of
+from tests.conformance.support_clouds import CLOUDS, Cloud, Site, stand_in
 
 Calls = list[dict[str, Any]]
 ROUNDS = 4
-STRIDE = int(os.environ.get("DEATHS_STRIDE", "1"))  # calls between two deaths
+STRIDE = int(os.environ.get("DEATHS_STRIDE", "1"))  # calls between two kills
 TRANSIENT = ("throttle", "5xx", "lost", pytest.param("drop", marks=pytest.mark.soak))
 
 
 @pytest.fixture(scope="session")
 def calm(process: Cloud, tmp_path_factory: pytest.TempPathFactory) -> Calm:
-    """What an undisturbed `up` and `down` do."""
+    """The calls of an undisturbed `up` and `down`."""
     process.reset()
     site = Site(process, tmp_path_factory.mktemp("calm"))
     site.up()
@@ -44,11 +48,11 @@ class Calm:
         }
 
 
-def test_there_are_clouds() -> None:
+def test_the_suite_finds_clouds() -> None:
     assert "aws" in CLOUDS
 
 
-def test_up_again_makes_no_changing_call_and_down_leaves_the_account_as_it_was(site: Site) -> None:
+def test_a_second_up_makes_no_changing_call_and_down_restores_the_account(site: Site) -> None:
     site.up()
     before, calls = site.cloud.state(), len(site.cloud.calls())
     site.up()
@@ -64,13 +68,13 @@ def test_up_again_makes_no_changing_call_and_down_leaves_the_account_as_it_was(s
 @pytest.mark.parametrize(
     "nth", [pytest.param(8, id="eighth"), pytest.param(1, id="every", marks=pytest.mark.soak)]
 )
-def test_up_and_down_killed_at_each_nth_kind_of_change_go_on_and_make_nothing_twice_and_leave_nothing(
+def test_up_and_down_killed_at_a_sample_of_changes_continue_without_duplicates_or_orphans(
     calm: Calm, site: Site, nth: int
 ) -> None:
     left = {command: changes[::nth] for command, changes in calm.changes.items()}
     for when in ("before", "after") * ROUNDS:
-        # What was made beside what died is not made again: another round, from nothing, dies there. `make
-        # soak` dies at every single call, both before its effect and after it.
+        # Changes that ran beside a killed one are not repeated, so another round kills them. `make soak`
+        # kills at every single call, both before and after its effect.
         for command in ("up", "down"):
             died = site.die_at_each(command, left[command], when=when)
             left[command] = [change for change in left[command] if change[1] not in died]
@@ -85,7 +89,7 @@ def test_up_and_down_killed_at_each_nth_kind_of_change_go_on_and_make_nothing_tw
 @pytest.mark.parametrize(
     "nth", [pytest.param(3, id="third"), pytest.param(1, id="every", marks=pytest.mark.soak)]
 )
-def test_up_killed_with_its_journal_lost_and_lists_that_lag_leaves_nothing_after_down(
+def test_down_leaves_nothing_after_a_killed_up_with_a_lost_journal_and_late_lists(
     calm: Calm, site: Site, nth: int
 ) -> None:
     site.cloud.late_lists()
@@ -97,7 +101,7 @@ def test_up_killed_with_its_journal_lost_and_lists_that_lag_leaves_nothing_after
             site.lose_journal()
     site.cloud.control(kill=None)
     site.up()
-    site.up()  # what was made twice while nothing could be known goes with the next `up`
+    site.up()  # the next `up` deletes duplicates
     assert site.cloud.kinds() == calm.made
     site.lose_journal()
     site.down()
@@ -105,7 +109,7 @@ def test_up_killed_with_its_journal_lost_and_lists_that_lag_leaves_nothing_after
 
 
 @pytest.mark.parametrize("kind", TRANSIENT)
-def test_every_passing_fault_at_every_kind_of_call_is_survived(calm: Calm, site: Site, kind: str) -> None:
+def test_transient_faults_at_every_kind_of_call_are_retried(calm: Calm, site: Site, kind: str) -> None:
     for command in ("up", "down"):
         calls = dict.fromkeys((call["service"], call["action"]) for call in calm.calls[command])
         faults = [
@@ -121,9 +125,9 @@ def test_every_passing_fault_at_every_kind_of_call_is_survived(calm: Calm, site:
 
 
 def refuse(site: Site, calm: Calm, service: str, action: str) -> None:
-    """Have one action of `up` refused for want of permission; it is named, and `down` leaves nothing."""
+    """Deny one action of `up`: the error names it, and `down` leaves nothing."""
     (asked, *_) = [call["iam_action"] for call in calm.calls["up"] if call["action"] == action]
-    site.cloud.reset()  # what `down` leaves to the account, such as services that are enabled, goes too
+    site.cloud.reset()  # clears enabled services too, which `down` keeps
     code, words = site.cloud.ways.denial
     denied = {"kind": "error", "code": code, "message": words.format(asked), "status": 403}
     site.cloud.control(faults=[{**denied, "service": service, "action": re.escape(action), "times": 1000}])
@@ -135,13 +139,13 @@ def refuse(site: Site, calm: Calm, service: str, action: str) -> None:
     assert site.cloud.state() == [], action
 
 
-def test_a_refused_action_ends_up_with_its_name_and_leaves_nothing_after_down(calm: Calm, site: Site) -> None:
+def test_a_denied_action_is_named_by_up_and_down_leaves_nothing(calm: Calm, site: Site) -> None:
     changes = calm.changes["up"]
     for service, action in changes[:: max(len(changes) // 2, 1)]:
         refuse(site, calm, service, action)
 
 
-def test_ctrl_c_ends_up_and_down_at_once_and_the_next_command_goes_on(calm: Calm, site: Site) -> None:
+def test_ctrl_c_ends_a_command_at_once_and_the_next_command_continues(calm: Calm, site: Site) -> None:
     for command in ("up", "down"):
         changes = calm.changes[command]
         for service, action in changes[1 :: max(len(changes) // 3, 1)]:
@@ -152,14 +156,18 @@ def test_ctrl_c_ends_up_and_down_at_once_and_the_next_command_goes_on(calm: Calm
     assert site.cloud.state() == []
 
 
-def test_the_guard_scales_what_trains_to_nothing_with_few_rights_and_down_from_another_home_leaves_nothing(
+def test_the_guard_scales_training_nodes_to_zero_and_down_from_another_home_leaves_nothing(
     site: Site, tmp_path: Path
 ) -> None:
     site.up()
-    guard = site.application.provider(site.cloud.name).guard(site.cluster)
+    outside = site.application.provider(site.cloud.name)
+    assert isinstance(outside, CanScaleToZero)
+    guard = outside.guard(site.cluster)
     inside = AppContext(home=site.home, environment={**site.cloud.env, **guard.environment})
     calls = len(site.cloud.calls())
-    done = inside.provider(site.cloud.name).halt(guard.cluster)
+    provider = inside.provider(site.cloud.name)
+    assert isinstance(provider, CanScaleToZero)
+    done = provider.halt(guard.cluster)
     asked = {call["iam_action"] for call in site.cloud.calls(calls)}
     assert {action for action in asked if action} <= site.cloud.ways.halting
     assert len(done.pools) == 1 or done.is_final
@@ -167,7 +175,9 @@ def test_the_guard_scales_what_trains_to_nothing_with_few_rights_and_down_from_a
     assert site.cloud.state() == []
 
 
-def test_two_ups_at_once_of_one_home_take_turns_or_one_is_told_who_is_busy(calm: Calm, site: Site) -> None:
+def test_two_concurrent_ups_of_one_home_take_turns_or_one_names_the_lock_holder(
+    calm: Calm, site: Site
+) -> None:
     both = [site.start("up"), site.start("up")]
     assert [running.wait() for running in both].count(0) >= 1
     assert site.cloud.kinds() == calm.made
@@ -176,20 +186,20 @@ def test_two_ups_at_once_of_one_home_take_turns_or_one_is_told_who_is_busy(calm:
 
 
 @pytest.mark.soak
-def test_two_ups_at_once_of_two_homes_end_in_one_cluster_or_are_told_and_leave_nothing_after_down(
+def test_two_concurrent_ups_of_two_homes_create_one_cluster_or_report_a_conflict(
     calm: Calm, site: Site, tmp_path: Path
 ) -> None:
     other = Site(site.cloud, tmp_path / "elsewhere")
     for running in [site.start("up"), other.start("up")]:
-        assert running.wait() in {0, 1, 2, 3}, running.told  # one may find the other's half-made
-    codes = [site.start("up").wait() for _ in range(2)]  # the first removes what both made
+        assert running.wait() in {0, 1, 2, 3}, running.told  # one may find the other's incomplete resources
+    codes = [site.start("up").wait() for _ in range(2)]  # the first removes the resources of both
     if codes[-1] == 0:
         assert site.cloud.kinds() == calm.made
     other.down()
     assert site.cloud.state() == []
 
 
-def test_down_while_up_is_at_work_elsewhere_leaves_nothing_in_the_end(site: Site, tmp_path: Path) -> None:
+def test_down_during_an_up_of_another_home_finally_leaves_nothing(site: Site, tmp_path: Path) -> None:
     other = Site(site.cloud, tmp_path / "elsewhere")
     for running in [site.start("up"), other.start("down")]:
         running.wait()
@@ -197,9 +207,41 @@ def test_down_while_up_is_at_work_elsewhere_leaves_nothing_in_the_end(site: Site
     assert site.cloud.state() == []
 
 
-def test_leaks_removes_what_nobody_claims_and_nothing_else(site: Site, tmp_path: Path) -> None:
+def test_credentials_of_another_account_are_refused_without_any_change(site: Site, tmp_path: Path) -> None:
+    site.up()
+    before = site.cloud.state()
+    with stand_in(site.cloud.name) as other:
+        other.reset()
+        elsewhere = Site(other, tmp_path)  # the same home
+        account = account_of(site.application.provider(site.cloud.name), site.cluster)
+        others = account_of(elsewhere.application.provider(site.cloud.name), site.cluster)
+        expected = OtherAccountError if account else PreflightError  # an adopted cluster has its own identity
+        for command in (elsewhere.up, elsewhere.down, *([elsewhere.choose] if account else [])):
+            with pytest.raises(expected) as refused:
+                command()
+            assert account in refused.value.message
+            assert others in refused.value.message
+        (view,) = app.clusters(elsewhere.application)
+        assert view.state == ("OTHER ACCOUNT" if account else "UNREACHABLE")
+        if account:
+            # A row of an earlier version, without the account.
+            site.application.journal.set_account(site.cluster.title, "")
+            for command in (elsewhere.up, elsewhere.down):
+                with pytest.raises(OtherAccountError, match="does not name its account") as refused:
+                    command()
+                assert refused.value.exit_code == 2
+                assert "--forget" in (refused.value.remedy or "")
+        assert other.state() == []
+    assert site.cloud.state() == before
+    assert [view.state for view in app.clusters(site.application)] == ["READY"]
+    site.down()
+    assert site.cloud.state() == []
+    assert app.clusters(site.application) == []
+
+
+def test_leaks_removes_orphaned_resources_and_nothing_else(site: Site, tmp_path: Path) -> None:
     lost, other = Site(site.cloud, tmp_path / "lost", "lost"), Site(site.cloud, tmp_path / "other", "other")
-    other.up()  # alive, and known to another home alone
+    other.up()  # live, and known only to another home
     before = site.cloud.state()
     assert lost.run("up", action=site.cloud.ways.control_plane, when="before") == -signal.SIGKILL
     site.cloud.control(kill=None)
@@ -215,18 +257,20 @@ def test_leaks_removes_what_nobody_claims_and_nothing_else(site: Site, tmp_path:
     assert site.cloud.state() == []
 
 
-def test_a_cluster_whose_end_has_come_is_found_from_another_home(site: Site, tmp_path: Path) -> None:
-    site.cluster = site.cluster.model_copy(update={"expires": "2020-01-01T00:00:00Z"})
+def test_an_expired_cluster_is_found_from_another_home(site: Site, tmp_path: Path) -> None:
+    end = datetime.now(UTC) + timedelta(days=1)
+    site.cluster = site.cluster.model_copy(update={"expires": f"{end:%Y-%m-%dT%H:%M:%SZ}"})
     lasting = Site(site.cloud, tmp_path / "lasting", "lasting")
     lasting.cluster = lasting.cluster.model_copy(update={"ttl": "30d"})
     site.up()
     lasting.up()
     elsewhere = Site(site.cloud, tmp_path / "elsewhere")
     for home in (elsewhere, site, lasting):
-        over = app.expired(home.application, site.cloud.name)
+        assert app.expired(home.application, site.cloud.name) == []
+        over = app.expired(replace(home.application, now=lambda: end), site.cloud.name)
         assert [cluster.title for cluster in over] == ["conformance"]
     elsewhere.down()
-    assert app.expired(elsewhere.application, site.cloud.name) == []
+    assert app.expired(replace(elsewhere.application, now=lambda: end), site.cloud.name) == []
     lasting.down()
     assert site.cloud.state() == []
 
@@ -240,7 +284,7 @@ def test_another_cluster_of_a_similar_name_is_never_touched(site: Site, tmp_path
     assert site.cloud.state() == before
 
 
-def test_what_was_deleted_by_hand_is_made_again(calm: Calm, site: Site) -> None:
+def test_a_manually_deleted_resource_is_recreated(calm: Calm, site: Site) -> None:
     site.up()
     provider = site.application.provider(site.cloud.name)
     drivers = provider.drivers(site.cluster)
@@ -254,7 +298,7 @@ def test_what_was_deleted_by_hand_is_made_again(calm: Calm, site: Site) -> None:
         except Exception as error:  # noqa: BLE001 - the cloud's own, of any kind: other things stand on it
             drivers[found.kind].explain(error)
     plan = app.up(site.application, site.cluster, decide=lambda _plan: True)
-    assert any(action.step in {Step.CREATE, Step.REPLACE} for action in plan.actions)
+    assert any(action.step in {PlanStep.CREATE, PlanStep.REPLACE} for action in plan.actions)
     assert site.cloud.kinds() == calm.made
     site.down()
     assert site.cloud.state() == []
@@ -263,7 +307,7 @@ def test_what_was_deleted_by_hand_is_made_again(calm: Calm, site: Site) -> None:
 @pytest.mark.soak
 @pytest.mark.parametrize("command", ["up", "down"])
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_death_at_every_single_call_is_healed(calm: Calm, site: Site, command: str, when: str) -> None:
+def test_a_command_killed_at_any_call_is_recovered(calm: Calm, site: Site, command: str, when: str) -> None:
     if command == "down":
         site.up()
     site.cloud.save("start")
@@ -289,7 +333,7 @@ def test_a_death_at_every_single_call_is_healed(calm: Calm, site: Site, command:
 
 
 @pytest.mark.soak
-def test_every_action_that_may_be_refused_is_named_and_nothing_is_left(calm: Calm, site: Site) -> None:
+def test_every_denied_action_is_named_and_nothing_is_left(calm: Calm, site: Site) -> None:
     for service, action in calm.changes["up"]:
         try:
             refuse(site, calm, service, action)

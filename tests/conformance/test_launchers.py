@@ -1,7 +1,7 @@
-"""Every launcher keeps the same promises, whatever engine is behind it.
+"""The guarantees that every launcher gives, on each engine.
 
-This machine is held to them always. The engines that must be started first (the Kubernetes stand-in with
-real processes, a real Ray of two nodes, a real Slurm of two) are soak tests: `make soak`.
+The local launcher is always tested. The engines that must be started first (the Kubernetes stand-in with
+real processes, a real Ray of two nodes, a real Slurm of two nodes) are soak tests: `make soak`.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from cloudrec.errors import UsageError
-from cloudrec.launch.base import RunStatus
-from cloudrec.launch.folder import RunFolder
-from cloudrec.launch.ledger import RunState
-from cloudrec.launch.runspec import default_trainer_command
+from cloudrec.launchers.base.ledger import RunState
+from cloudrec.launchers.base.protocol import RunStatus
+from cloudrec.launchers.base.run_folder import RunFolder
+from cloudrec.launchers.base.runspec import default_trainer_command
 from tests.conformance.support_launchers import ENGINES, LONG, Engine, submit_and_die, worker
 from tests.trainer.support_dataset import write_dataset
 
@@ -49,13 +49,13 @@ def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 def _goes_on_in(engine: Engine, run: RunFolder, steps: int) -> None:
-    """Have the next launch end after so many steps."""
+    """Set the number of steps of the next launch."""
     spec = run.spec()
     run.write_spec(replace(spec, trainer_config={**spec.trainer_config, "steps": steps, "step_s": 0.0}))
     engine.launcher.submit(run)
 
 
-def test_a_run_is_submitted_tells_its_state_and_each_ranks_lines_and_succeeds(engine: Engine) -> None:
+def test_a_run_reports_its_state_and_the_lines_of_each_rank_and_succeeds(engine: Engine) -> None:
     run = engine.launch("whole", SHORT)
     assert engine.launcher.state(run).state in (RunState.PENDING, RunState.RUNNING)
     followed = list(engine.launcher.logs(run, rank=1, follow=True))
@@ -71,7 +71,7 @@ def test_a_run_is_submitted_tells_its_state_and_each_ranks_lines_and_succeeds(en
         engine.launcher.submit(run)
 
 
-def test_a_stopped_run_has_committed_and_goes_on_from_there(engine: Engine) -> None:
+def test_a_stopped_run_commits_a_checkpoint_and_resumes_from_it(engine: Engine) -> None:
     run = engine.launch("stopped", {**LONG, "checkpoint_interval": 10**6})
     engine.wait_for_step(run, 3)
     with pytest.raises(UsageError):
@@ -87,17 +87,17 @@ def test_a_stopped_run_has_committed_and_goes_on_from_there(engine: Engine) -> N
     assert engine.begun_at(run) == [0, step]
 
 
-def test_data_that_the_trainer_refuses_fail_the_run_at_once_with_its_words(engine: Engine) -> None:
+def test_bad_data_fails_the_run_at_once_with_the_message_of_the_trainer(engine: Engine) -> None:
     crashes = [{"rank": 0, "attempt": 0, "step": 2, "how": 65}]
     run = engine.launch("refused", {**LONG, "crashes": crashes})
     status = engine.end(run)
     assert status.state is RunState.FAILED
-    assert "told to fail at step 2" in (status.cause or "")
+    assert "asked to fail at step 2" in (status.cause or "")
     assert status.attempt == 0
     assert engine.begun_at(run) == [0]
 
 
-def test_a_worker_that_is_killed_is_started_again_from_the_newest_checkpoint(engine: Engine) -> None:
+def test_a_killed_worker_is_restarted_from_the_newest_checkpoint(engine: Engine) -> None:
     run = engine.launch("killed", LONG)
     engine.wait_for_step(run, 8)
     worker(run, 1).kill()
@@ -108,7 +108,7 @@ def test_a_worker_that_is_killed_is_started_again_from_the_newest_checkpoint(eng
     assert (first, second >= 5) == (0, True)
 
 
-def test_a_run_whose_machine_is_taken_away_goes_on_from_the_newest_checkpoint(engine: Engine) -> None:
+def test_a_run_that_lost_a_node_resumes_from_the_newest_checkpoint(engine: Engine) -> None:
     run = engine.launch("preempted", LONG)
     engine.wait_for_step(run, 8)
     engine.take_machine(run)
@@ -123,22 +123,20 @@ def test_a_run_whose_machine_is_taken_away_goes_on_from_the_newest_checkpoint(en
 
 
 @pytest.mark.parametrize("event", ["submitted", pytest.param("started", marks=pytest.mark.soak)])
-def test_a_launcher_that_is_killed_while_it_submits_is_run_again_and_nothing_runs_twice(
-    engine: Engine, event: str
-) -> None:
+def test_an_interrupted_submission_is_repeated_without_a_duplicate_run(engine: Engine, event: str) -> None:
     run = engine.create(f"orphan-{event}", SHORT)
     submit_and_die(run, event)
     try:
         engine.launcher.submit(run)
-    except UsageError:  # it was under way
+    except UsageError:  # it was in progress
         assert event == "started" or engine.launcher.state(run).state is not RunState.FAILED
     assert engine.end(run).state is RunState.SUCCEEDED, engine.last_words(run)
     assert engine.lines(run, 0).count("rank 0 has finished") == 1
 
 
-def test_two_runs_side_by_side_do_not_disturb_each_other(engine: Engine) -> None:
+def test_two_concurrent_runs_do_not_affect_each_other(engine: Engine) -> None:
     one, other = (
-        engine.launch(name, {"steps": 60, "step_s": 0.05}, nnodes=1, nproc_per_node=1)
+        engine.launch(name, {"steps": 60, "step_s": 0.05}, nodes=1, nproc_per_node=1)
         for name in ("one", "other")
     )
     assert [engine.end(run).state for run in (one, other)] == [RunState.SUCCEEDED, RunState.SUCCEEDED]
@@ -149,7 +147,7 @@ def test_two_runs_side_by_side_do_not_disturb_each_other(engine: Engine) -> None
 
 @pytest.mark.soak
 @pytest.mark.timeout(1200)
-def test_a_worker_that_is_killed_costs_no_sample_and_repeats_none(engine: Engine, tmp_path: Path) -> None:
+def test_a_killed_worker_loses_and_repeats_no_sample(engine: Engine, tmp_path: Path) -> None:
     write_dataset(tmp_path / "data", train_rows=1003, test_rows=200, num_dense=3, num_sparse=4)
     data = str(tmp_path / "data")
     if engine.bucket:
@@ -158,7 +156,9 @@ def test_a_worker_that_is_killed_costs_no_sample_and_repeats_none(engine: Engine
         endpoint = engine.usual["environment"]["AWS_ENDPOINT_URL"]
         data = f"{engine.bucket}/data"
         s3fs.S3FileSystem(endpoint_url=endpoint).put(str(tmp_path / "data"), data, recursive=True)
-    epochs = MODEL["num_epochs"] * (2 if engine.bucket else 1)  # what pods keep is seen some seconds later
+    epochs = MODEL["num_epochs"] * (
+        2 if engine.bucket else 1
+    )  # uploads of pods are visible some seconds later
     config = {**MODEL, "dataset_path": data, "num_epochs": epochs}
     summaries = []
     for name in ("calm", "struck"):

@@ -1,4 +1,4 @@
-"""What every provider must do, run over each that is found and can be reached from here."""
+"""The guarantees of every provider, tested on each provider that is available."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 from cloudrec import app, providers
 from cloudrec.app import AppContext
 from cloudrec.engine.graph import TAG_CLUSTER, TAG_KEY, TAG_OWNER, Graph
-from cloudrec.engine.plan import Step
+from cloudrec.engine.plan import PlanStep
 from cloudrec.errors import DeclinedError, SpecError, UsageError
 from cloudrec.home import Home
 from cloudrec.spec.models import ClusterSpec
@@ -26,7 +26,7 @@ PROVIDERS = providers.names()
 
 @dataclass(frozen=True)
 class Asked:
-    """A cluster, and the environment that its provider is reached by."""
+    """A cluster, and the environment variables of its provider."""
 
     spec: ClusterSpec
     environment: Mapping[str, str]
@@ -42,8 +42,8 @@ def context(folder: Path, asked: Asked | None = None) -> AppContext:
 
 
 def files_under(folder: Path) -> list[str]:
-    """Return every path under a folder but the journal and the locks, which outlive a cluster."""
-    kept = {"journal.sqlite", "journal.sqlite-wal", "journal.sqlite-shm", "locks"}
+    """Return the paths under a folder without the journal, locks and price lists, which outlive a cluster."""
+    kept = {"prices", "journal.sqlite", "journal.sqlite-wal", "journal.sqlite-shm", "locks"}
     return sorted(
         str(path.relative_to(folder))
         for path in folder.rglob("*")
@@ -51,8 +51,8 @@ def files_under(folder: Path) -> list[str]:
     )
 
 
-def up(application: AppContext, cluster: Asked) -> list[Step]:
-    """Create or converge; what was done with each of the cluster's own resources."""
+def up(application: AppContext, cluster: Asked) -> list[PlanStep]:
+    """Run `up`; return the action on each of the cluster's own resources."""
     actions = app.up(application, cluster.spec, decide=lambda _plan: True).actions
     return [action.step for action in actions if action.resource is None or not action.resource.is_shared]
 
@@ -77,11 +77,11 @@ def cluster(request: pytest.FixtureRequest, stand_ins: Callable[[str], Cloud]) -
     return Asked(spec.model_copy(update={"settings": dict(cloud.ways.settings)}), cloud.env)
 
 
-def test_there_are_providers() -> None:
+def test_the_suite_finds_providers() -> None:
     assert "local" in PROVIDERS
 
 
-def test_resources_are_recomputable_tagged_and_have_drivers(tmp_path: Path, cluster: Asked) -> None:
+def test_resources_are_deterministic_tagged_and_have_drivers(tmp_path: Path, cluster: Asked) -> None:
     provider = context(tmp_path, cluster).provider(cluster.provider)
     resources = provider.resources(cluster.spec)
     assert list(resources) == list(provider.resources(cluster.spec))
@@ -93,12 +93,12 @@ def test_resources_are_recomputable_tagged_and_have_drivers(tmp_path: Path, clus
         assert resource.tags[TAG_KEY] == resource.key
 
 
-def test_up_then_down_leaves_everything_as_it_was(tmp_path: Path, cluster: Asked) -> None:
+def test_up_then_down_restores_the_initial_state(tmp_path: Path, cluster: Asked) -> None:
     application = context(tmp_path, cluster)
     application.home.clusters.mkdir(parents=True)
     before = files_under(tmp_path)
-    assert set(up(application, cluster)) == {Step.CREATE}
-    assert set(up(application, cluster)) == {Step.KEEP}
+    assert set(up(application, cluster)) == {PlanStep.CREATE}
+    assert set(up(application, cluster)) == {PlanStep.KEEP}
     assert [view.state for view in app.clusters(application)] == ["READY"]
     down(application, cluster)
     assert files_under(tmp_path) == before
@@ -113,7 +113,7 @@ def test_a_dry_run_changes_nothing(tmp_path: Path, cluster: Asked) -> None:
     assert app.clusters(application) == []
 
 
-def test_declined_means_that_nothing_is_done(tmp_path: Path, cluster: Asked) -> None:
+def test_a_declined_plan_changes_nothing(tmp_path: Path, cluster: Asked) -> None:
     application = context(tmp_path, cluster)
 
     def decline(_plan: object) -> bool:
@@ -129,7 +129,7 @@ def test_declined_means_that_nothing_is_done(tmp_path: Path, cluster: Asked) -> 
     assert app.leaks(application, cluster.provider) == found
 
 
-def test_down_works_with_the_journal_lost(tmp_path: Path, cluster: Asked) -> None:
+def test_down_works_without_a_journal(tmp_path: Path, cluster: Asked) -> None:
     application = context(tmp_path, cluster)
     up(application, cluster)
     for file in application.home.root.glob("journal.sqlite*"):
@@ -139,13 +139,32 @@ def test_down_works_with_the_journal_lost(tmp_path: Path, cluster: Asked) -> Non
     assert app.leaks(again, cluster.provider) == []
 
 
-def test_an_unknown_setting_is_refused_with_the_nearest_name(tmp_path: Path, cluster: Asked) -> None:
+def test_a_cluster_with_an_unreadable_record_is_shown_as_such_and_can_be_removed(
+    tmp_path: Path, cluster: Asked
+) -> None:
+    application = context(tmp_path, cluster)
+    up(application, cluster)
+    settings = {**cluster.spec.settings, "renamed_meanwhile": 1}
+    asked = {**cluster.spec.model_dump(mode="json"), "settings": settings, "spares": 2}
+    application.journal.put_cluster("conformance", cluster.provider, asked)
+    (view,) = app.clusters(application)
+    assert view.state == "UNREADABLE"
+    assert "spares" in view.problem
+    assert "renamed_meanwhile" in view.problem
+    down(application, cluster)
+    assert app.clusters(application) == []
+    assert app.leaks(application, cluster.provider) == []
+
+
+def test_an_unknown_setting_is_refused_with_the_closest_match(tmp_path: Path, cluster: Asked) -> None:
     wrong = cluster.spec.model_copy(update={"settings": {"storag": "x", "min_free_gb": 1}})
     with pytest.raises(SpecError, match="is not known"):
         app.up(context(tmp_path, cluster), wrong, decide=lambda _plan: True)
 
 
-def test_a_cluster_hand_damaged_is_shown_so_and_mended_by_up(tmp_path: Path, cluster: Asked) -> None:
+def test_a_manually_damaged_cluster_is_shown_as_such_and_repaired_by_up(
+    tmp_path: Path, cluster: Asked
+) -> None:
     application = context(tmp_path, cluster)
     up(application, cluster)
     provider = application.provider(cluster.provider)
@@ -153,19 +172,19 @@ def test_a_cluster_hand_damaged_is_shown_so_and_mended_by_up(tmp_path: Path, clu
     victim = next(found for found in provider.search("conformance") if found.kind not in needed)
     provider.drivers(cluster.spec)[victim.kind].delete(victim)
     until(lambda: [view.state for view in app.clusters(application)] == ["INCOMPLETE"], "seen to be missing")
-    assert Step.CREATE in up(application, cluster)
+    assert PlanStep.CREATE in up(application, cluster)
     assert [view.state for view in app.clusters(application)] == ["READY"]
 
 
-def test_two_clusters_of_one_name_and_two_providers_are_refused(tmp_path: Path, cluster: Asked) -> None:
+def test_a_name_in_use_by_a_cluster_of_another_provider_is_refused(tmp_path: Path, cluster: Asked) -> None:
     application = context(tmp_path, cluster)
     application.journal.put_cluster("conformance", "some-other-cloud", {})
     with pytest.raises(UsageError, match="of provider 'some-other-cloud' exists"):
         up(application, cluster)
 
 
-# Runs one command of the real command line in a process that SIGKILL ends at its n-th change of a file or
-# statement of the journal.
+# Runs one real command in a process that is killed by SIGKILL at its n-th file change or journal
+# statement.
 KILLER = """
 import functools, os, signal, sqlite3, sys
 home, limit, arguments = os.environ["CLOUDREC_HOME"], int(sys.argv[1]), sys.argv[2:]
@@ -198,7 +217,7 @@ def killed_after(home: Path, changes: int, *arguments: str) -> int:
 
 
 def kill_at_every(folder: Path, command: str, *, stride: int) -> int:
-    """Kill `up` or `down` at every stride-th change; it must heal and leave nothing. Return how often."""
+    """Kill `up` or `down` at every stride-th change and recover; return the number of kills."""
     cluster = Asked(ClusterSpec(name="conformance", provider="local", owner="tester"), {})
     arguments = (command, "local", "--cluster", "conformance", *(["--yes"] if command == "down" else []))
     for moments, changes in enumerate(range(0, 1000, stride)):
@@ -210,7 +229,7 @@ def kill_at_every(folder: Path, command: str, *, stride: int) -> int:
             up(application, cluster)
         code = killed_after(application.home.root, changes, *arguments)
         assert code in {0, -signal.SIGKILL}
-        if moments % 2:  # what the kill left is healed by `up`, or removed by `down` at once
+        if moments % 2:  # `up` completes the interrupted changes, or `down` removes them
             up(context(home), cluster)
             assert [view.state for view in app.clusters(context(home))] == ["READY"]
         down(context(home), cluster)
@@ -222,11 +241,15 @@ def kill_at_every(folder: Path, command: str, *, stride: int) -> int:
 
 
 @pytest.mark.parametrize("command", ["up", "down"])
-def test_sigkill_at_a_change_of_a_file_is_healed_and_nothing_leaks(tmp_path: Path, command: str) -> None:
+def test_sigkill_at_a_file_change_is_recovered_without_orphaned_resources(
+    tmp_path: Path, command: str
+) -> None:
     assert kill_at_every(tmp_path, command, stride=5) >= 4
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("command", ["up", "down"])
-def test_sigkill_at_every_change_of_a_file_is_healed_and_nothing_leaks(tmp_path: Path, command: str) -> None:
+def test_sigkill_at_every_file_change_is_recovered_without_orphaned_resources(
+    tmp_path: Path, command: str
+) -> None:
     assert kill_at_every(tmp_path, command, stride=1) >= 12

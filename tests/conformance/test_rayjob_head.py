@@ -1,4 +1,4 @@
-"""The head of a run's own Ray cluster is no node of the training; but without it nobody drives the run."""
+"""A RayJob's head is not a training node, but the run needs it for its driver."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from cloudrec.launch.ledger import RunState
+from cloudrec.launchers.base.ledger import RunState
 from tests.conformance.support_launchers import LONG, kubernetes
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
 
 
-def test_a_run_whose_heads_machine_is_taken_away_goes_on_from_the_newest_checkpoint(tmp_path: Path) -> None:
+def test_a_run_that_lost_the_node_of_its_head_resumes_from_the_newest_checkpoint(tmp_path: Path) -> None:
     with kubernetes(tmp_path, how="rayjob", takes="ray.io/node-type=head") as engine:
         run = engine.launch("headless", LONG)
         engine.wait_for_step(run, 8)

@@ -1,4 +1,4 @@
-"""The prepared dataset, read by what its description promises alone: JSON, .npy files and sha256."""
+"""The prepared dataset, read only by its documented format: JSON, .npy files and sha256."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cloudrec.data.prepare import PrepareOptions, prepare
+from cloudrec.data.prepare.options import PrepareOptions
+from cloudrec.data.prepare.prepare import prepare
 
 LINE = "\t".join(["1", *(str(n) for n in range(-1, 12)), *(f"{n:08x}" for n in range(26))]) + "\n"
 EMPTY = "0" + "\t" * 39 + "\n"
@@ -33,11 +34,11 @@ def _content(dataset: Path) -> dict[str, Any]:
     return content
 
 
-def test_dataset_json_has_the_promised_fields(dataset: Path) -> None:
+def test_dataset_json_has_the_documented_fields(dataset: Path) -> None:
     content = _content(dataset)
 
     assert content["format"] == "cloudrec-dataset"
-    assert content["schema_version"] == 1
+    assert content["schema_version"] == 2
     assert content["dense_features"] == [f"I{n}" for n in range(1, 14)]
     assert content["sparse_features"] == [f"C{n}" for n in range(1, 27)]
     assert content["dense_transform"] == "log1p"
@@ -51,11 +52,6 @@ def test_dataset_json_has_the_promised_fields(dataset: Path) -> None:
         *("num_embeddings_per_feature", "encoding", "dense_transform", "rows", "bad_rows", "sources"),
         *("splits", "digest"),
     }
-    expected = {
-        "vocabulary": {"kind": "vocabulary", "min_frequency": 3, "missing_id": 0, "unknown_id": 1},
-        "hash": {"kind": "hash", "buckets": 50, "missing_id": 0},
-    }
-    assert content["encoding"] == expected[content["encoding"]["kind"]]
 
 
 def test_the_digest_covers_splits_and_table_sizes(dataset: Path) -> None:
@@ -66,7 +62,41 @@ def test_the_digest_covers_splits_and_table_sizes(dataset: Path) -> None:
     assert content["digest"] == hashlib.sha256(canonical.encode()).hexdigest()
 
 
-def test_shards_hold_what_they_say(dataset: Path) -> None:
+def test_the_encoding_and_its_digest_cover_everything_that_determines_an_id(dataset: Path) -> None:
+    encoding = _content(dataset)["encoding"]
+    mapping, files = encoding["mapping"], encoding["files"]
+    canonical = json.dumps(mapping, sort_keys=True, separators=(",", ":"))
+    assert encoding["digest"] == hashlib.sha256(canonical.encode()).hexdigest()
+    assert [table["feature"] for table in mapping["tables"]] == [f"C{n}" for n in range(1, 27)]
+    if mapping["kind"] == "hash":
+        assert mapping == {"kind": "hash", "version": 1, "missing_id": 0, "tables": mapping["tables"]}
+        assert all(set(table) == {"feature", "rows"} and table["rows"] == 50 for table in mapping["tables"])
+        assert set(encoding) == {"digest", "mapping", "files"}
+        assert files == {}
+        assert not (dataset / "vocabulary").exists()
+    else:
+        reserved = {"missing_id": 0, "unknown_id": 1, "first_id": 2}
+        assert mapping == {"kind": "vocabulary", "version": 1, **reserved, "tables": mapping["tables"]}
+        assert set(encoding) == {"digest", "mapping", "files", "min_frequency"}
+        assert encoding["min_frequency"] == 3
+
+
+def test_a_vocabulary_file_lists_the_values_in_id_order(dataset: Path) -> None:
+    encoding = _content(dataset)["encoding"]
+    if encoding["mapping"]["kind"] == "hash":
+        return
+    for number, table in enumerate(encoding["mapping"]["tables"]):
+        file = encoding["files"][table["feature"]]
+        assert file["path"] == f"vocabulary/{table['feature']}.npy"
+        data = (dataset / file["path"]).read_bytes()
+        assert (file["bytes"], file["crc32"]) == (len(data), f"{zlib.crc32(data):08x}")
+        assert table["sha256"] == hashlib.sha256(data).hexdigest()
+        values = np.load(dataset / file["path"])
+        assert (values.dtype.str, values.tolist()) == ("<u4", [number])  # of LINE, for the id 2
+        assert table["rows"] == 2 + len(values)
+
+
+def test_shards_match_their_manifest(dataset: Path) -> None:
     splits = _content(dataset)["splits"]
 
     assert [s["rows"] for s in splits["train"]["shards"]] == [3, 3, 1]
@@ -88,7 +118,7 @@ def test_shards_hold_what_they_say(dataset: Path) -> None:
                 assert (array.dtype, array.shape, array.flags.c_contiguous) == (dtype, shape, True)
 
 
-def test_values_are_transformed_and_ids_lie_within_their_tables(dataset: Path) -> None:
+def test_values_are_transformed_and_ids_are_within_table_sizes(dataset: Path) -> None:
     content = _content(dataset)
     dense = np.load(dataset / "test" / "shard-00000.dense.npy")
     sparse = np.load(dataset / "test" / "shard-00000.sparse.npy")
@@ -98,6 +128,6 @@ def test_values_are_transformed_and_ids_lie_within_their_tables(dataset: Path) -
     np.testing.assert_allclose(dense, np.log1p([[0] * 13, [0, *range(12)]]), rtol=1e-6)
     assert np.all(sparse[:, 0] == 0)
     assert np.all((sparse[:, 1] > 0) & (sparse[:, 1] < limits))
-    if content["encoding"]["kind"] == "vocabulary":
+    if content["encoding"]["mapping"]["kind"] == "vocabulary":
         assert np.all(sparse[:, 1] == 2)
         assert np.all(limits == 3)

@@ -1,4 +1,4 @@
-"""What the trainer writes of a run's time is what `cloudrec status` shows, in JSON and to people."""
+"""`cloudrec status` shows the goodput that the trainer writes, as JSON and as text."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from cloudrec.launch.folder import create_run
-from cloudrec.launch.runspec import RunSpec
+from cloudrec.launchers.base.run_folder import create_run
+from cloudrec.launchers.base.runspec import RunSpec
 from tests.trainer.support_dataset import write_dataset
 from tests.trainer.support_runs import command
 
@@ -22,7 +22,7 @@ PARTS = {
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A home with one run, trained by the real trainer in the run's own folder."""
+    """A home with one run of the real trainer."""
     home = tmp_path_factory.mktemp("home")
     write_dataset(home / "data", train_rows=500, test_rows=100, num_dense=3, num_sparse=3)
     (home / "runs").mkdir()
@@ -48,7 +48,7 @@ def _status(home: Path, *words: str) -> str:
     return done.stdout
 
 
-def test_status_shows_the_parts_that_the_trainer_tells(home: Path) -> None:
+def test_status_shows_the_goodput_parts_that_the_trainer_reports(home: Path) -> None:
     summary = json.loads((home / "runs" / "first" / "summary.json").read_text())
     (run,) = json.loads(_status(home, "first", "-o", "json"))["runs"]
     assert run["goodput_parts"] == summary["goodput_parts"]
@@ -56,20 +56,20 @@ def test_status_shows_the_parts_that_the_trainer_tells(home: Path) -> None:
     assert set(run["goodput_parts"]) == PARTS
     total_s = sum(run["goodput_parts"].values())
     assert run["goodput"] == pytest.approx(run["goodput_parts"]["productive_s"] / total_s, abs=0.001)
-    assert run["goodput_parts"]["restart_s"] > 0  # torch takes its time to import
+    assert run["goodput_parts"]["restart_s"] > 0  # importing torch takes seconds
     assert run["goodput_parts"]["lost_s"] == 0
 
 
-def test_people_see_the_share_and_what_took_the_time(home: Path) -> None:
+def test_status_as_text_shows_goodput_and_the_largest_losses(home: Path) -> None:
     shown = _status(home, "first")
     (run,) = json.loads(_status(home, "first", "-o", "json"))["runs"]
     assert "GOODPUT" in shown
     assert f" {run['goodput']:.0%} " in shown
     assert "first: restart " in shown.splitlines()[-1]
-    assert "first: " not in _status(home)  # of one run alone: a list has no room for it
+    assert "first: " not in _status(home)  # shown for a single run only
 
 
-def test_metrics_tell_of_it_while_the_run_goes_on(home: Path) -> None:
+def test_metrics_report_goodput_during_the_run(home: Path) -> None:
     text = (home / "runs" / "first" / "metrics.jsonl").read_text()
     lines = [line for line in map(json.loads, text.splitlines()) if line["kind"] == "train"]
     assert all(set(line["goodput_parts"]) == PARTS and 0 <= line["goodput"] <= 1 for line in lines)

@@ -1,4 +1,4 @@
-"""A cluster that a cloud's stand-in makes is served by the Kubernetes stand-in, as long as it is there."""
+"""The Kubernetes stand-in serves the API of each cluster of a cloud's stand-in."""
 
 from __future__ import annotations
 
@@ -8,11 +8,15 @@ from typing import Any
 
 import pytest
 
-from cloudrec.kube.client import Kube
-from cloudrec.kube.target import Target
+from cloudrec import app
+from cloudrec.image.records import PushedImage, note_pushed
+from cloudrec.kubernetes.client.client import Kube
+from cloudrec.providers.base.access import KubernetesAccess
+from cloudrec.providers.base.protocol import CanScaleToZero, HasRegistry
+from cloudrec.spec.models import ClusterSpec
 from tests.conformance.support_clouds import Cloud, Site, stand_in, until
 
-# Azure's is the quickest; `make soak` goes over the others.
+# Azure's stand-in is the fastest; `make soak` covers the others.
 CLOUDS = [pytest.param(name, marks=pytest.mark.soak) for name in ("aws", "gcp")] + [pytest.param("azure")]
 
 
@@ -25,19 +29,22 @@ def settled(cloud: Cloud, true: Callable[[], bool], what: str) -> None:
 
 
 @pytest.mark.parametrize("name", CLOUDS)
-def test_its_nodes_come_and_go_and_its_tokens_are_taken(
+def test_nodes_follow_the_cloud_and_its_tokens_are_accepted(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with stand_in("kubernetes") as server, stand_in(name) as cloud:
         monkeypatch.setenv("SSL_CERT_FILE", server._announcement["certificate_authority"])
-        for variable, value in cloud.env.items():  # for the command that gives tokens
+        for variable, value in cloud.env.items():  # for the kubeconfig's token command
             monkeypatch.setenv(variable, value)
         cloud.reset()
         cloud.control(kubernetes=server._announcement)
         site = Site(cloud, tmp_path)
         site.up()
         provider = site.application.provider(name)
-        target = Target.of(provider.access(site.cluster).details)
+        access = provider.access(site.cluster)
+        assert isinstance(access, KubernetesAccess)
+        assert isinstance(provider, HasRegistry)
+        target = access.target
         with Kube.connect(target) as kube:
             settled(cloud, lambda: len(gpu_nodes(kube)) == 2, "two GPU nodes")
             identity, node = kube.identity(), gpu_nodes(kube)[0]
@@ -46,8 +53,68 @@ def test_its_nodes_come_and_go_and_its_tokens_are_taken(
             registry = provider.registry(site.cluster)
             assert registry.repository.startswith(registry.address)
             assert registry.password.get_secret_value() not in repr(registry)
+            assert isinstance(provider, CanScaleToZero)
             assert len(provider.halt(site.cluster).pools) == 1
             settled(cloud, lambda: not gpu_nodes(kube), "no GPU node")
             site.down()
-            settled(cloud, lambda: kube.identity() == identity, "the server goes on")
+            settled(cloud, lambda: kube.identity() == identity, "the server continues")
         assert cloud.state() == []
+
+
+def test_a_cluster_is_ready_once_its_addons_and_its_guard_are_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with stand_in("kubernetes") as server, stand_in("azure") as cloud:
+        monkeypatch.setenv("SSL_CERT_FILE", server._announcement["certificate_authority"])
+        for variable, value in cloud.env.items():  # for the kubeconfig's token command
+            monkeypatch.setenv(variable, value)
+        cloud.reset()
+        cloud.control(kubernetes=server._announcement)
+        site = Site(cloud, tmp_path)
+        site.cluster = ClusterSpec.model_validate({**site.cluster.model_dump(mode="json"), "ttl": "8h"})
+        site.up()  # its add-ons are skipped; a server with a new cluster starts empty
+        assert shown(site) == ("READY", {})
+        del cloud.env["CLOUDREC_CLUSTER_ADDONS"]
+        refused = {"kind": "error", "status": 403, "code": "Forbidden", "message": "not yours", "times": 1000}
+        server.control(processes=False, faults=[{**refused, "action": "(create|patch) daemonsets"}])
+        site.up()
+        state, missing = shown(site)
+        assert (state, list(missing)) == (
+            "NOT READY",
+            ["add-ons"],
+        )  # the guard needs no image that was pushed
+        assert "not yours" in missing["add-ons"]
+        server.control(faults=[])
+        cluster = app.choose(site.application, provider_name="azure", cluster_name=site.cluster.title)
+        app.install(site.application, cluster, None)
+        assert shown(site) == ("READY", {})
+        provider = site.application.provider("azure")
+        assert isinstance(provider, HasRegistry)
+        note_pushed(site.home, image_in(provider.registry(cluster).repository))
+        app.install(site.application, cluster, None)
+        assert shown(site) == ("READY", {})
+        site.up()
+        assert shown(site) == ("READY", {})
+        app.uninstall(site.application, cluster, "nvidia-device-plugin")
+        assert "nvidia-device-plugin is not installed" in shown(site)[1]["add-ons"]
+        site.down()
+        assert cloud.state() == []
+
+
+def shown(site: Site) -> tuple[str, dict[str, str]]:
+    """A cluster's state, and its missing parts with the reasons."""
+    (view,) = app.clusters(site.application)
+    return view.state, {each.what: each.reason for each in view.missing}
+
+
+def image_in(repository: str) -> PushedImage:
+    return PushedImage(
+        repository=repository,
+        digest=f"sha256:{'0' * 64}",
+        tag="t",
+        fabric="ib",
+        device="cuda",
+        version="0",
+        cluster="conformance",
+        pushed="2026-11-22T00:00:00Z",
+    )

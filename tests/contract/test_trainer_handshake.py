@@ -1,4 +1,4 @@
-"""What whoever launches the trainer may rely on: flags, files, keys and exit codes."""
+"""The trainer's interface for launchers: flags, files, keys and exit codes."""
 
 from __future__ import annotations
 
@@ -59,11 +59,11 @@ def _trainer(*words: str, **environment: str) -> subprocess.CompletedProcess[str
 
 
 def _lacking(values: dict[str, Any], expected: dict[str, Any]) -> list[str]:
-    """Keys that are missing or have another type."""
+    """The keys that are missing or have another type."""
     return [name for name, kind in expected.items() if not isinstance(values.get(name), kind)]
 
 
-def test_being_told_to_end_on_the_way_out_changes_no_exit_code() -> None:
+def test_a_signal_during_shutdown_does_not_change_the_exit_code() -> None:
     ended_late = (
         "import atexit, os, runpy, signal, sys\n"
         "atexit.register(os.kill, os.getpid(), signal.SIGTERM)\n"
@@ -88,7 +88,7 @@ def test_a_finished_run_ends_with_0_and_nothing_on_stderr(
     assert done.stdout.splitlines()[-1] == "finished at step 20 of 20, 500 samples"
 
 
-def test_metrics_have_their_keys(finished: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+def test_metrics_have_the_documented_keys(finished: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
     lines = [json.loads(line) for line in (finished[0] / "metrics.jsonl").read_text().splitlines()]
     kinds = {"start": START, "train": TRAIN, "eval": EVAL, "checkpoint": CHECKPOINT}
     assert {line["kind"] for line in lines} == set(kinds)
@@ -97,7 +97,7 @@ def test_metrics_have_their_keys(finished: tuple[Path, subprocess.CompletedProce
     assert all(math.isfinite(line["loss"]) for line in lines if line["kind"] == "train")
 
 
-def test_the_summary_has_its_keys(finished: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+def test_the_summary_has_the_documented_keys(finished: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
     summary = json.loads((finished[0] / "summary.json").read_text())
     assert _lacking(summary, SUMMARY) == []
     assert (
@@ -108,7 +108,7 @@ def test_the_summary_has_its_keys(finished: tuple[Path, subprocess.CompletedProc
     assert re.fullmatch(r"[0-9a-f]{64}", summary["model_digest"])
 
 
-def test_checkpoints_count_by_their_commit_file(
+def test_every_checkpoint_has_one_commit_file(
     finished: tuple[Path, subprocess.CompletedProcess[str]],
 ) -> None:
     folders = sorted((finished[0] / "checkpoints").glob("step-*"))
@@ -141,7 +141,7 @@ def test_checkpoints_count_by_their_commit_file(
         ),
     ],
 )
-def test_exit_codes_tell_bad_configuration_from_bad_data(
+def test_exit_codes_distinguish_bad_configuration_from_bad_data(
     tmp_path: Path, words: list[str], environment: dict[str, str], code: int, message: str
 ) -> None:
     done = _trainer(*words, "--output_dir", str(tmp_path), **environment)

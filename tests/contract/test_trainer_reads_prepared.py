@@ -1,4 +1,4 @@
-"""What `cloudrec data prepare` writes is what the trainer reads: both sides of the format in one test."""
+"""The trainer reads what `cloudrec data prepare` writes."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from cloudrec.data.prepare import PrepareOptions, prepare
-from trainer.data.prepared import PreparedDataset
+from cloudrec.data.prepare.options import PrepareOptions
+from cloudrec.data.prepare.prepare import prepare
+from trainer.base.errors import DatasetError
+from trainer.data.formats.prepared import PreparedDataset
 from trainer.data.stream import BatchStream
-from trainer.errors import DataError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import numpy.typing as npt
 
-    from trainer.data.prepared import Split
+    from trainer.data.formats.prepared import Split
 
 ROWS, TEST_ROWS = 700, 150
 NUM_DENSE, NUM_SPARSE = 13, 26
@@ -68,10 +69,10 @@ def test_the_trainer_reads_the_labels_numbers_and_categories_that_were_prepared(
         assert labels.tolist() == [int(row[0]) for row in rows]
         numbers = [[math.log1p(max(int(field or 0), 0)) for field in row[DENSE]] for row in rows]
         np.testing.assert_allclose(dense, numbers, rtol=1e-6)
-        known_only = split is dataset.train or encoding == "hash"  # held-out rows may hold unknown ones
+        known_only = split is dataset.train or encoding == "hash"  # held-out rows may have unknown categories
         for feature, categories in enumerate(zip(*(row[SPARSE] for row in rows), strict=True)):
             pairs = set(zip(ids[feature].tolist(), categories, strict=True))
-            assert (0, "") in pairs, "0 stands for a missing category"
+            assert (0, "") in pairs, "0 means a missing category"
             if known_only:
                 assert len({identity for identity, _ in pairs}) == len(pairs) == len(set(categories))
 
@@ -88,7 +89,7 @@ def _read(split: Split) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32
     )
 
 
-def test_a_dataset_that_was_changed_after_preparing_is_refused(
+def test_a_dataset_changed_after_preparation_is_refused(
     lines: tuple[Path, dict[str, list[list[str]]]], tmp_path: Path
 ) -> None:
     prepare(str(lines[0]), tmp_path / "out", options=OPTIONS["vocabulary"])
@@ -97,5 +98,5 @@ def test_a_dataset_that_was_changed_after_preparing_is_refused(
     data = bytearray(path.read_bytes())
     data[-4] ^= 1
     path.write_bytes(data)
-    with pytest.raises(DataError, match="crc32"):
+    with pytest.raises(DatasetError, match="crc32"):
         PreparedDataset.open(str(tmp_path / "out"), verify=True)

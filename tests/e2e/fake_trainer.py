@@ -1,4 +1,4 @@
-"""A stand-in for the trainer that keeps to its handshake, without torch: steps, checkpoints, exit codes.
+"""A fake trainer with the trainer's interface, without torch: steps, checkpoints, exit codes.
 
 Its configuration: steps, step_s, checkpoint_interval, checkpoint_dir, ignore_stop, helper (start a process
 that it leaves behind), and crashes, a list of {rank, attempt, step, how} where `how` is an exit code or
@@ -43,7 +43,7 @@ class Trainer:
         print(f"rank {RANK} begins at step {first}")
         for step in range(first + 1, self.config["steps"] + 1):
             time.sleep(self.config.get("step_s", 0.01))
-            self.crash_if_told(step)
+            self.crash_if_requested(step)
             loss = 0.7 / step
             self.record(kind="train", step=step, epoch=0, loss=loss, samples_per_s=1000.0, step_s=0.01)
             print(f"rank {RANK} step {step}")
@@ -59,13 +59,13 @@ class Trainer:
         print(f"rank {RANK} has finished")
         return 0
 
-    def crash_if_told(self, step: int) -> None:
+    def crash_if_requested(self, step: int) -> None:
         for crash in self.config.get("crashes", []):
             if (crash["rank"], crash["attempt"]) != (RANK, ATTEMPT) or step < crash["step"]:
                 continue
             if crash["how"] == "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
-            print(f"error: told to fail at step {step}", file=sys.stderr)
+            print(f"error: asked to fail at step {step}", file=sys.stderr)
             sys.exit(crash["how"])
 
     def newest(self) -> int:
@@ -74,7 +74,7 @@ class Trainer:
         return max((int(name.split("/")[-2].removeprefix("step-")) for name in names), default=0)
 
     def store(self) -> tuple[Any, str]:
-        """Where checkpoints are: a folder, or a bucket."""
+        """The location of checkpoints: a folder or a bucket."""
         import fsspec  # noqa: PLC0415 - for what has checkpoints
 
         found: tuple[Any, str] = fsspec.core.url_to_fs(self.checkpoints)
@@ -115,5 +115,7 @@ def main() -> int:
 
 if __name__ == "__main__":
     code = main()
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # as the trainer: torchrun sends it when the first ends
+    signal.signal(
+        signal.SIGTERM, signal.SIG_IGN
+    )  # as in the trainer: torchrun sends it when the first rank ends
     sys.exit(code)

@@ -1,4 +1,4 @@
-"""Stands for an agent in tests of the driver: ends as its machine's file `codes` says, start by start."""
+"""A fake agent for tests of the driver: each start exits with the next code in the machine's `codes`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _stop(_number: int, _frame: object) -> None:
 
 
 def main() -> int:
-    """Note the start, and end as told."""
+    """Record the start, and end with the given code."""
     signal.signal(signal.SIGTERM, _stop)
     starts = _WORK / "starts"
     before = len(starts.read_text().splitlines()) if starts.exists() else 0

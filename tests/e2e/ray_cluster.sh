@@ -14,7 +14,7 @@ machine() {
     --node-ip-address=127.0.0.$1 --num-cpus=1 --temp-dir="$sockets" >"machine-$1.log" 2>&1 || exit
 }
 drive() {
-  RAY_ADDRESS=127.0.0.1:6399 timeout 200 python -m cloudrec.pod ray launch.json >"driver-$1.log" 2>&1
+  RAY_ADDRESS=127.0.0.1:6399 timeout 200 python -m cloudrec.agent ray launch.json >"driver-$1.log" 2>&1
   echo "$1 $?"
 }
 

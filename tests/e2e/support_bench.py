@@ -1,4 +1,4 @@
-"""One home and the real commands, each a process of its own."""
+"""One home and the real commands, each in its own process."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ SMALL = (
     *("--embedding_dim", "8", "--dense_arch_layer_sizes", "16,8", "--over_arch_layer_sizes", "16,1"),
     *("--batch_size", "64", "--log_interval", "10", "--deterministic"),
 )
-PATIENCE_S = 90.0
+PATIENCE_S = 300.0
 
 
 class Bench:
     """One home and one prepared dataset; every command is a real process."""
+
+    program: tuple[str, ...] = (sys.executable, "-m", "cloudrec")
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -29,7 +31,7 @@ class Bench:
 
     def run(self, *arguments: str, expect: int = 0) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
-            [sys.executable, "-m", "cloudrec", *arguments],
+            [*self.program, *arguments],
             cwd=self.folder,
             env={**os.environ, "CLOUDREC_HOME": str(self.home)},
             stdin=subprocess.DEVNULL,

@@ -1,4 +1,4 @@
-"""What a real build of the image needs on any machine: a base made here, and this machine's package index."""
+"""The prerequisites of a real image build: a local base image, and this machine's package index."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from urllib.parse import urlsplit
 ROOT = Path(__file__).parents[2]
 BASE = "localhost/base:bookworm"
 _PYTORCH = "download.pytorch.org"
-_INSIDE = "/opt/host"  # where the build finds files of this machine
+_INSIDE = "/opt/host"  # the path of this machine's files in the build
 _KEYS = ("index-url", "extra-index-url", "find-links", "trusted-host", "timeout")
 
 
 @dataclass(frozen=True)
 class Store:
-    """Buildah's images, all of them below one folder that goes with the test."""
+    """Buildah's images, stored in one folder that is deleted with the test."""
 
     folder: Path
 
     @property
     def environment(self) -> dict[str, str]:
-        """What leads buildah there."""
+        """The variables that point buildah to this folder."""
         return {**os.environ, "CONTAINERS_STORAGE_CONF": str(self.folder / "storage.conf")}
 
     def make(self) -> None:
-        """Copies of whole layers, since not every machine has overlays."""
+        """Copies whole layers, since not every machine supports overlays."""
         lines = ["[storage]", 'driver = "vfs"', f'runroot = "{self.folder}/run"']
         (self.folder / "storage.conf").write_text(
             "\n".join([*lines, f'graphroot = "{self.folder}/graph"', ""])
         )
 
     def buildah(self, *words: str) -> str:
-        """Call it."""
+        """Run buildah."""
         done = subprocess.run(
             ["buildah", *words], env=self.environment, capture_output=True, text=True, check=False
         )
@@ -47,13 +47,13 @@ class Store:
         return done.stdout.strip()
 
     def config(self, image: str) -> dict[str, Any]:
-        """An image's configuration, as OCI has it."""
+        """An image's OCI configuration."""
         found: dict[str, Any] = json.loads(self.buildah("inspect", "--type", "image", image))
         return dict(found["OCIv1"]["config"])
 
 
 def make_base(store: Store) -> None:
-    """Debian bookworm by debootstrap: no registry is asked."""
+    """Create a Debian bookworm image with debootstrap, without a registry."""
     root = store.folder / "base"
     command = ["debootstrap", "--variant=minbase", "bookworm", str(root), _debian()]
     subprocess.run(command, check=True, capture_output=True, timeout=600)
@@ -63,7 +63,7 @@ def make_base(store: Store) -> None:
 
 
 def _debian() -> str:
-    """The mirror that this machine's apt uses for Debian."""
+    """The Debian mirror of this machine's apt."""
     for file in sorted(Path("/etc/apt").rglob("*")):
         if file.suffix in {".list", ".sources"}:
             for found in re.findall(r"https?://\S+", file.read_text(errors="replace")):
@@ -73,12 +73,12 @@ def _debian() -> str:
 
 
 def build_flags(folder: Path) -> tuple[Path, list[str]]:
-    """A pip.conf made from this machine's, and buildah's flags that let the build see what it names."""
+    """A pip.conf derived from this machine's, and buildah's flags that mount the files that it names."""
     told = _pip_settings()
     mounts: dict[str, str] = {}
     lines = ["[global]"]
     if cert := told.get("cert"):
-        # Not at its own place: Debian's package of certificates wants to write there.
+        # At another path, since Debian's package of certificates writes to the usual one.
         mounts[cert] = f"{_INSIDE}/certificates.crt"
         lines.append(f"cert = {mounts[cert]}")
     lines += [
@@ -88,7 +88,7 @@ def build_flags(folder: Path) -> tuple[Path, list[str]]:
     ]
     conf = folder / "pip.conf"
     conf.write_text("\n".join([*lines, ""]))
-    # No layers for later builds, each a copy of all below it; what is left goes with the folder.
+    # Without cached layers, each of which would copy all layers below it.
     flags = ["--isolation", "chroot", "--network", "host", "--layers=false", "--rm=false"]
     flags += [word for source, target in mounts.items() for word in ("--volume", f"{source}:{target}:ro")]
     try:
@@ -102,18 +102,18 @@ def _pip_settings() -> dict[str, str]:
     command = [sys.executable, "-m", "pip", "config", "list"]
     listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     found = re.findall(r"^(global|user|site|install|:env:)\.([\w-]+)='(.*)'$", listed, re.MULTILINE)
-    found.sort(key=lambda row: row[0] == ":env:")  # the environment wins
+    found.sort(key=lambda row: row[0] == ":env:")  # the environment takes precedence
     return {key: value.replace("\\n", " ") for _, key, value in found}
 
 
 def _inside(word: str, mounts: dict[str, str]) -> str:
-    """What the build calls a place that pip's configuration names."""
+    """The path in the build of a location that pip's configuration names."""
     path = word.removeprefix("file://")
     if not path.startswith("/"):
         return word
     source = (
         str(Path(path).parent) if word.startswith("file://") else path
-    )  # links there lead to its neighbours
+    )  # its links refer to neighbouring files
     mounts.setdefault(source, f"{_INSIDE}/{len(mounts)}")
     return word.replace(source, mounts[source], 1)
 

@@ -1,10 +1,9 @@
-"""Pods without Kubernetes: agents with folders of their own, whatever keeps their results."""
+"""Pods without Kubernetes: agents with separate folders and any store of results."""
 
 from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -17,28 +16,26 @@ from typing import Any, Self
 import psutil
 import yaml
 
+from cloudrec.process.ports import free_port
+
 FAKE = Path(__file__).parent / "fake_trainer.py"
-PATIENCE_S = 90.0
+PATIENCE_S = 300.0
 REACTIONS = "keep_alive_interval=1,keep_alive_max_attempt=3,last_call_timeout=1"
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
 
 
 @dataclass
 class Pods:
-    """The pods of one run, each an agent with a work folder of its own."""
+    """The pods of one run, each an agent with its own work folder."""
 
     folder: Path
     config: dict[str, Any]
     results: str
     nodes: int = 1
+    min_nodes: int = 0  # 0: as many as `nodes`; fewer: another pod hosts if the first is lost
     trainer: tuple[str, ...] = (sys.executable, "-m", "trainer")
     flags: tuple[str, ...] = ()
     grace_s: float = 10.0
-    port: int = field(default_factory=_free_port)
+    port: int = field(default_factory=free_port)
     started: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     def __enter__(self) -> Self:
@@ -52,16 +49,16 @@ class Pods:
         config = self.folder / "trainer.yaml"
         config.write_text(yaml.safe_dump(json.loads(json.dumps(self.config))))
         torchrun = (
-            *("torchrun", f"--nnodes={self.nodes}", "--nproc-per-node=1", "--monitor-interval=0.2"),
+            *("torchrun", f"--nnodes={self.range}", "--nproc-per-node=1", "--monitor-interval=0.2"),
             *("--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{self.port}", "--rdzv-id=r-1"),
-            *(f"--local-addr=127.0.0.{index + 1}", f"--rdzv-conf=is_host={int(index == 0)},{REACTIONS}"),
-            *("--no-python", sys.executable, "-m", "cloudrec.pod", "rank", "--"),
+            *(f"--local-addr=127.0.0.{index + 1}", f"--rdzv-conf={self.role(index)}{REACTIONS}"),
+            *("--no-python", sys.executable, "-m", "cloudrec.agent", "rank", "--"),
         )
         trainer = (*self.trainer, "--config", str(config), "--output_dir", "/cloudrec/run", *self.flags)
         agent = (
             sys.executable,
             "-m",
-            "cloudrec.pod",
+            "cloudrec.agent",
             "agent",
             "--termination-log",
             str(self.word(index, uid)),
@@ -77,6 +74,7 @@ class Pods:
             "CLOUDREC_GRACE_S": str(self.grace_s),
             "CLOUDREC_MAX_RESTARTS": "1",
             "GLOO_SOCKET_IFNAME": "lo",
+            "CLOUDREC_ELECTS_HOST": str(int(bool(self.min_nodes))),
         }
         with self.output(index, uid).open("wb") as output:
             process = subprocess.Popen(
@@ -84,6 +82,14 @@ class Pods:
             )
         self.started.append(process)
         return process
+
+    @property
+    def range(self) -> str:
+        return f"{self.min_nodes}:{self.nodes}" if self.min_nodes else str(self.nodes)
+
+    def role(self, index: int) -> str:
+        # All addresses are this machine's, so torch cannot decide which pod hosts; the agent decides.
+        return "" if self.min_nodes else f"is_host={int(index == 0)},"
 
     def work(self, index: int = 0, uid: str = "a") -> Path:
         return self.folder / f"pod-{index}-{uid}"
@@ -96,13 +102,13 @@ class Pods:
 
 
 def lose(agent: subprocess.Popen[bytes]) -> list[psutil.Process]:
-    """As when a machine goes; what was below the agent, and lives on."""
+    """Kill the agent as when a node is lost; return its surviving child processes."""
     family: list[psutil.Process] = []
     if agent.poll() is None:
         family = psutil.Process(agent.pid).children(recursive=True)
         agent.kill()
     agent.wait()
-    _, alive = psutil.wait_procs(family, timeout=60)
+    _, alive = psutil.wait_procs(family, timeout=300)
     for process in alive:
         with suppress(psutil.NoSuchProcess):
             process.kill()
@@ -117,10 +123,12 @@ def wait_for(true: Callable[[], bool], *processes: subprocess.Popen[bytes]) -> N
         time.sleep(0.05)
 
 
-def fake_run(tmp_path: Path, *, nodes: int = 1, **config: Any) -> Pods:
+def fake_run(tmp_path: Path, *, nodes: int = 1, min_nodes: int = 0, **config: Any) -> Pods:
     trainer = (sys.executable, str(FAKE))
     results = f"file://{tmp_path}/results"
-    return Pods(folder=tmp_path, config=config, results=results, trainer=trainer, nodes=nodes)
+    return Pods(
+        folder=tmp_path, config=config, results=results, trainer=trainer, nodes=nodes, min_nodes=min_nodes
+    )
 
 
 def lines_of(data: bytes) -> list[dict[str, Any]]:

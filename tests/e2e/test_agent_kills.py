@@ -1,4 +1,4 @@
-"""Endurance: the elastic agent and the supervisor above it are killed at random moments, again and again."""
+"""Endurance: the elastic agent and its supervisor are killed repeatedly at random moments."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def wait_for_step(bench: Bench, step: int) -> dict[str, Any]:
 
 
 @pytest.mark.soak
-def test_a_run_whose_agents_are_killed_ends_with_the_model_of_an_undisturbed_one(tmp_path: Path) -> None:
+def test_a_run_with_killed_agents_produces_the_model_of_an_undisturbed_run(tmp_path: Path) -> None:
     bench, dice = Bench(tmp_path), random.Random(7)  # noqa: S311 - no secret
     bench.run("data", "synth", "raw", "--rows", "12000", "--seed", "3")
     bench.run("data", "prepare", "raw", "prepared")

@@ -1,4 +1,4 @@
-"""Claims about the command line as a user meets it: a real process, its streams and its exit code."""
+"""The command line as a real process: its streams and its exit code."""
 
 from __future__ import annotations
 
@@ -15,13 +15,16 @@ import psutil
 import pytest
 import yaml
 
+from cloudrec.launchers.base.run_folder import create_run
+from cloudrec.launchers.base.runspec import RunSpec
+
 PROGRAM = [sys.executable, "-m", "cloudrec"]
-# A shell's background jobs are born deaf to SIGINT; this one hears it as a job in the foreground does.
+# A shell's background jobs ignore SIGINT; this one handles it like a foreground job.
 HEARING = (
     "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
     "from cloudrec.cli import main; main()"
 )
-# Runs the command line where some packages are not installed: nobody can find them.
+# Runs the command line with some packages hidden, as if they were not installed.
 WITHOUT = """
 import sys
 from importlib.machinery import PathFinder
@@ -52,7 +55,7 @@ def cloudrec(
         input=said,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=300,
         check=False,
     )
 
@@ -81,7 +84,7 @@ def test_help_imports_at_most_two_hundred_modules() -> None:
         "completion",
     ],
 )
-def test_every_command_explains_itself_without_torch_or_polars(command: str) -> None:
+def test_every_command_prints_help_without_torch_or_polars(command: str) -> None:
     program = (
         f"import sys\nfrom cloudrec.cli.main import run\ncode = run([{command!r}, '--help'])\n"
         "print(sorted({'torch', 'polars', 'numpy', 'pydantic'} & set(sys.modules)))\nsys.exit(code)"
@@ -104,7 +107,7 @@ def test_every_command_explains_itself_without_torch_or_polars(command: str) -> 
         (("down", "local", "--yes"), "clusters"),
     ],
 )
-def test_stdout_is_one_document_and_nothing_else(
+def test_stdout_is_a_single_json_document(
     home: Path, arguments: tuple[str, ...], key: str, form: str
 ) -> None:
     done = cloudrec(home, *arguments, "-o", form)
@@ -114,13 +117,25 @@ def test_stdout_is_one_document_and_nothing_else(
     assert isinstance(document[key], list)
 
 
-def test_an_error_is_one_document_too(home: Path) -> None:
+def test_an_error_is_a_single_json_document(home: Path) -> None:
     done = cloudrec(home, "stop", "no-such-run", "-o", "json")
     assert done.returncode == 2
     error = json.loads(done.stdout)["error"]
     assert error["exit_code"] == 2
     assert "no-such-run" in error["message"]
     assert done.stderr.startswith("error: there is no run 'no-such-run'")
+
+
+def test_an_error_after_results_is_part_of_the_single_document(home: Path) -> None:
+    kubeconfig = {"KUBECONFIG": str(home.parent / "absent")}
+    storage = ("--set", "cluster.settings.storage=s3://bucket/runs")
+    done = cloudrec(home, "doctor", "kubernetes", *storage, "-o", "json", environment=kubeconfig)
+    assert done.returncode == 3, done.stderr
+    document = json.loads(done.stdout)
+    failed = [finding["check"] for finding in document["findings"] if not finding["ok"]]
+    assert failed
+    assert document["error"]["exit_code"] == 3
+    assert document["error"]["message"] == f"not ready: {', '.join(failed)}"
 
 
 @pytest.mark.parametrize(
@@ -140,18 +155,18 @@ def test_an_error_is_one_document_too(home: Path) -> None:
             "--nproc-per-node: train.nproc_per_node is 0",
             "than 0",
         ),
-        (("train", "--resume", "nobody"), 2, "there is no run 'nobody'", "cloudrec status"),
-        (("logs", "nobody"), 2, "there is no run 'nobody'", "there are no runs yet"),
+        (("train", "--resume", "absent"), 2, "there is no run 'absent'", "cloudrec status"),
+        (("logs", "absent"), 2, "there is no run 'absent'", "there are no runs yet"),
         (("report",), 2, "there is no run", "there are no runs yet"),
-        (("status", "nobody"), 2, "there is no cluster or run 'nobody'", "cloudrec status"),
+        (("status", "absent"), 2, "there is no cluster or run 'absent'", "cloudrec status"),
         (("data", "prepare", "absent.tsv", "out"), 2, "absent.tsv", ""),
-        (("data", "check", "absent"), 2, "there is no absent", "cloudrec data prepare"),
+        (("data", "check", "absent"), 2, "absent does not exist", "cloudrec data prepare"),
         (("data", "synth", "out", "--rows", "-5"), 2, "-5", ""),
         (("data", "synth", "out", "--rows", "many"), 2, "'many' is not a valid integer", "--help"),
-        (("status", "--watch", "-o", "json"), 2, "--watch prints again and again", "leave out"),
+        (("status", "--watch", "-o", "json"), 2, "--watch prints repeatedly", "not both"),
     ],
 )
-def test_bad_input_is_told_with_its_remedy_and_code(
+def test_bad_input_is_reported_with_its_remedy_and_code(
     home: Path, arguments: tuple[str, ...], code: int, says: str, remedy: str
 ) -> None:
     done = cloudrec(home, *arguments)
@@ -162,7 +177,7 @@ def test_bad_input_is_told_with_its_remedy_and_code(
     assert done.stdout == "" or "json" in arguments
 
 
-def test_no_answer_and_no_are_both_declined_and_nothing_is_done(home: Path) -> None:
+def test_no_answer_and_the_answer_no_both_decline(home: Path) -> None:
     assert cloudrec(home, "up", "local").returncode == 0
     for said in ("", "n\n"):
         done = cloudrec(home, "down", said=said)
@@ -174,12 +189,12 @@ def test_no_answer_and_no_are_both_declined_and_nothing_is_done(home: Path) -> N
     assert json.loads(cloudrec(home, "leaks", "local", "-o", "json").stdout)["resources"] == []
 
 
-def test_a_variable_answers_for_a_script(home: Path) -> None:
+def test_cloudrec_yes_answers_the_question_in_a_script(home: Path) -> None:
     cloudrec(home, "up", "local")
     assert cloudrec(home, "down", environment={"CLOUDREC_YES": "1"}).returncode == 0
 
 
-def test_keep_data_keeps_what_stands_in_the_storage_folder(home: Path) -> None:
+def test_keep_data_keeps_files_of_the_storage_folder(home: Path) -> None:
     cloudrec(home, "up", "local")
     treasure = home / "clusters" / "local" / "storage" / "data" / "treasure"
     treasure.write_text("gold", encoding="utf-8")
@@ -193,7 +208,7 @@ def test_keep_data_keeps_what_stands_in_the_storage_folder(home: Path) -> None:
     assert not treasure.exists()
 
 
-def test_a_folder_that_was_there_before_is_used_and_never_removed(home: Path) -> None:
+def test_a_preexisting_folder_is_used_and_never_removed(home: Path) -> None:
     mine = home.parent / "work" / "mine"
     mine.mkdir(parents=True)
     (mine / "diary.txt").write_text("dear", encoding="utf-8")
@@ -203,7 +218,7 @@ def test_a_folder_that_was_there_before_is_used_and_never_removed(home: Path) ->
     assert [path.name for path in mine.iterdir()] == ["diary.txt"]
 
 
-def test_two_at_once_do_not_corrupt_each_other(home: Path) -> None:
+def test_two_concurrent_commands_do_not_corrupt_each_other(home: Path) -> None:
     environment = {**os.environ, "CLOUDREC_HOME": str(home)}
     running = [
         subprocess.Popen(
@@ -249,8 +264,8 @@ def test_init_writes_a_file_that_up_reads_and_never_overwrites(home: Path) -> No
     assert cloudrec(home, "init", "--force").returncode == 0
 
 
-def test_a_full_disk_is_told_plainly(home: Path) -> None:
-    """A home that cannot be made stands for every disk that refuses."""
+def test_a_full_disk_is_reported(home: Path) -> None:
+    """A home that cannot be created represents every failing disk."""
     home.write_text("a file, not a folder", encoding="utf-8")
     done = cloudrec(home, "up", "local")
     assert done.returncode == 1
@@ -258,7 +273,7 @@ def test_a_full_disk_is_told_plainly(home: Path) -> None:
     assert "CLOUDREC_HOME" in done.stderr
 
 
-def test_a_damaged_journal_is_told_plainly_and_down_works_without_it(home: Path) -> None:
+def test_a_damaged_journal_is_reported_and_down_works_without_it(home: Path) -> None:
     cloudrec(home, "up", "local")
     for file in home.glob("journal.sqlite*"):
         file.unlink()
@@ -272,7 +287,56 @@ def test_a_damaged_journal_is_told_plainly_and_down_works_without_it(home: Path)
     assert json.loads(cloudrec(home, "leaks", "local", "-o", "json").stdout)["resources"] == []
 
 
-def test_a_reader_that_goes_away_is_no_error_message() -> None:
+def test_down_forget_drops_a_cluster_from_the_journal_and_removes_nothing(home: Path) -> None:
+    cloudrec(home, "up", "local")
+    assert cloudrec(home, "down", "--forget", "--yes").returncode == 2
+    assert cloudrec(home, "down", "--cluster", "other", "--forget", "--yes").returncode == 2
+    assert cloudrec(home, "down", "--cluster", "local", "--forget", said="n\n").returncode == 6
+    shown = cloudrec(home, "down", "--cluster", "local", "--forget", "--dry-run")
+    assert "machine/local" in shown.stderr
+    assert json.loads(cloudrec(home, "status", "-o", "json").stdout)["clusters"]
+    done = cloudrec(home, "down", "--cluster", "local", "--forget", "--yes", "-o", "json")
+    assert json.loads(done.stdout)["clusters"] == [{"name": "local", "forgotten": True}]
+    assert json.loads(cloudrec(home, "status", "-o", "json").stdout)["clusters"] == []
+    assert json.loads(cloudrec(home, "leaks", "local", "-o", "json").stdout)["resources"]
+    assert cloudrec(home, "down", "local", "--yes").returncode == 0
+
+
+def test_damaged_runs_are_shown_with_the_reason_and_do_not_affect_other_runs(home: Path) -> None:
+    cloudrec(home, "up", "local")
+    good = create_run(home / "runs", RunSpec(name="good"))
+    good.ledger.append("succeeded", launch=1)
+    good.rank_log(0).write_text("hello\n")
+    for number, (key, value) in enumerate(
+        [
+            ("environment", None),
+            ("trainer_config", []),
+            ("target", 1.5),
+            ("trainer_flags", [1]),
+            ("nodes", 10**399),
+        ]
+    ):
+        odd = create_run(home / "runs", RunSpec(name=f"odd-{number}"))
+        odd.spec_file.write_text(json.dumps({**json.loads(odd.spec_file.read_text()), key: value}))
+    for name in ("metrics.jsonl", "spec.json"):
+        odd = create_run(home / "runs", RunSpec(name=f"pipe-{name[:4]}"))
+        (odd.path / name).unlink(missing_ok=True)
+        os.mkfifo(odd.path / name)
+    shown = cloudrec(home, "status", "-o", "json")
+    assert shown.returncode == 0, shown.stderr
+    runs = {run["name"]: run for run in json.loads(shown.stdout)["runs"]}
+    assert runs.pop("good")["state"] == "SUCCEEDED"
+    assert len(runs) == 7
+    assert all("damaged: " in run["cause"] for run in runs.values())
+    assert cloudrec(home, "status", "--events").returncode == 0
+    assert cloudrec(home, "logs", "good").stdout == "hello\n"
+    assert cloudrec(home, "report", "good").returncode == 0
+    assert cloudrec(home, "report", "odd-1").returncode == 2
+    assert cloudrec(home, "down", "--yes").returncode == 0
+    assert not good.path.exists()
+
+
+def test_a_closed_pipe_prints_no_error() -> None:
     with subprocess.Popen(
         [*PROGRAM, "init", "--print"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
@@ -283,7 +347,7 @@ def test_a_reader_that_goes_away_is_no_error_message() -> None:
     assert process.returncode == 141
 
 
-def test_ctrl_c_at_the_question_is_130_and_changes_nothing(home: Path) -> None:
+def test_ctrl_c_at_the_question_exits_with_130_and_changes_nothing(home: Path) -> None:
     cloudrec(home, "up", "local")
     controller, terminal = pty.openpty()
     process = subprocess.Popen(
@@ -303,7 +367,7 @@ def test_ctrl_c_at_the_question_is_130_and_changes_nothing(home: Path) -> None:
         seen += more
     give_up = time.monotonic() + 180
     while psutil.Process(process.pid).status() != psutil.STATUS_SLEEPING:
-        assert time.monotonic() < give_up  # the question is on the screen a moment before the answer is read
+        assert time.monotonic() < give_up  # the question is printed a moment before the answer is read
         time.sleep(0.01)
     process.send_signal(2)
     _, rest = process.communicate(timeout=180)
@@ -322,7 +386,7 @@ def test_ctrl_c_at_the_question_is_130_and_changes_nothing(home: Path) -> None:
         ("torchrec", ("train", "--dry-run"), "cloudrec[trainer]"),
     ],
 )
-def test_a_missing_extra_is_named_with_how_to_install_it(
+def test_a_missing_extra_is_reported_with_the_install_command(
     home: Path, missing: str, arguments: tuple[str, ...], extra: str
 ) -> None:
     cloudrec(home, "up", "local")
@@ -340,7 +404,7 @@ def test_a_missing_extra_is_named_with_how_to_install_it(
 
 
 @pytest.mark.parametrize("command", ["synth", "prepare"])
-def test_ctrl_c_while_data_is_written_leaves_nothing_that_looks_done(home: Path, command: str) -> None:
+def test_ctrl_c_during_a_write_leaves_no_dataset_that_looks_complete(home: Path, command: str) -> None:
     folder = home.parent
     if command == "prepare":
         cloudrec(home, "data", "synth", str(folder / "raw"), "--rows", "300000", "--test-rows", "100")
@@ -354,7 +418,7 @@ def test_ctrl_c_while_data_is_written_leaves_nothing_that_looks_done(home: Path,
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
     _, told = process.communicate(timeout=180)
-    if process.returncode == 0:  # it was quicker than the signal
+    if process.returncode == 0:  # it ended before the signal
         return
     assert process.returncode == 130, told
     assert told.endswith(b"error: interrupted\n")
@@ -364,7 +428,7 @@ def test_ctrl_c_while_data_is_written_leaves_nothing_that_looks_done(home: Path,
     assert again.returncode == 0, again.stderr
 
 
-def test_down_by_name_asks_the_journal_and_then_the_providers_that_are_set_up(home: Path) -> None:
+def test_down_by_name_searches_the_journal_and_then_the_configured_providers(home: Path) -> None:
     bare = {
         "AWS_CONFIG_FILE": "none",
         "AWS_SHARED_CREDENTIALS_FILE": "none",

@@ -1,4 +1,4 @@
-"""Claims about the image, by a real build: it holds no more than it should, and trains as in a pod."""
+"""A real build of the image: its content, and training as in a pod."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cloudrec import __version__
 from tests.e2e.support_image import BASE, ROOT, Store, build_flags, make_base, run_locked_up
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(3600)]
-_SPACE = 15 << 30  # bytes; every stage is a copy of all below it
+_SPACE = 15 << 30  # bytes; every stage copies all stages below it
 _IMAGE = f"cloudrec:{__version__}-plain-cpu"
 
 
@@ -56,7 +56,7 @@ def root(store: Store, image: str) -> str:
     return store.buildah("mount", store.buildah("from", "--pull-never", image))
 
 
-def test_the_image_runs_as_nobody_in_particular_and_says_what_it_is(store: Store, image: str) -> None:
+def test_the_image_runs_as_an_arbitrary_user_and_has_labels(store: Store, image: str) -> None:
     assert image == _IMAGE
     config = store.config(image)
     assert config["User"] == "10001:10001"
@@ -65,7 +65,7 @@ def test_the_image_runs_as_nobody_in_particular_and_says_what_it_is(store: Store
     assert (config["Labels"]["cloudrec.fabric"], config["Labels"]["cloudrec.device"]) == ("plain", "cpu")
 
 
-def test_the_image_holds_no_cache_no_package_manager_of_python_and_no_secret(root: str, store: Store) -> None:
+def test_the_image_has_no_cache_no_pip_and_no_secret(root: str, store: Store) -> None:
     top = Path(root)
     left = ["etc/pip.conf", "root/.cache", "root/.config", "source", "wheels", "opt/cloudrec/bin/pip"]
     assert [name for name in left if (top / name).exists()] == []
@@ -78,7 +78,7 @@ def test_the_image_holds_no_cache_no_package_manager_of_python_and_no_secret(roo
     assert [word for word in words if word in told] == []
 
 
-def test_the_image_trains_as_its_user_on_a_read_only_root(
+def test_the_image_trains_as_its_user_with_a_read_only_root(
     root: str, store: Store, image: str, tmp_path: Path
 ) -> None:
     home = {**store.environment, "CLOUDREC_HOME": str(tmp_path / "home")}
@@ -101,7 +101,7 @@ def test_the_image_trains_as_its_user_on_a_read_only_root(
     assert done.returncode == 0, done.stderr
     assert done.stderr.startswith("10001\n")
     assert "Read-only file system" in done.stderr
-    assert "rows-" in done.stderr  # the kernels were made for this processor
+    assert "rows-" in done.stderr  # the kernels were compiled for this processor
     summary = json.loads(done.stdout)
     assert (summary["step"], summary["world_size"], summary["samples_seen"]) == (5, 2, 5 * 2 * 128)
     assert summary["versions"]["cloudrec"] == __version__

@@ -1,4 +1,4 @@
-"""The local launcher with real processes: torch's elastic agent, and a small program as the trainer."""
+"""The local launcher with real processes: torch's elastic agent and the fake trainer."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ import psutil
 import pytest
 
 from cloudrec.errors import RunFailedError, UsageError
-from cloudrec.launch.base import RunStatus
-from cloudrec.launch.folder import RunFolder, create_run, newest_checkpoint
-from cloudrec.launch.ledger import RunState
-from cloudrec.launch.local import LAUNCHER, _start_supervisor
-from cloudrec.launch.runspec import RunSpec
+from cloudrec.launchers.base.ledger import RunState
+from cloudrec.launchers.base.protocol import RunStatus
+from cloudrec.launchers.base.run_folder import RunFolder, create_run, newest_checkpoint
+from cloudrec.launchers.base.runspec import RunSpec
+from cloudrec.launchers.local.launcher import LAUNCHER, _start_supervisor
 from cloudrec.observe.logs import read_logs
 from cloudrec.observe.report import render_report
 from cloudrec.observe.runs import view_run
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
 FAKE_TRAINER = (sys.executable, str(Path(__file__).with_name("fake_trainer.py")))
 LONG = {"steps": 100_000}  # more than any test waits for
-SECONDS = 30.0
+SECONDS = 300.0  # only a hang takes this long
 
 
 @pytest.fixture
 def runs(tmp_path: Path) -> Iterator[Path]:
-    """Yield a folder for runs; whatever still runs in it afterwards is killed."""
+    """Yield a folder for runs; their remaining processes are killed at the end."""
     yield tmp_path / "runs"
     for path in (tmp_path / "runs").glob("*"):
         run = RunFolder(path=path)
@@ -69,12 +69,12 @@ def _end(run: RunFolder) -> RunStatus:
     return wait_for_end(run, timeout_s=SECONDS)
 
 
-def _told(run: RunFolder, event: str) -> list[dict[str, Any]]:
+def _entries(run: RunFolder, event: str) -> list[dict[str, Any]]:
     return [dict(entry.details) for entry in run.ledger.read() if entry.event == event]
 
 
 def _supervisor(run: RunFolder) -> psutil.Process:
-    return psutil.Process(_told(run, "started")[-1]["pid"])
+    return psutil.Process(_entries(run, "started")[-1]["pid"])
 
 
 def _steps_done(run: RunFolder) -> list[int]:
@@ -84,11 +84,11 @@ def _steps_done(run: RunFolder) -> list[int]:
 
 
 def _wait_for_step(run: RunFolder, step: int) -> None:
-    """Wait until every rank has come to a step: metrics are rank 0's, the logs tell of the others."""
+    """Wait until every rank has reached a step; only rank 0 writes metrics, so the logs show the others."""
     _wait_until(lambda: min(_steps_done(run)) >= step)
 
 
-def test_a_run_ends_succeeded_with_its_logs_its_step_and_its_checkpoint(runs: Path) -> None:
+def test_a_run_succeeds_with_logs_a_step_and_a_checkpoint(runs: Path) -> None:
     run = _launch(runs, {"steps": 12})
     assert _end(run) == RunStatus(state=RunState.SUCCEEDED)
     view = view_run(run)
@@ -99,19 +99,19 @@ def test_a_run_ends_succeeded_with_its_logs_its_step_and_its_checkpoint(runs: Pa
         LAUNCHER.submit(run)
 
 
-def test_what_a_dry_run_shows_is_what_is_run(runs: Path) -> None:
+def test_a_dry_run_shows_the_command_that_is_run(runs: Path) -> None:
     spec = _spec({"steps": 1}, trainer_flags=("--steps", "2"))
     plan = LAUNCHER.dry_run(RunFolder(path=runs / spec.name), spec)
     assert not runs.exists()
     run = create_run(runs, spec)
     LAUNCHER.submit(run)
     assert _end(run).state is RunState.SUCCEEDED
-    assert _told(run, "started")[0]["command"] == list(plan.command)
+    assert _entries(run, "started")[0]["command"] == list(plan.command)
     assert {path: (run.path / path).read_text() for path in plan.files} == plan.files
-    assert view_run(run).step == 2  # the flag beats the file
+    assert view_run(run).step == 2  # the flag overrides the file
 
 
-def test_nothing_of_a_run_listens_on_another_address_than_loopback(runs: Path) -> None:
+def test_a_run_listens_on_loopback_only(runs: Path) -> None:
     run = _launch(runs, LONG)
     _wait_for_step(run, 1)
     family = [_supervisor(run), *_supervisor(run).children(recursive=True)]
@@ -121,11 +121,12 @@ def test_nothing_of_a_run_listens_on_another_address_than_loopback(runs: Path) -
     assert ">RUNNING<" in render_report(run)
 
 
-def test_a_detached_run_outlives_the_terminal_that_it_was_launched_from(runs: Path) -> None:
+def test_a_detached_run_survives_its_terminal(runs: Path) -> None:
     run = create_run(runs, _spec({"steps": 40, "step_s": 0.05}))
     code = (
-        "import sys, time; from pathlib import Path; from cloudrec.launch.folder import RunFolder;"
-        "from cloudrec.launch.local import LAUNCHER;"
+        "import sys, time; from pathlib import Path;"
+        "from cloudrec.launchers.base.run_folder import RunFolder;"
+        "from cloudrec.launchers.local.launcher import LAUNCHER;"
         "LAUNCHER.submit(RunFolder(path=Path(sys.argv[1]))); print('under way', flush=True); time.sleep(60)"
     )
     with subprocess.Popen(
@@ -138,13 +139,28 @@ def test_a_detached_run_outlives_the_terminal_that_it_was_launched_from(runs: Pa
     assert _end(run).state is RunState.SUCCEEDED
 
 
-def test_a_killed_supervisor_leaves_no_process_and_a_run_that_can_be_resumed(runs: Path) -> None:
-    run = _launch(runs, {"steps": 80, "step_s": 0.02})
+def test_a_run_whose_launcher_is_killed_while_it_waits_for_the_supervisor_succeeds(runs: Path) -> None:
+    run = create_run(runs, _spec({"steps": 3}))
+    code = (
+        "import sys; from pathlib import Path;"
+        "from cloudrec.launchers.base.run_folder import RunFolder;"
+        "from cloudrec.launchers.local.launcher import LAUNCHER;"
+        "LAUNCHER.submit(RunFolder(path=Path(sys.argv[1])))"
+    )
+    with subprocess.Popen([sys.executable, "-c", code, str(run.path)]) as terminal:
+        _wait_until(lambda: psutil.Process(terminal.pid).children())
+        terminal.kill()  # the supervisor imports for longer than this takes
+    _wait_until(lambda: _entries(run, "started"))
+    assert _end(run).state is RunState.SUCCEEDED
+
+
+def test_a_killed_supervisor_leaves_no_process_and_a_resumable_run(runs: Path) -> None:
+    run = _launch(runs, {"steps": 500, "step_s": 0.02})
     _wait_for_step(run, 6)
     family = _supervisor(run).children(recursive=True)
     assert len(family) == 5  # the elastic agent, and for each of two ranks its parent and its trainer
     _supervisor(run).kill()
-    _, left = psutil.wait_procs(family, timeout=60)
+    _, left = psutil.wait_procs(family, timeout=300)
     assert left == []
     assert LAUNCHER.state(run).state is RunState.FAILED
     assert "its process is gone" in (view_run(run).cause or "")
@@ -157,9 +173,11 @@ def test_a_killed_supervisor_leaves_no_process_and_a_run_that_can_be_resumed(run
 
 @pytest.mark.parametrize("victim", ["trainer", "its parent"])
 def test_a_killed_worker_is_restarted_and_resumes_from_the_newest_checkpoint(runs: Path, victim: str) -> None:
-    run = _launch(runs, {"steps": 100, "step_s": 0.02})
+    run = _launch(runs, {"steps": 500, "step_s": 0.02})
     _wait_for_step(run, 6)
-    trainer = psutil.Process(next(told["pid"] for told in _told(run, "rank_started") if told["rank"] == 1))
+    trainer = psutil.Process(
+        next(entry["pid"] for entry in _entries(run, "rank_started") if entry["rank"] == 1)
+    )
     parent = trainer.parent()
     assert parent is not None
     (trainer if victim == "trainer" else parent).kill()
@@ -175,7 +193,7 @@ def test_a_killed_worker_is_restarted_and_resumes_from_the_newest_checkpoint(run
     assert int(begun[1].rsplit(" ", 1)[1]) >= 5
 
 
-def test_more_crashes_than_restarts_fail_the_run_and_say_why(runs: Path) -> None:
+def test_crashes_beyond_the_restart_limit_fail_the_run_with_the_cause(runs: Path) -> None:
     crashes = [
         {"rank": 1, "attempt": 0, "step": 3, "how": "kill"},
         {"rank": 0, "attempt": 1, "step": 1, "how": 3},
@@ -185,25 +203,27 @@ def test_more_crashes_than_restarts_fail_the_run_and_say_why(runs: Path) -> None
     step = (newest_checkpoint(run.path / "checkpoints") or 0) + 1
     assert status == RunStatus(
         state=RunState.FAILED,
-        cause=f"rank 0 ended with exit code 3: told to fail at step {step} (after 1 restart; the limit is 1)",
+        cause=f"rank 0 ended with exit code 3: asked to fail at step {step}"
+        " (after 1 restart; the limit is 1)",
         attempt=1,
     )
-    assert "rank 1 was killed by SIGKILL" in _told(run, "restarting")[0]["cause"]
-    assert _told(run, "failed")[0]["exit_codes"]["0"] == 3
+    assert "rank 1 was killed by SIGKILL" in _entries(run, "restarting")[0]["cause"]
+    assert _entries(run, "failed")[0]["exit_codes"]["0"] == 3
 
 
 @pytest.mark.parametrize(("code", "meaning"), [(64, "bad configuration"), (65, "bad data")])
-def test_what_the_trainer_refuses_is_not_tried_again(runs: Path, code: int, meaning: str) -> None:
+def test_an_invalid_configuration_is_not_retried(runs: Path, code: int, meaning: str) -> None:
     crashes = [{"rank": 0, "attempt": 0, "step": 2, "how": code}]
     run = _launch(runs, {**LONG, "crashes": crashes}, max_restarts=3)
     assert _end(run) == RunStatus(
-        state=RunState.FAILED, cause=f"rank 0 ended with exit code {code} ({meaning}): told to fail at step 2"
+        state=RunState.FAILED,
+        cause=f"rank 0 ended with exit code {code} ({meaning}): asked to fail at step 2",
     )
-    assert _told(run, "restarting") == []
+    assert _entries(run, "restarting") == []
 
 
-def test_a_stopped_run_keeps_a_checkpoint_and_goes_on_from_it(runs: Path) -> None:
-    run = _launch(runs, {"steps": 80, "step_s": 0.02, "checkpoint_interval": 1000})
+def test_a_stopped_run_keeps_a_checkpoint_and_resumes_from_it(runs: Path) -> None:
+    run = _launch(runs, {"steps": 1000, "step_s": 0.02, "checkpoint_interval": 1000})
     _wait_for_step(run, 3)
     status = LAUNCHER.stop(run)
     step = newest_checkpoint(run.path / "checkpoints")
@@ -217,13 +237,13 @@ def test_a_stopped_run_keeps_a_checkpoint_and_goes_on_from_it(runs: Path) -> Non
     assert f"rank 0 begins at step {step}" in list(read_logs(run))
 
 
-def test_a_stop_twice_at_once_is_harmless(runs: Path) -> None:
+def test_two_concurrent_stops_are_harmless(runs: Path) -> None:
     run = _launch(runs, LONG)
     _wait_for_step(run, 1)
-    os.kill(_supervisor(run).pid, signal.SIGTERM)  # what a stop does, without waiting for the end
+    os.kill(_supervisor(run).pid, signal.SIGTERM)  # the effect of `stop`, without waiting for the end
     with_second = LAUNCHER.stop(run) if run.is_alive else LAUNCHER.state(run)
     assert with_second.state is RunState.INTERRUPTED
-    assert _told(run, "rank_ended")[-1]["exit_code"] == 75
+    assert _entries(run, "rank_ended")[-1]["exit_code"] == 75
 
 
 def test_a_stop_before_the_trainer_has_started_leaves_nothing_behind(runs: Path) -> None:
@@ -234,7 +254,7 @@ def test_a_stop_before_the_trainer_has_started_leaves_nothing_behind(runs: Path)
     assert not run.rank_log(0).exists()
 
 
-def test_a_trainer_that_ignores_the_stop_is_killed_when_the_grace_is_over(runs: Path) -> None:
+def test_a_trainer_that_ignores_the_stop_is_killed_after_the_grace_period(runs: Path) -> None:
     run = _launch(runs, {**LONG, "ignore_stop": True})
     _wait_for_step(run, 12)
     family = _supervisor(run).children(recursive=True)
@@ -244,24 +264,24 @@ def test_a_trainer_that_ignores_the_stop_is_killed_when_the_grace_is_over(runs: 
     assert not any(process.is_running() for process in family)
 
 
-def test_a_preempted_trainer_interrupts_the_run_without_a_restart(runs: Path) -> None:
+def test_a_preemption_interrupts_the_run_without_a_restart(runs: Path) -> None:
     run = _launch(runs, LONG, max_restarts=3)
     _wait_for_step(run, 3)
-    for told in _told(run, "rank_started"):
-        os.kill(told["pid"], signal.SIGTERM)  # as a notice from outside would; nobody asked for a stop
+    for entry in _entries(run, "rank_started"):
+        os.kill(entry["pid"], signal.SIGTERM)  # like a preemption notice; no stop was requested
     status = _end(run)
     assert status.state is RunState.INTERRUPTED
     assert (status.cause or "").startswith("stopped by a signal from outside; the newest checkpoint")
-    assert _told(run, "restarting") == []
+    assert _entries(run, "restarting") == []
 
 
-def test_a_run_that_is_alive_is_not_started_a_second_time(runs: Path) -> None:
+def test_a_live_run_is_not_started_a_second_time(runs: Path) -> None:
     run = _launch(runs, LONG)
     with pytest.raises(UsageError, match="is running"):
         LAUNCHER.submit(run)
-    with pytest.raises(UsageError, match="there is a run named 'try' already"):
+    with pytest.raises(UsageError, match="a run named 'try' exists already"):
         create_run(runs, _spec(LONG))
-    assert len(_told(run, "submitted")) == 1
+    assert len(_entries(run, "submitted")) == 1
     assert run.is_alive
 
 
@@ -271,11 +291,11 @@ def test_logs_follow_a_rank_across_a_restart_until_the_run_ends(runs: Path) -> N
     lines = list(read_logs(run, rank=1, follow=True))  # the log is not there yet when this begins
     assert [line.split(",")[1] for line in lines if line.startswith("===")] == [" attempt 0", " attempt 1"]
     assert lines[-1] == "rank 1 has finished"
-    assert sum(line.startswith("error: told to fail at step ") for line in lines) == 1
+    assert sum(line.startswith("error: asked to fail at step ") for line in lines) == 1
     assert list(read_logs(run, rank=1, tail=2)) == lines[-2:]
 
 
-def test_what_a_trainer_leaves_running_is_ended(runs: Path) -> None:
+def test_child_processes_that_outlive_the_trainer_are_ended(runs: Path) -> None:
     crashes = [{"rank": 0, "attempt": 0, "step": 2, "how": "kill"}]
     run = _launch(runs, {"steps": 20, "crashes": crashes, "helper": True}, nproc_per_node=1)
     assert _end(run).state is RunState.SUCCEEDED
@@ -284,7 +304,7 @@ def test_what_a_trainer_leaves_running_is_ended(runs: Path) -> None:
     assert not any(psutil.pid_exists(helper) for helper in helpers)
 
 
-def test_a_killed_elastic_agent_fails_the_run_and_leaves_no_process(runs: Path) -> None:
+def test_a_killed_elastic_agent_fails_the_run_without_orphaned_processes(runs: Path) -> None:
     run = _launch(runs, LONG)
     _wait_for_step(run, 1)
     family = _supervisor(run).children(recursive=True)
@@ -293,14 +313,14 @@ def test_a_killed_elastic_agent_fails_the_run_and_leaves_no_process(runs: Path) 
     assert not any(process.is_running() for process in family)
 
 
-def test_a_trainer_that_cannot_be_started_is_named(runs: Path) -> None:
+def test_a_trainer_that_cannot_be_started_is_reported(runs: Path) -> None:
     run = _launch(runs, {}, trainer_command=("/nowhere/trainer",))
     status = _end(run)
     assert status.state is RunState.FAILED
     assert "cannot start /nowhere/trainer: No such file or directory" in (status.cause or "")
 
 
-def test_a_supervisor_that_dies_while_starting_is_reported_with_its_last_words(runs: Path) -> None:
+def test_a_supervisor_that_fails_at_startup_is_reported_with_its_last_output(runs: Path) -> None:
     run = create_run(runs, _spec({}))
     run.spec_file.write_text("{}")
     lock = os.open(run.lock_file, os.O_RDWR | os.O_CREAT)
@@ -310,6 +330,6 @@ def test_a_supervisor_that_dies_while_starting_is_reported_with_its_last_words(r
     assert LAUNCHER.state(run) == RunStatus(state=RunState.FAILED, cause="its supervisor died while starting")
 
 
-def test_two_runs_side_by_side_do_not_disturb_each_other(runs: Path) -> None:
+def test_two_concurrent_runs_do_not_affect_each_other(runs: Path) -> None:
     both = [_launch(runs, {"steps": 10}, name=name, nproc_per_node=1) for name in ("one", "two")]
     assert [_end(run).state for run in both] == [RunState.SUCCEEDED, RunState.SUCCEEDED]

@@ -39,13 +39,13 @@ def launch(bench: Bench, name: str, *flags: str, ranks: int = 2, expect: int = 0
 
 @pytest.fixture(scope="module")
 def undisturbed(bench: Bench) -> dict[str, Any]:
-    """Return the summary of a run that nothing disturbed."""
+    """Return the summary of an undisturbed run."""
     where = ("--name", "undisturbed", "--dataset", "prepared", "--nproc-per-node", "2")
     bench.run("train", *where, "--", *SMALL, *SOME)
     return bench.summary("undisturbed")
 
 
-def test_stopped_and_resumed_is_the_same_model_as_undisturbed(
+def test_a_stopped_and_resumed_run_produces_the_model_of_an_undisturbed_run(
     bench: Bench, undisturbed: dict[str, Any]
 ) -> None:
     launch(bench, "stopped", *SOME)
@@ -64,7 +64,7 @@ def test_stopped_and_resumed_is_the_same_model_as_undisturbed(
 
 
 @pytest.mark.soak
-def test_a_killed_rank_is_restarted_and_nothing_is_lost_or_repeated(
+def test_a_killed_rank_is_restarted_without_lost_or_repeated_samples(
     bench: Bench, undisturbed: dict[str, Any]
 ) -> None:
     launch(bench, "killed", *SOME)
@@ -80,7 +80,7 @@ def test_a_killed_rank_is_restarted_and_nothing_is_lost_or_repeated(
 
 
 @pytest.mark.soak
-def test_a_run_goes_on_with_fewer_processes_in_steps_of_the_same_samples(
+def test_a_run_continues_with_fewer_processes_and_the_same_global_batches(
     bench: Bench, undisturbed: dict[str, Any]
 ) -> None:
     launch(bench, "shrunk", *SOME)
@@ -109,8 +109,8 @@ def test_a_run_goes_on_with_fewer_processes_in_steps_of_the_same_samples(
     bench.wait_until_alone()
 
 
-@pytest.mark.soak  # `make test` does the same with a trainer that starts at once: test_local_launcher.py
-def test_a_killed_supervisor_leaves_no_process_and_its_run_can_be_resumed(bench: Bench) -> None:
+@pytest.mark.soak  # `make test` covers this with the fake trainer: test_local_launcher.py
+def test_a_killed_supervisor_leaves_no_process_and_a_resumable_run(bench: Bench) -> None:
     launch(bench, "orphaned", *FOR_EVER, ranks=1)
     view = bench.wait("orphaned", lambda view: (view["checkpoint"] or 0) >= 50)
     os.kill(view["pid"], signal.SIGKILL)
@@ -125,7 +125,7 @@ def test_a_killed_supervisor_leaves_no_process_and_its_run_can_be_resumed(bench:
 
 
 @pytest.mark.usefixtures("undisturbed")
-def test_bad_data_and_bad_configuration_are_told_before_or_at_once_after_the_start(bench: Bench) -> None:
+def test_bad_data_and_bad_configuration_are_reported_at_the_start(bench: Bench) -> None:
     refused = bench.run("train", "--dataset", "prepared", "--", "--embeding_dim", "8", expect=2)
     assert "embedding_dim" in refused.stderr
     refused = bench.run("train", "--dataset", "prepared", "--", "--batch_size", "0", expect=2)
@@ -135,7 +135,7 @@ def test_bad_data_and_bad_configuration_are_told_before_or_at_once_after_the_sta
     refused = bench.run("train", "--", "--dataset-path=elsewhere", *SMALL, expect=2)
     assert f"there is no dataset at {bench.folder / 'elsewhere'}" in refused.stderr
     refused = bench.run("train", "--name", "undisturbed", "--dataset", "prepared", expect=2)
-    assert "there is a run 'undisturbed' already" in refused.stderr
+    assert "a run 'undisturbed' exists already" in refused.stderr
     refused = bench.run("train", "--resume", "undisturbed", expect=2)
     assert "has finished" in refused.stderr
     refused = bench.run("stop", "undisturbed", expect=2)
@@ -145,7 +145,7 @@ def test_bad_data_and_bad_configuration_are_told_before_or_at_once_after_the_sta
     launch(bench, "huge", "--batch_size", "1000000")
     failed = bench.wait("huge", lambda view: view["state"] == "FAILED")
     assert "batch_size" in failed["cause"]
-    assert failed["restarts"] == 0  # what is wrong once is wrong again
+    assert failed["restarts"] == 0  # a retry would fail again
 
 
 def test_ctrl_c_in_an_attached_run_leaves_a_checkpoint(bench: Bench) -> None:
@@ -174,7 +174,7 @@ def test_ctrl_c_in_an_attached_run_leaves_a_checkpoint(bench: Bench) -> None:
 
 
 @pytest.mark.usefixtures("undisturbed")
-def test_logs_and_report_tell_of_a_finished_run(bench: Bench) -> None:
+def test_logs_and_report_describe_a_finished_run(bench: Bench) -> None:
     assert bench.run("status", "undisturbed").stdout.startswith("RUN ")
     assert "finished at step" in bench.run("logs", "undisturbed").stdout
     assert bench.run("logs", "undisturbed", "--rank", "1", "--tail", "1").stdout.count("\n") == 1
@@ -186,14 +186,14 @@ def test_logs_and_report_tell_of_a_finished_run(bench: Bench) -> None:
     assert "http://" not in page.replace("http://www.w3.org/", "")
 
 
-def test_a_dry_run_prints_what_would_run_and_makes_nothing(bench: Bench) -> None:
+def test_a_dry_run_prints_the_command_and_creates_nothing(bench: Bench) -> None:
     launched = bench.ask("train", "--name", "dry", "--dataset", "prepared", "--dry-run")["launch"]
     assert "torch" in " ".join(launched["command"]) or "elastic" in " ".join(launched["command"])
     assert "dataset_path" in launched["files"]["trainer.yaml"]
     assert not (bench.home / "runs" / "dry").exists()
 
 
-def test_down_stops_what_runs_and_leaves_nothing(bench: Bench) -> None:
+def test_down_stops_runs_and_leaves_nothing(bench: Bench) -> None:
     launch(bench, "running", *FOR_EVER, ranks=1)
     bench.wait("running", lambda view: (view["step"] or 0) >= 10)
     bench.run("down", "--yes")

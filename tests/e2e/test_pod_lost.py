@@ -1,4 +1,4 @@
-"""Training in pods of which one is lost: data, checkpoints and results are in a bucket."""
+"""Training in pods, one of which is lost; data, checkpoints and results are in a bucket."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SETTINGS: dict[str, Any] = {
 
 @pytest.mark.soak
 @pytest.mark.timeout(600)
-def test_a_pod_is_lost_with_its_machine_and_the_next_one_goes_on_where_it_was(
+def test_a_pod_lost_with_its_node_is_continued_by_the_next_pod(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_dataset(tmp_path / "data", train_rows=1003, test_rows=200, num_dense=3, num_sparse=4)
@@ -53,7 +53,7 @@ def test_a_pod_is_lost_with_its_machine_and_the_next_one_goes_on_where_it_was(
             first, second = pods.start(0), pods.start(1)
             wait_for(lambda: bool(bucket.glob(f"{results}/checkpoints/step-*/commit-*.json")), first, second)
             wait_for(lambda: bucket.exists(f"{results}/metrics.jsonl"), first, second)
-            assert lose(first) == []  # nothing outlives a pod
+            assert lose(first) == []  # no process survives its pod
             again = pods.start(0, "b")
             assert (again.wait(PATIENCE_S), second.wait(PATIENCE_S)) == (0, 0)
 

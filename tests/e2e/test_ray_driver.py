@@ -1,6 +1,6 @@
 """The driver on a real Ray cluster with a token: CLOUDREC_RAY is the bin folder of an environment with Ray.
 
-Ray listens on all interfaces whatever it is told, so the cluster lives in a network of its own.
+Ray always listens on all interfaces, so the cluster has its own network namespace.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ _LIMIT_S = 300
 
 
 @pytest.mark.soak
-def test_agents_are_started_again_ended_and_moved_on_a_real_cluster(tmp_path: Path) -> None:
+def test_the_driver_restarts_ends_and_moves_agents_on_a_real_cluster(tmp_path: Path) -> None:
     ray = os.environ.get("CLOUDREC_RAY", "")
     if not ray:
         pytest.skip("CLOUDREC_RAY names no bin folder of an environment with ray[default]")
     own_network = ("unshare", "-n", "--fork", "--pid", "--mount-proc", "--kill-child")
     if subprocess.run([*own_network, "true"], check=False, capture_output=True).returncode:
-        pytest.skip("this user may not make a network of its own")
+        pytest.skip("this user may not make its own network")
     for number in (2, 3, 4):
         (tmp_path / f"machine-{number}").mkdir()
     launch = {

@@ -1,7 +1,7 @@
-"""A stand-in for docker's program: it notes its calls, and pushes a small image by the real protocol.
+"""A stand-in for the docker program: it records its calls, and pushes a small image by the real protocol.
 
 Like docker, it reads a password from standard input, keeps the login in the folder of --config, pushes only
-where it is logged in, and tells an image's digest as one of its names. DOCKER_STANDIN names the folder for
+where it is logged in, and lists an image's digest among its names. DOCKER_STANDIN names the folder for
 notes; a file `fails` there has a build end with its text, `no-daemon` lets no call reach a daemon.
 """
 
@@ -20,7 +20,7 @@ _OCI = "application/vnd.oci.image"
 
 
 def main(words: list[str]) -> int:
-    """Do what docker would."""
+    """Run one docker command."""
     notes = Path(os.environ["DOCKER_STANDIN"])
     with (notes / "calls.jsonl").open("a", encoding="utf-8") as file:
         file.write(json.dumps(words) + "\n")

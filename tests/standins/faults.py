@@ -1,4 +1,4 @@
-"""A server on loopback that passes requests on to another one, and fails those it is told to fail."""
+"""A server on loopback that passes requests on to another one, and fails the requests that a test selects."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _HOP = {"connection", "keep-alive", "transfer-encoding", "expect", "content-leng
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a client asked for."""
+    """A request of a client."""
 
     method: str
     path: str
@@ -41,7 +41,7 @@ class Fault:
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def strikes(self, request: Request) -> bool:
-        """Whether this request is one to fail; counts it."""
+        """Count a request, and return whether it must fail."""
         if self.method not in {"", request.method} or self.holding not in request.path or not self.times:
             return False
         if self.skip:
@@ -81,7 +81,7 @@ class FaultyProxy:
         self._thread.join()
 
     def fault_of(self, request: Request) -> Fault | None:
-        """Note a request; the fault that strikes it, if any."""
+        """Record a request, and return the fault for it, if any."""
         with self.lock:
             self.requests.append(request)
             return next((fault for fault in self.faults if fault.strikes(request)), None)

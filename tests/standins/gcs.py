@@ -1,6 +1,6 @@
 """A stand-in for Google Cloud Storage's JSON API, on loopback and in memory.
 
-What is kept of the real one: uploads in one request (`media`, `multipart`) and resumable ones, which
+Implemented: uploads in one request (`media`, `multipart`) and resumable ones, which
 take chunks of a multiple of 256 KiB, answer 308 with the range held, and may be asked again after a
 lost answer; downloads with ranges; metadata; listing by prefix, in pages; deletion;
 ifGenerationMatch=0, checked when the object is made, with 412.
@@ -48,7 +48,7 @@ class _Session:
 
 
 class GcsStandIn:
-    """Serves the buckets named."""
+    """Serves the given buckets."""
 
     def __init__(self, *buckets: str) -> None:
         self.objects: dict[str, dict[str, _Object]] = {bucket: {} for bucket in buckets}
@@ -75,7 +75,7 @@ class GcsStandIn:
         self._thread.join()
 
     def bucket(self, name: str) -> dict[str, _Object]:
-        """A bucket's objects."""
+        """Return a bucket's objects, by name."""
         if name not in self.objects:
             raise _AnswerError(404, "The specified bucket does not exist.")
         return self.objects[name]
@@ -90,7 +90,7 @@ class GcsStandIn:
         return self.resource(bucket, name)
 
     def resource(self, bucket: str, name: str) -> dict[str, Any]:
-        """What is told of an object."""
+        """Return the description of an object."""
         found = self.bucket(bucket).get(name)
         if found is None:
             raise _AnswerError(404, f"No such object: {bucket}/{name}")
@@ -197,7 +197,7 @@ class _Handler(BaseHTTPRequestHandler):
                 raise _AnswerError(400, "the chunk does not follow what is held")
             if match[3] == "*" and len(self.body) % _CHUNK:
                 raise _AnswerError(400, "a chunk that is not the last must be a multiple of 256 KiB")
-            session.data += self.body[len(session.data) - start :]  # what is held already is passed over
+            session.data += self.body[len(session.data) - start :]  # without the received bytes
         if match[3] == str(len(session.data)):
             self.owner.store(
                 session.bucket,

@@ -1,4 +1,4 @@
-"""What gives a pod its credentials, as a cloud's agent on the node does."""
+"""A stand-in for the agent on a node that gives pods their cloud credentials."""
 
 from __future__ import annotations
 

@@ -1,15 +1,16 @@
-"""The Kubernetes stand-in as a process of its own, so that what it needs is not counted as ours."""
+"""The Kubernetes stand-in as a separate process, so that its memory is not counted as cloudrec's."""
 
 from __future__ import annotations
 
 import json
-import ssl
 import subprocess
 import sys
-import urllib.request
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from cloudrec_sandbox.core.admission import TOKEN_VARIABLE
+from cloudrec_sandbox.core.client import Control
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,12 +18,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class StandIn:
-    """A stand-in that answers.
+    """A running stand-in.
 
     Attributes:
         endpoint: URL of its API server.
-        authority: file of the certificates by which it is known.
-        environment: what its clients need, KUBECONFIG among it.
+        authority: the file with its CA certificates.
+        environment: the variables for its clients, including KUBECONFIG.
         context: the context in that file.
     """
 
@@ -37,20 +38,15 @@ class StandIn:
         return self.environment["KUBECONFIG"]
 
     def control(self, **wishes: Any) -> dict[str, Any]:
-        """Change it; see `cloudrec.sandbox.kubernetes.controllers.settings`."""
-        body = json.dumps(wishes).encode()
-        request = urllib.request.Request(f"{self.endpoint}/_control", data=body, method="POST")  # noqa: S310 - our own
-        request.add_header("Content-Type", "application/json")
-        context = ssl.create_default_context(cafile=self.authority)
-        with urllib.request.urlopen(request, timeout=300, context=context) as answer:  # noqa: S310 - our own
-            document: dict[str, Any] = json.loads(answer.read() or b"{}")
-        return document
+        """Change it; see `cloudrec_sandbox.kubernetes.controllers.settings`."""
+        token = self.environment[TOKEN_VARIABLE]
+        return Control(self.endpoint, token, authority=self.authority, timeout_s=300).order(**wishes)
 
 
 @contextmanager
 def kubernetes() -> Iterator[StandIn]:
-    """Run one until the block ends."""
-    command = [sys.executable, "-m", "cloudrec.sandbox", "kubernetes", "--port", "0"]
+    """Run a stand-in until the block ends."""
+    command = [sys.executable, "-m", "cloudrec_sandbox", "kubernetes", "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         if process.stdout is None:
             raise RuntimeError("a pipe was asked for")

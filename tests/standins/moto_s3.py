@@ -40,7 +40,7 @@ class OneAtATime:
 
 
 def main(port: int) -> None:
-    """Serve on loopback until killed."""
+    """Serve on loopback until the process is killed."""
     os.environ["MOTO_PORT"] = str(port)  # as its own command does
     application = OneAtATime(DomainDispatcherApplication(create_backend_app))
     run_simple("127.0.0.1", port, application, threaded=True, request_handler=MotoRequestHandler)

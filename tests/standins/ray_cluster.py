@@ -1,4 +1,4 @@
-"""A real Ray cluster of several nodes on loopback addresses, in a network and among processes of its own.
+"""A real Ray cluster of several nodes on loopback addresses, in separate network and process namespaces.
 
 Entering it puts the calling thread into that network, and so whatever it starts and connects to.
 """
@@ -24,7 +24,8 @@ import pytest
 _UNSHARE = ("unshare", "-n", "--fork", "--pid", "--mount-proc", "--kill-child")
 _NEW_NETWORK = 0x40000000  # CLONE_NEWNET
 _LISTENS = "0A"
-_START_S = 120.0
+_START_S = 300.0
+_ATTEMPTS = 3  # Ray gives up after 30 s if its raylet has not registered, which happens on busy cores
 _POLL_S = 0.1
 _SHELL = 'ip link set lo up; echo $$; exec 3<&0; while read -r line <&3; do eval "$line"; done'
 
@@ -33,8 +34,8 @@ class RayCluster:
     """A head, which is a node like others, and nodes that are added to it.
 
     Args:
-        folder: where its files go.
-        cpus: of each node, so it says.
+        folder: the folder of its files.
+        cpus: the CPUs that each node reports.
     """
 
     def __init__(self, folder: Path, *, cpus: int = 2) -> None:
@@ -51,6 +52,8 @@ class RayCluster:
             "RAY_AUTH_MODE": "token",
             "RAY_AUTH_TOKEN_PATH": str(self.token_file),
             "RAY_USAGE_STATS_ENABLED": "0",
+            "RAY_agent_register_timeout_ms": f"{_START_S * 1000:.0f}",
+            "RAY_DASHBOARD_STARTUP_TIMEOUT_S": f"{_START_S:.0f}",
             "PIP_NO_INDEX": "1",
         }
         self._shell = subprocess.Popen(
@@ -94,15 +97,15 @@ class RayCluster:
             time.sleep(_POLL_S)
 
     def lose(self, host: int) -> None:
-        """Kill a node's raylet, and so all its workers, without a word."""
+        """Kill a node's raylet with all its workers, without a notice."""
         self._do(f"pkill -KILL -f 'raylet/raylet .*--node_ip_address=127.0.0.{host} '")
 
     def lose_head(self) -> None:
-        """Kill everything of the head."""
+        """Kill all processes of the head."""
         self._do("pkill -KILL -f dashboard/dashboard.py; pkill -KILL -f gcs_server")
 
     def listening(self) -> set[ipaddress.IPv4Address | ipaddress.IPv6Address]:
-        """Return the addresses on which anything listens in its network."""
+        """Return the addresses of all listening sockets in its network."""
         found: set[ipaddress.IPv4Address | ipaddress.IPv6Address] = set()
         for table in ("tcp", "tcp6"):
             for line in Path(f"/proc/thread-self/net/{table}").read_text().splitlines()[1:]:
@@ -112,14 +115,18 @@ class RayCluster:
         return found
 
     def log(self) -> str:
-        """Return what Ray's start has printed."""
+        """Return the output of Ray's start."""
         return "\n".join(path.read_text() for path in sorted(self.folder.glob("*.log")))
 
     def _start(self, *options: str, host: int) -> None:
         command = ["ray", "start", *options, f"--node-ip-address=127.0.0.{host}", f"--num-cpus={self._cpus}"]
         log = self.folder / f"node-{host}.log"
         own = self._sockets / str(host)  # a node that ends removes from it what others may still use
-        self._do(f"{' '.join(command)} --temp-dir={own} >{log} 2>&1 </dev/null &")
+        start = f"{' '.join(command)} --temp-dir={own} >>{log} 2>&1 </dev/null"
+        kill = f"pkill -KILL -f '[r]ay.*{own}/'"  # what a failed start has left
+        self._do(
+            f"for n in {' '.join(map(str, range(_ATTEMPTS)))}; do {start} && break; {kill}; sleep 1; done &"
+        )
 
     def _do(self, line: str) -> None:
         assert self._shell.stdin
@@ -144,11 +151,11 @@ class RayCluster:
 
 
 def skip_without_ray() -> None:
-    """Skip where Ray, or a network of one's own, cannot be had; say why."""
+    """Skip the test if Ray or a network namespace is not available, with the reason."""
     if importlib.util.find_spec("ray") is None:
         pytest.skip("ray[default] is not installed")
     if subprocess.run([*_UNSHARE, "true"], check=False, capture_output=True).returncode:
-        pytest.skip("this user may not make a network of its own (unshare -n)")
+        pytest.skip("this user may not make its own network (unshare -n)")
 
 
 def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:

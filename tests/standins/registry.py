@@ -1,8 +1,8 @@
 """A stand-in for a registry of images, on loopback and in memory: what a push uses of the distribution API.
 
-What is kept of real ones: Basic authentication with a challenge; repositories that must exist; uploads in
-pieces, which end with a digest that must fit; a manifest only once everything that it names is there; digests
-of manifests; pulls by tag and digest; 401, 403 and 404 in the registry's own words.
+Implemented: Basic authentication with a challenge; repositories that must exist; uploads in pieces, which end
+with a digest that must match; a manifest only after all its blobs; digests of manifests; pulls by tag and
+digest; 401, 403 and 404 with a registry's messages.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class _AnswerError(Exception):
 
 @dataclass(slots=True)
 class Repository:
-    """What is in a repository."""
+    """The contents of a repository."""
 
     blobs: dict[str, bytes] = field(default_factory=dict)
     manifests: dict[str, tuple[str, bytes]] = field(default_factory=dict)  # digest -> media type, bytes
@@ -45,7 +45,7 @@ class Repository:
 
 
 class RegistryStandIn:
-    """Serves the repositories named to whoever has the password; `readers` may log in and not push."""
+    """Serves the named repositories to clients with the password; `readers` may log in and not push."""
 
     def __init__(self, *repositories: str, username: str = "pusher") -> None:
         self.repositories = {name: Repository() for name in repositories}

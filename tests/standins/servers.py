@@ -1,4 +1,4 @@
-"""Other people's stand-ins, each a process on loopback: moto for S3, Azurite for Azure Blob Storage."""
+"""Third-party stand-ins, each a process on loopback: moto for S3, Azurite for Azure Blob Storage."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cloudrec.process.ports import free_port
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -22,15 +24,15 @@ AZURITE_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1
 
 @contextmanager
 def moto_server(log: Path) -> Iterator[int]:
-    """S3 by moto; its port."""
-    port = _free_port()
+    """Run moto's S3; yields its port."""
+    port = free_port()
     command = [sys.executable, str(Path(__file__).with_name("moto_s3.py")), str(port)]
     with _serving(command, port, log):
         yield port
 
 
 def why_no_azurite() -> str | None:
-    """Why Azurite cannot be started here, if it cannot."""
+    """Return why Azurite cannot be started here; None if it can."""
     if shutil.which("node") is None:
         return "node is not installed"
     return None if AZURITE.exists() else f"{AZURITE} is not there: npm could not install it at set-up"
@@ -38,8 +40,8 @@ def why_no_azurite() -> str | None:
 
 @contextmanager
 def azurite(log: Path) -> Iterator[int]:
-    """Azure Blob Storage by Azurite; its port."""
-    port = _free_port()
+    """Run Azurite; yields its port."""
+    port = free_port()
     command = ["node", str(AZURITE), "--blobHost", "127.0.0.1", "--blobPort", str(port), "--silent"]
     # The SDK speaks a newer version of the service's API than this Azurite knows.
     command += ["--inMemoryPersistence", "--disableTelemetry", "--skipApiVersionCheck"]
@@ -69,9 +71,3 @@ def _await_answer(process: subprocess.Popen[bytes], port: int, log: Path) -> Non
         else:
             return
     raise RuntimeError(f"{process.args!r} does not answer: {log.read_text(errors='replace')[-2000:]}")
-
-
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])

@@ -4,7 +4,6 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
-import stamina
 
 from tests.standins.servers import why_no_azurite
 from tests.trainer.support_clouds import CLOUDS, CloudPlace, Clouds
@@ -41,7 +40,7 @@ def clouds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clouds]:
 
 
 @pytest.fixture
-def enter_cloud(clouds: Clouds, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], CloudPlace]]:
+def enter_cloud(clouds: Clouds, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], CloudPlace]:
     """Lead the standard variables to a cloud's object store, which has no fault yet."""
 
     def enter(name: str) -> CloudPlace:
@@ -53,9 +52,7 @@ def enter_cloud(clouds: Clouds, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cal
         place.proxy.clear()
         return place
 
-    # Our own retries do not wait; the SDKs', below them, do so for a moment.
-    with stamina.set_testing(True, attempts=5, cap=True):
-        yield enter
+    return enter
 
 
 @pytest.fixture(params=CLOUDS)

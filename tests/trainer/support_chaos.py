@@ -1,6 +1,6 @@
 """Runs whose processes are killed at random: ranks, their checkpoint writers, at any moment.
 
-Every rank is a process of its own, forked from a server that has torch imported already, so that an
+Every rank is its own process, forked from a server that has torch imported already, so that an
 attempt starts in a second and hundreds of kills fit into minutes. What an agent would do is done here:
 when a rank dies, the others are killed and a new attempt starts, on another number of ranks if wanted.
 """
@@ -13,7 +13,6 @@ import os
 import random
 import re
 import signal
-import socket
 import sys
 import time
 from collections import Counter
@@ -25,10 +24,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import psutil
 
-from trainer.checkpoint import catalogue
-from trainer.checkpoint.commit import read_commit
-from trainer.checkpoint.runs import verify
-from trainer.checkpoint.store import open_store
+from cloudrec.process.ports import free_port
+from trainer.checkpoint.format import catalogue
+from trainer.checkpoint.format.commit import read_commit
+from trainer.checkpoint.format.runs import verify
+from trainer.checkpoint.store.base import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 PATIENCE_S = 120.0
-LONGEST_LIFE = 60  # lines of metrics, two steps each, that an attempt may write before somebody is killed
+LONGEST_LIFE = 60  # lines of metrics, two steps each, that an attempt may write before a process is killed
 VICTIMS = {
     "rank": 5,
     "all ranks": 1,
@@ -50,12 +50,12 @@ _SAVED = re.compile(r"rank-\d+\.")
 
 @dataclass(slots=True)
 class Toll:
-    """What was killed, and what was found of checkpoints after each death."""
+    """The kills, and the state of the checkpoints after each of them."""
 
     kills: Counter[str] = field(default_factory=Counter)
     attempts: int = 0
     verified: int = 0  # newest commits whose every byte was as written
-    resumed: int = 0  # attempts that had one to go on from
+    resumed: int = 0  # attempts that had one to resume from
 
     @property
     def total(self) -> int:
@@ -64,7 +64,7 @@ class Toll:
 
     def __str__(self) -> str:
         kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(self.kills.items()))
-        sound = f"{self.verified} newest commits sound, {self.resumed} gone on from"
+        sound = f"{self.verified} newest commits sound, {self.resumed} resumed from"
         return f"{self.total} kills ({kinds}) over {self.attempts} attempts; {sound}"
 
 
@@ -77,12 +77,12 @@ class Chaos:
         self.dice = dice
         self.toll = toll
         self.context = multiprocessing.get_context("forkserver")
-        self.context.set_forkserver_preload(["trainer.loop", "trainer.__main__"])
+        self.context.set_forkserver_preload(["trainer.loop.loop", "trainer.__main__"])
         folder.mkdir(parents=True, exist_ok=True)
 
     @property
     def checkpoints(self) -> Path:
-        """Where the run keeps its checkpoints."""
+        """The folder of the run's checkpoints."""
         return self.folder / "checkpoints"
 
     def run(self, worlds: Sequence[int], plans: Sequence[Sequence[str]], most_kills: int) -> dict[str, Any]:
@@ -101,7 +101,7 @@ class Chaos:
 
     def weights(self) -> dict[str, npt.NDArray[np.float32]]:
         """Every weight of the finished run."""
-        from trainer.export import main as export  # noqa: PLC0415 - as a user would
+        from trainer.commands.export import main as export  # noqa: PLC0415 - as a user would
 
         out = self.folder / "export"
         code = export(["--checkpoint", str(self.checkpoints), "--out", str(out)])
@@ -111,7 +111,7 @@ class Chaos:
     def _attempt(self, size: int, plan: Sequence[str], *, killing: bool) -> list[int | None]:
         self.toll.attempts += 1
         self.toll.resumed += bool(self.checkpoints.exists() and any(self.checkpoints.glob("step-*/commit*")))
-        port = _free_port()
+        port = free_port()
         settings = {**self.settings, "sharding_types": ",".join(plan), "output_dir": self.folder}
         flags = [f"--{name}={value}" for name, value in settings.items()]
         arguments = [(rank, size, port, flags, str(self.folder / "ranks.log")) for rank in range(size)]
@@ -129,7 +129,7 @@ class Chaos:
             assert not alive, f"a writer outlived its trainer: {alive}"
 
     def _watch(self, ranks: Sequence[BaseProcess], *, killing: bool) -> list[int | None]:
-        """Wait for the end, killing somebody now and then; the exit codes."""
+        """Wait for the end of an attempt, kill processes at random times; return the exit codes."""
         give_up = time.monotonic() + PATIENCE_S
         lines = self._lines()
         while killing and self._lines() == lines and _all_alive(ranks):  # until it has begun to train
@@ -187,7 +187,7 @@ class Chaos:
         return layers >= int(self.settings["checkpoint_chain"])
 
     def _check_newest(self) -> None:
-        """The newest checkpoint that counts can be read, to the last byte, whoever died when."""
+        """Check that every byte of the newest committed checkpoint can be read."""
         if not self.checkpoints.exists():
             return
         store = open_store(str(self.checkpoints))
@@ -220,16 +220,10 @@ def _be_a_rank(rank: int, size: int, port: int, flags: list[str], log: str) -> N
     sys.exit(main(flags))
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def _writers(rank: BaseProcess) -> list[psutil.Process]:
     with suppress(psutil.Error):
         children = psutil.Process(rank.pid).children()
-        return [each for each in children if "trainer.checkpoint.writer" in _words(each)]
+        return [each for each in children if "trainer.checkpoint.save.writer" in _words(each)]
     return []
 
 

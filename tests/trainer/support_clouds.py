@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.request import Request, urlopen
 
+from cloudrec_contract.objectstore.base import StoreOptions
+from cloudrec_contract.objectstore.retries import Patience
 from tests.standins.faults import Fault, FaultyProxy
 from tests.standins.gcs import GcsStandIn
 from tests.standins.servers import AZURITE_ACCOUNT, AZURITE_KEY, azurite, moto_server
-from trainer.checkpoint.clouds import Patience
-from trainer.checkpoint.store_fsspec import FsspecStore
+from trainer.checkpoint.store.base import Store, open_store
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,11 +33,11 @@ class CloudPlace:
     proxy: FaultyProxy
 
     def new_uri(self) -> str:
-        """A folder that nobody has used."""
+        """Return the URI of a new folder."""
         return f"{self.scheme}://{_BUCKET}/{uuid.uuid4().hex}/checkpoints"
 
     def refusal(self, status: int, **more: str | int) -> Fault:
-        """A fault in this cloud's own words."""
+        """Return a fault with this cloud's error body."""
         words = _WORDS[self.cloud]
         code = words.codes.get(status, str(status))
         headers = {name: value.replace("CODE", code) for name, value in words.headers.items()}
@@ -46,14 +47,14 @@ class CloudPlace:
 
 @dataclass(frozen=True)
 class _Words:
-    """How a cloud tells of an error."""
+    """The format of a cloud's errors."""
 
     body: str
     headers: Mapping[str, str]
     codes: Mapping[int, str]
 
 
-_XML = "<?xml version='1.0'?><Error><Code>CODE</Code><Message>as told</Message></Error>"
+_XML = "<?xml version='1.0'?><Error><Code>CODE</Code><Message>on request</Message></Error>"
 _WORDS = {
     "s3": _Words(
         _XML,
@@ -66,7 +67,7 @@ _WORDS = {
         {403: "AuthorizationPermissionMismatch", 500: "InternalError", 503: "ServerBusy"},
     ),
     "gcs": _Words(
-        '{"error": {"code": CODE, "message": "as told"}}', {"Content-Type": "application/json"}, {}
+        '{"error": {"code": CODE, "message": "on request"}}', {"Content-Type": "application/json"}, {}
     ),
 }
 
@@ -124,6 +125,7 @@ def _gcs(stack: ExitStack, folder: Path) -> CloudPlace:
     return CloudPlace("gcs", "gs", {"STORAGE_EMULATOR_HOST": f"http://127.0.0.1:{proxy.port}"}, proxy)
 
 
-def small_parts(uri: str) -> FsspecStore:
+def small_parts(uri: str) -> Store:
     """A store whose large objects are not too large for a test: 5 MiB is the least that S3 takes."""
-    return FsspecStore(uri, part_bytes=5 * 2**20, patience=Patience(answer_s=1.0, attempts=4))
+    patience = Patience(answer_s=1.0, attempts=4, rounds=5, pause_s=0.0)
+    return open_store(uri, StoreOptions(part_bytes=5 * 2**20, patience=patience))

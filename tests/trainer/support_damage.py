@@ -1,4 +1,4 @@
-"""Ways in which a committed checkpoint can be damaged, each of which must be noticed."""
+"""Ways to damage a committed checkpoint; each must be detected."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def written(folder: Path, kind: str) -> Path:
-    """What rank 0 wrote in the folder of a step."""
+    """Return the file that rank 0 wrote in the folder of a step."""
     return next(folder.glob(f"rank-00000.*.{kind}"))
 
 
@@ -38,4 +38,10 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "a flipped bit in the commit": lambda folder: flip(commit_of(folder), 70),
     "a truncated commit": lambda folder: os.truncate(commit_of(folder), 50),
     "an empty commit": lambda folder: os.truncate(commit_of(folder), 0),
+}
+
+DAMAGES_OF_A_FILE: dict[str, Callable[[Path], object]] = {
+    "a flipped bit": lambda path: flip(path, path.stat().st_size // 2),
+    "half of it": lambda path: os.truncate(path, path.stat().st_size // 2),
+    "missing": lambda path: path.unlink(),
 }

@@ -36,9 +36,9 @@ def write_dataset(
     shard_rows: int = 300,
     seed: int = 0,
 ) -> dict[str, Rows]:
-    """Write a dataset of random rows; labels lean on the first feature, so that a model can learn.
+    """Write a dataset of random rows; labels depend on the first feature, so that a model can learn.
 
-    Row i of a split has i in its first dense column, which tells where a sample came from.
+    Row i of a split has i in its first dense column, which identifies the sample.
     """
     random = np.random.default_rng(seed)
     contents = {
@@ -58,13 +58,13 @@ def write_rows(
     num_dense = contents["train"].dense.shape[1]
     document: dict[str, Any] = {
         "format": "cloudrec-dataset",
-        "schema_version": 1,
+        "schema_version": 2,
         "created": "2026-01-01T00:00:00+00:00",
         "cloudrec_version": "0.0.0",
         "dense_features": [f"I{i + 1}" for i in range(num_dense)],
         "sparse_features": list(num_embeddings),
         "num_embeddings_per_feature": num_embeddings,
-        "encoding": {"kind": "vocabulary", "min_frequency": 3, "missing_id": 0, "unknown_id": 1},
+        "encoding": hash_encoding(num_embeddings),
         "dense_transform": "log1p",
         "rows": sum(len(rows.labels) for rows in contents.values()),
         "bad_rows": 0,
@@ -74,11 +74,27 @@ def write_rows(
     write_manifest(directory, document)
 
 
+def make_version_1(directory: Path) -> None:
+    """Convert a dataset to schema version 1, without an encoding."""
+    document = json.loads((directory / "dataset.json").read_text())
+    old = {"kind": "vocabulary", "min_frequency": 3, "missing_id": 0, "unknown_id": 1}
+    write_manifest(directory, document | {"schema_version": 1, "encoding": old})
+
+
+def hash_encoding(num_embeddings: dict[str, int]) -> dict[str, Any]:
+    """An encoding without vocabulary files."""
+    tables = [{"feature": feature, "rows": rows} for feature, rows in num_embeddings.items()]
+    mapping = {"kind": "hash", "version": 1, "missing_id": 0, "tables": tables}
+    return {"digest": _digest(mapping), "mapping": mapping, "files": {}}
+
+
+def _digest(part: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(part, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
 def write_manifest(directory: Path, document: dict[str, Any]) -> None:
-    """Write dataset.json with the digest that belongs to it."""
-    part = {key: document[key] for key in ("splits", "num_embeddings_per_feature")}
-    canonical = json.dumps(part, sort_keys=True, separators=(",", ":"))
-    document["digest"] = hashlib.sha256(canonical.encode()).hexdigest()
+    """Write dataset.json with its digest."""
+    document["digest"] = _digest({key: document[key] for key in ("splits", "num_embeddings_per_feature")})
     (directory / "dataset.json").write_text(json.dumps(document, indent=1))
 
 

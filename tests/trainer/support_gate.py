@@ -1,7 +1,7 @@
-"""The acceptance of a run: what it learnt, what it saw, and what of its state moved.
+"""The acceptance test of a run: its learning, its samples and the changes of its state.
 
-An AUC alone forgives much: a fifth of the data, rare ids whose rows never change, an optimizer that
-forgets. So the gate looks at all that a sound run must show, and tells every reason to refuse one.
+The AUC does not show all errors, such as a fifth of the data missing, rare ids without updates, or an
+optimizer without state. So the gate checks every property of a correct run, and lists every violation.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from trainer.arguments import make_config
-from trainer.digest import SampleDigest
-from trainer.session import open_session
+from trainer.base.arguments import make_config
+from trainer.loop.session.opening import open_session
+from trainer.sharding.digest import SampleDigest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from tests.trainer.support_teacher import Lesson
-    from trainer.distributed import World
-    from trainer.session import Session
+    from trainer.base.distributed import World
+    from trainer.loop.session.session import Session
 
 CURVE = {0.25: 0.85, 0.5: 0.92, 1.0: 0.95}  # of the run's steps, and of the gap that must be closed by then
 OFTEN = 100  # rows of ids seen less often need not have moved
@@ -43,7 +43,7 @@ State = dict[str, "npt.NDArray[Any]"]
 
 
 class Sabotage:
-    """Something that goes wrong with a run; this one lets it be."""
+    """A defect of a run; this base class has none."""
 
     def begin(self, session: Session) -> None:
         """Before the first step."""
@@ -54,7 +54,7 @@ class Sabotage:
 
 @dataclass(slots=True)
 class Run:
-    """What is looked at of a finished run; of one rank until all ranks' are joined."""
+    """The measurements of a finished run, of one rank or of all ranks joined."""
 
     dataset: str = ""  # the dataset's digest
     samples: str = ""  # the digest of all samples seen
@@ -64,7 +64,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether a run is accepted, and every reason why not."""
+    """Whether a run is accepted, and all reasons if it is not."""
 
     reasons: tuple[str, ...]
 
@@ -78,23 +78,23 @@ def learn(world: World, directory: str, sabotage: Sabotage, **settings: Any) -> 
     paths = {"dataset_path": f"{directory}/data", "output_dir": f"{directory}/run"}
     run = Run()
     with open_session(make_config({**SETTINGS, **settings, **paths}), world) as session:
-        run.dataset = session.dataset.digest
+        run.dataset = session.run.dataset.digest
         run.states[0.0] = _copy_state(session)
         sabotage.begin(session)
-        looks = {round(part * session.total_steps): part for part in CURVE}
+        looks = {round(part * session.course.total_steps): part for part in CURVE}
         for step in session.steps():
             session.advance(step)
             sabotage.after_step(session)
-            if (part := looks.get(session.progress.step)) is not None:
+            if (part := looks.get(session.course.progress.step)) is not None:
                 _look(session, run, part)
         if 1.0 not in run.curve:  # it ended early
             _look(session, run, 1.0)
-        run.samples = session.seen.merge(world.control).hex()
+        run.samples = session.course.seen.merge(world.control).hex()
     return run
 
 
 def join(runs: Sequence[Run]) -> Run:
-    """One run of what its ranks saw."""
+    """Join the measurements of a run's ranks."""
     whole = runs[0]
     for part, state in whole.states.items():
         for name, array in state.items():
@@ -105,7 +105,7 @@ def join(runs: Sequence[Run]) -> Run:
 
 
 def gate(lesson: Lesson, run: Run) -> Verdict:
-    """Accept a run, or tell everything that is wrong with it."""
+    """Accept a run, or list every reason to refuse it."""
     return Verdict(
         (
             *_judge_data(lesson, run),
@@ -177,7 +177,7 @@ def _look(session: Session, run: Run, part: float) -> None:
 
 def _copy_state(session: Session) -> State:
     """Whole arrays by name; NaN where another rank holds the values."""
-    state: Mapping[str, Any] = session.learner.state
+    state: Mapping[str, Any] = session.run.learner.state
     copies: State = {}
     for name, entry in state.items():
         copies[name] = np.full(entry.shape, np.nan)

@@ -1,4 +1,4 @@
-"""A small model whose rows change a few at a time, told to stamps as training tells them."""
+"""A small model whose rows change a few at a time, with stamps as in training."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import torch
 
 from tests.trainer.support_ranks import Place
 from tests.trainer.support_state import cut, global_tensors
+from trainer.base.row_stamps import Intervals, RowStamps
 from trainer.checkpoint import Checkpointer, Entry
-from trainer.checkpoint.saves import SavingOptions
-from trainer.checkpoint.touched import Intervals, RowStamps
+from trainer.checkpoint.save.saves import SavingOptions
 
 if TYPE_CHECKING:
     from trainer.checkpoint import State
@@ -63,7 +63,7 @@ class Model:
                 self.tensors[name].copy_(tensor)
 
     def spoil(self) -> None:
-        """Set everything to what no checkpoint holds."""
+        """Set all values to ones that no checkpoint contains."""
         for tensor in self.tensors.values():
             tensor.fill_(77)
 
@@ -105,7 +105,7 @@ def checkpointer(
 
 
 def save(writer: Checkpointer, model: Model, step: int, *, wait: bool = True) -> None:
-    """As the trainer saves."""
+    """Save like the trainer does."""
     writer.save(step, model.state, {"step": step}, FINGERPRINT, initial=model, wait=wait)
 
 
@@ -124,7 +124,7 @@ def die_at(event_number: int) -> None:
 
 
 def load(writer: Checkpointer, step: int, place: Place = ALONE) -> Model:
-    """A model made of a checkpoint, whatever was in its memory before."""
+    """Return a model loaded from a checkpoint, into memory with other values."""
     model = Model(place)
     model.spoil()
     assert writer.load(step, model.state, FINGERPRINT, initial=model) == {"step": step}

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from tests.trainer.support_ranks import Place
-from trainer.arguments import make_config
+from trainer.base.arguments import make_config
+from trainer.base.distributed import World
 from trainer.data.batch import Batch
-from trainer.distributed import World
-from trainer.learner import Learner
-from trainer.model import ModelShape
+from trainer.loop.learner import Learner
+from trainer.models.model import ModelShape
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""The metadata stand-in as a process of its own, as `python -m cloudrec.sandbox metadata` runs it."""
+"""The metadata stand-in as a separate process: `python -m cloudrec_sandbox metadata`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import sys
 from contextlib import closing, contextmanager
 from http.client import HTTPConnection
 from typing import TYPE_CHECKING, Any
+
+from cloudrec_sandbox.core.client import Control
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,15 +23,15 @@ class Metadata:
     def __init__(self, announcement: dict[str, Any]) -> None:
         self.url: str = announcement["endpoints"]["metadata"]
         self.env: dict[str, str] = announcement["env"]
+        self._control = Control.of(announcement)
 
     def control(self, **wishes: Any) -> None:
-        """Change what it says."""
-        status, answer = self._request("POST", "/_control", json.dumps(wishes))
-        assert status == 200, answer
+        """Change its answers."""
+        self._control.order(**wishes)
 
     def asked(self, path: str) -> int:
-        """How often a path was asked for so far."""
-        return int(json.loads(self._request("GET", "/_control")[1])["asked"].get(path, 0))
+        """Return the number of requests for a path so far."""
+        return int(self._control.ask("GET")["asked"].get(path, 0))
 
     def status(self, path: str, method: str = "GET", **headers: str) -> int:
         """The status of one request; names of headers have _ for -."""
@@ -46,8 +48,8 @@ class Metadata:
 
 @contextmanager
 def run_metadata() -> Iterator[Metadata]:
-    """Start it on a free port; it is gone afterwards."""
-    words = [sys.executable, "-m", "cloudrec.sandbox", "metadata", "--port", "0"]
+    """Run a stand-in on a free port until the block ends."""
+    words = [sys.executable, "-m", "cloudrec_sandbox", "metadata", "--port", "0"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None

@@ -1,4 +1,4 @@
-"""Whole runs of `python -m trainer`: in this process as a world of one, or in processes of their own."""
+"""Whole runs of `python -m trainer`: in this process as a world of one, or in separate processes."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from trainer.arguments import make_config
-from trainer.loop import run
+from trainer.base.arguments import make_config
+from trainer.loop.loop import run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,12 +28,12 @@ SMALL = {  # a model that trains in milliseconds
     "learning_rate": 0.02,
     "dense_learning_rate": 0.002,
 }
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 300.0
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run left behind."""
+    """The files of a finished run."""
 
     code: int
     directory: Path
@@ -55,16 +55,17 @@ def run_here(dataset: Path | None, output: Path, /, **settings: Any) -> Outcome:
     return Outcome(run(config), output)
 
 
-def command(dataset: Path, output: Path, *, ranks: int = 1, **settings: Any) -> list[str]:
+def command(dataset: Path | None, output: Path, /, *, ranks: int = 1, **settings: Any) -> list[str]:
     """The command line of a run, under torch's elastic agent if it has several ranks."""
-    values = {**SMALL, **settings, "dataset_path": dataset, "output_dir": output}
+    path = {} if dataset is None else {"dataset_path": dataset}
+    values = {**SMALL, **settings, **path, "output_dir": output}
     flags = [word for name, value in values.items() for word in (f"--{name}", _spell(value))]
     agent = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"] if ranks > 1 else []
     return [sys.executable, *agent, "-m", "trainer", *flags]
 
 
 def start(words: list[str], log: Path, **variables: str) -> subprocess.Popen[bytes]:
-    """Start in a process group of its own, so that all of it can be ended."""
+    """Start in its own process group, so that all of it can be ended."""
     environment = os.environ | {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1", **variables}
     with log.open("ab") as output:
         return subprocess.Popen(
@@ -73,14 +74,14 @@ def start(words: list[str], log: Path, **variables: str) -> subprocess.Popen[byt
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:
-    """End a process and its children at once."""
+    """Kill a process and its children."""
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
 
 
 def wait_until(true: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
-    """Poll while the process lives, for a while."""
+    """Wait until a condition holds, while the process lives and until a time limit."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not true():
         assert process.poll() is None, "the process ended first"

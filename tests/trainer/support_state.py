@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from trainer.checkpoint import Entry, Shard, State
+from trainer.checkpoint import Entry, State, TensorShard
 
 if TYPE_CHECKING:
     from tests.trainer.support_ranks import Place
@@ -28,7 +28,7 @@ def global_tensors(seed: int = 1) -> dict[str, torch.Tensor]:
 def whole(tensors: dict[str, torch.Tensor]) -> State:
     """The state of a single rank."""
     return {
-        name: Entry(tuple(tensor.shape), (Shard(tensor, (0,) * tensor.ndim),))
+        name: Entry(tuple(tensor.shape), (TensorShard(tensor, (0,) * tensor.ndim),))
         for name, tensor in tensors.items()
     }
 
@@ -43,12 +43,12 @@ def cut(place: Place, tensors: dict[str, torch.Tensor]) -> State:
             low = shape[axis] * place.rank // place.world_size
             high = shape[axis] * (place.rank + 1) // place.world_size
             offsets = tuple(low if dimension == axis else 0 for dimension in range(tensor.ndim))
-            state[name] = Entry(shape, (Shard(tensor.narrow(axis, low, high - low), offsets),))
+            state[name] = Entry(shape, (TensorShard(tensor.narrow(axis, low, high - low), offsets),))
         elif name.startswith("tables/b"):
-            held = (Shard(tensor, start),) if place.rank == place.world_size - 1 else ()
+            held = (TensorShard(tensor, start),) if place.rank == place.world_size - 1 else ()
             state[name] = Entry(shape, held)
         else:
-            state[name] = Entry(shape, (Shard(tensor, start),), replicated=True)
+            state[name] = Entry(shape, (TensorShard(tensor, start),), replicated=True)
     return state
 
 

@@ -1,4 +1,4 @@
-"""A teacher whose best possible and best linear scores are known, so that learning can be measured."""
+"""A teacher with known best and best linear AUC, so that learning can be measured."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SHARD_ROWS = 65_536
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """What is to be learnt, and how well it can be."""
+    """A teacher's model and its best AUCs."""
 
     train: Rows
     test: Rows

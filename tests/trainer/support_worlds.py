@@ -1,4 +1,4 @@
-"""Worlds of one to four ranks: torchrec's modules always mean all ranks of the process group."""
+"""Worlds of one to four ranks: torchrec's modules always use all ranks of the process group."""
 
 from __future__ import annotations
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from trainer.arguments import make_config, parse_arguments
-from trainer.config import TrainerConfig
-from trainer.errors import ConfigError
+from trainer.base.arguments import make_config, parse_arguments
+from trainer.base.config import TrainerConfig
+from trainer.base.errors import ConfigError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,6 +63,18 @@ BAD = {
         ["--lr_decay_steps", "5"],
         "lr_decay_start and lr_decay_steps need lr_decay polynomial, but it is linear",
     ),
+    "columns under a number a row": (
+        ["--sharding_types", "table_wise,column_wise"],
+        "sharding_types allows column_wise, which splits rows, but table_optimizer rowwise_adagrad keeps one",
+    ),
+    "a grid under a number a row": (
+        ["--sharding_types", "grid_shard", "--table_optimizer", "partial_rowwise_adam"],
+        "use table_wise, row_wise or table_row_wise, or set table_optimizer to adam",
+    ),
+    "columns of one table under a number a row": (
+        ["--table_constraints", "{C1: {}, C2: {sharding_types: [row_wise, column_wise]}}"],
+        "table_constraints: sharding_types of C2 allows column_wise, which splits rows",
+    ),
     "unknown sharding of a table": (
         ["--table_constraints", "{C1: {sharding_types: [diagonal]}}"],
         "table_constraints: input should be 'table_wise'",
@@ -73,7 +85,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_a_bad_configuration_is_refused_with_its_value_and_a_remedy(case: str) -> None:
+def test_an_invalid_configuration_is_refused_with_its_value_and_a_remedy(case: str) -> None:
     words, message = BAD[case]
     with pytest.raises(ConfigError) as caught:
         parse_arguments(words)
@@ -82,9 +94,15 @@ def test_a_bad_configuration_is_refused_with_its_value_and_a_remedy(case: str) -
     assert caught.value.exit_code == 64
 
 
-def test_all_that_is_wrong_is_told_at_once() -> None:
+def test_all_errors_are_reported_at_once() -> None:
     with pytest.raises(ConfigError, match=r"batch_size: .*; seed: "):
         parse_arguments(["--batch_size", "0", "--seed", "-1"])
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adagrad", "adam"])
+def test_column_sharding_is_allowed_for_optimizers_without_row_state(optimizer: str) -> None:
+    words = ["--sharding_types", "column_wise,grid_shard", "--table_optimizer", optimizer]
+    assert parse_arguments(words).config.table_optimizer == optimizer
 
 
 @pytest.mark.parametrize(
@@ -94,7 +112,9 @@ def test_all_that_is_wrong_is_told_at_once() -> None:
         ("c.yaml", "batch-size: 32\nlearning_rate: 0.5\ndense_arch_layer_sizes: [8, 64]\n"),
     ],
 )
-def test_flags_beat_the_file_and_the_file_beats_the_defaults(tmp_path: Path, name: str, text: str) -> None:
+def test_flags_override_the_file_and_the_file_overrides_the_defaults(
+    tmp_path: Path, name: str, text: str
+) -> None:
     (tmp_path / name).write_text(text)
     words = ["--config", str(tmp_path / name), "--batch-size=64", "--no-resume", "--shuffle", "false"]
     expected = {"batch_size": 64, "learning_rate": 0.5, "dense_arch_layer_sizes": (8, 64), "resume": False}
@@ -115,7 +135,7 @@ def test_flags_beat_the_file_and_the_file_beats_the_defaults(tmp_path: Path, nam
         ("c.yaml", "batch_size: many", "batch_size: input should be a valid integer"),
     ],
 )
-def test_a_bad_file_is_refused(tmp_path: Path, name: str, text: str, message: str) -> None:
+def test_an_invalid_file_is_refused(tmp_path: Path, name: str, text: str, message: str) -> None:
     (tmp_path / name).write_text(text)
     with pytest.raises(ConfigError) as caught:
         parse_arguments(["--config", str(tmp_path / name)])
@@ -127,7 +147,7 @@ def test_an_empty_file_means_the_defaults(tmp_path: Path) -> None:
     assert parse_arguments(["--config", str(tmp_path / "c.yaml")]).config == TrainerConfig()
 
 
-def test_help_tells_every_key(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_lists_every_key(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         parse_arguments(["--help"])
     assert caught.value.code == 0
@@ -145,7 +165,7 @@ def test_a_check_prints_the_resolved_configuration_without_importing_torch() -> 
     assert json.loads(done.stdout)["batch_size"] == 7
 
 
-def test_a_bad_configuration_ends_with_64_and_one_line() -> None:
+def test_an_invalid_configuration_exits_with_64_and_one_line() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "trainer", "--check_config", "--seed", "x"],
         capture_output=True,

@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING
 
 from tests.trainer.support_learner import make_world
 from tests.trainer.support_runs import SMALL
-from trainer.arguments import make_config
-from trainer.errors import NonFiniteLossError
-from trainer.loop import train
-from trainer.session import open_session
+from trainer.base.arguments import make_config
+from trainer.base.errors import NonFiniteLossError
+from trainer.loop.loop import train
+from trainer.loop.session.opening import open_session
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,7 +28,7 @@ def _diverge(place: Place, output: str) -> str:
     return ""
 
 
-def test_a_bad_loss_names_the_samples_of_all_ranks_on_all_ranks(ranks: RankPool, tmp_path: Path) -> None:
+def test_every_rank_reports_the_samples_of_a_non_finite_loss(ranks: RankPool, tmp_path: Path) -> None:
     first, second = ranks.run(2, _diverge, str(tmp_path))
     assert first == second
     assert "at step 2 " in first

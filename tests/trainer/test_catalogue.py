@@ -1,4 +1,4 @@
-"""Commits of several runs in one place: which counts, and who may remove what."""
+"""Commits of several runs in one folder: their validity and their removal."""
 
 from __future__ import annotations
 
@@ -6,15 +6,22 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from trainer.checkpoint import catalogue
-from trainer.checkpoint.commit import Commit, DamagedError, Reference, SaveId, commit_name, encode_commit
-from trainer.checkpoint.owner import claim
-from trainer.checkpoint.store import open_store
+from trainer.checkpoint.format import catalogue
+from trainer.checkpoint.format.commit import (
+    Commit,
+    DamagedError,
+    ManifestReference,
+    SaveId,
+    commit_name,
+    encode_commit,
+)
+from trainer.checkpoint.store.base import open_store
+from trainer.checkpoint.store.owner import claim
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from trainer.checkpoint.store import Store
+    from trainer.checkpoint.store.base import Store
 
 
 def _commit(store: Store, step: int, owner: int, *, whose: str = "") -> None:
@@ -24,7 +31,7 @@ def _commit(store: Store, step: int, owner: int, *, whose: str = "") -> None:
         number=1,
         world_size=1,
         base=None,
-        layers=((Reference(f"step-{step:08d}/rank-00000.{owner}.1.json", 4, 0),),),
+        layers=((ManifestReference(f"step-{step:08d}/rank-00000.{owner}.1.json", 4, 0),),),
         fingerprint={},
         extra={"whose": whose},
     )
@@ -40,7 +47,7 @@ def store(tmp_path: Path) -> Store:
     return open_store(str(tmp_path / "checkpoints"))
 
 
-def test_a_late_commit_of_a_fenced_run_neither_counts_nor_stands_in_the_newer_runs_way(store: Store) -> None:
+def test_a_late_commit_of_a_fenced_run_is_ignored(store: Store) -> None:
     older, newer = _claim(store), _claim(store)
     _commit(store, 100, newer, whose="newer")
     _commit(store, 100, older, whose="older")
@@ -48,7 +55,7 @@ def test_a_late_commit_of_a_fenced_run_neither_counts_nor_stands_in_the_newer_ru
     assert catalogue.find_commit(store, 100).extra == {"whose": "newer"}
 
 
-def test_a_fenced_run_cannot_remove_what_the_newer_one_committed(store: Store) -> None:
+def test_a_fenced_run_cannot_delete_commits_of_the_newer_run(store: Store) -> None:
     older = _claim(store)
     _commit(store, 50, older)
     newer = _claim(store)
@@ -58,14 +65,14 @@ def test_a_fenced_run_cannot_remove_what_the_newer_one_committed(store: Store) -
     assert [each.step for each in catalogue.list_commits(store)] == [50, 60, 70]
 
 
-def test_a_step_that_a_newer_run_wrote_again_is_the_newer_runs(store: Store) -> None:
+def test_a_step_rewritten_by_a_newer_run_belongs_to_the_newer_run(store: Store) -> None:
     _commit(store, 10, _claim(store), whose="first")
     _commit(store, 10, _claim(store), whose="second")
     assert catalogue.find_commit(store, 10).extra == {"whose": "second"}
     assert len(catalogue.list_commits(store)) == 1
 
 
-def test_a_step_without_a_commit_that_counts_is_told_so(store: Store) -> None:
+def test_a_step_without_a_valid_commit_is_reported_as_such(store: Store) -> None:
     older = _claim(store)
     _claim(store)
     _commit(store, 10, older)

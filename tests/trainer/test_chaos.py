@@ -1,4 +1,4 @@
-"""Endurance: runs whose processes are killed at random end as if nothing had happened."""
+"""Endurance: runs whose processes are killed at random end like uninterrupted ones."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _chaos(folder: Path, dataset: Path, seed: int, toll: Toll, **settings: Any) 
 
 
 @pytest.mark.soak
-def test_killed_runs_of_one_world_end_with_the_very_same_model(dataset: Path, tmp_path: Path) -> None:
+def test_killed_runs_of_one_world_size_produce_the_identical_model(dataset: Path, tmp_path: Path) -> None:
     toll, nobody = Toll(), Toll()
     undisturbed = _chaos(tmp_path / "calm", dataset, 0, nobody, **STEADY).run([2], [PLANS[0]], 0)
     seed = 0
@@ -65,7 +65,7 @@ def test_killed_runs_of_one_world_end_with_the_very_same_model(dataset: Path, tm
 
 
 @pytest.mark.soak
-def test_killed_runs_that_move_among_worlds_and_plans_lose_no_sample(dataset: Path, tmp_path: Path) -> None:
+def test_killed_runs_that_change_world_size_and_plan_lose_no_sample(dataset: Path, tmp_path: Path) -> None:
     toll, nobody = Toll(), Toll()
     calm = _chaos(tmp_path / "calm", dataset, 0, nobody, **SMOOTH)
     undisturbed = calm.run([1], [PLANS[0]], 0)

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from tests.trainer.support_state import cut, global_tensors, same_bits, whole, zeros_like
-from trainer.checkpoint import Checkpointer, Entry, Shard
-from trainer.errors import CheckpointError
+from trainer.base.errors import CheckpointError
+from trainer.checkpoint import Checkpointer, Entry, TensorShard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -76,9 +76,9 @@ def test_only_the_newest_are_kept(checkpointer: Checkpointer) -> None:
     assert checkpointer.steps() == (30, 31)
 
 
-def test_what_is_loaded_goes_into_the_very_tensors_given(checkpointer: Checkpointer) -> None:
+def test_a_load_fills_the_given_tensors_in_place(checkpointer: Checkpointer) -> None:
     parameter = torch.nn.Parameter(torch.ones(4, 2))
-    state = {"w": Entry((4, 2), (Shard(parameter, (0, 0)),))}
+    state = {"w": Entry((4, 2), (TensorShard(parameter, (0, 0)),))}
     checkpointer.save(1, state, {}, FINGERPRINT)
     with torch.no_grad():
         parameter.zero_()
@@ -101,7 +101,7 @@ def test_a_step_of_another_run_is_never_overwritten(tmp_path: Path) -> None:
     for attempt in range(2):
         with Checkpointer(str(tmp_path), keep=2, rank=0, world_size=1) as checkpointer:
             if attempt:
-                with pytest.raises(CheckpointError, match="from a run that this one did not go on from"):
+                with pytest.raises(CheckpointError, match="from a run that this one did not resume from"):
                     checkpointer.save(4, whole(global_tensors(2)), {}, FINGERPRINT)
             else:
                 checkpointer.save(4, whole(global_tensors(1)), {}, FINGERPRINT)
@@ -166,12 +166,15 @@ def test_a_checkpoint_of_another_schema_version_is_refused_not_passed_over(
 @pytest.mark.parametrize(
     "shards",
     [
-        [Shard(torch.zeros(5, 2), (0, 0))],  # half is missing
-        [Shard(torch.zeros(5, 2), (0, 0)), Shard(torch.zeros(5, 2), (0, 0))],  # half is there twice
+        [TensorShard(torch.zeros(5, 2), (0, 0))],  # half is missing
+        [
+            TensorShard(torch.zeros(5, 2), (0, 0)),
+            TensorShard(torch.zeros(5, 2), (0, 0)),
+        ],  # half is there twice
     ],
 )
 def test_state_that_is_not_all_there_is_not_committed(
-    checkpointer: Checkpointer, tmp_path: Path, shards: list[Shard]
+    checkpointer: Checkpointer, tmp_path: Path, shards: list[TensorShard]
 ) -> None:
     with pytest.raises(CheckpointError, match="w: the ranks hold"):
         checkpointer.save(1, {"w": Entry((10, 2), tuple(shards))}, {}, FINGERPRINT)

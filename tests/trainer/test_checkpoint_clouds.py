@@ -11,11 +11,11 @@ from tests.standins.faults import Fault
 from tests.trainer.support_dataset import write_dataset
 from tests.trainer.support_runs import run_here
 from tests.trainer.support_state import global_tensors, same_bits, whole, zeros_like
-from trainer import predict
+from trainer.base.errors import CheckpointError
 from trainer.checkpoint import Checkpointer
-from trainer.checkpoint.owner import FencedError
-from trainer.checkpoint.saves import SavingOptions
-from trainer.errors import CheckpointError
+from trainer.checkpoint.save.saves import SavingOptions
+from trainer.checkpoint.store.owner import FencedError
+from trainer.commands import predict
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,7 +56,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_a_run_that_goes_on_from_a_bucket_ends_like_an_unbroken_one_and_is_scored_from_there(
+def test_a_run_that_resumes_from_a_bucket_ends_like_an_unbroken_one_and_is_scored_from_there(
     enter_cloud: Callable[[str], CloudPlace],
     dataset: Path,
     tmp_path: Path,

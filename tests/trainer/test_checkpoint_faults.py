@@ -15,9 +15,9 @@ from tests.trainer.support_damage import DAMAGES, commit_of
 from tests.trainer.support_layers import die_at
 from tests.trainer.support_ranks import RankPool
 from tests.trainer.support_state import cut, global_tensors, same_bits, whole, zeros_like
+from trainer.base.errors import CheckpointError
 from trainer.checkpoint import Checkpointer
-from trainer.checkpoint.lock import DirectoryLock
-from trainer.errors import CheckpointError
+from trainer.checkpoint.store.lock import DirectoryLock
 
 if TYPE_CHECKING:
     from tests.trainer.support_ranks import Place
@@ -67,7 +67,7 @@ def test_a_damaged_checkpoint_does_not_count_among_those_kept(two_steps: Path) -
         assert checkpointer.steps() == (1, 3)
 
 
-def test_when_all_are_damaged_nothing_starts_afresh_by_itself(two_steps: Path) -> None:
+def test_when_all_are_damaged_nothing_starts_again_by_itself(two_steps: Path) -> None:
     for folder in two_steps.glob("step-*"):
         DAMAGES["a flipped bit"](folder)
     with (
@@ -77,14 +77,15 @@ def test_when_all_are_damaged_nothing_starts_afresh_by_itself(two_steps: Path) -
         checkpointer.newest()
 
 
-def test_what_was_never_committed_does_not_count_and_goes_with_the_next_save(two_steps: Path) -> None:
+def test_uncommitted_files_do_not_count_and_are_removed_by_the_next_save(two_steps: Path) -> None:
     commit_of(two_steps / "step-00000002").unlink()
+    (two_steps / ".tmp").mkdir(exist_ok=True)
     (two_steps / ".tmp" / "left").write_bytes(b"by a dead attempt")
     with _open(two_steps) as checkpointer:
         assert checkpointer.newest() == 1
         checkpointer.save(2, whole(global_tensors(2)), {}, {})
         assert checkpointer.newest() == 2
-    assert not list((two_steps / ".tmp").iterdir())
+    assert not list(two_steps.glob(".tmp/*"))
     assert len(list((two_steps / "step-00000002").iterdir())) == 3
 
 
@@ -97,7 +98,7 @@ def test_a_second_run_in_the_same_folder_is_refused_while_the_first_lives(tmp_pa
     _open(tmp_path).close()
 
 
-def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_made_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(CheckpointError, match=r"checkpoint_dir cannot be used: .*file"):
         _open(tmp_path / "file" / "checkpoints")
@@ -205,7 +206,7 @@ def _save_while_a_rank_dies(place: Place, directory: str) -> None:
     checkpointer.close()
 
 
-def test_a_rank_that_dies_in_a_save_keeps_nobody_waiting_and_spoils_nothing(tmp_path: Path) -> None:
+def test_a_rank_that_dies_in_a_save_keeps_no_one_waiting_and_spoils_nothing(tmp_path: Path) -> None:
     with (
         RankPool(2, tmp_path) as own,
         pytest.raises(AssertionError, match="rank 1: its process died"),
@@ -219,7 +220,7 @@ def test_a_rank_that_dies_in_a_save_keeps_nobody_waiting_and_spoils_nothing(tmp_
 
 
 def _hold(_place: Place, directory: str) -> int:
-    """Die without a word while holding the lock."""
+    """Die silently while holding the lock."""
     child = os.fork()
     if child == 0:
         _open(Path(directory))
@@ -227,7 +228,7 @@ def _hold(_place: Place, directory: str) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def test_the_lock_of_a_dead_process_holds_nobody_up(ranks: RankPool, tmp_path: Path) -> None:
+def test_the_lock_of_a_dead_process_holds_no_one_up(ranks: RankPool, tmp_path: Path) -> None:
     assert ranks.run(1, _hold, str(tmp_path)) == [9]
     _open(tmp_path).close()
 

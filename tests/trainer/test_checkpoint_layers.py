@@ -4,14 +4,17 @@ import logging
 import os
 import shutil
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 import torch
 
+from tests.trainer.support_damage import DAMAGES_OF_A_FILE, commit_of
 from tests.trainer.support_layers import (
     ALONE,
+    FINGERPRINT,
     INCREMENTAL,
     Model,
     checkpointer,
@@ -21,12 +24,14 @@ from tests.trainer.support_layers import (
     save,
     trained,
 )
-from trainer.checkpoint.coding import decode_rows, dequantize, encode_rows, quantize
-from trainer.checkpoint.owner import FencedError
-from trainer.checkpoint.reading import open_committed
-from trainer.checkpoint.saves import SavingOptions
-from trainer.checkpoint.touched import Intervals, RowStamps
-from trainer.errors import CheckpointError
+from trainer.base.errors import CheckpointError
+from trainer.base.row_stamps import Intervals, RowStamps
+from trainer.checkpoint.format.catalogue import Fallback
+from trainer.checkpoint.format.coding import decode_rows, dequantize, encode_rows, quantize
+from trainer.checkpoint.load.reading import open_committed
+from trainer.checkpoint.save.saves import SavingOptions
+from trainer.checkpoint.store.lock import FILE_NAME as LOCK
+from trainer.checkpoint.store.owner import FencedError
 
 if TYPE_CHECKING:
     from tests.trainer.support_ranks import Place, RankPool
@@ -58,7 +63,7 @@ def _go_on(place: Place, directory: str, step: int, options: SavingOptions) -> b
 
 @pytest.mark.parametrize("before", [1, 2, 3])
 @pytest.mark.parametrize("after", [1, 2, 3])
-def test_a_chain_goes_on_bit_for_bit_on_any_world_size(
+def test_a_chain_continues_bit_for_bit_on_any_world_size(
     ranks: RankPool, tmp_path: Path, before: int, after: int
 ) -> None:
     ranks.run(before, _train_and_save, str(tmp_path), 2, INCREMENTAL)
@@ -82,13 +87,13 @@ def test_a_differential_holds_what_was_touched_and_a_merged_one_what_was_touched
     model = Model()
     with checkpointer(str(tmp_path), keep=9, options=INCREMENTAL) as writer:
         kinds = []
-        for step in range(1, 6):
+        for step in range(1, 7):
             model.train(step)
             report = writer.save(step, model.state, {}, {}, initial=model)
             assert report is not None
             kinds.append((report.kind, len(open_committed(str(tmp_path)).commit.layers)))
-    expected = [("differential", 1), ("differential", 2), ("differential", 3), ("merged", 1)]
-    assert kinds == [*expected, ("differential", 2)]
+    chain = [("merged", 1), ("differential", 2), ("differential", 3)]
+    assert kinds == [("differential", 1), *chain, *chain[:2]]
 
 
 def test_auto_writes_everything_where_most_rows_were_touched(tmp_path: Path) -> None:
@@ -104,17 +109,17 @@ def test_auto_writes_everything_where_most_rows_were_touched(tmp_path: Path) -> 
 def test_without_an_initial_state_the_first_checkpoint_is_full(tmp_path: Path) -> None:
     model = trained(1)
     with checkpointer(str(tmp_path), options=INCREMENTAL) as writer:
-        for step, kind in ((1, "full"), (2, "differential")):
+        for step, kind in ((1, "full"), (2, "full"), (3, "differential")):
             report = writer.save(step, model.state, {}, {})
             assert report is not None
             assert report.kind == kind
         other = Model()
         other.spoil()
-        writer.load(2, other.state)
+        writer.load(3, other.state)
     assert same(model, other)
 
 
-def test_another_initial_state_is_refused_not_taken_for_the_one_that_was_left_out(tmp_path: Path) -> None:
+def test_a_checkpoint_of_another_initial_state_is_refused(tmp_path: Path) -> None:
     model = trained(1)
     with checkpointer(str(tmp_path), options=INCREMENTAL) as writer:
         save(writer, model, 1)
@@ -155,13 +160,13 @@ def test_four_bits_take_an_eighth_of_the_weights_bytes_and_rows_that_are_not_fin
 
 
 @pytest.mark.parametrize("rows", [[], [0], [7, 9, 62], list(range(64)), list(range(0, 64, 2)), [63]])
-def test_rows_are_told_whichever_way_is_shortest(rows: list[int]) -> None:
+def test_rows_are_encoded_in_the_shortest_way(rows: list[int]) -> None:
     coding, data = encode_rows(torch.tensor(rows, dtype=torch.int64).numpy(), 64)
     assert decode_rows(coding, data, 64).tolist() == rows
     assert len(data) <= 8
 
 
-def test_stamps_tell_what_was_touched_since_a_cut_through_more_cuts_than_a_byte_counts() -> None:
+def test_stamps_show_what_was_touched_since_a_cut_through_more_cuts_than_a_byte_counts() -> None:
     intervals = Intervals()
     stamps = RowStamps(intervals.add(600, torch.device("cpu")), intervals)
     for number in range(600):
@@ -190,7 +195,7 @@ def test_layers_in_older_folders_stay_as_long_as_a_kept_checkpoint_needs_them(tm
         assert same(load(writer, 4), trained(4))
 
 
-def test_every_so_many_steps_a_checkpoint_is_kept_for_ever(tmp_path: Path) -> None:
+def test_every_so_many_steps_a_checkpoint_is_kept_forever(tmp_path: Path) -> None:
     model = Model()
     options = replace(INCREMENTAL, keep_every=4)
     with checkpointer(str(tmp_path), keep=1, options=options) as writer:
@@ -220,6 +225,78 @@ def test_damage_in_a_layer_that_several_need_falls_back_to_the_one_before_all_of
         assert same(load(writer, 3), trained(3))
     assert "the checkpoint of step 3 is damaged" in caplog.text
     assert "step-00000002" in caplog.text
+
+
+@pytest.mark.parametrize("damage", DAMAGES_OF_A_FILE)
+@pytest.mark.parametrize("mode", ["auto", "full", "incremental"])
+@pytest.mark.parametrize("steps", [2, 3, 7])
+def test_no_damage_to_one_file_costs_every_checkpoint(
+    tmp_path: Path, damage: str, mode: str, steps: int
+) -> None:
+    options = replace(INCREMENTAL, mode=mode)  # type: ignore[arg-type]
+    _train_and_save(ALONE, str(tmp_path / "whole"), steps, options)
+    files = [path.relative_to(tmp_path / "whole") for path in (tmp_path / "whole").rglob("*.*")]
+    for file in (each for each in files if each.suffix in (".bin", ".json")):
+        copy = tmp_path / "copy"
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(tmp_path / "whole", copy)
+        DAMAGES_OF_A_FILE[damage](copy / file)
+        with checkpointer(str(copy), options=options) as writer:
+            newest = writer.newest()
+            assert newest is not None, file
+            assert same(load(writer, newest), trained(newest)), file
+
+
+def test_a_checkpoint_without_a_fallback_is_reported_and_the_next_begins_a_chain(
+    tmp_path: Path,
+) -> None:
+    model = Model()
+    with checkpointer(str(tmp_path), options=INCREMENTAL) as writer:
+        reports = []
+        for step in range(1, 6):
+            model.train(step)
+            report = writer.save(step, model.state, {"step": step}, FINGERPRINT, initial=model)
+            assert report is not None
+            reports.append((report.kind, report.fallback))
+            if step == 3:
+                commit_of(tmp_path / "step-00000001").unlink()
+    assert reports == [
+        ("differential", Fallback(step=None)),
+        ("merged", Fallback(step=1)),
+        ("differential", Fallback(step=1)),
+        ("differential", Fallback(step=None, shared_layers=2, shared_with=3)),
+        ("merged", Fallback(step=4)),
+    ]
+
+
+def test_a_run_resumed_from_the_only_checkpoint_begins_a_chain(
+    tmp_path: Path,
+) -> None:
+    for kind in ("differential", "merged", "differential"):
+        with checkpointer(str(tmp_path), options=INCREMENTAL) as writer:
+            step = writer.newest() or 0
+            model = load(writer, step) if step else Model()
+            model.train(step + 1)
+            report = writer.save(step + 1, model.state, {"step": step + 1}, FINGERPRINT, initial=model)
+            assert report is not None
+            assert report.kind == kind
+
+
+def test_a_chain_above_a_full_checkpoint_ends_with_another_once_it_took_as_many_bytes(tmp_path: Path) -> None:
+    model, reports = Model(), []
+    with checkpointer(str(tmp_path), options=replace(INCREMENTAL, chain=2)) as writer:
+        for step in range(1, 60):
+            model.train(step, rows=1)
+            report = writer.save(step, model.state, {"step": step}, FINGERPRINT)  # without an initial state
+            assert report is not None
+            reports.append(report)
+        assert same(load(writer, 59), model)
+    full = reports[0].bytes
+    bases = [number for number, report in enumerate(reports) if report.kind == "full"][1:]
+    assert len(bases) > 3
+    for base, following in pairwise(bases):
+        assert full <= sum(report.bytes for report in reports[base + 1 : following]) < 2 * full
+        assert reports[following].fallback == Fallback(step=following)  # the step before it
 
 
 def test_a_failed_save_loses_no_row_for_the_next_one(tmp_path: Path) -> None:
@@ -274,8 +351,7 @@ def test_a_death_at_any_point_of_a_merge_leaves_a_whole_newest_checkpoint(
 def test_the_older_of_two_runs_stops_without_harm(tmp_path: Path) -> None:
     older, model = checkpointer(str(tmp_path), options=INCREMENTAL), trained(1)
     save(older, model, 1)
-    assert older._lock is not None
-    older._lock.release()  # as on another machine, where the lock is not seen
+    (tmp_path / LOCK).unlink()  # as on another machine, where the lock is not seen
     with checkpointer(str(tmp_path), options=INCREMENTAL) as newer:
         assert newer.newest() == 1
         going_on = load(newer, 1)

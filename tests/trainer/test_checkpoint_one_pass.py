@@ -24,12 +24,12 @@ from tests.trainer.support_layers import (
     trained,
 )
 from tests.trainer.support_state import cut, global_tensors, same_bits, whole, zeros_like
+from trainer.base.errors import CheckpointError
 from trainer.checkpoint import SavingOptions
-from trainer.checkpoint.reading import open_committed
-from trainer.checkpoint.runs import runs_of
-from trainer.checkpoint.storage import Layers
-from trainer.checkpoint.store import open_store
-from trainer.errors import CheckpointError
+from trainer.checkpoint.format.runs import runs_of
+from trainer.checkpoint.load.reading import open_committed
+from trainer.checkpoint.load.storage import Layers
+from trainer.checkpoint.store.base import open_store
 
 if TYPE_CHECKING:
     from tests.trainer.support_ranks import Place, RankPool
@@ -98,7 +98,7 @@ def test_every_kind_of_damage_falls_back_to_the_state_before(
     assert ranks.run(world_size, _restored, str(tmp_path), FULL) == [(1, True)] * world_size
 
 
-def test_what_is_passed_over_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_skipped_checkpoint_is_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     _save_steps(ALONE, str(tmp_path), FULL)
     DAMAGES["a flipped bit"](tmp_path / "step-00000002")
     with caplog.at_level(logging.WARNING):
@@ -120,7 +120,7 @@ def test_quantised_rows_are_checked_as_they_are_stored(tmp_path: Path, kind: str
         flip(path, position)
 
 
-def test_nothing_is_touched_where_there_is_no_checkpoint(tmp_path: Path) -> None:
+def test_a_load_without_a_checkpoint_changes_nothing(tmp_path: Path) -> None:
     state = whole(global_tensors())
     with checkpointer(str(tmp_path), options=FULL) as writer:
         assert writer.load_newest(state) is None
@@ -137,7 +137,7 @@ def _error(directory: Path, fingerprint: dict[str, Any]) -> str:
     return str(caught.value)
 
 
-def test_where_all_are_damaged_or_of_something_else_nothing_starts_afresh(tmp_path: Path) -> None:
+def test_where_all_are_damaged_or_of_something_else_nothing_starts_again(tmp_path: Path) -> None:
     _save_steps(ALONE, str(tmp_path), FULL)
     assert "dataset is 'abc' in the checkpoint and 'xyz' in this run" in _error(tmp_path, {"dataset": "xyz"})
     for folder in tmp_path.glob("step-*"):

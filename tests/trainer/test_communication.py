@@ -5,13 +5,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.trainer.support_learner import make_learner, train_losses
-from trainer.errors import ConfigError
+from trainer.base.errors import ConfigError
 
 if TYPE_CHECKING:
     from tests.trainer.support_ranks import Place
     from tests.trainer.support_worlds import Worlds
 
-SMOOTH = {"dense_optimizer": "sgd", "dense_learning_rate": 0.05, "learning_rate": 0.05}
+SMOOTH = {
+    "dense_optimizer": "sgd",
+    "table_optimizer": "adagrad",
+    "dense_learning_rate": 0.05,
+    "learning_rate": 0.05,
+}
 
 
 def _losses(place: Place, settings: dict[str, Any]) -> list[float]:
@@ -43,7 +48,9 @@ def _refusal(place: Place, settings: dict[str, Any]) -> str:
         ("row_wise", "bf16"),
     ],
 )
-def test_rounded_exchanges_learn_nearly_alike(worlds: Worlds, kind: str, precision: str) -> None:
+def test_reduced_precision_communication_learns_almost_equally(
+    worlds: Worlds, kind: str, precision: str
+) -> None:
     exact = worlds.run(2, _losses, {"sharding_types": [kind]})[0]
     rounded = worlds.run(2, _losses, _rounded(kind, precision))[0]
     assert rounded == pytest.approx(exact, abs=0.02)
@@ -57,7 +64,7 @@ def test_rounded_exchanges_learn_nearly_alike(worlds: Worlds, kind: str, precisi
         ("table_wise", "fp8", "qcomm_forward_precision is fp8, which fbgemm has for GPUs only"),
     ],
 )
-def test_exchanges_that_cannot_be_rounded_so_are_refused(
+def test_unsupported_communication_precisions_are_refused(
     worlds: Worlds, kind: str, precision: str, message: str
 ) -> None:
     for error in worlds.run(2, _refusal, _rounded(kind, precision)):

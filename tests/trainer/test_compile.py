@@ -10,7 +10,7 @@ import torch
 from tests.trainer.support_dataset import write_dataset
 from tests.trainer.support_learner import make_batches, make_learner, train_losses
 from tests.trainer.support_runs import command, run_here
-from trainer.scoring import open_model, score_split
+from trainer.commands.scoring import open_model, score_split
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,7 +48,7 @@ def _losses_and_graphs(place: Place, settings: dict[str, Any]) -> tuple[list[flo
     ],
     ids=str,
 )
-def test_a_compiled_model_learns_and_scores_as_the_plain_one(
+def test_a_compiled_model_learns_and_scores_like_the_eager_one(
     worlds: Worlds, settings: dict[str, Any]
 ) -> None:
     losses, scores, none = worlds.run(1, _losses_and_graphs, settings)[0]
@@ -65,7 +65,7 @@ def test_a_compiled_model_learns_and_scores_as_the_plain_one(
     [({}, 1e-5), ({"pipeline": "sparse_dist"}, 1e-5), ({"precision": "fp16"}, 0.01)],
     ids=str,
 )
-def test_compiled_ranks_learn_alike(worlds: Worlds, settings: dict[str, Any], tolerance: float) -> None:
+def test_compiled_ranks_learn_equally(worlds: Worlds, settings: dict[str, Any], tolerance: float) -> None:
     plain = worlds.run(1, _losses, {**SMOOTH, **settings})[0]
     compiled = worlds.run(2, _losses, {**SMOOTH, **settings, "compile": True})[0]
     assert compiled == pytest.approx(plain, abs=tolerance)
@@ -80,7 +80,9 @@ def _losses(place: Place, settings: dict[str, Any]) -> list[float]:
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")
 @pytest.mark.soak
-def test_a_compiled_run_in_pieces_ends_like_an_unbroken_one_and_scores_plainly(tmp_path: Path) -> None:
+def test_an_interrupted_compiled_run_equals_an_uninterrupted_one_and_scores_uncompiled(
+    tmp_path: Path,
+) -> None:
     write_dataset(tmp_path / "data", train_rows=110, test_rows=60, num_sparse=4, num_dense=3)
     settings = {"compile": True, "deterministic": True, "lr_decay": "none"}
     torch._dynamo.reset()
@@ -100,7 +102,7 @@ def test_a_compiled_run_in_pieces_ends_like_an_unbroken_one_and_scores_plainly(t
     assert scored["auc"] == pytest.approx(whole.summary["auc"], abs=1e-6)
 
 
-def test_a_machine_without_a_compiler_is_told_so(tmp_path: Path) -> None:
+def test_a_missing_compiler_is_reported(tmp_path: Path) -> None:
     write_dataset(tmp_path / "data", train_rows=110, test_rows=60, num_sparse=4, num_dense=3)
     environment = os.environ | {"CXX": "no-such-compiler", "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
     words = command(tmp_path / "data", tmp_path / "out", compile=True)

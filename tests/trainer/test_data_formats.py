@@ -11,17 +11,17 @@ import torch
 from pyarrow import parquet
 
 from tests.trainer.support_runs import run_here
-from trainer.arguments import make_config
+from trainer.base.arguments import make_config
+from trainer.base.errors import CheckpointError, ConfigError, DatasetError
 from trainer.data.batch import Batch
-from trainer.data.formats import open_source
-from trainer.errors import CheckpointError, ConfigError, DataError
+from trainer.data.formats.open import open_source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from trainer.config import TrainerConfig
-    from trainer.data.source import Source
+    from trainer.base.config import TrainerConfig
+    from trainer.data.source import SampleSource
 
 ROWS, TABLE = 500, 40
 TSV = {"num_embeddings": TABLE}
@@ -54,18 +54,18 @@ def _table(rows: int, **changes: Any) -> pa.Table:
     return pa.table(columns | changes)
 
 
-def _open(path: Path, **settings: Any) -> Source:
+def _open(path: Path, **settings: Any) -> SampleSource:
     return open_source(make_config({"dataset_path": str(path), **settings}))
 
 
-def _samples(source: Source, split: str) -> Batch:
+def _samples(source: SampleSource, split: str) -> Batch:
     rows = {"train": source.train, "test": source.test}[split].rows
     (batch,) = source.batches(split, batch_size=rows, rank=0, world_size=1)
     return batch
 
 
 @pytest.mark.parametrize("name", ["day.tsv", "day.txt.gz"])
-def test_raw_text_is_read_as_prepare_reads_it(tmp_path: Path, name: str) -> None:
+def test_raw_text_is_parsed_like_data_prepare(tmp_path: Path, name: str) -> None:
     text = "".join(map(_line, range(ROWS))).encode()
     for split in ("train", "test"):
         (tmp_path / split).mkdir()
@@ -81,7 +81,7 @@ def test_raw_text_is_read_as_prepare_reads_it(tmp_path: Path, name: str) -> None
     assert batch.sparse[:, row].tolist() == ids
 
 
-def test_the_same_rows_are_held_out_every_time(tmp_path: Path) -> None:
+def test_the_held_out_rows_are_deterministic(tmp_path: Path) -> None:
     path = tmp_path / "day.tsv"
     path.write_text("".join(map(_line, range(ROWS))))
     first, again = _open(path, **TSV, test_fraction=0.2), _open(path, **TSV, test_fraction=0.2)
@@ -103,23 +103,25 @@ def test_the_same_rows_are_held_out_every_time(tmp_path: Path) -> None:
         ({"C26": "1\t2"}, "41 fields, not 40"),
     ],
 )
-def test_a_bad_line_is_named_by_file_and_number(tmp_path: Path, change: dict[str, str], message: str) -> None:
+def test_a_bad_line_is_reported_with_its_file_and_number(
+    tmp_path: Path, change: dict[str, str], message: str
+) -> None:
     path = tmp_path / "day.tsv"
     path.write_text(_line(0) + _line(1) + _line(2, **change) + _line(3))
-    with pytest.raises(DataError, match=rf"day\.tsv:3: {message}"):
+    with pytest.raises(DatasetError, match=rf"day\.tsv:3: {message}"):
         _open(path, **TSV)
 
 
-def test_raw_text_needs_table_sizes_and_whole_files(tmp_path: Path) -> None:
+def test_raw_text_needs_table_sizes_and_complete_files(tmp_path: Path) -> None:
     path = tmp_path / "day.tsv.gz"
     path.write_bytes(gzip.compress(_line(0).encode())[:-9])
     with pytest.raises(ConfigError, match="num_embeddings is not set, and raw text"):
         _open(path)
-    with pytest.raises(DataError, match=r"day\.tsv\.gz: cannot be read"):
+    with pytest.raises(DatasetError, match=r"day\.tsv\.gz: cannot be read"):
         _open(path, **TSV)
 
 
-def test_day_files_are_learnt_from_but_the_last_half_of_which_is_evaluated_on(tmp_path: Path) -> None:
+def test_all_days_but_the_last_are_trained_on_and_half_of_the_last_is_evaluated_on(tmp_path: Path) -> None:
     sparse = _write_days(tmp_path)
     source = _open(tmp_path)
     assert (source.train.rows, source.test.rows) == (201, 51)
@@ -139,24 +141,24 @@ def test_day_files_are_learnt_from_but_the_last_half_of_which_is_evaluated_on(tm
         ("day_1_labels.npy", None, "missing, though other files of that day"),
     ],
 )
-def test_day_files_that_do_not_fit_are_named(
+def test_inconsistent_day_files_are_named(
     tmp_path: Path, file: str, content: np.ndarray[Any, Any] | None, message: str
 ) -> None:
     _write_days(tmp_path)
     (tmp_path / file).unlink()
     if content is not None:
         np.save(tmp_path / file, content)
-    with pytest.raises(DataError, match=f"{file}: .*{message}"):
+    with pytest.raises(DatasetError, match=f"{file}: .*{message}"):
         _open(tmp_path)
 
 
-def test_one_day_is_not_enough(tmp_path: Path) -> None:
+def test_a_single_day_is_refused(tmp_path: Path) -> None:
     _write_days(tmp_path, days=1)
-    with pytest.raises(DataError, match="holds 1 days"):
+    with pytest.raises(DatasetError, match="holds 1 days"):
         _open(tmp_path)
 
 
-def test_parquet_columns_are_found_by_name(tmp_path: Path) -> None:
+def test_parquet_columns_are_selected_by_name(tmp_path: Path) -> None:
     for split, rows in (("train", 200), ("test", 50)):
         (tmp_path / split).mkdir()
         parquet.write_table(_table(rows), tmp_path / split / "part.parquet")
@@ -176,15 +178,15 @@ def test_parquet_columns_are_found_by_name(tmp_path: Path) -> None:
         ({"label": [None] + [1] * 8}, "the column label lacks 1 values"),
     ],
 )
-def test_bad_parquet_columns_are_named(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+def test_invalid_parquet_columns_are_named(tmp_path: Path, change: dict[str, Any], message: str) -> None:
     parquet.write_table(_table(9, **change), tmp_path / "data.parquet")
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(DatasetError, match=message):
         _open(tmp_path / "data.parquet")
     parquet.write_table(_table(9).drop_columns(["I4"]), tmp_path / "data.parquet")
-    with pytest.raises(DataError, match="has no column I4"):
+    with pytest.raises(DatasetError, match="has no column I4"):
         _open(tmp_path / "data.parquet")
     (tmp_path / "data.parquet").write_bytes(b"PAR1")
-    with pytest.raises(DataError, match="cannot be read as Parquet"):
+    with pytest.raises(DatasetError, match="cannot be read as Parquet"):
         _open(tmp_path / "data.parquet")
 
 
@@ -197,7 +199,7 @@ def test_missing_values_in_parquet_become_zero(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["tsv", "days", "parquet"])
-def test_a_run_learns_from_every_format_and_goes_on_from_a_checkpoint(tmp_path: Path, kind: str) -> None:
+def test_a_run_trains_on_every_format_and_resumes_from_a_checkpoint(tmp_path: Path, kind: str) -> None:
     data = tmp_path / "data"
     data.mkdir()
     if kind == "tsv":
@@ -304,7 +306,7 @@ def _run_loader(tmp_path: Path, factory: str, **settings: Any) -> Any:
     return run_here(None, tmp_path, dataset=f"tests.trainer.test_data_formats:{factory}", **settings)
 
 
-def test_a_loader_of_ones_own_trains_and_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
+def test_a_custom_loader_trains_and_resumes_from_a_checkpoint(tmp_path: Path) -> None:
     settings = {"deterministic": True, "lr_decay": "none"}
     whole = _run_loader(tmp_path / "whole", "good", **settings).summary
     for steps in (7, None):
@@ -312,14 +314,14 @@ def test_a_loader_of_ones_own_trains_and_goes_on_from_a_checkpoint(tmp_path: Pat
     assert parts["model_digest"] == whole["model_digest"]
 
 
-def test_a_loader_may_give_several_ids_a_sample(tmp_path: Path) -> None:
+def test_a_loader_can_return_several_ids_per_sample(tmp_path: Path) -> None:
     assert _run_loader(tmp_path / "good", "bags").code == 0
     assert _run_loader(tmp_path / "modulo", "bad_bags", hash_overflow=True).code == 0
-    with pytest.raises(DataError, match=r"step 1: C2 of sample 24 holds the id 5; its table has 5 rows"):
+    with pytest.raises(DatasetError, match=r"step 1: C2 of sample 24 holds the id 5; its table has 5 rows"):
         _run_loader(tmp_path / "bad", "bad_bags")
 
 
-def test_a_loader_that_cannot_go_on_is_not_asked_to(tmp_path: Path) -> None:
+def test_a_loader_without_resume_support_is_not_resumed(tmp_path: Path) -> None:
     assert _run_loader(tmp_path, "once", num_iterations=3).code == 0
     with pytest.raises(CheckpointError, match=r"step 3, but the loader .*:once cannot start where"):
         _run_loader(tmp_path, "once")
@@ -337,17 +339,17 @@ def test_a_loader_that_cannot_go_on_is_not_asked_to(tmp_path: Path) -> None:
         ("bad_label", r"step 5: sample 110 has the label 0.5; labels must be 0 or 1"),
     ],
 )
-def test_bad_batches_stop_the_run_with_step_sample_and_last_checkpoint(
+def test_an_invalid_batch_stops_the_run_with_its_step_sample_and_last_checkpoint(
     tmp_path: Path, factory: str, message: str
 ) -> None:
-    with pytest.raises(DataError, match=message) as caught:
+    with pytest.raises(DatasetError, match=message) as caught:
         _run_loader(tmp_path, factory, checkpoint_interval=3)
     if "step 5" in message:
         assert "its batch: samples 100, 101, 102" in str(caught.value)
         assert "and 17 more; the last good checkpoint is that of step 3 in" in str(caught.value)
 
 
-def test_ids_beyond_a_table_are_taken_modulo_its_rows_if_that_is_asked_for(tmp_path: Path) -> None:
+def test_ids_beyond_a_table_are_taken_modulo_its_rows_on_request(tmp_path: Path) -> None:
     assert _run_loader(tmp_path / "a", "bad_id", hash_overflow=True).code == 0
     assert _run_loader(tmp_path / "b", "negative_id", hash_overflow=True).code == 0
     with pytest.raises(ConfigError, match="set hash_overflow to take ids modulo the rows"):
@@ -365,13 +367,13 @@ def test_ids_beyond_a_table_are_taken_modulo_its_rows_if_that_is_asked_for(tmp_p
         ({"dataset": "a:b", "dataset_path": "c"}, "are both set; give one of them"),
     ],
 )
-def test_loaders_that_cannot_be_had_are_told(settings: dict[str, Any], message: str) -> None:
+def test_unavailable_loaders_are_reported(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         open_source(make_config(settings))
 
 
-def test_made_up_samples_depend_on_their_position_alone(tmp_path: Path) -> None:
-    settings = {"dataset": "trainer.data.synthetic:made_up", "num_embeddings": 50, "batch_size": 64}
+def test_synthetic_samples_depend_only_on_their_position(tmp_path: Path) -> None:
+    settings = {"dataset": "trainer.data.formats.synthetic:made_up", "num_embeddings": 50, "batch_size": 64}
     whole = run_here(None, tmp_path / "whole", num_iterations=6, **settings).summary
     assert whole["samples_seen"] == 6 * 64
     for steps in (2, 6):

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from tests.trainer.support_dataset import Rows, write_dataset, write_manifest
-from trainer.data.prepared import PreparedDataset, Split
-from trainer.errors import DataError
+from tests.trainer.support_dataset import Rows, hash_encoding, write_dataset, write_manifest
+from trainer.base.errors import DatasetError
+from trainer.data.formats.prepared import PreparedDataset, Split
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,6 +48,10 @@ def _rewrite(directory: Path, change: Callable[[dict[str, Any]], object], *, sea
         (directory / "dataset.json").write_text(json.dumps(document))
 
 
+def _other_tables(document: dict[str, Any]) -> None:
+    document["encoding"] = hash_encoding(document["num_embeddings_per_feature"] | {"C1": 51})
+
+
 def _rewrite_array(directory: Path, kind: str, change: Callable[[Any], Any]) -> None:
     """Change a shard's array and make the manifest fit, as a faulty writer would."""
     path = directory / f"{SHARD}.{kind}.npy"
@@ -68,14 +72,14 @@ def _reseal(directory: Path, kind: str) -> None:
 
 
 def _refusal(directory: Path, *, verify: bool = False) -> str:
-    with pytest.raises(DataError) as caught:
+    with pytest.raises(DatasetError) as caught:
         PreparedDataset.open(str(directory), verify=verify)
     assert caught.value.exit_code == 65
     return str(caught.value)
 
 
 @pytest.mark.parametrize("scheme", ["", "file://"])
-def test_a_dataset_reads_back_as_it_was_written(tmp_path: Path, scheme: str) -> None:
+def test_a_dataset_round_trips(tmp_path: Path, scheme: str) -> None:
     written = write_dataset(tmp_path / "a b", train_rows=700, test_rows=100)
     uri = f"{scheme}{tmp_path}/a b".replace(" ", "%20" if scheme else " ")
     dataset = PreparedDataset.open(uri, verify=True)
@@ -90,7 +94,7 @@ def test_a_dataset_reads_back_as_it_was_written(tmp_path: Path, scheme: str) -> 
         assert split.positives == int(expected.labels.sum())
 
 
-def test_a_split_may_be_empty(tmp_path: Path) -> None:
+def test_a_split_can_be_empty(tmp_path: Path) -> None:
     write_dataset(tmp_path, train_rows=10, test_rows=0)
     assert PreparedDataset.open(str(tmp_path), verify=True).test.rows == 0
 
@@ -103,12 +107,12 @@ def test_a_split_may_be_empty(tmp_path: Path) -> None:
         ("/no/such/folder", "no such folder"),
     ],
 )
-def test_what_cannot_be_reached_is_told(uri: str, message: str) -> None:
-    with pytest.raises(DataError, match=message):
+def test_an_unreachable_dataset_is_reported(uri: str, message: str) -> None:
+    with pytest.raises(DatasetError, match=message):
         PreparedDataset.open(uri, verify=False)
 
 
-def test_a_dataset_that_was_never_committed_is_refused(dataset: Path) -> None:
+def test_an_uncommitted_dataset_is_refused(dataset: Path) -> None:
     (dataset / "dataset.json").unlink()
     assert "holds no dataset.json" in _refusal(dataset)
 
@@ -118,7 +122,7 @@ def test_a_file_is_not_a_dataset(dataset: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "\x00\xff", "[]", "null", '{"format": "parquet"}'])
-def test_a_manifest_that_is_no_manifest_is_refused(dataset: Path, text: str) -> None:
+def test_an_invalid_manifest_is_refused(dataset: Path, text: str) -> None:
     (dataset / "dataset.json").write_text(text)
     assert "dataset.json" in _refusal(dataset)
 
@@ -126,7 +130,7 @@ def test_a_manifest_that_is_no_manifest_is_refused(dataset: Path, text: str) -> 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda d: d.update(schema_version=2), "schema_version is 2, this trainer reads 1"),
+        (lambda d: d.update(schema_version=3), "schema_version is 3, this trainer reads 1 and 2"),
         (lambda d: d.pop("schema_version"), "schema_version is None"),
         (lambda d: d.pop("dense_features"), "the field 'dense_features' is missing"),
         (lambda d: d.update(sparse_features=[]), r"sparse_features is \[\]"),
@@ -142,17 +146,20 @@ def test_a_manifest_that_is_no_manifest_is_refused(dataset: Path, text: str) -> 
             "lies outside",
         ),
         (lambda d: d["splits"]["test"]["shards"][0]["files"]["dense"].update(crc32="?"), "prepare"),
+        (lambda d: d.pop("encoding"), "the field 'encoding' is missing"),
+        (lambda d: d["encoding"]["mapping"].update(version=2), "the encoding's digest is"),
+        (_other_tables, "other table sizes"),
     ],
 )
-def test_a_manifest_that_breaks_the_contract_is_refused(
+def test_a_manifest_that_violates_the_contract_is_refused(
     dataset: Path, change: Callable[[dict[str, Any]], object], message: str
 ) -> None:
     _rewrite(dataset, change)
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(DatasetError, match=message):
         PreparedDataset.open(str(dataset), verify=False)
 
 
-def test_a_manifest_that_was_edited_is_refused(dataset: Path) -> None:
+def test_an_edited_manifest_is_refused(dataset: Path) -> None:
     _rewrite(dataset, lambda d: d["num_embeddings_per_feature"].update(C1=51), seal=False)
     assert "was changed after it was written" in _refusal(dataset)
 
@@ -186,7 +193,7 @@ def test_arrays_of_another_type_shape_or_order_are_refused(
 
 
 @pytest.mark.parametrize("kind", ["labels", "dense", "sparse"])
-def test_one_flipped_bit_is_found_when_verifying(dataset: Path, kind: str) -> None:
+def test_verification_detects_one_flipped_bit(dataset: Path, kind: str) -> None:
     path = dataset / f"{SHARD}.{kind}.npy"
     data = bytearray(path.read_bytes())
     data[-1] ^= 0x01
@@ -214,7 +221,7 @@ def _put(index: Any, value: Any) -> Callable[[Any], Any]:
         ("dense", _put((8, slice(2, 4)), (np.inf, -np.inf)), "row 8 holds"),
     ],
 )
-def test_values_out_of_range_are_found_when_verifying(
+def test_verification_detects_values_out_of_range(
     dataset: Path, kind: str, change: Callable[[Any], Any], message: str
 ) -> None:
     _rewrite_array(dataset, kind, change)
@@ -222,14 +229,14 @@ def test_values_out_of_range_are_found_when_verifying(
     assert message in _refusal(dataset, verify=True)
 
 
-def test_a_wrong_count_of_positives_is_found_when_verifying(dataset: Path) -> None:
+def test_verification_detects_a_wrong_count_of_positives(dataset: Path) -> None:
     _rewrite(dataset, lambda d: d["splits"]["train"].update(positives=1))
     assert "claims 1 positive labels" in _refusal(dataset, verify=True)
 
 
-def test_ranks_that_share_the_verifying_find_what_one_would(dataset: Path) -> None:
+def test_verification_shared_by_ranks_detects_the_same_errors(dataset: Path) -> None:
     _rewrite_array(dataset, "labels", _put(3, 2))
     opened = PreparedDataset.open(str(dataset), verify=False)
     opened.verify(part=0, parts=2)
-    with pytest.raises(DataError, match="holds the label 2"):
+    with pytest.raises(DatasetError, match="holds the label 2"):
         opened.verify(part=1, parts=2)

@@ -11,12 +11,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.trainer.support_dataset import Rows, write_dataset
+from trainer.base.errors import DatasetError
+from trainer.data.formats.prepared import PreparedDataset, Split
+from trainer.data.formats.synthetic import SyntheticStream
 from trainer.data.order import EpochOrder, permutation
 from trainer.data.prefetch import Prefetcher
-from trainer.data.prepared import PreparedDataset, Split
 from trainer.data.stream import BatchStream
-from trainer.data.synthetic import SyntheticStream
-from trainer.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,7 +56,7 @@ def _ids(steps: list[list[Batch]]) -> list[int]:
     epoch=st.integers(0, 5),
     shuffle=st.booleans(),
 )
-def test_every_sample_comes_once_in_an_order_that_world_and_batch_size_do_not_change(
+def test_every_sample_comes_once_in_an_order_independent_of_world_and_batch_size(
     written: tuple[Split, Rows], world_size: int, batch_size: int, start: int, epoch: int, *, shuffle: bool
 ) -> None:
     split, _ = written
@@ -72,7 +72,7 @@ def test_every_sample_comes_once_in_an_order_that_world_and_batch_size_do_not_ch
     assert not full, "only the last step of an epoch has less than the batch size"
 
 
-def test_a_run_that_moves_between_world_sizes_sees_every_sample_once(written: tuple[Split, Rows]) -> None:
+def test_a_run_that_changes_its_world_size_sees_every_sample_once(written: tuple[Split, Rows]) -> None:
     split, _ = written
     seen: list[int] = []
     for world_size, batch_size, steps in ((2, 30, 3), (3, 7, 10), (1, 64, 4), (4, 25, 100)):
@@ -98,24 +98,24 @@ def test_every_sample_comes_with_its_own_features_and_label(
         assert batch.sparse.is_contiguous()
 
 
-def test_without_shuffling_rows_come_in_their_own_order(written: tuple[Split, Rows]) -> None:
+def test_without_shuffling_rows_are_in_file_order(written: tuple[Split, Rows]) -> None:
     assert _ids(_steps(written[0], 2, shuffle=False)) == list(range(ROWS))
 
 
-def test_seeds_and_epochs_have_orders_of_their_own(written: tuple[Split, Rows]) -> None:
+def test_each_seed_and_each_epoch_has_its_own_order(written: tuple[Split, Rows]) -> None:
     orders = {
         tuple(_ids(_steps(written[0], 1, seed=seed, epoch=epoch))) for seed in (1, 2) for epoch in (0, 1)
     }
     assert len(orders) == 4
 
 
-def test_more_ranks_than_samples_leave_some_with_nothing(written: tuple[Split, Rows]) -> None:
+def test_with_more_ranks_than_samples_some_ranks_have_none(written: tuple[Split, Rows]) -> None:
     (step,) = _steps(written[0], 5, start_sample=ROWS - 2)
     assert sorted(len(batch) for batch in step) == [0, 0, 0, 1, 1]
     assert {batch.global_size for batch in step} == {2}
 
 
-def test_the_length_is_the_number_of_steps_left(written: tuple[Split, Rows]) -> None:
+def test_the_length_is_the_number_of_remaining_steps(written: tuple[Split, Rows]) -> None:
     for start, expected in ((0, 17), (40, 16), (41, 16), (ROWS - 1, 1), (ROWS, 0)):
         stream = BatchStream(
             written[0], batch_size=30, rank=1, world_size=2, seed=0, epoch=0, start_sample=start
@@ -124,7 +124,7 @@ def test_the_length_is_the_number_of_steps_left(written: tuple[Split, Rows]) -> 
 
 
 def test_a_position_beyond_the_data_is_refused(written: tuple[Split, Rows]) -> None:
-    with pytest.raises(DataError, match="has 1000 rows, so no position 1001"):
+    with pytest.raises(DatasetError, match="has 1000 rows, so no position 1001"):
         BatchStream(written[0], batch_size=1, rank=0, world_size=1, seed=0, epoch=0, start_sample=1001)
 
 
@@ -135,7 +135,7 @@ def test_batches_keep_their_contents_while_later_ones_are_read(written: tuple[Sp
         np.testing.assert_array_equal(batch.dense.numpy(), rows.dense[batch.sample_ids.numpy()])
 
 
-def test_a_batch_mixes_rows_from_far_apart() -> None:
+def test_a_batch_mixes_distant_rows() -> None:
     order = EpochOrder(1_000_000, seed=0, epoch=0)
     blocks = {(block.start // 16_384) for block in order.blocks(0)}
     assert max(blocks) - min(blocks) > 16, "a window's blocks come from all over the dataset"
@@ -143,7 +143,7 @@ def test_a_batch_mixes_rows_from_far_apart() -> None:
     assert (np.bincount(first_batch, minlength=8) > 64).all(), "and every batch draws on all of them"
 
 
-def test_the_order_is_the_same_for_ever() -> None:
+def test_the_order_never_changes_between_versions() -> None:
     # golden values: a checkpoint's position means nothing once the order behind it changes
     assert permutation(10, 42).tolist() == [3, 2, 9, 5, 8, 1, 4, 0, 7, 6]
     order = EpochOrder(100, seed=7, epoch=3, block_rows=10, window_blocks=4)
@@ -176,7 +176,7 @@ def test_the_order_is_the_same_for_ever() -> None:
     ]
 
 
-def test_a_permutation_is_uniform() -> None:
+def test_permutations_are_uniformly_distributed() -> None:
     counts = np.zeros((6, 6))
     for key in range(3000):
         counts[np.arange(6), permutation(6, key)] += 1
@@ -198,31 +198,31 @@ def test_memory_is_bounded_by_one_window(tmp_path: Path) -> None:
     assert peak < 3 * 2000 * (26 * 4 + 13 * 4 + 4 + 8 + 8), "the whole split would be ten times that"
 
 
-def test_reading_ahead_gives_the_same_items() -> None:
+def test_prefetching_yields_the_same_items() -> None:
     with Prefetcher(range(100), depth=3) as items:
         assert list(items) == list(range(100))
 
 
-def test_an_error_while_reading_ahead_comes_where_the_item_would() -> None:
+def test_a_prefetch_error_is_raised_in_place_of_its_item() -> None:
     def items() -> Iterator[int]:
         yield 1
-        raise DataError("gone")
+        raise DatasetError("gone")
 
     with Prefetcher(items()) as ahead:
         iterator = iter(ahead)
         assert next(iterator) == 1
-        with pytest.raises(DataError, match="gone"):
+        with pytest.raises(DatasetError, match="gone"):
             next(iterator)
 
 
-def test_leaving_early_ends_the_reading_thread() -> None:
+def test_an_early_exit_ends_the_prefetch_thread() -> None:
     with Prefetcher(iter(int, 1), depth=1) as items:
         assert next(iter(items)) == 0
     assert all(thread.name != "prefetch" for thread in threading.enumerate())
 
 
 @pytest.mark.parametrize("zipf", [False, True])
-def test_made_up_batches_are_endless_in_range_and_repeatable(*, zipf: bool) -> None:
+def test_synthetic_batches_are_endless_in_range_and_reproducible(*, zipf: bool) -> None:
     def first_five() -> list[Batch]:
         stream = iter(SyntheticStream(3, [10, 2000], 64, 5, 2, zipf=zipf))
         return [next(stream) for _ in range(5)]

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from trainer.dense_ops import DotInteraction, FusedMLP
-from trainer.setup import exact_on_cpus
+from trainer.loop.setup import exact_on_cpus
+from trainer.models.dense_ops import DotInteraction, FusedMLP
 
 CPU = torch.device("cpu")
 
@@ -24,7 +24,7 @@ def _random(*shape: int, seed: int = 0) -> Tensor:
 
 
 @pytest.mark.parametrize("order", [[0, 1, 2, 3], [0, 3, 1, 2]])
-def test_the_interaction_gives_every_pairs_dot_product_in_one_order(order: list[int]) -> None:
+def test_the_interaction_is_the_dot_product_of_every_pair_in_a_fixed_order(order: list[int]) -> None:
     bottom, tables = _random(6, 5), _random(6, 3, 5, seed=1)
     arrived = tables[:, [order.index(place) - 1 for place in (1, 2, 3)]]  # in the order of another plan
     got = DotInteraction.apply(bottom, arrived, *DotInteraction.make_indices(order, CPU))
@@ -32,7 +32,7 @@ def test_the_interaction_gives_every_pairs_dot_product_in_one_order(order: list[
 
 
 @pytest.mark.parametrize("order", [[0, 1, 2, 3], [0, 2, 3, 1]])
-def test_the_interactions_gradient_is_the_true_one(order: list[int]) -> None:
+def test_the_gradient_of_the_interaction_is_correct(order: list[int]) -> None:
     bottom, tables = _random(4, 5).double(), _random(4, 3, 5, seed=1).double()
     bottom, tables = bottom.detach().requires_grad_(), tables.detach().requires_grad_()
     indices = DotInteraction.make_indices(order, CPU)
@@ -59,7 +59,7 @@ def _twin(mlp: FusedMLP, *, relu_last: bool) -> nn.Sequential:
 
 
 @pytest.mark.parametrize("relu_last", [True, False])
-def test_the_mlp_and_its_gradients_are_those_of_plain_layers(*, relu_last: bool) -> None:
+def test_the_mlp_and_its_gradients_equal_those_of_plain_layers(*, relu_last: bool) -> None:
     torch.manual_seed(0)
     mlp = FusedMLP(7, (12, 5, 3), relu_last=relu_last, device=CPU)
     twin = _twin(mlp, relu_last=relu_last)
@@ -71,7 +71,7 @@ def test_the_mlp_and_its_gradients_are_those_of_plain_layers(*, relu_last: bool)
         torch.testing.assert_close(ours.grad, theirs.grad)
 
 
-def test_bf16_keeps_weights_and_gradients_in_fp32_and_results_close() -> None:
+def test_bf16_keeps_weights_and_gradients_in_fp32_with_close_results() -> None:
     torch.manual_seed(0)
     mlp = FusedMLP(64, (128, 32, 1), relu_last=False, device=CPU)
     inputs = _random(256, 64)
@@ -82,7 +82,7 @@ def test_bf16_keeps_weights_and_gradients_in_fp32_and_results_close() -> None:
     assert {parameter.grad.dtype for parameter in mlp.parameters()} == {torch.float32}
 
 
-def test_fp32_products_are_fp32_accurate() -> None:
+def test_fp32_matrix_products_have_fp32_accuracy() -> None:
     torch.set_float32_matmul_precision(exact_on_cpus())
     try:
         left, right = _random(300, 500).detach(), _random(500, 200, seed=1).detach()
@@ -99,7 +99,7 @@ def _exact(inputs: Tensor, mlp: FusedMLP) -> Tensor:
     return (inputs.double() @ layer.weight.double().t() + layer.bias.double()).detach()
 
 
-def test_sizes_of_layers_are_those_asked_for() -> None:
+def test_layers_have_the_requested_sizes() -> None:
     mlp = FusedMLP(13, (32, 16), relu_last=True, device=CPU)
     shapes = [tuple(layer.weight.shape) for layer in mlp.layers]
     assert shapes == [(narrow, wide) for wide, narrow in pairwise([13, 32, 16])]

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from tests.trainer.support_state import cut, global_tensors, whole
-from trainer.checkpoint import Entry, Shard
-from trainer.digest import SampleDigest, model_digest
-from trainer.errors import TrainerError
+from trainer.base.errors import TrainerError
+from trainer.checkpoint import Entry, TensorShard
+from trainer.sharding.digest import SampleDigest, model_digest
 
 if TYPE_CHECKING:
     from tests.trainer.support_ranks import Place, RankPool
@@ -44,7 +44,7 @@ def test_the_sample_digest_ignores_order_and_batches() -> None:
         [(0, torch.cat([torch.arange(999), torch.tensor([0])]))],  # one in place of another
     ],
 )
-def test_the_sample_digest_sees_every_lost_repeated_or_other_sample(
+def test_the_sample_digest_detects_every_lost_repeated_or_changed_sample(
     other: list[tuple[int, torch.Tensor]],
 ) -> None:
     assert _digest(*other).hex() != _digest((0, torch.arange(1000))).hex()
@@ -57,7 +57,7 @@ def test_the_sample_digest_is_the_same_on_every_world_size(ranks: RankPool) -> N
         assert ranks.run(world_size, _merged, ids) == [expected] * world_size
 
 
-def test_the_sample_digest_goes_on_from_a_checkpoint() -> None:
+def test_the_sample_digest_resumes_from_a_checkpoint() -> None:
     resumed = SampleDigest.from_state(_digest((0, torch.arange(400))).state())
     resumed.update(0, torch.arange(400, 1000))
     assert resumed.hex() == _digest((0, torch.arange(1000))).hex()
@@ -67,14 +67,14 @@ def _cut_digest(place: Place) -> str:
     return model_digest(cut(place, global_tensors()), place.group)
 
 
-def test_the_model_digest_does_not_depend_on_how_the_model_is_cut(ranks: RankPool) -> None:
+def test_the_model_digest_does_not_depend_on_sharding(ranks: RankPool) -> None:
     expected = model_digest(whole(global_tensors()))
     for world_size in (1, 2, 3):
         assert ranks.run(world_size, _cut_digest) == [expected] * world_size
 
 
 @pytest.mark.parametrize("name", global_tensors())
-def test_the_model_digest_sees_one_flipped_bit_in_any_tensor(name: str) -> None:
+def test_the_model_digest_detects_one_flipped_bit_in_any_tensor(name: str) -> None:
     expected = model_digest(whole(global_tensors()))
     changed = global_tensors()
     flat = changed[name].reshape(-1).view(torch.uint8)
@@ -84,7 +84,7 @@ def test_the_model_digest_sees_one_flipped_bit_in_any_tensor(name: str) -> None:
     assert model_digest(whole(changed)) != expected
 
 
-def test_the_model_digest_sees_swapped_rows_names_and_shapes() -> None:
+def test_the_model_digest_detects_swapped_rows_names_and_shapes() -> None:
     tensors = {"x": torch.arange(12.0).reshape(3, 4), "y": torch.ones(3, 4)}
     variants: list[dict[str, torch.Tensor]] = [
         tensors,
@@ -98,7 +98,7 @@ def test_the_model_digest_sees_swapped_rows_names_and_shapes() -> None:
     assert len({model_digest(whole(variant)) for variant in variants}) == len(variants)
 
 
-def test_the_model_digest_refuses_a_tensor_that_is_not_all_there() -> None:
-    half = {"x": Entry((10, 2), (Shard(torch.zeros(5, 2), (0, 0)),))}
+def test_the_model_digest_refuses_an_incomplete_tensor() -> None:
+    half = {"x": Entry((10, 2), (TensorShard(torch.zeros(5, 2), (0, 0)),))}
     with pytest.raises(TrainerError, match="x: all ranks together hold 10 of its 20 elements"):
         model_digest(half)

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -9,16 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from trainer.console import is_lost_peer
-from trainer.distributed import read_timeout, record_flights
-from trainer.errors import ConfigError
+from cloudrec.process.ports import free_port
+from cloudrec_contract.exit_codes import PEER_LOST
+from trainer.base.console import is_lost_peer
+from trainer.base.distributed import read_timeout, record_flights
+from trainer.base.errors import ConfigError
 
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 300.0
 SUM_WITH_A_RANK_THAT_STAYS_AWAY = """
 import sys
 from pathlib import Path
-from trainer.console import guarded
-from trainer.distributed import join_world
+from trainer.base.console import guarded
+from trainer.base.distributed import join_world
 
 def work():
     with join_world("cpu", Path()) as world:
@@ -30,12 +31,6 @@ def work():
 
 sys.exit(guarded(work))
 """
-
-
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 def _start(rank: int, port: int, timeout: str) -> subprocess.Popen[str]:
@@ -51,8 +46,8 @@ def _start(rank: int, port: int, timeout: str) -> subprocess.Popen[str]:
     )
 
 
-def test_a_rank_waits_for_the_others_as_long_as_it_is_told() -> None:
-    port = _free_port()
+def test_a_rank_waits_for_its_peers_up_to_the_configured_timeout() -> None:
+    port = free_port()
     with _start(0, port, "3") as waiting, _start(1, port, "30") as away:
         try:
             assert waiting.stdout is not None
@@ -65,20 +60,22 @@ def test_a_rank_waits_for_the_others_as_long_as_it_is_told() -> None:
         finally:
             waiting.kill()
             away.kill()
-    assert code == 1
+    assert code == PEER_LOST
     assert message.startswith("error: lost contact with another rank")
     assert 2 < waited < 20
 
 
 @pytest.mark.parametrize("text", ["soon", "0", "-1", "inf", ""])
-def test_a_timeout_that_is_no_number_of_seconds_is_refused(text: str) -> None:
+def test_a_timeout_that_is_not_a_number_of_seconds_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="PROCESS_GROUP_TIMEOUT_SECONDS"):
         read_timeout({"PROCESS_GROUP_TIMEOUT_SECONDS": text})
     assert read_timeout({"PROCESS_GROUP_TIMEOUT_SECONDS": "2.5"}) == 2.5
     assert read_timeout({}) == 600
 
 
-def test_nccls_last_operations_are_written_below_the_output_unless_told_otherwise(tmp_path: Path) -> None:
+def test_nccl_flight_records_are_written_to_the_output_folder_by_default(
+    tmp_path: Path,
+) -> None:
     environment = {"TORCH_NCCL_DUMP_ON_TIMEOUT": "false"}
     record_flights(tmp_path, environment)
     assert environment == {
@@ -98,5 +95,5 @@ def test_nccls_last_operations_are_written_below_the_output_unless_told_otherwis
         ("CUDA error: an illegal memory access was encountered", False),
     ],
 )
-def test_a_lost_rank_is_told_from_a_fault_of_this_one(message: str, *, lost: bool) -> None:
+def test_a_lost_peer_is_distinguished_from_an_error_of_this_rank(message: str, *, lost: bool) -> None:
     assert is_lost_peer(RuntimeError(message)) == lost

@@ -1,9 +1,8 @@
-"""A run goes on with the ranks that are left, and takes new ones in when they come."""
+"""A run continues with the remaining ranks, and accepts new ones."""
 
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -15,12 +14,13 @@ from typing import Any
 import psutil
 import pytest
 
+from cloudrec.process.ports import free_port
 from tests.trainer.support_dataset import write_dataset
 from tests.trainer.support_runs import command, run_here, start, wait_until
-from trainer.arguments import make_config
-from trainer.elastic import Course, fit_batch
-from trainer.errors import ConfigError
-from trainer.progress import Progress
+from trainer.base.arguments import make_config
+from trainer.base.errors import ConfigError
+from trainer.loop.elastic import StepCount, fit_batch
+from trainer.loop.progress import Progress
 
 SETTINGS: dict[str, Any] = {
     "num_epochs": 300,
@@ -34,8 +34,8 @@ AGENT = (
     *("--nnodes=1:2", "--nproc-per-node=1", "--max-restarts=20", "--local-addr=127.0.0.1"),
     *("--rdzv-backend=c10d", "--rdzv-id=elastic", "--monitor-interval=0.5"),
 )
-REACTIONS = "--rdzv-conf=last_call_timeout=2,keep_alive_interval=1,keep_alive_max_attempt=6,join_timeout=60"
-# torch 2.13's agent of rank 0 tells a node that comes later nothing of the store that it shares
+REACTIONS = "--rdzv-conf=last_call_timeout=2,keep_alive_interval=1,keep_alive_max_attempt=6,join_timeout=300"
+# torch 2.13's agent of rank 0 does not announce its shared store to a later node
 ALONE_STORE = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
 
 
@@ -48,7 +48,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def nodes() -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Agents, each as it would run on a node of its own; all are ended."""
+    """Agents, each as it would run on its own node; all are ended."""
     started: list[subprocess.Popen[bytes]] = []
     yield started
     for process in started:
@@ -56,7 +56,7 @@ def nodes() -> Iterator[list[subprocess.Popen[bytes]]]:
 
 
 def _kill_node(agent: subprocess.Popen[bytes]) -> None:
-    """As when a machine goes: the agent and its ranks, which are sessions of their own, all at once."""
+    """As when a node is lost: kill the agent and its ranks, which are separate sessions, at once."""
     if agent.poll() is None:
         family = psutil.Process(agent.pid).children(recursive=True)
         agent.kill()
@@ -64,11 +64,6 @@ def _kill_node(agent: subprocess.Popen[bytes]) -> None:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
     agent.wait()
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
 
 
 def _starts(run: Path) -> list[dict[str, Any]]:
@@ -79,7 +74,7 @@ def _starts(run: Path) -> list[dict[str, Any]]:
 
 
 def _works(run: Path, world_size: int, attempts: int) -> Callable[[], bool]:
-    """Whether an attempt after so many has that many ranks, and has saved something of its own."""
+    """Whether the attempt with this number has that many ranks and has saved a checkpoint."""
 
     def true() -> bool:
         starts = _starts(run)
@@ -96,12 +91,12 @@ def _works(run: Path, world_size: int, attempts: int) -> Callable[[], bool]:
 
 @pytest.mark.soak
 @pytest.mark.timeout(600)
-def test_a_node_is_killed_another_comes_and_every_sample_counts_once(
+def test_a_killed_node_is_replaced_and_every_sample_counts_once(
     dataset: Path, tmp_path: Path, nodes: list[subprocess.Popen[bytes]]
 ) -> None:
     run = tmp_path / "run"
     trainer = command(dataset, run, **SETTINGS, checkpoint_interval=50)[1:]
-    endpoint = f"--rdzv-endpoint=127.0.0.1:{_free_port()}"
+    endpoint = f"--rdzv-endpoint=127.0.0.1:{free_port()}"
 
     def add_node() -> subprocess.Popen[bytes]:
         is_host = f"{REACTIONS},is_host={int(not nodes)}"  # the rendezvous lives with the first
@@ -128,13 +123,13 @@ def test_a_node_is_killed_another_comes_and_every_sample_counts_once(
     assert all(begun["resumed_from"] for begun in _starts(run)[1:])
 
 
-def _course(ranks: int, progress: Progress, **settings: Any) -> Course:
+def _course(ranks: int, progress: Progress, **settings: Any) -> StepCount:
     config = make_config({"dataset_path": "data", "batch_size": 10, "num_epochs": 3, **settings})
-    return Course(config, progress, rows=105, ranks=ranks)
+    return StepCount(config, progress, rows=105, ranks=ranks)
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3])
-def test_an_undisturbed_course_counts_its_own_steps(ranks: int) -> None:
+def test_an_uninterrupted_course_counts_its_steps(ranks: int) -> None:
     progress, course = Progress(), _course(ranks, Progress())
     total = course.left
     for step in range(total + 1):
@@ -144,7 +139,7 @@ def test_an_undisturbed_course_counts_its_own_steps(ranks: int) -> None:
     assert progress.epoch == 3 or total == 0
 
 
-def test_a_course_that_changes_its_ranks_still_takes_every_sample() -> None:
+def test_a_course_that_changes_its_world_size_sees_every_sample() -> None:
     progress, ranks = Progress(), 1
     while (course := _course(ranks, progress)).left:
         for _ in range(min(course.left, 4)):
@@ -153,7 +148,7 @@ def test_a_course_that_changes_its_ranks_still_takes_every_sample() -> None:
     assert (progress.epoch, progress.position, progress.samples) == (3, 0, 315)
 
 
-def test_learning_rates_go_on_where_they_were() -> None:
+def test_learning_rate_schedules_are_resumed() -> None:
     progress = Progress()
     for _ in range(16):  # of 33 steps of one rank
         progress.advance(min(10, 105 - progress.position), 105, 0.0)
@@ -161,13 +156,13 @@ def test_learning_rates_go_on_where_they_were() -> None:
     assert course.done / (course.done + course.left) == pytest.approx(16 / 33, abs=0.06)
 
 
-def test_num_iterations_limits_all_attempts_together() -> None:
+def test_num_iterations_limits_the_sum_of_all_attempts() -> None:
     progress = Progress(step=12, epoch=1, position=10)
     assert _course(1, progress, num_iterations=15).left == 3
     assert _course(2, progress, num_iterations=12).left == 0
 
 
-def test_a_global_batch_is_shared_by_any_number_that_divides_it() -> None:
+def test_a_global_batch_can_be_split_by_any_divisor() -> None:
     config = make_config({"dataset_path": "data", "global_batch_size": 12})
     sizes = [fit_batch(config, SimpleNamespace(size=ranks)).batch_size for ranks in (1, 2, 3, 4)]  # type: ignore[arg-type] # only the size matters
     assert sizes == [12, 6, 4, 3]

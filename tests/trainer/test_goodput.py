@@ -1,4 +1,4 @@
-"""Where the time went: what was lost, restarts and waits are told apart, whatever the clocks do."""
+"""Goodput: lost work, restarts and waits are distinguished, also with wrong clocks."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from trainer.clock import SystemClock
-from trainer.errors import NonFiniteLossError, PeerError
-from trainer.goodput import Attempt, Goodput, Mark, Spent, account
-from trainer.interval import Uptime
-from trainer.ledger import GoodputLedger, read_ledger
+from trainer.base.errors import NonFiniteLossError, PeerError
+from trainer.base.interval import Uptime
+from trainer.report.clock import SystemClock
+from trainer.report.goodput import AttemptRecord, GoodputParts, Mark, Spent, account
+from trainer.report.ledger import GoodputLedger, read_ledger
 
 
 @dataclass
@@ -61,11 +61,11 @@ def _save(ledger: GoodputLedger, clock: ManualClock, step: int, seconds: float) 
     ledger.saved(step, stall_s=seconds, write_s=seconds)
 
 
-def _attempt(clock: ManualClock, *, restarted: bool = False) -> Attempt:
-    return Attempt(restarted=restarted, boot=clock.boot_id, boot_s=clock.now, time=clock.wall())
+def _attempt(clock: ManualClock, *, restarted: bool = False) -> AttemptRecord:
+    return AttemptRecord(restarted=restarted, boot=clock.boot_id, boot_s=clock.now, time=clock.wall())
 
 
-def test_an_undisturbed_run_is_split_without_a_rest(tmp_path: Path, clock: ManualClock) -> None:
+def test_the_time_of_an_uninterrupted_run_is_fully_attributed(tmp_path: Path, clock: ManualClock) -> None:
     ledger = _open(tmp_path / "goodput.jsonl", clock)
     clock.now += 7
     ledger.begin(0)
@@ -74,14 +74,14 @@ def test_an_undisturbed_run_is_split_without_a_rest(tmp_path: Path, clock: Manua
     clock.now += 4
     ledger.spent.evaluation += 4
     clock.now += 1  # a look at a clock, a line printed
-    assert ledger.totals() == Goodput(
+    assert ledger.totals() == GoodputParts(
         productive=17, checkpoint=2, restart=7, data_wait=3, evaluation=4, idle=1
     )
     assert ledger.totals().total == 34
     assert ledger.totals().fraction == 0.5
 
 
-def test_work_after_the_checkpoint_gone_on_from_is_lost(tmp_path: Path, clock: ManualClock) -> None:
+def test_work_after_the_checkpoint_resumed_from_is_lost(tmp_path: Path, clock: ManualClock) -> None:
     path = tmp_path / "goodput.jsonl"
     ledger = _open(path, clock)
     ledger.begin(0)
@@ -93,10 +93,10 @@ def test_work_after_the_checkpoint_gone_on_from_is_lost(tmp_path: Path, clock: M
     clock.now += 6
     ledger.begin(10)
     _steps(ledger, clock, 20, 40)
-    assert ledger.totals() == Goodput(productive=90, lost=20, checkpoint=1, restart=11)
+    assert ledger.totals() == GoodputParts(productive=90, lost=20, checkpoint=1, restart=11)
 
 
-def test_a_checkpoint_counts_from_its_cut_however_late_it_is_committed(
+def test_a_checkpoint_counts_from_its_snapshot_even_if_committed_late(
     tmp_path: Path, clock: ManualClock
 ) -> None:
     path = tmp_path / "goodput.jsonl"
@@ -110,12 +110,10 @@ def test_a_checkpoint_counts_from_its_cut_however_late_it_is_committed(
     _steps(ledger, clock, 22, 4)
     ledger = _open(path, clock, restarted=True)
     ledger.begin(11)
-    assert ledger.totals() == Goodput(productive=50.5, lost=34)
+    assert ledger.totals() == GoodputParts(productive=50.5, lost=34)
 
 
-def test_steps_since_the_last_mark_are_lost_when_a_stop_could_not_save(
-    tmp_path: Path, clock: ManualClock
-) -> None:
+def test_steps_since_the_last_mark_are_lost_if_a_stop_cannot_save(tmp_path: Path, clock: ManualClock) -> None:
     path = tmp_path / "goodput.jsonl"
     ledger = _open(path, clock)
     ledger.begin(0)
@@ -125,10 +123,10 @@ def test_steps_since_the_last_mark_are_lost_when_a_stop_could_not_save(
     ledger.end("stopped", saved=False)
     ledger = _open(path, clock)
     ledger.begin(10)
-    assert ledger.totals() == Goodput(productive=50, checkpoint=1, lost=0.25)
+    assert ledger.totals() == GoodputParts(productive=50, checkpoint=1, lost=0.25)
 
 
-def test_a_pause_nobody_ended_is_idle(tmp_path: Path, clock: ManualClock) -> None:
+def test_an_unfinished_pause_is_idle_time(tmp_path: Path, clock: ManualClock) -> None:
     path = tmp_path / "goodput.jsonl"
     ledger = _open(path, clock)
     ledger.begin(0)
@@ -137,7 +135,7 @@ def test_a_pause_nobody_ended_is_idle(tmp_path: Path, clock: ManualClock) -> Non
     clock.now += 86_400
     ledger = _open(path, clock)
     ledger.begin(10)
-    assert ledger.totals() == Goodput(productive=50, idle=86_400)
+    assert ledger.totals() == GoodputParts(productive=50, idle=86_400)
 
 
 def test_falling_back_to_an_older_checkpoint_loses_the_work_of_several_attempts(clock: ManualClock) -> None:
@@ -147,10 +145,10 @@ def test_falling_back_to_an_older_checkpoint_loses_the_work_of_several_attempts(
     second.begun, second.first_step, second.elapsed, second.boot_s = 1.0, 10, 21.0, first.boot_s + 30
     second.marks = [Mark(21.0, 15, Spent(steps=20.0))]
     third.begun, third.first_step, third.elapsed, third.boot_s = 2.0, 5, 2.0, second.boot_s + 21
-    assert account([first, second, third]) == Goodput(productive=10, lost=40, restart=3)
+    assert account([first, second, third]) == GoodputParts(productive=10, lost=40, restart=3)
 
 
-def test_an_attempt_that_never_came_to_a_step_is_all_restart(tmp_path: Path, clock: ManualClock) -> None:
+def test_an_attempt_without_a_step_is_restart_time(tmp_path: Path, clock: ManualClock) -> None:
     path = tmp_path / "goodput.jsonl"
     ledger = _open(path, clock)
     ledger.begin(0)
@@ -161,26 +159,26 @@ def test_an_attempt_that_never_came_to_a_step_is_all_restart(tmp_path: Path, clo
     ledger = _open(path, clock, restarted=True)
     clock.now += 3
     ledger.begin(10)
-    assert ledger.totals() == Goodput(productive=50, restart=12)
+    assert ledger.totals() == GoodputParts(productive=50, restart=12)
     assert ledger.uptimes == [Uptime(50, lost=True)]
 
 
-def test_the_time_of_day_may_jump(tmp_path: Path, clock: ManualClock) -> None:
+def test_jumps_of_the_wall_clock_are_tolerated(tmp_path: Path, clock: ManualClock) -> None:
     path = tmp_path / "goodput.jsonl"
     ledger = _open(path, clock)
     ledger.begin(0)
     _steps(ledger, clock, 10, 50)
-    clock.day -= 10_000_000  # somebody sets the clock
+    clock.day -= 10_000_000  # the clock is set
     clock.now += 5
     ledger = _open(path, clock, restarted=True)
     ledger.begin(10)
     clock.day += 30_000_000
     _steps(ledger, clock, 20, 50)
-    assert ledger.totals() == Goodput(productive=100, restart=5)
+    assert ledger.totals() == GoodputParts(productive=100, restart=5)
 
 
 @pytest.mark.parametrize(("shift", "gap"), [(3600, 3600), (-3600, 0)])
-def test_on_another_machine_the_times_of_day_must_do_but_never_give_less_than_nothing(
+def test_on_another_machine_wall_clock_times_are_used_and_never_negative(
     tmp_path: Path, clock: ManualClock, shift: float, gap: float
 ) -> None:
     path = tmp_path / "goodput.jsonl"
@@ -191,7 +189,7 @@ def test_on_another_machine_the_times_of_day_must_do_but_never_give_less_than_no
     other = ManualClock(boot_id="boot-2", now=17.0, day=clock.wall() + shift - 17.0)
     ledger = _open(path, other)
     ledger.begin(10)
-    assert ledger.totals() == Goodput(productive=50, idle=gap)
+    assert ledger.totals() == GoodputParts(productive=50, idle=gap)
 
 
 def test_a_process_that_runs_twice_is_not_counted_twice(tmp_path: Path, clock: ManualClock) -> None:
@@ -201,22 +199,20 @@ def test_a_process_that_runs_twice_is_not_counted_twice(tmp_path: Path, clock: M
         ledger.begin(first_step)
         _steps(ledger, clock, first_step + 10, 50)
         ledger.end("stopped", saved=True)
-    assert ledger.totals() == Goodput(productive=100)
+    assert ledger.totals() == GoodputParts(productive=100)
 
 
-def test_another_run_in_the_place_of_a_finished_one_starts_from_nothing(
-    tmp_path: Path, clock: ManualClock
-) -> None:
+def test_a_new_run_after_a_finished_one_starts_from_zero(tmp_path: Path, clock: ManualClock) -> None:
     path = tmp_path / "goodput.jsonl"
     for _ in range(2):
         ledger = _open(path, clock)
         ledger.begin(0)
         _steps(ledger, clock, 10, 50)
         ledger.end("finished", saved=True)
-    assert ledger.totals() == Goodput(productive=50)
+    assert ledger.totals() == GoodputParts(productive=50)
 
 
-def test_torn_and_foreign_lines_are_passed_over(tmp_path: Path, clock: ManualClock) -> None:
+def test_truncated_and_foreign_lines_are_skipped(tmp_path: Path, clock: ManualClock) -> None:
     path = tmp_path / "goodput.jsonl"
     ledger = _open(path, clock)
     ledger.begin(0)
@@ -227,22 +223,22 @@ def test_torn_and_foreign_lines_are_passed_over(tmp_path: Path, clock: ManualClo
     ledger = _open(path, clock)
     ledger.begin(10)
     _steps(ledger, clock, 20, 10)
-    assert ledger.totals() == Goodput(productive=60, idle=5)
+    assert ledger.totals() == GoodputParts(productive=60, idle=5)
     assert [attempt.elapsed for attempt in read_ledger(path)[0]] == [50, 10]
 
 
-def test_a_ledger_that_cannot_be_written_is_warned_of_once(
+def test_an_unwritable_ledger_is_warned_about_once(
     tmp_path: Path, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     ledger = _open(tmp_path, clock)  # a folder
     ledger.begin(0)
     _steps(ledger, clock, 10, 50)
-    assert ledger.totals() == Goodput(productive=50)
+    assert ledger.totals() == GoodputParts(productive=50)
     assert len(caplog.records) == 1
     assert "cannot be written, so goodput is not kept" in caplog.text
 
 
-def test_marks_become_rare_as_an_attempt_grows_old(tmp_path: Path, clock: ManualClock) -> None:
+def test_marks_become_less_frequent_with_the_age_of_an_attempt(tmp_path: Path, clock: ManualClock) -> None:
     path = tmp_path / "goodput.jsonl"
     ledger = _open(path, clock)
     ledger.begin(0)
@@ -253,7 +249,9 @@ def test_marks_become_rare_as_an_attempt_grows_old(tmp_path: Path, clock: Manual
     assert clock.now - clock.process_start - lines[-1]["elapsed"] < 0.011 * 864_000
 
 
-def test_the_past_tells_the_cost_of_saves_and_how_attempts_ended(tmp_path: Path, clock: ManualClock) -> None:
+def test_the_ledger_yields_the_cost_of_saves_and_the_ends_of_attempts(
+    tmp_path: Path, clock: ManualClock
+) -> None:
     path = tmp_path / "goodput.jsonl"
     ends: tuple[Callable[[GoodputLedger], None], ...] = (
         lambda ledger: ledger.end("stopped", saved=True),
@@ -279,17 +277,16 @@ def test_the_past_tells_the_cost_of_saves_and_how_attempts_ended(tmp_path: Path,
     assert (ledger.costs.write_s, ledger.costs.cost_s) == (5, 3)
 
 
-def test_other_ranks_keep_no_ledger(tmp_path: Path, clock: ManualClock) -> None:
+def test_only_rank_0_writes_a_ledger(tmp_path: Path, clock: ManualClock) -> None:
     ledger = GoodputLedger(tmp_path / "goodput.jsonl", active=False, clock=clock)
     ledger.begin(0)
     ledger.end("finished", saved=True)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_process_began_when_the_kernel_says_so() -> None:
-    program = (
-        "from trainer.clock import SystemClock as C; c = C(); print(c.process_start, c.boot(), c.boot_id)"
-    )
+def test_the_start_time_of_the_process_is_that_of_the_kernel() -> None:
+    program = "from trainer.report.clock import SystemClock as C; c = C();"
+    program += "print(c.process_start, c.boot(), c.boot_id)"
     before = SystemClock().boot()
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     after = SystemClock().boot()

@@ -14,11 +14,11 @@ from fbgemm_gpu.split_table_batched_embeddings_ops_training import (
 )
 
 from tests.trainer.support_learner import make_learner, train_losses
-from trainer.errors import ConfigError
-from trainer.host_tables import HostTables
-from trainer.kernels import table_kernels, table_pieces
+from trainer.base.errors import ConfigError
 from trainer.native import load_rows
-from trainer.row_rules import KINDS, make_states, update_rows
+from trainer.tables.host_tables import HostTables
+from trainer.tables.kernels import table_kernels, table_pieces
+from trainer.tables.row_rules import KINDS, make_states, update_rows
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from tests.trainer.support_ranks import Place
     from tests.trainer.support_worlds import Worlds
-    from trainer.learner import Learner
+    from trainer.loop.learner import Learner
 
 ROWS = (50, 7, 1, 300)
 DIM = 20
@@ -87,7 +87,7 @@ def _train(kernel: Any, *, most: int, steps: int = 4) -> list[Tensor]:
 @BOTH
 @pytest.mark.parametrize("most", [1, 3])
 @pytest.mark.parametrize("kind", FBGEMM_HAS)
-def test_outputs_weights_and_states_are_those_of_fbgemm(kind: str, most: int, *, library: bool) -> None:
+def test_outputs_weights_and_states_equal_those_of_fbgemm(kind: str, most: int, *, library: bool) -> None:
     theirs, ours = _kernel(kind), _tables(kind, library=library)
     for expected, got in zip(_train(theirs, most=most), _train(ours, most=most), strict=True):
         torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-6)
@@ -100,7 +100,7 @@ def test_outputs_weights_and_states_are_those_of_fbgemm(kind: str, most: int, *,
 
 @BOTH
 @pytest.mark.parametrize("kind", sorted(set(KINDS) - set(FBGEMM_HAS)))
-def test_adams_follow_the_rules_that_replicas_follow(kind: str, *, library: bool) -> None:
+def test_adam_variants_follow_the_rules_of_replicas(kind: str, *, library: bool) -> None:
     ours = _tables(kind, library=library)
     weights = [weight.clone() for weight in ours.split_embedding_weights()]
     states = [make_states(kind, weight) for weight in weights]
@@ -138,7 +138,7 @@ def test_results_do_not_depend_on_the_number_of_threads(kind: str) -> None:
 
 
 @BOTH
-def test_a_gradient_that_is_not_contiguous_is_read_as_it_lies(*, library: bool) -> None:
+def test_a_non_contiguous_gradient_is_read_correctly(*, library: bool) -> None:
     plain, spread = _tables("rowwise_adagrad", library=library), _tables("rowwise_adagrad", library=library)
     ids, offsets = _ids(most=1, seed=0)
     slopes = torch.randn(BATCH, 2 * len(ROWS) * DIM, generator=torch.Generator().manual_seed(5))
@@ -149,7 +149,7 @@ def test_a_gradient_that_is_not_contiguous_is_read_as_it_lies(*, library: bool) 
 
 
 @pytest.mark.parametrize("bad", [-1, 50])
-def test_an_id_that_its_table_lacks_is_refused_and_nothing_changes(bad: int) -> None:
+def test_an_id_out_of_range_is_refused_without_any_change(bad: int) -> None:
     tables = _tables("sgd", library=True)
     before = tables.kernel.weights_host.detach().clone()
     ids, offsets = _ids(most=1, seed=0)
@@ -201,7 +201,7 @@ def _refusal_of_adam(place: Place) -> str:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_run_learns_the_same_with_each_kernel(worlds: Worlds, kind: str) -> None:
+def test_every_kernel_gives_the_same_losses(worlds: Worlds, kind: str) -> None:
     kernels = ["native", "torch"] + (["fbgemm"] if kind in FBGEMM_HAS else [])
     settings = [{"table_kernel": kernel, "table_optimizer": kind} for kernel in kernels]
     reference, *others = (worlds.run(1, _run_losses, each)[0] for each in settings)
@@ -211,21 +211,21 @@ def test_a_run_learns_the_same_with_each_kernel(worlds: Worlds, kind: str) -> No
 
 
 @pytest.mark.parametrize("kind", ["adam", "partial_rowwise_adam"])
-def test_sharded_adam_on_two_ranks_learns_as_on_one(worlds: Worlds, kind: str) -> None:
+def test_sharded_adam_on_two_ranks_learns_like_one_rank(worlds: Worlds, kind: str) -> None:
     settings = {"table_optimizer": kind, "dense_optimizer": "sgd", "dense_learning_rate": 0.05}
     one, two = (worlds.run(size, _run_losses, settings)[0] for size in (1, 2))
     assert two == pytest.approx(one, abs=1e-5)
 
 
-def test_the_learners_tables_are_these_and_live_in_fbgemms_memory(worlds: Worlds) -> None:
+def test_the_learner_uses_these_tables_in_the_memory_of_fbgemm(worlds: Worlds) -> None:
     assert worlds.run(1, _shares_memory) == [True]
 
 
-def test_the_learning_rate_is_the_one_that_the_schedule_has_set(worlds: Worlds) -> None:
+def test_the_learning_rate_is_that_of_the_schedule(worlds: Worlds) -> None:
     assert worlds.run(1, _first_rate) == [pytest.approx(0.25)]
 
 
-def test_without_a_compiler_the_c_kernels_are_an_error_only_where_they_are_asked_for(
+def test_without_a_compiler_the_c_kernels_are_an_error_only_if_requested(
     worlds: Worlds, tmp_path: Path
 ) -> None:
     refusal, steps = worlds.run(1, _without_compiler, str(tmp_path))[0]
@@ -233,9 +233,7 @@ def test_without_a_compiler_the_c_kernels_are_an_error_only_where_they_are_asked
     assert steps == 3
 
 
-def test_a_library_that_others_could_have_put_there_is_not_run(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_library_writable_by_others_is_not_loaded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     load_rows.cache_clear()
     folder = tmp_path / "cloudrec-trainer"
     folder.mkdir()
@@ -247,5 +245,5 @@ def test_a_library_that_others_could_have_put_there_is_not_run(
         load_rows.cache_clear()
 
 
-def test_adam_on_fbgemms_cpu_kernel_is_refused_with_the_way_out(worlds: Worlds) -> None:
+def test_adam_on_the_cpu_kernel_of_fbgemm_is_refused_with_the_remedy(worlds: Worlds) -> None:
     assert "leave table_kernel at auto" in worlds.run(1, _refusal_of_adam)[0]

@@ -7,7 +7,7 @@ import torch
 
 from tests.trainer.support_learner import make_batches, make_learner, train_losses
 from trainer.checkpoint import Entry
-from trainer.digest import model_digest
+from trainer.sharding.digest import model_digest
 
 if TYPE_CHECKING:
     from tests.trainer.support_ranks import Place
@@ -69,7 +69,7 @@ def test_ranks_without_samples_in_a_step_change_nothing(worlds: Worlds) -> None:
     assert three == pytest.approx(one, abs=1e-5)
 
 
-def test_every_weight_and_accumulator_is_the_same_on_two_ranks_as_on_one(worlds: Worlds) -> None:
+def test_two_ranks_have_the_weights_and_accumulators_of_one_rank(worlds: Worlds) -> None:
     one = worlds.run(1, _final_tables, UNEVEN)[0]
     two = worlds.run(2, _final_tables, UNEVEN)
     for name, [(_, whole)] in one.items():
@@ -96,7 +96,7 @@ def test_state_has_the_same_names_and_shapes_on_every_rank(worlds: Worlds) -> No
     assert names["dense_optimizer/top.layers.1.bias/exp_avg"] == (1,)
 
 
-def test_torchrecs_pipeline_gives_the_plain_ones_scores_with_an_evaluation_after_every_step(
+def test_the_torchrec_pipeline_gives_the_scores_of_the_plain_one_with_evaluations(
     worlds: Worlds,
 ) -> None:
     plain = worlds.run(2, _scores, "plain")
@@ -104,7 +104,7 @@ def test_torchrecs_pipeline_gives_the_plain_ones_scores_with_an_evaluation_after
     torch.testing.assert_close(overlapped, plain, rtol=0, atol=1e-6)
 
 
-def test_rates_rise_and_fall_as_scheduled(worlds: Worlds) -> None:
+def test_learning_rates_follow_the_schedule(worlds: Worlds) -> None:
     rates, of_tables = worlds.run(1, _learns_at, "none")[0]
     assert rates == pytest.approx([0.05 / 3, 0.1 / 3, 0.05, 0.05, 0.05])
     assert of_tables == pytest.approx(0.05)
@@ -113,7 +113,7 @@ def test_rates_rise_and_fall_as_scheduled(worlds: Worlds) -> None:
     assert of_tables == pytest.approx(0.05 * 96 / 98)
 
 
-def test_an_entry_is_live_memory(worlds: Worlds) -> None:
+def test_state_entries_share_memory_with_the_model(worlds: Worlds) -> None:
     assert worlds.run(1, _zeroed_scores)[0] == pytest.approx(0.0)
 
 

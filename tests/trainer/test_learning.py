@@ -12,7 +12,7 @@ from tests.trainer.support_dataset import Rows
 from tests.trainer.support_gate import Run, Sabotage, Verdict, gate, join, learn
 from tests.trainer.support_learner import make_world
 from tests.trainer.support_teacher import SHARD_ROWS, Lesson, make_lesson, write_lesson
-from trainer.distributed import join_world
+from trainer.base.distributed import join_world
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from tests.trainer.support_ranks import Place
     from tests.trainer.support_worlds import Worlds
-    from trainer.session import Session
+    from trainer.loop.session.session import Session
 
 
 @pytest.fixture(scope="module")
@@ -56,13 +56,15 @@ def _judge(lesson: Lesson, directory: Path, sabotage: Sabotage | None = None) ->
 
 
 def _live(session: Session, name: str) -> Tensor:
-    return session.learner.state[name].shards[0].tensor
+    return session.run.learner.state[name].shards[0].tensor
 
 
 def _states(session: Session, start: str) -> list[Tensor]:
     """Live states of optimizers."""
-    names = [name for name in session.learner.state if name.startswith(start) and "weight" not in name[-6:]]
-    return [shard.tensor for name in names for shard in session.learner.state[name].shards]
+    names = [
+        name for name in session.run.learner.state if name.startswith(start) and "weight" not in name[-6:]
+    ]
+    return [shard.tensor for name in names for shard in session.run.learner.state[name].shards]
 
 
 class Restored(Sabotage):
@@ -92,13 +94,13 @@ class Zeroed(Sabotage):
 
 
 class ZeroedBeforeTheStep(Zeroed):
-    """As if the state were made anew for every step: the last step's is all that is left."""
+    """As if the state were created again for every step: the last step's is all that is left."""
 
     def begin(self, session: Session) -> None:
         super().after_step(session)
 
     def after_step(self, session: Session) -> None:
-        if session.progress.step not in (session.total_steps, session.total_steps // 2):
+        if session.course.progress.step not in (session.course.total_steps, session.course.total_steps // 2):
             super().after_step(session)
 
 
@@ -114,11 +116,11 @@ class Dropped(Sabotage):
     """The reader leaves out the last of the data's shards."""
 
     def begin(self, session: Session) -> None:
-        split: Any = session.dataset.train
+        split: Any = session.run.dataset.train
         less = dataclasses.replace(
             split, rows=split.starts[-2], shards=split.shards[:-1], starts=split.starts[:-1]
         )
-        splits: dict[str, Any] = session.dataset._splits  # type: ignore[attr-defined] # a reader that errs
+        splits: dict[str, Any] = session.run.dataset._splits  # type: ignore[attr-defined] # a reader that errs
         splits["train"] = less
 
 
@@ -128,8 +130,8 @@ def _table(session: Session) -> list[Tensor]:
 
 def _second_ranks_part(session: Session) -> list[Tensor]:
     """Of a table cut by rows, what rank 1 holds: rarely seen ids."""
-    shards = session.learner.state["tables/C2/weight"].shards
-    return [shard.tensor for shard in shards if session.world.rank == 1]
+    shards = session.run.learner.state["tables/C2/weight"].shards
+    return [shard.tensor for shard in shards if session.run.world.rank == 1]
 
 
 def _table_states(session: Session) -> list[Tensor]:
@@ -145,9 +147,7 @@ def test_a_sound_run_passes(lesson: Lesson, directory: Path) -> None:
 
 
 @pytest.mark.soak
-def test_a_ranks_part_of_a_table_that_is_never_updated_fails(
-    worlds: Worlds, lesson: Lesson, directory: Path
-) -> None:
+def test_a_table_shard_that_is_never_updated_fails(worlds: Worlds, lesson: Lesson, directory: Path) -> None:
     settings = {"sharding_types": ["row_wise"], "batch_size": 256}
     runs = worlds.run(2, _learn_on_ranks, str(directory), Restored(_second_ranks_part), settings)
     reasons = gate(lesson, join(runs)).reasons
@@ -161,12 +161,12 @@ def test_a_frozen_table_fails(lesson: Lesson, directory: Path) -> None:
     assert any("of C1 stand still" in reason for reason in reasons)
 
 
-def test_a_shard_of_the_data_that_is_not_read_fails(lesson: Lesson, directory: Path) -> None:
+def test_an_unread_data_shard_fails(lesson: Lesson, directory: Path) -> None:
     reasons = _judge(lesson, directory, Dropped()).reasons
     assert any("it did not see every sample once an epoch" in reason for reason in reasons)
 
 
-def test_a_shard_of_the_data_that_is_not_there_fails(lesson: Lesson, tmp_path: Path) -> None:
+def test_a_missing_data_shard_fails(lesson: Lesson, tmp_path: Path) -> None:
     few, train = slice(0, 4 * SHARD_ROWS), lesson.train
     write_lesson(
         tmp_path / "data", Rows(train.labels[few], train.dense[few], train.sparse[:, few]), lesson.test
@@ -193,7 +193,7 @@ def test_shuffled_labels_fail(lesson: Lesson, tmp_path: Path) -> None:
         (Restored(_dense_states), "does not change"),
         pytest.param(Zeroed(_dense_states), "does not change", marks=pytest.mark.soak),
     ],
-    ids=["of another run", "frozen", "zeroed", "made anew", "dense frozen", "dense zeroed"],
+    ids=["of another run", "frozen", "zeroed", "created again", "dense frozen", "dense zeroed"],
 )
 def test_stale_optimizer_state_fails(
     lesson: Lesson, directory: Path, sabotage: Sabotage, reason: str

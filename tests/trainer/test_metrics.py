@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import log_loss, roc_auc_score
 
-from trainer.errors import NonFiniteLossError
-from trainer.metrics import BinaryMetrics, Metrics
+from trainer.base.errors import NonFiniteLossError
+from trainer.report.metrics import BinaryMetrics, Metrics
 
 if TYPE_CHECKING:
     from tests.trainer.support_ranks import Place, RankPool
@@ -49,7 +49,7 @@ def _samples(size: int, *, decimals: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 @pytest.mark.parametrize("decimals", [0, 1, 6])
 @pytest.mark.parametrize("cuts", [[0, 3000], [0, 1200, 3000], [0, 3000, 3000], [0, 0, 1, 3000]])
-def test_metrics_over_ranks_equal_sklearns_over_all_samples(
+def test_metrics_over_ranks_equal_those_of_sklearn_over_all_samples(
     ranks: RankPool, cuts: list[int], decimals: int
 ) -> None:
     logits, labels = _samples(3000, decimals=decimals)
@@ -66,7 +66,7 @@ def test_metrics_over_ranks_equal_sklearns_over_all_samples(
     assert all(result == results[0] for result in results), "all ranks get the same bits"
 
 
-def test_the_auc_has_the_same_bits_on_every_world_size(ranks: RankPool) -> None:
+def test_the_auc_is_bit_identical_on_every_world_size(ranks: RankPool) -> None:
     logits, labels = _samples(2000, decimals=2)
     cuts = {1: [0, 2000], 2: [0, 700, 2000], 3: [0, 10, 1990, 2000]}
     aucs = {ranks.run(size, _compute_shares, logits, labels, cuts[size])[0]["auc"] for size in cuts}
@@ -80,7 +80,9 @@ def test_the_auc_has_the_same_bits_on_every_world_size(ranks: RankPool) -> None:
         min_size=2,
     ).filter(lambda samples: len({label for _, label in samples}) == 2)
 )
-def test_the_auc_is_the_share_of_pairs_in_order_with_ties_as_half(samples: list[tuple[float, bool]]) -> None:
+def test_the_auc_is_the_share_of_correctly_ordered_pairs_with_ties_as_half(
+    samples: list[tuple[float, bool]],
+) -> None:
     logits = np.array([score for score, _ in samples], dtype=np.float32)
     labels = np.array([label for _, label in samples])
     difference = logits[labels][:, None].astype(float) - logits[~labels][None, :]
@@ -89,13 +91,13 @@ def test_the_auc_is_the_share_of_pairs_in_order_with_ties_as_half(samples: list[
     assert result["auc"] == pytest.approx(expected, abs=1e-12)
 
 
-def test_zeros_of_both_signs_are_equal_and_extremes_keep_their_order() -> None:
+def test_zeros_of_both_signs_are_equal_and_extremes_are_ordered() -> None:
     logits = torch.tensor([-3e38, -0.0, 0.0, 3e38])
     assert _compute(logits, torch.tensor([0, 1, 0, 1]))["auc"] == 0.875
 
 
 @pytest.mark.parametrize("label", [0.0, 1.0])
-def test_one_class_alone_has_no_auc_and_says_so(label: float, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_single_class_has_no_auc_and_is_reported(label: float, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         result = _compute(torch.zeros(4), torch.full((4,), label))
     assert (result["auc"], result["ne"]) == (None, None)
@@ -109,13 +111,13 @@ def test_no_samples_have_no_metrics() -> None:
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-def test_a_score_that_is_not_finite_is_refused_on_all_ranks(ranks: RankPool, value: float) -> None:
+def test_a_non_finite_score_is_refused_on_all_ranks(ranks: RankPool, value: float) -> None:
     messages = ranks.run(2, _refusal, value)
     assert messages[0] == messages[1]
     assert messages[0].startswith("1 of 4 scores are not finite")
 
 
-def test_a_batch_may_be_reused_after_the_update() -> None:
+def test_a_batch_can_be_reused_after_the_update() -> None:
     logits, labels = _samples(500, decimals=3)
     metrics, copies = BinaryMetrics(), BinaryMetrics()
     reused = logits.clone()

@@ -8,10 +8,10 @@ from torchrec.modules.crossnet import LowRankCrossNet
 from torchrec.sparse.jagged_tensor import KeyedTensor
 
 from tests.trainer.support_learner import ROWS, SHAPE, make_batches, make_learner, make_world, train_losses
-from trainer.arguments import make_config
+from trainer.base.arguments import make_config
 from trainer.data.batch import Batch
-from trainer.dense_ops import CrossNet
-from trainer.model import ModelShape, initialise_dense, make_model
+from trainer.models.dense_ops import CrossNet
+from trainer.models.model import ModelShape, initialise_dense, make_model
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -98,7 +98,7 @@ def _one_hot_both_ways(place: Place) -> tuple[list[float], list[float]]:
     return plain, [float(step.loss) for step in learner.pipeline.steps(batches, 0)]
 
 
-def test_crosses_are_torchrecs() -> None:
+def test_cross_layers_equal_those_of_torchrec() -> None:
     ours, theirs = CrossNet(12, 3, 4, device=CPU), LowRankCrossNet(12, 3, 4)
     with torch.no_grad():
         for index in range(3):
@@ -110,7 +110,7 @@ def test_crosses_are_torchrecs() -> None:
 
 
 @pytest.mark.parametrize("interaction", ["dot", "dcn"])
-def test_the_order_in_which_tables_arrive_changes_no_score(interaction: str) -> None:
+def test_scores_do_not_depend_on_the_order_of_tables(interaction: str) -> None:
     shape = ModelShape(**{**_fields(SHAPE), "interaction": interaction, "dcn_low_rank_dim": 4})
     config = make_config({"embedding_dim": 8, "dense_arch_layer_sizes": (16, 8)})
     dense = make_model(config, shape, CPU).dense
@@ -131,7 +131,7 @@ def _fields(shape: ModelShape) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("world_size", [2, 3])
-def test_crossed_features_learn_alike_on_any_number_of_ranks(worlds: Worlds, world_size: int) -> None:
+def test_cross_layers_learn_equally_on_any_number_of_ranks(worlds: Worlds, world_size: int) -> None:
     one = worlds.run(1, _losses, DCN)[0]
     assert worlds.run(world_size, _losses, DCN)[0] == pytest.approx(one, abs=1e-5)
     assert one != pytest.approx(worlds.run(1, _losses, SMOOTH)[0], abs=1e-3)
@@ -139,7 +139,7 @@ def test_crossed_features_learn_alike_on_any_number_of_ranks(worlds: Worlds, wor
 
 @pytest.mark.parametrize("interaction", ["dot", "dcn"])
 @pytest.mark.parametrize("name", ARCHITECTURES)
-def test_published_architectures_are_made_by_flags(name: str, interaction: str) -> None:
+def test_published_architectures_are_available_through_flags(name: str, interaction: str) -> None:
     bottom, top, dim = ARCHITECTURES[name]
     config = make_config(
         {
@@ -161,19 +161,19 @@ def test_published_architectures_are_made_by_flags(name: str, interaction: str) 
     assert first.weight.shape[1] == (dim * 27 if interaction == "dcn" else dim + 27 * 26 // 2)
 
 
-def test_ids_of_a_feature_are_summed(worlds: Worlds) -> None:
+def test_embeddings_of_the_ids_of_a_feature_are_summed(worlds: Worlds) -> None:
     pooled, expected = worlds.run(1, _pooled)[0]
     torch.testing.assert_close(pooled, expected)
 
 
-def test_one_id_each_is_the_same_with_lengths_and_without(worlds: Worlds) -> None:
+def test_single_ids_are_equal_with_and_without_lengths(worlds: Worlds) -> None:
     plain, with_lengths = worlds.run(1, _one_hot_both_ways)[0]
     assert with_lengths == pytest.approx(plain, abs=1e-7)
 
 
 @pytest.mark.parametrize("settings", [{}, {"sharding_types": ["row_wise"]}, {"data_parallel": True}], ids=str)
 @pytest.mark.parametrize("pipeline", ["plain", "sparse_dist"])
-def test_multi_hot_ids_learn_alike_under_any_plan(
+def test_multi_hot_ids_learn_equally_under_any_plan(
     worlds: Worlds, settings: dict[str, Any], pipeline: str
 ) -> None:
     smooth = {**SMOOTH, "table_optimizer": "adagrad"}

@@ -9,16 +9,16 @@ import pytest
 import torch
 
 from tests.trainer.support_runs import run_here
-from trainer.arguments import make_config
-from trainer.data.formats import open_source
-from trainer.errors import DataError
-from trainer.plan import main
+from trainer.base.arguments import make_config
+from trainer.base.errors import DatasetError
+from trainer.commands.plan import main
+from trainer.data.formats.open import open_source
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from trainer.data.batch import Batch
-    from trainer.data.source import Source
+    from trainer.data.source import SampleSource
 
 TABLE, FEATURES = 40, 26
 HOTNESS = tuple(1 + index % 4 for index in range(FEATURES))
@@ -46,11 +46,11 @@ def _save(directory: Path, day: int, ids: list[np.ndarray[Any, Any]]) -> None:
     np.savez(directory / f"day_{day}_sparse_multi_hot.npz", **arrays)
 
 
-def _open(directory: Path, **settings: Any) -> Source:
+def _open(directory: Path, **settings: Any) -> SampleSource:
     return open_source(make_config({"dataset_path": str(directory), **settings}))
 
 
-def _batches(source: Source, split: str, **settings: Any) -> list[Batch]:
+def _batches(source: SampleSource, split: str, **settings: Any) -> list[Batch]:
     return list(source.batches(split, **{"batch_size": 16, "rank": 0, "world_size": 1, **settings}))
 
 
@@ -88,10 +88,10 @@ def test_ranks_share_the_samples(tmp_path: Path) -> None:
     assert [[*first, *second] for first, second in halves] == _bags(alone)
 
 
-def test_tables_are_as_large_as_the_ids_need(tmp_path: Path) -> None:
+def test_tables_have_the_size_that_the_ids_need(tmp_path: Path) -> None:
     days = _write_days(tmp_path)
     days[1][7][50, 2] = 90
-    days[2][9][101, 1] = 95  # in the half that nobody reads
+    days[2][9][101, 1] = 95  # in the half that no one reads
     for day in (1, 2):
         _save(tmp_path, day, days[day])
     sizes = _open(tmp_path).num_embeddings
@@ -99,7 +99,7 @@ def test_tables_are_as_large_as_the_ids_need(tmp_path: Path) -> None:
     assert _open(tmp_path, num_embeddings=77).num_embeddings["C8"] == 77
 
 
-def test_one_id_each_is_read_and_learnt_from_as_one_hot_files_are(tmp_path: Path) -> None:
+def test_single_ids_are_read_and_trained_on_like_one_hot_files(tmp_path: Path) -> None:
     days = _write_days(tmp_path / "several", hotness=ONE_HOT)
     (tmp_path / "one").mkdir()
     for path in (tmp_path / "several").glob("*.npy"):
@@ -119,7 +119,7 @@ def test_one_id_each_is_read_and_learnt_from_as_one_hot_files_are(tmp_path: Path
     assert digests[0] == digests[1]
 
 
-def test_a_run_learns_from_several_ids_and_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
+def test_a_run_trains_on_multi_hot_ids_and_resumes_from_a_checkpoint(tmp_path: Path) -> None:
     _write_days(tmp_path / "data")
     settings = {"deterministic": True, "lr_decay": "none"}
     whole = run_here(tmp_path / "data", tmp_path / "whole", **settings).summary
@@ -129,13 +129,15 @@ def test_a_run_learns_from_several_ids_and_goes_on_from_a_checkpoint(tmp_path: P
     assert whole["samples_seen"] == 201
 
 
-def test_bad_ids_and_tables_too_small_are_told_as_for_one_id(tmp_path: Path) -> None:
+def test_invalid_ids_and_small_tables_are_reported_like_one_hot_ones(tmp_path: Path) -> None:
     days = _write_days(tmp_path / "data")
-    with pytest.raises(DataError, match=r"step 1: C1 of sample \d+ holds the id \d+; its table has 4 rows"):
+    with pytest.raises(
+        DatasetError, match=r"step 1: C1 of sample \d+ holds the id \d+; its table has 4 rows"
+    ):
         run_here(tmp_path / "data", tmp_path / "a", num_embeddings=4)
     days[0][6][3, 2] = -5
     _save(tmp_path / "data", 0, days[0])
-    with pytest.raises(DataError, match=r"step 1: C7 of sample 3 holds the id -5"):
+    with pytest.raises(DatasetError, match=r"step 1: C7 of sample 3 holds the id -5"):
         run_here(tmp_path / "data", tmp_path / "b", shuffle=False)
     assert run_here(tmp_path / "data", tmp_path / "c", num_embeddings=9, hash_overflow=True).code == 0
 
@@ -190,14 +192,14 @@ def _replace(index: int, array: np.ndarray[Any, Any]) -> Any:
         ),
     ],
 )
-def test_archives_that_do_not_fit_are_named(tmp_path: Path, spoil: Any, message: str) -> None:
+def test_inconsistent_archives_are_named(tmp_path: Path, spoil: Any, message: str) -> None:
     days = _write_days(tmp_path)
     spoil(tmp_path, days[1])
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(DatasetError, match=message):
         _open(tmp_path)
 
 
-def test_a_feature_of_many_ids_weighs_more_in_a_plan(
+def test_a_multi_hot_feature_has_a_higher_cost_in_a_plan(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name, hotness in (("one", ONE_HOT), ("many", (40, *ONE_HOT[1:]))):
@@ -210,7 +212,7 @@ def test_a_feature_of_many_ids_weighs_more_in_a_plan(
         assert beside_the_first == 13 if name == "one" else beside_the_first < 10
 
 
-def test_opening_reads_no_more_than_headers(tmp_path: Path) -> None:
+def test_opening_reads_only_headers(tmp_path: Path) -> None:
     """Ids are mapped: what is written into the file afterwards is what is read."""
     days = _write_days(tmp_path)
     source = _open(tmp_path, num_embeddings=TABLE)

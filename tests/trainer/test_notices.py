@@ -1,4 +1,4 @@
-"""What the clouds announce is heard, and a service that is silent, slow or lying does no harm."""
+"""Preemption notices of the clouds, from correct, unresponsive, slow and invalid services."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from dataclasses import replace
 import pytest
 
 from tests.trainer.support_metadata import QUIET, Metadata, run_metadata
-from trainer.errors import ConfigError
-from trainer.preempt import SERVICES, Notice, StopFlag, Watch, open_watches
+from trainer.base.errors import ConfigError
+from trainer.preempt import SERVICES, Notice, NoticeWatch, StopFlag, open_watches
 from trainer.preempt.metadata import MetadataError, MetadataService
 from trainer.preempt.notice import plausible_end
 from trainer.preempt.services import default_url
@@ -52,19 +52,19 @@ def _eventually(true: Callable[[], bool]) -> None:
 
 
 @pytest.mark.parametrize("cloud", CLOUDS)
-def test_nothing_is_heard_until_something_is_announced(metadata: Metadata, cloud: str) -> None:
+def test_no_notice_is_reported_before_an_announcement(metadata: Metadata, cloud: str) -> None:
     poller = _poller(metadata, cloud)
     assert poller.poll() is None
     metadata.control(**{cloud: ANNOUNCED[cloud]})
     notice = poller.poll()
     assert notice is not None
     assert (notice.source, notice.final) == (cloud, True)
-    assert LEADS[cloud] - 10 < notice.seconds_left <= LEADS[cloud]
+    assert LEADS[cloud] / 2 < notice.seconds_left <= LEADS[cloud]
 
 
 @pytest.mark.parametrize("cloud", CLOUDS)
-def test_a_watch_hears_what_is_announced_while_the_run_goes_on(metadata: Metadata, cloud: str) -> None:
-    watch = Watch(cloud, replace(SERVICES[cloud], pause_s=0.01), MetadataService(metadata.url))
+def test_a_watch_reports_notices_during_the_run(metadata: Metadata, cloud: str) -> None:
+    watch = NoticeWatch(cloud, replace(SERVICES[cloud], pause_s=0.01), MetadataService(metadata.url))
     flag = StopFlag([watch])
     watch.start()
     try:
@@ -78,7 +78,7 @@ def test_a_watch_hears_what_is_announced_while_the_run_goes_on(metadata: Metadat
         watch.close()
 
 
-def test_gcp_waits_for_a_change_instead_of_asking_all_the_time(metadata: Metadata) -> None:
+def test_gcp_waits_for_a_change_instead_of_polling(metadata: Metadata) -> None:
     path = "/computeMetadata/v1/instance/preempted"
     poller, before = _poller(metadata, "gcp"), metadata.asked(path)
     poller.poll()
@@ -88,7 +88,7 @@ def test_gcp_waits_for_a_change_instead_of_asking_all_the_time(metadata: Metadat
     _eventually(lambda: metadata.asked(path) == before + 2)
     assert not heard
     metadata.control(gcp={"preempted": True})
-    waiting.join(20)
+    waiting.join(300)
     assert [notice is not None for notice in heard] == [True]
 
 
@@ -101,7 +101,7 @@ def test_an_expired_token_is_renewed(metadata: Metadata) -> None:
     assert poller.poll() is not None
 
 
-def test_advice_to_rebalance_asks_for_one_checkpoint_and_no_stop(metadata: Metadata) -> None:
+def test_a_rebalance_recommendation_requests_one_checkpoint_and_no_stop(metadata: Metadata) -> None:
     metadata.control(aws={"rebalance": True})
     with open_watches(["aws"], {"aws": metadata.url}) as watches:
         flag = StopFlag(watches)
@@ -123,14 +123,14 @@ def test_advice_to_rebalance_asks_for_one_checkpoint_and_no_stop(metadata: Metad
         ({"event": "Freeze"}, False),
     ],
 )
-def test_azure_tells_of_other_machines_and_of_pauses_too(
+def test_azure_events_are_filtered_by_machine_and_type(
     metadata: Metadata, azure: dict[str, object], *, ours: bool
 ) -> None:
     metadata.control(azure=azure)
     assert (_poller(metadata, "azure").poll() is not None) is ours
 
 
-def test_an_azure_event_that_has_started_leaves_no_time(metadata: Metadata) -> None:
+def test_a_started_azure_event_leaves_no_time(metadata: Metadata) -> None:
     metadata.control(azure={"status": "Started"})
     notice = _poller(metadata, "azure").poll()
     assert notice is not None
@@ -139,26 +139,28 @@ def test_an_azure_event_that_has_started_leaves_no_time(metadata: Metadata) -> N
 
 @pytest.mark.parametrize("cloud", ["aws", "azure"])
 @pytest.mark.parametrize("moment", ["yesterday", "", "0001-01-01T00:00:00Z", "Mon, 20 Nov 1995 10:00:00 GMT"])
-def test_an_end_at_an_absurd_time_is_believed_but_for_its_time(
+def test_a_notice_with_an_absurd_time_is_used_without_its_time(
     metadata: Metadata, cloud: str, moment: str
 ) -> None:
     metadata.control(**{cloud: {**ANNOUNCED[cloud], "time": moment or "\x00"}})
     notice = _poller(metadata, cloud).poll()
     assert notice is not None
-    assert LEADS[cloud] - 10 < notice.seconds_left <= LEADS[cloud]
+    assert LEADS[cloud] / 2 < notice.seconds_left <= LEADS[cloud]
 
 
 @pytest.mark.parametrize(
     ("told", "meant"), [(-600, 120), (-3, 0), (40, 40), (124, 120), (1e9, 120), (math.inf, 120)]
 )
-def test_a_clock_that_is_wrong_gives_neither_no_time_nor_endless_time(told: float, meant: float) -> None:
+def test_a_wrong_clock_gives_a_bounded_time(told: float, meant: float) -> None:
     left = plausible_end(told, lead_s=120) - time.monotonic()
     assert meant - 5 < left <= meant
 
 
 @pytest.mark.parametrize("cloud", CLOUDS)
 @pytest.mark.parametrize("fault", [{"kind": "garbage"}, {"kind": "status", "status": 503}])
-def test_nonsense_is_no_notice(metadata: Metadata, cloud: str, fault: dict[str, object]) -> None:
+def test_an_invalid_response_is_not_a_notice(
+    metadata: Metadata, cloud: str, fault: dict[str, object]
+) -> None:
     poller = _poller(metadata, cloud)
     metadata.control(fault=fault, **{cloud: ANNOUNCED[cloud]})
     with pytest.raises(MetadataError):
@@ -167,40 +169,40 @@ def test_nonsense_is_no_notice(metadata: Metadata, cloud: str, fault: dict[str, 
     assert poller.poll() is not None
 
 
-def test_an_unknown_action_is_nonsense(metadata: Metadata) -> None:
+def test_an_unknown_action_is_not_a_notice(metadata: Metadata) -> None:
     metadata.control(aws={"action": "promote"})
     with pytest.raises(MetadataError, match="unknown action, 'promote'"):
         _poller(metadata, "aws").poll()
 
 
 @pytest.mark.parametrize("kind", ["silence", "trickle"])
-def test_an_answer_that_never_ends_is_given_up_in_time(metadata: Metadata, kind: str) -> None:
+def test_an_endless_response_is_aborted_in_time(metadata: Metadata, kind: str) -> None:
     metadata.control(fault={"kind": kind})
     service = MetadataService(metadata.url)
     with pytest.raises(MetadataError, match=r"no answer within 0\.1 s"):
         service.get("/latest/anything", {}, timeout_s=0.1)
 
 
-def test_a_slow_service_is_heard_all_the_same(metadata: Metadata) -> None:
+def test_notices_of_a_slow_service_are_reported(metadata: Metadata) -> None:
     metadata.control(delay_s=0.05, aws=ANNOUNCED["aws"])
     assert _poller(metadata, "aws").poll() is not None
 
 
 @pytest.mark.parametrize("cloud", CLOUDS)
-def test_a_silent_service_neither_holds_the_run_up_nor_keeps_its_end_waiting(
-    metadata: Metadata, cloud: str
-) -> None:
+def test_an_unresponsive_service_delays_neither_the_run_nor_its_end(metadata: Metadata, cloud: str) -> None:
     metadata.control(fault={"kind": "silence"})
     with open_watches([cloud], {cloud: metadata.url}) as watches:
         assert not StopFlag(watches).requested
     assert not watches[0]._thread.is_alive()
 
 
-def test_a_service_that_fails_is_warned_of_once_and_asked_again(
+def test_a_failing_service_is_warned_about_once_and_polled_again(
     metadata: Metadata, caplog: pytest.LogCaptureFixture
 ) -> None:
     metadata.control(fault={"kind": "garbage"})
-    watch = Watch("aws", replace(SERVICES["aws"], pause_s=0.01, lead_s=0.08), MetadataService(metadata.url))
+    watch = NoticeWatch(
+        "aws", replace(SERVICES["aws"], pause_s=0.01, lead_s=0.08), MetadataService(metadata.url)
+    )
     before = metadata.asked("/latest/api/token")
     watch.start()
     try:
@@ -214,7 +216,7 @@ def test_a_service_that_fails_is_warned_of_once_and_asked_again(
     assert "hop limit" in warning
 
 
-def test_nobody_at_the_address_is_a_warning_too(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unreachable_address_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     with open_watches(["gcp"], {"gcp": "http://127.0.0.1:1"}) as watches:
         _eventually(lambda: bool(caplog.records))
         assert watches[0].notice() is None
@@ -222,12 +224,12 @@ def test_nobody_at_the_address_is_a_warning_too(caplog: pytest.LogCaptureFixture
 
 
 @pytest.mark.parametrize("url", ["169.254.169.254", "https://x", "http://", "http://x:port", "http://x?a=b"])
-def test_an_address_that_is_none_is_a_configuration_error(url: str) -> None:
+def test_an_invalid_address_is_a_configuration_error(url: str) -> None:
     with pytest.raises(ConfigError, match="metadata service's URL"), open_watches(["aws"], {"aws": url}):
         pass
 
 
-def test_the_sdks_variables_move_the_services() -> None:
+def test_the_variables_of_the_sdks_set_the_service_addresses() -> None:
     environment = {
         "AWS_EC2_METADATA_SERVICE_ENDPOINT": "http://127.0.0.1:1338",
         "GCE_METADATA_HOST": "127.0.0.1:81",
@@ -241,7 +243,7 @@ def test_the_sdks_variables_move_the_services() -> None:
     assert default_url("gcp", {}) == "http://metadata.google.internal"
 
 
-def test_the_notice_that_leaves_least_time_counts() -> None:
+def test_the_notice_with_the_least_time_counts() -> None:
     class _Source:
         def __init__(self, seconds: float) -> None:
             self.said = Notice(source=str(seconds), reason="", ends_at=time.monotonic() + seconds)
@@ -269,7 +271,7 @@ def test_the_notice_that_leaves_least_time_counts() -> None:
         ("/elsewhere", "GET", {}, 404),
     ],
 )
-def test_the_stand_in_refuses_what_the_clouds_refuse(
+def test_the_stand_in_refuses_the_requests_that_clouds_refuse(
     metadata: Metadata, path: str, method: str, headers: dict[str, str], status: int
 ) -> None:
     assert metadata.status(path, method, **headers) == status

@@ -6,17 +6,17 @@ import pytest
 import torch
 
 from tests.trainer.support_learner import make_batches, make_learner, train_losses
-from trainer.arguments import make_config
+from trainer.base.arguments import make_config
 from trainer.checkpoint import Checkpointer
-from trainer.digest import model_digest
-from trainer.optim import GROWTH_STEPS, Schedule
+from trainer.sharding.digest import model_digest
+from trainer.tables.optim import GROWTH_STEPS, Schedule
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.trainer.support_ranks import Place
     from tests.trainer.support_worlds import Worlds
-    from trainer.learner import Learner
+    from trainer.loop.learner import Learner
 
 SMOOTH = {"dense_optimizer": "sgd", "dense_learning_rate": 0.05, "learning_rate": 0.05}
 TABLE_OPTIMIZERS = ["sgd", "adagrad", "rowwise_adagrad", "adam", "partial_rowwise_adam"]
@@ -83,20 +83,20 @@ def _table_types(place: Place) -> set[torch.dtype]:
 
 @pytest.mark.parametrize("kind", TABLE_OPTIMIZERS)
 @pytest.mark.parametrize("dense", ["adagrad"])
-def test_replicas_on_two_ranks_learn_as_one_rank_does(worlds: Worlds, kind: str, dense: str) -> None:
+def test_replicas_on_two_ranks_learn_like_one_rank(worlds: Worlds, kind: str, dense: str) -> None:
     settings = {**SMOOTH, **REPLICATED, "table_optimizer": kind, "dense_optimizer": dense}
     one = worlds.run(1, _losses, settings, 20)[0]
     assert worlds.run(2, _losses, settings, 20)[0] == pytest.approx(one, abs=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["sgd", "adagrad", "rowwise_adagrad"])
-def test_replicas_are_updated_as_the_fused_kernels_update(worlds: Worlds, kind: str) -> None:
+def test_replicas_are_updated_like_fused_kernels(worlds: Worlds, kind: str) -> None:
     settings = {**SMOOTH, "table_optimizer": kind}
     fused = worlds.run(1, _losses, settings, 30)[0]
     assert worlds.run(1, _losses, {**settings, **REPLICATED}, 30)[0] == pytest.approx(fused, abs=1e-5)
 
 
-def test_a_replicas_adam_is_torchs_where_every_row_is_seen(worlds: Worlds) -> None:
+def test_adam_of_replicas_equals_that_of_torch_if_every_row_is_used(worlds: Worlds) -> None:
     ours, torchs = worlds.run(1, _adams)[0]
     torch.testing.assert_close(ours, torchs, rtol=1e-5, atol=1e-7)
 
@@ -120,7 +120,7 @@ def _adams(place: Place) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 @pytest.mark.parametrize("kind", TABLE_OPTIMIZERS)
-def test_a_resumed_run_ends_like_an_unbroken_one_with_any_table_optimizer(
+def test_a_resumed_run_equals_an_uninterrupted_one_with_any_table_optimizer(
     worlds: Worlds, tmp_path: Path, kind: str
 ) -> None:
     settings = {"table_optimizer": kind, "data_parallel": "adam" in kind}
@@ -141,7 +141,7 @@ def test_a_resumed_run_ends_like_an_unbroken_one_with_any_table_optimizer(
     ],
     ids=str,
 )
-def test_a_resumed_run_ends_like_an_unbroken_one_with_any_numerics(
+def test_a_resumed_run_equals_an_uninterrupted_one_with_any_numerics(
     worlds: Worlds, tmp_path: Path, settings: dict[str, Any]
 ) -> None:
     resumed, unbroken = worlds.run(1, _resumed_and_unbroken, settings, tmp_path)[0]
@@ -154,45 +154,45 @@ def test_a_resumed_run_ends_like_an_unbroken_one_with_any_numerics(
     [{}, {"data_parallel": True}, {"sharding_types": ["row_wise"]}, {"activation_checkpointing": True}],
     ids=str,
 )
-def test_a_resumed_deterministic_run_of_many_ranks_ends_like_an_unbroken_one(
+def test_a_resumed_deterministic_run_of_many_ranks_equals_an_uninterrupted_one(
     worlds: Worlds, tmp_path: Path, world_size: int, settings: dict[str, Any]
 ) -> None:
-    """Two ranks' sums know no order; with three a resumed run's first step tells how they are rounded."""
+    """Two ranks' sums know no order; with three, a resumed run's first step shows their rounding."""
     settings = {**settings, "deterministic": True}
     resumed, unbroken = worlds.run(world_size, _resumed_and_unbroken, settings, tmp_path)[0]
     assert resumed == unbroken
 
 
 @pytest.mark.parametrize("precision", ["tf32", "bf16", "fp16"])
-def test_a_lower_precision_learns_nearly_alike(worlds: Worlds, precision: str) -> None:
+def test_lower_precisions_learn_almost_equally(worlds: Worlds, precision: str) -> None:
     exact = worlds.run(1, _losses, SMOOTH, 60)[0]
     lower = worlds.run(1, _losses, {**SMOOTH, "precision": precision}, 60)[0]
     assert lower == pytest.approx(exact, abs=0.01)
     assert lower[-1] < 0.95 * lower[0]
 
 
-def test_fp16_leaves_an_overflowing_step_out_and_finds_a_scale(worlds: Worlds) -> None:
+def test_fp16_skips_an_overflowing_step_and_finds_a_loss_scale(worlds: Worlds) -> None:
     halved, moved, grown = worlds.run(1, _overflow)[0]
     assert halved == 2.0**119
     assert moved
     assert grown == 8.0
 
 
-def test_half_precision_tables_are_stored_so_and_learn(worlds: Worlds) -> None:
+def test_half_precision_tables_are_stored_in_half_precision_and_learn(worlds: Worlds) -> None:
     assert worlds.run(1, _table_types)[0] == {torch.float16}
     losses = worlds.run(2, _losses, {**SMOOTH, "embedding_weight_precision": "fp16"}, 60)[0]
     assert losses == pytest.approx(worlds.run(1, _losses, SMOOTH, 60)[0], abs=0.01)
 
 
 @pytest.mark.parametrize("world_size", [1, 2])
-def test_dense_gradients_are_clipped_to_the_norm_of_all_together(worlds: Worlds, world_size: int) -> None:
+def test_dense_gradients_are_clipped_by_their_global_norm(worlds: Worlds, world_size: int) -> None:
     free = worlds.run(world_size, _clipped, 1e6)[0]
     assert free > 0.02
     assert worlds.run(world_size, _clipped, 0.01)[0] == pytest.approx(0.01, rel=1e-3)
 
 
 @pytest.mark.parametrize("settings", [{}, {"data_parallel": True}, {"precision": "fp16"}], ids=str)
-def test_the_gradient_of_a_samples_vector_is_clipped(worlds: Worlds, settings: dict[str, Any]) -> None:
+def test_the_gradient_of_each_embedding_vector_is_clipped(worlds: Worlds, settings: dict[str, Any]) -> None:
     free = worlds.run(1, _table_moves, 1e6, settings)[0]
     limit = sorted(free)[2]
     clipped = worlds.run(1, _table_moves, limit, settings)[0]
@@ -215,7 +215,9 @@ def _weight(learner: Learner, table: str) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("settings", [{}, {"data_parallel": True}, {"sharding_types": ["row_wise"]}], ids=str)
-def test_clipped_tables_learn_alike_on_any_number_of_ranks(worlds: Worlds, settings: dict[str, Any]) -> None:
+def test_clipped_tables_learn_equally_on_any_number_of_ranks(
+    worlds: Worlds, settings: dict[str, Any]
+) -> None:
     clipping = {**SMOOTH, "table_optimizer": "sgd", "learning_rate": 5.0, "table_gradient_clip_norm": 2e-4}
     one = worlds.run(1, _losses, clipping, 30)[0]
     assert worlds.run(3, _losses, {**clipping, **settings}, 30)[0] == pytest.approx(one, abs=1e-5)
@@ -224,7 +226,7 @@ def test_clipped_tables_learn_alike_on_any_number_of_ranks(worlds: Worlds, setti
 
 
 @pytest.mark.parametrize("world_size", [1, 2])
-def test_collected_steps_make_the_update_of_their_mean_gradient(worlds: Worlds, world_size: int) -> None:
+def test_gradient_accumulation_applies_the_mean_gradient(worlds: Worlds, world_size: int) -> None:
     settings = {**SMOOTH, "learning_rate": 1e-12, "lr_decay": "none"}
     collected = worlds.run(
         world_size, _dense_after, {**settings, "gradient_accumulation_steps": 3}, [32] * 6
@@ -253,7 +255,7 @@ def _dense_by_hand(place: Place, settings: dict[str, Any], every: int) -> list[t
 
 
 @pytest.mark.parametrize("interaction", ["dot", "dcn"])
-def test_recomputed_activations_change_no_loss(worlds: Worlds, interaction: str) -> None:
+def test_activation_checkpointing_does_not_change_the_losses(worlds: Worlds, interaction: str) -> None:
     settings = {**SMOOTH, "interaction": interaction, "dcn_low_rank_dim": 4}
     kept = worlds.run(1, _losses, settings, 10)[0]
     assert worlds.run(2, _losses, {**settings, "activation_checkpointing": True}, 10)[0] == pytest.approx(
@@ -261,7 +263,7 @@ def test_recomputed_activations_change_no_loss(worlds: Worlds, interaction: str)
     )
 
 
-def test_polynomial_decay_is_mlperfs() -> None:
+def test_polynomial_decay_equals_that_of_mlperf() -> None:
     config = make_config(
         {"lr_decay": "polynomial", "lr_warmup_steps": 4, "lr_decay_start": 10, "lr_decay_steps": 20}
     )

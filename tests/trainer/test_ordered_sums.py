@@ -5,7 +5,7 @@ import torch
 
 from tests.trainer.support_ranks import Place
 from tests.trainer.support_worlds import Worlds
-from trainer.ordered_sums import average_in_order
+from trainer.tables.ordered_sums import average_in_order
 
 
 def _values(rank: int, size: int) -> torch.Tensor:
@@ -22,7 +22,7 @@ def _averages(place: Place, size: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 @pytest.mark.parametrize("size", [1, 3, 1000])
-def test_an_average_is_rounded_alike_wherever_an_element_lies(worlds: Worlds, size: int) -> None:
+def test_an_average_is_rounded_equally_at_every_position(worlds: Worlds, size: int) -> None:
     answers = worlds.run(4, _averages, size)
     expected = _values(0, size)
     for rank in range(1, 4):

@@ -5,17 +5,15 @@ import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
 import pytest
 
-from trainer.checkpoint.owner import FencedError, Ownership, claim, current_owner
-from trainer.checkpoint.store import Store, StoreError, open_store
-from trainer.errors import CheckpointError
+from trainer.base.errors import CheckpointError
+from trainer.checkpoint.store.base import Store, StoreError, open_store
+from trainer.checkpoint.store.owner import FencedError, Ownership, claim, current_owner
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from contextlib import AbstractContextManager
     from pathlib import Path
 
 
@@ -46,7 +44,7 @@ def _counting(store: Store) -> list[int]:
     return [int(name.partition("/")[2].partition("-")[0]) for name in counting]
 
 
-def test_numbers_rise_and_what_was_committed_goes_on_to_count(store: Store) -> None:
+def test_run_numbers_increase_and_earlier_commits_remain_valid(store: Store) -> None:
     for step in range(1, 4):
         ownership = _claim(store)
         assert ownership.number == step
@@ -54,7 +52,9 @@ def test_numbers_rise_and_what_was_committed_goes_on_to_count(store: Store) -> N
         assert _counting(store) == list(range(1, step + 1))
 
 
-def test_the_older_run_is_told_who_writes_now_and_what_it_commits_later_does_not_count(store: Store) -> None:
+def test_the_older_run_is_fenced_and_its_later_commits_are_ignored(
+    store: Store,
+) -> None:
     older = _claim(store)
     _commit(older, 1)
     newer = _claim(store)
@@ -73,12 +73,12 @@ def test_the_older_run_is_told_who_writes_now_and_what_it_commits_later_does_not
     assert _counting(store) == [1, 2]
 
 
-def test_a_fenced_run_is_not_worth_starting_again() -> None:
+def test_a_fenced_run_is_not_restarted() -> None:
     assert FencedError.exit_code == 64
     assert issubclass(FencedError, CheckpointError)
 
 
-def test_a_claim_that_died_before_it_took_over_loses_nothing(store: Store) -> None:
+def test_an_unfinished_claim_loses_no_commit(store: Store) -> None:
     older = _claim(store)
     _commit(older, 1)
     with pytest.raises(RuntimeError, match="killed"):
@@ -95,7 +95,7 @@ def _die() -> dict[str, int]:
     raise RuntimeError("killed")
 
 
-def test_a_commit_made_while_another_claims_counts_if_its_writer_saw_no_claim_yet(store: Store) -> None:
+def test_a_commit_concurrent_with_a_claim_counts_if_its_writer_saw_no_claim(store: Store) -> None:
     older = _claim(store)
     _commit(older, 1)  # final: no claim was there when it had been made
 
@@ -109,7 +109,7 @@ def test_a_commit_made_while_another_claims_counts_if_its_writer_saw_no_claim_ye
         older.check()
 
 
-def test_whatever_the_clock_says_the_higher_number_owns(store: Store) -> None:
+def test_the_higher_number_owns_regardless_of_the_clock(store: Store) -> None:
     older = _claim(store)
     document = json.loads(store.read("owners/00000001.json"))
     store.create("owners/00000002.json", json.dumps({**document, "time": "1970-01-01T00:00:00"}).encode())
@@ -117,7 +117,7 @@ def test_whatever_the_clock_says_the_higher_number_owns(store: Store) -> None:
         older.check()
 
 
-def test_of_many_that_claim_at_once_one_can_commit_and_no_final_commit_is_lost(store: Store) -> None:
+def test_of_concurrent_claims_one_can_commit_and_no_final_commit_is_lost(store: Store) -> None:
     final: list[int] = []
     guard = threading.Lock()
 
@@ -135,9 +135,7 @@ def test_of_many_that_claim_at_once_one_can_commit_and_no_final_commit_is_lost(s
     assert set(final) <= set(_counting(store))
 
 
-def test_a_damaged_list_of_what_was_taken_over_loses_nothing(
-    store: Store, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_damaged_takeover_list_loses_no_commit(store: Store, caplog: pytest.LogCaptureFixture) -> None:
     _commit(_claim(store), 1)
     _claim(store)
     with store.write("owners/00000002-adopted.json") as file:
@@ -146,7 +144,20 @@ def test_a_damaged_list_of_what_was_taken_over_loses_nothing(
     assert "owners/00000002-adopted.json: damaged" in caplog.text
 
 
-def test_old_claims_are_forgotten(store: Store) -> None:
+@pytest.mark.parametrize("runs", [1, 2])
+@pytest.mark.parametrize("file", ["owners/{:08d}.json", "owners/{:08d}-adopted.json"])
+def test_a_lost_claim_file_loses_no_commit_and_its_number_is_not_reused(
+    store: Store, runs: int, file: str
+) -> None:
+    for step in range(1, runs + 1):
+        _commit(_claim(store), step)
+    store.remove([file.format(runs)])
+    assert _counting(store) == list(range(1, runs + 1))
+    assert _claim(store).number > runs
+    assert _counting(store) == list(range(1, runs + 1))
+
+
+def test_old_claims_are_deleted(store: Store) -> None:
     for _ in range(30):
         newest = _claim(store)
     assert newest.number == 30
@@ -154,26 +165,13 @@ def test_old_claims_are_forgotten(store: Store) -> None:
     newest.check()
 
 
-class _Careless:
+class _Careless(Store):
     """A store that replaces what has the name, as some that speak S3's language do."""
 
-    def __init__(self, store: Store) -> None:
-        self.uri = store.uri
-        self._store = store
-        self.read, self.local_file, self.sizes = store.read, store.local_file, store.sizes
-        self.tidy = store.tidy
-
     def create(self, name: str, data: bytes) -> None:
-        with self._store.write(name) as file:
-            file.write(data)
-
-    def write(self, name: str) -> AbstractContextManager[BinaryIO]:
-        return self._store.write(name)
-
-    def remove(self, names: Iterable[str]) -> None:
-        self._store.remove(names)
+        self.objects.put(name, data)
 
 
-def test_a_store_that_lets_two_writers_have_one_name_is_refused(store: Store) -> None:
+def test_a_store_without_conditional_creation_is_refused(store: Store) -> None:
     with pytest.raises(StoreError, match="honours conditional writes"):
-        _claim(_Careless(store))
+        _claim(_Careless(store.objects))

@@ -10,7 +10,7 @@ import pytest
 
 from tests.trainer.support_dataset import write_dataset
 from tests.trainer.support_learner import ROWS, make_learner, train_losses
-from trainer.plan import main
+from trainer.commands.plan import main
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,7 +41,7 @@ def _error(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     return shown.err
 
 
-def test_the_terabyte_tables_are_planned_for_gpus_that_are_not_here(
+def test_the_terabyte_tables_are_planned_for_absent_gpus(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     words = ["--num_embeddings_per_feature", CRITEO_1TB, *MLPERF, "--hbm_cap_gb", "40"]
@@ -53,7 +53,7 @@ def test_the_terabyte_tables_are_planned_for_gpus_that_are_not_here(
     assert sum(halves["weight_bytes_by_rank"]) * 2 == sum(held)
 
 
-def test_what_does_not_fit_is_told_in_sizes_unless_host_memory_is_allowed(
+def test_tables_that_do_not_fit_are_reported_with_sizes_unless_host_memory_is_allowed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     words = ["--world_size", "1", "--num_embeddings_per_feature", CRITEO_1TB, *MLPERF]
@@ -67,7 +67,7 @@ def test_what_does_not_fit_is_told_in_sizes_unless_host_memory_is_allowed(
         assert kernels == {"fused", "fused_uvm_caching"}, planner
 
 
-def test_a_table_is_held_to_its_own_constraints(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_plan_follows_the_constraints_of_each_table(capsys: pytest.CaptureFixture[str]) -> None:
     constraints = "{C2: {sharding_types: [row_wise]}, C3: {compute_kernels: [fused_uvm]}}"
     words = ["--num_embeddings_per_feature", "4000,3000,2000", "--table_constraints", constraints]
     document = _plan(capsys, "--world_size", "4", "--sharding_types", "table_wise", *words)
@@ -80,7 +80,7 @@ def test_a_table_is_held_to_its_own_constraints(capsys: pytest.CaptureFixture[st
     assert [piece["rows"] for piece in tables["C2"]["shards"]] == [[750 * rank, 750] for rank in range(4)]
 
 
-def test_the_cache_of_tables_in_host_memory_is_as_large_as_asked_for(
+def test_the_cache_of_tables_in_host_memory_has_the_requested_size(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sizes = ["--world_size", "1", "--num_embeddings_per_feature", "4000,3000,2000"]
@@ -101,7 +101,7 @@ def test_the_cache_of_tables_in_host_memory_is_as_large_as_asked_for(
     assert "its uvm_cache_load_factor of C1 is 1.5; it must be a number between 0 and 1" in message
 
 
-def test_a_larger_cache_takes_more_of_the_gpus_memory(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_larger_cache_uses_more_gpu_memory(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--world_size", "1", "--num_embeddings_per_feature", "400000000", *MLPERF]
     words += ["--compute_kernels", "fused_uvm_caching", "--ddr_cap_gb", "600"]
     document = _plan(capsys, *words, "--uvm_cache_load_factor", "0.2")
@@ -109,11 +109,12 @@ def test_a_larger_cache_takes_more_of_the_gpus_memory(capsys: pytest.CaptureFixt
     assert "do not fit" in _error(capsys, *words, "--uvm_cache_load_factor", "0.5")
 
 
-def test_a_plan_made_offline_is_one_to_train_by(
+def test_a_plan_made_offline_can_be_used_for_training(
     worlds: Worlds, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sizes = ",".join(map(str, ROWS))
-    words = ["--target", "cpu", "--sharding_types", "column_wise", "--num_embeddings_per_feature", sizes]
+    words = ["--target", "cpu", "--sharding_types", "column_wise", "--table_optimizer", "adagrad"]
+    words += ["--num_embeddings_per_feature", sizes]
     document = _plan(capsys, "--world_size", "2", *SMALL, *words)
     file = tmp_path / "plan.json"
     file.write_text(json.dumps(document))
@@ -121,19 +122,17 @@ def test_a_plan_made_offline_is_one_to_train_by(
 
 
 def _losses(place: Place, plan: str) -> list[float]:
-    return train_losses(place, make_learner(place, sharding_plan=plan), [64] * 3)
+    return train_losses(place, make_learner(place, sharding_plan=plan, table_optimizer="adagrad"), [64] * 3)
 
 
-def test_sizes_come_from_a_dataset_where_none_are_given(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_sizes_default_to_those_of_the_dataset(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_dataset(tmp_path, train_rows=50)
     document = _plan(capsys, "--world_size", "2", "--dataset_path", str(tmp_path))
     sizes = json.loads((tmp_path / "dataset.json").read_text())["num_embeddings_per_feature"]
     assert {name: entry["rows"] for name, entry in document["tables"].items()} == sizes
 
 
-def test_a_loader_of_ones_own_tells_the_sizes_too(capsys: pytest.CaptureFixture[str]) -> None:
+def test_sizes_can_come_from_a_custom_loader(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--world_size", "2", "--dataset", "tests.trainer.test_data_formats:good"]
     document = _plan(capsys, *words, "--num_embeddings", "30")
     assert {name: entry["rows"] for name, entry in document["tables"].items()} == {"C1": 30, "C2": 30}
@@ -159,7 +158,7 @@ def test_a_loader_of_ones_own_tells_the_sizes_too(capsys: pytest.CaptureFixture[
         ),
     ],
 )
-def test_what_is_wrong_is_one_line_and_64(
+def test_errors_are_one_line_with_exit_code_64(
     capsys: pytest.CaptureFixture[str], words: list[str], message: str
 ) -> None:
     assert message in _error(capsys, *words)
@@ -173,7 +172,7 @@ def test_what_is_wrong_is_one_line_and_64(
         ("STORAGE_RESERVE_PERCENT", "15", "STORAGE_RESERVE_PERCENT is '15'; it must be a fraction"),
     ],
 )
-def test_the_environments_figures_are_checked(
+def test_figures_from_the_environment_are_checked(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     variable: str,
@@ -184,7 +183,7 @@ def test_the_environments_figures_are_checked(
     assert message in _error(capsys, "--world_size", "2", "--num_embeddings_per_feature", "9")
 
 
-def test_reserved_memory_is_not_planned_with(
+def test_reserved_memory_is_excluded_from_the_plan(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["--world_size", "1", "--num_embeddings_per_feature", "100000", "--hbm_cap_gb", "0.06"]
@@ -193,7 +192,7 @@ def test_reserved_memory_is_not_planned_with(
     assert "the tables do not fit" in _error(capsys, *words)
 
 
-def test_planning_replicas_says_nothing_on_stderr() -> None:
+def test_planning_replicas_prints_nothing_on_stderr() -> None:
     words = ["--world_size", "2", "--num_embeddings_per_feature", "100,200", "--data_parallel"]
     done = subprocess.run(
         [sys.executable, "-m", "trainer.plan", *words], capture_output=True, text=True, check=True
@@ -202,7 +201,7 @@ def test_planning_replicas_says_nothing_on_stderr() -> None:
     assert done.stdout.splitlines()[1].split() == ["C1", "data_parallel", "dense", "all", "all", "all"]
 
 
-def test_every_process_makes_the_same_plan() -> None:
+def test_every_process_computes_the_same_plan() -> None:
     """torchrec leaves ties to the order of sets of strings, which differs from process to process."""
     words = ["--world_size", "1", "--num_embeddings_per_feature", "100,200"]
     shown = {

@@ -10,14 +10,14 @@ from sklearn.metrics import log_loss, roc_auc_score
 
 from tests.trainer.support_dataset import Rows, write_dataset, write_rows
 from tests.trainer.support_runs import Outcome, run_here
-from trainer import export, predict
+from trainer.commands import export, predict
 from trainer.data.batch import Batch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from trainer.config import TrainerConfig
+    from trainer.base.config import TrainerConfig
 
 # fbgemm's own registration; that such runs learn alike is tested with the plans
 QUIET = pytest.mark.filterwarnings("ignore:fbgemm..dense_embedding_codegen_lookup:UserWarning")
@@ -52,7 +52,7 @@ def _predict(capsys: pytest.CaptureFixture[str], *words: object, code: int = 0) 
     return json.loads(captured.out) if code == 0 else captured.err
 
 
-def test_predicted_scores_are_those_of_the_evaluation(
+def test_predicted_scores_equal_those_of_the_evaluation(
     learned: tuple[Path, Outcome, Rows], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data, outcome, truth = learned
@@ -69,7 +69,7 @@ def test_predicted_scores_are_those_of_the_evaluation(
     assert log_loss(truth.labels, scores) == pytest.approx(result["logloss"], abs=1e-5)
 
 
-def test_an_older_checkpoint_can_be_asked_for(
+def test_an_older_checkpoint_can_be_selected(
     learned: tuple[Path, Outcome, Rows], capsys: pytest.CaptureFixture[str]
 ) -> None:
     data, outcome, _ = learned
@@ -81,7 +81,7 @@ def test_an_older_checkpoint_can_be_asked_for(
 
 
 @pytest.mark.parametrize("quantization", ["none", "int8", "int4"])
-def test_an_export_scores_as_its_checkpoint_and_quantised_tables_cost_little(
+def test_an_export_scores_like_its_checkpoint_and_quantised_tables_are_close(
     learned: tuple[Path, Outcome, Rows],
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -101,6 +101,21 @@ def test_an_export_scores_as_its_checkpoint_and_quantised_tables_cost_little(
     assert (rows.shape[0], rows.shape[1], rows.dtype) == (30, *widths[quantization])
 
 
+def test_a_model_trained_with_any_sharding_can_be_scored(
+    learned: tuple[Path, Outcome, Rows], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data, outcome, _ = learned
+    words = ["--checkpoint", str(outcome.directory / "checkpoints"), "--out", str(tmp_path / "model")]
+    assert export.main(words) == 0
+    capsys.readouterr()
+    file = tmp_path / "model" / "config.json"
+    document = json.loads(file.read_text())
+    document["config"]["sharding_types"] = ["column_wise"]  # which training with rowwise_adagrad refuses
+    file.write_text(json.dumps(document))
+    scored = _predict(capsys, "--checkpoint", tmp_path / "model", "--dataset_path", data)
+    assert scored["auc"] == pytest.approx(outcome.summary["auc"], abs=1e-6)
+
+
 def test_a_changed_export_is_refused(
     learned: tuple[Path, Outcome, Rows], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -117,7 +132,7 @@ def test_a_changed_export_is_refused(
     assert "C2.npy: its sha256 is" in _predict(capsys, *words, code=1)
 
 
-def test_a_damaged_checkpoint_is_passed_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_damaged_checkpoint_is_skipped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_dataset(tmp_path / "data", num_dense=2, num_sparse=2)
     outcome = run_here(tmp_path / "data", tmp_path / "run", checkpoint_interval=20)
     newest = outcome.directory / "checkpoints" / "step-00000040" / "rank-00000.1.2.bin"
@@ -133,11 +148,7 @@ def test_a_damaged_checkpoint_is_passed_over(tmp_path: Path, capsys: pytest.Capt
         ({"--checkpoint": "nowhere"}, 1, "holds no committed checkpoint"),
         ({"--dataset_path": "nowhere"}, 65, "no such folder"),
         ({"--dataset_path": "other"}, 65, "the dataset has C1, C2"),
-        (
-            {"--dataset_path": "larger"},
-            65,
-            "the model's table of C1 has 30 rows, but the dataset's ids need 31",
-        ),
+        ({"--dataset_path": "larger"}, 65, "the dataset is encoded otherwise than the data that the model"),
         ({"--batch_size": "0"}, 64, "batch_size is 0; it must be at least 1"),
         ({"--out": "missing/scores.npy"}, 64, "there is no folder missing"),
         ({"--dataset": "a:b"}, 64, "not allowed with argument --dataset"),
@@ -145,7 +156,7 @@ def test_a_damaged_checkpoint_is_passed_over(tmp_path: Path, capsys: pytest.Capt
         ({"--quantize": "int8", "--device": "cuda"}, 64, "device is cuda"),
     ],
 )
-def test_bad_requests_are_told(
+def test_invalid_requests_are_reported(
     learned: tuple[Path, Outcome, Rows],
     tmp_path: Path,
     *,
@@ -181,7 +192,7 @@ def test_bad_requests_are_told(
     ],
     ids=lambda settings: "-".join(f"{name}={value}" for name, value in settings.items()),
 )
-def test_every_kind_of_model_is_scored_as_it_was_evaluated(
+def test_every_kind_of_model_is_scored_like_its_evaluation(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], settings: dict[str, Any]
 ) -> None:
     write_dataset(tmp_path / "data", num_dense=2, num_sparse=3)
@@ -194,7 +205,7 @@ def test_every_kind_of_model_is_scored_as_it_was_evaluated(
 
 
 class _Bags:
-    """A loader of its own: sample i has one to three ids of C1 and one of C2."""
+    """A custom loader: sample i has one to three ids of C1 and one of C2."""
 
     dense_features, sparse_features = ("I1",), ("C1", "C2")
     num_embeddings = {"C1": 7, "C2": 5}  # noqa: RUF012 - as a user would write it
@@ -220,7 +231,7 @@ def bags(_: TrainerConfig) -> _Bags:
 
 
 @pytest.mark.parametrize("quantization", ["none", "int8"])
-def test_a_loader_of_ones_own_is_scored_as_it_was_evaluated(
+def test_a_custom_loader_is_scored_like_its_evaluation(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], quantization: str
 ) -> None:
     loader = "tests.trainer.test_predict:bags"

@@ -40,7 +40,7 @@ def _agreed(place: Place, asked: int | None) -> bool:
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_a_signal_asks_for_a_stop_and_a_second_one_changes_nothing(
+def test_a_signal_requests_a_stop_and_a_second_one_changes_nothing(
     flag: StopFlag, number: signal.Signals
 ) -> None:
     assert not flag.requested
@@ -50,7 +50,7 @@ def test_a_signal_asks_for_a_stop_and_a_second_one_changes_nothing(
     assert flag.agreed()
 
 
-def test_the_signals_are_given_back() -> None:
+def test_signal_handlers_are_restored() -> None:
     before = [signal.getsignal(number) for number in SIGNALS]
     flag = StopFlag()
     flag.install()
@@ -59,14 +59,14 @@ def test_the_signals_are_given_back() -> None:
     assert [signal.getsignal(number) for number in SIGNALS] == before
 
 
-def test_a_notice_counts_like_a_signal() -> None:
+def test_a_notice_requests_a_stop_like_a_signal() -> None:
     assert StopFlag([_Announced()]).requested
 
 
-def test_a_sigterm_leaves_the_grace_from_the_first_one_on(flag: StopFlag) -> None:
+def test_the_grace_period_starts_at_the_first_sigterm(flag: StopFlag) -> None:
     assert flag.seconds_left == math.inf
     signal.raise_signal(signal.SIGTERM)
-    assert flag.seconds_left == math.inf  # nobody said how long
+    assert flag.seconds_left == math.inf  # no one said how long
     hurried = StopFlag(grace_s=15)
     hurried.install()
     try:
@@ -78,7 +78,7 @@ def test_a_sigterm_leaves_the_grace_from_the_first_one_on(flag: StopFlag) -> Non
         hurried.uninstall()
 
 
-def test_ctrl_c_comes_before_no_kill() -> None:
+def test_ctrl_c_sets_no_deadline() -> None:
     flag = StopFlag(grace_s=15)
     flag.install()
     try:
@@ -90,9 +90,9 @@ def test_ctrl_c_comes_before_no_kill() -> None:
 
 
 @pytest.mark.parametrize("asked", [0, 1])
-def test_all_ranks_stop_when_one_is_asked(ranks: RankPool, asked: int) -> None:
+def test_all_ranks_stop_when_one_is_requested_to(ranks: RankPool, asked: int) -> None:
     assert ranks.run(2, _agreed, asked) == [True, True]
 
 
-def test_no_rank_stops_when_none_is_asked(ranks: RankPool) -> None:
+def test_no_rank_stops_without_a_request(ranks: RankPool) -> None:
     assert ranks.run(2, _agreed, None) == [False, False]

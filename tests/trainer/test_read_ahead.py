@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.trainer.support_learner import make_batches, make_learner
-from trainer.errors import DataError
+from trainer.base.errors import DatasetError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,30 +55,30 @@ def _threads_left(place: Place) -> list[str]:
 def _error_after(place: Place) -> tuple[int, str]:
     def failing() -> Iterator[Batch]:
         yield from make_batches(place, [16] * 3)
-        raise DataError("row 48 is torn")
+        raise DatasetError("row 48 is torn")
 
     done = 0
     try:
         for _ in make_learner(place, read_ahead=3).pipeline.steps(failing(), 0):
             done += 1
-    except DataError as error:
+    except DatasetError as error:
         return done, str(error)
     return done, "no error"
 
 
 @pytest.mark.parametrize("pipeline", ["plain", "sparse_dist"])
-def test_reading_ahead_changes_no_loss(worlds: Worlds, pipeline: str) -> None:
+def test_prefetching_does_not_change_the_losses(worlds: Worlds, pipeline: str) -> None:
     assert worlds.run(1, _losses, 2, pipeline) == worlds.run(1, _losses, 0, pipeline)
 
 
-def test_batches_are_drawn_while_steps_run(worlds: Worlds) -> None:
+def test_batches_are_read_during_steps(worlds: Worlds) -> None:
     assert worlds.run(1, _drawn_at_each_step, 4)[0][0] == len(SIZES)
     assert worlds.run(1, _drawn_at_each_step, 0)[0] == [1, 2, 3, 4]
 
 
-def test_a_run_that_ends_early_leaves_no_reader(worlds: Worlds) -> None:
+def test_a_run_that_ends_early_leaves_no_reader_thread(worlds: Worlds) -> None:
     assert worlds.run(1, _threads_left) == [[]]
 
 
-def test_an_error_of_the_reader_comes_at_its_own_step(worlds: Worlds) -> None:
+def test_a_reader_error_is_raised_at_its_step(worlds: Worlds) -> None:
     assert worlds.run(1, _error_after) == [(3, "row 48 is torn")]

@@ -4,7 +4,6 @@ import json
 import math
 import os
 import signal
-import socket
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -12,10 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from cloudrec.process.ports import free_port
+from cloudrec_contract.end_event import EndEvent
+from cloudrec_contract.exit_codes import PEER_LOST
 from tests.trainer.support_dataset import Rows, write_dataset, write_rows
 from tests.trainer.support_runs import command, kill, run_here, start, wait_until
 from trainer.__main__ import main
-from trainer.errors import CheckpointError, ConfigError, DataError, NonFiniteLossError
+from trainer.base.errors import CheckpointError, ConfigError, DatasetError, NonFiniteLossError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,7 +43,7 @@ def _same_end(summaries: list[dict[str, Any]]) -> bool:
     return len({tuple(summary[name] for name in names) for summary in summaries}) == 1
 
 
-def test_a_run_reports_what_it_did(dataset: Path, tmp_path: Path) -> None:
+def test_a_run_writes_its_metrics_and_summary(dataset: Path, tmp_path: Path) -> None:
     outcome = run_here(dataset, tmp_path, eval_interval=30, checkpoint_interval=20, num_epochs=2)
     assert outcome.code == 0
     summary = outcome.summary
@@ -67,7 +69,9 @@ def test_the_same_seed_gives_the_same_model_and_another_seed_another(dataset: Pa
 
 
 @pytest.mark.parametrize("optimizer", ["adagrad", "adam", "sgd"])
-def test_a_run_in_pieces_ends_like_an_unbroken_one(dataset: Path, tmp_path: Path, optimizer: str) -> None:
+def test_an_interrupted_run_equals_an_uninterrupted_one(
+    dataset: Path, tmp_path: Path, optimizer: str
+) -> None:
     settings = {**EXACT, "dense_optimizer": optimizer, "lr_decay": "none"}
     whole = run_here(dataset, tmp_path / "whole", **settings)
     for steps in (13, 40, None):
@@ -77,13 +81,11 @@ def test_a_run_in_pieces_ends_like_an_unbroken_one(dataset: Path, tmp_path: Path
     assert [line["attempt"] for line in parts.lines("start")] == [0, 1, 2]
 
 
-def test_a_finished_run_started_again_says_the_same(dataset: Path, tmp_path: Path) -> None:
+def test_a_finished_run_started_again_reports_the_same_summary(dataset: Path, tmp_path: Path) -> None:
     assert _same_end([run_here(dataset, tmp_path, **EXACT).summary for _ in range(2)])
 
 
-def test_the_order_of_samples_is_new_in_every_epoch_unless_told_otherwise(
-    dataset: Path, tmp_path: Path
-) -> None:
+def test_the_order_of_samples_differs_per_epoch_by_default(dataset: Path, tmp_path: Path) -> None:
     digests = {
         run_here(dataset, tmp_path / str(shuffle), **EXACT, shuffle=shuffle).summary["model_digest"]
         for shuffle in (True, False)
@@ -100,31 +102,31 @@ def test_the_order_of_samples_is_new_in_every_epoch_unless_told_otherwise(
         ({"device": "cuda"}, ConfigError, "torch sees no GPU on this machine"),
     ],
 )
-def test_what_does_not_fit_the_data_or_the_machine_is_refused(
+def test_settings_that_do_not_fit_the_data_or_the_machine_are_refused(
     dataset: Path, tmp_path: Path, settings: dict[str, Any], error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):
         run_here(dataset, tmp_path, **settings)
 
 
-def test_tables_may_be_larger_than_needed(dataset: Path, tmp_path: Path) -> None:
+def test_tables_can_be_larger_than_needed(dataset: Path, tmp_path: Path) -> None:
     assert run_here(dataset, tmp_path, num_embeddings=64, num_iterations=3).code == 0
 
 
-def test_no_dataset_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_dataset_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--output_dir", str(tmp_path)]) == 64
     assert capsys.readouterr().err.startswith("error: dataset_path is not set; give --dataset_path")
     assert main(["--output_dir", str(tmp_path), "--dataset_path", str(tmp_path / "none")]) == 65
     assert capsys.readouterr().err.startswith("error: ")
 
 
-def test_a_changed_byte_of_the_data_is_found(tmp_path: Path) -> None:
+def test_a_changed_byte_of_the_data_is_detected(tmp_path: Path) -> None:
     write_dataset(tmp_path / "data", train_rows=100, test_rows=50)
     damaged = tmp_path / "data" / "train" / "shard-00000.dense.npy"
     content = bytearray(damaged.read_bytes())
     content[-1] ^= 1
     damaged.write_bytes(content)
-    with pytest.raises(DataError, match=r"shard-00000\.dense\.npy"):
+    with pytest.raises(DatasetError, match=r"shard-00000\.dense\.npy"):
         run_here(tmp_path / "data", tmp_path / "run")
 
 
@@ -136,7 +138,7 @@ def test_a_checkpoint_of_another_model_is_refused(dataset: Path, tmp_path: Path)
         run_here(dataset, tmp_path, resume=False)
 
 
-def test_a_loss_that_is_not_finite_names_the_step_and_the_last_good_checkpoint(
+def test_a_non_finite_loss_is_reported_with_its_step_and_the_last_checkpoint(
     tmp_path: Path, dataset: Path
 ) -> None:
     settings = {"dense_optimizer": "sgd", "dense_learning_rate": 1e30, "checkpoint_interval": 1}
@@ -149,14 +151,14 @@ def test_a_loss_that_is_not_finite_names_the_step_and_the_last_good_checkpoint(
     assert "the last good checkpoint is that of step 1 in" in message
 
 
-def test_an_output_folder_that_cannot_be_written_is_told(dataset: Path, tmp_path: Path) -> None:
+def test_an_output_folder_that_cannot_be_written_is_reported(dataset: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match=r"output_dir .*file cannot be written"):
         run_here(dataset, tmp_path / "file", checkpoint_dir=str(tmp_path / "checkpoints"))
 
 
 def _crossed_rows(rows: int, seed: int) -> Rows:
-    """Labels that follow only which ids come together: no sum over single features tells anything."""
+    """Labels that follow only which ids come together: single features carry no information."""
     random = np.random.default_rng(seed)
     sparse = random.integers(0, 8, (FEATURES, rows), dtype=np.int32)
     likely = np.where((sparse[0] + sparse[1]) % 2 == 0, 0.9, 0.1)
@@ -164,7 +166,7 @@ def _crossed_rows(rows: int, seed: int) -> Rows:
     return Rows(labels, random.random((rows, 2), dtype=np.float32), sparse)
 
 
-def test_the_model_learns_what_no_linear_model_can(tmp_path: Path) -> None:
+def test_the_model_learns_feature_interactions(tmp_path: Path) -> None:
     contents = {"train": _crossed_rows(20_000, 0), "test": _crossed_rows(4000, 1)}
     sizes = {f"C{index + 1}": 8 for index in range(FEATURES)}
     write_rows(tmp_path / "data", contents, num_embeddings=sizes, shard_rows=8192)
@@ -174,7 +176,7 @@ def test_the_model_learns_what_no_linear_model_can(tmp_path: Path) -> None:
     assert outcome.summary["ne"] < 0.6
 
 
-def test_a_stop_saves_ends_with_75_and_the_resumed_run_ends_like_an_unbroken_one(
+def test_a_stop_saves_and_exits_with_75_and_the_resumed_run_equals_an_uninterrupted_one(
     dataset: Path, tmp_path: Path
 ) -> None:
     settings = {**EXACT, "num_epochs": 30}
@@ -184,7 +186,7 @@ def test_a_stop_saves_ends_with_75_and_the_resumed_run_ends_like_an_unbroken_one
         wait_until((tmp_path / "parts" / "metrics.jsonl").exists, process)
         process.send_signal(signal.SIGTERM)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 75, (tmp_path / "log").read_text()
+        assert process.wait(300) == 75, (tmp_path / "log").read_text()
     finally:
         kill(process)
     stopped = _summary(tmp_path / "parts")
@@ -194,7 +196,9 @@ def test_a_stop_saves_ends_with_75_and_the_resumed_run_ends_like_an_unbroken_one
 
 
 @pytest.mark.soak  # the chaos tests do so hundreds of times, too
-def test_two_ranks_killed_at_any_moment_go_on_from_the_last_checkpoint(dataset: Path, tmp_path: Path) -> None:
+def test_two_ranks_killed_at_any_moment_resume_from_the_last_checkpoint(
+    dataset: Path, tmp_path: Path
+) -> None:
     settings = {**EXACT, "num_epochs": 8, "checkpoint_interval": 20}
     words = {name: command(dataset, tmp_path / name, ranks=2, **settings) for name in ("whole", "parts")}
     process = start(words["parts"], tmp_path / "log")
@@ -206,7 +210,7 @@ def test_two_ranks_killed_at_any_moment_go_on_from_the_last_checkpoint(dataset: 
     for name in ("whole", "parts"):
         process = start(words[name], tmp_path / "log")
         try:
-            assert process.wait(90) == 0, (tmp_path / "log").read_text()
+            assert process.wait(300) == 0, (tmp_path / "log").read_text()
         finally:
             kill(process)
     assert _same_end([_summary(tmp_path / name) for name in words])
@@ -227,7 +231,7 @@ def test_two_ranks_killed_at_any_moment_go_on_from_the_last_checkpoint(dataset: 
         ),
     ],
 )
-def test_libraries_that_are_missing_or_do_not_fit_are_named_with_what_to_install(
+def test_missing_or_incompatible_libraries_are_named_with_the_install_command(
     tmp_path: Path, package: str, content: str, message: str
 ) -> None:
     (tmp_path / package).mkdir()
@@ -242,15 +246,13 @@ def test_libraries_that_are_missing_or_do_not_fit_are_named_with_what_to_install
 
 
 @pytest.mark.parametrize(
-    ("interval", "awaited", "code"),
-    [pytest.param(0, '"train"', 1, marks=pytest.mark.soak), (20, '"checkpoint"', 75)],
+    ("interval", "awaited", "saved"),
+    [pytest.param(0, '"train"', False, marks=pytest.mark.soak), (20, '"checkpoint"', True)],
 )
-def test_a_rank_whose_peer_dies_says_so_and_whether_a_new_start_goes_on(
-    dataset: Path, tmp_path: Path, interval: int, awaited: str, code: int
+def test_a_rank_with_a_lost_peer_exits_with_its_code_and_an_event(
+    dataset: Path, tmp_path: Path, interval: int, awaited: str, *, saved: bool
 ) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     words = command(dataset, tmp_path, num_epochs=5000, checkpoint_interval=interval)
     common = {
         "MASTER_ADDR": "127.0.0.1",
@@ -260,16 +262,30 @@ def test_a_rank_whose_peer_dies_says_so_and_whether_a_new_start_goes_on(
     }
     logs = [tmp_path / "0.log", tmp_path / "1.log"]
     processes = [
-        start(words, log, **common, RANK=str(rank), LOCAL_RANK=str(rank)) for rank, log in enumerate(logs)
+        start(
+            words,
+            log,
+            **common,
+            RANK=str(rank),
+            LOCAL_RANK=str(rank),
+            CLOUDREC_END_EVENT=str(tmp_path / f"end-{rank}.json"),
+        )
+        for rank, log in enumerate(logs)
     ]
     try:
         wait_until(lambda: (tmp_path / "metrics.jsonl").exists() and awaited in _read(tmp_path), processes[0])
         kill(processes[1])
-        assert processes[0].wait(120) == code
+        assert processes[0].wait(300) == PEER_LOST
     finally:
         for process in processes:
             kill(process)
-    assert logs[0].read_text().splitlines()[-1].startswith("error: lost contact with another rank")
+    message = logs[0].read_text().splitlines()[-1]
+    assert message.startswith("error: lost contact with another rank")
+    event = EndEvent.read(tmp_path / "end-0.json")
+    assert event is not None
+    assert (event.exit_code, event.kind, f"error: {event.cause}") == (PEER_LOST, "peer_lost", message)
+    assert (event.checkpoint is not None, event.machine_leaves) == (saved, False)
+    assert EndEvent.read(tmp_path / "end-1.json") is None  # it was killed
 
 
 def _read(directory: Path) -> str:

@@ -10,8 +10,8 @@ import pytest
 HANGING = """
 import os, sys, time, warnings
 import numpy as np
-from trainer.checkpoint.frames import Block, Group, receive
-from trainer.checkpoint.snapshot import Sender
+from trainer.checkpoint.format.frames import Group, TensorBlock, receive
+from trainer.checkpoint.save.snapshot import Sender
 
 hangs, forks = int(sys.argv[1]), [0]
 def count(): forks[0] += 1
@@ -20,10 +20,10 @@ def hang():
 os.register_at_fork(before=count, after_in_child=hang)
 
 values = np.arange(300_000, dtype=np.float32)
-group = Group((Block("w", "float32", values.shape, (0,), values.shape, values),))
+group = Group((TensorBlock("w", "float32", values.shape, (0,), values.shape, values),))
 reading, writing = os.pipe()
 sender = Sender([group], writing, fork=True)
-values[:] = 0  # training goes on: the snapshot must not see it
+values[:] = 0  # training continues: the snapshot must not see it
 got = np.concatenate([np.frombuffer(bytes(c), np.float32) for _, chunks in receive(reading) for c in chunks])
 assert np.array_equal(got, np.arange(300_000)), got
 sender.close()
@@ -36,9 +36,7 @@ except ChildProcessError:
 
 
 @pytest.mark.parametrize(("hangs", "forks"), [(0, 1), (1, 2), (9, 3)])
-def test_a_forked_child_that_hangs_is_killed_and_what_is_written_is_the_state_of_the_cut(
-    hangs: int, forks: int
-) -> None:
+def test_a_hanging_forked_child_is_killed_and_the_snapshot_is_written(hangs: int, forks: int) -> None:
     command = [sys.executable, "-c", HANGING, str(hangs)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
     assert (done.returncode, done.stdout) == (0, f"{forks}\n"), done.stderr

@@ -5,9 +5,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pytest
 
-from tests.trainer.support_layers import BACKGROUND, checkpointer, save, trained
-from trainer.checkpoint.staging import Staging
+from tests.trainer.support_layers import BACKGROUND, INCREMENTAL, checkpointer, save, trained
+from trainer.checkpoint.load.loading import intervals_of
+from trainer.checkpoint.save.freezing import Freezer
+from trainer.checkpoint.save.saves import SavingOptions
+from trainer.checkpoint.save.staging import Staging
+
+_PAUSE_S = 0.2  # memory that is prepared by mistake is there after less than that
 
 
 def _until_ready(staging: Staging, size: int) -> None:
@@ -17,7 +23,7 @@ def _until_ready(staging: Staging, size: int) -> None:
         time.sleep(0.001)
 
 
-def test_arrays_lie_in_the_prepared_memory_side_by_side_and_fresh_ones_come_when_it_is_used_up() -> None:
+def test_arrays_are_adjacent_in_the_prepared_memory_until_it_is_used_up() -> None:
     staging = Staging()
     assert not staging.is_ready(1)
     staging.prepare(1000)
@@ -33,7 +39,7 @@ def test_arrays_lie_in_the_prepared_memory_side_by_side_and_fresh_ones_come_when
     assert (one.shape, one.dtype, two.dtype) == ((3, 5), np.float32, np.int64)
 
 
-def test_memory_grows_with_the_cut_and_holds_some_more() -> None:
+def test_memory_grows_with_the_snapshot_plus_a_reserve() -> None:
     staging = Staging()
     staging.prepare(1000)
     _until_ready(staging, 1250)
@@ -44,17 +50,40 @@ def test_memory_grows_with_the_cut_and_holds_some_more() -> None:
     assert not staging.is_ready(6251)
 
 
-def test_what_is_foreseen_is_there_at_the_first_cut_and_never_more_than_may_be_copied(tmp_path: Path) -> None:
-    model = trained(1)
+def test_memory_is_reserved_before_the_first_snapshot_within_the_copy_limit(tmp_path: Path) -> None:
+    model, staging = trained(1), Staging()
     options = replace(BACKGROUND, mode="incremental", copied_share=0.5)
     with checkpointer(str(tmp_path), options=options) as writer:
         save(writer, model, 1)
-        model.train(2)
-        state = model.state
-        writer.foresee(state)
-        full = sum(shard.tensor.nbytes for entry in state.values() for shard in entry.shards)
-        _until_ready(writer._staging, 1)
-        assert not writer._staging.is_ready(int(full * 0.5 * 1.25) + 1)
-        writer._staging = Staging()
-        writer.foresee(state)  # once is enough: it looks through all stamps
-        assert not writer._staging.is_ready(1)
+    model.train(2)
+    full = sum(shard.tensor.nbytes for entry in model.state.values() for shard in entry.shards)
+    freezer = Freezer(str(tmp_path), options, rank=0, staging=staging)
+    freezer.foresee(model.state)
+    _until_ready(staging, 1)
+    assert not staging.is_ready(int(full * 0.5 * 1.25) + 1)
+
+
+def test_the_size_of_the_reserve_is_computed_once() -> None:
+    model, staging = trained(1), Staging()
+    freezer = Freezer("not written to", replace(BACKGROUND, copied_share=1.0), rank=0, staging=staging)
+    for intervals in intervals_of(model.state):
+        intervals.begin()
+    model.train(2, rows=1)
+    freezer.foresee(model.state)
+    _until_ready(staging, 1)
+    full = sum(shard.tensor.nbytes for entry in model.state.values() for shard in entry.shards)
+    model.train(3, rows=1000)
+    freezer.foresee(model.state)
+    time.sleep(_PAUSE_S)
+    assert not staging.is_ready(full)
+    fresh = Freezer("not written to", replace(BACKGROUND, copied_share=1.0), rank=0, staging=staging)
+    fresh.foresee(model.state)
+    _until_ready(staging, full)
+
+
+@pytest.mark.parametrize("options", [replace(BACKGROUND, mode="full"), INCREMENTAL])
+def test_no_memory_is_reserved_if_nothing_will_be_copied(options: SavingOptions) -> None:
+    staging = Staging()
+    Freezer("not written to", options, rank=0, staging=staging).foresee(trained(1).state)
+    time.sleep(_PAUSE_S)
+    assert not staging.is_ready(1)

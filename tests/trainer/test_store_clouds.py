@@ -1,4 +1,4 @@
-"""What object stores do to a store: they throttle, refuse, go silent, and lose answers."""
+"""Object stores that throttle, refuse, hang or lose responses."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-import stamina
 
+from cloudrec_contract.objectstore.base import StoreOptions
+from cloudrec_contract.objectstore.bucket import BucketStore, part_bytes_at
+from cloudrec_contract.objectstore.retries import Patience
 from tests.standins.faults import Fault
 from tests.trainer.support_clouds import small_parts
-from trainer.checkpoint.owner import FencedError, claim
-from trainer.checkpoint.store import MissingError, NameTakenError, Store, StoreError, open_store
-from trainer.checkpoint.store_fsspec import part_bytes_at
-from trainer.errors import ConfigError
+from trainer.base.errors import ConfigError
+from trainer.checkpoint.store.base import MissingError, NameTakenError, Store, StoreError, open_store
+from trainer.checkpoint.store.owner import FencedError, claim
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 LARGE = bytes(range(256)) * 47_000  # 12 MB: three parts of 5 MiB
 
-# What tells a request of each kind from others: the method, and what its path and query hold.
+# The method, path and query that identify each kind of request.
 CREATES = {"s3": ("PUT", "/new"), "azure": ("PUT", "/new"), "gcs": ("POST", "ifGenerationMatch=0")}
 PARTS = {"s3": ("PUT", "partNumber="), "azure": ("PUT", "comp=block&"), "gcs": ("POST", "upload_id=")}
 LAST = {"s3": ("POST", "?uploadId="), "azure": ("PUT", "comp=blocklist"), "gcs": ("POST", "upload_id=")}
@@ -49,7 +50,7 @@ def _write(store: Store, name: str, data: bytes) -> None:
         file.write(data)
 
 
-def test_creation_is_conditional_in_one_request_and_in_many(cloud: CloudPlace, store: Store) -> None:
+def test_creation_is_conditional_for_single_and_multipart_uploads(cloud: CloudPlace, store: Store) -> None:
     store.create("small", b"mine")
     store.create("large", LARGE)
     conditions = [
@@ -70,7 +71,7 @@ def test_creation_is_conditional_in_one_request_and_in_many(cloud: CloudPlace, s
     assert store.read("large") == LARGE
 
 
-def test_a_large_stream_goes_in_parts_and_one_that_fails_midway_leaves_no_object(
+def test_a_large_stream_is_a_multipart_upload_and_a_failed_one_leaves_no_object(
     cloud: CloudPlace, store: Store
 ) -> None:
     _write(store, "large", LARGE)
@@ -85,7 +86,7 @@ def test_a_large_stream_goes_in_parts_and_one_that_fails_midway_leaves_no_object
     assert store.sizes() == {"large": len(LARGE)}
 
 
-def test_parts_grow_so_that_ten_thousand_of_them_hold_ten_terabytes() -> None:
+def test_part_sizes_grow_so_that_ten_thousand_parts_hold_ten_terabytes() -> None:
     least, position, parts = 32 * 2**20, 0, 0
     while position < 10 * 10**12:
         position += part_bytes_at(position, least)
@@ -94,18 +95,21 @@ def test_parts_grow_so_that_ten_thousand_of_them_hold_ten_terabytes() -> None:
     assert part_bytes_at(40 * 2**30, least) == least
 
 
-def test_tidying_drops_the_parts_of_uploads_that_died(
+def test_tidying_aborts_orphaned_multipart_uploads(
     enter_cloud: Callable[[str], CloudPlace],
 ) -> None:
     cloud = enter_cloud("s3")
     store, other = small_parts(cloud.new_uri()), small_parts(cloud.new_uri())
-    for each in (store, other):  # as a killed writer leaves them
+    below, beside = store.objects, other.objects
+    assert isinstance(below, BucketStore)
+    assert isinstance(beside, BucketStore)
+    for each in (below, beside):  # as a killed writer leaves them
         bucket, key, _ = each._files.split_path(f"{each._root}/a/b")
         each._files.call_s3("create_multipart_upload", Bucket=bucket, Key=key)
     store.tidy()
-    left = [upload["Key"] for upload in store._files.list_multipart_uploads("a-bucket")]
+    left = [upload["Key"] for upload in below._files.list_multipart_uploads("a-bucket")]
     assert len(left) == 1
-    assert other._root.endswith(left[0].removesuffix("/a/b"))
+    assert beside._root.endswith(left[0].removesuffix("/a/b"))
     other.tidy()
 
 
@@ -118,7 +122,7 @@ FAULTS: dict[str, Callable[[CloudPlace], Fault]] = {
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_creation_that_fails_once_is_repeated_and_recognised(
+def test_a_creation_that_fails_once_is_retried_and_recognized(
     cloud: CloudPlace, store: Store, name: str
 ) -> None:
     fault = _fail(cloud, CREATES, FAULTS[name](cloud))
@@ -131,7 +135,7 @@ def test_a_creation_that_fails_once_is_repeated_and_recognised(
 
 @pytest.mark.parametrize("name", FAULTS)
 @pytest.mark.parametrize("which", [PARTS, LAST], ids=["a part", "the completion"])
-def test_a_stream_outlives_a_failed_request(
+def test_a_stream_survives_a_failed_request(
     cloud: CloudPlace, store: Store, which: dict[str, tuple[str, str]], name: str
 ) -> None:
     _write(store, "there", b"before")
@@ -145,7 +149,7 @@ def test_a_stream_outlives_a_failed_request(
 
 @pytest.mark.parametrize("name", FAULTS)
 @pytest.mark.parametrize("which", [LISTS, READS, REMOVALS], ids=["listing", "reading", "removing"])
-def test_listing_reading_and_removing_outlive_a_failed_request(
+def test_listing_reading_and_removing_survive_a_failed_request(
     cloud: CloudPlace, store: Store, which: dict[str, tuple[str, str]], name: str
 ) -> None:
     store.create("there", b"data")
@@ -158,7 +162,7 @@ def test_listing_reading_and_removing_outlive_a_failed_request(
 
 
 @pytest.mark.parametrize("which", [CREATES, READS], ids=["creating", "reading"])
-def test_a_store_that_goes_silent_is_asked_again(
+def test_an_unresponsive_store_is_retried(
     cloud: CloudPlace, store: Store, which: dict[str, tuple[str, str]]
 ) -> None:
     store.create("there", b"data")
@@ -168,7 +172,7 @@ def test_a_store_that_goes_silent_is_asked_again(
     assert fault.times == 0
 
 
-def test_two_conditional_uploads_that_meet_are_repeated(enter_cloud: Callable[[str], CloudPlace]) -> None:
+def test_conflicting_conditional_uploads_are_retried(enter_cloud: Callable[[str], CloudPlace]) -> None:
     cloud = enter_cloud("s3")
     store = small_parts(cloud.new_uri())
     fault = _fail(cloud, CREATES, cloud.refusal(409))
@@ -177,7 +181,7 @@ def test_two_conditional_uploads_that_meet_are_repeated(enter_cloud: Callable[[s
     assert store.read("new") == b"mine"
 
 
-def test_a_refusal_is_told_at_once_with_the_remedy(cloud: CloudPlace, store: Store) -> None:
+def test_a_denied_request_is_reported_at_once_with_the_remedy(cloud: CloudPlace, store: Store) -> None:
     store.create("there", b"data")
     acts: list[tuple[dict[str, tuple[str, str]], Callable[[], object]]] = [
         (CREATES, lambda: store.create("new", b"mine")),
@@ -198,30 +202,31 @@ def test_a_refusal_is_told_at_once_with_the_remedy(cloud: CloudPlace, store: Sto
     assert store.sizes() == {"there": 4}
 
 
-def test_a_store_that_stays_ill_is_told_and_what_was_there_is_intact(cloud: CloudPlace, store: Store) -> None:
+def test_a_persistently_failing_store_is_reported_and_its_objects_are_intact(
+    cloud: CloudPlace,
+) -> None:
+    patience = Patience(answer_s=1.0, attempts=2, rounds=2, pause_s=0.0)
+    store = open_store(cloud.new_uri(), StoreOptions(patience=patience))
     store.create("there", b"data")
     cloud.proxy.faults.append(cloud.refusal(500, times=1_000))
-    with (
-        stamina.set_testing(True, attempts=2),
-        pytest.raises(StoreError, match=r"new: the store did not do it .*see whether it can be reached"),
-    ):
+    with pytest.raises(StoreError, match=r"new: the store did not do it .*see whether it can be reached"):
         store.create("new", b"mine")
     cloud.proxy.faults.clear()
     assert store.sizes() == {"there": 4}
 
 
-def test_without_credentials_the_remedy_is_told(
+def test_without_credentials_the_remedy_is_reported(
     enter_cloud: Callable[[str], CloudPlace], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cloud = enter_cloud("s3")
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
-    with pytest.raises(StoreError, match=r"refused \(NoCredentialsError.*mend its credentials"):
+    with pytest.raises(StoreError, match=r"refused \(NoCredentialsError.*fix its credentials"):
         small_parts(cloud.new_uri()).create("new", b"mine")
     assert cloud.proxy.requests == []
 
 
-def test_a_workload_identity_is_taken_for_credentials(
+def test_a_workload_identity_is_accepted_as_credentials(
     enter_cloud: Callable[[str], CloudPlace], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     cloud = enter_cloud("s3")
@@ -237,7 +242,7 @@ def test_a_workload_identity_is_taken_for_credentials(
     assert "x-amz-security-token" in put.headers  # temporary, as the service gave it
 
 
-def test_a_bucket_that_is_not_there_is_told(cloud: CloudPlace) -> None:
+def test_a_missing_bucket_is_reported(cloud: CloudPlace) -> None:
     store = small_parts(f"{cloud.scheme}://another-bucket/checkpoints")
     with pytest.raises(StoreError, match="another-bucket"):
         store.create("new", b"mine")
@@ -245,7 +250,7 @@ def test_a_bucket_that_is_not_there_is_told(cloud: CloudPlace) -> None:
         _write(store, "new", b"mine")
 
 
-def test_of_two_runs_in_one_bucket_the_older_is_fenced(cloud: CloudPlace) -> None:
+def test_the_older_of_two_runs_in_one_bucket_is_fenced(cloud: CloudPlace) -> None:
     uri = cloud.new_uri()
     older = claim(open_store(uri), dict)
     older.check()
@@ -255,10 +260,10 @@ def test_of_two_runs_in_one_bucket_the_older_is_fenced(cloud: CloudPlace) -> Non
         older.check()
 
 
-def test_a_store_in_a_cloud_imports_no_torch(cloud: CloudPlace) -> None:
+def test_a_cloud_store_imports_no_torch(cloud: CloudPlace) -> None:
     code = (
         "import sys\n"
-        "from trainer.checkpoint.store import open_store\n"
+        "from trainer.checkpoint.store.base import open_store\n"
         f"open_store({cloud.new_uri()!r}).create('a', b'x')\n"
         "print(sorted({'torch', 'torchrec'} & set(sys.modules)))\n"
     )
@@ -277,8 +282,8 @@ def test_a_store_in_a_cloud_imports_no_torch(cloud: CloudPlace) -> None:
 def test_a_missing_extra_is_named(uri: str, module: str, extra: str) -> None:
     code = (
         f"import sys; sys.modules[{module!r}] = None\n"
-        "from trainer.checkpoint.store import open_store\n"
-        "from trainer.errors import ConfigError\n"
+        "from trainer.checkpoint.store.base import open_store\n"
+        "from trainer.base.errors import ConfigError\n"
         f"try: open_store({uri!r})\n"
         "except ConfigError as error: print(error)\n"
     )
@@ -290,15 +295,13 @@ def test_a_missing_extra_is_named(uri: str, module: str, extra: str) -> None:
 @pytest.mark.parametrize(
     ("uri", "told"), [("s3://", "bucket"), ("gs:///", "bucket"), ("abfs://", "container")]
 )
-def test_a_uri_that_names_no_bucket_is_a_clear_error(
-    uri: str, told: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_uri_without_a_bucket_is_reported(uri: str, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", "UseDevelopmentStorage=true")
     with pytest.raises(ConfigError, match=rf"checkpoint_dir.*names no {told}"):
         open_store(uri)
 
 
-def test_azure_without_an_account_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_azure_account_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AZURE_STORAGE_CONNECTION_STRING", "AZURE_STORAGE_ACCOUNT_NAME"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(ConfigError, match="account_name"):

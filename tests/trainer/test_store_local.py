@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from trainer.checkpoint.store import MissingError, NameTakenError, StoreError, open_store
-from trainer.checkpoint.store_local import LocalStore
+from cloudrec_contract.objectstore.errors import ObjectExistsError
+from cloudrec_contract.objectstore.local.store import LocalStore
+from trainer.checkpoint.store.base import MissingError, StoreError, open_store
 
 DIES_WHILE_WRITING = """
 import os, signal, sys
-from trainer.checkpoint.store import open_store
+from trainer.checkpoint.store.base import open_store
 with open_store(sys.argv[1]).write("step-00000001/rank-0.bin") as file:
     file.write(b"x" * 100_000)
     file.flush()
@@ -24,8 +25,8 @@ with open_store(sys.argv[1]).write("step-00000001/rank-0.bin") as file:
 """
 HEAVY_MODULES = """
 import sys
-import trainer.checkpoint.store, trainer.checkpoint.store_local
-trainer.checkpoint.store.open_store("somewhere")
+import trainer.checkpoint.store.base
+trainer.checkpoint.store.base.open_store("somewhere")
 print(sorted({"torch", "torchrec", "numpy", "fsspec"} & set(sys.modules)))
 """
 
@@ -35,7 +36,7 @@ def _python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
 
 
-def test_a_writer_that_is_killed_leaves_nothing_to_see_and_tidying_removes_the_rest(tmp_path: Path) -> None:
+def test_a_killed_writer_leaves_no_object_and_tidying_deletes_its_files(tmp_path: Path) -> None:
     assert _python(DIES_WHILE_WRITING, str(tmp_path)).returncode == -signal.SIGKILL
     store = open_store(str(tmp_path))
     assert store.sizes() == {}
@@ -44,7 +45,7 @@ def test_a_writer_that_is_killed_leaves_nothing_to_see_and_tidying_removes_the_r
     assert list((tmp_path / ".tmp").iterdir()) == []
 
 
-def test_opening_a_store_imports_nothing_heavy_and_makes_nothing(tmp_path: Path) -> None:
+def test_opening_a_store_imports_no_heavy_module_and_creates_nothing(tmp_path: Path) -> None:
     found = _python(HEAVY_MODULES)
     assert found.stdout == "[]\n", found.stderr
     open_store(str(tmp_path / "new")).sizes()
@@ -58,19 +59,19 @@ def test_a_file_uri_names_the_same_store_as_its_path(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [errno.EPERM, errno.EOPNOTSUPP])
-def test_where_the_file_system_knows_no_links_a_name_is_still_taken_once(tmp_path: Path, number: int) -> None:
+def test_without_hard_links_a_name_is_still_created_only_once(tmp_path: Path, number: int) -> None:
     def refuse(source: Path, target: Path) -> None:
         raise OSError(number, os.strerror(number), source, None, target)
 
     store = LocalStore(tmp_path, link=refuse)
     store.create("owners/1", b"mine")
     store.create("owners/1", b"mine")
-    with pytest.raises(NameTakenError):
+    with pytest.raises(ObjectExistsError):
         store.create("owners/1", b"yours")
     assert store.read("owners/1") == b"mine"
 
 
-def test_folders_that_become_empty_go_and_can_come_back_at_any_time(tmp_path: Path) -> None:
+def test_empty_folders_are_removed_and_can_be_recreated_at_any_time(tmp_path: Path) -> None:
     store = open_store(str(tmp_path))
 
     def come_and_go(worker: int) -> None:
@@ -83,12 +84,12 @@ def test_folders_that_become_empty_go_and_can_come_back_at_any_time(tmp_path: Pa
     assert not (tmp_path / "step-00000001").exists()
 
 
-def test_hidden_files_are_no_objects(tmp_path: Path) -> None:
+def test_hidden_files_are_not_objects(tmp_path: Path) -> None:
     (tmp_path / ".lock").write_text("me")
     assert open_store(str(tmp_path)).sizes() == {}
 
 
-def test_a_full_disk_is_told_and_leaves_what_was_there(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_and_existing_objects_are_intact(tmp_path: Path) -> None:
     store = open_store(str(tmp_path))
     store.create("a", b"before")
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -105,7 +106,7 @@ def test_a_full_disk_is_told_and_leaves_what_was_there(tmp_path: Path) -> None:
     assert store.read("a") == b"before"
 
 
-def test_a_place_that_cannot_be_a_folder_is_told(tmp_path: Path) -> None:
+def test_a_path_that_cannot_be_a_folder_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     store = open_store(str(tmp_path / "file"))
     with pytest.raises(StoreError, match=r"file.*Not a directory"):

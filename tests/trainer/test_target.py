@@ -6,8 +6,8 @@ import pytest
 
 from tests.trainer.support_dataset import write_dataset
 from tests.trainer.support_runs import run_here
-from trainer.arguments import make_config
-from trainer.errors import ConfigError
+from trainer.base.arguments import make_config
+from trainer.base.errors import ConfigError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,7 +34,7 @@ def test_a_run_ends_at_the_first_evaluation_that_reaches_the_target(dataset: Pat
     assert summary["auc"] == evaluations[-1]["auc"]
 
 
-def test_a_run_that_reached_its_target_is_over_when_started_again(dataset: Path, tmp_path: Path) -> None:
+def test_a_run_that_reached_its_target_ends_when_started_again(dataset: Path, tmp_path: Path) -> None:
     first = run_here(dataset, tmp_path, **LEARNABLE, target_auc=0.65).summary
     again = run_here(dataset, tmp_path, **LEARNABLE, target_auc=0.65).summary
     for name in ("step", "time_to_target_s", "steps_to_target", "model_digest", "auc"):
@@ -50,7 +50,7 @@ def test_the_times_of_several_attempts_add_up(dataset: Path, tmp_path: Path) -> 
     assert higher["time_to_target_s"] > 0.5 * parts["wall_s"]
 
 
-def test_a_run_without_a_target_says_so(dataset: Path, tmp_path: Path) -> None:
+def test_a_run_without_a_target_reports_none(dataset: Path, tmp_path: Path) -> None:
     summary = run_here(dataset, tmp_path, num_iterations=3).summary
     assert (summary["target_auc"], summary["target_reached"]) == (None, None)
 
@@ -63,6 +63,6 @@ def test_a_run_without_a_target_says_so(dataset: Path, tmp_path: Path) -> None:
         ({"target_auc": 1, "eval_interval": 1}, "target_auc: input should be less than 1"),
     ],
 )
-def test_targets_that_make_no_sense_are_refused(settings: dict[str, Any], message: str) -> None:
+def test_invalid_targets_are_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         make_config(settings)

@@ -1,4 +1,4 @@
-"""Claims about CLOUDREC_HOME, its locks and its atomic writes."""
+"""CLOUDREC_HOME, its locks and its atomic writes."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from cloudrec.errors import BusyError, StorageError
 from cloudrec.home import Home, is_locked, locked, make_private, write_atomically
 
 
-def test_home_is_where_the_environment_says(tmp_path: Path) -> None:
+def test_the_home_is_set_by_the_environment(tmp_path: Path) -> None:
     assert Home.from_environment({"CLOUDREC_HOME": str(tmp_path)}).runs == tmp_path / "runs"
     assert Home.from_environment({}).root == Path.home() / ".cloudrec"
 
 
-def test_a_lock_refuses_a_second_holder_and_names_the_first(tmp_path: Path) -> None:
+def test_a_held_lock_refuses_a_second_process_and_names_the_first(tmp_path: Path) -> None:
     lock = tmp_path / "x.lock"
     with locked(lock, what="cluster 'dev'"):
         assert is_locked(lock)
@@ -30,7 +30,7 @@ def test_a_lock_refuses_a_second_holder_and_names_the_first(tmp_path: Path) -> N
     assert not is_locked(lock)
 
 
-def test_the_lock_of_a_killed_process_is_free(tmp_path: Path) -> None:
+def test_the_lock_of_a_killed_process_is_released(tmp_path: Path) -> None:
     lock = tmp_path / "x.lock"
     program = (
         "import sys, pathlib\nfrom cloudrec.home import locked\n"
@@ -55,7 +55,7 @@ def test_an_atomic_write_leaves_no_temporary_file(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["a.json"]
 
 
-def test_a_file_in_the_way_is_told_with_its_remedy(tmp_path: Path) -> None:
+def test_a_file_instead_of_the_home_folder_is_reported_with_its_remedy(tmp_path: Path) -> None:
     (tmp_path / "home").write_text("")
     with pytest.raises(StorageError, match="cannot write") as caught:
         make_private(tmp_path / "home" / "runs")
@@ -67,10 +67,10 @@ def test_a_home_is_private(tmp_path: Path) -> None:
     assert (tmp_path / "h").stat().st_mode & 0o077 == 0
 
 
-def test_asking_whether_a_lock_is_held_does_not_hold_it(tmp_path: Path) -> None:
+def test_checking_a_lock_does_not_acquire_it(tmp_path: Path) -> None:
     lock = tmp_path / "x.lock"
     with locked(lock, what="it"):
         pass
     with lock.open("r+") as asking:
-        fcntl.flock(asking, fcntl.LOCK_SH | fcntl.LOCK_NB)  # another process, in the middle of asking
+        fcntl.flock(asking, fcntl.LOCK_SH | fcntl.LOCK_NB)  # another process that checks the lock
         assert not is_locked(lock)

@@ -1,4 +1,4 @@
-"""Acting together: what fails on one rank fails on all, with the same message, and nobody waits."""
+"""Collective actions: an error on one rank is raised on all ranks, so that no rank waits for another."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 from torch import distributed
 
-from trainer.checkpoint.commit import DamagedError
-from trainer.checkpoint.owner import FencedError
-from trainer.errors import CheckpointError
+from trainer.base.errors import CheckpointError
+from trainer.checkpoint.format.commit import DamagedError
+from trainer.checkpoint.store.owner import FencedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +27,7 @@ class Ranks:
     group: distributed.ProcessGroup | None = None
 
     def gather(self, value: T) -> list[T]:
-        """Every rank's value, in the order of ranks."""
+        """Return every rank's value, in the order of ranks; the value must be picklable."""
         if self.world_size == 1:
             return [value]
         gathered: list[Any] = [None] * self.world_size
@@ -35,7 +35,7 @@ class Ranks:
         return gathered
 
     def together(self, problem: str, action: Callable[[], T]) -> list[T]:
-        """Act on every rank and give back all results.
+        """Run the action on every rank and return all results, in the order of ranks.
 
         Raises:
             CheckpointError: on all ranks, if any rank's action failed; it begins with `problem`.
@@ -44,8 +44,8 @@ class Ranks:
         failure = None
         try:
             result = action()
-        except Exception as error:  # noqa: BLE001 - told to all ranks, who raise; else they would wait
-            failure = _tell(error)
+        except Exception as error:  # noqa: BLE001 - sent to all ranks, which raise; else they would wait
+            failure = _describe_failure(error)
         outcomes = self.gather((result, failure))
         for rank, (_, message) in enumerate(outcomes):
             if message is not None:
@@ -55,16 +55,16 @@ class Ranks:
         return [outcome[0] for outcome in outcomes]
 
     def each(self, problem: str, action: Callable[[], T]) -> T:
-        """Act on every rank; this rank's own result, which need not travel."""
+        """Run the action on every rank and return this rank's result; results are not sent, only failures."""
         held: list[T] = []
         self.together(problem, lambda: held.append(action()))
         return held[0]
 
     def trusting(self, problem: str, action: Callable[[], T]) -> T:
-        """Act on every rank; this rank's own result.
+        """Run the action on every rank and return this rank's result.
 
         Raises:
-            DamagedError: on all ranks, if any rank's action raised one, in the words of the first.
+            DamagedError: on all ranks, if any rank's action raised one; its message is the lowest rank's.
             CheckpointError: see `together`.
         """
         held: list[T] = []
@@ -82,7 +82,10 @@ class Ranks:
         return held[0]
 
     def gather_numbers(self, number: int) -> list[int]:
-        """Every rank's number, cheaper than by `gather`."""
+        """Return every rank's number, in the order of ranks.
+
+        One tensor collective; `gather` needs two, since it pickles its values and first exchanges sizes.
+        """
         if self.world_size == 1:
             return [number]
         parts = [torch.empty(1, dtype=torch.int64) for _ in range(self.world_size)]
@@ -90,12 +93,12 @@ class Ranks:
         return [int(part) for part in parts]
 
     def first(self, problem: str, action: Callable[[], T]) -> T:
-        """Act on rank 0 alone; its result, or its error, is everybody's."""
+        """Run the action on rank 0 only; every rank returns its result, or raises its error."""
         result: Any = self.together(problem, action if self.rank == 0 else _nothing)[0]
         return result
 
 
-def _nothing() -> Any:  # noqa: ANN401 - stands for any action
+def _nothing() -> Any:  # noqa: ANN401 - it replaces an action of any type
     return None
 
 
@@ -105,11 +108,11 @@ class _Failure:
     fenced: bool = False
 
 
-def _tell(error: Exception) -> _Failure:
+def _describe_failure(error: Exception) -> _Failure:
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
         return _Failure(
-            f"{where}{error.strerror or error}; mend that (free space, permissions), or give another folder"
+            f"{where}{error.strerror or error}; fix that (free space, permissions), or give another folder"
         )
     return _Failure(
         str(error) if isinstance(error, CheckpointError) else repr(error), isinstance(error, FencedError)

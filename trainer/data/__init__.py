@@ -1,1 +1,1 @@
-"""Reading: the prepared dataset, the order of an epoch, and batches out of both."""
+"""Reading data: the formats, the order of an epoch, and batches."""

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 class Batch:
     """The samples of one rank in one global step; B may be 0 on the last step of an epoch.
 
-    Ids are int32: embedding kernels take them without a copy (with int64 offsets) on CPU and GPU
-    alike, and they are half the bytes to read, to gather and to send.
+    Ids are int32: embedding kernels take them without a copy (with int64 offsets) on CPUs and GPUs, and they
+    are half as many bytes to read, to gather and to send as int64.
     """
 
     dense: Tensor  # float32 [B, D]
@@ -29,15 +29,15 @@ class Batch:
         return int(self.labels.shape[0])
 
     def to(self, device: torch.device, *, non_blocking: bool = False) -> Self:
-        """The same batch on a device; the ids of the samples stay where the digest is taken."""
+        """Return the same batch on a device; sample ids stay on the CPU, where the digest is computed."""
         return self._map(lambda tensor: tensor.to(device=device, non_blocking=non_blocking))
 
     def pin_memory(self) -> Self:
-        """The same batch in page-locked memory, from which copies to a GPU run by themselves."""
+        """Return the same batch in page-locked memory, from which copies to a GPU are asynchronous."""
         return self._map(lambda tensor: tensor.pin_memory())
 
     def record_stream(self, stream: Any) -> None:  # noqa: ANN401 - torch.Stream has no typed base
-        """Tell the allocator that a stream uses these tensors (torchrec's pipelines call this)."""
+        """Record for the allocator that a stream uses these tensors (torchrec's pipelines call this)."""
         for tensor in (self.dense, self.sparse, self.labels, self.lengths):
             if tensor is not None:
                 tensor.record_stream(stream)

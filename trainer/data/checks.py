@@ -1,4 +1,4 @@
-"""What a batch must be before it may touch the model: ids in range, finite numbers, labels of 0 and 1."""
+"""The checks of a batch before the model sees it: ids in range, finite numbers, labels of 0 and 1."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from trainer.errors import DataError
+from trainer.base.errors import DatasetError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from trainer.data.batch import Batch
-    from trainer.data.source import Source
+    from trainer.data.source import SampleSource
 
 SHOWN_IDS = 8  # of a bad batch, in a message
 
 
 class BatchChecks:
-    """Looks at batches of data that was not looked at before; the rest passes untouched."""
+    """Checks batches of sources that were not verified as a whole; other batches pass unchanged."""
 
-    def __init__(self, source: Source, rows: Mapping[str, int], *, hash_overflow: bool) -> None:
+    def __init__(self, source: SampleSource, rows: Mapping[str, int], *, hash_overflow: bool) -> None:
         """`rows` are the tables', by feature; with `hash_overflow` ids are taken modulo them."""
         self.dense_features = source.dense_features
         self.features = tuple(rows)
@@ -33,10 +33,10 @@ class BatchChecks:
         self.looks = not source.checked
 
     def __call__(self, batch: Batch) -> Batch:
-        """The batch, its ids within the tables.
+        """Return the batch; with `hash_overflow`, ids are taken modulo the tables' rows.
 
         Raises:
-            DataError: a value is out of range; feature, value, limit and sample are named.
+            DatasetError: a value is out of range; it names the feature, value, limit and sample.
         """
         if self.wraps:
             batch = replace(batch, sparse=torch.remainder(batch.sparse, self._limits_of(batch)))
@@ -47,7 +47,7 @@ class BatchChecks:
         return batch
 
     def stream(self, batches: Iterable[Batch]) -> Iterator[Batch]:
-        """Every batch, checked."""
+        """Yield every batch, checked."""
         return map(self, batches) if self.wraps or self.looks else iter(batches)
 
     def _check_ids(self, batch: Batch) -> None:
@@ -60,14 +60,14 @@ class BatchChecks:
             cells = cells.repeat_interleave(batch.lengths.flatten())
         feature, sample = divmod(int(cells[place]), len(batch))
         limit, found = int(self.limits[feature]), int(batch.sparse.flatten()[place])
-        raise DataError(
+        raise DatasetError(
             f"{self.features[feature]} of sample {int(batch.sample_ids[sample])} holds the id {found}; its "
-            f"table has {limit} rows, so ids go from 0 to {limit - 1}; mend the data, give larger "
+            f"table has {limit} rows, so ids go from 0 to {limit - 1}; fix the data, give larger "
             "num_embeddings, or set hash_overflow to take ids modulo the rows"
         )
 
     def _limits_of(self, batch: Batch) -> Tensor:
-        """What each id must stay below, in the shape of the batch's ids or one that spreads to it."""
+        """Return the exclusive limit of each id, in a shape that broadcasts to that of the batch's ids."""
         if batch.lengths is None:
             return self.limits
         return self.limits.flatten().repeat_interleave(batch.lengths.sum(dim=1))
@@ -79,9 +79,9 @@ class BatchChecks:
         if not bool(bad.any()):
             return
         place, feature = divmod(int(bad.flatten().int().argmax()), batch.dense.shape[1])
-        raise DataError(
+        raise DatasetError(
             f"{self.dense_features[feature]} of sample {int(batch.sample_ids[place])} is "
-            f"{float(batch.dense[place, feature])}; dense features must be finite: mend or drop the sample"
+            f"{float(batch.dense[place, feature])}; dense features must be finite: fix or drop the sample"
         )
 
     def _check_labels(self, batch: Batch) -> None:
@@ -89,13 +89,13 @@ class BatchChecks:
         if not bool(bad.any()):
             return
         place = int(bad.int().argmax())
-        raise DataError(
+        raise DatasetError(
             f"sample {int(batch.sample_ids[place])} has the label {float(batch.labels[place]):g}; "
             "labels must be 0 or 1"
         )
 
 
 def spell_ids(ids: Sequence[int]) -> str:
-    """Some sample ids, and how many there are."""
+    """Return the first sample ids as text, and the number of the others."""
     shown = ", ".join(map(str, ids[:SHOWN_IDS]))
     return f"samples {shown}" + (f" and {len(ids) - SHOWN_IDS} more" if len(ids) > SHOWN_IDS else "")

@@ -1,8 +1,8 @@
-"""The order of an epoch: a pure function of (rows, seed, epoch), whatever reads it.
+"""The order of an epoch: a pure function of (rows, seed, epoch).
 
-Blocks of consecutive rows are permuted, and rows are permuted inside windows of several blocks.
-So every window is a few sequential reads, the memory is bounded by one window, and yet rows
-from far parts of the dataset meet in one batch. World size and batch size play no part.
+Blocks of consecutive rows are permuted, and rows are permuted inside windows of several blocks. So a window
+needs only a few sequential reads, one window bounds the memory, and a batch still has rows from distant parts
+of the dataset. The order does not depend on the world size or the batch size.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from trainer.splitmix import mix_key, splitmix64
+from trainer.data.splitmix import mix_key, splitmix64
 
 BLOCK_ROWS = 16_384
 WINDOW_BLOCKS = 8
@@ -64,15 +64,15 @@ class EpochOrder:
         return [RowRange(start, min(start + self._block_rows, self._rows)) for start in starts]
 
     def shuffle(self, window: int) -> npt.NDArray[np.int64]:
-        """Which of the window's rows, counted over its blocks, stands at each of its positions."""
+        """Return, for each position of the window, the index of its row, counted over the window's blocks."""
         covered = self.positions(window)
         return permutation(covered.stop - covered.start, mix_key(*self._key, _ROWS, window))
 
 
 def permutation(size: int, key: int) -> npt.NDArray[np.int64]:
-    """A permutation of 0 to `size` - 1 that only `size` and `key` decide.
+    """Return a permutation of 0 to `size` - 1 that depends on `size` and `key` only.
 
-    Sorts hashes whose low bits are the index, so that neither ties nor the sorting method matter.
+    Sorts hashes whose low bits are the index: they are distinct, so every sorting method gives one order.
     """
     low_bits = np.uint64((1 << max(size - 1, 0).bit_length()) - 1)
     index = np.arange(size, dtype=np.uint64)

@@ -1,4 +1,4 @@
-"""Reading ahead in a thread: the gathers and copies of the reader leave the interpreter's lock."""
+"""Reading ahead in a thread, beside the training: the reader's gathers and copies release the GIL."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from typing import Self
 
 T = TypeVar("T")
-_POLL_SECONDS = 0.1  # how soon a reader that waits for room notices that it is no longer wanted
+_POLL_SECONDS = 0.1  # within which a reader that waits for a free place notices the end of the context
 
 
 class _End:
@@ -23,10 +23,10 @@ class _End:
 
 
 class Prefetcher(Generic[T]):
-    """Iterates over `items`, of which a thread keeps up to `depth` ready; use it as a context.
+    """Iterates over `items` while a thread reads up to `depth` of them ahead; use it as a context.
 
-    An error of the reader is raised where the item would have come. Leaving the context ends the
-    thread, even when items are left.
+    An error of the reader is raised in place of the item. Leaving the context ends the thread, even if items
+    are left.
     """
 
     def __init__(self, items: Iterable[T], *, depth: int = 2) -> None:

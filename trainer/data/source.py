@@ -1,7 +1,7 @@
-"""Where samples come from: one face for every format, and what all of them promise.
+"""The common interface of all formats of training data.
 
-A source's batches are a pure function of (seed, epoch, position): a run that goes on from a
-checkpoint, on any number of ranks, meets the same samples in the same order.
+A source's batches are a pure function of (seed, epoch, position): a run that continues from a checkpoint, on
+any number of ranks, reads the same samples in the same order.
 """
 
 from __future__ import annotations
@@ -14,30 +14,31 @@ from typing import TYPE_CHECKING, Protocol, TypedDict
 
 import numpy as np
 
-from trainer.data.prepared import PreparedDataset, ShardArrays
-from trainer.data.stream import BatchStream
-from trainer.splitmix import splitmix64
+from trainer.data.splitmix import splitmix64
+from trainer.data.stream import BatchStream, ShardArrays
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
 
     import numpy.typing as npt
 
     from trainer.data.batch import Batch
+    from trainer.data.encoding import KnownEncoding
     from trainer.data.stream import ArraySplit, RowArrays
 
 DENSE_NAMES = tuple(f"I{index}" for index in range(1, 14))  # Criteo's 13 numbers
 SPARSE_NAMES = tuple(f"C{index}" for index in range(1, 27))  # and 26 categories
 
 
-class Rows(Protocol):
-    """A split: how many samples it has."""
+class SplitSize(Protocol):
+    """A split's number of samples."""
 
     @property
     def rows(self) -> int: ...  # noqa: D102 - said above
 
 
-class Reading(TypedDict):
+class EpochPart(TypedDict):
     """One rank's part of an epoch; see BatchStream."""
 
     batch_size: int
@@ -49,11 +50,13 @@ class Reading(TypedDict):
     shuffle: bool
 
 
-class Source(ABC):
-    """Two splits of samples; `checked` ones are known to be in range, others are looked at as they come."""
+class SampleSource(ABC):
+    """Two splits of samples; if `checked`, all values are in range, otherwise every batch is checked."""
 
     checked = False
-    hotness: tuple[int, ...] = ()  # ids a sample of each feature, where all have equally many
+    hotness: tuple[int, ...] = ()  # ids per sample of each feature, if all samples have the same number
+    encoding: KnownEncoding | None = None  # how raw values got their ids; None: unknown
+    vocabulary_at: Path | None = None  # the folder of the encoding's files; None if it has none
 
     def __init__(
         self,
@@ -61,8 +64,8 @@ class Source(ABC):
         digest: str,
         dense_features: Sequence[str],
         num_embeddings: Mapping[str, int],
-        train: Rows,
-        test: Rows,
+        train: SplitSize,
+        test: SplitSize,
         resumable: bool = True,
     ) -> None:
         """`digest` changes with the data; `num_embeddings` are the rows that each feature's table needs."""
@@ -70,8 +73,8 @@ class Source(ABC):
         self.dense_features = tuple(dense_features)
         self.sparse_features = tuple(num_embeddings)
         self.num_embeddings = dict(num_embeddings)
-        self.train = train  # to learn from
-        self.test = test  # to evaluate on
+        self.train = train
+        self.test = test
         self.resumable = resumable
 
     def batches(
@@ -86,8 +89,8 @@ class Source(ABC):
         start_sample: int = 0,
         shuffle: bool = False,
     ) -> Iterable[Batch]:
-        """One rank's batches from a position of an epoch to its end; see BatchStream."""
-        reading = Reading(
+        """Return one rank's batches from a position of an epoch to its end; see BatchStream."""
+        reading = EpochPart(
             batch_size=batch_size,
             rank=rank,
             world_size=world_size,
@@ -99,14 +102,14 @@ class Source(ABC):
         return self._read(split, reading)
 
     @abstractmethod
-    def _read(self, split: str, reading: Reading) -> Iterable[Batch]:
+    def _read(self, split: str, reading: EpochPart) -> Iterable[Batch]:
         """See batches."""
 
     def verify(self, *, part: int, parts: int) -> None:  # noqa: B027 - most formats have nothing to check
-        """Read one of the `parts` of the data and refuse what is damaged, where the format can tell."""
+        """Read one of `parts` parts of the data; DatasetError for damage that the format can detect."""
 
 
-class ArraySource(Source):
+class ArraySource(SampleSource):
     """Samples in arrays, in memory or mapped from files."""
 
     def __init__(
@@ -128,32 +131,13 @@ class ArraySource(Source):
         self.hotness = tuple(train.hotness)
         self._splits = {"train": train, "test": test}
 
-    def _read(self, split: str, reading: Reading) -> BatchStream:
+    def _read(self, split: str, reading: EpochPart) -> BatchStream:
         return BatchStream(self._splits[split], **reading)
-
-
-class PreparedSource(ArraySource):
-    """A prepared dataset (trainer.data.prepared)."""
-
-    def __init__(self, uri: str) -> None:
-        self.dataset = PreparedDataset.open(uri, verify=False)
-        super().__init__(
-            digest=self.dataset.digest,
-            dense_features=self.dataset.dense_features,
-            num_embeddings={name: self.dataset.num_embeddings[name] for name in self.dataset.sparse_features},
-            train=self.dataset.train,
-            test=self.dataset.test,
-        )
-
-    def verify(self, *, part: int, parts: int) -> None:
-        """See Source; every byte and value is looked at once, so batches need not be."""
-        self.dataset.verify(part=part, parts=parts)
-        self.checked = True
 
 
 @dataclass(frozen=True, slots=True)
 class ArrayParts:
-    """A split as arrays that are there already, one after the other."""
+    """A split as a sequence of existing arrays."""
 
     name: str
     parts: tuple[RowArrays, ...]
@@ -178,19 +162,19 @@ class ArrayParts:
 def array_parts(
     name: str, parts: Iterable[RowArrays], hotness: tuple[int, ...] = (1,) * len(SPARSE_NAMES)
 ) -> ArrayParts:
-    """A split of Criteo's 13 and 26 features."""
+    """Return a split of Criteo's 13 dense and 26 sparse features."""
     return ArrayParts(name, tuple(parts), len(DENSE_NAMES), hotness)
 
 
 def split_rows(rows: ShardArrays, test_fraction: float) -> tuple[ShardArrays, ShardArrays]:
-    """Train and test, chosen by a hash of each row's number: the same rows every time."""
+    """Return train and test rows, chosen by a hash of each row's number, so the split is always the same."""
     numbers = splitmix64(np.arange(len(rows.labels), dtype=np.uint64))
     held_out = (numbers >> np.uint64(11)) < np.uint64(int(test_fraction * 2**53))
     return _take(rows, ~held_out), _take(rows, held_out)
 
 
 def source_in_memory(splits: Mapping[str, Sequence[ShardArrays]], sizes: Sequence[int]) -> ArraySource:
-    """Criteo's features in arrays that were read whole; `sizes` are the rows of the features' tables."""
+    """Return a source of Criteo's features in memory; `sizes` are the rows of the features' tables."""
     num_embeddings = dict(zip(SPARSE_NAMES, sizes, strict=True))
     return ArraySource(
         digest=_digest(splits, num_embeddings),

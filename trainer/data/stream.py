@@ -1,16 +1,16 @@
-"""An epoch of one rank as batches: no sample lost, none twice, on any world size."""
+"""The batches of one rank in an epoch: every sample exactly once over all ranks, for any world size."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
 
+from trainer.base.errors import DatasetError
 from trainer.data.batch import Batch
 from trainer.data.order import BLOCK_ROWS, WINDOW_BLOCKS, EpochOrder, RowRange
-from trainer.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Columns(Protocol):
-    """Ids [columns, rows], or what can be sliced like them."""
+    """Ids [columns, rows], or an object that can be sliced like them."""
 
     def __getitem__(self, key: tuple[slice, slice], /) -> npt.NDArray[np.int32]: ...
 
@@ -28,15 +28,23 @@ class RowArrays(Protocol):
     """The rows of one shard."""
 
     @property
-    def labels(self) -> npt.NDArray[Any]: ...  # noqa: D102 - see trainer.data.prepared.ShardArrays
+    def labels(self) -> npt.NDArray[Any]: ...  # noqa: D102 - see trainer.data.formats.prepared.ShardArrays
     @property
     def dense(self) -> npt.NDArray[np.float32]: ...  # noqa: D102 - as above
     @property
     def sparse(self) -> Columns: ...  # noqa: D102 - as above
 
 
+class ShardArrays(NamedTuple):
+    """One shard's rows, in arrays that may be memory-mapped and are not changed."""
+
+    labels: npt.NDArray[np.uint8]  # [rows]
+    dense: npt.NDArray[np.float32]  # [rows, D]
+    sparse: npt.NDArray[np.int32]  # [F, rows]
+
+
 class ArraySplit(Protocol):
-    """A split's rows in arrays, one after the other: the shards of files, or what is in memory."""
+    """A split as a sequence of arrays: the shards of files, or arrays in memory."""
 
     @property
     def name(self) -> str: ...  # noqa: D102 - said above
@@ -46,7 +54,7 @@ class ArraySplit(Protocol):
     def num_dense(self) -> int: ...  # noqa: D102 - said above
     @property
     def hotness(self) -> Sequence[int]:
-        """Ids a sample of each feature: as many columns of ids follow one another."""
+        """Ids per sample of each feature; a feature has this many adjacent columns of ids."""
         ...
 
     @property
@@ -62,11 +70,11 @@ class ArraySplit(Protocol):
 class BatchStream:
     """The batches of one rank, from a position of an epoch to the epoch's end.
 
-    Global step i covers the positions [start + i*G, start + (i+1)*G), G = batch_size * world_size;
-    every rank takes a contiguous share. All ranks see the same number of batches: on the epoch's
-    last step, where fewer samples are left, shares differ by at most one and may be empty.
+    Global step i covers the positions [start + i*G, start + (i+1)*G), G = batch_size * world_size; every rank
+    takes a contiguous share. All ranks get the same number of batches: in the epoch's last step, which has
+    fewer samples, shares differ by at most one and may be empty.
 
-    Every batch has memory of its own, so that a pipeline may hold several.
+    Every batch has separate memory, so that a pipeline may keep several.
     """
 
     def __init__(
@@ -84,10 +92,13 @@ class BatchStream:
         window_blocks: int = WINDOW_BLOCKS,
     ) -> None:
         if batch_size < 1 or not 0 <= rank < world_size:
-            raise ValueError(f"batch_size {batch_size}, rank {rank} of {world_size}: impossible")
+            raise ValueError(
+                f"batch_size {batch_size}, rank {rank} of {world_size}: needs batch_size >= 1 and "
+                "0 <= rank < world_size"
+            )
         if not 0 <= start_sample <= split.rows:
-            raise DataError(
-                f"the {split.name} split has {split.rows} rows, so no position {start_sample} to go on from; "
+            raise DatasetError(
+                f"the {split.name} split has {split.rows} rows, so no position {start_sample} to resume at; "
                 "the dataset is not the one that the checkpoint was made with"
             )
         self._split = split
@@ -103,7 +114,7 @@ class BatchStream:
             self._reader = _ShuffledReader(split, order)
 
     def __len__(self) -> int:
-        """The global steps that are left."""
+        """Return the number of global steps that are left."""
         return math.ceil((self._split.rows - self._start) / self._global_batch)
 
     def __iter__(self) -> Iterator[Batch]:
@@ -116,12 +127,12 @@ class BatchStream:
 
 
 def _share(size: int, rank: int, world_size: int) -> RowRange:
-    """A rank's contiguous share of `size` samples; shares differ by at most one."""
+    """Return a rank's contiguous share of `size` samples; shares differ by at most one."""
     return RowRange(size * rank // world_size, size * (rank + 1) // world_size)
 
 
 class _Buffers:
-    """The memory of one batch to be: torch tensors, filled through their numpy views."""
+    """The memory of one batch: torch tensors, filled through numpy views."""
 
     def __init__(self, split: ArraySplit, size: int) -> None:
         self._hotness = split.hotness
@@ -147,7 +158,7 @@ class _Buffers:
 
 
 class _SequentialReader:
-    """Rows in their own order: a few large copies out of the page cache."""
+    """Reads rows in file order: a few large copies from the page cache."""
 
     def __init__(self, split: ArraySplit) -> None:
         self._split = split
@@ -164,7 +175,7 @@ class _SequentialReader:
 
 
 class _ShuffledReader:
-    """Rows in the epoch's order: one window is read at a time, then gathered from."""
+    """Reads rows in the epoch's order: loads one window at a time, and gathers rows from it."""
 
     def __init__(self, split: ArraySplit, order: EpochOrder) -> None:
         self._split = split
@@ -181,13 +192,13 @@ class _ShuffledReader:
 
     def _load(self, number: int) -> _Window:
         if self._window is None or self._window.number != number:
-            self._window = None  # at most one window in memory
+            self._window = None  # releases the old window first, so that at most one is in memory
             self._window = _Window(self._split, self._order, number)
         return self._window
 
 
 class _Window:
-    """Some blocks of rows in memory, and the order in which they are to be given."""
+    """Some blocks of rows in memory, and the order in which they are read."""
 
     def __init__(self, split: ArraySplit, order: EpochOrder, number: int) -> None:
         self.number = number
@@ -207,7 +218,7 @@ class _Window:
         first = self.positions.start
         chosen = self._order[positions.start - first : positions.stop - first]
         there = slice(at, at + len(chosen))
-        # mode="clip" lets numpy write straight into `out`; every index is in range by construction
+        # mode="clip" lets numpy write straight into `out`; "raise" buffers it. Every index is in range.
         np.take(self._sparse, chosen, axis=1, out=out.sparse[:, there], mode="clip")
         np.take(self._dense, chosen, axis=0, out=out.dense[there], mode="clip")
         np.take(self._labels, chosen, out=out.labels[there], mode="clip")
@@ -225,7 +236,7 @@ class _Window:
 
 
 def _pieces(split: ArraySplit, rows: RowRange) -> Iterator[tuple[int, int, RowRange]]:
-    """Cut a range of rows at the shards' borders: (offset in the range, shard, rows of the shard)."""
+    """Split a range of rows at shard boundaries; yields (offset in the range, shard, rows of the shard)."""
     index = int(np.searchsorted(split.starts, rows.start, side="right")) - 1
     start = rows.start
     while start < rows.stop:

@@ -1,7 +1,7 @@
-"""Kernels in C, compiled for this processor when first used, as torch.compile's are.
+"""C kernels, compiled for this processor on first use, like those of torch.compile.
 
-The library lies in the user's cache folder under a name made from its source, the compiler's version and the
-processor, so that machines which share a home directory do not run one another's instructions.
+The library is in the user's cache folder. Its name is a hash of the source, the compiler's version and the
+processor, so that machines with a shared home directory do not load instructions that they lack.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 
 _LOG = logging.getLogger(__name__)
 _SOURCE = Path(__file__).with_name("rows.c")
-# No fused multiply-add that the source does not ask for: results are the same on every processor.
+# -ffp-contract=off: no implicit fused multiply-add, so that results are the same on every processor.
 _FLAGS = ("-O3", "-march=native", "-ffp-contract=off", "-fno-math-errno", "-shared", "-fPIC")
 _COMPILERS = ("cc", "gcc", "clang")
 _TIMEOUT_S = 120
@@ -41,7 +41,7 @@ _SIGNATURES = {
 
 @cache
 def load_rows() -> ctypes.CDLL | None:
-    """Load the kernels of rows.c, compiling them if need be; None, with one warning, where that fails."""
+    """Load the kernels of rows.c, after compiling them if needed; None, with a warning, if that fails."""
     try:
         return _declare(ctypes.CDLL(str(_library())))
     except (OSError, subprocess.SubprocessError) as error:
@@ -69,7 +69,7 @@ def _library() -> Path:
 
 
 def _compile(compiler: str, path: Path) -> None:
-    """Under another name first: ranks may compile at the same time, and each rename is whole."""
+    """Compile to a temporary name, then rename, which is atomic: ranks may compile at the same time."""
     descriptor, draft = tempfile.mkstemp(suffix=".so", dir=path.parent)
     os.close(descriptor)
     try:
@@ -89,7 +89,7 @@ def _find_compiler() -> str:
 
 
 def _private_folder() -> Path:
-    """Nobody else may put a library there: what lies in it is run."""
+    """Return the cache folder; PermissionError if others can write to it, since its files are executed."""
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = base / "cloudrec-trainer"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -104,7 +104,7 @@ def _version(compiler: str) -> bytes:
 
 
 def _processor() -> bytes:
-    """What -march=native looks at, roughly."""
+    """Return the facts about the processor that -march=native depends on, approximately."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""A request to stop, noticed at once, agreed on by all ranks, and acted on between two steps."""
+"""The flag of a requested stop: set immediately, handled between two steps when all ranks have agreed."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class StopFlag:
     """Set by the first signal or notice; further ones change nothing, so that a checkpoint can be finished.
 
     Args:
-        sources: who else may announce the end.
-        grace_s: seconds between a SIGTERM and the kill; None where nobody knows.
+        sources: other sources that may announce the end.
+        grace_s: seconds between a SIGTERM and the kill; None if it is not known.
     """
 
     def __init__(self, sources: Sequence[NoticeSource] = (), *, grace_s: float | None = None) -> None:
@@ -35,61 +35,61 @@ class StopFlag:
         self._grace_s = math.inf if grace_s is None else grace_s
         self._asked: Notice | None = None
         self._signalled: tuple[int, float] | None = None  # the first signal, and when it came
-        self._heeded: set[Notice] = set()  # advice that was followed
+        self._taken: set[Notice] = set()  # advice that `take_advice` has returned
         self._previous: dict[signal.Signals, signal._HANDLER] = {}
 
     def install(self) -> None:
-        """Take over the signals; only the main thread can."""
+        """Install the signal handlers; Python allows this in the main thread only."""
         for number in SIGNALS:
             self._previous[number] = signal.signal(number, self._handle)
 
     def uninstall(self) -> None:
-        """Give the signals back to whoever had them."""
+        """Restore the previous signal handlers."""
         for number, handler in self._previous.items():
             signal.signal(number, handler)
         self._previous.clear()
 
     def request(self) -> None:
-        """Ask for a stop at the next step boundary."""
+        """Request a stop at the next step boundary."""
         self._asked = self._asked or Notice(source="request", reason="asked to stop")
 
     @property
     def notice(self) -> Notice | None:
-        """Why this rank is to stop: the notice that leaves least time; None when it is not to."""
+        """The notice that leaves the least time; None if this rank need not stop."""
         return min(self._final_notices(), key=lambda notice: notice.ends_at, default=None)
 
     @property
     def requested(self) -> bool:
-        """Whether this rank was asked to stop."""
+        """Whether this rank must stop."""
         return self.notice is not None
 
     @property
     def patient(self) -> bool:
-        """Whether nobody waits for this process to end: all who announce the end have it come by itself."""
+        """Whether the process may train until the end: every source announced an end at a fixed time."""
         return all(notice.fixed for notice in self._final_notices())
 
     @property
     def seconds_left(self) -> float:
-        """Until this machine goes; infinity where nobody knows."""
+        """Seconds until this machine ends; infinity if that is not known."""
         notice = self.notice
         return math.inf if notice is None else notice.seconds_left
 
     def take_advice(self) -> Notice | None:
-        """Advice that was not taken yet, now taken: a checkpoint would pay, though nothing ends."""
+        """Return advice to save a checkpoint that was not returned before; None if there is none."""
         for source in self._sources:
             notice = source.notice()
-            if notice is not None and not notice.final and notice not in self._heeded:
-                self._heeded.add(notice)
+            if notice is not None and not notice.final and notice not in self._taken:
+                self._taken.add(notice)
                 return notice
         return None
 
     def agreed(
         self, group: distributed.ProcessGroup | None = None, device: torch.device | str = "cpu"
     ) -> bool:
-        """Whether any rank was asked to stop; collective, and the same on all ranks.
+        """Whether any rank must stop; collective, with the same result on all ranks.
 
-        Every rank calls it at the same step boundary, so that all leave after the same step.
-        `device` is where the collectives of `group` work.
+        Every rank calls it at the same step boundary, so that all leave after the same step. `device` is the
+        device of `group`'s collectives.
         """
         if not distributed.is_initialized() or distributed.get_world_size(group) == 1:
             return self.requested
@@ -105,11 +105,11 @@ class StopFlag:
         if self._signalled is None:
             return None
         number, at = self._signalled
-        # a SIGTERM is followed by a kill; the other signals are not, or much later
+        # Only SIGTERM is followed by a kill after the grace period.
         ends_at = at + self._grace_s if number == signal.SIGTERM else math.inf
-        return Notice(source=signal.Signals(number).name, reason="told to stop", ends_at=ends_at)
+        return Notice(source=signal.Signals(number).name, reason="the signal asks to stop", ends_at=ends_at)
 
     def _handle(self, number: int, _frame: FrameType | None) -> None:
-        # no logging here: a handler may interrupt the logging it would wait for
+        # No logging here: a signal handler may run in the middle of another log call.
         if self._signalled is None:
             self._signalled = (number, time.monotonic())

@@ -1,4 +1,4 @@
-"""Requests to a cloud's metadata service, which may be silent, slow, or somebody else altogether."""
+"""Requests to a cloud's metadata service, which may not answer, be slow, or be another service."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from http.client import HTTPConnection, HTTPException
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from trainer.errors import ConfigError
+from trainer.base.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-ANSWER_LIMIT = 64 * 1024  # bytes; all that these services tell is far smaller
-_SHOWN = 60  # characters of an answer that make no sense, in a message
+ANSWER_LIMIT = 64 * 1024  # bytes; answers of these services are far smaller
+_SHOWN = 60  # characters of an invalid answer in a message
 
 
 class MetadataError(Exception):
-    """The service did not answer, or not as it should."""
+    """The service did not answer, or its answer is not valid."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What the service said."""
+class MetadataResponse:
+    """The response of the service."""
 
     status: int
     headers: Mapping[str, str]  # by lower-case name
@@ -38,18 +38,21 @@ class Answer:
         return self.body.decode("utf-8", errors="replace").strip()
 
     def json(self) -> dict[str, Any]:
-        """The body as a JSON object; MetadataError if it is none."""
+        """Return the body as a JSON object; MetadataError if it is not one."""
         try:
             values = json.loads(self.body)
         except ValueError:
             values = None
         if not isinstance(values, dict):
-            raise MetadataError(f"its answer is no JSON object: {self.text[:_SHOWN]!r}")
+            raise MetadataError(f"its answer is not a JSON object: {self.text[:_SHOWN]!r}")
         return values
 
 
 class MetadataService:
-    """A base URL to which requests are sent, each on a connection of its own and never through a proxy."""
+    """A client for one base URL; each request has a separate connection and never uses a proxy.
+
+    The addresses are link-local: a proxy would reach the metadata service of another machine, or none.
+    """
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
@@ -68,15 +71,18 @@ class MetadataService:
         self._closed = False
         self._socket: socket.socket | None = None
 
-    def get(self, path: str, headers: Mapping[str, str], *, timeout_s: float, method: str = "GET") -> Answer:
-        """Ask for a path below the URL; MetadataError unless the whole answer is there in time."""
+    def get(
+        self, path: str, headers: Mapping[str, str], *, timeout_s: float, method: str = "GET"
+    ) -> MetadataResponse:
+        """Request a path below the URL; MetadataError unless the whole response arrives in time."""
         overdue = threading.Event()
 
         def give_up() -> None:
             overdue.set()
             self._cut()
 
-        timer = threading.Timer(timeout_s, give_up)  # a socket's own time-out starts anew with every byte
+        # A timer, because a socket's time-out starts again with every byte that arrives.
+        timer = threading.Timer(timeout_s, give_up)
         timer.daemon = True
         timer.start()
         try:
@@ -86,7 +92,7 @@ class MetadataService:
                 body = response.read(ANSWER_LIMIT)
                 if overdue.is_set():  # cut off in the middle
                     raise TimeoutError
-                return Answer(
+                return MetadataResponse(
                     response.status, {name.lower(): value for name, value in response.headers.items()}, body
                 )
         except (OSError, HTTPException, ValueError) as error:
@@ -97,7 +103,7 @@ class MetadataService:
             timer.cancel()
 
     def close(self) -> None:
-        """End the request under way, if there is one, and refuse all others."""
+        """Abort the request in progress, if there is one, and refuse further ones."""
         with self._lock:
             self._closed = True
         self._cut()

@@ -1,4 +1,4 @@
-"""What a notice says, whoever gives it."""
+"""A notice that this machine or process ends soon, from a signal or a cloud."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """Somebody's word that the end is near.
+    """An announcement that this machine or process ends soon.
 
     Args:
-        source: who says so, such as "aws" or "SIGTERM".
-        reason: what is said, in words.
-        ends_at: when this machine goes, on `time.monotonic`'s clock; infinity where nobody knows.
-        fixed: whether the end comes when it was said, so that until then there is time for training.
-        final: False for advice: the end has become likelier, so a checkpoint pays, but nothing is decided.
+        source: the source, such as "aws" or "SIGTERM".
+        reason: a description for messages.
+        ends_at: when this machine ends, on `time.monotonic`'s clock; infinity if that is not known.
+        fixed: whether the end comes at that time and not before, so that training may continue until then.
+        final: False for advice: the end has become more likely but is not decided, so a checkpoint is useful.
     """
 
     source: str
@@ -28,23 +28,23 @@ class Notice:
 
     @property
     def seconds_left(self) -> float:
-        """Until this machine goes; 0 when that is over, infinity where nobody knows."""
+        """Seconds until this machine ends; 0 after that, infinity if it is not known."""
         return max(self.ends_at - time.monotonic(), 0.0)
 
 
 class NoticeSource(Protocol):
-    """Something besides a signal that announces the end, such as a cloud's metadata service."""
+    """A source of notices other than signals, such as a cloud's metadata service."""
 
     def notice(self) -> Notice | None:
-        """The newest notice, if there is any; must return at once."""
+        """Return the newest notice, if there is one; must not block."""
         ...
 
 
 def plausible_end(seconds_left: float, *, lead_s: float, tolerance_s: float = 5.0) -> float:
-    """When an end comes that was announced for `seconds_left` from now, on `time.monotonic`'s clock.
+    """Return the time of an end that was announced for `seconds_left` from now, on `time.monotonic`'s clock.
 
-    A service tells the time of day, and its clock or this machine's may be wrong. What lies further ahead
-    than `lead_s`, which is all that the service ever promises, or well in the past, is taken for `lead_s`.
+    A service gives the time of day, and its clock or this machine's may be wrong. A time further ahead than
+    `lead_s`, the longest notice that the service promises, or well in the past is replaced by `lead_s`.
     """
     likely = -tolerance_s <= seconds_left <= lead_s + tolerance_s
     return time.monotonic() + (min(max(seconds_left, 0.0), lead_s) if likely else lead_s)

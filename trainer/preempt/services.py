@@ -1,15 +1,16 @@
-"""The metadata services that can be watched, and where each is reached."""
+"""The metadata services that can be watched, and their URLs."""
 
 from __future__ import annotations
 
 import os
 from contextlib import contextmanager
+from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from trainer.preempt import aws, azure, gcp
+from trainer.base.notice_services import notice_services
 from trainer.preempt.metadata import MetadataService
-from trainer.preempt.watch import Watch
+from trainer.preempt.watch import NoticeWatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -17,15 +18,15 @@ if TYPE_CHECKING:
     from trainer.preempt.watch import Service
 
 SERVICES: Mapping[str, Service] = MappingProxyType(
-    {"aws": aws.SERVICE, "azure": azure.SERVICE, "gcp": gcp.SERVICE}
+    {name: import_module(f"trainer.preempt.clouds.{name}").SERVICE for name in notice_services()}
 )
 
 
 @contextmanager
-def open_watches(names: Sequence[str], urls: Mapping[str, str | None]) -> Iterator[tuple[Watch, ...]]:
+def open_watches(names: Sequence[str], urls: Mapping[str, str | None]) -> Iterator[tuple[NoticeWatch, ...]]:
     """Watch the services named in `names`; their threads end with the context.
 
-    `urls` are the settings; where there is none, the SDKs' own variables count, then the cloud's address.
+    A service's URL is the one in `urls`, otherwise that of the SDK's variable, otherwise the cloud's address.
     """
     watches = tuple(_watch(name, urls.get(name) or default_url(name, os.environ)) for name in names)
     try:
@@ -38,13 +39,13 @@ def open_watches(names: Sequence[str], urls: Mapping[str, str | None]) -> Iterat
 
 
 def default_url(name: str, environment: Mapping[str, str]) -> str:
-    """Where a service is reached unless a setting says otherwise."""
-    if name == "aws" and (endpoint := environment.get("AWS_EC2_METADATA_SERVICE_ENDPOINT")):
-        return endpoint
-    if name == "gcp" and (host := environment.get("GCE_METADATA_HOST")):
-        return f"http://{host}"
-    return SERVICES[name].url
+    """Return a service's URL without a setting: from the SDK's variable, or the cloud's address."""
+    service = SERVICES[name]
+    named = environment.get(service.variable, "") if service.variable else ""
+    if not named:
+        return service.url
+    return named if "://" in named else f"http://{named}"
 
 
-def _watch(name: str, url: str) -> Watch:
-    return Watch(name, SERVICES[name], MetadataService(url))
+def _watch(name: str, url: str) -> NoticeWatch:
+    return NoticeWatch(name, SERVICES[name], MetadataService(url))

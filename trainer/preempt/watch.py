@@ -1,4 +1,4 @@
-"""A thread that asks one service again and again, and can do no harm whatever the service does."""
+"""A thread that polls one metadata service; no failure of the service affects the training."""
 
 from __future__ import annotations
 
@@ -16,28 +16,29 @@ if TYPE_CHECKING:
     from trainer.preempt.notice import Notice
 
 _LOG = logging.getLogger(__name__)
-_PAUSES_PER_LEAD = 8  # even a service that failed is asked this often within the time that a notice gives
-_LEAVE_S = 1.0  # that the end of a run waits for a thread; it is a daemon
+_PAUSES_PER_LEAD = 8  # polls of a failing service within the time that a notice gives
+_LEAVE_S = 1.0  # for which the end of a run waits for the thread, which is a daemon
 
 
 class Poller(Protocol):
-    """One service's way to be asked."""
+    """Polls one service."""
 
     def poll(self) -> Notice | None:
-        """What is announced now; may take a while; MetadataError when the service does not say."""
+        """Return the current notice, if any; may block. MetadataError if the answer is not valid."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    """What is known about a cloud's service.
+    """The constants of a cloud's metadata service.
 
     Args:
-        url: where it is reached from a machine of that cloud.
-        lead_s: how long before the end it promises to tell.
-        pause_s: between two requests.
-        hint: what may be wrong when it does not answer.
-        make_poller: makes what asks it.
+        url: its URL from a machine of that cloud.
+        variable: the environment variable of the cloud's SDK for another URL or host; empty if there is none.
+        lead_s: the seconds before the end at which it promises a notice.
+        pause_s: the seconds between two requests.
+        hint: a likely cause if it does not answer, for messages.
+        make_poller: makes its poller.
     """
 
     url: str
@@ -45,13 +46,14 @@ class Service:
     pause_s: float
     hint: str
     make_poller: Callable[[MetadataService], Poller]
+    variable: str = ""
 
 
-class Watch:
+class NoticeWatch:
     """Keeps the newest notice of one service; a NoticeSource.
 
-    A final notice stays, even if the service takes it back: the run is ending by then. A service that is
-    silent, slow or talks nonsense is warned of once and asked less often, but often enough for its lead.
+    A final notice stays even if the service withdraws it, because the run is ending by then. If the service
+    fails, the watch warns once and polls less often, but often enough for the service's lead time.
     """
 
     def __init__(self, name: str, service: Service, connection: MetadataService) -> None:
@@ -65,11 +67,11 @@ class Watch:
         self._thread = threading.Thread(target=self._run, name=f"notices-{name}", daemon=True)
 
     def start(self) -> None:
-        """Begin to ask."""
+        """Start the thread."""
         self._thread.start()
 
     def close(self) -> None:
-        """End the thread, in the middle of a request if need be."""
+        """End the thread, and abort its request if there is one."""
         self._leaving.set()
         self._connection.close()
         if self._thread.is_alive():
@@ -97,7 +99,7 @@ class Watch:
         if not self._warned and not self._leaving.is_set():
             self._warned = True
             _LOG.warning(
-                "no preemption notices from %s at %s for now: %s; the run goes on and asks again (%s)",
+                "no preemption notices from %s at %s for now: %s; the run continues and asks again (%s)",
                 self.name,
                 self._connection.url,
                 error,

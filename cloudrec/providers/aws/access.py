@@ -1,4 +1,7 @@
-"""How runs and people reach the cluster: a private kubeconfig in our home, never the user's own."""
+"""How runs and people reach the cluster: by a kubeconfig in cloudrec's home.
+
+The user's own kubeconfig is never read or written.
+"""
 
 from __future__ import annotations
 
@@ -6,48 +9,54 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
-from cloudrec.cloud.access import LAUNCHERS, target_details
-from cloudrec.cloud.kubeconfig import kubeconfig, write
 from cloudrec.engine.graph import TAG_CLUSTER, Condition
 from cloudrec.errors import PreflightError
-from cloudrec.provider import Access
-from cloudrec.providers.aws import errors, mounts
-from cloudrec.providers.aws.node_groups import TAG_TYPE, GpuNodesDriver
+from cloudrec.providers.aws import errors
+from cloudrec.providers.aws.api import eks
+from cloudrec.providers.aws.facts import NOTICE
+from cloudrec.providers.aws.nodes.node_groups import TAG_TYPE, AwsGpuNodesDriver
+from cloudrec.providers.aws.registry.registry import repositories
+from cloudrec.providers.aws.storage import mounts
+from cloudrec.providers.base.access import LAUNCHERS, KubernetesAccess, cluster_target
+from cloudrec.providers.base.kubeconfig import kubeconfig, write
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from types_boto3_eks.type_defs import ClusterTypeDef
+
     from cloudrec.engine.graph import Observed
     from cloudrec.home import Home
-    from cloudrec.providers.aws.client import Aws
-    from cloudrec.providers.aws.layout import Layout
+    from cloudrec.providers.aws.api.client import Aws
+    from cloudrec.providers.aws.layout import AwsLayout
 
-_NOTICE_S = 120  # between the notice of an interruption and the end of a spot instance
-# What the credential's command takes over; what is secret it finds in the environment of whoever calls it.
+# Variables that the kubeconfig sets for the command that makes tokens. None is a secret: keys come from the
+# environment of the process that runs kubectl.
 _PASSED_ON = ("AWS_PROFILE", "AWS_ENDPOINT_URL", "AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE")
 
 
-def of(layout: Layout, aws: Aws, home: Home, environment: Mapping[str, str]) -> Access:
-    """Return the access to a cluster that is up, and write its kubeconfig anew where it has changed.
+def of(layout: AwsLayout, aws: Aws, home: Home, environment: Mapping[str, str]) -> KubernetesAccess:
+    """Return how runs reach a cluster that is up; its kubeconfig is written if it has changed.
 
     Raises:
-        PreflightError: it is not (wholly) up, or is another one of that name.
+        PreflightError: the cluster or its GPU nodes are missing or not ready, or cloudrec did not create the
+            cluster of this name.
     """
     cluster = _cluster(layout, aws)
     nodes = _gpu_nodes(layout, aws)
     instance_type = nodes.tags[TAG_TYPE]
     hardware = layout.hardware.get(instance_type)
     if hardware is None:
-        raise _not_up(layout, f"its nodes are {instance_type}, which the spec does not name any more")
+        raise _not_up(layout, f"its nodes are {instance_type}, which the spec no longer names")
     path = home.clusters / layout.title / "kubeconfig"
     write(path, kubeconfig_of(cluster, aws.region, environment))
-    return Access(
+    return KubernetesAccess(
         launchers=LAUNCHERS,
         nodes=nodes.properties["nodes"],
         gpus_per_node=hardware.gpus,
-        cores_per_node=hardware.vcpus // 2,  # a core is two virtual ones
+        cores_per_node=hardware.vcpus // 2,  # each physical core is two vCPUs
         storage=layout.storage,
-        details=target_details(
+        target=cluster_target(
             kubeconfig=path,
             context=cluster["name"],
             account=layout.settings.service_account,
@@ -56,16 +65,18 @@ def of(layout: Layout, aws: Aws, home: Home, environment: Mapping[str, str]) -> 
             gpus=hardware.gpus,
             cards=hardware.efa,
             node_selector={"eks.amazonaws.com/nodegroup": nodes.identity.rpartition("/")[2]},
-            notice_s=_NOTICE_S,
-            notices="aws",
+            notice_s=NOTICE.seconds,
+            # Pods do not reach the metadata service: the nodes' hop limit is 1. EKS drains managed nodes that
+            # EC2 announces to reclaim ("Managed node group capacity types" in EKS's user guide).
+            drains=True,
             image_repository=_image_repository(layout, aws),
             volumes=mounts.volumes(layout, aws),
         ),
     )
 
 
-def kubeconfig_of(cluster: Mapping[str, Any], region: str, environment: Mapping[str, str]) -> dict[str, Any]:
-    """Return a kubeconfig for one cluster, as describe_cluster tells of it; it holds no secret."""
+def kubeconfig_of(cluster: ClusterTypeDef, region: str, environment: Mapping[str, str]) -> dict[str, Any]:
+    """Return a kubeconfig, without secrets, for a cluster as `describe_cluster` returns it."""
     name = cluster["name"]
     return kubeconfig(
         name=name,
@@ -76,9 +87,9 @@ def kubeconfig_of(cluster: Mapping[str, Any], region: str, environment: Mapping[
     )
 
 
-def _cluster(layout: Layout, aws: Aws) -> dict[str, Any]:
+def _cluster(layout: AwsLayout, aws: Aws) -> ClusterTypeDef:
     try:
-        cluster: dict[str, Any] = aws.read("eks", "describe_cluster", name=layout.name)["cluster"]
+        cluster = eks.described(aws, layout.name)
     except ClientError as error:
         if errors.is_absent(error):
             raise _not_up(layout, f"there is no {layout.name} in {aws.region}") from error
@@ -92,21 +103,22 @@ def _cluster(layout: Layout, aws: Aws) -> dict[str, Any]:
     return cluster
 
 
-def _image_repository(layout: Layout, aws: Aws) -> str:
-    for row in aws.read("ecr", "describe_repositories", "repositories"):
+def _image_repository(layout: AwsLayout, aws: Aws) -> str:
+    for row in repositories(aws, {}):
         if row["repositoryName"] == layout.repository:
-            return str(row["repositoryUri"])
+            return row["repositoryUri"]
     return ""
 
 
-def _gpu_nodes(layout: Layout, aws: Aws) -> Observed:
-    for group in GpuNodesDriver(aws).search(layout.title):
+def _gpu_nodes(layout: AwsLayout, aws: Aws) -> Observed:
+    for group in AwsGpuNodesDriver(aws).search(layout.title):
+        # A group of an earlier choice may still exist while it is deleted.
         if group.condition is Condition.READY:
             return group
     raise _not_up(layout, "it has no GPU nodes")
 
 
-def _not_up(layout: Layout, why: str) -> PreflightError:
+def _not_up(layout: AwsLayout, why: str) -> PreflightError:
     return PreflightError(
         f"cluster {layout.title!r} is not up: {why}", remedy=f"cloudrec up aws --cluster {layout.title}"
     )

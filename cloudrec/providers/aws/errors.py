@@ -1,4 +1,4 @@
-"""What AWS's errors mean: to the engine (may the call be made again?) and to a person."""
+"""AWS's errors: whether the engine may repeat the call, and what a person reads about it."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from typing import TYPE_CHECKING
 from botocore import exceptions as boto
 from botocore.parsers import ResponseParserError
 
-from cloudrec.cloud.driver import UnfinishedError
-from cloudrec.engine.graph import Verdict
+from cloudrec.engine.graph import ErrorVerdict
 from cloudrec.errors import CloudrecError, PreflightError, SpecError
+from cloudrec.providers.base.driver import UnfinishedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 _SERVER_ERROR, _NOT_IMPLEMENTED = 500, 501
-_NETWORK = (boto.HTTPClientError, boto.ConnectionError)  # timeouts, cut connections, no route, no such host
+_NETWORK = (boto.HTTPClientError, boto.ConnectionError)  # timeouts, broken connections, unknown hosts
 
 _THROTTLES = re.compile(
     r"Throttl|RequestLimitExceeded|TooManyRequests|EC2Throttled|SlowDown|RequestThrottled"
 )
-# Transient failures of the service itself: whether the call had its effect is not known.
+# Transient failures of the service: it is not known whether the call had its effect.
 _LOST = frozenset(
     {"InternalError", "InternalFailure", "InternalServerError", "ServerException", "ServiceUnavailable"}
     | {"ServiceUnavailableException", "Unavailable", "InternalServerException", "RequestTimeout"}
     | {"RequestTimeoutException", "ServerInternal", "PriorRequestNotComplete"}
 )
-# One of that name is there: made by a call whose answer was lost, and not listed when it was looked for.
+# A resource of this name exists: a call whose response was lost created it, and lists did not show it yet.
 _EXISTS = frozenset(
     {"EntityAlreadyExists", "InvalidGroup.Duplicate", "RepositoryAlreadyExistsException"}
     | {"ResourceAlreadyExistsException", "InvalidLaunchTemplateName.AlreadyExistsException"}
@@ -36,17 +36,19 @@ _EXISTS = frozenset(
 _ABSENT = re.compile(
     r"NotFound(Exception)?$|^NoSuch(Bucket|Entity|Key|Upload)$|\.Unknown$|^404$|^NoSuchEntityException$"
 )
-# What is there but not yet seen everywhere, or still in somebody's use: a little later it is not.
+# EC2 and IAM are eventually consistent: a resource that exists is not found for some seconds.
 _NOT_YET = re.compile(
     r"^Invalid\w*\.NotFound$|^NatGatewayNotFound$|^NoSuchEntity(Exception)?$|^NoSuchBucket$"
 )
+# AWS still works on the resource, or another resource still uses it.
 _IN_USE = frozenset(
     {"DependencyViolation", "DeleteConflict", "InvalidIPAddress.InUse", "InvalidPlacementGroup.InUse"}
     | {"InvalidNetworkInterface.InUse", "ResourceInUse", "ResourceInUseException", "OperationAborted"}
     | {"OperationAbortedException", "ConcurrentModification", "ConcurrentModificationException"}
     | {"IncorrectState", "BucketNotEmpty", "OperationInProgress", "ConflictException"}
 )
-# A role, profile, rule or service-linked role that is seconds old is refused as if it were wrong.
+# A role, profile, rule or service-linked role that is seconds old is refused like an invalid one. Only the
+# words of the message distinguish the two.
 _FRESH_CODES = frozenset(
     {
         "InvalidParameterException",
@@ -79,12 +81,15 @@ _DENIED = frozenset(
     {"AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "Client.UnauthorizedOperation"}
     | {"UnauthorizedException", "NotAuthorized", "403", "AllAccessDisabled"}
 )
+# How AWS says that the caller's own policies lack the permission, and not that another account or a policy
+# of the resource denies it ("Troubleshoot access denied error messages" in IAM's user guide).
+_UNPERMITTED = re.compile(r"no (identity-based policy|permissions boundary|session policy) allows")
 _QUOTA = re.compile(r"LimitExceeded(Exception|Fault)?$|QuotaExceeded|^TooManyBuckets$|LimitExceeded\b")
 _WRONG = re.compile(
     r"^Invalid|^Malformed|^Validation|^BadRequest|^Missing|^Unsupported|InvalidConfiguration$"
 )
 
-# The IAM action is the operation's name, except here.
+# Operations whose IAM action has another name than the operation.
 _ACTIONS: Mapping[str, str] = {
     "s3:HeadBucket": "s3:ListBucket",
     "s3:ListObjectsV2": "s3:ListBucket",
@@ -103,40 +108,40 @@ _ACTIONS: Mapping[str, str] = {
 }
 
 
-# What a refusal means, the first that fits.
+# Codes of AWS -> error, text and remedy; the first entry that matches is used.
 _REFUSALS: Sequence[tuple[Callable[[str], object], type[CloudrecError], str, str]] = (
     (
         _CREDENTIALS.__contains__,
         PreflightError,
         "AWS does not accept the credentials",
-        "log in again (`aws sso login`, or new keys); look at the clock, and whether the region is enabled",
+        "log in again (`aws sso login`, or new keys); check the clock, and that the region is enabled",
     ),
     (
         "OptInRequired".__eq__,
         PreflightError,
-        "the account has not opted in",
+        "the account has not enabled the service or the region",
         "enable the service or the region for the account",
     ),
     (
         _CAPACITY.__contains__,
         CloudrecError,
-        "AWS has none of it, or allows no more",
-        "allow other instance types or zones, or ask for a higher quota (Service Quotas)",
+        "AWS has no capacity, or the account's quota is used up",
+        "allow other instance types or zones, or request a higher quota (Service Quotas)",
     ),
     (
         _QUOTA.search,
         PreflightError,
         "a quota of the account is used up",
-        "remove what is not needed (`cloudrec leaks aws`), or ask for more in Service Quotas",
+        "remove unused resources (`cloudrec leaks aws`), or request an increase in Service Quotas",
     ),
     (
-        lambda what: _WRONG.search(what) and not _ABSENT.search(what),
+        lambda error_code: _WRONG.search(error_code) and not _ABSENT.search(error_code),
         SpecError,
-        "AWS refuses what it was asked for",
-        "change the setting that this names in the spec",
+        "AWS refuses the request's parameters",
+        "change the setting that the message names",
     ),
 )
-# What a failure on this side means.
+# Errors of boto3 itself, before AWS has answered -> error, text and remedy.
 _LOCAL: Sequence[tuple[tuple[type[Exception], ...], type[CloudrecError], str, str]] = (
     (
         (boto.NoCredentialsError, boto.PartialCredentialsError),
@@ -148,12 +153,12 @@ _LOCAL: Sequence[tuple[tuple[type[Exception], ...], type[CloudrecError], str, st
         (boto.ProfileNotFound,),
         PreflightError,
         "AWS_PROFILE cannot be used",
-        "take one that ~/.aws/config names",
+        "use a profile that ~/.aws/config has",
     ),
     (
         (boto.CredentialRetrievalError, boto.TokenRetrievalError, boto.SSOError),
         PreflightError,
-        "the AWS credentials cannot be had",
+        "the AWS credentials cannot be read",
         "log in again (`aws sso login`)",
     ),
     ((boto.NoRegionError,), PreflightError, "no AWS region is named", "set cluster.region, or AWS_REGION"),
@@ -161,19 +166,19 @@ _LOCAL: Sequence[tuple[tuple[type[Exception], ...], type[CloudrecError], str, st
         _NETWORK,
         PreflightError,
         "AWS cannot be reached",
-        "look at the network, the proxy, the region's name and AWS_ENDPOINT_URL",
+        "check the network, the proxy, the region's name and AWS_ENDPOINT_URL",
     ),
     (
         (boto.ParamValidationError,),
         SpecError,
-        "boto3 refuses what it was asked for",
-        "change the setting that this names in the spec",
+        "boto3 refuses the request's parameters",
+        "change the setting that the message names",
     ),
 )
 
 
 def code(error: Exception) -> str:
-    """Return AWS's code of an error; the class's name where it is not AWS's."""
+    """Return AWS's error code; for an error that is not AWS's, the name of its class."""
     if isinstance(error, UnfinishedError) and isinstance(error.__cause__, Exception):
         return code(error.__cause__)
     if isinstance(error, boto.ClientError):
@@ -182,54 +187,65 @@ def code(error: Exception) -> str:
 
 
 def message(error: Exception) -> str:
-    """Return AWS's own words."""
+    """Return the message of the error, without boto3's text around it."""
     if isinstance(error, boto.ClientError):
         return str(error.response.get("Error", {}).get("Message") or error)
     return str(error)
 
 
 def is_absent(error: Exception) -> bool:
-    """Tell whether it says that the thing is not there."""
+    """Return whether the error means that the resource does not exist."""
     return isinstance(error, boto.ClientError) and _ABSENT.search(code(error)) is not None
 
 
+def is_denied(error: Exception) -> bool:
+    """Return whether the error means that the caller lacks a permission."""
+    return isinstance(error, boto.ClientError) and code(error) in _DENIED
+
+
+def is_unpermitted(error: Exception) -> bool:
+    """Return whether the caller's own policies, and not those of the resource, lack the permission."""
+    return is_denied(error) and _UNPERMITTED.search(message(error)) is not None
+
+
 def is_in_use(error: Exception) -> bool:
-    """Tell whether AWS is at work on the thing, or something else stands on it."""
+    """Return whether AWS still works on the resource, or another resource still uses it."""
     return isinstance(error, boto.ClientError) and code(error) in _IN_USE
 
 
 def is_transient(error: Exception) -> bool:
-    """Tell whether the network, the rate limit or the service's health is in the way of a read."""
+    """Return whether a read can be repeated: the network, the rate limit or the service failed."""
     return _is_throttle(error) or _is_lost(error)
 
 
-def verdict(error: Exception) -> Verdict:
-    """Tell whether the call that raised this may be made again."""
+def verdict(error: Exception) -> ErrorVerdict:
+    """Return whether the engine may repeat the call that raised this error."""
     if isinstance(error, UnfinishedError):
+        # The resource exists: repeated without a look, the creation would make a second one.
         cause = error.__cause__
-        inner = verdict(cause) if isinstance(cause, Exception) else Verdict.FATAL
-        return Verdict.LOST if inner is Verdict.RETRY else inner
+        inner = verdict(cause) if isinstance(cause, Exception) else ErrorVerdict.FATAL
+        return ErrorVerdict.LOST if inner is ErrorVerdict.RETRY else inner
     if _is_throttle(error):
-        return Verdict.RETRY
+        return ErrorVerdict.RETRY
     if _is_lost(error):
-        return Verdict.LOST
-    return _verdict_on_refusal(error) if isinstance(error, boto.ClientError) else Verdict.FATAL
+        return ErrorVerdict.LOST
+    return _verdict_on_refusal(error) if isinstance(error, boto.ClientError) else ErrorVerdict.FATAL
 
 
-def _verdict_on_refusal(error: boto.ClientError) -> Verdict:
-    what = code(error)
-    if what in _CAPACITY:
-        return Verdict.UNAVAILABLE
-    if what in _EXISTS:
-        return Verdict.LOST
-    is_fresh = what in _FRESH_CODES and _FRESH_WORDS.search(message(error)) is not None
-    if what in _IN_USE or is_fresh or _NOT_YET.search(what):
-        return Verdict.RETRY
-    return Verdict.FATAL
+def _verdict_on_refusal(error: boto.ClientError) -> ErrorVerdict:
+    error_code = code(error)
+    if error_code in _CAPACITY:
+        return ErrorVerdict.UNAVAILABLE
+    if error_code in _EXISTS:
+        return ErrorVerdict.LOST
+    is_fresh = error_code in _FRESH_CODES and _FRESH_WORDS.search(message(error)) is not None
+    if error_code in _IN_USE or is_fresh or _NOT_YET.search(error_code):
+        return ErrorVerdict.RETRY
+    return ErrorVerdict.FATAL
 
 
 def explain(error: Exception) -> CloudrecError:
-    """Say in a person's words what it means, with the remedy and the exit code."""
+    """Return the error as a CloudrecError, with a remedy and the exit code; a CloudrecError as it is."""
     if isinstance(error, CloudrecError):
         return error
     if isinstance(error, UnfinishedError) and isinstance(error.__cause__, Exception):
@@ -240,16 +256,17 @@ def explain(error: Exception) -> CloudrecError:
 
 
 def _explain_refusal(error: boto.ClientError) -> CloudrecError:
-    what, said = code(error), message(error)
-    if what in _DENIED:
+    error_code, words = code(error), message(error)
+    if error_code in _DENIED:
         return PreflightError(
-            f"the credentials may not do {action_of(error)}: {said}",
-            remedy="have that allowed; infra/aws/deployer-policy.json lists all that is needed",
+            f"the credentials may not do {action_of(error)}: {words}",
+            remedy="have an administrator allow it; infra/aws/README.md lists the policies that cloudrec "
+            "needs and the permissions boundary that they require",
         )
     for is_meant, kind, text, remedy in _REFUSALS:
-        if is_meant(what):
-            return kind(f"{text} ({error.operation_name}, {what}): {said}", remedy=remedy)
-    return CloudrecError(f"AWS refuses {error.operation_name} ({what}): {said}")
+        if is_meant(error_code):
+            return kind(f"{text} ({error.operation_name}, {error_code}): {words}", remedy=remedy)
+    return CloudrecError(f"AWS refuses {error.operation_name} ({error_code}): {words}")
 
 
 def _explain_local(error: Exception) -> CloudrecError:
@@ -260,8 +277,10 @@ def _explain_local(error: Exception) -> CloudrecError:
 
 
 def action_of(error: boto.ClientError) -> str:
-    """Return the IAM action that a refused call needs, such as `ec2:CreateVpc`."""
-    service = error.response.get("Error", {}).get("Service", "")
+    """Return the IAM action that a denied call needs, such as `ec2:CreateVpc`."""
+    # `clients._name_the_service` adds the service; the SDK's types do not have the key.
+    details: Mapping[str, object] = error.response.get("Error", {})
+    service = details.get("Service", "")
     action = f"{service}:{error.operation_name}" if service else str(error.operation_name)
     return _ACTIONS.get(action, action)
 
@@ -273,8 +292,8 @@ def _is_throttle(error: Exception) -> bool:
 def _is_lost(error: Exception) -> bool:
     if isinstance(error, boto.ClientError):
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-        # EC2 says that it has no capacity with the status of a failure of its own.
+        # EC2 reports a lack of capacity with status 500, which otherwise means a failure of EC2.
         failed = status >= _SERVER_ERROR and status != _NOT_IMPLEMENTED and code(error) not in _CAPACITY
         return failed or code(error) in _LOST
-    # A reply that is cut short or is no reply of AWS's is as good as none.
+    # A response that is cut short, or is not from AWS, does not show whether the call had its effect.
     return isinstance(error, (*_NETWORK, ResponseParserError))

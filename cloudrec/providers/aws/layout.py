@@ -1,40 +1,43 @@
-"""What a cluster's resources are called on AWS, and in which zones they are."""
+"""Names and zones of a cluster's resources on AWS."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from cloudrec.cloud.layout import CloudLayout, shortened
 from cloudrec.providers.aws.prices import shipped
+from cloudrec.providers.base.layout import CloudLayout, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from cloudrec.cloud.prices import Prices
-    from cloudrec.providers.aws.offers import Hardware
+    from cloudrec.providers.aws.offers import AwsInstanceType
     from cloudrec.providers.aws.settings import AwsSettings
+    from cloudrec.providers.base.prices import Prices
 
-TAG_REGION = "cloudrec-region"  # on what is global, so that each region's search finds its own
-TAG_ZONES = "cloudrec-zones"  # on the VPC: the zones that it was laid out for
-_LONGEST_ROLE, _LONGEST_BUCKET = 64, 63
+TAG_REGION = "cloudrec-region"  # on IAM roles, which are global: a search skips those of other regions
+TAG_ZONES = "cloudrec-zones"  # on the VPC: the zones that have subnets
+_LONGEST_ROLE, _LONGEST_BUCKET = 64, 63  # characters: the limits of IAM and of S3
 
 
 @dataclass(frozen=True, kw_only=True)
-class Layout(CloudLayout):
-    """Everything that is decided before a resource is described; the same spec gives the same layout.
+class AwsLayout(CloudLayout):
+    """What the resources of a cluster are described from: names, zones, hardware and prices.
 
     Attributes:
-        settings: the provider's own.
-        region: where.
-        account: whose, twelve digits.
-        partition: what ARNs begin with after `arn:`.
+        settings: the provider's settings.
+        region: the AWS region.
+        account: the AWS account's twelve digits.
+        partition: the second field of an ARN: aws, aws-cn or aws-us-gov.
         gpu_zones: zones to try for GPU nodes, the best first.
-        zones: zones with subnets, sorted: those for GPU nodes, and a second one where EKS wants two.
-        instance_types: kinds of GPU node to try, the best first.
-        hardware: of each of them.
-        offered: the zones that have each of them at all.
-        prices: what things cost.
+        zones: zones with subnets, sorted: those for GPU nodes, and another one if they are fewer than two,
+            EKS's minimum.
+        instance_types: types of GPU node to try, the best first.
+        hardware: the hardware of each instance type.
+        offered: the zones that offer each instance type.
+        endpoint_zones: the zones in which each service has interface endpoints; every zone for one without
+            an entry.
+        prices: the price table, in USD an hour.
     """
 
     settings: AwsSettings
@@ -44,18 +47,26 @@ class Layout(CloudLayout):
     gpu_zones: tuple[str, ...] = field(default=())
     zones: tuple[str, ...] = field(default=())
     instance_types: tuple[str, ...] = field(default=())
-    hardware: Mapping[str, Hardware] = field(default_factory=dict)
+    hardware: Mapping[str, AwsInstanceType] = field(default_factory=dict)
     offered: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    endpoint_zones: Mapping[str, Sequence[str]] = field(default_factory=dict)
     prices: Prices = field(default_factory=shipped)
+
+    def __post_init__(self) -> None:
+        # Prices of another region are never used.
+        object.__setattr__(self, "prices", self.prices.within(self.region))
 
     @property
     def bucket(self) -> str:
-        """The bucket's name: unique in the world, recomputable by us."""
+        """The bucket's name: the setting, or a name from cluster, account and region.
+
+        Bucket names are unique among all AWS accounts, so the account's number is part of it.
+        """
         return self.settings.bucket or shortened(f"{self.name}-{self.account}-{self.region}", _LONGEST_BUCKET)
 
     @property
     def storage(self) -> str:
-        """URI of the cluster's data."""
+        """The URI of the cluster's data, s3://BUCKET or s3://BUCKET/PREFIX."""
         return "/".join(["s3:/", self.bucket, *([self.settings.prefix] if self.settings.prefix else [])])
 
     @property
@@ -65,8 +76,8 @@ class Layout(CloudLayout):
 
     @property
     def log_group(self) -> str:
-        """The log group's name."""
-        return f"/cloudrec/{self.title}"
+        """The name of the control plane's log group, which EKS prescribes."""
+        return f"/aws/eks/{self.name}/cluster"
 
     @property
     def role_path(self) -> str:
@@ -75,9 +86,9 @@ class Layout(CloudLayout):
 
     @property
     def key_alias(self) -> str:
-        """The alias of the key that we make."""
+        """The alias of the KMS key that cloudrec creates."""
         return f"alias/{self.name}"
 
     def role(self, suffix: str) -> str:
-        """Return a role's name; IAM knows no regions, so that it holds the region."""
+        """Return a role's name. It contains the region: roles of all regions share one namespace in IAM."""
         return shortened(f"{self.name}-{self.region}-{suffix}", _LONGEST_ROLE)

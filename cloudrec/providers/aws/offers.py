@@ -1,42 +1,54 @@
-"""The GPU nodes that AWS has, and their hardware."""
+"""The GPU node types of AWS, and their hardware."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from cloudrec.cloud.offers import Machine
 from cloudrec.errors import SpecError
+from cloudrec.providers.base.offers import InstanceType
 from cloudrec.spec.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from cloudrec.providers.aws.client import Aws
+    from types_boto3_ec2.type_defs import InstanceTypeInfoTypeDef
+
+    from cloudrec.providers.aws.api.client import Aws
     from cloudrec.spec.models import ClusterSpec
 
 DEFAULT_TYPES = ("p4d.24xlarge",)
-BLOCK = "capacity-block"  # a market beside those of every cloud
+X86 = "x86_64"
+BLOCK = "capacity-block"  # a capacity type that only AWS has
 
 
 @dataclass(frozen=True, kw_only=True)
-class Hardware(Machine):
-    """One instance type.
+class AwsInstanceType(InstanceType):
+    """The hardware of an instance type.
 
     Attributes:
-        efa: network cards with an Elastic Fabric Adapter, numbered from 0.
+        efa: number of network cards with an Elastic Fabric Adapter (EFA).
+        first_card: the first of these cards.
+        architecture: the instruction set of its CPUs.
     """
 
     efa: int = 0
+    first_card: int = 0
+    architecture: str = X86
+
+    @property
+    def efa_cards(self) -> tuple[int, ...]:
+        """The network cards with an EFA."""
+        return tuple(range(self.first_card, self.first_card + self.efa))
 
 
-def _known(*hardware: Hardware) -> Mapping[str, Hardware]:
+def _known(*hardware: AwsInstanceType) -> Mapping[str, AwsInstanceType]:
     return MappingProxyType({each.instance_type: each for each in hardware})
 
 
 KNOWN = _known(
-    Hardware(
+    AwsInstanceType(
         instance_type="p4d.24xlarge",
         gpu="A100",
         gpus=8,
@@ -48,7 +60,7 @@ KNOWN = _known(
         nvlink_gb_s=600,
         network_gbit_s=400,
     ),
-    Hardware(
+    AwsInstanceType(
         instance_type="p4de.24xlarge",
         gpu="A100",
         gpus=8,
@@ -60,7 +72,7 @@ KNOWN = _known(
         nvlink_gb_s=600,
         network_gbit_s=400,
     ),
-    Hardware(
+    AwsInstanceType(
         instance_type="p5.48xlarge",
         gpu="H100",
         gpus=8,
@@ -72,7 +84,7 @@ KNOWN = _known(
         nvlink_gb_s=900,
         network_gbit_s=3200,
     ),
-    Hardware(
+    AwsInstanceType(
         instance_type="p5en.48xlarge",
         gpu="H200",
         gpus=8,
@@ -84,7 +96,7 @@ KNOWN = _known(
         nvlink_gb_s=900,
         network_gbit_s=3200,
     ),
-    Hardware(
+    AwsInstanceType(
         instance_type="g5.xlarge",
         gpu="A10G",
         gpus=1,
@@ -94,7 +106,7 @@ KNOWN = _known(
         nvme_gb=250,
         network_gbit_s=2.5,
     ),
-    Hardware(
+    AwsInstanceType(
         instance_type="g6.xlarge",
         gpu="L4",
         gpus=1,
@@ -107,20 +119,20 @@ KNOWN = _known(
 )
 
 
-def hardware_of(instance_types: Sequence[str], aws: Aws) -> dict[str, Hardware]:
-    """Return each type's hardware, asking the cloud for those that the table does not have.
+def hardware_of(instance_types: Sequence[str], aws: Aws) -> dict[str, AwsInstanceType]:
+    """Return the hardware of each type; types that the table does not have are read from EC2.
 
     Raises:
-        SpecError: a type does not exist, or has no GPU.
+        SpecError: a type is not in the region, or has no NVIDIA GPU.
     """
     found = {name: KNOWN[name] for name in instance_types if name in KNOWN}
     unknown = sorted(set(instance_types) - set(found))
     if unknown:
-        rows = aws.read(
-            "ec2",
-            "describe_instance_types",
-            key="InstanceTypes",
-            Filters=[{"Name": "instance-type", "Values": unknown}],  # what is missing is no error then
+        rows = aws.rows(
+            aws.ec2.get_paginator("describe_instance_types").paginate,
+            lambda page: page.get("InstanceTypes"),
+            # A filter leaves out a type that does not exist; the parameter InstanceTypes would fail.
+            Filters=[{"Name": "instance-type", "Values": unknown}],
         )
         found |= {row["InstanceType"]: described(row) for row in rows}
     for name in instance_types:
@@ -130,17 +142,25 @@ def hardware_of(instance_types: Sequence[str], aws: Aws) -> dict[str, Hardware]:
             )
         if not found[name].gpus:
             raise SpecError(
-                f"instance type {name!r} has no GPU of NVIDIA", remedy=f"choose one of {', '.join(KNOWN)}"
+                f"instance type {name!r} has no NVIDIA GPU", remedy=f"choose one of {', '.join(KNOWN)}"
+            )
+        if found[name].architecture != X86:
+            raise SpecError(
+                f"instance type {name!r} is {found[name].architecture}; the trainer's images are for {X86}",
+                remedy=f"choose one of {', '.join(KNOWN)}",
             )
     return found
 
 
-def described(row: Mapping[str, Any]) -> Hardware:
-    """Read a row of `describe_instance_types`."""
+def described(row: InstanceTypeInfoTypeDef) -> AwsInstanceType:
+    """Return the hardware in a row of `describe_instance_types`."""
+    # The trainer's images need CUDA: GPUs of AMD, which EC2 lists too, do not count.
     gpus = [gpu for gpu in row.get("GpuInfo", {}).get("Gpus", ()) if gpu["Manufacturer"] == "NVIDIA"]
     network = row["NetworkInfo"]
     cards = network.get("NetworkCards", ())
-    return Hardware(
+    with_efa = [card["NetworkCardIndex"] for card in cards if "efa-only" in card.get("InterfaceTypes", ())]
+    architectures = row.get("ProcessorInfo", {}).get("SupportedArchitectures", ())
+    return AwsInstanceType(
         instance_type=row["InstanceType"],
         gpu=gpus[0]["Name"] if gpus else "",
         gpus=sum(gpu["Count"] for gpu in gpus),
@@ -148,6 +168,9 @@ def described(row: Mapping[str, Any]) -> Hardware:
         vcpus=row["VCpuInfo"]["DefaultVCpus"],
         memory_gib=row["MemoryInfo"]["SizeInMiB"] / 1024,
         efa=network.get("EfaInfo", {}).get("MaximumEfaInterfaces", 0),
+        # p6-b300's card 0 has none.
+        first_card=min(with_efa, default=0),
+        architecture=X86 if X86 in architectures or not architectures else architectures[0],
         nvme_gb=row.get("InstanceStorageInfo", {}).get("TotalSizeInGB", 0),
         network_gbit_s=sum(card.get("BaselineBandwidthInGbps", 0.0) for card in cards),
     )

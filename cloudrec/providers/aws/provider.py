@@ -1,52 +1,39 @@
-"""The provider: puts together what the other files of this folder describe."""
+"""The provider: combines the parts of this folder into what `CloudProvider` needs."""
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from cloudrec.cloud import offers as shop
-from cloudrec.cloud.provider import CloudProvider
-from cloudrec.provider import GuardAccess
-from cloudrec.providers.aws import (
-    access,
-    addons,
-    admins,
-    encryption,
-    endpoints,
-    errors,
-    firewall,
-    halting,
-    identity,
-    leftovers,
-    logs,
-    lustre,
-    nat,
-    network,
-    nodes,
-    offers,
-    prices,
-    quota,
-    registry,
-    routes,
-    storage,
-    zones,
-)
-from cloudrec.providers.aws import cluster as control_plane
-from cloudrec.providers.aws.client import Aws
-from cloudrec.providers.aws.layout import Layout
+from cloudrec.providers.aws import access, errors, offers, preflight, price_list, zones
+from cloudrec.providers.aws.api.client import Aws
+from cloudrec.providers.aws.cleanup import leftovers
+from cloudrec.providers.aws.cluster import addons, admins, logs
+from cloudrec.providers.aws.cluster import cluster as control_plane
+from cloudrec.providers.aws.identity import encryption, identity
+from cloudrec.providers.aws.layout import AwsLayout
+from cloudrec.providers.aws.network import endpoints, firewall, nat, network, routes
+from cloudrec.providers.aws.nodes import nodes, scale_to_zero
+from cloudrec.providers.aws.registry import registry
 from cloudrec.providers.aws.settings import settings_of
+from cloudrec.providers.aws.storage import lustre, storage
+from cloudrec.providers.base import offers as shop
+from cloudrec.providers.base.cloud import CloudProvider, ProviderPart
+from cloudrec.providers.base.protocol import GuardAccess
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cloudrec.errors import CloudrecError
-    from cloudrec.provider import Access, Finding, Halt, Offer, Registry
+    from cloudrec.findings import Finding
+    from cloudrec.providers.base.access import KubernetesAccess
+    from cloudrec.providers.base.prices import Price
+    from cloudrec.providers.base.protocol import Halt, Offer, Registry
     from cloudrec.spec.models import ClusterSpec
 
-# Each part describes its resources, gives its drivers, and tells which kinds one of a kind may need.
-_PARTS = (
+_PARTS: Sequence[ProviderPart[Aws, AwsLayout]] = (
     network,
     routes,
     nat,
@@ -66,85 +53,115 @@ _PARTS = (
 )
 
 
-class AwsProvider(CloudProvider[Aws, Layout]):
-    """Amazon Web Services as a provider."""
+class AwsProvider(CloudProvider[Aws, AwsLayout]):
+    """Amazon Web Services: EKS clusters and what they need."""
 
     name = "aws"
-    settle_s = 20.0  # EC2's listings by tag lag by seconds
+    admits_by_address = True
+    usual_minutes = MappingProxyType({"cluster": (9, 15), "gpu-nodes": (5, 15)})
+    settle_s = 20.0  # seconds: EC2 lists a new resource by its tags only after some seconds
     parts = _PARTS
     refusals = (ClientError, BotoCoreError)
 
     def reach(self, region: str | None) -> Aws:
-        """Return the account in this region; in the environment's own when None."""
+        """Return the account in this region; None means the region that the environment names."""
         return Aws(self.environment, region)
 
     def explain(self, error: Exception) -> CloudrecError:
-        """Say what AWS's refusal means."""
+        """Return AWS's error as a CloudrecError with a remedy."""
         return errors.explain(error)
 
     def credentials(self, account: Aws) -> Sequence[Finding]:
-        """Check that AWS takes the credentials."""
-        return quota.credentials(account)
+        """Check that AWS accepts the credentials."""
+        return preflight.credentials(account)
 
-    def findings(self, account: Aws, layout: Layout) -> Sequence[Finding]:
-        """Look at quotas, offers, names that are taken and leftovers."""
-        return quota.findings(account, layout)
+    def findings(self, account: Aws, layout: AwsLayout) -> Sequence[Finding]:
+        """Check quotas, offers, names that are in use and orphaned resources."""
+        return preflight.findings(account, layout)
+
+    def account_of(self, cluster: ClusterSpec) -> str:
+        """Return the account's number, with a partition other than `aws` and an endpoint other than AWS's."""
+        aws = self.account(cluster.region)
+        with self.explained():
+            partition = "" if aws.partition == "aws" else f" ({aws.partition})"
+            return self.reached_at(f"AWS account {aws.account}{partition}", aws.endpoint)
 
     def check(self, cluster: ClusterSpec) -> None:
         """Validate the settings."""
         settings_of(cluster)
 
+    def node_types(self, cluster: ClusterSpec) -> Sequence[str]:
+        """Return the GPU types, and the first type of the CPU nodes, whose price theirs is."""
+        return (*offers.types_of(cluster), settings_of(cluster).cpu_instance_types[0])
+
+    def asked_prices(self, account: Aws, types: Sequence[str]) -> Sequence[Price]:
+        """Ask AWS's price list."""
+        # The price list has endpoints in few regions, each with the prices of all of them.
+        listed_at = Aws(self.environment, price_list.PRICE_LIST_REGION)
+        return [
+            *price_list.on_demand(listed_at, account.region, types),
+            *price_list.services(listed_at, account.region),
+        ]
+
+    def spot_prices(self, account: Aws, types: Sequence[str]) -> Sequence[Price]:
+        """Ask EC2, whose spot prices differ by zone and change by the minute."""
+        return price_list.spot(account, types)
+
     def offers(self, cluster: ClusterSpec) -> Sequence[Offer]:
-        """Return the nodes that would serve, in order of preference."""
+        """Return the GPU nodes that the cluster could have, with their prices, in order of preference."""
         layout, aws = self.layout(cluster), self.account(cluster.region)
-        with self.told_plainly():
-            spot = prices.spot(aws, layout.instance_types)
-        return shop.offers(nodes.places(layout), layout.hardware, aws.prices, spot)
+        with self.explained():
+            prices = aws.prices.renewed(price_list.spot(aws, layout.instance_types))
+        return shop.offers(nodes.places(layout), layout.hardware, prices)
 
     def catalog(self, cluster: ClusterSpec, *, refresh: bool) -> Sequence[Offer]:
-        """Return every kind of GPU node that has a price, on demand and as spot."""
+        """Return every type of GPU node that has a price, on demand and as spot."""
         aws = self.account(cluster.region)
         types = list({**offers.KNOWN, **dict.fromkeys(cluster.instance_types)})
-        with self.told_plainly():
+        with self.explained():
             if refresh:
-                price_list = Aws(self.environment, prices.PRICE_LIST_REGION)
-                self.keep_prices(aws, prices.refresh(price_list, aws.region, types))
+                self.keep_prices(aws, self.asked_prices(aws, sorted({*types, *self.node_types(cluster)})))
             zones_of = zones.offering(aws, types)
-            spot = prices.spot(aws, types)
+            prices = aws.prices.renewed(price_list.spot(aws, types))
             hardware = offers.hardware_of(types, aws)
-        return shop.catalog(hardware, zones_of, aws.prices, spot)
+        return shop.catalog(hardware, zones_of, prices)
 
-    def access(self, cluster: ClusterSpec) -> Access:
-        """Tell how to reach the cluster, and write its kubeconfig."""
-        with self.told_plainly():
+    def access(self, cluster: ClusterSpec) -> KubernetesAccess:
+        """Write the cluster's kubeconfig, and return how runs reach the cluster."""
+        with self.explained():
             return access.of(
                 self.layout(cluster), self.account(cluster.region), self.home, dict(self.environment)
             )
 
     def registry(self, cluster: ClusterSpec) -> Registry:
-        """Tell where the cluster's images go, and log in there."""
-        with self.told_plainly():
+        """Log in to the cluster's image repository, and return its address and password."""
+        with self.explained():
             return registry.login(self.layout(cluster), self.account(cluster.region))
 
     def guard(self, cluster: ClusterSpec) -> GuardAccess:
-        """Tell what the guard needs to be the identity that may scale the pools."""
+        """Return the variables that the guard's pod needs; its AWS role comes from its service account."""
         aws = self.account(cluster.region)
         return GuardAccess(cluster=cluster, environment={"AWS_REGION": aws.region})
 
     def halt(self, cluster: ClusterSpec) -> Halt:
-        """Begin to scale the GPU node groups to no nodes."""
-        with self.told_plainly():
-            return halting.halt(self.account(cluster.region), cluster.title)
+        """Start to scale the GPU node groups to zero nodes."""
+        with self.explained():
+            return scale_to_zero.halt(self.account(cluster.region), cluster.title)
 
-    def layout(self, cluster: ClusterSpec) -> Layout:
-        """Decide names and zones; asks AWS for the zones where the spec does not name them."""
+    def layout(self, cluster: ClusterSpec) -> AwsLayout:
+        """Return the names and zones; they are read from AWS if the spec names no zones."""
         aws = self.account(cluster.region)
         types = offers.types_of(cluster)
-        with self.told_plainly():
+        with self.explained():
             chosen = zones.choose(aws, cluster, types)
-            return Layout(
+            settings = settings_of(cluster)
+            resolved = {
+                "admins": admins.principals(aws, settings.admins),
+                "kms_key": encryption.named(aws, settings),
+            }
+            return AwsLayout(
                 cluster=cluster,
-                settings=settings_of(cluster),
+                settings=settings.model_copy(update=resolved),
                 region=aws.region,
                 account=aws.account,
                 partition=aws.partition,
@@ -153,5 +170,6 @@ class AwsProvider(CloudProvider[Aws, Layout]):
                 instance_types=types,
                 hardware=offers.hardware_of(types, aws),
                 offered=zones.offering(aws, types),
+                endpoint_zones=endpoints.zones_of(aws, settings.endpoints),
                 prices=aws.prices,
             )

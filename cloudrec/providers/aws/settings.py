@@ -1,4 +1,4 @@
-"""The settings that only this provider understands; the defaults are private and encrypted."""
+"""The settings of this provider."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
     from cloudrec.spec.models import ClusterSpec
 
-_WIDEST, _NARROWEST = 16, 20  # of a VPC's block: EC2's own limit, and what our subnets leave room for
-_LUSTRE_STEP_GIB, _LUSTRE_FIRST_GIB = 2400, 1200
-# What nodes talk to without leaving the VPC; `s3` is a gateway and costs nothing.
+_WIDEST, _NARROWEST = 16, 20  # prefix lengths of a VPC's block: EC2's limit, and room for all subnets
+_LUSTRE_STEP_GIB, _LUSTRE_FIRST_GIB = 2400, 1200  # FSx's sizes: the first, then multiples of the step
+# Services that nodes use through the VPC; `s3` is a gateway endpoint, which is free.
 ENDPOINTS = ("s3", "ec2", "ecr-api", "ecr-dkr", "sts", "logs", "eks-auth", "eks")
 LOG_TYPES = ("api", "audit", "authenticator", "controllerManager", "scheduler")
 
@@ -25,20 +25,16 @@ LOG_TYPES = ("api", "audit", "authenticator", "controllerManager", "scheduler")
 def _vpc_block(value: str) -> str:
     block = ipaddress.IPv4Network(value)
     if not block.is_private:
-        raise ValueError("is no private block; take one of 10.0.0.0/8, 172.16.0.0/12 or 192.168.0.0/16")
+        raise ValueError("is not a private block; choose one in 10.0.0.0/8, 172.16.0.0/12 or 192.168.0.0/16")
     if not _WIDEST <= block.prefixlen <= _NARROWEST:
-        raise ValueError(f"is a /{block.prefixlen}; /{_WIDEST} to /{_NARROWEST} can be used")
+        raise ValueError(f"is a /{block.prefixlen}; use /{_WIDEST} to /{_NARROWEST}")
     return str(block)
-
-
-def _blocks(values: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(str(ipaddress.IPv4Network(value)) for value in values)
 
 
 def _capacity(value: int) -> int:
     if value not in {0, _LUSTRE_FIRST_GIB} and value % _LUSTRE_STEP_GIB:
         raise ValueError(
-            f"is no size of a file system: 0 (none), {_LUSTRE_FIRST_GIB} or a multiple of {_LUSTRE_STEP_GIB}"
+            f"is not a size of FSx; use 0 (none), {_LUSTRE_FIRST_GIB} or a multiple of {_LUSTRE_STEP_GIB}"
         )
     return value
 
@@ -54,57 +50,71 @@ def _known(allowed: tuple[str, ...]) -> AfterValidator:
 
 
 class AwsSettings(Model):
-    """`cluster.settings` for AWS."""
+    """`cluster.settings` of the provider aws."""
 
     vpc_cidr: Annotated[str, AfterValidator(_vpc_block)] = Field(
         "10.42.0.0/16",
-        description="the VPC's addresses; must not overlap with networks it is to be joined to",
+        description="the VPC's addresses; must not overlap with those of networks that it is peered with",
     )
-    nat: bool = Field(default=True, description="let nodes reach the internet through a NAT gateway")
+    nat: bool = Field(
+        default=True,
+        description="let nodes reach the internet through a NAT gateway; false is refused, since the GPU "
+        "plug-in comes from nvcr.io",
+    )
     endpoints: Annotated[Names, _known(ENDPOINTS)] = Field(
-        ENDPOINTS, description="services that nodes reach without leaving the VPC; all but s3 cost $/h"
-    )
-    public_access_cidrs: Annotated[Names, AfterValidator(_blocks)] = Field(
-        (), description="who reaches the Kubernetes API from the internet; nobody when empty"
+        ENDPOINTS,
+        description="services that nodes reach without leaving the VPC; each but s3 costs $/h",
     )
     log_types: Annotated[Names, _known(LOG_TYPES)] = Field(
-        LOG_TYPES, description="logs of the control plane that are kept"
+        LOG_TYPES, description="logs of the control plane to keep"
     )
-    log_days: Literal[1, 3, 5, 7, 14, 30, 60, 90, 180, 365] = Field(30, description="days that logs are kept")
+    log_days: Literal[1, 3, 5, 7, 14, 30, 60, 90, 180, 365] = Field(30, description="days to keep logs")
     kms_key: str | None = Field(
-        None, description="ARN of a key of your own for secrets, data and logs; one is made when absent"
+        None, description="ARN or alias of a KMS key for secrets, data and logs; one is created when absent"
     )
     bucket: str | None = Field(
         None,
         pattern=r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$",
-        description="the bucket's name; made from cluster, account and region when absent",
+        description="the bucket's name; derived from cluster, account and region when absent",
     )
     prefix: str = Field(
         "",
         pattern=r"^([A-Za-z0-9!_.*'()-]+(/[A-Za-z0-9!_.*'()-]+)*)?$",
-        description="the part of the bucket that runs may use; all of it when empty",
+        description="the prefix of the bucket that runs may use; the whole bucket when empty",
     )
     lustre_gib: Annotated[int, Field(ge=0), AfterValidator(_capacity)] = Field(
-        0, description="size of an FSx for Lustre file system in front of the bucket; none when 0"
+        0, description="GiB of an FSx for Lustre file system that is linked to the bucket; none when 0"
     )
-    lustre_throughput: Literal[125, 250, 500, 1000] = Field(250, description="its MB/s for each TiB")
+    lustre_throughput: Literal[125, 250, 500, 1000] = Field(
+        250, description="MB/s of the Lustre file system for each TiB"
+    )
     service_account: str = Field(
-        "cloudrec/cloudrec", pattern=r"^[a-z0-9-]+/[a-z0-9-]+$", description="namespace/name that runs have"
+        "cloudrec/cloudrec",
+        pattern=r"^[a-z0-9-]+/[a-z0-9-]+$",
+        description="service account of runs, as namespace/name",
+    )
+    permissions_boundary: str | None = Field(
+        None,
+        pattern=r"^arn:aws[a-z-]*:iam::(\d{12}|aws):policy/.+$",
+        description="ARN of the permissions boundary of all roles; the account's `cloudrec-boundary`, if it "
+        "has one, when absent",
     )
     cpu_instance_types: Names = Field(
-        ("m6i.large", "m5.large", "m6a.large"), description="kinds of node for what is no training"
+        ("m6i.large", "m5.large", "m6a.large"), description="instance types of the CPU nodes"
     )
-    cpu_nodes: PositiveInt = Field(2, description="nodes for what is no training")
+    cpu_nodes: PositiveInt = Field(2, description="number of CPU nodes, which run everything but training")
     gpu_root_gib: Annotated[int, Field(ge=50, le=16384)] = Field(
-        200, description="root disk of a GPU node, which holds images; scratch files go to its local disks"
+        200, description="GiB of a GPU node's root disk; nodes with local disks keep images and files there"
     )
-    admins: Names = Field((), description="ARNs of roles and users that administer the cluster beside you")
-    capacity_reservation_id: str | None = Field(None, description="a reservation of GPU nodes that is yours")
-    capacity_block_id: str | None = Field(None, description="a Capacity Block for ML that is yours")
+    admins: Names = Field((), description="ARNs of more roles and users that administer the cluster")
+    capacity_reservation_id: str | None = Field(
+        None, description="ID of your capacity reservation for the GPU nodes"
+    )
+    capacity_block_id: str | None = Field(None, description="ID of your Capacity Block for ML")
     max_price: Annotated[float, Field(gt=0)] | None = Field(
         None, description="most USD/h for one spot node; the on-demand price when absent"
     )
-    labels: dict[str, str] = Field(default_factory=dict, description="labels on every node")
+    labels: dict[str, str] = Field(default_factory=dict, description="labels of every node")
 
     @model_validator(mode="after")
     def _one_kind_of_reservation(self) -> Self:
@@ -121,5 +131,5 @@ class AwsSettings(Model):
 
 
 def settings_of(cluster: ClusterSpec) -> AwsSettings:
-    """Validate and return the cluster's settings; SpecError when they do not fit."""
+    """Validate and return the cluster's settings; SpecError if one is invalid."""
     return validated(AwsSettings, cluster.settings, {})

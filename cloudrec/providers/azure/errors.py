@@ -1,29 +1,34 @@
-"""What Azure's errors mean: to the engine (may the call be made again?) and to a person."""
+"""The meaning of Azure's errors: for the engine (may the call be made again?) and for the user.
+
+Azure has no complete list of its codes, so that they are matched by patterns.
+"""
 
 from __future__ import annotations
 
 import re
+import threading
 from typing import TYPE_CHECKING, Any
 
 from azure.core import exceptions as core
 
-from cloudrec.cloud.driver import UnfinishedError
-from cloudrec.cloud.operated import OperationFailedError
-from cloudrec.engine.graph import Verdict
+from cloudrec.engine.graph import ErrorVerdict
 from cloudrec.errors import CloudrecError, PreflightError, SpecError
+from cloudrec.providers.base.driver import UnfinishedError
+from cloudrec.providers.base.operated import OperationFailedError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from cloudrec.providers.azure.grants import Grants
+    from cloudrec.engine.clock import Clock
 
 _NOTHING, _DENIED, _ABSENT, _TOO_MANY = 204, 403, 404, 429
 _SERVER_ERROR, _NOT_IMPLEMENTED = 500, 501
-# Timeouts, cut connections, no route, no such host; a reply that is cut short, or is none of Azure's.
+# Timeouts, cut connections, no route, no such host; a response that is cut short or cannot be parsed.
 _NETWORK = (core.ServiceRequestError, core.ServiceResponseError, core.IncompleteReadError, core.DecodeError)
 _LONGEST_RETRY_AFTER_S = 60.0
+_EFFECTIVE_S = 600.0  # after a role is assigned; Azure documents up to 10 minutes until it has an effect
 
-# What is under way on the same thing, or on what it is part of or stands on: later it is not.
+# Another operation is in progress on the resource, its parent or a resource that it needs. It ends.
 _BUSY = re.compile(
     r"AnotherOperationInProgress|OperationInProgress|RetryableError|^EtagMismatch$|BeingDeleted$"
     r"|^ConcurrentFederatedIdentityCredentials|^Conflict$|^OperationPreempted|NotInSucceededState$"
@@ -33,13 +38,13 @@ _BUSY_WORDS = re.compile(
     r"another \w* ?operation .*in progress|operation .* is in progress|being deleted",
     re.IGNORECASE | re.DOTALL,
 )
-# What fails by itself, and would not again.
+# A fault inside Azure, which is likely to pass.
 _FAULT = re.compile(
     r"^Internal\w*Error$|^ServiceUnavailable$|^ServerTimeout$|^GatewayTimeout$|^RequestTimeout"
 )
-# What stands on it is not gone yet.
+# A resource that needs this one is not deleted yet.
 _IN_USE = re.compile(r"InUse|CannotBeDeleted(DueTo\w+)?$|CannotDelete|^NicReserved|^SubnetIsInUse")
-# What it stands on is not seen everywhere yet.
+# A resource that this one needs was created a moment ago and is not visible everywhere yet.
 _NOT_YET = re.compile(r"^(ResourceGroup|ParentResource|Resource|Principal|Subnet)NotFound$")
 _CAPACITY = re.compile(
     r"^SkuNotAvailable|AllocationFailed$|^Overconstrained|^AksCapacityHeavyUsage$|^QuotaExceeded$|VCPUQuota"
@@ -60,7 +65,8 @@ _WRONG = re.compile(
 _ACTION = re.compile(r"perform action(?:\(s\))? '([^']+)'(?! on scope '[^']*'; however)")
 _LINKED = re.compile(r"does not have permission to perform action(?:\(s\))? '([^']+)'")
 
-# What a refusal means, the first that fits: what its code is like, our error, what we say, the remedy.
+# The meaning of a refusal: a pattern of its code, cloudrec's error, the message, the remedy. The first match
+# counts, so that the order of the rows matters.
 _REFUSALS: Sequence[tuple[re.Pattern[str], type[CloudrecError], str, str]] = (
     (
         _CREDENTIALS,
@@ -83,19 +89,19 @@ _REFUSALS: Sequence[tuple[re.Pattern[str], type[CloudrecError], str, str]] = (
     (
         re.compile(rf"^{_UNREGISTERED}$|^NoRegisteredProviderFound$|^FeatureNotRegistered"),
         PreflightError,
-        "the subscription is not registered for what this needs",
-        "`az provider register --namespace` with the namespace that this names, and wait until it is done",
+        "the subscription is not registered for a resource provider or a feature",
+        "run `az provider register --wait --namespace` with the namespace in the message",
     ),
     (
         re.compile(r"^RequestDisallowedByPolicy$|^RequestDisallowedByAzure$"),
         PreflightError,
         "a policy of the subscription forbids it",
-        "have whoever assigned the policy that this names exempt the cluster's resource group",
+        "ask the policy's owner to exempt the cluster's resource group",
     ),
     (
         _CAPACITY,
         CloudrecError,
-        "Azure has none of it, or allows no more",
+        "Azure has no capacity, or the quota allows no more",
         "allow other instance types or zones, or ask for a higher quota (Usage + quotas in the portal)",
     ),
     (
@@ -107,17 +113,17 @@ _REFUSALS: Sequence[tuple[re.Pattern[str], type[CloudrecError], str, str]] = (
     (
         _TAKEN,
         PreflightError,
-        "somebody else has the name, which is unique in all of Azure",
+        "another account has the name, which is unique in all of Azure",
         "choose another: storage_account or registry in cluster.settings, or another --cluster",
     ),
     (
         _WRONG,
         SpecError,
-        "Azure refuses what it was asked for",
+        "Azure refuses the request as invalid",
         "change the setting that this names in the spec",
     ),
 )
-# What a failure on this side means.
+# The meaning of errors that the SDK raises without a response of Azure.
 _LOCAL: Sequence[tuple[tuple[type[Exception], ...], type[CloudrecError], str, str]] = (
     (
         (core.ClientAuthenticationError,),
@@ -134,14 +140,44 @@ _LOCAL: Sequence[tuple[tuple[type[Exception], ...], type[CloudrecError], str, st
     (
         (core.SerializationError,),
         SpecError,
-        "the SDK refuses what it was asked for",
+        "the SDK refuses the request as invalid",
         "change the setting that this names in the spec",
     ),
 )
 
 
+class Grants:
+    """The principals that this process assigned roles to.
+
+    For some minutes Azure may still refuse what a new role allows. Such a refusal is retried.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._since: dict[str, float] = {}
+        self._lock = threading.Lock()
+
+    def add(self, principal: str, age_s: float = 0.0) -> None:
+        """Record that a principal, by its object id, got a role `age_s` seconds ago."""
+        with self._lock:
+            since = self._clock.now() - age_s
+            self._since[principal.lower()] = max(since, self._since.get(principal.lower(), since))
+
+    def may_lag(self, text: str) -> bool:
+        """Return whether the refused principal got a role a moment ago.
+
+        Args:
+            text: the message of the refusal. If it names no principal, a recent role of any principal counts.
+        """
+        with self._lock:
+            oldest = self._clock.now() - self._clock.limit(_EFFECTIVE_S)
+            fresh = [principal for principal, since in self._since.items() if since > oldest]
+        named = [principal for principal in self._since if principal in text.lower()]
+        return any(principal in fresh for principal in named) if named or "object id" in text else bool(fresh)
+
+
 def code(error: Exception) -> str:
-    """Return Azure's code of an error; the class's name where it is not Azure's."""
+    """Return the code of Azure's error; the class's name if the error is not from Azure."""
     if isinstance(error, OperationFailedError):
         return error.code
     if isinstance(error, core.HttpResponseError) and error.error is not None:
@@ -150,7 +186,7 @@ def code(error: Exception) -> str:
 
 
 def message(error: Exception) -> str:
-    """Return Azure's own words, those about details included."""
+    """Return the message of Azure's error, with those of its details."""
     if isinstance(error, OperationFailedError):
         return error.message
     if isinstance(error, core.HttpResponseError) and error.error is not None:
@@ -159,31 +195,31 @@ def message(error: Exception) -> str:
     return str(error)
 
 
-def joined(told: Mapping[str, Any]) -> str:
-    """Return the words of an error that an operation tells, with those of its details."""
-    parts = [told.get("message"), *(joined(detail) for detail in told.get("details") or ())]
+def joined(error: Mapping[str, Any]) -> str:
+    """Return the message of an operation's error, with those of its details."""
+    parts = [error.get("message"), *(joined(detail) for detail in error.get("details") or ())]
     return " ".join(str(part) for part in parts if part)
 
 
 def is_absent(error: Exception) -> bool:
-    """Tell whether it says that the thing, or what it would be in, is not there.
+    """Return whether an error means that the resource, or its parent, does not exist.
 
-    Of a resource provider that the subscription never registered for, nothing can be there. That there is no
-    such subscription tells nothing of what is in the right one.
+    A subscription has no resources of a resource provider that it was never registered for. An error about
+    a missing subscription is another case: the resource may exist in the right one.
     """
     if _MISSING_SUBSCRIPTION.search(code(error)):
         return False
-    # To the removal of what is gone some services answer `No Content`, which not every client expects.
+    # Some services answer `No Content` when a resource is already gone, which some clients raise as an error.
     return _status(error) in {_ABSENT, _NOTHING} or code(error) == _UNREGISTERED
 
 
 def is_transient(error: Exception) -> bool:
-    """Tell whether the network, the rate limit or the service's health is in the way of a read."""
+    """Return whether a read failed because of the network, the rate limit or a server error."""
     return _status(error) == _TOO_MANY or _is_lost(error)
 
 
 def again(error: Exception, *, speed: float = 1.0) -> bool | float:
-    """Tell whether a read may be made again, and after how many seconds of ours, where Azure says."""
+    """Return whether a read may be made again; the real seconds to wait if Azure's response has them."""
     if not is_transient(error):
         return False
     wanted = retry_after(error)
@@ -191,88 +227,91 @@ def again(error: Exception, *, speed: float = 1.0) -> bool | float:
 
 
 def retry_after(error: Exception) -> float | None:
-    """Return the seconds after which Azure says that the call may be made again; None where it does not."""
-    headers = error.response.headers if isinstance(error, core.HttpResponseError) and error.response else {}
+    """Return the seconds in the response's Retry-After header; None if it has none."""
+    response = error.response if isinstance(error, core.HttpResponseError) else None
+    headers: Mapping[str, str] = getattr(response, "headers", {})
     try:
         return max(0.0, float(headers.get("Retry-After", "")))
     except ValueError:  # none, or a date, which Azure does not send
         return None
 
 
-def verdict(error: Exception, grants: Grants) -> Verdict:
-    """Tell whether the call that raised this may be made again.
+def verdict(error: Exception, grants: Grants) -> ErrorVerdict:
+    """Return whether the call that raised this may be made again.
 
     Args:
-        error: as the SDK, or the look at an operation, raised it.
-        grants: the roles that were assigned a moment ago.
+        error: from the SDK, or from polling an operation.
+        grants: the roles that this process assigned.
     """
     if isinstance(error, UnfinishedError):
         cause = error.__cause__
-        inner = verdict(cause, grants) if isinstance(cause, Exception) else Verdict.FATAL
-        return Verdict.LOST if inner is Verdict.RETRY else inner
+        inner = verdict(cause, grants) if isinstance(cause, Exception) else ErrorVerdict.FATAL
+        return ErrorVerdict.LOST if inner is ErrorVerdict.RETRY else inner
     if _status(error) == _TOO_MANY:
-        return Verdict.RETRY
+        return ErrorVerdict.RETRY
     if is_capacity(error):
-        return Verdict.UNAVAILABLE
+        return ErrorVerdict.UNAVAILABLE
     if _is_lost(error):
-        return Verdict.LOST
-    return Verdict.RETRY if _passes(error, grants) else Verdict.FATAL
+        return ErrorVerdict.LOST
+    return ErrorVerdict.RETRY if _passes(error, grants) else ErrorVerdict.FATAL
 
 
 def _passes(error: Exception, grants: Grants) -> bool:
-    """Tell whether what is refused now is not refused a little later."""
+    """Return whether a refused call may succeed a little later."""
     if isinstance(error, core.ClientAuthenticationError):
         return False
-    what, said = code(error), message(error)
+    what, text = code(error), message(error)
     if any(pattern.search(what) for pattern in (_BUSY, _FAULT, _IN_USE, _NOT_YET)):
         return True
-    return _BUSY_WORDS.search(said) is not None or (_is_denied(error) and grants.may_lag(said))
+    return _BUSY_WORDS.search(text) is not None or (_is_denied(error) and grants.may_lag(text))
 
 
 def is_capacity(error: Exception) -> bool:
-    """Tell whether the cloud has none of it, or the subscription may have no more of it."""
-    what, said = code(error), message(error)
-    is_quota = what in {"OperationNotAllowed", "BadRequest"} and _QUOTA_WORDS.search(said) is not None
+    """Return whether Azure lacks the capacity, or the subscription's quota is used up."""
+    what, text = code(error), message(error)
+    # AKS reports a used-up quota under these general codes; only the message has the cause.
+    is_quota = what in {"OperationNotAllowed", "BadRequest"} and _QUOTA_WORDS.search(text) is not None
     return _CAPACITY.search(what) is not None or is_quota
 
 
 def explain(error: Exception) -> CloudrecError:
-    """Say in a person's words what it means, with the remedy and the exit code."""
+    """Return an error of cloudrec with the meaning of Azure's, the remedy and the exit code."""
     if isinstance(error, CloudrecError):
         return error
     if isinstance(error, UnfinishedError) and isinstance(error.__cause__, Exception):
         return explain(error.__cause__)
     for classes, kind, text, remedy in _LOCAL:
         if isinstance(error, classes) and not (isinstance(error, core.HttpResponseError) and error.error):
-            said = message(error).partition("\n")[0]  # what follows is each way of logging in that failed
-            return kind(f"{text}: {said}", remedy=remedy)
+            # The later lines of a login error list each credential that was tried.
+            first = message(error).partition("\n")[0]
+            return kind(f"{text}: {first}", remedy=remedy)
     if isinstance(error, core.HttpResponseError | OperationFailedError):
         return _explain_refusal(error)
     return CloudrecError(f"{type(error).__name__}: {error}")
 
 
 def _explain_refusal(error: Exception) -> CloudrecError:
-    what, said = code(error), message(error)
+    what, words = code(error), message(error)
     if _is_denied(error) and _PERMISSION.search(what):
         return PreflightError(
-            f"{_who_may_not(said)} ({what}): {said}",
-            remedy="have that allowed; infra/azure/deployer-role.json lists all that is needed",
+            f"{_denied(words)} ({what}): {words}",
+            remedy="assign a role with this action; infra/azure/deployer-role.json lists all that are needed",
         )
     meant = "QuotaExceeded" if is_capacity(error) and not _CAPACITY.search(what) else what
     for pattern, kind, text, remedy in _REFUSALS:
         if pattern.search(meant):
-            return kind(f"{text} ({what}): {said}", remedy=remedy)
-    return CloudrecError(f"Azure refuses it ({what or _status(error)}): {said}")
+            return kind(f"{text} ({what}): {words}", remedy=remedy)
+    return CloudrecError(f"Azure refuses the request ({what or _status(error)}): {words}")
 
 
-def action_of(said: str) -> str:
-    """Return the action that a refusal says is not allowed; empty where it names none."""
-    found = _LINKED.search(said) or _ACTION.search(said)
+def action_of(text: str) -> str:
+    """Return the action that a refusal's message has as not allowed; empty if it has none."""
+    found = _LINKED.search(text) or _ACTION.search(text)
     return found[1] if found else ""
 
 
-def _who_may_not(said: str) -> str:
-    action = action_of(said)
+def _denied(text: str) -> str:
+    action = action_of(text)
     return f"the credentials, or the cluster's identity, may not do {action}" if action else "not allowed"
 
 

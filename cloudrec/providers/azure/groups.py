@@ -1,23 +1,29 @@
-"""The resource group that holds everything of a cluster, and what the subscription must be registered for."""
+"""The resource group of a cluster, and the registrations that the subscription needs."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias, TypedDict
 
-from cloudrec.cloud.driver import is_ours, name_of
-from cloudrec.engine.graph import TAG_CLUSTER, TAG_EXPIRES, Condition, Observed
-from cloudrec.providers.azure import ids, zones
-from cloudrec.providers.azure.driver import AzureDriver
+from cloudrec.engine.cost import FREE
+from cloudrec.engine.graph import TAG_CLUSTER, TAG_EXPIRES, Condition, Observed, Properties
+from cloudrec.providers.azure import zones
+from cloudrec.providers.azure.api import ids, models
+from cloudrec.providers.azure.api.driver import AzureDriver
+from cloudrec.providers.azure.api.rows import group_name, place, state_of
+from cloudrec.providers.azure.api.tracked import LocatedProperties, our_groups
 from cloudrec.providers.azure.layout import TAG_ZONES
-from cloudrec.providers.azure.rows import group_name, our_groups, place, state_of
+from cloudrec.providers.base.driver import is_ours, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
+    from azure.mgmt.resource.resources.operations import ProvidersOperations, ResourceGroupsOperations
+
     from cloudrec.engine.graph import Resource
-    from cloudrec.providers.azure.client import Azure
-    from cloudrec.providers.azure.layout import Layout
+    from cloudrec.providers.azure.api.client import Azure
+    from cloudrec.providers.azure.layout import AzureLayout
 
 GROUP, REGISTRATION = "resource-group", "registration"
 KINDS: Mapping[str, AbstractSet[str]] = {GROUP: frozenset(), REGISTRATION: frozenset()}
@@ -33,9 +39,9 @@ _NAMESPACES: Mapping[str, str] = {
     "storagecache": "Microsoft.StorageCache",
 }
 _LUSTRE = "storagecache"
-INFINIBAND = "aks-infiniband"  # the suffix of the registration that nodes with InfiniBand need
+INFINIBAND = "aks-infiniband"  # suffix of the registration that must precede a pool with InfiniBand
 _INFINIBAND_FEATURE = "Microsoft.ContainerService/AKSInfinibandSupport"
-_FEATURES_VERSION = "2021-07-01"  # of the API of features, for which there is no client
+_FEATURES_VERSION = "2021-07-01"  # of the features API, which has no client in the SDK
 _STATES: Mapping[str, Condition] = {
     "Registered": Condition.READY,
     "Registering": Condition.PENDING,
@@ -43,30 +49,106 @@ _STATES: Mapping[str, Condition] = {
 }
 
 
-def resources(layout: Layout) -> list[Resource]:
-    """Describe the group, and the registrations."""
-    group = layout.resource(
+@dataclass(frozen=True, kw_only=True)
+class ResourceGroupProperties(LocatedProperties):
+    """The requested properties of a cluster's resource group.
+
+    Attributes:
+        zones: the cluster's zones, as `zones.as_tag` writes them.
+        expires: when the cluster ends, in ISO 8601 and UTC; empty if it has no end.
+    """
+
+    zones: str
+    expires: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResourceProviderProperties(Properties):
+    """The requested registration for a resource provider.
+
+    Attributes:
+        namespace: the resource provider's, such as Microsoft.Network.
+    """
+
+    namespace: str
+
+    @property
+    def title(self) -> str:
+        """What is registered, as Azure names it."""
+        return self.namespace
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeatureProperties(Properties):
+    """The requested registration for a feature of a resource provider.
+
+    Attributes:
+        feature: the provider's namespace and the feature's name, separated by a slash.
+    """
+
+    feature: str
+
+    @property
+    def title(self) -> str:
+        """What is registered, as Azure names it."""
+        return self.feature
+
+
+RegistrationProperties: TypeAlias = ResourceProviderProperties | FeatureProperties
+
+
+class _FeatureState(TypedDict):
+    state: str
+
+
+class _Feature(TypedDict):
+    """A feature of a resource provider, as the features API describes it."""
+
+    properties: _FeatureState
+
+
+def resources(layout: AzureLayout) -> list[Resource]:
+    """Return the resource group and the registrations."""
+    return [_group(layout), *registrations(layout)]
+
+
+def _group(layout: AzureLayout) -> Resource[ResourceGroupProperties]:
+    return layout.resource(
         GROUP,
-        properties={
-            "location": layout.region,
-            "zones": zones.as_tag(layout.gpu_zones),
-            "expires": layout.cluster.expires or "",
-        },
+        properties=ResourceGroupProperties(
+            location=layout.region,
+            zones=zones.as_tag(layout.gpu_zones),
+            expires=layout.cluster.expires or "",
+        ),
         tags={TAG_ZONES: zones.as_tag(layout.gpu_zones)},
-        holds_data=True,  # with it, all that is in it would go
+        holds_data=True,  # deleting the group deletes everything in it, the storage account included
+        hourly_usd=FREE,
     )
+
+
+def registrations(layout: AzureLayout) -> list[Resource[RegistrationProperties]]:
+    """Return the registrations that the cluster's resources need."""
     suffixes = [name for name in _NAMESPACES if name != _LUSTRE or layout.settings.lustre_tib]
-    registrations = [
-        layout.resource(REGISTRATION, name, properties={"namespace": _NAMESPACES[name]}, is_shared=True)
+    found: list[Resource[RegistrationProperties]] = [
+        layout.resource(
+            REGISTRATION,
+            name,
+            properties=ResourceProviderProperties(namespace=_NAMESPACES[name]),
+            is_shared=True,
+            hourly_usd=FREE,
+        )
         for name in suffixes
     ]
     if any(hardware.infiniband for hardware in layout.hardware.values()):
-        properties = {"feature": _INFINIBAND_FEATURE}
+        properties = FeatureProperties(feature=_INFINIBAND_FEATURE)
         needs = (layout.key(REGISTRATION, "containerservice"),)
-        registrations.append(
-            layout.resource(REGISTRATION, INFINIBAND, needs=needs, properties=properties, is_shared=True)
+        # AKS enables InfiniBand only in pools that are created after the registration.
+        found.append(
+            layout.resource(
+                REGISTRATION, INFINIBAND, needs=needs, properties=properties, is_shared=True, hourly_usd=FREE
+            )
         )
-    return [group, *registrations]
+    return found
 
 
 def drivers(azure: Azure) -> Mapping[str, AzureDriver]:
@@ -74,17 +156,17 @@ def drivers(azure: Azure) -> Mapping[str, AzureDriver]:
     return {GROUP: ResourceGroupDriver(azure), REGISTRATION: RegistrationDriver(azure)}
 
 
-def needs(layout: Layout, namespace: str) -> tuple[str, ...]:
-    """Return the keys of what everything in the group needs.
+def needs(layout: AzureLayout, namespace: str) -> tuple[str, ...]:
+    """Return the keys of the resources that every resource in the group needs.
 
     Args:
         layout: the cluster's.
-        namespace: whose resource it is, such as "network".
+        namespace: suffix of the resource provider's registration, such as "network".
     """
     return (layout.key(GROUP), layout.key(REGISTRATION, namespace))
 
 
-class ResourceGroupDriver(AzureDriver):
+class ResourceGroupDriver(AzureDriver[ResourceGroupProperties]):
     """Handles resource groups."""
 
     kind = GROUP
@@ -92,53 +174,63 @@ class ResourceGroupDriver(AzureDriver):
     deadline_s = 3600.0
 
     @property
-    def calls(self) -> Any:  # noqa: ANN401 - the SDK is seen as Any
+    def calls(self) -> ResourceGroupsOperations:
         """The client's methods."""
-        return self.azure.client("resources").resource_groups
+        return self.azure.resources.resource_groups
 
     def search(self, cluster: str | None) -> Sequence[Observed]:
-        """List by the tag."""
+        """Return the resource groups that have cloudrec's tag."""
         return [self._observe(row) for row in our_groups(self.azure) if is_ours(row.tags or {}, cluster)]
 
-    def fetch(self, resource: Resource) -> Observed | None:
-        """Look it up by its name."""
+    def fetch(self, resource: Resource[ResourceGroupProperties]) -> Observed | None:
+        """Return the group of this name; None if there is none."""
         row = self.azure.get(self.calls.get, group_name(resource.tags[TAG_CLUSTER]))
         return None if row is None else self._observe(row)
 
     def look(self, identity: str) -> tuple[Condition, str]:
-        """Read it by its name."""
+        """Return the condition of a group, and why it failed."""
         return state_of(self.azure.read(self.calls.get, ids.group_of(identity)).properties)
 
-    def make(self, resource: Resource, *, token: str, identities: Mapping[str, str]) -> str:
-        """Create it."""
+    def make(
+        self, resource: Resource[ResourceGroupProperties], *, token: str, identities: Mapping[str, str]
+    ) -> str:
+        """Create the group."""
         del token, identities
         name = group_name(resource.tags[TAG_CLUSTER])
-        models = self.azure.models("resources")
-        group = models.ResourceGroup(location=resource.properties["location"], tags=dict(resource.tags))
+        group = models.resources.ResourceGroup(
+            location=resource.properties.location, tags=dict(resource.tags)
+        )
         self.calls.create_or_update(name, group)
         return ids.group(self.azure.subscription, name)
 
-    def change(self, resource: Resource, observed: Observed, *, identities: Mapping[str, str]) -> None:
-        """Write down the zones and the end; tags of other people stay."""
+    def change(
+        self,
+        resource: Resource[ResourceGroupProperties],
+        observed: Observed,
+        *,
+        identities: Mapping[str, str],
+    ) -> None:
+        """Write the zones and the expiry into the tags; tags that cloudrec did not set stay."""
         del identities
         tags = {**observed.tags, **resource.tags}
-        if not resource.properties["expires"]:
+        # Merging keeps the tag of an expiry that the specification no longer has.
+        if not resource.properties.expires:
             tags.pop(TAG_EXPIRES, None)
-        models = self.azure.models("resources")
-        self.calls.update(ids.group_of(observed.identity), models.ResourceGroupPatchable(tags=tags))
+        patch = models.resources.ResourceGroupPatchable(tags=tags)
+        self.calls.update(ids.group_of(observed.identity), patch)
 
     def remove(self, observed: Observed) -> None:
-        """Delete it, with whatever is still in it."""
+        """Delete the group, with all resources that are still in it."""
         name = ids.group_of(observed.identity)
         self.start(observed.identity, self.calls.begin_delete, name, is_removal=True)
 
-    def _observe(self, row: Any) -> Observed:  # noqa: ANN401 - the SDK's model
+    def _observe(self, row: models.resources.ResourceGroup) -> Observed:
         tags = dict(row.tags or {})
         condition, reason = state_of(row.properties)
         return Observed(
             kind=GROUP,
-            name=name_of(tags, row.name),
-            identity=ids.group(self.azure.subscription, row.name),
+            name=name_of(tags, row.name or ""),
+            identity=ids.group(self.azure.subscription, row.name or ""),
             condition=condition,
             properties={
                 "location": place(row.location),
@@ -149,14 +241,15 @@ class ResourceGroupDriver(AzureDriver):
             holds_data=True,
             reason=reason,
             location=place(row.location),
+            hourly_usd=FREE,
         )
 
 
-class RegistrationDriver(AzureDriver):
+class RegistrationDriver(AzureDriver[RegistrationProperties]):
     """Handles registrations of the subscription for a resource provider, or for one of its features.
 
-    They are the subscription's and not the cluster's: others may rely on them, so none is ever taken back,
-    and no search shows them.
+    They belong to the subscription, not to the cluster, and other users may rely on them. So none is ever
+    removed, and no search returns one.
     """
 
     kind = REGISTRATION
@@ -165,20 +258,20 @@ class RegistrationDriver(AzureDriver):
 
     def __init__(self, azure: Azure) -> None:
         super().__init__(azure)
-        self._told: set[str] = set()  # features whose provider is still to be told
+        self._announced: set[str] = set()  # features whose resource provider must be registered once more
 
     @property
-    def providers(self) -> Any:  # noqa: ANN401 - the SDK is seen as Any
+    def providers(self) -> ProvidersOperations:
         """The client's methods."""
-        return self.azure.client("resources").providers
+        return self.azure.resources.providers
 
     def search(self, cluster: str | None) -> Sequence[Observed]:
-        """Show none."""
+        """Return nothing: registrations do not belong to a cluster."""
         del cluster
         return []
 
-    def fetch(self, resource: Resource) -> Observed | None:
-        """Look whether the subscription is registered."""
+    def fetch(self, resource: Resource[RegistrationProperties]) -> Observed | None:
+        """Return the registration; None if the subscription is not registered."""
         identity = self._identity(resource)
         state = self._state(identity)
         if state not in _STATES:
@@ -190,44 +283,51 @@ class RegistrationDriver(AzureDriver):
             condition=_STATES[state],
             tags=resource.tags,
             location="global",
+            hourly_usd=FREE,
         )
 
     def look(self, identity: str) -> tuple[Condition, str]:
-        """Look how far it has come; a feature is known to its provider once that is registered again."""
+        """Return the condition of a registration, and its state in Azure's words."""
         state = self._state(identity)
-        if state == "Registered" and identity in self._told:
+        # A resource provider learns of a new feature only when it is registered again.
+        if state == "Registered" and identity in self._announced:
             self.providers.register(_namespace(identity))
-            self._told.discard(identity)
+            self._announced.discard(identity)
         return _STATES.get(state, Condition.GONE), f"its state is {state}"
 
-    def make(self, resource: Resource, *, token: str, identities: Mapping[str, str]) -> str:
-        """Register; a second time, nothing changes."""
+    def make(
+        self, resource: Resource[RegistrationProperties], *, token: str, identities: Mapping[str, str]
+    ) -> str:
+        """Register the subscription; a second call changes nothing."""
         del token, identities
         identity = self._identity(resource)
-        if "feature" in resource.properties:
-            self._told.add(identity)
+        if isinstance(resource.properties, FeatureProperties):
+            self._announced.add(identity)
             self.azure.send("POST", f"{identity}/register", api_version=_FEATURES_VERSION)
         else:
-            self.providers.register(resource.properties["namespace"])
+            self.providers.register(resource.properties.namespace)
         return identity
 
     def remove(self, observed: Observed) -> None:
-        """Leave it."""
+        """Do nothing: other users of the subscription may rely on the registration."""
 
-    def _identity(self, resource: Resource) -> str:
+    def _identity(self, resource: Resource[RegistrationProperties]) -> str:
         of = f"/subscriptions/{self.azure.subscription}/providers"
-        if "feature" not in resource.properties:
-            return f"{of}/{resource.properties['namespace']}"
-        namespace, _, feature = resource.properties["feature"].partition("/")
+        if isinstance(resource.properties, ResourceProviderProperties):
+            return f"{of}/{resource.properties.namespace}"
+        namespace, _, feature = resource.properties.feature.partition("/")
         return f"{of}/Microsoft.Features/providers/{namespace}/features/{feature}"
 
     def _state(self, identity: str) -> str:
         if "/features/" not in identity:
             return str(self.azure.read(self.providers.get, _namespace(identity)).registration_state)
         answer = self.azure.get(self.azure.send, "GET", identity, api_version=_FEATURES_VERSION)
-        return "NotRegistered" if answer is None else str(answer.json()["properties"]["state"])
+        if answer is None:
+            return "NotRegistered"
+        feature: _Feature = answer.json()
+        return feature["properties"]["state"]
 
 
 def _namespace(identity: str) -> str:
-    """Return the resource provider that a registration, or a feature's, is of."""
+    """Return the namespace of the resource provider in the identity of a registration."""
     return identity.rpartition("/providers/")[2].partition("/")[0]

@@ -1,4 +1,4 @@
-"""What a cluster's resources are called on Azure, and in which zones they are."""
+"""The names, the zones and the sizes that a cluster's resources have on Azure."""
 
 from __future__ import annotations
 
@@ -6,38 +6,38 @@ import hashlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from cloudrec.cloud.layout import CloudLayout
+from cloudrec.providers.azure.api.rows import group_name
 from cloudrec.providers.azure.prices import shipped
-from cloudrec.providers.azure.rows import group_name
+from cloudrec.providers.base.layout import CloudLayout
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from cloudrec.cloud.prices import Prices
-    from cloudrec.providers.azure.credentials import Caller
-    from cloudrec.providers.azure.offers import Hardware
+    from cloudrec.providers.azure.account import Caller
+    from cloudrec.providers.azure.offers import AzureVmSize
     from cloudrec.providers.azure.settings import AzureSettings
+    from cloudrec.providers.base.prices import Prices
 
-TAG_ZONES = "cloudrec-zones"  # on the resource group: the zones that the cluster was laid out for
-NO_ZONE = ""  # where a region has no zones, or has the size in none
-_HASH = 22  # of the 24 characters that a storage account's name may have
+TAG_ZONES = "cloudrec-zones"  # on the resource group: the zones chosen when the cluster was created
+NO_ZONE = ""  # in a region without zones, or for a size that no zone has
+_HASH = 22  # characters; with "cr" before them, the most that a storage account's name may have
 
 
 @dataclass(frozen=True, kw_only=True)
-class Layout(CloudLayout):
-    """Everything that is decided before a resource is described; the same spec gives the same layout.
+class AzureLayout(CloudLayout):
+    """The decisions that all descriptions of resources share; the same spec gives the same layout.
 
     Attributes:
-        settings: the provider's own.
-        region: where.
-        subscription: whose, its id.
-        caller: who calls, and so may use what is made.
-        gpu_zones: zones to try for GPU nodes, the best first; NO_ZONE where there are none.
-        system_zones: zones that have the size of the nodes for what is no training; none without zones.
-        instance_types: kinds of GPU node to try, the best first.
-        hardware: of each of them.
-        offered: the zones that have each of them at all.
-        prices: what things cost.
+        settings: `cluster.settings`.
+        region: the region.
+        subscription: the subscription's id.
+        caller: the principal that the credentials belong to, which gets access to the cluster and its data.
+        gpu_zones: zones to try for GPU nodes, the best first; NO_ZONE in a region without zones.
+        system_zones: zones that have the system nodes' size; empty in a region without zones.
+        instance_types: sizes of GPU nodes to try, the best first.
+        hardware: instance type -> its hardware.
+        offered: instance type -> the zones that have it.
+        prices: the prices in the region.
     """
 
     settings: AzureSettings
@@ -47,13 +47,17 @@ class Layout(CloudLayout):
     gpu_zones: tuple[str, ...] = field(default=())
     system_zones: tuple[str, ...] = field(default=())
     instance_types: tuple[str, ...] = field(default=())
-    hardware: Mapping[str, Hardware] = field(default_factory=dict)
+    hardware: Mapping[str, AzureVmSize] = field(default_factory=dict)
     offered: Mapping[str, Sequence[str]] = field(default_factory=dict)
     prices: Prices = field(default_factory=shipped)
 
+    def __post_init__(self) -> None:
+        # Prices of another region are never used.
+        object.__setattr__(self, "prices", self.prices.within(self.region))
+
     @property
     def group(self) -> str:
-        """The name of the resource group that holds everything of the cluster."""
+        """The name of the resource group that holds all resources of the cluster."""
         return group_name(self.title)
 
     @property
@@ -63,17 +67,17 @@ class Layout(CloudLayout):
 
     @property
     def storage_account(self) -> str:
-        """The storage account's name: unique in the world, recomputable by us."""
+        """The storage account's name, unique in all of Azure and computed from the spec."""
         return self.settings.storage_account or self._unique
 
     @property
     def registry(self) -> str:
-        """The image registry's name: likewise."""
+        """The image registry's name, unique in all of Azure and computed from the spec."""
         return self.settings.registry or self._unique
 
     @property
     def storage(self) -> str:
-        """URI of the cluster's data."""
+        """The URI under which runs keep their data."""
         root = f"abfs://{self.settings.container}@{self.storage_account}.dfs.core.windows.net"
         return f"{root}/{self.settings.prefix}" if self.settings.prefix else root
 

@@ -1,39 +1,41 @@
-"""The GPU nodes that can be had on Azure: their hardware, and where a region has them."""
+"""The GPU nodes that Azure offers: their hardware, and the zones of a region that have them."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from cloudrec.cloud.offers import Machine
 from cloudrec.errors import SpecError
-from cloudrec.providers.azure.rows import plain
+from cloudrec.providers.azure.api.rows import plain
+from cloudrec.providers.base.offers import InstanceType
 from cloudrec.spec.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from cloudrec.provider import Offer
-    from cloudrec.providers.azure.client import Azure
+    from cloudrec.providers.azure.api import models
+    from cloudrec.providers.azure.api.client import Azure
+    from cloudrec.providers.base.protocol import Offer
     from cloudrec.spec.models import ClusterSpec
 
 DEFAULT_TYPES = ("Standard_ND96asr_v4",)
 _PREFIX = "Standard_"
-# NVIDIA's models as the names of sizes spell them, with the memory of each; those of other makers are none.
+# NVIDIA's models as the names of sizes spell them -> GiB of memory. Sizes with GPUs of other makers count as
+# sizes without a GPU.
 _MODELS: Mapping[str, int] = MappingProxyType(
     {"T4": 16, "A10": 24, "V100": 16, "A100": 80, "H100": 80, "H200": 141, "GB200": 186}
 )
 
 
 @dataclass(frozen=True, kw_only=True)
-class Hardware(Machine):
+class AzureVmSize(InstanceType):
     """One size of virtual machine.
 
     Attributes:
-        family: whose quota on virtual cores it counts against, as `compute usage list` names it.
-        infiniband: network cards of the InfiniBand fabric, which joins the machines of one pool.
+        family: the family whose vCPU quota it counts against, in one of Azure's spellings (see `family_key`).
+        infiniband: number of InfiniBand adapters. The fabric connects the machines of one pool.
     """
 
     family: str
@@ -42,29 +44,29 @@ class Hardware(Machine):
 
 @dataclass(frozen=True, kw_only=True)
 class Sku:
-    """What a region tells of one size.
+    """What a region reports about one size.
 
     Attributes:
-        hardware: of it.
-        zones: those that have it and let this subscription use it; none where the region has no zones.
-        restriction: why the subscription may not use it anywhere in the region; empty where it may.
-        spot: whether it is sold as spot.
-        zonal: whether the region has it in zones at all.
+        hardware: of the size.
+        zones: those that have the size and are open to the subscription; empty in a region without zones.
+        restriction: why the subscription may not use the size in the region; empty if it may.
+        spot: whether the size is sold as spot capacity.
+        zonal: whether the region offers the size in zones.
     """
 
-    hardware: Hardware
+    hardware: AzureVmSize
     zones: tuple[str, ...]
     restriction: str = ""
     spot: bool = True
     zonal: bool = False
 
 
-def _known(*hardware: Hardware) -> Mapping[str, Hardware]:
+def _known(*hardware: AzureVmSize) -> Mapping[str, AzureVmSize]:
     return MappingProxyType({each.instance_type: each for each in hardware})
 
 
-def _t4(size: int, *, gpus: int, memory_gib: float, temporary_gb: int, gbit_s: float) -> Hardware:
-    return Hardware(
+def _t4(size: int, *, gpus: int, memory_gib: float, temporary_gb: int, gbit_s: float) -> AzureVmSize:
+    return AzureVmSize(
         instance_type=f"Standard_NC{size}as_T4_v3",
         gpu="T4",
         gpus=gpus,
@@ -77,8 +79,8 @@ def _t4(size: int, *, gpus: int, memory_gib: float, temporary_gb: int, gbit_s: f
     )
 
 
-def _nc_a100(gpus: int) -> Hardware:
-    return Hardware(
+def _nc_a100(gpus: int) -> AzureVmSize:
+    return AzureVmSize(
         instance_type=f"Standard_NC{24 * gpus}ads_A100_v4",
         gpu="A100",
         gpus=gpus,
@@ -91,8 +93,8 @@ def _nc_a100(gpus: int) -> Hardware:
     )
 
 
-def _nc_h100(gpus: int, letters: str) -> Hardware:
-    return Hardware(
+def _nc_h100(gpus: int, letters: str) -> AzureVmSize:
+    return AzureVmSize(
         instance_type=f"Standard_NC{40 * gpus}{letters}_H100_v5",
         gpu="H100",
         gpus=gpus,
@@ -106,7 +108,7 @@ def _nc_h100(gpus: int, letters: str) -> Hardware:
 
 
 KNOWN = _known(
-    Hardware(
+    AzureVmSize(
         instance_type="Standard_ND96asr_v4",
         gpu="A100",
         gpus=8,
@@ -119,7 +121,7 @@ KNOWN = _known(
         family="Standard NDASv4_A100 Family",
         infiniband=8,
     ),
-    Hardware(
+    AzureVmSize(
         instance_type="Standard_ND96amsr_A100_v4",
         gpu="A100",
         gpus=8,
@@ -132,7 +134,7 @@ KNOWN = _known(
         family="standard NDAMSv4_A100Family",
         infiniband=8,
     ),
-    Hardware(
+    AzureVmSize(
         instance_type="Standard_ND96isr_H100_v5",
         gpu="H100",
         gpus=8,
@@ -163,27 +165,39 @@ def types_of(cluster: ClusterSpec) -> tuple[str, ...]:
 
 
 def spelled(name: str) -> str:
-    """Return a size's full name: Azure takes any case, and people leave out `Standard_`."""
+    """Return a size's full name in Azure's spelling.
+
+    Args:
+        name: in any case, with or without `Standard_`.
+    """
     full = name if name.lower().startswith(_PREFIX.lower()) else _PREFIX + name
     return next((known for known in KNOWN if known.lower() == full.lower()), full)
 
 
 def family_key(family: str) -> str:
-    """Return a family's name without what its several spellings differ in."""
+    """Return a family's name in a form that is the same for all of Azure's spellings.
+
+    The list of sizes and the list of quotas differ in case, spaces and a suffix.
+    """
     return re.sub(r"[\s_-]|vcpus$", "", family.lower())
 
 
 def skus(azure: Azure, instance_types: Sequence[str]) -> dict[str, Sku]:
-    """Return what the region tells of these sizes; what it does not have is not in it."""
+    """Return what the region reports about these sizes, by name; sizes that it does not have are left out."""
     rows = azure.resource_skus()
-    by_name = {row.name.lower(): row for row in rows if row.resource_type == "virtualMachines"}
+    by_name = {(row.name or "").lower(): row for row in rows if row.resource_type == "virtualMachines"}
     found = {name: by_name[name.lower()] for name in instance_types if name.lower() in by_name}
     return {name: sku_of(name, row) for name, row in found.items()}
 
 
-def sku_of(name: str, row: Any) -> Sku:  # noqa: ANN401 - the SDK's model
-    """Read a row of `resource_skus.list`, of one location."""
-    info = (row.location_info or [None])[0]
+def sku_of(name: str, row: models.compute.ResourceSku) -> Sku:
+    """Return a row of `resource_skus.list` as a `Sku`.
+
+    Args:
+        name: the size's, in the spelling of the result.
+        row: has one location, since the list is filtered by region.
+    """
+    info = row.location_info[0] if row.location_info else None
     listed = set((info.zones if info is not None else None) or ())
     closed: set[str] = set()
     reason = ""
@@ -191,7 +205,7 @@ def sku_of(name: str, row: Any) -> Sku:  # noqa: ANN401 - the SDK's model
         if restriction.type == "Zone":
             closed |= set((restriction.restriction_info and restriction.restriction_info.zones) or ())
         else:
-            reason = str(plain(restriction.reason_code) or "restricted")
+            reason = plain(restriction.reason_code) or "restricted"
     if listed and listed <= closed:
         reason = reason or "NotAvailableForSubscription"
     return Sku(
@@ -203,12 +217,12 @@ def sku_of(name: str, row: Any) -> Sku:  # noqa: ANN401 - the SDK's model
     )
 
 
-def described(name: str, row: Any) -> Hardware:  # noqa: ANN401 - the SDK's model
-    """Read the hardware of a size that the table does not have; 0 GPUs where none is of NVIDIA."""
+def described(name: str, row: models.compute.ResourceSku) -> AzureVmSize:
+    """Return the hardware of a size that is not in the table; it has 0 GPUs unless they are NVIDIA's."""
     of = _capabilities(row)
     model = next((part for part in name.split("_") if part in _MODELS), "")
     gpus = int(of.get("GPUs", 0)) if model else 0
-    return Hardware(
+    return AzureVmSize(
         instance_type=name,
         gpu=model,
         gpus=gpus,
@@ -222,7 +236,7 @@ def described(name: str, row: Any) -> Hardware:  # noqa: ANN401 - the SDK's mode
 
 
 def located(found: Sequence[Offer], region: str) -> list[Offer]:
-    """Return the offers with their places as labels of nodes tell them: `eastus-1`, or `eastus`."""
+    """Return the offers with locations as the nodes' zone labels have them: `eastus-1`, or `eastus`."""
 
     def place(zone: str) -> str:
         return f"{region}-{zone}" if zone.isdigit() else zone or region
@@ -232,18 +246,18 @@ def located(found: Sequence[Offer], region: str) -> list[Offer]:
 
 def hardware_of(
     instance_types: Sequence[str], region: Mapping[str, Sku], location: str
-) -> dict[str, Hardware]:
-    """Return each size's hardware: from the table, or as the region tells it.
+) -> dict[str, AzureVmSize]:
+    """Return each size's hardware: as the region reports it, or from the table.
 
     Args:
         instance_types: the sizes' full names.
         region: what `skus` returned.
-        location: the region, for people.
+        location: the region's name, for the messages.
 
     Raises:
         SpecError: a size does not exist, or has no GPU.
     """
-    found: dict[str, Hardware] = {}
+    found: dict[str, AzureVmSize] = {}
     for name in instance_types:
         if name in region:
             found[name] = region[name].hardware
@@ -254,11 +268,9 @@ def hardware_of(
                 f"there is no VM size {name!r} in {location}", remedy=did_you_mean(name, sorted(KNOWN))
             )
         if not found[name].gpus:
-            raise SpecError(
-                f"VM size {name!r} has no GPU of NVIDIA", remedy=f"choose one of {', '.join(KNOWN)}"
-            )
+            raise SpecError(f"VM size {name!r} has no NVIDIA GPU", remedy=f"choose one of {', '.join(KNOWN)}")
     return found
 
 
-def _capabilities(row: Any) -> dict[str, str]:  # noqa: ANN401 - the SDK's model
-    return {each.name: each.value for each in row.capabilities or ()}
+def _capabilities(row: models.compute.ResourceSku) -> dict[str, str]:
+    return {each.name or "": each.value or "" for each in row.capabilities or ()}

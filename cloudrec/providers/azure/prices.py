@@ -1,33 +1,34 @@
-"""Azure's prices: the table that ships with the code, and the public price list that renews it.
+"""Azure's prices: the table that ships with the code, and the public price list that updates it.
 
-The price list is asked without credentials. Spot prices are a region's, not a zone's.
+The price list (Azure Retail Prices REST API) needs no credentials. It returns the rows of every currency zone
+in USD, and a filter's values are case-sensitive. A spot price is the same in all zones of a region.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from functools import cache, partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from azure.core import PipelineClient
-from azure.core.exceptions import AzureError
 from azure.core.pipeline.policies import RetryPolicy, UserAgentPolicy
-from azure.core.rest import HttpRequest
+from azure.core.rest import HttpRequest, HttpResponse
 
 from cloudrec import __version__
-from cloudrec.cloud.prices import Prices, saved_at, table_of
-from cloudrec.cloud.reading import read
 from cloudrec.engine.clock import Clock
 from cloudrec.providers.azure import errors
+from cloudrec.providers.base.offers import ON_DEMAND, SPOT
+from cloudrec.providers.base.prices import Price, Prices, table_of, today
+from cloudrec.providers.base.reading import read
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+_Client = PipelineClient[HttpRequest, HttpResponse]
 _URL = "https://prices.azure.com/api/retail/prices"
 _TIMEOUT_S = 30
-_PAGES = 20  # of a hundred rows; our questions have one or two
+_PAGES = 20  # the most that are read, of 100 rows each; the queries here have one or two
 
 
 @cache
@@ -36,16 +37,64 @@ def shipped() -> Prices:
     return table_of(__package__)
 
 
-def saved(path: Path) -> Prices:
-    """Return the shipped table with the prices that `Prices.save` wrote; DataError where it holds none."""
-    return saved_at(path, shipped())
+@dataclass(frozen=True, kw_only=True)
+class _Meter:
+    """A meter of the price list.
+
+    Attributes:
+        name: our name of it.
+        service: its `serviceName`.
+        meter: its `meterName`.
+        unit: its `unitOfMeasure`.
+    """
+
+    name: str
+    service: str
+    meter: str
+    unit: str
+
+    def fits(self, row: Mapping[str, Any]) -> bool:
+        """Return whether a row is a price of this meter, before any discount for a large amount."""
+        return (
+            (row.get("serviceName"), row.get("meterName"), row.get("unitOfMeasure"))
+            == (self.service, self.meter, self.unit)
+            and row.get("type") == "Consumption"
+            and not row.get("tierMinimumUnits")
+        )
+
+
+# The list's unit -> ours.
+_UNITS: Mapping[str, str] = MappingProxyType({"1 Hour": "hour", "1/Day": "day", "1 GB": "GB"})
+# The names of services and meters are those by which infracost finds the same prices.
+_METERS = (
+    _Meter(name="nat-gateway", service="NAT Gateway", meter="Standard Gateway", unit="1 Hour"),
+    _Meter(name="nat-gateway-gb", service="NAT Gateway", meter="Standard Data Processed", unit="1 GB"),
+    _Meter(
+        name="public-ip", service="Virtual Network", meter="Standard IPv4 Static Public IP", unit="1 Hour"
+    ),
+    _Meter(
+        name="aks-standard",
+        service="Azure Kubernetes Service",
+        meter="Standard Uptime SLA",
+        unit="1 Hour",
+    ),
+    *(
+        _Meter(
+            name=f"acr-{sku.lower()}",
+            service="Container Registry",
+            meter=f"{sku} Registry Unit",
+            unit="1/Day",
+        )
+        for sku in ("Basic", "Standard", "Premium")
+    ),
+)
 
 
 class PriceList:
     """Azure's retail prices.
 
     Args:
-        environment: AZURE_RETAIL_PRICES_URL in place of the public address, AZURE_CA_BUNDLE as everywhere.
+        environment: may have AZURE_RETAIL_PRICES_URL, which replaces the public address, and AZURE_CA_BUNDLE.
     """
 
     def __init__(self, environment: Mapping[str, str]) -> None:
@@ -53,24 +102,29 @@ class PriceList:
         self._verify: str | bool = environment.get("AZURE_CA_BUNDLE") or True
         self._speed = Clock.of(environment).speed
 
-    def virtual_machines(self, region: str, sizes: Sequence[str]) -> list[Mapping[str, Any]]:
-        """Return the list's rows for Linux machines of these sizes, sold by the hour in a region."""
-        named = " or ".join(f"armSkuName eq '{size}'" for size in sizes)
-        asked = (
-            f"serviceName eq 'Virtual Machines' and priceType eq 'Consumption' "
-            f"and armRegionName eq '{region}' and ({named})"
-        )
-        with PipelineClient(
+    def rows(self, query: str) -> list[Mapping[str, Any]]:
+        """Return the rows of pay-as-you-go prices that match a filter.
+
+        Raises:
+            azure.core.exceptions.AzureError: the price list refuses or cannot be reached.
+        """
+        with _Client(
             self._url,
             policies=[UserAgentPolicy(f"cloudrec/{__version__}"), RetryPolicy(retry_total=0)],
             connection_verify=self._verify,
             connection_timeout=_TIMEOUT_S,
             read_timeout=_TIMEOUT_S,
         ) as client:
-            return [row for row in self._rows(client, asked) if _is_plain(row)]
+            return list(self._rows(client, f"priceType eq 'Consumption' and {query}"))
 
-    def _rows(self, client: Any, asked: str) -> Iterator[Mapping[str, Any]]:  # noqa: ANN401 - the SDK's
-        request = HttpRequest("GET", self._url, params={"$filter": asked})
+    def virtual_machines(self, region: str, sizes: Sequence[str]) -> list[Mapping[str, Any]]:
+        """Return the rows for Linux machines of these sizes in a region, on demand and spot."""
+        named = " or ".join(f"armSkuName eq '{size}'" for size in sizes)
+        query = f"serviceName eq 'Virtual Machines' and armRegionName eq '{region}' and ({named})"
+        return [row for row in self.rows(query) if _is_plain(row)]
+
+    def _rows(self, client: _Client, query: str) -> Iterator[Mapping[str, Any]]:
+        request = HttpRequest("GET", self._url, params={"$filter": query})
         for _ in range(_PAGES):
             page = read(partial(_get, client, request), again=errors.is_transient, speed=self._speed)
             yield from page.get("Items") or ()
@@ -80,38 +134,29 @@ class PriceList:
             request = HttpRequest("GET", following)
 
 
-def refresh(price_list: PriceList, region: str, instance_types: Sequence[str] = ()) -> Prices:
-    """Ask the price list for the prices of a region.
-
-    Args:
-        price_list: how it is reached.
-        region: whose prices are wanted.
-        instance_types: sizes to ask for beside those of the shipped table.
-    """
-    wanted = sorted({*shipped().types, *instance_types})
-    rows = price_list.virtual_machines(region, wanted)
-    return replace(
-        shipped(),
-        date=datetime.now(UTC).date().isoformat(),
-        source="Azure retail prices",
-        region=region,
-        types=_newest(row for row in rows if not _is_spot(row)),
-    )
+def machines(price_list: PriceList, region: str, sizes: Sequence[str]) -> list[Price]:
+    """Return the current prices of Linux machines, on demand and spot; a spot price holds in all zones."""
+    rows = price_list.virtual_machines(region, sizes) if sizes else []
+    return [
+        _price(region, name, capacity, "hour", row)
+        for capacity, wanted in ((SPOT, True), (ON_DEMAND, False))
+        for name, row in _newest((row for row in rows if _is_spot(row) is wanted), "armSkuName").items()
+    ]
 
 
-def spot(price_list: PriceList, region: str, instance_types: Sequence[str]) -> dict[str, float]:
-    """Return what sizes cost as spot now, in USD an hour; nothing where the list cannot be reached.
+def services(price_list: PriceList, region: str) -> list[Price]:
+    """Return the current prices of a region's gateway, addresses, registry and control plane."""
+    wanted = sorted({meter.service for meter in _METERS})
+    named = " or ".join(f"serviceName eq '{service}'" for service in wanted)
+    rows = price_list.rows(f"armRegionName eq '{region}' and ({named})")
+    return [
+        _price(region, meter.name, "", _UNITS[row["unitOfMeasure"]], row)
+        for meter in _METERS
+        for row in _newest((row for row in rows if meter.fits(row)), "meterName").values()
+    ]
 
-    It only shows: Azure itself holds to the limit that a pool sets.
-    """
-    try:
-        rows = price_list.virtual_machines(region, instance_types)
-    except AzureError:
-        return {}
-    return _newest(row for row in rows if _is_spot(row))
 
-
-def _get(client: Any, request: HttpRequest) -> dict[str, Any]:  # noqa: ANN401 - the SDK's
+def _get(client: _Client, request: HttpRequest) -> dict[str, Any]:
     response = client.send_request(request)
     response.raise_for_status()
     page: dict[str, Any] = response.json()
@@ -119,10 +164,12 @@ def _get(client: Any, request: HttpRequest) -> dict[str, Any]:  # noqa: ANN401 -
 
 
 def _is_plain(row: Mapping[str, Any]) -> bool:
-    """Tell whether a row is a virtual machine with Linux, sold by the hour to everybody."""
+    """Return whether a row is a Linux virtual machine that is sold by the hour, on demand or spot."""
+    # "Low Priority" is what spot capacity was called earlier, with other prices.
     product = row.get("productName", "").replace(" ", "")
     return (
-        row.get("type") == "Consumption"
+        row.get("serviceName") == "Virtual Machines"
+        and row.get("type") == "Consumption"
         and row.get("unitOfMeasure") == "1 Hour"
         and not any(other in product for other in ("Windows", "CloudServices", "DedicatedHost"))
         and "Low Priority" not in row.get("skuName", "")
@@ -133,7 +180,19 @@ def _is_spot(row: Mapping[str, Any]) -> bool:
     return "Spot" in row.get("skuName", "").split()
 
 
-def _newest(rows: Iterator[Mapping[str, Any]]) -> dict[str, float]:
-    """Return the price of each size that holds now; a row that begins later than another succeeds it."""
+def _newest(rows: Iterable[Mapping[str, Any]], by: str) -> dict[str, Mapping[str, Any]]:
+    """Return the row with the latest start for each value of a field."""
     found = sorted(rows, key=lambda row: str(row.get("effectiveStartDate", "")))
-    return {str(row["armSkuName"]): float(row["retailPrice"]) for row in found}
+    return {str(row[by]): row for row in found}
+
+
+def _price(region: str, name: str, capacity: str, unit: str, row: Mapping[str, Any]) -> Price:
+    return Price(
+        region=region,
+        name=name,
+        capacity=capacity,
+        unit=unit,
+        usd=float(row["retailPrice"]),
+        as_of=today(),
+        source="Azure retail prices",
+    )

@@ -1,56 +1,47 @@
-"""The provider: puts together what the other files of this folder describe."""
+"""The provider for Azure, which combines the parts in the other modules of this package."""
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from azure.core.exceptions import AzureError
 
-from cloudrec.cloud import offers as shop
-from cloudrec.cloud.driver import search_all
-from cloudrec.cloud.operated import OperationFailedError
-from cloudrec.cloud.provider import CloudProvider
-from cloudrec.provider import GuardAccess
-from cloudrec.providers.azure import (
-    access,
-    errors,
-    federation,
-    groups,
-    guard,
-    halting,
-    identity,
-    leftovers,
-    lustre,
-    network,
-    nodes,
-    offers,
-    prices,
-    quota,
-    registry,
-    registry_login,
-    storage,
-    zones,
-)
-from cloudrec.providers.azure import cluster as control_plane
-from cloudrec.providers.azure.client import Azure
-from cloudrec.providers.azure.layout import Layout
+from cloudrec.providers.azure import access, errors, groups, offers, preflight, prices, zones
+from cloudrec.providers.azure.api.client import Azure
+from cloudrec.providers.azure.cleanup import leftovers
+from cloudrec.providers.azure.cluster import cluster as control_plane
+from cloudrec.providers.azure.identity import federation, identity, reservation
+from cloudrec.providers.azure.layout import AzureLayout
+from cloudrec.providers.azure.network import network
+from cloudrec.providers.azure.nodes import guard, nodes, scale_to_zero
+from cloudrec.providers.azure.registry import login, registry
 from cloudrec.providers.azure.settings import settings_of
+from cloudrec.providers.azure.storage import lustre, storage
+from cloudrec.providers.base import offers as shop
+from cloudrec.providers.base.cloud import CloudProvider, ProviderPart
+from cloudrec.providers.base.driver import search_all
+from cloudrec.providers.base.operated import OperationFailedError
+from cloudrec.providers.base.protocol import GuardAccess
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from cloudrec.engine.graph import Observed
     from cloudrec.errors import CloudrecError
-    from cloudrec.provider import Access, Finding, Halt, Offer, Registry
+    from cloudrec.findings import Finding
+    from cloudrec.providers.base.access import KubernetesAccess
+    from cloudrec.providers.base.prices import Price, Prices
+    from cloudrec.providers.base.protocol import Halt, Offer, Registry
     from cloudrec.spec.models import ClusterSpec
 
-_EVERYWHERE = "global"  # the location of what is in no region
+_EVERYWHERE = "global"  # the location of resources without a region
 
-# Each part describes its resources, gives its drivers, and tells which kinds one of a kind may need.
-_PARTS = (
+_PARTS: Sequence[ProviderPart[Azure, AzureLayout]] = (
     groups,
     network,
     identity,
+    reservation,
     federation,
     guard,
     storage,
@@ -62,108 +53,136 @@ _PARTS = (
 )
 
 
-class AzureProvider(CloudProvider[Azure, Layout]):
+class AzureProvider(CloudProvider[Azure, AzureLayout]):
     """Microsoft Azure as a provider."""
 
     name = "azure"
+    admits_by_address = True
+    can_open_api = False
     parts = _PARTS
+    usual_minutes = MappingProxyType({"cluster": (4, 8), "gpu-nodes": (8, 20)})
     refusals = (AzureError, OperationFailedError)
 
     def reach(self, region: str | None) -> Azure:
-        """Return the subscription in this region; in the environment's own when None."""
+        """Return the subscription in this region; for None, in the environment's region."""
         return Azure(self.environment, region)
 
     def explain(self, error: Exception) -> CloudrecError:
-        """Say what Azure's refusal means."""
+        """Return an error of cloudrec with the meaning of Azure's and the remedy."""
         return errors.explain(error)
 
     def credentials(self, account: Azure) -> Sequence[Finding]:
-        """Check that Azure takes the credentials."""
-        return quota.credentials(account)
+        """Check that Azure accepts the credentials."""
+        return preflight.credentials(account)
 
-    def findings(self, account: Azure, layout: Layout) -> Sequence[Finding]:
-        """Look at quotas, offers, names that are taken and leftovers."""
-        return quota.findings(account, layout)
+    def findings(self, account: Azure, layout: AzureLayout) -> Sequence[Finding]:
+        """Check quotas, offers, names that are taken and orphaned resources."""
+        return preflight.findings(account, layout)
+
+    def account_of(self, cluster: ClusterSpec) -> str:
+        """Return the subscription's id, which is unique in all of Azure's clouds."""
+        azure = self.account(cluster.region)
+        with self.explained():
+            return self.reached_at(f"Azure subscription {azure.subscription}", azure.login.own_endpoint)
 
     def check(self, cluster: ClusterSpec) -> None:
         """Validate the settings."""
         settings_of(cluster)
 
+    def node_types(self, cluster: ClusterSpec) -> Sequence[str]:
+        """Return the sizes of the GPU nodes and of the system nodes."""
+        return (*offers.types_of(cluster), settings_of(cluster).system_vm_size)
+
+    def asked_prices(self, account: Azure, types: Sequence[str]) -> Sequence[Price]:
+        """Ask the public price list, which needs no credentials."""
+        listed = prices.PriceList(self.environment)
+        return [
+            *prices.machines(listed, account.region, types),
+            *prices.services(listed, account.region),
+        ]
+
+    def spot_prices(self, account: Azure, types: Sequence[str]) -> Sequence[Price]:
+        """Ask the public price list."""
+        return prices.machines(prices.PriceList(self.environment), account.region, types)
+
     def offers(self, cluster: ClusterSpec) -> Sequence[Offer]:
-        """Return the nodes that would serve, in order of preference."""
+        """Return the offers of GPU nodes that the specification allows, the best first."""
         layout = self.layout(cluster)
-        with self.told_plainly():
-            spot = self._spot(layout.region, layout.offered)
-        made = shop.offers(nodes.places(layout), layout.hardware, layout.prices, spot)
-        return offers.located(made, layout.region)
+        now = self._now(self.account(cluster.region), layout.instance_types)
+        return offers.located(shop.offers(nodes.places(layout), layout.hardware, now), layout.region)
 
     def catalog(self, cluster: ClusterSpec, *, refresh: bool) -> Sequence[Offer]:
-        """Return every kind of GPU node that the region has, on demand and as spot."""
+        """Return all sizes of GPU nodes in the region, on demand and as spot."""
         azure = self.account(cluster.region)
         types = list({**offers.KNOWN, **dict.fromkeys(offers.types_of(cluster))})
-        with self.told_plainly():
+        with self.explained():
             if refresh:
-                self.keep_prices(
-                    azure, prices.refresh(prices.PriceList(self.environment), azure.region, types)
-                )
+                self.keep_prices(azure, self.asked_prices(azure, sorted({*types, *self.node_types(cluster)})))
             sizes = offers.skus(azure, types)
             offered = zones.offered(sizes, ())
             hardware = offers.hardware_of(list(sizes), sizes, azure.region)
-            listed = shop.catalog(hardware, offered, azure.prices, self._spot(azure.region, offered))
-        return offers.located(listed, azure.region)
+        return offers.located(shop.catalog(hardware, offered, self._now(azure, list(offered))), azure.region)
 
-    def _spot(self, region: str, offered: Mapping[str, Sequence[str]]) -> dict[tuple[str, str], float]:
-        """Return the spot prices by size and zone; Azure has one for all zones of a region."""
-        usd = prices.spot(prices.PriceList(self.environment), region, list(offered))
-        return {
-            (name, zone): usd[name] for name, zones_of in offered.items() for zone in zones_of if name in usd
-        }
+    def _now(self, azure: Azure, types: Sequence[str]) -> Prices:
+        """Return the table with current prices; without them if the price list cannot be reached.
+
+        They are only displayed, so a failure is no error: Azure itself enforces a pool's maximum price.
+        """
+        try:
+            return azure.prices.renewed(self.spot_prices(azure, types))
+        except AzureError:
+            return azure.prices
 
     def search(self, cluster: str | None, *, locations: Sequence[str] = ()) -> Sequence[Observed]:
-        """Let each kind's driver look: a list tells of all regions, of which only those asked for count."""
+        """Return the resources of a cluster, or of all clusters, in the given regions.
+
+        Azure's lists cover all regions, so that one search is enough for any number of locations.
+        """
         wanted = {*locations, _EVERYWHERE}
-        with self.told_plainly():
-            found = search_all(self.drivers_of(self.account()).values(), cluster)
+        with self.explained():
+            # The account's region decides which prices the found resources have.
+            account = self.account(locations[0] if len(locations) == 1 else None)
+            found = search_all(self.drivers_of(account).values(), cluster)
         return [seen for seen in found if not locations or seen.location in wanted]
 
-    def access(self, cluster: ClusterSpec) -> Access:
-        """Tell how to reach the cluster, and write its kubeconfig."""
-        with self.told_plainly():
+    def access(self, cluster: ClusterSpec) -> KubernetesAccess:
+        """Return the access to the cluster, and write its kubeconfig."""
+        with self.explained():
             return access.of(
                 self.layout(cluster), self.account(cluster.region), self.home, dict(self.environment)
             )
 
     def registry(self, cluster: ClusterSpec) -> Registry:
-        """Tell where the cluster's images go, and log in there."""
-        with self.told_plainly():
-            return registry_login.login(
-                self.layout(cluster), self.account(cluster.region), dict(self.environment)
-            )
+        """Return the cluster's image registry with a login to it."""
+        with self.explained():
+            return login.login(self.layout(cluster), self.account(cluster.region), dict(self.environment))
 
     def guard(self, cluster: ClusterSpec) -> GuardAccess:
-        """Tell what the guard needs to be the identity that may scale the pools."""
+        """Return what the guard's pod needs to use the identity that may scale the pools."""
         azure = self.account(cluster.region)
-        with self.told_plainly():
+        with self.explained():
             return GuardAccess(
                 cluster=cluster,
-                annotations={"azure.workload.identity/client-id": halting.client_id(azure, cluster.title)},
+                annotations={
+                    "azure.workload.identity/client-id": scale_to_zero.client_id(azure, cluster.title)
+                },
                 pod_labels={"azure.workload.identity/use": "true"},
                 environment={"AZURE_SUBSCRIPTION_ID": azure.subscription, "AZURE_REGION": azure.region},
             )
 
     def halt(self, cluster: ClusterSpec) -> Halt:
         """Begin to scale the GPU pools to no nodes."""
-        with self.told_plainly():
-            return halting.halt(self.account(cluster.region), cluster.title)
+        with self.explained():
+            return scale_to_zero.halt(self.account(cluster.region), cluster.title)
 
-    def layout(self, cluster: ClusterSpec) -> Layout:
-        """Decide names and zones; asks Azure for the zones where the spec does not name them."""
+    def layout(self, cluster: ClusterSpec) -> AzureLayout:
+        """Return the layout; it has zones that Azure offers if the specification has none."""
         azure, settings = self.account(cluster.region), settings_of(cluster)
         types = offers.types_of(cluster)
-        with self.told_plainly():
+        with self.explained():
             sizes = offers.skus(azure, types)
             system = offers.skus(azure, [settings.system_vm_size]).get(settings.system_vm_size)
-            return Layout(
+            return AzureLayout(
                 cluster=cluster,
                 settings=settings,
                 region=azure.region,

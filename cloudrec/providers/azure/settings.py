@@ -1,4 +1,4 @@
-"""The settings that only this provider understands; the defaults are private and encrypted."""
+"""The settings of Azure: names, blocks of addresses, sizes, and the administrators of the cluster."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AfterValidator, Field, PositiveInt, model_validator
 
-from cloudrec.providers.azure.prices import shipped
 from cloudrec.spec.load import validated
 from cloudrec.spec.models import Model, Names
 
@@ -17,11 +16,12 @@ if TYPE_CHECKING:
 
     from cloudrec.spec.models import ClusterSpec
 
-_WIDEST, _NARROWEST = 8, 22  # of a network's block: Azure's own limit, and what our subnets leave room for
+# Prefix lengths of a network's block: Azure's limit, and the least that has room for the subnets.
+_WIDEST, _NARROWEST = 8, 22
 _GUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _ADMIN = re.compile(rf"(?:(user|group|app):)?({_GUID})", re.IGNORECASE)
 _KINDS = {"user": "User", "group": "Group", "app": "ServicePrincipal"}
-# TiB that each kind of file system starts with and grows by.
+# Lustre SKU -> its smallest size and its increment, in TiB.
 LUSTRE_STEPS = {
     "AMLFS-Durable-Premium-40": 48,
     "AMLFS-Durable-Premium-125": 16,
@@ -30,30 +30,18 @@ LUSTRE_STEPS = {
 }
 
 
-def lustre_price(sku: str, tib: float) -> float:
-    """Return the USD/h of a file system of this kind and size."""
-    return shipped().service(f"aml-{sku.rpartition('-')[2]}-tib", tib)
-
-
 def _private(value: str) -> str:
     block = ipaddress.IPv4Network(value)
     if not block.is_private:
-        raise ValueError("is no private block; take one of 10.0.0.0/8, 172.16.0.0/12 or 192.168.0.0/16")
+        raise ValueError("is not a private block; choose one in 10.0.0.0/8, 172.16.0.0/12 or 192.168.0.0/16")
     return str(block)
 
 
 def _network_block(value: str) -> str:
     block = ipaddress.IPv4Network(_private(value))
     if not _WIDEST <= block.prefixlen <= _NARROWEST:
-        raise ValueError(f"is a /{block.prefixlen}; /{_WIDEST} to /{_NARROWEST} can be used")
+        raise ValueError(f"is a /{block.prefixlen}; /{_WIDEST} to /{_NARROWEST} are allowed")
     return str(block)
-
-
-def _blocks(values: tuple[str, ...]) -> tuple[str, ...]:
-    for value in values:
-        if ipaddress.IPv4Network(value).prefixlen < _WIDEST:
-            raise ValueError(f"has {value}, which is wider than a /{_WIDEST}: name who is to come in")
-    return tuple(str(ipaddress.IPv4Network(value)) for value in values)
 
 
 def _admins(values: tuple[str, ...]) -> tuple[str, ...]:
@@ -71,24 +59,26 @@ class AzureSettings(Model):
 
     vnet_cidr: Annotated[str, AfterValidator(_network_block)] = Field(
         "10.42.0.0/16",
-        description="the network's addresses; must not overlap with networks it is to be joined to",
+        description="the network's addresses; must not overlap with networks that are peered with it",
     )
     pod_cidr: _Block = Field("10.244.0.0/16", description="addresses of pods, which only the cluster knows")
-    service_cidr: _Block = Field("10.96.0.0/16", description="addresses of Kubernetes' services, likewise")
-    public_access_cidrs: Annotated[Names, AfterValidator(_blocks)] = Field(
-        (),
-        description="who reaches the Kubernetes API and the storage from the internet; nobody when empty",
+    service_cidr: _Block = Field(
+        "10.96.0.0/16", description="addresses of Kubernetes' services, which only the cluster knows"
     )
     uptime_sla: bool = Field(default=False, description="let Azure guarantee the API's uptime, for $0.10/h")
-    system_vm_size: str = Field("Standard_D4s_v5", description="size of the nodes for what is no training")
-    system_nodes: PositiveInt = Field(2, description="nodes for what is no training")
+    system_vm_size: str = Field(
+        "Standard_D4s_v5", description="VM size of the system nodes, on which everything except training runs"
+    )
+    system_nodes: PositiveInt = Field(2, description="number of system nodes")
     storage_account: str | None = Field(
         None,
         pattern=r"^[a-z0-9]{3,24}$",
-        description="the storage account's name; made from subscription, region and cluster when absent",
+        description="the storage account's name; derived from subscription, region and cluster when absent",
     )
     container: str = Field(
-        "data", pattern=r"^[a-z0-9](-?[a-z0-9]){2,62}$", description="the container's name in it"
+        "data",
+        pattern=r"^[a-z0-9](-?[a-z0-9]){2,62}$",
+        description="name of the container in the storage account",
     )
     prefix: str = Field(
         "",
@@ -98,9 +88,11 @@ class AzureSettings(Model):
     registry: str | None = Field(
         None,
         pattern=r"^[a-zA-Z0-9]{5,50}$",
-        description="the image registry's name; made from subscription, region and cluster when absent",
+        description="the image registry's name; derived from subscription, region and cluster when absent",
     )
-    registry_sku: Literal["Basic", "Standard", "Premium"] = Field("Standard", description="its kind")
+    registry_sku: Literal["Basic", "Standard", "Premium"] = Field(
+        "Standard", description="service tier of the registry"
+    )
     lustre_tib: Annotated[int, Field(ge=0)] = Field(
         0, description="size of an Azure Managed Lustre file system; none when 0"
     )
@@ -109,17 +101,22 @@ class AzureSettings(Model):
         "AMLFS-Durable-Premium-125",
         "AMLFS-Durable-Premium-250",
         "AMLFS-Durable-Premium-500",
-    ] = Field("AMLFS-Durable-Premium-250", description="its kind; the number is the MB/s for each TiB")
+    ] = Field(
+        "AMLFS-Durable-Premium-250",
+        description="service tier of the file system; the number is the MB/s for each TiB",
+    )
     service_account: str = Field(
-        "cloudrec/cloudrec", pattern=r"^[a-z0-9-]+/[a-z0-9-]+$", description="namespace/name that runs have"
+        "cloudrec/cloudrec",
+        pattern=r"^[a-z0-9-]+/[a-z0-9-]+$",
+        description="namespace/name of the runs' service account",
     )
     admins: Annotated[Names, AfterValidator(_admins)] = Field(
-        (), description="object ids of who administers the cluster beside you: ID, group:ID or app:ID"
+        (), description="object ids of further administrators of the cluster: ID, group:ID or app:ID"
     )
     capacity_reservation_group: str | None = Field(
         None,
         pattern=r"^/subscriptions/.+/providers/Microsoft\.Compute/capacityReservationGroups/[^/]+$",
-        description="id of a capacity reservation group of GPU nodes that is yours",
+        description="id of your capacity reservation group for GPU nodes",
     )
     proximity: bool = Field(default=True, description="keep the GPU nodes of one zone close together")
     max_price: Annotated[float, Field(gt=0)] | None = Field(
@@ -133,6 +130,7 @@ class AzureSettings(Model):
             name: ipaddress.IPv4Network(getattr(self, name))
             for name in ("vnet_cidr", "pod_cidr", "service_cidr")
         }
+        # A packet to an address in two of the blocks would have two possible routes.
         for name, block in blocks.items():
             for other, against in blocks.items():
                 if name < other and block.overlaps(against):
@@ -140,24 +138,23 @@ class AzureSettings(Model):
         return self
 
     @model_validator(mode="after")
-    def _a_size_that_there_is(self) -> Self:
+    def _valid_lustre_size(self) -> Self:
         step = LUSTRE_STEPS[self.lustre_sku]
         if self.lustre_tib % step:
             fits = -(-self.lustre_tib // step) * step
-            usd = lustre_price(self.lustre_sku, fits)
             raise ValueError(
                 f"lustre_tib is {self.lustre_tib}; {self.lustre_sku} comes in steps of {step} TiB: "
-                f"take {fits}, which costs ${usd:.2f}/h, or another lustre_sku"
+                f"choose {fits}, whose price `up --dry-run` shows, or another lustre_sku"
             )
         return self
 
     @property
     def administrators(self) -> dict[str, str]:
-        """Object id -> kind of principal, as role assignments call it."""
+        """Object id -> kind of principal, as role assignments name it."""
         found = [match for value in self.admins if (match := _ADMIN.fullmatch(value))]
         return {match[2].lower(): _KINDS[(match[1] or "user").lower()] for match in found}
 
 
 def settings_of(cluster: ClusterSpec) -> AzureSettings:
-    """Validate and return the cluster's settings; SpecError when they do not fit."""
+    """Return the cluster's settings, validated; SpecError if they are invalid."""
     return validated(AzureSettings, cluster.settings, {})

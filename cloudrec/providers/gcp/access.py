@@ -1,55 +1,56 @@
-"""How runs and people reach the cluster: a private kubeconfig in our home, never the user's own."""
+"""The access of runs and users to the cluster, with a separate kubeconfig in cloudrec's home directory."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from cloudrec.cloud.access import LAUNCHERS, target_details
-from cloudrec.cloud.driver import is_ours
-from cloudrec.cloud.kubeconfig import kubeconfig, write
 from cloudrec.engine.graph import Condition
 from cloudrec.errors import PreflightError
-from cloudrec.provider import Access
-from cloudrec.providers.gcp import gke, ids, labels, mounts, network
-from cloudrec.providers.gcp.node_pools import GpuNodesDriver
+from cloudrec.providers.base.access import LAUNCHERS, KubernetesAccess, cluster_target
+from cloudrec.providers.base.driver import is_ours
+from cloudrec.providers.base.kubeconfig import kubeconfig, write
+from cloudrec.providers.gcp.api import gke, ids, labels, sdk
+from cloudrec.providers.gcp.facts import NOTICE
+from cloudrec.providers.gcp.network import network
+from cloudrec.providers.gcp.nodes.node_pools import GcpGpuNodesDriver
+from cloudrec.providers.gcp.storage import mounts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from cloudrec.engine.graph import Observed
     from cloudrec.home import Home
-    from cloudrec.providers.gcp.client import Gcp
-    from cloudrec.providers.gcp.layout import Layout
+    from cloudrec.providers.gcp.api.client import Gcp
+    from cloudrec.providers.gcp.layout import GcpLayout
 
-_NOTICE_S = 15  # of the 30 s of a spot machine, what GKE leaves to pods that are not its own
 _BUILT_IN = ("nvidia-device-plugin",)
-IMAGE = "trainer"  # the image's name within the cluster's repository
-# What the credential's command takes over; what is secret it finds in the environment of whoever calls it.
+IMAGE = "trainer"  # the name of the image in the cluster's repository
+# The variables that the kubeconfig sets for the token command. None holds a secret.
 _PASSED_ON = ("GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT", "CLOUDSDK_CONFIG")
 _USABLE = frozenset({gke.RUNNING, "RECONCILING"}) | gke.IMPAIRED
 
 
-def of(layout: Layout, gcp: Gcp, home: Home, environment: Mapping[str, str]) -> Access:
-    """Return the access to a cluster that is up, and write its kubeconfig anew where it has changed.
+def of(layout: GcpLayout, gcp: Gcp, home: Home, environment: Mapping[str, str]) -> KubernetesAccess:
+    """Return the access to a cluster that is up, and write its kubeconfig if it has changed.
 
     Raises:
-        PreflightError: it is not (wholly) up, or is another one of that name.
+        PreflightError: the cluster is not completely up, or cloudrec did not create it.
     """
     cluster = _cluster(layout, gcp)
     pool = _pool(layout, gcp)
     machine = pool.properties["instance_type"]
     hardware = layout.hardware.get(machine)
     if hardware is None:
-        raise _not_up(layout, f"its nodes are {machine}, which the spec does not name any more")
+        raise _not_up(layout, f"its nodes are {machine}, which cluster.instance_types does not name any more")
     path = home.clusters / layout.title / "kubeconfig"
     write(path, kubeconfig_of(cluster, environment))
-    return Access(
+    return KubernetesAccess(
         launchers=LAUNCHERS,
         nodes=pool.properties["nodes"],
         gpus_per_node=hardware.gpus,
-        cores_per_node=hardware.vcpus // 2,  # a core is two virtual ones
+        cores_per_node=hardware.vcpus // 2,  # two virtual CPUs are one core
         storage=layout.storage,
-        details=target_details(
+        target=cluster_target(
             kubeconfig=path,
             context=cluster.name,
             account=layout.settings.service_account,
@@ -58,8 +59,8 @@ def of(layout: Layout, gcp: Gcp, home: Home, environment: Mapping[str, str]) -> 
             gpus=hardware.gpus,
             node_selector={gke.POOL_LABEL: pool.properties["pool"]},
             networks=networks(layout, hardware.gpu_nics),
-            notice_s=_NOTICE_S,
-            notices="gcp",
+            notice_s=pool.properties["notice_s"],
+            notices=NOTICE.service,
             image_repository=_image_repository(layout),
             built_in=list(_BUILT_IN),
             volumes=mounts.volumes(layout, gcp),
@@ -67,10 +68,10 @@ def of(layout: Layout, gcp: Gcp, home: Home, environment: Mapping[str, str]) -> 
     )
 
 
-def kubeconfig_of(cluster: Any, environment: Mapping[str, str]) -> dict[str, Any]:  # noqa: ANN401 - the SDK's message
-    """Return a kubeconfig for one cluster, as GKE tells of it; it holds no secret.
+def kubeconfig_of(cluster: sdk.container.Cluster, environment: Mapping[str, str]) -> dict[str, object]:
+    """Return a kubeconfig without secrets, from GKE's description of a cluster.
 
-    By its name a cluster is reached through Google's own front door, whose certificate everybody trusts.
+    The DNS endpoint has a certificate of a public authority; the IP endpoint has one of the cluster's own.
     """
     ends = cluster.control_plane_endpoints_config
     by_name = ends.dns_endpoint_config.allow_external_traffic
@@ -84,8 +85,8 @@ def kubeconfig_of(cluster: Any, environment: Mapping[str, str]) -> dict[str, Any
     )
 
 
-def networks(layout: Layout, cards: int) -> list[dict[str, str]]:
-    """Return which network and subnetwork each card that is the GPUs' alone is in, in the cards' order."""
+def networks(layout: GcpLayout, cards: int) -> list[dict[str, str]]:
+    """Return the interface, network and subnetwork of each GPU network card, in the order of the cards."""
     return [
         {
             "interface": f"eth{number}",
@@ -96,33 +97,35 @@ def networks(layout: Layout, cards: int) -> list[dict[str, str]]:
     ]
 
 
-def _image_repository(layout: Layout) -> str:
+def _image_repository(layout: GcpLayout) -> str:
     project, repository = layout.project.replace(":", "/"), ids.name(layout.repository_path)
     return f"{layout.region}-docker.pkg.dev/{project}/{repository}/{IMAGE}"
 
 
-def _cluster(layout: Layout, gcp: Gcp) -> Any:  # noqa: ANN401 - the SDK's message
-    row = gcp.get(gcp.client(gke.CONTAINER).get_cluster, name=layout.cluster_path)
+def _cluster(layout: GcpLayout, gcp: Gcp) -> sdk.container.Cluster:
+    request = sdk.container.GetClusterRequest(name=layout.cluster_path)
+    row = gcp.get(gcp.container.get_cluster, request)
     name = ids.name(layout.cluster_path)
     if row is None:
         raise _not_up(layout, f"there is no {name} in {layout.location}")
     if not is_ours(labels.decode(row.resource_labels), layout.title):
         raise PreflightError(
-            f"{name} in {layout.location} is not of cloudrec", remedy="choose another --cluster"
+            f"{name} in {layout.location} was not created by cloudrec",
+            remedy="choose another name with --cluster",
         )
     if row.status.name not in _USABLE:
-        raise _not_up(layout, f"{name} is {row.status.name}")
+        raise _not_up(layout, f"the status of {name} is {row.status.name}")
     return row
 
 
-def _pool(layout: Layout, gcp: Gcp) -> Observed:
-    for pool in GpuNodesDriver(gcp).search(layout.title):
+def _pool(layout: GcpLayout, gcp: Gcp) -> Observed:
+    for pool in GcpGpuNodesDriver(gcp).search(layout.title):
         if pool.condition is Condition.READY:
             return pool
-    raise _not_up(layout, "it has no GPU nodes")
+    raise _not_up(layout, "it has no GPU nodes that are ready")
 
 
-def _not_up(layout: Layout, why: str) -> PreflightError:
+def _not_up(layout: GcpLayout, why: str) -> PreflightError:
     return PreflightError(
         f"cluster {layout.title!r} is not up: {why}", remedy=f"cloudrec up gcp --cluster {layout.title}"
     )

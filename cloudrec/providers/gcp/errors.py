@@ -1,4 +1,4 @@
-"""What Google's errors mean: to the engine (may the call be made again?) and to a person."""
+"""Google's errors: whether the engine may repeat the call, and the message and remedy for the user."""
 
 from __future__ import annotations
 
@@ -10,30 +10,31 @@ from google.api_core import exceptions as api
 from google.auth import exceptions as auth
 from requests import exceptions as http
 
-from cloudrec.cloud.driver import UnfinishedError
-from cloudrec.cloud.operated import OperationFailedError
-from cloudrec.engine.graph import Verdict
+from cloudrec.engine.graph import ErrorVerdict
 from cloudrec.errors import CloudrecError, PreflightError, SpecError
+from cloudrec.providers.base.driver import UnfinishedError
+from cloudrec.providers.base.operated import OperationFailedError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cloudrec.engine.clock import Clock
 
-# What a driver of Google's may raise.
+# The exceptions that a driver of this provider may raise.
 REFUSALS = (api.GoogleAPIError, auth.GoogleAuthError, http.RequestException, OperationFailedError)
 
 _DENIED, _TOO_MANY = 403, 429
 _SERVER_ERROR, _NOT_IMPLEMENTED = 500, 501
 _NETWORK = (http.RequestException, auth.TransportError, api.RetryError)
-_EFFECTIVE_S = 600.0  # until which what was just made or enabled need not be known everywhere
-_PREFIX = re.compile(r"^[A-Z]+ \S+: ")  # "GET https://...: ", which the SDK sets before Google's words
+# IAM and Service Usage are eventually consistent: for minutes, a new account or API may be unknown elsewhere.
+_EFFECTIVE_S = 600.0
+_PREFIX = re.compile(r"^[A-Z]+ \S+: ")  # "GET https://...: ", which the SDK adds to Google's message
 
 _RATE = re.compile(
     r"^rateLimitExceeded$|^userRateLimitExceeded$|^RATE_LIMIT_EXCEEDED$|^CONCURRENT_OPERATIONS_QUOTA_EXCEEDED$"
 )
 _RATE_WORDS = re.compile(r"per (minute|100 seconds)|rate limit|concurrent operations quota", re.IGNORECASE)
-# What is under way on the same thing, or stands on it, or was written by somebody else meanwhile.
+# Another operation is in progress on the resource, another resource uses it, or another process wrote it.
 _BUSY = re.compile(
     r"^resourceNotReady$|^RESOURCE_NOT_READY$|^resourceInUseByAnotherResource$"
     r"|^RESOURCE_IN_USE(_BY_ANOTHER_RESOURCE)?$|^conditionNotMet$|^CONDITION_NOT_MET$|^ABORTED$"
@@ -46,14 +47,13 @@ _BUSY_WORDS = re.compile(
     r"|you tried to delete is not empty",
     re.IGNORECASE | re.DOTALL,
 )
-# What was made or enabled a moment ago and is not seen everywhere yet.
+# A resource that was created a moment ago and that not every service knows yet.
 _NOT_YET = re.compile(
     r"(service account|principal) \S+ does not exist|identity pool does not exist", re.IGNORECASE
 )
-_CONSTRAINT = re.compile(
-    r"\bconstraints/\w+"
-)  # an organization's policy, told with the code of a stale write
-# One of that name is there: made by a call whose answer was lost, and not listed when it was looked for.
+# An organization policy: its code, conditionNotMet, is also that of a write with an old etag.
+_CONSTRAINT = re.compile(r"\bconstraints/\w+")
+# The name is in use. A call whose answer was lost may have created it, after the search that did not list it.
 _EXISTS = re.compile(r"^(alreadyExists|ALREADY_EXISTS|RESOURCE_ALREADY_EXISTS|conflict)$")
 _CAPACITY = re.compile(
     r"POOL_EXHAUSTED|STOCKOUT|GCE_QUOTA_EXCEEDED|^QUOTA_EXCEEDED$|^quotaExceeded$|^QUOTA_FAILURE$"
@@ -70,14 +70,15 @@ _PERMISSION = re.compile(r"^PERMISSION_DENIED$|^forbidden$|^IAM_PERMISSION_DENIE
 _WRONG = re.compile(
     r"^INVALID_ARGUMENT$|^invalid|^badRequest$|^required$|^OUT_OF_RANGE$|^parseError$|^BAD_REQUEST$"
 )
-_SERVICE = re.compile(r"/apis/api/([a-z0-9.-]+)/")  # in the address under which Google says it can be enabled
+_SERVICE = re.compile(r"/apis/api/([a-z0-9.-]+)/")  # in the console address of Google's message
 _BILLING = re.compile(r"^BILLING_DISABLED$|^accountDisabled$|^UREQ_PROJECT_BILLING")
 _NAMED = re.compile(r"'([a-z]+\.[A-Za-z]+\.[A-Za-z]+)'|Permission ([a-z]+\.[A-Za-z]+\.[A-Za-z]+)")
 _PERMISSION_NAME = re.compile(r"\b([a-z]+\.[a-zA-Z]+\.[a-zA-Z]+)\b")
 
-_LOG_IN = "`gcloud auth application-default login`, or set GOOGLE_APPLICATION_CREDENTIALS to a key's file"
+_LOG_IN = "`gcloud auth application-default login`, or set GOOGLE_APPLICATION_CREDENTIALS to a key file"
 
-# What a refusal means, the first that fits: what its code is like, our error, what we say, the remedy.
+# How to explain a refusal: a pattern of its code, the error to raise, the message, the remedy. The first
+# match counts.
 _REFUSED: Sequence[tuple[re.Pattern[str], type[CloudrecError], str, str]] = (
     (
         _CREDENTIALS,
@@ -89,46 +90,46 @@ _REFUSED: Sequence[tuple[re.Pattern[str], type[CloudrecError], str, str]] = (
         re.compile(r"^UNAVAILABLE$|^backendError$|^DEADLINE_EXCEEDED$"),
         PreflightError,
         "Google Cloud does not answer",
-        "look at the network, the proxy, and GOOGLE_CLOUD_GRPC_ENDPOINT; then again",
+        "check the network, the proxy and GOOGLE_CLOUD_GRPC_ENDPOINT, then try again",
     ),
     (
         _BILLING,
         PreflightError,
         "the project has no billing account",
-        "link one (`gcloud billing projects link`), or take another project with GOOGLE_CLOUD_PROJECT",
+        "link one (`gcloud billing projects link`), or set GOOGLE_CLOUD_PROJECT to another project",
     ),
     (
         re.compile(r"^CONSUMER_INVALID$|^USER_PROJECT_DENIED$|^projectNotFound$"),
         PreflightError,
-        "the credentials see no such project",
-        "look at GOOGLE_CLOUD_PROJECT, and whether the credentials are of somebody who may use it",
+        "the credentials have no access to the project, or it does not exist",
+        "check GOOGLE_CLOUD_PROJECT, and the roles of the credentials' account in that project",
     ),
     (
         re.compile(r"ORG_POLICY|CONSTRAINT_VIOLATED|^conditionNotMet$"),
         PreflightError,
-        "a policy of the organization forbids it",
-        "have whoever set the constraint that this names exempt the project",
+        "a policy of the organization forbids the request",
+        "ask an administrator of the organization to exempt the project from the constraint named here",
     ),
     (
         _CAPACITY,
         CloudrecError,
-        "Google Cloud has none of it, or allows no more",
-        "allow other instance types or zones, or ask for a higher quota (IAM & Admin, Quotas)",
+        "Google Cloud has no capacity, or the quota is used up",
+        "allow other instance types or zones, or request a higher quota (IAM & Admin, Quotas)",
     ),
     (
         _WRONG,
         SpecError,
-        "Google Cloud refuses what it was asked for",
-        "change the setting that this names in the spec",
+        "Google Cloud rejects the request as invalid",
+        "change the setting named here in the spec",
     ),
 )
-# What a failure on this side means.
+# How to explain an error of this side: its classes, the error to raise, the message, the remedy.
 _LOCAL: Sequence[tuple[tuple[type[Exception], ...], type[CloudrecError], str, str]] = (
     (
         _NETWORK,
         PreflightError,
         "Google Cloud cannot be reached",
-        "look at the network, the proxy, and GOOGLE_CLOUD_ENDPOINT_URL",
+        "check the network, the proxy and GOOGLE_CLOUD_ENDPOINT_URL",
     ),
     (
         (auth.GoogleAuthError,),
@@ -140,7 +141,7 @@ _LOCAL: Sequence[tuple[tuple[type[Exception], ...], type[CloudrecError], str, st
 
 
 class Fresh:
-    """What this process made or enabled: for some minutes Google may refuse it as if it were not there."""
+    """The names that this process created or enabled: for minutes, Google may deny that they exist."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -148,34 +149,34 @@ class Fresh:
         self._lock = threading.Lock()
 
     def add(self, name: str) -> None:
-        """Note that something of this name was made or enabled just now."""
+        """Note that a resource or API of this name was created or enabled just now."""
         with self._lock:
             self._since[name] = self._clock.now()
 
     def names_one(self, said: str) -> bool:
-        """Tell whether a refusal names what was made a moment ago."""
+        """Return whether a refusal's message has a name that was noted in the last minutes."""
         with self._lock:
             oldest = self._clock.now() - self._clock.limit(_EFFECTIVE_S)
             return any(name in said and since > oldest for name, since in self._since.items())
 
 
 def code(error: Exception) -> str:
-    """Return Google's reason for an error: the most telling of what it gives; else the class's name."""
+    """Return the most specific code of an error: its reason, else its status, else the name of its class."""
     if isinstance(error, OperationFailedError):
         return error.code
     if not isinstance(error, api.GoogleAPICallError):
         return type(error).__name__
     if error.reason:
         return str(error.reason)
-    told = [each.get("reason") for each in error.errors if isinstance(each, dict)]
-    if told and told[0]:
-        return str(told[0])
+    reasons = [each.get("reason") for each in error.errors if isinstance(each, dict)]
+    if reasons and reasons[0]:
+        return str(reasons[0])
     status = _status_name(error) or getattr(error.grpc_status_code, "name", "")
     return str(status or type(error).__name__)
 
 
 def message(error: Exception) -> str:
-    """Return Google's own words."""
+    """Return the message of an error, without the SDK's prefix."""
     if isinstance(error, OperationFailedError):
         return error.message
     if isinstance(error, api.GoogleAPICallError):
@@ -184,42 +185,43 @@ def message(error: Exception) -> str:
 
 
 def is_absent(error: Exception) -> bool:
-    """Tell whether it says that the thing, or what it would be in, is not there."""
+    """Return whether the error means that the resource or its parent does not exist."""
     return isinstance(error, api.NotFound)
 
 
 def is_disabled(error: Exception) -> bool:
-    """Tell whether it says that the project has not enabled the API."""
+    """Return whether the error means that the project has not enabled the API."""
     return _DISABLED.search(code(error)) is not None
 
 
 def is_transient(error: Exception) -> bool:
-    """Tell whether the network, the rate limit or the service's health is in the way of a read."""
+    """Return whether a read may be retried: after a network error, a rate limit or a server error."""
     return _is_rate(error) or _is_lost(error)
 
 
-def verdict(error: Exception, fresh: Fresh) -> Verdict:
-    """Tell whether the call that raised this may be made again.
+def verdict(error: Exception, fresh: Fresh) -> ErrorVerdict:
+    """Return whether the call that raised this may be made again.
 
     Args:
-        error: as the SDK, or the look at an operation, raised it.
-        fresh: what was made or enabled a moment ago.
+        error: from the SDK, or of a failed operation.
+        fresh: the names that were created or enabled a moment ago.
     """
     if isinstance(error, UnfinishedError):
         cause = error.__cause__
-        inner = verdict(cause, fresh) if isinstance(cause, Exception) else Verdict.FATAL
-        return Verdict.LOST if inner is Verdict.RETRY else inner
+        inner = verdict(cause, fresh) if isinstance(cause, Exception) else ErrorVerdict.FATAL
+        # The resource itself exists already: a search must find it before it is created again.
+        return ErrorVerdict.LOST if inner is ErrorVerdict.RETRY else inner
     if _is_rate(error):
-        return Verdict.RETRY
+        return ErrorVerdict.RETRY
     if is_capacity(error):
-        return Verdict.UNAVAILABLE
+        return ErrorVerdict.UNAVAILABLE
     if _is_lost(error) or _EXISTS.search(code(error)):
-        return Verdict.LOST
-    return Verdict.RETRY if _passes(error, fresh) else Verdict.FATAL
+        return ErrorVerdict.LOST
+    return ErrorVerdict.RETRY if _passes(error, fresh) else ErrorVerdict.FATAL
 
 
 def _passes(error: Exception, fresh: Fresh) -> bool:
-    """Tell whether what is refused now is not refused a little later."""
+    """Return whether the same call may succeed a little later."""
     if not isinstance(error, api.GoogleAPICallError | OperationFailedError):
         return False
     what, said = code(error), message(error)
@@ -227,12 +229,13 @@ def _passes(error: Exception, fresh: Fresh) -> bool:
         return False
     if _BUSY.search(what) or _BUSY_WORDS.search(said) or _NOT_YET.search(said):
         return True
+    # Without a fresh name in the message, the same refusals are final.
     is_late = _DISABLED.search(what) or _is_denied(error) or is_absent(error)
     return bool(is_late) and fresh.names_one(said)
 
 
 def is_capacity(error: Exception) -> bool:
-    """Tell whether the cloud has none of it, or the project may have no more of it."""
+    """Return whether Google has no capacity, or the project's quota is used up."""
     if _is_rate(error) or not isinstance(error, api.GoogleAPICallError | OperationFailedError):
         return False
     what, said = code(error), message(error)
@@ -241,17 +244,17 @@ def is_capacity(error: Exception) -> bool:
 
 
 def explain(error: Exception) -> CloudrecError:
-    """Say in a person's words what it means, with the remedy and the exit code."""
+    """Return the error with a message for the user, a remedy and an exit code."""
     if isinstance(error, CloudrecError):
         return error
     if isinstance(error, UnfinishedError) and isinstance(error.__cause__, Exception):
         return explain(error.__cause__)
     if isinstance(error, api.GoogleAPICallError | OperationFailedError):
         return _explain_refusal(error)
-    if isinstance(error, auth.DefaultCredentialsError):  # whose own words are a page of links
+    if isinstance(error, auth.DefaultCredentialsError):  # its own message is a page of links
         return PreflightError(
-            "there are no Google Cloud credentials: neither in GOOGLE_APPLICATION_CREDENTIALS, nor of a "
-            "log-in with gcloud, nor of this machine",
+            "no Google Cloud credentials found: none in GOOGLE_APPLICATION_CREDENTIALS, no login with "
+            "gcloud, and no service account of this machine",
             remedy=_LOG_IN,
         )
     for classes, kind, text, remedy in _LOCAL:
@@ -266,7 +269,8 @@ def _explain_refusal(error: Exception) -> CloudrecError:
         named = _SERVICE.search(said)
         return PreflightError(
             f"an API of the project is not enabled ({what}): {said}",
-            remedy=f"`gcloud services enable {named[1] if named else 'SERVICE'}`, or let enable_apis do it",
+            remedy=f"`gcloud services enable {named[1] if named else 'SERVICE'}`, or let `cloudrec up` do it "
+            "with --set cluster.settings.enable_apis=true",
         )
     meant = "QUOTA_EXCEEDED" if is_capacity(error) else what
     for pattern, kind, text, remedy in _REFUSED:
@@ -274,16 +278,16 @@ def _explain_refusal(error: Exception) -> CloudrecError:
             return kind(f"{text} ({what}): {said}", remedy=remedy)
     if _is_denied(error):
         permission = permission_of(said)
-        may_not = f"the credentials may not do {permission}" if permission else "not allowed"
+        lacking = f"the credentials lack the permission {permission}" if permission else "permission denied"
         return PreflightError(
-            f"{may_not} ({what}): {said}",
-            remedy="have that allowed; infra/gcp/deployer-role.yaml lists all that is needed",
+            f"{lacking} ({what}): {said}",
+            remedy="grant it; infra/gcp/README.md has the roles with every permission that cloudrec needs",
         )
-    return CloudrecError(f"Google Cloud refuses it ({what}): {said}")
+    return CloudrecError(f"Google Cloud refuses the request ({what}): {said}")
 
 
 def permission_of(said: str) -> str:
-    """Return the permission that a refusal says is missing, such as `compute.networks.create`."""
+    """Return the missing permission in a refusal's message, such as `compute.networks.create`; else ""."""
     found = _NAMED.search(said)
     if found:
         return found[1] or found[2]
@@ -292,7 +296,7 @@ def permission_of(said: str) -> str:
 
 
 def _status_name(error: api.GoogleAPICallError) -> str:
-    """Return what newer services call the status, as in INVALID_ARGUMENT."""
+    """Return the status in the answer of a newer service, such as INVALID_ARGUMENT; else ""."""
     try:
         body = error.response.json() if error.response is not None else {}
         return str(body["error"].get("status") or "")
@@ -305,7 +309,7 @@ def _is_denied(error: Exception) -> bool:
 
 
 def _is_rate(error: Exception) -> bool:
-    """Tell whether it is asked for too fast, which Google says with 403 too, and with words only."""
+    """Return whether a rate limit refused the call; Google uses 403 as well as 429, or only the message."""
     if not isinstance(error, api.GoogleAPICallError | OperationFailedError):
         return False
     if _RATE.search(code(error)):
@@ -316,7 +320,7 @@ def _is_rate(error: Exception) -> bool:
 
 
 def _is_bare(error: Exception, said: str) -> bool:
-    """Tell whether it is a 429 that says nothing of a quota."""
+    """Return whether the error is a 429 whose message does not name a quota."""
     return _http_status(error) == _TOO_MANY and "quota" not in said.lower()
 
 
@@ -328,6 +332,6 @@ def _is_lost(error: Exception) -> bool:
     if isinstance(error, auth.RefreshError):
         return bool(error.retryable)
     if isinstance(error, api.GoogleAPICallError) and is_capacity(error):
-        return False  # Google says that it has no capacity with the status of a failure of its own
+        return False  # Google reports missing capacity with the status of a server error, 503
     status = _http_status(error)
     return isinstance(error, _NETWORK) or (status >= _SERVER_ERROR and status != _NOT_IMPLEMENTED)

@@ -1,40 +1,47 @@
-"""What a cluster's resources are called on Google Cloud, and in which zones they are."""
+"""The names, paths and zones of a cluster's resources on Google Cloud."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from cloudrec.cloud.layout import CloudLayout, shortened
+from cloudrec.providers.base.layout import CloudLayout, shortened
+from cloudrec.providers.base.offers import CAPACITY_TYPES, all_ways
+from cloudrec.providers.gcp.offers import FLEX, RESERVED
 from cloudrec.providers.gcp.prices import shipped
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from cloudrec.cloud.prices import Prices
-    from cloudrec.providers.gcp.offers import Hardware
+    from cloudrec.providers.base.offers import Placement
+    from cloudrec.providers.base.prices import Prices
+    from cloudrec.providers.gcp.offers import GcpMachineType
     from cloudrec.providers.gcp.settings import GcpSettings
 
-TAG_REGION = "cloudrec-region"  # so that each region's search finds its own of what is global
-TAG_ZONES = "cloudrec-zones"  # on the network: the zones that the cluster was laid out for
+TAG_REGION = "cloudrec-region"  # on every resource: a search in a region skips global ones of other regions
+TAG_ZONES = "cloudrec-zones"  # on the network: the zones that the cluster was created for
+# Google's limits on names, in characters.
 _LONGEST, _LONGEST_CLUSTER, _LONGEST_ACCOUNT, _LONGEST_BUCKET = 63, 40, 30, 63
 
 
 @dataclass(frozen=True, kw_only=True)
-class Layout(CloudLayout):
-    """Everything that is decided before a resource is described; the same spec gives the same layout.
+class GcpLayout(CloudLayout):
+    """The decisions that all resources of a cluster share; the same spec gives the same layout.
 
     Attributes:
-        settings: the provider's own.
-        region: where.
-        project: whose, its id.
-        number: the project's number.
+        settings: `cluster.settings` of this provider.
+        region: of the cluster.
+        project: the id of the project.
+        number: the number of the project.
         home_zone: the zone of a zonal control plane.
-        gpu_zones: zones to try for GPU nodes, the best first.
-        instance_types: kinds of GPU node to try, the best first.
-        hardware: of each of them.
-        offered: the zones that have each of them at all.
-        prices: what things cost.
+        gpu_zones: the zones to try for GPU nodes, the best first.
+        instance_types: the machine types to try for GPU nodes, the best first.
+        hardware: machine type -> its hardware.
+        offered: machine type -> the zones that offer it.
+        prices: the price table.
+        shared_account: the e-mail address of the service account that an administrator made for the nodes of
+            all clusters; empty if the cluster has its own.
+        guard_role: the role that the guard gets for its cluster.
     """
 
     settings: GcpSettings
@@ -44,37 +51,61 @@ class Layout(CloudLayout):
     home_zone: str = ""
     gpu_zones: tuple[str, ...] = field(default=())
     instance_types: tuple[str, ...] = field(default=())
-    hardware: Mapping[str, Hardware] = field(default_factory=dict)
+    hardware: Mapping[str, GcpMachineType] = field(default_factory=dict)
     offered: Mapping[str, Sequence[str]] = field(default_factory=dict)
     prices: Prices = field(default_factory=shipped)
+    shared_account: str = ""
+    guard_role: str = ""
+
+    def __post_init__(self) -> None:
+        # Prices of another region are never used.
+        object.__setattr__(self, "prices", self.prices.within(self.region))
+
+    def places(self) -> list[Placement]:
+        """Return the candidates for the GPU nodes, the best first.
+
+        With a reservation, which is paid for already, there are no others. Flex-start comes last: it never
+        fails, but waits for capacity.
+        """
+        capacity_types = (
+            *CAPACITY_TYPES[self.cluster.capacity],
+            *((FLEX,) if self.settings.flex_start else ()),
+        )
+        if self.settings.reservation:
+            capacity_types = (RESERVED,)
+        return [
+            way
+            for way in all_ways(self.instance_types, self.gpu_zones, capacity_types, self.offered)
+            if not (only := self.hardware[way.instance_type].only) or way.capacity in only
+        ]
 
     def tags(self, key: str, suffix: str = "") -> dict[str, str]:
-        """Return what a resource of this key is born with; its region is among it."""
+        """Return the tags of a resource, with its region."""
         return {**super().tags(key, suffix), TAG_REGION: self.region}
 
     @property
     def location(self) -> str:
-        """Where GKE keeps the cluster: the region, or one zone."""
+        """The location of the cluster in GKE: the region, or the home zone."""
         return self.region if self.settings.regional else self.home_zone
 
     @property
     def cluster_path(self) -> str:
-        """The cluster's path."""
+        """The path of the GKE cluster."""
         name = shortened(self.name, _LONGEST_CLUSTER)
         return f"projects/{self.project}/locations/{self.location}/clusters/{name}"
 
     @property
     def workload_pool(self) -> str:
-        """The pool of identities that pods of all clusters of the project have."""
+        """The workload identity pool, which all clusters of the project share."""
         return f"{self.project}.svc.id.goog"
 
     @property
     def pod_principal(self) -> str:
-        """Who runs are to IAM."""
+        """The IAM principal of runs."""
         return self.principal(self.settings.service_account)
 
     def principal(self, account: str) -> str:
-        """Return who Kubernetes' account NAMESPACE/NAME is to IAM, with no Google account between."""
+        """Return the IAM principal of the Kubernetes service account NAMESPACE/NAME."""
         namespace, _, name = account.partition("/")
         return (
             f"principal://iam.googleapis.com/projects/{self.number}/locations/global/workloadIdentityPools/"
@@ -83,52 +114,66 @@ class Layout(CloudLayout):
 
     @property
     def gpu_networks(self) -> int:
-        """How many networks the GPUs' own cards want, at most."""
+        """The number of GPU networks: the most that one of the instance types needs."""
         return max((self.hardware[name].gpu_nics for name in self.instance_types), default=0)
 
     @property
     def bucket(self) -> str:
-        """The bucket's name: unique in the world, recomputable by us."""
+        """The name of the bucket, from the settings or computed: unique in all of Google Cloud."""
         name = shortened(f"{self.name}-{self.number}-{self.region}", _LONGEST_BUCKET)
         return self.settings.bucket or name
 
     @property
     def storage(self) -> str:
-        """URI of the cluster's data."""
+        """The URI of the cluster's data: gs://BUCKET or gs://BUCKET/PREFIX."""
         return "/".join(["gs:/", self.bucket, *([self.settings.prefix] if self.settings.prefix else [])])
 
     @property
     def repository_path(self) -> str:
-        """The image repository's path."""
+        """The path of the image repository."""
         return f"projects/{self.project}/locations/{self.region}/repositories/{self.regional('')}"
 
     def regional(self, suffix: str = "") -> str:
-        """Return the name of what a region has."""
+        """Return the name of a regional resource."""
         return shortened(f"{self.name}-{suffix}" if suffix else self.name, _LONGEST)
 
     def everywhere(self, suffix: str = "") -> str:
-        """Return the name of what all regions share, which holds the region."""
+        """Return the name of a global resource; it contains the region."""
         return shared_name(self.title, self.region, suffix)
 
     def global_path(self, collection: str, suffix: str = "") -> str:
-        """Return the path of what all regions share ("networks")."""
+        """Return the path of a global resource of a collection, such as "networks"."""
         return f"projects/{self.project}/global/{collection}/{self.everywhere(suffix)}"
 
     def regional_path(self, collection: str, suffix: str = "") -> str:
-        """Return the path of what a region has ("subnetworks")."""
+        """Return the path of a regional resource of a collection, such as "subnetworks"."""
         return f"projects/{self.project}/regions/{self.region}/{collection}/{self.regional(suffix)}"
 
     def account(self, suffix: str) -> str:
         """Return the e-mail address of a service account."""
-        name = account_id(self.title, self.region, suffix)
-        return f"{name}@{self.project.replace(':', '.')}.iam.gserviceaccount.com"
+        return account_address(account_id(self.title, self.region, suffix), self.project)
+
+    @property
+    def node_account(self) -> str:
+        """The e-mail address of the nodes' service account: that of the project, or the cluster's own."""
+        return self.shared_account or self.account("nodes")
 
 
 def shared_name(cluster: str, region: str, suffix: str = "") -> str:
-    """Return the name of what all regions share, which holds the region: two clusters may be namesakes."""
+    """Return the name of a global resource. It contains the region: each may have a cluster of this name."""
     return shortened("-".join(filter(None, (f"cloudrec-{cluster}", region, suffix))), _LONGEST)
 
 
+def account_address(name: str, project: str) -> str:
+    """Return the e-mail address of a service account.
+
+    The project example.com:trainers, which a domain has, gives NAME@trainers.example.com.iam....
+    """
+    domain, _, rest = project.rpartition(":")
+    host = f"{rest}.{domain}" if domain else rest
+    return f"{name}@{host}.iam.gserviceaccount.com"
+
+
 def account_id(cluster: str, region: str, suffix: str) -> str:
-    """Return what a service account's e-mail address begins with."""
+    """Return the id of a service account: its e-mail address up to the @."""
     return shortened(f"cloudrec-{cluster}-{region}-{suffix}", _LONGEST_ACCOUNT)

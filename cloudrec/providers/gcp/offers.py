@@ -1,28 +1,28 @@
-"""The GPU nodes that can be had on Google Cloud, and their hardware."""
+"""The GPU machine types of Google Cloud, and their hardware."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from cloudrec.cloud.offers import MARKETS, SPOT, Machine, Place, all_ways
 from cloudrec.errors import SpecError
+from cloudrec.providers.base.offers import SPOT, InstanceType
 from cloudrec.spec.suggest import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from cloudrec.providers.gcp.client import Gcp
-    from cloudrec.providers.gcp.layout import Layout
+    from google.cloud.compute_v1 import MachineType
+
     from cloudrec.spec.models import ClusterSpec
 
 DEFAULT_TYPES = ("a2-highgpu-8g",)
-# Markets beside those of every cloud: nodes that come once Google has them, and nodes that are ours already.
+# Capacity types that only Google Cloud has: nodes from a queue, and nodes that the user has reserved.
 FLEX, RESERVED = "flex-start", "reservation"
-TCPX, TCPXO = "tcpx", "tcpxo"  # GPUDirect over TCP, of A3 High and of A3 Mega
-_SSD_GB = 403  # of each local disk, which Google calls 375 GiB
-# What Google calls the accelerators, with the GPU's model and the memory of each.
+TCPX, TCPXO = "tcpx", "tcpxo"  # GPUDirect over TCP: of A3 High, and of A3 Mega
+_SSD_GB = 403  # of each local disk of 375 GiB
+# Google's name of an accelerator -> the GPU's model, and its memory in GiB.
 _GPUS: Mapping[str, tuple[str, int]] = MappingProxyType(
     {
         "nvidia-tesla-t4": ("T4", 16),
@@ -36,19 +36,23 @@ _GPUS: Mapping[str, tuple[str, int]] = MappingProxyType(
         "nvidia-b200": ("B200", 180),
     }
 )
+# The GPUs of A3 Ultra and A4: "GPU machine types" of Compute Engine's documentation.
+_RDMA = frozenset({"nvidia-h200-141gb", "nvidia-b200"})
 
 
 @dataclass(frozen=True, kw_only=True)
-class Hardware(Machine):
+class GcpMachineType(InstanceType):
     """One machine type.
 
     Attributes:
-        accelerator: what Google calls its GPUs.
-        gpu_nics: network cards for the GPUs alone, each of which wants a network of its own.
-        local_ssds: disks that belong to it; where they are to be asked for, none.
-        fast_socket: whether NCCL may use GKE's Fast Socket on it.
-        compact: whether nodes of it can be placed close together.
-        only: the markets in which it is sold; all when empty.
+        accelerator: Google's name of its GPUs.
+        gpu_nics: network cards that only the GPUs use; each needs its own network.
+        local_ssds: local disks that are part of the type; 0 if disks can only be added.
+        fast_socket: whether NCCL can use GKE's Fast Socket.
+        compact: whether nodes can have a compact placement policy.
+        only: the capacity types that Google sells it in; empty for all.
+        is_rdma: whether its GPUs reach other nodes by RDMA networks, which cloudrec does not make. It has no
+            Persistent Disk either.
     """
 
     accelerator: str
@@ -57,10 +61,16 @@ class Hardware(Machine):
     fast_socket: bool = False
     compact: bool = False
     only: tuple[str, ...] = ()
+    is_rdma: bool = False
+
+    @property
+    def disk(self) -> str:
+        """The type of its root disk."""
+        return "hyperdisk-balanced" if self.is_rdma else "pd-balanced"
 
     @property
     def fabric(self) -> str:
-        """How GPUs of different nodes talk."""
+        """The network fabric between GPUs of different nodes: "tcp", "tcpx" or "tcpxo"."""
         if not self.gpu_nics:
             return "tcp"
         return TCPXO if self.accelerator == "nvidia-h100-mega-80gb" else TCPX
@@ -79,9 +89,9 @@ def _machine(
     local_ssds: int = 0,
     fast_socket: bool = False,
     only: tuple[str, ...] = (),
-) -> Hardware:
+) -> GcpMachineType:
     model, gpu_memory_gib = _GPUS[accelerator]
-    return Hardware(
+    return GcpMachineType(
         instance_type=instance_type,
         gpu=model,
         gpus=gpus,
@@ -100,7 +110,7 @@ def _machine(
     )
 
 
-def _a2_high(gpus: int, gbit_s: float) -> Hardware:
+def _a2_high(gpus: int, gbit_s: float) -> GcpMachineType:
     return _machine(
         f"a2-highgpu-{gpus}g",
         "nvidia-tesla-a100",
@@ -113,7 +123,7 @@ def _a2_high(gpus: int, gbit_s: float) -> Hardware:
     )
 
 
-def _a2_ultra(gpus: int, gbit_s: float) -> Hardware:
+def _a2_ultra(gpus: int, gbit_s: float) -> GcpMachineType:
     return _machine(
         f"a2-ultragpu-{gpus}g",
         "nvidia-a100-80gb",
@@ -129,7 +139,7 @@ def _a2_ultra(gpus: int, gbit_s: float) -> Hardware:
 
 def _a3(
     name: str, accelerator: str, gpus: int, gbit_s: float, *, nics: int = 0, only: tuple[str, ...] = ()
-) -> Hardware:
+) -> GcpMachineType:
     return _machine(
         f"a3-{name}-{gpus}g",
         accelerator,
@@ -144,7 +154,7 @@ def _a3(
     )
 
 
-def _g2(vcpus: int, *, gpus: int, gbit_s: float) -> Hardware:
+def _g2(vcpus: int, *, gpus: int, gbit_s: float) -> GcpMachineType:
     return _machine(
         f"g2-standard-{vcpus}",
         "nvidia-l4",
@@ -155,11 +165,12 @@ def _g2(vcpus: int, *, gpus: int, gbit_s: float) -> Hardware:
     )
 
 
-def _known(*hardware: Hardware) -> Mapping[str, Hardware]:
+def _known(*hardware: GcpMachineType) -> Mapping[str, GcpMachineType]:
     return MappingProxyType({each.instance_type: each for each in hardware})
 
 
-_PARTS = (SPOT, FLEX)  # how parts of an A3 machine are sold: nobody has them on demand
+# A3 High with fewer than 8 GPUs is sold as spot and flex-start only, not on demand.
+_PARTS = (SPOT, FLEX)
 KNOWN = _known(
     _a2_high(1, 24),
     _a2_high(2, 32),
@@ -190,59 +201,39 @@ def types_of(cluster: ClusterSpec) -> tuple[str, ...]:
     return cluster.instance_types or DEFAULT_TYPES
 
 
-def places(layout: Layout) -> list[Place]:
-    """Return the ways of having the GPU nodes, the best first.
+def hardware_of(
+    instance_types: Sequence[str], region: str, asked: Callable[[str], MachineType | None]
+) -> dict[str, GcpMachineType]:
+    """Return the hardware of each type, from the table or else from Google.
 
-    What is reserved is paid for already: nothing else is tried then. Flex-start comes last, since it never
-    fails, but waits.
-    """
-    settings = layout.settings
-    markets = (*MARKETS[layout.cluster.capacity], *((FLEX,) if settings.flex_start else ()))
-    if settings.reservation:
-        markets = (RESERVED,)
-    return [
-        way
-        for way in all_ways(layout.instance_types, layout.gpu_zones, markets, layout.offered)
-        if not (only := layout.hardware[way.instance_type].only) or way.market in only
-    ]
-
-
-def hardware_of(instance_types: Sequence[str], gcp: Gcp) -> dict[str, Hardware]:
-    """Return each type's hardware, asking the cloud for those that the table does not have.
+    Args:
+        instance_types: the names of the types.
+        region: the region of the cluster.
+        asked: returns Google's description of a type in that region; None if no zone offers it.
 
     Raises:
-        SpecError: a type does not exist, or has no GPU.
+        SpecError: the region has no such type, or the type has no NVIDIA GPU.
     """
-    found: dict[str, Hardware] = {}
+    found: dict[str, GcpMachineType] = {}
     for name in instance_types:
-        row = None if name in KNOWN else _asked(gcp, name)
+        row = None if name in KNOWN else asked(name)
         if name not in KNOWN and row is None:
             raise SpecError(
-                f"machine type {name!r} is not in {gcp.region}", remedy=did_you_mean(name, sorted(KNOWN))
+                f"region {region} has no machine type {name!r}", remedy=did_you_mean(name, sorted(KNOWN))
             )
         found[name] = KNOWN[name] if row is None else described(row)
         if not found[name].gpus:
             raise SpecError(
-                f"machine type {name!r} has no GPU of NVIDIA", remedy=f"choose one of {', '.join(KNOWN)}"
+                f"machine type {name!r} has no NVIDIA GPU", remedy=f"choose one of {', '.join(KNOWN)}"
             )
     return found
 
 
-def _asked(gcp: Gcp, name: str) -> Any:  # noqa: ANN401 - the SDK's message
-    """Ask the zones of the region for a machine type; None where none has it."""
-    types = gcp.compute("machine_types")
-    listed = gcp.rows(types.aggregated_list, project=gcp.project, filter=f'name = "{name}"')
-    for place, scoped in listed:
-        if place.startswith(f"zones/{gcp.region}-") and scoped.machine_types:
-            return scoped.machine_types[0]
-    return None
-
-
-def described(row: Any) -> Hardware:  # noqa: ANN401 - the SDK's message
-    """Read a row of `machine_types`; 0 GPUs where it brings none of NVIDIA."""
+def described(row: MachineType) -> GcpMachineType:
+    """Return the hardware in Google's description of a machine type; 0 GPUs if it has no known NVIDIA GPU."""
     found = next((each for each in row.accelerators if each.guest_accelerator_type in _GPUS), None)
     model, gpu_memory_gib = _GPUS[found.guest_accelerator_type] if found else ("", 0)
-    return Hardware(
+    return GcpMachineType(
         instance_type=row.name,
         gpu=model,
         gpus=found.guest_accelerator_count if found else 0,
@@ -250,4 +241,5 @@ def described(row: Any) -> Hardware:  # noqa: ANN401 - the SDK's message
         vcpus=row.guest_cpus,
         memory_gib=row.memory_mb / 1024,
         accelerator=found.guest_accelerator_type if found else "",
+        is_rdma=found is not None and found.guest_accelerator_type in _RDMA,
     )

@@ -1,35 +1,32 @@
-"""Google's prices: the table that ships with the code, and the Cloud Billing catalogue that renews it.
+"""Google's prices: the table that ships with the code, and its refresh from the Cloud Billing catalogue.
 
-The catalogue sells parts, not machines: a core, a GiB, a GPU, a GiB of local disk, each on demand and as
-spot, by region. A machine type's price is the sum of its parts. Spot prices are a region's, not a zone's,
-and hold for weeks; in the tables they stand under TYPE/spot.
+The catalogue prices parts, not machines: a core, a GiB of memory, a GPU or a GiB of local disk, each on
+demand and as spot, by region. The price of a machine type is the sum of its parts. Spot prices are the same
+in all zones of a region, and hold for weeks.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import replace
-from datetime import UTC, datetime
 from functools import cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from cloudrec.cloud.offers import ON_DEMAND, SPOT
-from cloudrec.cloud.prices import HOURS_A_MONTH, table_of
+from cloudrec.providers.base.offers import ON_DEMAND, SPOT
+from cloudrec.providers.base.prices import GIB_MONTH, HOURS_A_MONTH, Price, table_of, today
 from cloudrec.providers.gcp.offers import KNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from cloudrec.cloud.prices import Prices
-    from cloudrec.providers.gcp.client import Gcp
+    from google.cloud.billing_v1 import PricingExpression, Sku
 
-    Parts = Mapping[tuple[str, str], float]  # part, market -> USD an hour of one
+    from cloudrec.providers.base.prices import Prices
 
-COMPUTE_ENGINE = "services/6F81-5844-456A"  # as the catalogue calls it
-_PAGE = 5000  # SKUs: the most that it gives at once
+    Parts = Mapping[tuple[str, str], float]  # (part, capacity type) -> USD per hour of one unit
+
 _SSD, _SSD_GIB = "SSD backed Local Storage", 375
-# What the catalogue calls the cores and the memory of a series, before "Instance Core" and "Instance Ram".
+# The catalogue's name of a series, before "Instance Core" and "Instance Ram".
 _SERIES: Mapping[str, str] = MappingProxyType(
     {
         "a2": "A2",
@@ -50,20 +47,30 @@ _GPUS: Mapping[str, str] = MappingProxyType(
         "nvidia-h100-mega-80gb": "Nvidia H100 80GB Mega GPU",
     }
 )
-_SAME = {"Nvidia H100 80GB Plus GPU": "Nvidia H100 80GB Mega GPU"}  # one thing under two names
+_SAME = {"Nvidia H100 80GB Plus GPU": "Nvidia H100 80GB Mega GPU"}  # the catalogue has both names for one GPU
 _PARTS = (
     *(f"{series} Instance {part}" for series in _SERIES.values() for part in ("Core", "Ram")),
     *_GPUS.values(),
     *_SAME,
     _SSD,
 )
-# A part as it is sold to everybody: reservations, commitments and calendars are described otherwise.
+# The description of a part at its list price. Reservations, commitments and calendar mode have other ones.
 _PART = re.compile(
     rf"(?P<spot>Spot Preemptible )?(?P<part>{'|'.join(map(re.escape, _PARTS))})"
     r"(?P<attached> attached to Spot Preemptible VMs)?(( running)? in .+)?"
 )
+# The catalogue's name of a disk, before "in" and a region -> Compute Engine's.
+_DISKS: Mapping[str, str] = MappingProxyType(
+    {
+        "Balanced PD Capacity": "pd-balanced",
+        "SSD backed PD Capacity": "pd-ssd",
+        "Storage PD Capacity": "pd-standard",
+        "Hyperdisk Balanced Capacity": "hyperdisk-balanced",
+    }
+)
+_DISK = re.compile(rf"(?P<disk>{'|'.join(map(re.escape, _DISKS))})( in .+)?")
 _STANDARD = re.compile(r"(?P<series>[a-z0-9]+)-standard-(?P<vcpus>\d+)")
-_STANDARD_GIB = 4  # a virtual core
+_STANDARD_GIB = 4  # of memory for each virtual core
 
 
 @cache
@@ -72,79 +79,88 @@ def shipped() -> Prices:
     return table_of(__package__)
 
 
-def refresh(gcp: Gcp, region: str, instance_types: Sequence[str] = ()) -> Prices:
-    """Ask the catalogue for the prices of a region.
+def listed(skus: Sequence[Sku], region: str, instance_types: Sequence[str]) -> list[Price]:
+    """Return the prices of a region from the catalogue: machine types on demand and as spot, and disks.
 
     Args:
-        gcp: how it is reached.
-        region: whose prices are wanted.
-        instance_types: types to ask for beside those of the shipped table.
+        skus: the catalogue's SKUs of Compute Engine.
+        region: the region of the prices.
+        instance_types: the machine types to price.
     """
-    rows = gcp.rows(gcp.client("catalog").list_skus, parent=COMPUTE_ENGINE, page_size=_PAGE)
-    parts = parts_of(rows, region)
-    names = {name.partition("/")[0] for name in (*shipped().types, *instance_types)}
-    types = {
-        key: price
-        for name in sorted(names)
-        for market, key in ((ON_DEMAND, name), (SPOT, spot_key(name)))
-        if (price := priced(name, market, parts)) is not None
-    }
-    return replace(
-        shipped(),
-        date=datetime.now(UTC).date().isoformat(),
-        source="Cloud Billing catalogue",
+    parts = parts_of(skus, region)
+    machines = [
+        _price(region, name, capacity, "hour", usd)
+        for name in instance_types
+        for capacity in (ON_DEMAND, SPOT)
+        if (usd := priced(name, capacity, parts)) is not None
+    ]
+    return [*machines, *_disks(skus, region)]
+
+
+def _disks(skus: Sequence[Sku], region: str) -> list[Price]:
+    """Return the prices of a region's disks."""
+    here = [sku for sku in skus if region in sku.service_regions]
+    matched = [(_DISK.fullmatch(sku.description), sku) for sku in here]
+    return [
+        _price(
+            region,
+            f"disk-{_DISKS[match['disk']]}-gib",
+            "",
+            GIB_MONTH,
+            _usd(sku.pricing_info[-1].pricing_expression),
+        )
+        for match, sku in matched
+        if match is not None and sku.pricing_info[-1].pricing_expression.usage_unit == "GiBy.mo"
+    ]
+
+
+def _price(region: str, name: str, capacity: str, unit: str, usd: float) -> Price:
+    return Price(
         region=region,
-        types=types,
+        name=name,
+        capacity=capacity,
+        unit=unit,
+        usd=usd,
+        as_of=today(),
+        source="Cloud Billing catalogue",
     )
 
 
-def spot(prices: Prices, instance_types: Sequence[str], zones: Sequence[str]) -> dict[tuple[str, str], float]:
-    """Return the spot price of each type and zone, in USD an hour, as far as the table has it."""
-    priced = {name: price for name in instance_types if (price := prices.node(spot_key(name))) is not None}
-    return {(name, zone): price for name, price in priced.items() for zone in zones}
-
-
-def spot_key(instance_type: str) -> str:
-    """Return the name under which a table has the spot price of a type."""
-    return f"{instance_type}/{SPOT}"
-
-
-def nodes(prices: Prices, instance_type: str, market: str, count: int) -> float:
-    """USD an hour of some nodes; as spot, what they cost on demand where the table knows no better."""
-    key = spot_key(instance_type) if market == SPOT else instance_type
-    return prices.nodes(key if prices.node(key) is not None else instance_type, count)
-
-
-def parts_of(skus: Iterable[Any], region: str) -> Parts:
-    """Return what the parts of machines cost in a region, in USD an hour of one core, GPU or GiB."""
+def parts_of(skus: Iterable[Sku], region: str) -> Parts:
+    """Return the prices of the parts of machines in a region, in USD per hour of one core, GPU or GiB."""
     found: dict[tuple[str, str], float] = {}
     for sku in skus:
-        told = _PART.fullmatch(sku.description)
-        if told is None or region not in sku.service_regions or sku.category.usage_type.startswith("Commit"):
+        match = _PART.fullmatch(sku.description)
+        if match is None or region not in sku.service_regions or sku.category.usage_type.startswith("Commit"):
             continue
-        market = SPOT if told["spot"] or told["attached"] else ON_DEMAND
-        part = _SAME.get(told["part"], told["part"])
-        found[part, market] = _hourly(sku.pricing_info[-1].pricing_expression)
+        capacity = SPOT if match["spot"] or match["attached"] else ON_DEMAND
+        part = _SAME.get(match["part"], match["part"])
+        found[part, capacity] = _hourly(sku.pricing_info[-1].pricing_expression)
     return found
 
 
-def _hourly(expression: Any) -> float:  # noqa: ANN401 - the SDK's model
-    """The price of one unit, after what is free, in USD an hour."""
-    price = expression.tiered_rates[-1].unit_price
-    usd = float(price.units + price.nanos / 1e9)
+def _hourly(expression: PricingExpression) -> float:
+    """Return the price of one unit in USD per hour."""
+    usd = _usd(expression)
     return usd / HOURS_A_MONTH if expression.usage_unit.endswith(".mo") else usd
 
 
-def priced(name: str, market: str, parts: Parts) -> float | None:
-    """Return the price of a machine by its parts, in USD an hour; None where one of them has none."""
+def _usd(expression: PricingExpression) -> float:
+    """Return the price of one unit in USD, in the last tier: after any free usage."""
+    price = expression.tiered_rates[-1].unit_price
+    return float(price.units + price.nanos / 1e9)
+
+
+def priced(name: str, capacity: str, parts: Parts) -> float | None:
+    """Return the price of a machine in USD per hour; None if a part of it has no price."""
     needed = _needed(name)
-    if not needed or any((part, market) not in parts for part in needed):
+    if not needed or any((part, capacity) not in parts for part in needed):
         return None
-    return round(sum(count * parts[part, market] for part, count in needed.items()), 4)
+    return round(sum(count * parts[part, capacity] for part, count in needed.items()), 4)
 
 
 def _needed(name: str) -> dict[str, float]:
-    """The parts that make a machine; empty for a machine that we do not know."""
+    """Return the parts of a machine type and how many units of each; empty for an unknown type."""
     hardware, standard = KNOWN.get(name), _STANDARD.fullmatch(name)
     if hardware is not None:
         series = next(of for prefix, of in _SERIES.items() if name.startswith(f"{prefix}-"))

@@ -1,47 +1,37 @@
-"""The provider: puts together what the other files of this folder describe."""
+"""The Google Cloud provider, assembled from the other modules of this package."""
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from cloudrec.cloud import offers as shop
-from cloudrec.cloud.provider import CloudProvider
-from cloudrec.provider import GuardAccess
-from cloudrec.providers.gcp import (
-    access,
-    apis,
-    errors,
-    firewall,
-    guard,
-    halting,
-    identity,
-    leftovers,
-    lustre,
-    nat,
-    network,
-    nodes,
-    offers,
-    placement,
-    prices,
-    quota,
-    registry,
-    storage,
-    zones,
-)
-from cloudrec.providers.gcp import cluster as control_plane
-from cloudrec.providers.gcp.client import Gcp
-from cloudrec.providers.gcp.layout import Layout
+from cloudrec.providers.base import offers as shop
+from cloudrec.providers.base.cloud import CloudProvider, ProviderPart
+from cloudrec.providers.base.protocol import GuardAccess
+from cloudrec.providers.gcp import access, errors, offers, preflight, prices, zones
+from cloudrec.providers.gcp.api import apis
+from cloudrec.providers.gcp.api.client import Gcp
+from cloudrec.providers.gcp.cleanup import leftovers
+from cloudrec.providers.gcp.cluster import cluster as control_plane
+from cloudrec.providers.gcp.identity import guard, identity, prepared
+from cloudrec.providers.gcp.layout import GcpLayout
+from cloudrec.providers.gcp.network import firewall, nat, network, placement
+from cloudrec.providers.gcp.nodes import nodes, scale_to_zero
+from cloudrec.providers.gcp.registry import registry
 from cloudrec.providers.gcp.settings import settings_of
+from cloudrec.providers.gcp.storage import lustre, storage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cloudrec.errors import CloudrecError
-    from cloudrec.provider import Access, Finding, Halt, Offer, Registry
+    from cloudrec.findings import Finding
+    from cloudrec.providers.base.access import KubernetesAccess
+    from cloudrec.providers.base.prices import Price
+    from cloudrec.providers.base.protocol import Halt, Offer, Registry
     from cloudrec.spec.models import ClusterSpec
 
-# Each part describes its resources, gives its drivers, and tells which kinds one of a kind may need.
-_PARTS = (
+_PARTS: Sequence[ProviderPart[Gcp, GcpLayout]] = (
     apis,
     network,
     nat,
@@ -58,88 +48,107 @@ _PARTS = (
 )
 
 
-class GcpProvider(CloudProvider[Gcp, Layout]):
+class GcpProvider(CloudProvider[Gcp, GcpLayout]):
     """Google Cloud as a provider."""
 
     name = "gcp"
-    settle_s = 20.0  # lists are right at once as a rule, policies after seconds
+    prices_hold = 7  # the catalogue has tens of thousands of rows, and its spot prices hold for a month
+    usual_minutes = MappingProxyType({"cluster": (5, 8), "gpu-nodes": (5, 15)})
+    settle_s = 20.0  # lists are mostly consistent at once, policies after seconds
     parts = _PARTS
     refusals = errors.REFUSALS
 
     def reach(self, region: str | None) -> Gcp:
-        """Return the project in this region; in the environment's own when None."""
+        """Return the project in this region; None for the region of the environment."""
         return Gcp(self.environment, region)
 
     def explain(self, error: Exception) -> CloudrecError:
-        """Say what Google's refusal means."""
+        """Return Google's error with a message and a remedy for the user."""
         return errors.explain(error)
 
     def credentials(self, account: Gcp) -> Sequence[Finding]:
-        """Check that Google takes the credentials."""
-        return quota.credentials(account)
+        """Check that Google accepts the credentials."""
+        return preflight.credentials(account)
 
-    def findings(self, account: Gcp, layout: Layout) -> Sequence[Finding]:
-        """Look at quotas, offers, names that are taken and leftovers."""
-        return quota.findings(account, layout)
+    def findings(self, account: Gcp, layout: GcpLayout) -> Sequence[Finding]:
+        """Check quotas, offers, names in use and orphaned resources."""
+        return preflight.findings(account, layout)
+
+    def account_of(self, cluster: ClusterSpec) -> str:
+        """Return the project's id, which Google never gives to another project."""
+        gcp = self.account(cluster.region)
+        with self.explained():
+            return self.reached_at(f"Google Cloud project {gcp.project}", gcp.endpoint)
 
     def check(self, cluster: ClusterSpec) -> None:
         """Validate the settings."""
         settings_of(cluster)
 
+    def node_types(self, cluster: ClusterSpec) -> Sequence[str]:
+        """Return the machine types of the GPU nodes and of the CPU nodes."""
+        return (*offers.types_of(cluster), settings_of(cluster).cpu_machine_type)
+
+    def asked_prices(self, account: Gcp, types: Sequence[str]) -> Sequence[Price]:
+        """Ask the Cloud Billing catalogue, which has spot prices too."""
+        return prices.listed(account.skus(), account.region, sorted({*types, *offers.KNOWN}))
+
+    def spot_prices(self, account: Gcp, types: Sequence[str]) -> Sequence[Price]:
+        """Return nothing: the catalogue has given them."""
+        del account, types
+        return ()
+
     def offers(self, cluster: ClusterSpec) -> Sequence[Offer]:
-        """Return the nodes that would serve, in order of preference."""
+        """Return the GPU nodes that fit the spec, in order of preference."""
         layout = self.layout(cluster)
-        spot = prices.spot(layout.prices, layout.instance_types, layout.gpu_zones)
-        table = layout.prices
-        return shop.offers(nodes.places(layout), layout.hardware, table, spot, spot_priced=table.label)
+        return shop.offers(layout.places(), layout.hardware, layout.prices)
 
     def catalog(self, cluster: ClusterSpec, *, refresh: bool) -> Sequence[Offer]:
-        """Return every kind of GPU node that has a price, on demand and as spot."""
+        """Return every GPU machine type that has a price, on demand and as spot."""
         gcp = self.account(cluster.region)
         types = list({**offers.KNOWN, **dict.fromkeys(cluster.instance_types)})
-        with self.told_plainly():
+        with self.explained():
             if refresh:
-                self.keep_prices(gcp, prices.refresh(gcp, gcp.region, types))
+                self.keep_prices(gcp, self.asked_prices(gcp, [*types, *self.node_types(cluster)]))
             zones_of = zones.offering(gcp, types)
-            spot = prices.spot(gcp.prices, types, gcp.zones)
-            hardware = offers.hardware_of(types, gcp)
-        return shop.catalog(hardware, zones_of, gcp.prices, spot, spot_priced=gcp.prices.label)
+            hardware = offers.hardware_of(types, gcp.region, gcp.machine_type)
+        return shop.catalog(hardware, zones_of, gcp.prices)
 
-    def access(self, cluster: ClusterSpec) -> Access:
-        """Tell how to reach the cluster, and write its kubeconfig."""
-        with self.told_plainly():
+    def access(self, cluster: ClusterSpec) -> KubernetesAccess:
+        """Return the access to the cluster, and write its kubeconfig."""
+        with self.explained():
             return access.of(
                 self.layout(cluster), self.account(cluster.region), self.home, dict(self.environment)
             )
 
     def registry(self, cluster: ClusterSpec) -> Registry:
-        """Tell where the cluster's images go, and log in there."""
-        with self.told_plainly():
+        """Log in to the cluster's image repository, and return its address and the login."""
+        with self.explained():
             return registry.login(self.layout(cluster), self.account(cluster.region))
 
     def guard(self, cluster: ClusterSpec) -> GuardAccess:
-        """Tell what the guard needs to be the identity that may scale the pools."""
+        """Return the environment with which the guard in the cluster finds the pools that it scales."""
         layout = self.layout(cluster)
-        told = {
+        environment = {
             "GOOGLE_CLOUD_PROJECT": layout.project,
             "GOOGLE_CLOUD_REGION": layout.region,
-            halting.CLUSTER: layout.cluster_path,
+            scale_to_zero.CLUSTER: layout.cluster_path,
         }
-        return GuardAccess(cluster=cluster, environment=told)
+        return GuardAccess(cluster=cluster, environment=environment)
 
     def halt(self, cluster: ClusterSpec) -> Halt:
-        """Begin to scale the GPU pools to no nodes."""
-        with self.told_plainly():
-            path = self.environment.get(halting.CLUSTER, "")
-            return halting.halt(self.account(cluster.region), cluster.title, cluster=path)
+        """Start to scale the GPU pools to zero nodes."""
+        with self.explained():
+            path = self.environment.get(scale_to_zero.CLUSTER, "")
+            return scale_to_zero.halt(self.account(cluster.region), cluster.title, cluster=path)
 
-    def layout(self, cluster: ClusterSpec) -> Layout:
-        """Decide names and zones; asks Google for the zones where the spec does not name them."""
+    def layout(self, cluster: ClusterSpec) -> GcpLayout:
+        """Decide names and zones; the zones come from Google if the spec does not name them."""
         gcp = self.account(cluster.region)
         types = offers.types_of(cluster)
-        with self.told_plainly():
+        with self.explained():
             chosen = zones.choose(gcp, cluster, types)
-            return Layout(
+            has = prepared.find(gcp, cluster.title)
+            return GcpLayout(
                 cluster=cluster,
                 settings=settings_of(cluster),
                 region=gcp.region,
@@ -148,7 +157,9 @@ class GcpProvider(CloudProvider[Gcp, Layout]):
                 home_zone=chosen.home,
                 gpu_zones=chosen.gpu,
                 instance_types=types,
-                hardware=offers.hardware_of(types, gcp),
+                hardware=offers.hardware_of(types, gcp.region, gcp.machine_type),
                 offered=zones.offering(gcp, types),
                 prices=gcp.prices,
+                shared_account=has.node_account,
+                guard_role=has.guard_role,
             )

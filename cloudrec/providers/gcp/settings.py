@@ -1,4 +1,4 @@
-"""The settings that only this provider understands; the defaults are private and encrypted."""
+"""The settings of this provider; with the defaults, the cluster is private and its data encrypted."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import AfterValidator, Field, PositiveInt, model_validator
 
 from cloudrec.spec.load import validated
-from cloudrec.spec.models import Model, Names, seconds_of
+from cloudrec.spec.models import Model, seconds_of
 
 if TYPE_CHECKING:
     from typing import Self
 
     from cloudrec.spec.models import ClusterSpec
 
-# Prefix lengths of the blocks: nodes (of which a subnet may have a thousand), pods (a /24 a node), services,
-# and the networks of the GPUs' own cards (a /22 and more for each of eight).
+# The shortest and the longest prefix of each block. GKE gives each node a /24 of the pods' block; the GPUs'
+# block is divided among eight networks.
 _NODES, _PODS, _SERVICES, _GPUS = (9, 24), (9, 21), (16, 27), (9, 19)
 _LABEL = re.compile(r"[a-z0-9_-]{0,63}")
 _LABEL_NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
-_LONGEST_RUN_S = 7 * 86400.0  # that Google lets flex-start nodes live
-# GiB that a file system starts with and grows by, by its MB/s for each TiB.
+_LONGEST_RUN_S = 7 * 86400.0  # Google's limit for flex-start nodes
+# Throughput of a file system in MB/s per TiB -> its smallest size, and its step, in GiB.
 LUSTRE_STEPS = {125: 72000, 250: 36000, 500: 18000, 1000: 9000}
 
 
@@ -32,16 +32,12 @@ def _block(limits: tuple[int, int]) -> AfterValidator:
     def check(value: str) -> str:
         block = ipaddress.IPv4Network(value)
         if not block.is_private and not block.subnet_of(ipaddress.IPv4Network("100.64.0.0/10")):
-            raise ValueError("is no private block; take one of 10.0.0.0/8, 172.16.0.0/12 or 192.168.0.0/16")
+            raise ValueError("is no private block; choose one in 10.0.0.0/8, 172.16.0.0/12 or 192.168.0.0/16")
         if not widest <= block.prefixlen <= narrowest:
-            raise ValueError(f"is a /{block.prefixlen}; /{widest} to /{narrowest} can be used")
+            raise ValueError(f"is a /{block.prefixlen}; /{widest} to /{narrowest} are allowed")
         return str(block)
 
     return AfterValidator(check)
-
-
-def _blocks(values: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(str(ipaddress.IPv4Network(value)) for value in values)
 
 
 def _labels(values: dict[str, str]) -> dict[str, str]:
@@ -61,7 +57,7 @@ class GcpSettings(Model):
     """`cluster.settings` for Google Cloud."""
 
     nodes_cidr: Annotated[str, _block(_NODES)] = Field(
-        "10.42.0.0/20", description="the nodes' addresses; must not overlap with networks to be joined to"
+        "10.42.0.0/20", description="the nodes' addresses; must not overlap with networks that are peered"
     )
     pods_cidr: Annotated[str, _block(_PODS)] = Field(
         "10.44.0.0/14", description="the pods' addresses: 256 for each node"
@@ -70,43 +66,41 @@ class GcpSettings(Model):
         "10.43.0.0/20", description="addresses of Kubernetes' services"
     )
     gpu_cidr: Annotated[str, _block(_GPUS)] = Field(
-        "10.48.0.0/16", description="addresses of the GPUs' own network cards, where a type has them"
-    )
-    authorized_networks: Annotated[Names, AfterValidator(_blocks)] = Field(
-        (),
-        description="who reaches the Kubernetes API by its address; only by its name, guarded by IAM, "
-        "when empty",
+        "10.48.0.0/16",
+        description="addresses of the network cards that only the GPUs use, if the machine type has them",
     )
     regional: bool = Field(
-        default=False, description="let the control plane and the CPU nodes be in three zones"
+        default=False, description="place the control plane and the CPU nodes in three zones"
     )
     release_channel: Literal["RAPID", "REGULAR", "STABLE", "EXTENDED"] = Field(
-        "REGULAR", description="how early Kubernetes' versions come"
+        "REGULAR", description="GKE's channel of Kubernetes versions"
     )
-    cpu_machine_type: str = Field("e2-standard-4", description="kind of node for what is no training")
-    cpu_nodes: PositiveInt = Field(2, description="nodes for what is no training")
+    cpu_machine_type: str = Field("e2-standard-4", description="machine type of the CPU nodes")
+    cpu_nodes: PositiveInt = Field(2, description="number of CPU nodes, for pods that do not train")
     gpu_root_gib: Annotated[int, Field(ge=50, le=65536)] = Field(
-        200, description="root disk of a GPU node, which holds images"
+        200, description="GiB of a GPU node's root disk, which holds images"
     )
-    gpu_driver: Literal["DEFAULT", "LATEST"] = Field("LATEST", description="which of GKE's GPU drivers")
+    gpu_driver: Literal["DEFAULT", "LATEST"] = Field("LATEST", description="GKE's version of the GPU driver")
     reservation: str | None = Field(
         None,
         pattern=r"^(projects/[^/]+/reservations/)?[a-z]([a-z0-9-]{0,61}[a-z0-9])?$",
-        description="a reservation of GPU nodes that is yours, or projects/P/reservations/NAME",
+        description="a reservation of GPU nodes in this project, or projects/P/reservations/NAME in another",
     )
     flex_start: bool = Field(
-        default=False, description="wait in Google's queue for GPU nodes (flex-start) where none can be had"
+        default=False, description="wait in Google's queue (flex-start) if no GPU nodes are available"
     )
     max_run_duration: Annotated[str, AfterValidator(_run)] | None = Field(
-        None, description="how long a flex-start node may live, 7d at most"
+        None, description="longest life of a flex-start node, up to 7d"
     )
-    compact: bool = Field(default=True, description="keep the GPU nodes of one zone close together")
+    compact: bool = Field(default=True, description="place the GPU nodes of one zone close to each other")
     lustre_gib: Annotated[int, Field(ge=0)] = Field(
-        0, description="size of a Managed Lustre file system; none when 0"
+        0, description="GiB of a Managed Lustre file system; none when 0"
     )
-    lustre_throughput: Literal[125, 250, 500, 1000] = Field(250, description="its MB/s for each TiB")
+    lustre_throughput: Literal[125, 250, 500, 1000] = Field(
+        250, description="MB/s of the file system for each TiB"
+    )
     lustre_cidr_bits: Annotated[int, Field(ge=16, le=24)] = Field(
-        20, description="prefix length of the addresses that Google takes for its side of the file system"
+        20, description="prefix length of the block of addresses for Google's side of the file system"
     )
     bucket: str | None = Field(
         None,
@@ -121,17 +115,20 @@ class GcpSettings(Model):
     kms_key: str | None = Field(
         None,
         pattern=r"^projects/[^/]+/locations/[^/]+/keyRings/[^/]+/cryptoKeys/[^/]+$",
-        description="a key of your own for Kubernetes' secrets and the data; Google's when absent",
+        description="your own key for Kubernetes' secrets and the data; Google's when absent",
     )
     service_account: str = Field(
-        "cloudrec/cloudrec", pattern=r"^[a-z0-9-]+/[a-z0-9-]+$", description="namespace/name that runs have"
+        "cloudrec/cloudrec",
+        pattern=r"^[a-z0-9-]+/[a-z0-9-]+$",
+        description="namespace/name of the runs' Kubernetes service account",
     )
-    guard_role: str = Field(
-        "roles/container.clusterAdmin",
+    guard_role: str | None = Field(
+        None,
         pattern=r"^(roles|projects/[^/]+/roles)/[A-Za-z0-9_.]+$",
-        description="what the guard may do with its cluster; infra/gcp has a narrower role",
+        description="role of the guard for its cluster; when absent, the project's cloudrecGuard "
+        "(infra/gcp), else roles/container.clusterAdmin",
     )
-    enable_apis: bool = Field(default=True, description="enable the APIs of the project that are missing")
+    enable_apis: bool = Field(default=True, description="enable the APIs that the project lacks")
     labels: Annotated[dict[str, str], AfterValidator(_labels)] = Field(
         default_factory=dict, description="labels on every node"
     )
@@ -152,17 +149,17 @@ class GcpSettings(Model):
         if self.lustre_gib % step:
             raise ValueError(
                 f"lustre_gib {self.lustre_gib} is no size of a file system with "
-                f"{self.lustre_throughput} MB/s for each TiB: take 0 (none) or a multiple of {step}"
+                f"{self.lustre_throughput} MB/s for each TiB: set 0 (none) or a multiple of {step}"
             )
         return self
 
     @model_validator(mode="after")
     def _one_way_to_wait(self) -> Self:
         if self.reservation and self.flex_start:
-            raise ValueError("reservation and flex_start exclude each other")
+            raise ValueError("reservation and flex_start exclude each other: set one of them")
         return self
 
 
 def settings_of(cluster: ClusterSpec) -> GcpSettings:
-    """Validate and return the cluster's settings; SpecError when they do not fit."""
+    """Return the validated settings of a cluster; SpecError if they are invalid."""
     return validated(GcpSettings, cluster.settings, {})

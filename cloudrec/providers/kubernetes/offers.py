@@ -1,26 +1,26 @@
-"""The nodes that a cluster has, as offers: others pay for them."""
+"""A cluster's existing nodes as an offer."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cloudrec.provider import Offer
+from cloudrec.providers.base.protocol import OWNED, Offer
 
 if TYPE_CHECKING:
-    from cloudrec.providers.kubernetes.nodes import Pool
+    from cloudrec.providers.kubernetes.nodes.nodes import Pool
     from cloudrec.providers.kubernetes.settings import KubernetesSettings
 
 
 def offer(pool: Pool, context: str, settings: KubernetesSettings) -> Offer:
-    """Describe the nodes that train as one kind of node."""
+    """Return one offer for the nodes that can train."""
     return Offer(
         instance_type=pool.instance_type or "various",
         location=context,
-        capacity="owned",
+        capacity=OWNED,
         vcpus=pool.cores,
         memory_gib=round(pool.memory_gib, 1),
         gpu="NVIDIA" if pool.gpus else "",
         gpus=pool.gpus,
         hourly_usd=settings.node_hourly_usd,
-        priced="cluster.settings.node_hourly_usd" if settings.node_hourly_usd else "already paid for",
+        priced="already paid for" if settings.node_hourly_usd is None else "cluster.settings.node_hourly_usd",
     )

@@ -1,4 +1,4 @@
-"""The local provider: registers this machine, so that every later command finds a cluster as on a cloud."""
+"""The local provider: `up` registers this machine in a file, so that later commands find a cluster."""
 
 from __future__ import annotations
 
@@ -7,21 +7,22 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from cloudrec.engine.cost import FREE
 from cloudrec.engine.graph import (
     TAG_CLUSTER,
     TAG_KEY,
     TAG_OWNER,
     Condition,
     Difference,
+    ErrorVerdict,
     Observed,
     Resource,
-    Verdict,
 )
-from cloudrec.errors import PreflightError, SpecError
+from cloudrec.errors import SpecError
 from cloudrec.home import make_private, storage_error, write_atomically
-from cloudrec.provider import Halt
-from cloudrec.providers.local import access, offers, quota, ray_driver, storage
-from cloudrec.providers.local.nodes import Machine, inspect
+from cloudrec.providers.local import access, offers, ray_driver, storage
+from cloudrec.providers.local import preflight as quota
+from cloudrec.providers.local.nodes import LocalHardware, inspect
 from cloudrec.providers.local.settings import settings_of
 
 if TYPE_CHECKING:
@@ -30,8 +31,10 @@ if TYPE_CHECKING:
 
     from cloudrec.engine.graph import Driver
     from cloudrec.errors import CloudrecError
+    from cloudrec.findings import Finding
     from cloudrec.home import Home
-    from cloudrec.provider import Access, Finding, GuardAccess, Offer, Registry
+    from cloudrec.providers.base.access import HostAccess, RayAccess
+    from cloudrec.providers.base.protocol import Offer
     from cloudrec.spec.models import ClusterSpec
 
 MACHINE = "machine"
@@ -55,7 +58,7 @@ class LocalProvider:
         self._home = home
 
     def check(self, cluster: ClusterSpec) -> None:
-        """Validate the settings, and refuse what asks for other machines than this one."""
+        """Validate the settings; SpecError for those that mean other machines than this one."""
         settings_of(cluster)
         for key in ("region", "zones", "instance_types", "kubernetes_version", "ttl", "budget_usd"):
             if value := getattr(cluster, key):
@@ -75,7 +78,7 @@ class LocalProvider:
         return [offers.offer(inspect())]
 
     def catalog(self, cluster: ClusterSpec, *, refresh: bool) -> Sequence[Offer]:
-        """Return this machine, whose price does not change."""
+        """Return this machine; `refresh` has no effect."""
         del refresh
         return self.offers(cluster)
 
@@ -84,7 +87,7 @@ class LocalProvider:
         return quota.findings(settings_of(cluster), self._storage(cluster), inspect())
 
     def resources(self, cluster: ClusterSpec) -> Sequence[Resource]:
-        """Describe the storage folder, the machine that uses it, and its Ray head where one is asked for."""
+        """Return the storage folder, the machine, and the Ray head if it is requested."""
         name = cluster.title
 
         def tags(kind: str) -> dict[str, str]:
@@ -93,24 +96,28 @@ class LocalProvider:
         folder = Resource(
             kind=storage.KIND,
             name=name,
-            properties={"path": str(self._storage(cluster))},
+            properties=storage.StorageProperties(path=str(self._storage(cluster))),
             tags=tags(storage.KIND),
             holds_data=True,
+            hourly_usd=FREE,
         )
         machine = Resource(
             kind=MACHINE,
             name=name,
             needs=(folder.key,),
-            properties=inspect().as_properties(),
+            properties=inspect(),
             tags=tags(MACHINE),
+            hourly_usd=FREE,
         )
         if not settings_of(cluster).ray:
             return [folder, machine]
-        head = Resource(kind=ray_driver.KIND, name=name, needs=(folder.key,), tags=tags(ray_driver.KIND))
+        head = Resource(
+            kind=ray_driver.KIND, name=name, needs=(folder.key,), tags=tags(ray_driver.KIND), hourly_usd=FREE
+        )
         return [folder, machine, head]
 
     def drivers(self, cluster: ClusterSpec) -> Mapping[str, Driver]:
-        """Return the drivers of all kinds."""
+        """Return kind -> driver."""
         del cluster
         return {
             storage.KIND: storage.StorageDriver(self._home.clusters),
@@ -119,44 +126,24 @@ class LocalProvider:
         }
 
     def locations(self, cluster: ClusterSpec) -> Sequence[str]:
-        """There is only this machine."""
+        """Return none: there is only this machine."""
         del cluster
         return ()
 
     def search(self, cluster: str | None, *, locations: Sequence[str] = ()) -> Sequence[Observed]:
-        """Read the clusters' folders; they are this provider's tags."""
+        """Find the resources of one cluster or of all, in the clusters' folders under CLOUDREC_HOME."""
         del locations  # there is only this machine
         found: list[Observed] = []
         folders = sorted(self._home.clusters.iterdir()) if self._home.clusters.is_dir() else []
         for folder in folders:
-            things = (storage.pointed_at(folder), registered(folder), ray_driver.started(folder))
-            found += [seen for seen in things if seen is not None]
+            registrations = (storage.pointed_at(folder), registered(folder), ray_driver.started(folder))
+            found += [seen for seen in registrations if seen is not None]
         return [seen for seen in found if cluster is None or seen.cluster == cluster]
 
-    def access(self, cluster: ClusterSpec) -> Access:
-        """Tell what a run finds here."""
-        return access.of(
-            cluster.title,
-            machine=registered(self._home.clusters / cluster.title),
-            folder=storage.pointed_at(self._home.clusters / cluster.title),
-            details=ray_driver.details(self._home.clusters / cluster.title),
-        )
-
-    def registry(self, cluster: ClusterSpec) -> Registry:
-        """Refuse: what runs here needs no image."""
-        raise PreflightError(
-            f"cluster {cluster.title!r} is this machine, which runs the trainer without an image",
-            remedy="name another cluster with --cluster",
-        )
-
-    def guard(self, cluster: ClusterSpec) -> GuardAccess:
-        """Refuse: nothing here costs anything."""
-        raise PreflightError(f"cluster {cluster.title!r} is this machine, which costs nothing")
-
-    def halt(self, cluster: ClusterSpec) -> Halt:
-        """Leave the machine as it is: it costs nothing."""
-        del cluster
-        return Halt()
+    def access(self, cluster: ClusterSpec) -> HostAccess | RayAccess:
+        """Return the access to this machine; PreflightError if it is not registered."""
+        folder = self._home.clusters / cluster.title
+        return access.of(folder, registered(folder))
 
     def _storage(self, cluster: ClusterSpec) -> Path:
         default = storage.default_path(self._home.clusters / cluster.title)
@@ -164,7 +151,7 @@ class LocalProvider:
 
 
 class MachineDriver:
-    """Handles the registration of this machine: a file in the cluster's folder. Its identity is that file."""
+    """The driver of this machine's registration, a file in the cluster's folder. Its identity is the path."""
 
     deadline_s = 10.0
     poll_s = 0.05
@@ -172,59 +159,61 @@ class MachineDriver:
     def __init__(self, clusters: Path) -> None:
         self._clusters = clusters
 
-    def find(self, resource: Resource) -> Observed | None:
-        """Read the registration."""
+    def find(self, resource: Resource[LocalHardware]) -> Observed | None:
+        """Return the registered machine; None if it is not registered."""
         return registered(self._clusters / resource.name)
 
-    def difference(self, resource: Resource, observed: Observed) -> Difference | None:
-        """Compare the hardware; a changed machine is registered anew in place."""
+    def difference(self, resource: Resource[LocalHardware], observed: Observed) -> Difference | None:
+        """Compare the hardware; a changed machine can be registered again in place."""
         changed = [
             f"{key} {observed.properties.get(key)!r} -> {value!r}"
-            for key, value in resource.properties.items()
+            for key, value in resource.properties.requested().items()
             if observed.properties.get(key) != value
         ]
         return Difference(reason=", ".join(changed), in_place=True) if changed else None
 
-    def create(self, resource: Resource, *, token: str, identities: Mapping[str, str]) -> str:
-        """Write the registration."""
-        del token, identities  # one file by one name: writing it again changes nothing
+    def create(self, resource: Resource[LocalHardware], *, token: str, identities: Mapping[str, str]) -> str:
+        """Write the registration, and return its path."""
+        del token, identities  # idempotent: the file has a fixed name
         path = self._clusters / resource.name / "machine.json"
         make_private(path.parent)
         write_atomically(
-            path, json.dumps({"properties": dict(resource.properties), "tags": dict(resource.tags)})
+            path, json.dumps({"properties": resource.properties.requested(), "tags": dict(resource.tags)})
         )
         return str(path)
 
-    def change(self, resource: Resource, observed: Observed, *, identities: Mapping[str, str]) -> None:
-        """Write the registration anew."""
+    def change(
+        self, resource: Resource[LocalHardware], observed: Observed, *, identities: Mapping[str, str]
+    ) -> None:
+        """Write the registration again."""
         del observed, identities
         self.create(resource, token="", identities={})
 
     def condition(self, kind: str, identity: str) -> tuple[Condition, str]:
-        """Tell whether the registration is there."""
+        """Return READY if the registration exists, else GONE."""
         del kind
         return (Condition.READY if Path(identity).exists() else Condition.GONE), ""
 
     def delete(self, observed: Observed) -> None:
-        """Remove the registration; the cluster's folder goes with the storage, which goes last."""
+        """Remove the registration; the storage, which is deleted last, removes the cluster's folder."""
         path = Path(observed.identity)
         try:
             path.unlink(missing_ok=True)
         except OSError as error:
             raise storage_error(path, error) from error
 
-    def verdict(self, error: Exception) -> Verdict:
-        """A disk that refuses once refuses again."""
+    def verdict(self, error: Exception) -> ErrorVerdict:
+        """Return FATAL: errors of the local disk are not transient."""
         del error
-        return Verdict.FATAL
+        return ErrorVerdict.FATAL
 
     def explain(self, error: Exception) -> CloudrecError:
-        """Say what went wrong."""
+        """Return the error as a CloudrecError."""
         return storage.explain(error)
 
 
 def registered(cluster_folder: Path) -> Observed | None:
-    """Describe the machine registered in a cluster's folder; None when none is."""
+    """Return the machine that is registered in a cluster's folder; None if there is none."""
     path = cluster_folder / "machine.json"
     try:
         record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
@@ -238,7 +227,8 @@ def registered(cluster_folder: Path) -> Observed | None:
         condition=Condition.READY,
         properties=properties,
         tags=tags,
+        hourly_usd=FREE,
     )
 
 
-__all__ = ["LocalProvider", "Machine", "MachineDriver"]
+__all__ = ["LocalHardware", "LocalProvider", "MachineDriver"]

@@ -1,4 +1,4 @@
-"""What this machine has: cores, memory, GPUs; read without torch, which takes seconds to import."""
+"""This machine's hardware: cores, memory and GPUs; read without torch, which takes seconds to import."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from cloudrec.engine.graph import Properties
+
 _GIB = 1 << 30
 
 
 @dataclass(frozen=True, kw_only=True)
-class Machine:
-    """The hardware that a run on this machine may use."""
+class LocalHardware(Properties):
+    """The hardware that a run on this machine may use.
+
+    Attributes:
+        hostname: the machine's name.
+        cores: the cores that this process may use.
+        memory_gib: main memory in GiB, within the container's limit.
+        gpus: the model of each NVIDIA GPU.
+    """
 
     hostname: str
     cores: int
     memory_gib: float
-    gpus: tuple[str, ...]
-
-    def as_properties(self) -> dict[str, object]:
-        """Return it as a resource's properties."""
-        return {
-            "hostname": self.hostname,
-            "cores": self.cores,
-            "memory_gib": self.memory_gib,
-            "gpus": list(self.gpus),
-        }
+    gpus: list[str]
 
 
-def inspect() -> Machine:
-    """Read this machine's hardware, within the limits that a container or taskset sets."""
-    return Machine(
+def inspect() -> LocalHardware:
+    """Return this machine's hardware, within the limits of its container and of taskset."""
+    return LocalHardware(
         hostname=platform.node(),
         cores=_cores(),
         memory_gib=round(_memory_bytes() / _GIB, 1),
@@ -42,7 +42,7 @@ def inspect() -> Machine:
 
 
 def _cores() -> int:
-    """Count the cores that this process may run on, and no more than its cgroup's share."""
+    """Return the number of cores that this process may use, by its affinity and its cgroup's quota."""
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
     try:
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
@@ -60,16 +60,16 @@ def _memory_bytes() -> int:
     return min(total, int(limit)) if limit.isdigit() else total
 
 
-def _gpus() -> tuple[str, ...]:
-    """Name each NVIDIA GPU, as the driver's own tool lists them."""
+def _gpus() -> list[str]:
+    """Return the model of each NVIDIA GPU from `nvidia-smi`; empty if the tool does not work."""
     tool = shutil.which("nvidia-smi")
     if tool is None:
-        return ()
+        return []
     query = [tool, "--query-gpu=name", "--format=csv,noheader"]
     try:
         listed = subprocess.run(query, capture_output=True, text=True, timeout=20, check=False)
     except (OSError, subprocess.TimeoutExpired):
-        return ()
+        return []
     if listed.returncode != 0:
-        return ()
-    return tuple(line.strip() for line in listed.stdout.splitlines() if line.strip())
+        return []
+    return [line.strip() for line in listed.stdout.splitlines() if line.strip()]

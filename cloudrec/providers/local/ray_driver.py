@@ -1,29 +1,31 @@
-"""The Ray head of a local cluster as a resource: it begins with `up`, and goes with `down`."""
+"""The driver of a local cluster's Ray head, which `up` starts and `down` ends."""
 
 from __future__ import annotations
 
 import json
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from cloudrec.engine.graph import Condition, Difference, Observed, Verdict
+from cloudrec.engine.cost import FREE
+from cloudrec.engine.graph import Condition, Difference, ErrorVerdict, Observed
 from cloudrec.errors import CloudrecError
 from cloudrec.home import make_private, storage_error, write_atomically
-from cloudrec.providers.local import ray_head, storage
+from cloudrec.process import ray_head
+from cloudrec.providers.local import storage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from cloudrec.engine.graph import Resource
+    from cloudrec.process.ray_head import RayHead
 
 KIND = "ray-head"
-ADDRESS, TOKEN_FILE = "ray_address", "ray_token_file"  # of a cluster's details
 _TAGS = "tags.json"
 
 
 class RayHeadDriver:
-    """Handles a cluster's Ray head. Its identity is the folder that it keeps its files in."""
+    """The driver of a cluster's Ray head. Its identity is the folder of its files."""
 
     deadline_s = 120.0
     poll_s = 0.5
@@ -32,18 +34,18 @@ class RayHeadDriver:
         self._clusters = clusters
 
     def find(self, resource: Resource) -> Observed | None:
-        """Describe the head while its process lives; one that has ended is none."""
+        """Return the head; None if there is none or its process has ended."""
         folder = folder_of(self._clusters / resource.name)
         head = ray_head.read_head(folder)
         return started(self._clusters / resource.name) if head and head.is_alive else None
 
     def difference(self, resource: Resource, observed: Observed) -> Difference | None:
-        """There is nothing of it to choose."""
+        """Return None: a head has no properties."""
         del resource, observed
         return None
 
     def create(self, resource: Resource, *, token: str, identities: Mapping[str, str]) -> str:
-        """Start it; one that lives is left as it is."""
+        """Start a head, unless one is running, and return its folder."""
         del token, identities
         folder = folder_of(self._clusters / resource.name)
         make_private(folder)
@@ -52,10 +54,10 @@ class RayHeadDriver:
         return str(folder)
 
     def change(self, resource: Resource, observed: Observed, *, identities: Mapping[str, str]) -> None:
-        """Nothing of it changes in place."""
+        """Do nothing: a head has no properties to change."""
 
     def condition(self, kind: str, identity: str) -> tuple[Condition, str]:
-        """Tell whether its dashboard answers."""
+        """Return READY if its dashboard responds; FAILED with the end of its log if its process has ended."""
         del kind
         folder = Path(identity)
         head = ray_head.read_head(folder)
@@ -66,7 +68,7 @@ class RayHeadDriver:
         return (Condition.READY if head.is_ready else Condition.PENDING), ""
 
     def delete(self, observed: Observed) -> None:
-        """End it, and remove its files."""
+        """End the head, and remove its files."""
         folder = folder_of(self._clusters / observed.name)
         try:
             ray_head.end_head(folder)
@@ -75,23 +77,23 @@ class RayHeadDriver:
         except OSError as error:
             raise storage_error(folder, error) from error
 
-    def verdict(self, error: Exception) -> Verdict:
-        """A machine that cannot start it once cannot again."""
+    def verdict(self, error: Exception) -> ErrorVerdict:
+        """Return FATAL: errors of the local machine are not transient."""
         del error
-        return Verdict.FATAL
+        return ErrorVerdict.FATAL
 
     def explain(self, error: Exception) -> CloudrecError:
-        """Say what went wrong."""
+        """Return the error as a CloudrecError."""
         return error if isinstance(error, CloudrecError) else storage.explain(error)
 
 
 def folder_of(cluster_folder: Path) -> Path:
-    """Return where a cluster's Ray head keeps its files."""
+    """Return the folder of a cluster's Ray head."""
     return cluster_folder / "ray"
 
 
 def started(cluster_folder: Path) -> Observed | None:
-    """Describe the head that was started for a cluster, alive or not; None where none was."""
+    """Return the head that was started for a cluster, even if it has ended; None if none was started."""
     folder = folder_of(cluster_folder)
     head = ray_head.read_head(folder)
     if head is None:
@@ -106,13 +108,15 @@ def started(cluster_folder: Path) -> Observed | None:
         identity=str(folder),
         condition=Condition.READY if head.is_alive else Condition.FAILED,
         tags=tags,
+        hourly_usd=FREE,
     )
 
 
-def details(cluster_folder: Path) -> dict[str, Any]:
-    """Return how the launcher of Ray's jobs reaches the head; nothing where none was started."""
-    folder = folder_of(cluster_folder)
-    head = ray_head.read_head(folder)
-    if head is None:
-        return {}
-    return {ADDRESS: head.url, TOKEN_FILE: str(ray_head.token_file(folder))}
+def head_of(cluster_folder: Path) -> RayHead | None:
+    """Return the record of the head that was started for a cluster; None if none was started."""
+    return ray_head.read_head(folder_of(cluster_folder))
+
+
+def token_file_of(cluster_folder: Path) -> Path:
+    """Return the path of the token of a cluster's head."""
+    return ray_head.token_file(folder_of(cluster_folder))

@@ -1,4 +1,4 @@
-"""The settings that only the local provider understands."""
+"""The settings of the local provider."""
 
 from __future__ import annotations
 
@@ -30,5 +30,5 @@ class LocalSettings(Model):
 
 
 def settings_of(cluster: ClusterSpec) -> LocalSettings:
-    """Validate and return the cluster's settings; SpecError when they do not fit."""
+    """Return the cluster's validated settings; SpecError if they are invalid."""
     return validated(LocalSettings, cluster.settings, {})

@@ -1,4 +1,4 @@
-"""One stand-in a module; before each test an empty account, where things take seconds instead of minutes."""
+"""One stand-in per session, reset to an empty account before each test; operations take seconds."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.contract.aws.support import Site, fresh
-from tests.contract.sandbox_aws.support import Aws, stand_in
+from tests.sandbox.aws.support import Aws, stand_in
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def process() -> Iterator[Aws]:
     with stand_in() as aws:
         yield aws

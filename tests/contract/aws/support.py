@@ -1,4 +1,4 @@
-"""What the tests of the AWS provider do with a cluster on the stand-in."""
+"""Shared helpers of the AWS provider's tests, which run against the stand-in."""
 
 from __future__ import annotations
 
@@ -16,31 +16,37 @@ from cloudrec.engine.plan import Action, Plan
 from cloudrec.home import Home
 from cloudrec.providers.aws.provider import AwsProvider
 from cloudrec.spec.models import ClusterSpec
-from tests.contract.sandbox_aws.support import Aws
+from tests.sandbox.aws.support import Aws
 
-# vCPUs of GPU nodes: an account has none until it asks for some.
+# vCPU quota of GPU nodes: 0 in a new account.
 _QUOTAS = {"ec2/L-417A185B": 1000, "ec2/L-7212CCBC": 1000, "ec2/L-C4BD4855": 1000, "ec2/L-DB2E81BA": 1000}
-# Actions that change nothing begin so.
+# Prefixes of read-only actions.
 _READS = ("Describe", "Get", "List", "Head")
-SPEED = 600.0  # of the stand-in's clock: what waits, waits a tenth of a second
-# One command of the real command line, which waits for a line before it begins: so its pid can be told.
+SPEED = 600.0  # of the stand-in's clock; a wait takes a tenth of a second
+# One real command that waits for a line on stdin before it starts, so that its pid can be printed.
 _HELD = "import sys; sys.stdin.readline(); from cloudrec.cli.main import run; sys.exit(run(sys.argv[1:]))"
 
 
 def fresh(aws: Aws, **control: Any) -> None:
-    """Go back to an empty account that may have GPU nodes, where things take seconds instead of minutes."""
+    """Reset to an empty account with GPU quota, where operations take seconds."""
     aws.control(reset=True)
     aws.env["CLOUDREC_SANDBOX_SPEED"] = str(SPEED)
     aws.control(speed=SPEED, durations={"*": 5}, quotas=_QUOTAS, **control)
 
 
 class Site:
-    """One home, one account on the stand-in, and a cluster that is asked for."""
+    """One home, one account on the stand-in, and a requested cluster."""
 
     def __init__(self, aws: Aws, folder: Path, **cluster: Any) -> None:
         self.aws = aws
         self.home = Home(root=folder / "home")
-        given: dict[str, Any] = {"name": "t", "provider": "aws", "owner": "tester", **cluster}
+        given: dict[str, Any] = {
+            "name": "t",
+            "provider": "aws",
+            "owner": "tester",
+            "access": "private",
+            **cluster,
+        }
         self.cluster = ClusterSpec.model_validate(given)
 
     @property
@@ -55,7 +61,7 @@ class Site:
         return app.up(self.application, self.cluster, decide=lambda _plan: True)
 
     def planned(self) -> dict[str, Action]:
-        """What `up` would change, by key."""
+        """The changes that `up` plans, by key."""
         plan = app.up(self.application, self.cluster, decide=lambda _plan: False)
         return {action.key: action for action in plan.changes}
 
@@ -69,11 +75,11 @@ class Site:
         )
 
     def found(self) -> dict[str, Observed]:
-        """What a search by tag shows, by key."""
+        """The resources that a search by tag finds, by key."""
         return {seen.key: seen for seen in self.provider.search(self.cluster.title)}
 
     def changes(self, since: int = 0) -> list[str]:
-        """The changing calls that the stand-in was asked for."""
+        """The changing calls that the stand-in received."""
         return [
             f"{call['service']}:{call['action']}"
             for call in self.aws.calls(since)
@@ -81,7 +87,7 @@ class Site:
         ]
 
     def killed(self, arguments: Sequence[str], *, call: int, when: str) -> int:
-        """Run one command that dies at its n-th call; return its exit status."""
+        """Run one command that is killed at its n-th call; return its exit status."""
         environment: Mapping[str, str] = {
             **os.environ,
             **self.aws.env,

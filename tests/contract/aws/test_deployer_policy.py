@@ -1,41 +1,47 @@
-"""The policy that a person applies once: all that is called, nothing by a wildcard, within IAM's size."""
+"""The deployer's policies cover every call, use no wildcard action and fit IAM's size limit."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
+import pytest
+
 from cloudrec import app
+from cloudrec.providers.aws.identity.identity import AwsRoleProperties
 from tests.contract.aws.support import Site
+from tests.contract.aws.support_policies import DEPLOYER, POLICIES, allowed, statements
 from tests.contract.aws.test_cluster_side import ADMIN, ZONES, admin, stray
-from tests.contract.sandbox_aws.support import Aws
+from tests.sandbox.aws.support import Aws
 
-FILE = Path(__file__).parents[3] / "infra" / "aws" / "deployer-policy.json"
-POLICY = json.loads(FILE.read_text(encoding="utf-8"))
-LONGEST = 6144  # characters of a managed policy, blanks not counted
-FREE = {"sts:GetCallerIdentity"}  # nobody can be kept from asking who he is
+LONGEST = 6144  # characters of a managed policy, without whitespace
+FREE = {"sts:GetCallerIdentity"}  # every caller may call GetCallerIdentity
 
 
-def allowed() -> set[str]:
-    found: set[str] = set()
-    for statement in POLICY["Statement"]:
-        actions = statement["Action"]
-        found |= {actions} if isinstance(actions, str) else set(actions)
-    return found
+@pytest.mark.parametrize("name", POLICIES)
+def test_policies_have_no_wildcard_action_and_fit_the_iam_size_limit(name: str) -> None:
+    assert not [action for action in allowed(name) if "*" in action]
+    assert len(json.dumps(POLICIES[name], separators=(",", ":"))) <= LONGEST
 
 
-def test_no_action_is_a_wildcard_and_iam_takes_it_as_one_policy() -> None:
-    assert not [action for action in allowed() if "*" in action]
-    assert len(json.dumps(POLICY, separators=(",", ":"))) <= LONGEST
+def test_roles_can_be_passed_to_named_services_only() -> None:
+    passing = [each for each in statements(*DEPLOYER) if each["Action"] == "iam:PassRole"]
+    services = [each["Condition"]["StringEquals"]["iam:PassedToService"] for each in passing]
+    assert services == [["eks.amazonaws.com", "pods.eks.amazonaws.com"], "ec2.amazonaws.com"]
+    assert all(each["Resource"].startswith("arn:aws:iam::*:role/cloudrec/") for each in passing)
 
 
-def test_roles_are_passed_to_named_services_only() -> None:
-    (passing,) = [each for each in POLICY["Statement"] if each["Action"] == "iam:PassRole"]
-    assert passing["Resource"] == "arn:aws:iam::*:role/cloudrec/*"
-    assert "pods.eks.amazonaws.com" in passing["Condition"]["StringEquals"]["iam:PassedToService"]
+def test_attachable_policies_are_those_that_cloudrec_attaches(aws: Aws, tmp_path: Path) -> None:
+    (given,) = [each for each in statements(*DEPLOYER) if each["Sid"] == "NamedPolicies"]
+    site = Site(aws, tmp_path, settings={"lustre_gib": 1200})
+    asked = [each.properties for each in site.provider.resources(site.cluster) if each.kind == "role"]
+    roles = [each for each in asked if isinstance(each, AwsRoleProperties)]
+    assert len(roles) == len(asked) > 0
+    attached = {policy for role in roles for policy in role.managed}
+    assert set(given["Condition"]["ArnEquals"]["iam:PolicyARN"]) == attached
 
 
-def test_every_call_of_a_clusters_life_is_allowed(aws: Aws, tmp_path: Path) -> None:
+def test_every_call_of_a_cluster_lifecycle_is_allowed(aws: Aws, tmp_path: Path) -> None:
     admin(aws)
     since = len(aws.calls())
     common = {"zones": ZONES, "capacity": "spot-first"}
@@ -48,9 +54,8 @@ def test_every_call_of_a_clusters_life_is_allowed(aws: Aws, tmp_path: Path) -> N
     )
     born.up()
     app.doctor(born.application, born.cluster)
-    (volume,) = [
-        each for each in born.provider.access(born.cluster).details["volumes"] if each["name"] == "lustre"
-    ]
+    volumes = born.provider.access(born.cluster).target.volumes
+    (volume,) = [each for each in volumes if each["name"] == "lustre"]
     assert volume["handle"].startswith("fs-")
     assert volume["attributes"]["dnsname"].startswith(volume["handle"])
     assert volume["capacity"] == "1200Gi"

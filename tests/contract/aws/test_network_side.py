@@ -1,4 +1,4 @@
-"""The network, roles and storage of a cluster on AWS: made, found again, mended, removed without a rest."""
+"""The network, roles and storage of a cluster on AWS: creation, discovery, repair and deletion."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from uuid import uuid4
 import pytest
 
 from cloudrec import app
-from cloudrec.engine.graph import Graph
-from cloudrec.engine.plan import Step
+from cloudrec.engine.graph import Graph, cost_of
+from cloudrec.engine.plan import PlanStep
 from cloudrec.errors import PreflightError, UsageError
 from tests.contract.aws.support import Site, fresh
-from tests.contract.sandbox_aws.support import Aws
+from tests.sandbox.aws.support import Aws
 
-# Every call that brings something into being, with the service that it is made of.
+# Every call that creates a resource, with its service.
 CREATIONS = [
     ("ec2", "CreateVpc"),
     ("ec2", "CreateSubnet"),
@@ -33,7 +33,7 @@ CREATIONS = [
     ("ecr", "CreateRepository"),
     ("logs", "CreateLogGroup"),
 ]
-# Calls that complete what is there already.
+# Calls that configure existing resources.
 COMPLETIONS = [
     ("ec2", "ModifyVpcAttribute"),
     ("ec2", "AttachInternetGateway"),
@@ -47,7 +47,7 @@ COMPLETIONS = [
 
 
 def kinds(state: list[str]) -> Counter[str]:
-    """How many of each kind there are; rules of groups and the like are not counted apart."""
+    """The number of resources of each kind, without security group rules and similar parts."""
     return Counter(line.rsplit(":", 1)[0] for line in state)
 
 
@@ -58,9 +58,9 @@ def at(faults: list[tuple[str, str]], kind: str, **more: Any) -> list[dict[str, 
 
 
 def test_a_second_up_changes_nothing_and_down_leaves_nothing(site: Site) -> None:
-    assert {action.step for action in site.up().actions} == {Step.CREATE}
+    assert {action.step for action in site.up().actions} == {PlanStep.CREATE}
     since = len(site.aws.calls())
-    assert {action.step for action in site.up().actions} == {Step.KEEP}
+    assert {action.step for action in site.up().actions} == {PlanStep.KEEP}
     assert site.changes(since) == []
     assert [view.state for view in app.clusters(site.application)] == ["READY"]
     site.down()
@@ -68,18 +68,18 @@ def test_a_second_up_changes_nothing_and_down_leaves_nothing(site: Site) -> None
     assert app.leaks(site.application, "aws") == []
 
 
-def test_everything_is_tagged_and_what_costs_says_so(site: Site) -> None:
+def test_resources_are_tagged_and_billed_resources_show_their_cost(site: Site) -> None:
     plan = site.up()
     found = site.found()
     places = Graph.of(site.provider.resources(site.cluster)).places()
     assert {places[key] for key in found} == {action.key for action in plan.actions}
     assert {seen.cluster for seen in found.values()} == {"t"}
     assert {seen.owner for seen in found.values()} == {"tester"}
-    there = sum(seen.hourly_usd for seen in found.values())
-    assert there == pytest.approx(plan.hourly_usd)
+    assert plan.cost.usd  # every price is known
+    assert cost_of(found.values()).usd == pytest.approx(plan.cost.usd)
 
 
-def test_an_answer_lost_at_any_creation_makes_no_second_one(site: Site) -> None:
+def test_a_lost_create_response_creates_no_duplicate(site: Site) -> None:
     site.up()
     undisturbed = kinds(site.aws.state())
     site.down()
@@ -92,30 +92,30 @@ def test_an_answer_lost_at_any_creation_makes_no_second_one(site: Site) -> None:
 
 
 @pytest.mark.parametrize("kind", ["throttle", "5xx", "drop"])
-def test_a_call_that_fails_for_a_while_is_made_again(site: Site, kind: str) -> None:
+def test_a_call_with_a_transient_failure_is_retried(site: Site, kind: str) -> None:
     site.aws.control(faults=at(CREATIONS + COMPLETIONS, kind))
     site.up()
     assert site.planned() == {}
 
 
-def test_a_creation_cut_short_by_a_refusal_is_told_and_completed_later(site: Site) -> None:
+def test_a_partly_denied_creation_is_reported_and_completed_later(site: Site) -> None:
     refusal = {"code": "UnauthorizedOperation", "status": 403, "message": "You may not."}
     site.aws.control(faults=at([("ec2", "AttachInternetGateway")], "error", **refusal))
     with pytest.raises(PreflightError, match="may not do ec2:AttachInternetGateway"):
         site.up()
     site.aws.control(faults=[])
-    assert site.planned()["internet-gateway/t"].step is Step.CHANGE
+    assert site.planned()["internet-gateway/t"].step is PlanStep.CHANGE
     site.up()
     assert site.planned() == {}
 
 
-def test_down_works_from_another_machine_with_no_journal(site: Site, tmp_path: Path) -> None:
+def test_down_works_from_another_machine_without_a_journal(site: Site, tmp_path: Path) -> None:
     site.up()
     Site(site.aws, tmp_path / "elsewhere").down()
     assert site.aws.state() == []
 
 
-def test_lists_that_lag_make_nothing_twice_and_leave_nothing(site: Site) -> None:
+def test_eventually_consistent_lists_cause_no_duplicates_and_no_orphaned_resources(site: Site) -> None:
     site.aws.control(lag_s={"tags": 15, "lists": 15, "ids": 5})
     site.up()
     site.up()
@@ -125,7 +125,7 @@ def test_lists_that_lag_make_nothing_twice_and_leave_nothing(site: Site) -> None
     assert site.aws.state() == []
 
 
-def test_damage_done_by_hand_is_seen_and_mended(site: Site) -> None:
+def test_manual_changes_are_detected_and_repaired(site: Site) -> None:
     site.up()
     found = {key: seen.identity for key, seen in site.found().items()}
     ec2, iam, s3 = (site.aws.client(name) for name in ("ec2", "iam", "s3"))
@@ -136,7 +136,7 @@ def test_damage_done_by_hand_is_seen_and_mended(site: Site) -> None:
     table = ec2.describe_route_tables(RouteTableIds=[found["route-table/t-public"]])["RouteTables"][0]
     ec2.disassociate_route_table(AssociationId=table["Associations"][0]["RouteTableAssociationId"])
     role = found["role/t-node"].rpartition("/")[2]
-    policy = "arn:aws:iam::aws:policy/AmazonEKS_CNI_Policy"
+    policy = "arn:aws:iam::aws:policy/AmazonEKSWorkerNodePolicy"
     iam.detach_role_policy(RoleName=role, PolicyArn=policy)
     s3.delete_public_access_block(Bucket=found["bucket/t"])
     assert site.planned().keys() == {
@@ -151,7 +151,7 @@ def test_damage_done_by_hand_is_seen_and_mended(site: Site) -> None:
     assert site.planned() == {}
 
 
-def test_kept_data_keeps_the_bucket_and_its_key_and_comes_back(site: Site) -> None:
+def test_keep_data_keeps_the_bucket_and_its_key_and_up_reuses_them(site: Site) -> None:
     site.up()
     bucket = site.found()["bucket/t"].identity
     site.aws.client("s3").put_object(Bucket=bucket, Key="data/part-0", Body=b"x")
@@ -163,7 +163,7 @@ def test_kept_data_keeps_the_bucket_and_its_key_and_comes_back(site: Site) -> No
     assert site.aws.state() == []
 
 
-def test_a_bucket_is_emptied_of_versions_markers_and_unfinished_uploads(site: Site) -> None:
+def test_down_deletes_object_versions_delete_markers_and_incomplete_uploads(site: Site) -> None:
     site.up()
     bucket, s3 = site.found()["bucket/t"].identity, site.aws.client("s3")
     for body in (b"1", b"2"):
@@ -174,14 +174,14 @@ def test_a_bucket_is_emptied_of_versions_markers_and_unfinished_uploads(site: Si
     assert site.aws.state() == []
 
 
-def test_a_bucket_name_that_another_account_has_is_told(site: Site) -> None:
+def test_a_bucket_name_in_use_by_another_account_is_reported(site: Site) -> None:
     name = f"cloudrec-t-{site.provider.account().account}-us-east-1"
     site.aws.control(foreign_buckets=[name])
-    with pytest.raises(PreflightError, match=f"{name} is somebody else's"):
+    with pytest.raises(PreflightError, match=f"{name} belongs to another account"):
         site.up()
 
 
-def test_a_security_group_that_others_name_goes(site: Site) -> None:
+def test_a_security_group_referenced_by_other_groups_is_deleted(site: Site) -> None:
     ec2 = site.aws.client("ec2")
     vpc = ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
     resource = Graph.of(site.provider.resources(site.cluster)).resources["security-group/t-nodes"]
@@ -208,14 +208,22 @@ def test_a_cluster_keeps_its_zones_when_aws_offers_others(aws: Aws, tmp_path: Pa
     assert set(wider.provider.layout(wider.cluster).zones) == {*zones, "us-east-1f"}
 
 
-def test_a_zone_of_another_region_and_a_type_that_is_nowhere_are_told(aws: Aws, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="'eu-west-1a', which is no zone of region us-east-1"):
+def test_a_zone_without_eks_is_refused_before_anything_is_created(aws: Aws, tmp_path: Path) -> None:
+    # In this account us-east-1e is use1-az3. The stand-in refuses a control plane there, as AWS does.
+    site = Site(aws, tmp_path, zones=("us-east-1e",))
+    with pytest.raises(UsageError, match="'us-east-1e', which is zone use1-az3, where EKS has no clusters"):
+        site.up()
+    assert aws.state() == []
+
+
+def test_a_zone_of_another_region_and_an_unavailable_type_are_reported(aws: Aws, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="'eu-west-1a', which is not a zone of region us-east-1"):
         Site(aws, tmp_path, zones=("eu-west-1a",)).up()
     with pytest.raises(UsageError, match=r"region us-east-1 has no instance type 'q9\.tiny'"):
         Site(aws, tmp_path, instance_types=("q9.tiny",)).up()
 
 
-def test_a_file_system_stands_before_the_bucket(aws: Aws, tmp_path: Path) -> None:
+def test_the_file_system_is_created_before_the_bucket(aws: Aws, tmp_path: Path) -> None:
     site = Site(aws, tmp_path, zones=("us-east-1a",), settings={"lustre_gib": 1200, "prefix": "team/a"})
     site.up()
     (link,) = aws.client("fsx").describe_data_repository_associations()["Associations"]
@@ -226,7 +234,7 @@ def test_a_file_system_stands_before_the_bucket(aws: Aws, tmp_path: Path) -> Non
 
 
 def killed_and_healed(aws: Aws, folder: Path, command: str, *, call: int, when: str) -> bool:
-    """Kill `up` or `down` at one call; heal it by `up` or remove it at once. False: it was through before."""
+    """Kill a command at one call, then recover; return False if the command ended before that call."""
     site = Site(aws, folder)
     fresh(aws)
     if command == "down":
@@ -240,7 +248,7 @@ def killed_and_healed(aws: Aws, folder: Path, command: str, *, call: int, when: 
     return code != 0
 
 
-@pytest.mark.soak  # the conformance suite dies at each kind of call
+@pytest.mark.soak  # the conformance suite is killed at each kind of call
 @pytest.mark.parametrize(
     ("command", "call", "when"),
     [
@@ -251,7 +259,7 @@ def killed_and_healed(aws: Aws, folder: Path, command: str, *, call: int, when: 
         ("down", 90, "before"),
     ],
 )
-def test_a_command_killed_at_a_call_is_healed_and_leaves_nothing(
+def test_a_command_killed_at_a_call_is_recovered_and_leaves_nothing(
     aws: Aws, tmp_path: Path, command: str, call: int, when: str
 ) -> None:
     assert killed_and_healed(aws, tmp_path, command, call=call, when=when)
@@ -261,7 +269,7 @@ def test_a_command_killed_at_a_call_is_healed_and_leaves_nothing(
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("command", ["up", "down"])
-def test_a_command_killed_at_any_call_is_healed_and_leaves_nothing(
+def test_a_command_killed_at_any_call_is_recovered_and_leaves_nothing(
     aws: Aws, tmp_path: Path, command: str, when: str
 ) -> None:
     call = 1

@@ -1,4 +1,4 @@
-"""One stand-in a module; before each test an empty subscription, where things take seconds, not minutes."""
+"""One stand-in per session, reset to an empty subscription before each test; operations take seconds."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from shutil import copytree
 import pytest
 
 from tests.contract.azure.support import Site, fresh
-from tests.contract.sandbox_azure.support import Azure, stand_in
+from tests.sandbox.azure.support import Azure, stand_in
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def process() -> Iterator[Azure]:
     with stand_in() as azure:
         yield azure
@@ -31,7 +31,7 @@ def site(azure: Azure, tmp_path: Path) -> Site:
 
 @pytest.fixture(scope="module")
 def raised(process: Azure, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The home of a cluster that is up; the subscription as it is then is saved beside it."""
+    """The home of a running cluster, with a snapshot of its subscription."""
     fresh(process)
     site = Site(process, tmp_path_factory.mktemp("raised"))
     site.up()
@@ -41,7 +41,7 @@ def raised(process: Azure, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def standing(azure: Azure, raised: Path, tmp_path: Path) -> Site:
-    """A cluster that is up, and is each test's own."""
+    """A running cluster, restored for each test."""
     azure.ask("POST", "/restore", {"name": "raised"})
     copytree(raised, tmp_path / "home")
     return Site(azure, tmp_path)

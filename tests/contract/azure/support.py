@@ -1,4 +1,4 @@
-"""What the tests of the Azure provider do with a cluster on the stand-in."""
+"""Shared helpers of the Azure provider's tests, which run against the stand-in."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from cloudrec.app import AppContext
 from cloudrec.engine.graph import Observed
 from cloudrec.engine.plan import Action, Plan
 from cloudrec.home import Home
-from cloudrec.providers.azure import client
+from cloudrec.providers.azure.api import client
 from cloudrec.providers.azure.provider import AzureProvider
 from cloudrec.spec.models import ClusterSpec
-from tests.contract.sandbox_azure.support import Azure
+from tests.sandbox.azure.support import Azure
 
-SPEED = 600.0  # of the stand-in's clock: what waits, waits a tenth of a second
-# Actions that change nothing.
+SPEED = 600.0  # of the stand-in's clock; a wait takes a tenth of a second
+# Read-only actions.
 _READS = re.compile(r"Get |Head |Post (.*/)?(list|check|getRequired)")
 
 
 def fresh(azure: Azure, **control: Any) -> None:
-    """Go back to an empty subscription that may have GPU nodes, where things take seconds."""
+    """Reset to an empty subscription with GPU quota, where operations take seconds."""
     azure.control(reset=True)
     azure.env["CLOUDREC_SANDBOX_SPEED"] = str(SPEED)
     azure.control(speed=SPEED, durations={"*": 5}, quotas=QUOTAS, **control)
 
 
-# Cores of GPU nodes: a subscription has none until it asks for some.
+# Core quota of GPU nodes: 0 in a new subscription.
 QUOTAS = dict.fromkeys(
     (
         "cores",
@@ -42,12 +42,18 @@ QUOTAS = dict.fromkeys(
 
 
 class Site:
-    """One home, one subscription on the stand-in, and a cluster that is asked for."""
+    """One home, one subscription on the stand-in, and a requested cluster."""
 
     def __init__(self, azure: Azure, folder: Path, **cluster: Any) -> None:
         self.azure = azure
         self.home = Home(root=folder / "home")
-        given: dict[str, Any] = {"name": "t", "provider": "azure", "owner": "tester", **cluster}
+        given: dict[str, Any] = {
+            "name": "t",
+            "provider": "azure",
+            "owner": "tester",
+            "access": "private",
+            **cluster,
+        }
         self.cluster = ClusterSpec.model_validate(given)
 
     @property
@@ -59,15 +65,15 @@ class Site:
         return AzureProvider(self.home, self.azure.env)
 
     @property
-    def sdk(self) -> client.Azure:
-        """Azure's own clients, to do by hand what others might."""
+    def sdk(self) -> Any:
+        """Azure's SDK clients, for changes from outside cloudrec."""
         return client.Azure(self.azure.env)
 
     def up(self) -> Plan:
         return app.up(self.application, self.cluster, decide=lambda _plan: True)
 
     def planned(self) -> dict[str, Action]:
-        """What `up` would change, by key."""
+        """The changes that `up` plans, by key."""
         plan = app.up(self.application, self.cluster, decide=lambda _plan: False)
         return {action.key: action for action in plan.changes}
 
@@ -81,11 +87,11 @@ class Site:
         )
 
     def found(self) -> dict[str, Observed]:
-        """What a search by tag shows, by key."""
+        """The resources that a search by tag finds, by key."""
         return {seen.key: seen for seen in self.provider.search(self.cluster.title)}
 
     def changes(self, since: int = 0) -> list[str]:
-        """The changing calls that the stand-in was asked for."""
+        """The changing calls that the stand-in received."""
         return [
             f"{call['service']}:{call['action']}"
             for call in self.azure.calls(since)

@@ -1,4 +1,4 @@
-"""The cluster and its nodes on Azure: had somewhere, changed in place, swept after, told of."""
+"""The cluster and its nodes on Azure: placement, changes in place, cleanup and reporting."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 from cloudrec import app
-from cloudrec.engine.graph import Condition, Verdict
-from cloudrec.engine.plan import Step
+from cloudrec.engine.graph import Condition, ErrorVerdict
+from cloudrec.engine.plan import PlanStep
 from cloudrec.errors import CloudrecError, NoCapacityError, PreflightError, SpecError
-from cloudrec.kube.target import Target
-from cloudrec.plan.transport import profile_of
-from cloudrec.providers.azure import federation, identity
+from cloudrec.providers.azure.api import models as azure_models
+from cloudrec.providers.azure.identity import federation, identity
+from cloudrec.transport import profile_of
 from tests.contract.azure.support import Site
-from tests.contract.sandbox_azure.support import Azure
+from tests.sandbox.azure.support import Azure
 
 ND, T4 = "Standard_ND96asr_v4", "Standard_NC4as_T4_v3"
 ZONES = ("1", "2")
@@ -29,7 +29,7 @@ _ATTEMPT = "00000000-0000-4000-8000-000000000000"
 
 
 def none_left(*places: str) -> dict[str, int]:
-    """No capacity at these SIZE/PLACE/MARKET."""
+    """The faults for missing capacity at each SIZE/PLACE/MARKET."""
     return dict.fromkeys(places, 0)
 
 
@@ -38,7 +38,7 @@ def pools(site: Site) -> list[str]:
 
 
 def cluster(site: Site) -> Any:
-    return site.sdk.client("containerservice").managed_clusters.get(GROUP, GROUP)
+    return site.sdk.containerservice.managed_clusters.get(GROUP, GROUP)
 
 
 def puts(site: Site, since: int, of: str) -> int:
@@ -58,7 +58,7 @@ def test_spot_is_tried_in_every_zone_before_the_first_regular_node(azure: Azure,
     assert azure.state() == []
 
 
-def test_what_failed_goes_before_the_next_is_tried(azure: Azure, tmp_path: Path) -> None:
+def test_a_failed_pool_is_deleted_before_the_next_candidate_is_tried(azure: Azure, tmp_path: Path) -> None:
     site = Site(azure, tmp_path, zones=ZONES)
     azure.control(capacity=none_left(f"{ND}/eastus-1/on-demand"))
     site.up()
@@ -66,7 +66,7 @@ def test_what_failed_goes_before_the_next_is_tried(azure: Azure, tmp_path: Path)
     assert of_pools == [f"{verb} managedClusters/agentPools" for verb in ("Put", "Delete", "Put")]
 
 
-def test_nodes_of_several_machines_stand_close_together_where_no_infiniband_joins_them(
+def test_multi_node_pools_without_infiniband_use_a_proximity_placement_group(
     azure: Azure, tmp_path: Path
 ) -> None:
     site = Site(azure, tmp_path, zones=ZONES, instance_types=(T4,), nodes=2)
@@ -74,17 +74,15 @@ def test_nodes_of_several_machines_stand_close_together_where_no_infiniband_join
     site.up()
     (pool,) = pools(site)
     assert pool.endswith("-2-on-demand")
-    row = next(
-        row
-        for row in site.sdk.client("containerservice").agent_pools.list(GROUP, GROUP)
-        if row.mode == "User"
-    )
+    row = next(row for row in site.sdk.containerservice.agent_pools.list(GROUP, GROUP) if row.mode == "User")
     assert row.proximity_placement_group_id.lower().endswith(f"{GROUP}-{T4}-2".lower())
     site.down()
     assert azure.state() == []
 
 
-def test_without_any_capacity_all_else_is_kept_and_a_later_up_goes_on(azure: Azure, tmp_path: Path) -> None:
+def test_up_without_capacity_keeps_other_resources_and_a_later_up_continues(
+    azure: Azure, tmp_path: Path
+) -> None:
     site = Site(azure, tmp_path, zones=ZONES)
     places = [f"{ND}/eastus-{zone}/on-demand" for zone in ZONES]
     azure.control(capacity=none_left(*places))
@@ -100,7 +98,7 @@ def test_without_any_capacity_all_else_is_kept_and_a_later_up_goes_on(azure: Azu
     assert len(pools(site)) == 1
 
 
-def test_a_quota_that_was_used_up_meanwhile_counts_as_no_capacity(azure: Azure, tmp_path: Path) -> None:
+def test_an_exhausted_quota_counts_as_missing_capacity(azure: Azure, tmp_path: Path) -> None:
     site = Site(azure, tmp_path, zones=("1",))
     quota = {"code": "QuotaExceeded", "message": "Operation results in exceeding quota limits of Core."}
     fault = {"service": "containerservice", "action": "Put managedClusters/agentPools", "kind": "async"}
@@ -119,35 +117,68 @@ def test_a_quota_that_was_used_up_meanwhile_counts_as_no_capacity(azure: Azure, 
         ({"expires": "2027-01-01T00:00:00Z"}, "Patch managedClusters"),
     ],
 )
-def test_what_aks_can_change_is_changed_in_place(
+def test_mutable_aks_settings_are_changed_in_place(
     azure: Azure, tmp_path: Path, change: dict[str, Any], call: str
 ) -> None:
     before = Site(azure, tmp_path, zones=("1",))
     before.up()
     since = len(azure.calls())
     after = Site(azure, tmp_path, zones=("1",), **change)
-    assert {action.step for action in after.planned().values()} == {Step.CHANGE}
+    assert {action.step for action in after.planned().values()} == {PlanStep.CHANGE}
     after.up()
     assert f"containerservice:{call}" in after.changes(since)
     assert not [name for name in after.changes(since) if "Delete" in name]
     assert after.planned() == {}
 
 
-def test_another_circle_of_addresses_may_reach_a_public_endpoint(azure: Azure, tmp_path: Path) -> None:
-    Site(azure, tmp_path, zones=("1",), settings={"public_access_cidrs": ["203.0.113.0/24"]}).up()
-    site = Site(azure, tmp_path, zones=("1",), settings={"public_access_cidrs": ["198.51.100.0/24"]})
+def public_site(azure: Azure, folder: Path, block: str, **more: Any) -> Site:
+    return Site(azure, folder, zones=("1",), access=block, **more)
+
+
+def authorised(site: Site) -> set[str]:
+    return set(cluster(site).api_server_access_profile.authorized_ip_ranges)
+
+
+def egress(site: Site) -> str:
+    """The public egress address of the nodes."""
+    return f"{site.sdk.network.public_ip_addresses.get(GROUP, GROUP).ip_address}/32"
+
+
+def test_nodes_reach_a_public_api_server_from_the_nat_gateway_address(azure: Azure, tmp_path: Path) -> None:
+    site = public_site(azure, tmp_path, "203.0.113.0/24")
     site.up()
-    assert cluster(site).api_server_access_profile.authorized_ip_ranges == ["198.51.100.0/24"]
+    assert authorised(site) == {"203.0.113.0/24", egress(site)}
+    assert site.planned() == {}
+
+
+def test_a_change_of_the_authorized_ranges_keeps_the_address_of_the_nodes(
+    azure: Azure, tmp_path: Path
+) -> None:
+    public_site(azure, tmp_path, "203.0.113.0/24").up()
+    site = public_site(azure, tmp_path, "198.51.100.0/24", nodes=2)
+    site.up()
+    assert authorised(site) == {"198.51.100.0/24", egress(site)}
     assert site.planned() == {}
     with pytest.raises(SpecError, match="private is False, not True"):
         Site(azure, tmp_path, zones=("1",)).up()
 
 
-def test_kubernetes_goes_up_one_minor_version_after_the_other_and_nodes_follow(
+def test_a_removed_egress_address_is_authorized_again(azure: Azure, tmp_path: Path) -> None:
+    site = public_site(azure, tmp_path, "203.0.113.0/24")
+    site.up()
+    row = cluster(site)
+    row.api_server_access_profile.authorized_ip_ranges = ["203.0.113.0/24"]
+    site.sdk.containerservice.managed_clusters.begin_create_or_update(GROUP, GROUP, row).result()
+    assert site.planned()["cluster/t"].step is PlanStep.CHANGE
+    site.up()
+    assert authorised(site) == {"203.0.113.0/24", egress(site)}
+
+
+def test_kubernetes_and_its_nodes_are_upgraded_one_minor_version_at_a_time(
     azure: Azure, tmp_path: Path
 ) -> None:
     some = Site(azure, tmp_path)
-    calls = some.sdk.client("containerservice")
+    calls = some.sdk.containerservice
     offered = calls.managed_clusters.list_kubernetes_versions("eastus").values_property
     versions = sorted(
         (row.version for row in offered if not row.is_preview), key=lambda each: int(each.split(".")[1])
@@ -164,7 +195,7 @@ def test_kubernetes_goes_up_one_minor_version_after_the_other_and_nodes_follow(
         Site(azure, tmp_path, zones=("1",), kubernetes_version=first).up()
 
 
-def test_a_change_that_failed_is_told_and_done_again_and_the_cluster_stays(
+def test_a_failed_change_is_reported_and_retried_without_replacing_the_cluster(
     azure: Azure, tmp_path: Path
 ) -> None:
     Site(azure, tmp_path, zones=("1",)).up()
@@ -174,15 +205,15 @@ def test_a_change_that_failed_is_told_and_done_again_and_the_cluster_stays(
     azure.control(faults=[{**fault, **failure}])
     with pytest.raises(CloudrecError, match="It did not work"):
         site.up()
-    assert {action.step for action in site.planned().values()} == {Step.CHANGE}
+    assert {action.step for action in site.planned().values()} == {PlanStep.CHANGE}
     since = len(azure.calls())
     site.up()
     assert not [name for name in site.changes(since) if "Delete" in name]
     assert site.planned() == {}
 
 
-def test_runs_are_let_in_by_the_clusters_word_even_where_the_cluster_is_seen_late(standing: Site) -> None:
-    of_identities = standing.sdk.client("managedidentity").federated_identity_credentials
+def test_a_federated_credential_is_retried_until_the_issuer_of_the_cluster_is_known(standing: Site) -> None:
+    of_identities = standing.sdk.managedidentity.federated_identity_credentials
     names = (GROUP, f"{GROUP}-pod", f"{GROUP}-pod")
     issuer = cluster(standing).oidc_issuer_profile.issuer_url
     assert issuer
@@ -194,15 +225,15 @@ def test_runs_are_let_in_by_the_clusters_word_even_where_the_cluster_is_seen_lat
     driver = provider.drivers(standing.cluster)[kind]
     identities = {key: seen.identity for key, seen in standing.found().items()}
     of_identities.delete(*names)
-    standing.azure.control(advance_s=5)  # one write of an identity's credentials at a time
+    standing.azure.control(advance_s=5)  # writes to the credentials of one identity are serialized
     unseen = {"service": "containerservice", "action": "Get managedClusters", "kind": "error", "times": 1}
     standing.azure.control(faults=[{**unseen, "code": "ResourceNotFound", "status": 404}])
     with pytest.raises(federation.NoIssuerError) as caught:
         driver.create(credential, token=_ATTEMPT, identities=identities)
-    assert driver.verdict(caught.value) is Verdict.RETRY
+    assert driver.verdict(caught.value) is ErrorVerdict.RETRY
     assert GROUP in driver.explain(caught.value).message
     assert driver.find(credential) is None
-    driver.create(credential, token=_ATTEMPT, identities=identities)  # as the engine does on that verdict
+    driver.create(credential, token=_ATTEMPT, identities=identities)  # the engine's reaction to that verdict
     assert of_identities.get(*names).issuer == issuer
 
 
@@ -218,13 +249,13 @@ def test_the_cluster_is_private_and_has_no_passwords(site: Site) -> None:
     assert system.scale_set_priority != "Spot"
 
 
-def test_what_is_being_made_is_stopped_before_it_is_removed(azure: Azure, tmp_path: Path) -> None:
+def test_a_creation_in_progress_is_aborted_before_deletion(azure: Azure, tmp_path: Path) -> None:
     site = Site(azure, tmp_path, zones=("1",))
     site.up()
     azure.control(durations={"*": 100_000})
     drivers = site.provider.drivers(site.cluster)
     pool = next(seen for key, seen in site.found().items() if key.startswith("gpu-nodes/"))
-    aks, models = site.sdk.client("containerservice"), site.sdk.models("containerservice")
+    aks, models = site.sdk.containerservice, azure_models.containerservice
     name = pool.identity.rpartition("/")[2]
     row = aks.agent_pools.get(GROUP, GROUP, name)
     row.count = 2
@@ -239,9 +270,10 @@ def test_what_is_being_made_is_stopped_before_it_is_removed(azure: Azure, tmp_pa
 
 
 def stray(site: Site) -> None:
-    """Make by hand what controllers in the cluster make outside their own resource group."""
-    network, compute = site.sdk.client("network"), site.sdk.client("compute")
-    of_network, of_compute = site.sdk.models("network"), site.sdk.models("compute")
+    """Create the resources that controllers in the cluster create outside the node resource group."""
+    network, compute = site.sdk.network, site.sdk.compute
+    of_network: Any = azure_models.network
+    of_compute: Any = azure_models.compute
     network.public_ip_addresses.begin_create_or_update(
         GROUP,
         "kubernetes-a1",
@@ -265,7 +297,7 @@ def stray(site: Site) -> None:
     site.azure.advance(60)
 
 
-def test_what_controllers_made_is_left_alone_by_up_and_swept_by_down(site: Site) -> None:
+def test_up_keeps_resources_of_controllers_and_down_deletes_them(site: Site) -> None:
     site.up()
     stray(site)
     assert site.planned() == {}
@@ -274,14 +306,14 @@ def test_what_controllers_made_is_left_alone_by_up_and_swept_by_down(site: Site)
     assert site.azure.state() == []
 
 
-def test_leftovers_of_a_cluster_that_is_gone_are_named_with_what_they_cost(site: Site) -> None:
+def test_orphaned_resources_of_a_deleted_cluster_are_listed_with_their_cost(site: Site) -> None:
     site.up()
     stray(site)
-    site.sdk.client("containerservice").managed_clusters.begin_delete(GROUP, GROUP, polling=False)
+    site.sdk.containerservice.managed_clusters.begin_delete(GROUP, GROUP, polling=False)
     site.azure.advance(3600)
     left = [leak.found for leak in app.leaks(site.application, "azure") if leak.found.kind == "stray"]
-    assert {seen.identity.rpartition("/")[2] for seen in left} == {"kubernetes-a1", "pvc-1"}
-    assert all(seen.hourly_usd > 0 for seen in left)
+    usd = {seen.identity.rpartition("/")[2]: seen.hourly_usd for seen in left}
+    assert usd == {"kubernetes-a1": 0.005, "pvc-1": None}  # the price of a disk is not known
     assert "leftovers" in {
         finding.check for finding in app.doctor(site.application, site.cluster) if not finding.ok
     }
@@ -294,16 +326,16 @@ def test_access_writes_a_private_kubeconfig_without_a_secret(site: Site) -> None
         site.provider.access(site.cluster)
     site.up()
     access = site.provider.access(site.cluster)
-    path = Path(access.details["kubeconfig"])
+    path = Path(access.target.kubeconfig)
     assert path.is_relative_to(site.home.root)
     assert path.stat().st_mode & 0o777 == 0o600
     config = json.loads(path.read_text(encoding="utf-8"))
     passed_on = {each["name"]: each["value"] for each in config["users"][0]["user"]["exec"]["env"]}
     assert "AZURE_CLIENT_ID" in passed_on
     assert site.azure.env["AZURE_CLIENT_SECRET"] not in passed_on.values()
-    assert (access.nodes, access.gpus_per_node, access.details["fabric"]) == (1, 8, "infiniband")
-    assert access.details["resources"] == {"nvidia.com/gpu": "8", "rdma/ib": "8"}
-    target = Target.of(access.details)
+    assert (access.nodes, access.gpus_per_node, access.target.fabric) == (1, 8, "infiniband")
+    assert access.target.resources == {"nvidia.com/gpu": "8", "rdma/ib": "8"}
+    target = access.target
     assert (target.notices, target.notice_s, target.capabilities) == ("azure", 30, ["IPC_LOCK"])
     assert target.image_repository.endswith(".azurecr.io/cloudrec/trainer")
     assert [volume["name"] for volume in target.volumes] == ["bucket"]
@@ -313,10 +345,10 @@ def test_access_writes_a_private_kubeconfig_without_a_secret(site: Site) -> None
     assert path.stat().st_mtime_ns == written
 
 
-def test_the_kubeconfigs_command_prints_a_token_of_whoever_calls_it(site: Site) -> None:
+def test_the_kubeconfig_command_prints_a_token_of_the_caller(site: Site) -> None:
     site.up()
     access = site.provider.access(site.cluster)
-    config = json.loads(Path(access.details["kubeconfig"]).read_text(encoding="utf-8"))
+    config = json.loads(Path(access.target.kubeconfig).read_text(encoding="utf-8"))
     run = config["users"][0]["user"]["exec"]
     passed_on = {each["name"]: each["value"] for each in run["env"]}
     secret = {"AZURE_CLIENT_SECRET": site.azure.env["AZURE_CLIENT_SECRET"]}
@@ -359,7 +391,7 @@ def test_the_kubeconfigs_command_prints_a_token_of_whoever_calls_it(site: Site) 
         ({}, {"kubernetes_version": "1.20"}, "Kubernetes version: AKS offers .* needed: 1.20"),
     ],
 )
-def test_what_cannot_succeed_is_told_before_anything_is_made(
+def test_preflight_reports_blocking_problems_before_any_change(
     azure: Azure, tmp_path: Path, control: dict[str, Any], asked: dict[str, Any], told: str
 ) -> None:
     azure.control(**control)
@@ -368,29 +400,29 @@ def test_what_cannot_succeed_is_told_before_anything_is_made(
     assert azure.state() == []
 
 
-def test_a_cluster_of_that_name_that_is_not_ours_is_left_alone(site: Site) -> None:
+def test_a_cluster_of_the_same_name_without_cloudrec_tags_is_left_alone(site: Site) -> None:
     site.up()
-    aks, models = site.sdk.client("containerservice"), site.sdk.models("containerservice")
+    aks, models = site.sdk.containerservice, azure_models.containerservice
     aks.managed_clusters.begin_update_tags(GROUP, GROUP, models.TagsObject(tags={}), polling=False)
     site.azure.advance(600)
-    with pytest.raises(PreflightError, match="is not of cloudrec"):
+    with pytest.raises(PreflightError, match="does not belong to"):
         site.up()
-    with pytest.raises(PreflightError, match="is not of cloudrec"):
+    with pytest.raises(PreflightError, match="does not belong to"):
         site.provider.access(site.cluster)
 
 
-def test_offers_tell_what_is_tried_and_what_it_costs(azure: Azure, tmp_path: Path) -> None:
+def test_offers_list_the_candidates_and_their_prices(azure: Azure, tmp_path: Path) -> None:
     site = Site(azure, tmp_path, zones=ZONES, capacity="spot-first")
     offers = site.provider.offers(site.cluster)
     assert [(offer.capacity, offer.location) for offer in offers] == [
-        (market, f"eastus-{zone}") for market in ("spot", "on-demand") for zone in ZONES
+        (capacity, f"eastus-{zone}") for capacity in ("spot", "on-demand") for zone in ZONES
     ]
     assert offers[0].hourly_usd is not None
     assert offers[-1].hourly_usd is not None
     assert 0 < offers[0].hourly_usd < offers[-1].hourly_usd
 
 
-def test_the_catalogue_is_renewed_from_the_price_list(azure: Azure, tmp_path: Path) -> None:
+def test_the_catalogue_is_refreshed_from_the_price_list(azure: Azure, tmp_path: Path) -> None:
     site = Site(azure, tmp_path)
     listed = site.provider.catalog(site.cluster, refresh=True)
     of = {offer.instance_type: offer for offer in listed if offer.capacity == "on-demand"}
@@ -400,7 +432,7 @@ def test_the_catalogue_is_renewed_from_the_price_list(azure: Azure, tmp_path: Pa
     assert site.provider.account().prices.region == "eastus"
 
 
-def test_errors_of_deletion_name_what_remains(site: Site) -> None:
+def test_deletion_errors_name_the_remaining_resources(site: Site) -> None:
     site.up()
     message = (
         "The client 'x' with object id 'y' does not have authorization to perform action "

@@ -1,4 +1,4 @@
-"""The network, identities and storage of a cluster on Azure: made, found again, mended, and removed."""
+"""The network, identities and storage of a cluster on Azure: creation, discovery, repair and deletion."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from typing import Any
 import pytest
 
 from cloudrec import app
-from cloudrec.engine.graph import Graph
-from cloudrec.engine.plan import Step
+from cloudrec.engine.graph import Graph, cost_of
+from cloudrec.engine.plan import PlanStep
 from cloudrec.errors import CloudrecError, PreflightError, SpecError
+from cloudrec.providers.azure.api import models as azure_models
 from tests.contract.azure.support import Site
-from tests.contract.sandbox_azure.support import Azure
+from tests.sandbox.azure.support import Azure
 
 GROUP = "cloudrec-t"
-# Every call that brings something into being.
+# Every call that creates a resource.
 CREATIONS = [
     ("resources", "Put resourceGroups"),
     ("network", "Put virtualNetworks"),
@@ -31,12 +32,12 @@ CREATIONS = [
     ("storage", "Put storageAccounts/blobServices/containers"),
     ("containerregistry", "Put registries"),
 ]
-# Calls that complete what is there already.
+# Calls that configure existing resources.
 COMPLETIONS = [("storage", "Put storageAccounts/blobServices")]
 
 
 def kinds(state: list[str]) -> Counter[str]:
-    """How many of each kind there are."""
+    """The number of resources of each kind."""
     return Counter(line.split("/providers/", 1)[0].rsplit(":", 1)[0] for line in state)
 
 
@@ -47,15 +48,15 @@ def at(faults: list[tuple[str, str]], kind: str, **more: Any) -> list[dict[str, 
 
 
 def changed(site: Site, begin: Any, *arguments: Any) -> None:
-    """Change something by hand, and wait until it is done."""
+    """Run a manual change and wait for its end."""
     begin(*arguments, polling=False)
     site.azure.advance(60)
 
 
 def test_a_second_up_changes_nothing_and_down_leaves_nothing(site: Site) -> None:
-    assert {action.step for action in site.up().actions} == {Step.CREATE}
+    assert {action.step for action in site.up().actions} == {PlanStep.CREATE}
     since = len(site.azure.calls())
-    assert {action.step for action in site.up().actions} == {Step.KEEP}
+    assert {action.step for action in site.up().actions} == {PlanStep.KEEP}
     assert site.changes(since) == []
     assert [view.state for view in app.clusters(site.application)] == ["READY"]
     site.down()
@@ -63,21 +64,22 @@ def test_a_second_up_changes_nothing_and_down_leaves_nothing(site: Site) -> None
     assert app.leaks(site.application, "azure") == []
 
 
-def test_everything_is_tagged_and_what_costs_says_so(site: Site) -> None:
+def test_resources_are_tagged_and_billed_resources_show_their_cost(site: Site) -> None:
     plan = site.up()
     found = site.found()
     places = Graph.of(site.provider.resources(site.cluster)).places()
-    # Registrations are the subscription's, and leftovers are what may be left.
+    # Registrations belong to the subscription, so a search by tag does not find them.
     unseen = {"registration"}
     assert {places[key] for key in found} == {
         action.key for action in plan.actions if action.key.partition("/")[0] not in unseen
     }
     assert {seen.cluster for seen in found.values()} == {"t"}
     assert {seen.owner for seen in found.values()} == {"tester"}
-    assert sum(seen.hourly_usd for seen in found.values()) == pytest.approx(plan.hourly_usd)
+    assert plan.cost.usd  # every price is known
+    assert cost_of(found.values()).usd == pytest.approx(plan.cost.usd)
 
 
-def test_an_answer_lost_at_any_creation_makes_no_second_one(site: Site) -> None:
+def test_a_lost_create_response_creates_no_duplicate(site: Site) -> None:
     site.up()
     undisturbed = kinds(site.azure.state())
     site.down()
@@ -90,13 +92,13 @@ def test_an_answer_lost_at_any_creation_makes_no_second_one(site: Site) -> None:
 
 
 @pytest.mark.parametrize("kind", ["throttle", "5xx", "drop"])
-def test_a_call_that_fails_for_a_while_is_made_again(site: Site, kind: str) -> None:
+def test_a_call_with_a_transient_failure_is_retried(site: Site, kind: str) -> None:
     site.azure.control(faults=at(CREATIONS + COMPLETIONS, kind))
     site.up()
     assert site.planned() == {}
 
 
-def test_an_operation_that_fails_for_a_reason_that_passes_is_begun_again(site: Site) -> None:
+def test_an_operation_with_a_transient_failure_is_retried(site: Site) -> None:
     busy = {"code": "AnotherOperationInProgress", "message": "Another operation is in progress."}
     site.azure.control(
         faults=at([("network", r"Put (virtualNetworks/subnets|natGateways)")], "async", **busy)
@@ -108,21 +110,21 @@ def test_an_operation_that_fails_for_a_reason_that_passes_is_begun_again(site: S
     assert site.azure.state() == []
 
 
-def test_why_an_operation_failed_is_told_and_what_failed_is_mended(site: Site) -> None:
+def test_a_failed_operation_is_reported_with_its_cause_and_repaired(site: Site) -> None:
     refusal = {"code": "PublicIPCountLimitReached", "message": "Cannot create more than 10 public IPs."}
     site.azure.control(faults=at([("network", "Put publicIPAddresses")], "async", **refusal))
     with pytest.raises(CloudrecError, match=r"quota of the subscription.*more than 10 public IPs"):
         site.up()
-    # Another process learns it too: the journal has the operation.
+    # The journal records the operation, so another process reports it too.
     action = site.planned()["public-ip/t"]
-    assert action.step is Step.CHANGE
+    assert action.step is PlanStep.CHANGE
     assert "more than 10 public IPs" in action.reason
     site.up()
     assert site.planned() == {}
 
 
-def test_a_refusal_is_told_at_once_with_the_action_that_is_not_allowed(site: Site) -> None:
-    # The caller has been given roles a moment before, on what is none of this.
+def test_a_denied_action_is_reported_at_once_by_name(site: Site) -> None:
+    # The caller was granted roles on unrelated resources a moment before.
     caller = site.sdk.caller.object_id
     message = (
         f"The client 'x' with object id '{caller}' does not have authorization to perform action "
@@ -142,15 +144,15 @@ def test_a_refusal_is_told_at_once_with_the_action_that_is_not_allowed(site: Sit
     assert site.planned() == {}
 
 
-def test_down_works_from_another_machine_with_no_journal(standing: Site, tmp_path: Path) -> None:
+def test_down_works_from_another_machine_without_a_journal(standing: Site, tmp_path: Path) -> None:
     Site(standing.azure, tmp_path / "elsewhere").down()
     assert standing.azure.state() == []
 
 
-def test_damage_done_by_hand_is_seen_and_mended(standing: Site) -> None:
+def test_manual_changes_are_detected_and_repaired(standing: Site) -> None:
     found = {key: seen.identity for key, seen in standing.found().items()}
     sdk = standing.sdk
-    network, storage = sdk.client("network"), sdk.client("storage")
+    network, storage = sdk.network, sdk.storage
     account = found["storage-account/t"].rpartition("/")[2]
     rules = network.network_security_groups.get(GROUP, GROUP)
     rules.security_rules = rules.security_rules[:1]
@@ -158,15 +160,16 @@ def test_damage_done_by_hand_is_seen_and_mended(standing: Site) -> None:
     subnet = network.subnets.get(GROUP, GROUP, f"{GROUP}-nodes")
     subnet.nat_gateway = None
     changed(standing, network.subnets.begin_create_or_update, GROUP, GROUP, subnet.name, subnet)
-    models = sdk.models("storage")
+    models: Any = azure_models.storage
     opened = models.StorageAccountUpdateParameters(allow_shared_key_access=True)
     storage.storage_accounts.update(GROUP, account, opened)
     keep = models.DeleteRetentionPolicy(enabled=True, days=7)
     kept = models.BlobServiceProperties(delete_retention_policy=keep)
     storage.blob_services.set_service_properties(GROUP, account, kept)
-    password = sdk.models("containerregistry").RegistryUpdateParameters(admin_user_enabled=True)
-    changed(standing, sdk.client("containerregistry").registries.begin_update, GROUP, account, password)
-    sdk.client("authorization").role_assignments.delete_by_id(found["role-assignment/t-cluster-network"])
+    registries: Any = azure_models.containerregistry
+    password = registries.RegistryUpdateParameters(admin_user_enabled=True)
+    changed(standing, sdk.containerregistry.registries.begin_update, GROUP, account, password)
+    sdk.authorization.role_assignments.delete_by_id(found["role-assignment/t-cluster-network"])
     assert standing.planned().keys() == {
         "network-security-group/t",
         "subnet/t-nodes",
@@ -179,8 +182,9 @@ def test_damage_done_by_hand_is_seen_and_mended(standing: Site) -> None:
     assert standing.planned() == {}
 
 
-def test_rules_of_other_people_stay(standing: Site) -> None:
-    groups, models = standing.sdk.client("network").network_security_groups, standing.sdk.models("network")
+def test_rules_created_by_others_are_kept(standing: Site) -> None:
+    groups = standing.sdk.network.network_security_groups
+    models: Any = azure_models.network
     theirs = models.SecurityRule(
         name="theirs",
         priority=4000,
@@ -200,12 +204,12 @@ def test_rules_of_other_people_stay(standing: Site) -> None:
     assert rules == {"cloudrec-nodes-to-pods", "cloudrec-pods-to-pods", "theirs"}
 
 
-def test_roles_of_an_identity_that_was_made_anew_are_given_again_and_the_old_ones_go(standing: Site) -> None:
+def test_role_assignments_follow_a_recreated_identity(standing: Site) -> None:
     before = standing.found()["role-assignment/t-pod-storage"].identity
-    standing.sdk.client("managedidentity").user_assigned_identities.delete(GROUP, f"{GROUP}-pod")
+    standing.sdk.managedidentity.user_assigned_identities.delete(GROUP, f"{GROUP}-pod")
     standing.up()
-    # What the first identity had is seen to be useless once another serves.
-    assert standing.planned()["role-assignment/t-pod-storage"].step is Step.DELETE
+    # The role assignments of the deleted identity are recognized as stale.
+    assert standing.planned()["role-assignment/t-pod-storage"].step is PlanStep.DELETE
     standing.up()
     mine = [seen for seen in standing.provider.search("t") if seen.key == "role-assignment/t-pod-storage"]
     assert [seen.identity for seen in mine] != [before]
@@ -213,7 +217,7 @@ def test_roles_of_an_identity_that_was_made_anew_are_given_again_and_the_old_one
     assert standing.planned() == {}
 
 
-def test_roles_that_come_into_sight_late_are_given_once(site: Site) -> None:
+def test_role_assignments_that_become_visible_late_are_created_once(site: Site) -> None:
     site.azure.control(lag_s={"role-assignments": 60})
     site.up()
     site.azure.advance(60)
@@ -222,7 +226,7 @@ def test_roles_that_come_into_sight_late_are_given_once(site: Site) -> None:
     assert site.planned() == {}
 
 
-def test_kept_data_keeps_the_account_and_comes_back(standing: Site) -> None:
+def test_keep_data_keeps_the_storage_account_and_up_reuses_it(standing: Site) -> None:
     account = standing.found()["storage-account/t"].identity
     standing.down(keep_data=True)
     assert standing.found().keys() == {"resource-group/t", "storage-account/t", "container/t"}
@@ -233,11 +237,11 @@ def test_kept_data_keeps_the_account_and_comes_back(standing: Site) -> None:
     assert standing.azure.state() == []
 
 
-def test_a_group_of_that_name_that_is_somebodys_is_not_touched(site: Site) -> None:
+def test_a_resource_group_of_the_same_name_without_cloudrec_tags_is_left_alone(site: Site) -> None:
     sdk = site.sdk
-    groups, models = sdk.client("resources").resource_groups, sdk.models("resources")
+    groups, models = sdk.resources.resource_groups, azure_models.resources
     groups.create_or_update(GROUP, models.ResourceGroup(location="eastus"))
-    with pytest.raises(PreflightError, match="resource group cloudrec-t is there, and is not of cloudrec"):
+    with pytest.raises(PreflightError, match="resource group cloudrec-t exists, and does not belong to"):
         site.up()
 
 
@@ -254,7 +258,7 @@ def test_a_cluster_keeps_its_zones(azure: Azure, tmp_path: Path) -> None:
     assert later.planned() == {}
 
 
-def test_a_zone_and_a_region_and_a_size_that_are_none_are_told(azure: Azure, tmp_path: Path) -> None:
+def test_an_unknown_zone_region_or_size_is_reported(azure: Azure, tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="'7', which is no zone of region eastus"):
         Site(azure, tmp_path, zones=("7",)).up()
     with pytest.raises(SpecError, match="has no region 'eastuss'"):
@@ -273,7 +277,7 @@ def test_a_zone_and_a_region_and_a_size_that_are_none_are_told(azure: Azure, tmp
         ("AZURE_RESOURCE_MANAGER_ENDPOINT_URL", "https://127.0.0.1:1", "cannot be reached"),
     ],
 )
-def test_credentials_that_are_not_accepted_are_told(
+def test_rejected_credentials_are_reported(
     site: Site, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, words: str
 ) -> None:
     monkeypatch.setitem(site.azure.env, variable, value)
@@ -281,18 +285,16 @@ def test_credentials_that_are_not_accepted_are_told(
         site.provider.search("t")
 
 
-def test_the_only_subscription_is_taken_where_none_is_named(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_single_subscription_is_the_default(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     named = site.azure.env["AZURE_SUBSCRIPTION_ID"]
     monkeypatch.delitem(site.azure.env, "AZURE_SUBSCRIPTION_ID")
     assert site.provider.account().subscription == named
 
 
-def test_a_file_system_stands_in_the_zone_of_the_gpus(azure: Azure, tmp_path: Path) -> None:
+def test_the_file_system_is_created_in_the_zone_of_the_gpus(azure: Azure, tmp_path: Path) -> None:
     site = Site(azure, tmp_path, settings={"lustre_tib": 8})
     site.up()
-    files = site.sdk.client("storagecache").aml_filesystems.get(GROUP, GROUP)
+    files = site.sdk.storagecache.aml_filesystems.get(GROUP, GROUP)
     (pool,) = [seen for key, seen in site.found().items() if key.startswith("gpu-nodes/")]
     assert [pool.properties["zone"]] == list(files.zones)
     assert site.planned() == {}
@@ -300,9 +302,9 @@ def test_a_file_system_stands_in_the_zone_of_the_gpus(azure: Azure, tmp_path: Pa
     assert site.azure.state() == []
 
 
-def test_registrations_stay_for_they_are_the_subscriptions(standing: Site) -> None:
+def test_down_keeps_resource_provider_registrations(standing: Site) -> None:
     standing.down()
-    providers = standing.sdk.client("resources").providers
+    providers = standing.sdk.resources.providers
     assert providers.get("Microsoft.ContainerRegistry").registration_state == "Registered"
     standing.azure.control(unregistered=["Microsoft.ContainerRegistry"])
-    assert standing.planned()["registration/t-containerregistry"].step is Step.CREATE
+    assert standing.planned()["registration/t-containerregistry"].step is PlanStep.CREATE

@@ -1,4 +1,4 @@
-"""Changes that Azure answers before they are done: followed, begun again, told why they failed, taken up."""
+"""Azure's long-running operations: polling, retries, causes of failure and resumption by another process."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from cloudrec.cloud.operated import OperationFailedError
 from cloudrec.engine.graph import Condition, Resource
-from cloudrec.providers.azure import client, groups, network
-from cloudrec.providers.azure.driver import AzureDriver
-from tests.contract.sandbox_azure.support import Azure
+from cloudrec.providers.azure import groups
+from cloudrec.providers.azure.api import client
+from cloudrec.providers.azure.api.driver import AzureDriver
+from cloudrec.providers.azure.network import network
+from cloudrec.providers.base.operated import OperationFailedError
+from tests.sandbox.azure.support import Azure
 from tests.unit.providers_azure.support import layout
 
 BUSY = {"code": "AnotherOperationInProgress", "message": "Another operation is in progress."}
@@ -19,7 +21,7 @@ LIMIT = {"code": "PublicIPCountLimitReached", "message": "Cannot create more tha
 
 
 class Account:
-    """A group on the stand-in, and drivers as one process has them."""
+    """A resource group on the stand-in, and the drivers of one process."""
 
     def __init__(self, azure: Azure) -> None:
         self.azure = azure
@@ -54,7 +56,7 @@ def account(azure: Azure) -> Account:
     return Account(azure)
 
 
-def told(driver: AzureDriver, identity: str) -> tuple[Condition, str]:
+def condition_of(driver: AzureDriver, identity: str) -> tuple[Condition, str]:
     return driver.condition(driver.kind, identity)
 
 
@@ -62,18 +64,20 @@ def address(account: Account) -> Resource:
     return account.described["public-ip/t"]
 
 
-def test_a_change_is_under_way_until_its_operation_ends_and_no_thread_waits_for_it(account: Account) -> None:
-    driver, threads = account.driver("public-ip"), threading.active_count()
+def test_a_change_is_in_progress_until_its_operation_ends_without_a_waiting_thread(
+    account: Account,
+) -> None:
+    driver, before = account.driver("public-ip"), set(threading.enumerate())
     identity = account.create(driver, "public-ip/t")
-    assert threading.active_count() == threads
-    assert told(driver, identity)[0] is Condition.PENDING
+    assert not set(threading.enumerate()) - before  # threads of earlier tests may end during this test
+    assert condition_of(driver, identity)[0] is Condition.PENDING
     assert driver.operation(identity)
     account.azure.advance(61)
-    assert told(driver, identity) == (Condition.READY, "")
+    assert condition_of(driver, identity) == (Condition.READY, "")
     assert driver.operation(identity) == ""
 
 
-def test_another_process_takes_up_a_change_and_a_removal(account: Account) -> None:
+def test_another_process_resumes_a_change_and_a_deletion(account: Account) -> None:
     first, second = account.driver("public-ip"), account.driver("public-ip")
     identity = account.create(first, "public-ip/t")
     second.resume(identity, first.operation(identity))
@@ -81,27 +85,27 @@ def test_another_process_takes_up_a_change_and_a_removal(account: Account) -> No
     assert seen is not None
     assert seen.condition is Condition.PENDING
     account.azure.advance(61)
-    assert told(second, identity)[0] is Condition.READY
+    assert condition_of(second, identity)[0] is Condition.READY
     second.delete(seen)
     assert second.operation(identity).startswith("removal Azure-AsyncOperation https://")
     first.resume(identity, second.operation(identity))
-    assert told(second, identity)[0] is Condition.DELETING
+    assert condition_of(second, identity)[0] is Condition.DELETING
     account.azure.advance(61)
-    assert told(second, identity)[0] is Condition.GONE
+    assert condition_of(second, identity)[0] is Condition.GONE
     assert second.find(address(account)) is None
 
 
-def test_a_change_that_fails_for_a_reason_that_passes_is_begun_again(account: Account) -> None:
+def test_a_change_with_a_transient_failure_is_retried(account: Account) -> None:
     driver = account.driver("public-ip")
     account.fails("Put publicIPAddresses", **BUSY)
     identity = account.create(driver, "public-ip/t")
     account.azure.advance(61)
-    assert told(driver, identity) == (Condition.PENDING, BUSY["message"])
+    assert condition_of(driver, identity) == (Condition.PENDING, BUSY["message"])
     account.azure.advance(61)
-    assert told(driver, identity)[0] is Condition.READY
+    assert condition_of(driver, identity)[0] is Condition.READY
 
 
-def test_a_removal_that_fails_for_a_reason_that_passes_is_begun_again(account: Account) -> None:
+def test_a_deletion_with_a_transient_failure_is_retried(account: Account) -> None:
     driver = account.driver("public-ip")
     identity = account.create(driver, "public-ip/t")
     account.azure.advance(61)
@@ -110,51 +114,51 @@ def test_a_removal_that_fails_for_a_reason_that_passes_is_begun_again(account: A
     assert seen is not None
     driver.delete(seen)
     account.azure.advance(61)
-    assert told(driver, identity) == (Condition.DELETING, BUSY["message"])
+    assert condition_of(driver, identity) == (Condition.DELETING, BUSY["message"])
     account.azure.advance(61)
-    assert told(driver, identity)[0] is Condition.GONE
+    assert condition_of(driver, identity)[0] is Condition.GONE
 
 
-def test_a_removal_that_fails_for_good_is_told_to_who_began_it(account: Account) -> None:
+def test_a_permanently_failed_deletion_is_reported_to_the_process_that_started_it(account: Account) -> None:
     driver = account.driver("public-ip")
     identity = account.create(driver, "public-ip/t")
     account.azure.advance(61)
-    account.fails("Delete publicIPAddresses", code="ScopeIsHeld", message="somebody holds it")
+    account.fails("Delete publicIPAddresses", code="ScopeIsHeld", message="a lock holds it")
     seen = driver.find(address(account))
     assert seen is not None
     driver.delete(seen)
     account.azure.advance(61)
     other = account.driver("public-ip")
     other.resume(identity, driver.operation(identity))
-    with pytest.raises(OperationFailedError, match="ScopeIsHeld: somebody holds it"):
-        told(driver, identity)
-    assert told(other, identity)[0] is not Condition.DELETING  # whoever still wants it gone begins anew
+    with pytest.raises(OperationFailedError, match="ScopeIsHeld: a lock holds it"):
+        condition_of(driver, identity)
+    assert condition_of(other, identity)[0] is not Condition.DELETING  # the next `down` starts a new deletion
 
 
-def test_why_a_change_failed_is_told_to_another_process_too(account: Account) -> None:
+def test_the_cause_of_a_failed_change_is_reported_by_another_process(account: Account) -> None:
     first, second = account.driver("public-ip"), account.driver("public-ip")
     account.fails("Put publicIPAddresses", **LIMIT)
     identity = account.create(first, "public-ip/t")
     account.azure.advance(61)
-    condition, reason = told(first, identity)
+    condition, reason = condition_of(first, identity)
     assert condition is Condition.FAILED
     assert LIMIT["message"] in reason
     second.resume(identity, first.operation(identity))
-    assert told(second, identity) == (condition, reason)
+    assert condition_of(second, identity) == (condition, reason)
     assert second.failure(identity) is not None
 
 
-def test_that_there_is_none_is_told_apart(account: Account) -> None:
+def test_missing_capacity_is_distinguished_from_other_failures(account: Account) -> None:
     driver = account.driver("public-ip")
     account.fails("Put publicIPAddresses", code="ZonalAllocationFailed", message="The zone is full.")
     identity = account.create(driver, "public-ip/t")
     account.azure.advance(61)
-    condition, reason = told(driver, identity)
+    condition, reason = condition_of(driver, identity)
     assert condition is Condition.UNAVAILABLE
     assert "The zone is full." in reason
 
 
-def test_what_failed_to_be_made_is_mended_in_place(account: Account) -> None:
+def test_a_failed_creation_is_repaired_in_place(account: Account) -> None:
     driver = account.driver("public-ip")
     account.fails("Put publicIPAddresses", **LIMIT)
     identity = account.create(driver, "public-ip/t")
@@ -168,14 +172,16 @@ def test_what_failed_to_be_made_is_mended_in_place(account: Account) -> None:
     assert LIMIT["message"] in difference.reason
     driver.change(address(account), seen, identities=account.identities)
     account.azure.advance(61)
-    assert told(driver, identity)[0] is Condition.READY
+    assert condition_of(driver, identity)[0] is Condition.READY
     mended = driver.find(address(account))
     assert mended is not None
     assert driver.difference(address(account), mended) is None
 
 
-def test_what_an_operation_that_azure_has_forgotten_did_is_told_by_the_thing_itself(account: Account) -> None:
+def test_the_result_of_an_expired_operation_is_read_from_the_resource(
+    account: Account,
+) -> None:
     driver = account.driver("public-ip")
     identity = account.create(driver, "public-ip/t")
     account.azure.advance(100_000)
-    assert told(driver, identity) == (Condition.READY, "")
+    assert condition_of(driver, identity) == (Condition.READY, "")

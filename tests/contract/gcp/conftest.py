@@ -1,4 +1,4 @@
-"""One stand-in a module; before each test an empty project, where things take seconds instead of minutes."""
+"""One stand-in per session, reset to an empty project before each test; operations take seconds."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from tests.contract.gcp.support import Site, fresh
-from tests.contract.sandbox_gcp.support import Gcp as Cloud
-from tests.contract.sandbox_gcp.support import stand_in
+from tests.sandbox.gcp.support import Gcp as Cloud
+from tests.sandbox.gcp.support import stand_in
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def process() -> Iterator[Cloud]:
     with stand_in() as cloud:
         yield cloud

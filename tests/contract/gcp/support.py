@@ -1,7 +1,6 @@
-"""What the tests of the GCP provider's network side do with a project on the stand-in.
+"""Shared helpers of the Google Cloud provider's tests, which run against the stand-in.
 
-They go through the engine with the network side's parts alone: what they need of the cluster's side is left
-out, so that no minutes of GKE's are waited for.
+The tests of the network side run the engine without the cluster's resources, so that no test waits for GKE.
 """
 
 from __future__ import annotations
@@ -9,10 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
-from cloudrec.cloud.driver import search_all
 from cloudrec.engine.apply import apply
 from cloudrec.engine.clock import Clock
 from cloudrec.engine.context import Context
@@ -21,52 +18,51 @@ from cloudrec.engine.graph import Graph, Observed, Resource
 from cloudrec.engine.journal import Journal
 from cloudrec.engine.plan import Action, Plan, merge
 from cloudrec.engine.plan import plan as make_plan
-from cloudrec.providers.gcp import (
-    apis,
-    cluster,
-    firewall,
-    identity,
-    leftovers,
-    nat,
-    network,
-    nodes,
-    offers,
-    placement,
-    prices,
-    storage,
-    zones,
-)
-from cloudrec.providers.gcp.client import Gcp
-from cloudrec.providers.gcp.driver import GcpDriver
-from cloudrec.providers.gcp.layout import Layout
+from cloudrec.providers.base.cloud import ProviderPart
+from cloudrec.providers.base.driver import CloudDriver, search_all
+from cloudrec.providers.gcp import offers, prices, zones
+from cloudrec.providers.gcp.api import apis
+from cloudrec.providers.gcp.api.client import Gcp
+from cloudrec.providers.gcp.cleanup import leftovers
+from cloudrec.providers.gcp.cluster import cluster
+from cloudrec.providers.gcp.identity import identity, prepared
+from cloudrec.providers.gcp.layout import GcpLayout
+from cloudrec.providers.gcp.network import firewall, nat, network, placement
+from cloudrec.providers.gcp.nodes import nodes
 from cloudrec.providers.gcp.settings import settings_of
+from cloudrec.providers.gcp.storage import storage
 from cloudrec.spec.models import ClusterSpec
-from tests.contract.sandbox_gcp.support import Gcp as Cloud
+from tests.sandbox.gcp.support import Gcp as Cloud
 from tests.unit.providers_gcp.support import PARTS
 
-SPEED = 600.0  # of the stand-in's clock: what waits, waits a tenth of a second
+SPEED = 600.0  # of the stand-in's clock; a wait takes a tenth of a second
 SETTLE_S = 5.0
-# The cluster side, and what of the network side it stands on.
+# The cluster's resources, and the network resources that they need.
 WHOLE = (apis, network, nat, firewall, identity, leftovers, cluster, placement, nodes)
 
 
 def fresh(cloud: Cloud, **control: Any) -> None:
-    """Go back to an empty project, where things take seconds instead of minutes."""
+    """Reset to an empty project, where operations take seconds."""
     cloud.control(reset=True)
     cloud.env["CLOUDREC_SANDBOX_SPEED"] = str(SPEED)
     cloud.control(speed=SPEED, durations={"*": 5}, **control, quotas={"global/GPUS_ALL_REGIONS": 500})
 
 
 def whole(cloud: Cloud, folder: Path, **given: Any) -> Site:
-    """A cluster with its nodes, and the network that it stands on."""
+    """A cluster with its nodes and its network."""
     return Site(cloud, folder, parts=WHOLE, **given)
 
 
 class Site:
-    """One home, one project on the stand-in, and a cluster of which some parts are asked for."""
+    """One home, one project on the stand-in, and a cluster with some of its resources."""
 
     def __init__(
-        self, cloud: Cloud, folder: Path, *, parts: Sequence[ModuleType] = PARTS, **spec: Any
+        self,
+        cloud: Cloud,
+        folder: Path,
+        *,
+        parts: Sequence[ProviderPart[Gcp, GcpLayout]] = PARTS,
+        **spec: Any,
     ) -> None:
         self.cloud = cloud
         self.parts = parts
@@ -74,15 +70,17 @@ class Site:
         self.cluster = ClusterSpec.model_validate(given)
         self.title = self.cluster.title
         self.gcp = Gcp(cloud.env)
+        self.gcp.prices = prices.shipped().within(self.gcp.given_region)  # as the provider does
         self.journal = Journal(folder / "home" / "journal.sqlite")
-        self.drivers: Mapping[str, GcpDriver] = {
+        self.drivers: Mapping[str, CloudDriver] = {
             kind: driver for part in parts for kind, driver in part.drivers(self.gcp).items()
         }
 
-    def layout(self) -> Layout:
+    def layout(self) -> GcpLayout:
         types = offers.types_of(self.cluster)
         chosen = zones.choose(self.gcp, self.cluster, types)
-        return Layout(
+        has = prepared.find(self.gcp, self.title)
+        return GcpLayout(
             cluster=self.cluster,
             settings=settings_of(self.cluster),
             region=self.gcp.region,
@@ -91,15 +89,17 @@ class Site:
             home_zone=chosen.home,
             gpu_zones=chosen.gpu,
             instance_types=types,
-            hardware=offers.hardware_of(types, self.gcp),
+            hardware=offers.hardware_of(types, self.gcp.region, self.gcp.machine_type),
             offered=zones.offering(self.gcp, types),
             prices=prices.shipped(),
+            shared_account=has.node_account,
+            guard_role=has.guard_role,
         )
 
     def graph(self) -> Graph:
         layout = self.layout()
         described = [resource for part in self.parts for resource in part.resources(layout)]
-        # Google knows the pool of pods' identities only once a cluster is there.
+        # The workload identity pool exists only once the project has a cluster.
         resources = [one for one in described if cluster in self.parts or one.kind != storage.BINDING]
         keys = {resource.key for resource in resources}
 
@@ -128,7 +128,7 @@ class Site:
         return plan
 
     def planned(self) -> dict[str, Action]:
-        """What `up` would change, by key."""
+        """The changes that `up` plans, by key."""
         return {action.key: action for action in self.plan().changes}
 
     def down(self, *, keep_data: bool = False) -> None:
@@ -146,9 +146,9 @@ class Site:
         return search_all(self.drivers.values(), self.title)
 
     def found(self) -> dict[str, Observed]:
-        """What a search by label, description and name shows, by key."""
+        """The resources that a search by label, description and name finds, by key."""
         return {seen.key: seen for seen in self.search()}
 
     def changes(self, since: int = 0) -> list[str]:
-        """The changing calls that the stand-in was asked for."""
+        """The changing calls that the stand-in received."""
         return [f"{call['service']}:{call['action']}" for call in self.cloud.changing(since)]

@@ -1,4 +1,4 @@
-"""The cluster and its nodes on Google Cloud: had somewhere, changed in place, never lost, swept after."""
+"""The cluster and its nodes on Google Cloud: placement, changes in place and cleanup."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from uuid import uuid4
 import pytest
 
 from cloudrec.engine.graph import Condition
-from cloudrec.engine.plan import Step
+from cloudrec.engine.plan import PlanStep
 from cloudrec.errors import CloudrecError, NoCapacityError, SpecError
 from tests.contract.gcp.support import Site, whole
-from tests.contract.sandbox_gcp.support import Gcp as Cloud
+from tests.sandbox.gcp.support import Gcp as Cloud
 
 TYPE, ZONES = "a2-highgpu-8g", ("us-central1-a", "us-central1-b")
 GPUS = "gpu-nodes/t"
@@ -20,7 +20,7 @@ CLUSTER = "projects/sandbox-project/locations/us-central1-a/clusters/cloudrec-t"
 
 
 def none_left(*places: str) -> dict[str, int]:
-    """No capacity at these ZONE/MARKET."""
+    """The faults for missing capacity at each ZONE/MARKET."""
     return dict.fromkeys((f"{TYPE}/{place}" for place in places), 0)
 
 
@@ -30,7 +30,7 @@ def pools(cloud: Cloud) -> dict[str, Any]:
 
 
 def tried(site: Site) -> dict[str, str]:
-    """The candidates that could not be had, with the reasons."""
+    """The unavailable candidates, with the reasons."""
     events = [event for event in site.journal.events("t") if event.event == "unavailable"]
     return {event.key.removeprefix(f"{GPUS}-"): event.detail for event in events}
 
@@ -43,7 +43,7 @@ def had(site: Site) -> list[str]:
     return [key.removeprefix(f"{GPUS}-") for key in had_keys(site)]
 
 
-def test_a_cluster_comes_and_goes_and_nothing_is_left(cloud: Cloud, tmp_path: Path) -> None:
+def test_up_creates_a_cluster_and_down_leaves_nothing(cloud: Cloud, tmp_path: Path) -> None:
     before = cloud.state()
     site = whole(cloud, tmp_path, zones=ZONES, nodes=2)
     plan = site.up()
@@ -67,7 +67,7 @@ def test_spot_is_tried_in_every_zone_before_the_first_on_demand_node(cloud: Clou
     assert site.planned() == {}
 
 
-def test_what_was_tried_in_vain_is_gone_before_the_next_is_asked_for(cloud: Cloud, tmp_path: Path) -> None:
+def test_a_failed_candidate_is_deleted_before_the_next_request(cloud: Cloud, tmp_path: Path) -> None:
     site = whole(cloud, tmp_path, zones=ZONES)
     cloud.control(capacity=none_left(f"{ZONES[0]}/on-demand"))
     site.up()
@@ -81,7 +81,9 @@ def test_what_was_tried_in_vain_is_gone_before_the_next_is_asked_for(cloud: Clou
     ]
 
 
-def test_without_any_capacity_all_else_is_kept_and_a_later_up_goes_on(cloud: Cloud, tmp_path: Path) -> None:
+def test_up_without_capacity_keeps_other_resources_and_a_later_up_continues(
+    cloud: Cloud, tmp_path: Path
+) -> None:
     site = whole(cloud, tmp_path, zones=ZONES)
     places = [f"{zone}/on-demand" for zone in ZONES]
     cloud.control(capacity=none_left(*places))
@@ -96,7 +98,7 @@ def test_without_any_capacity_all_else_is_kept_and_a_later_up_goes_on(cloud: Clo
     assert had(site) == [f"{TYPE}-us-central1-a-on-demand"]
 
 
-def test_a_quota_that_is_used_up_rules_one_way_out_and_not_the_next(cloud: Cloud, tmp_path: Path) -> None:
+def test_an_exhausted_quota_excludes_one_candidate_and_not_the_next(cloud: Cloud, tmp_path: Path) -> None:
     site = whole(cloud, tmp_path, zones=ZONES[:1], instance_types=[TYPE, "g2-standard-4"])
     cloud.control(quotas={"us-central1/NVIDIA_A100_GPUS": 0})
     site.up()
@@ -104,18 +106,18 @@ def test_a_quota_that_is_used_up_rules_one_way_out_and_not_the_next(cloud: Cloud
     assert "Quota 'NVIDIA_A100_GPUS' exceeded" in tried(site)[f"{TYPE}-us-central1-a-on-demand"]
 
 
-def test_a_way_is_waited_for_as_long_as_it_is_worth_and_no_longer(cloud: Cloud, tmp_path: Path) -> None:
+def test_a_candidate_without_capacity_ends_at_its_timeout(cloud: Cloud, tmp_path: Path) -> None:
     speed = 6000.0
-    cloud.control(speed=speed, durations={"gke-pool-resize": 70_000})  # more than ten seconds of ours
+    cloud.control(speed=speed, durations={"gke-pool-resize": 70_000})  # more than ten real seconds
     cloud.env["CLOUDREC_SANDBOX_SPEED"] = str(speed)
     site = whole(cloud, tmp_path, zones=ZONES[:1], capacity="spot")
-    with pytest.raises(NoCapacityError, match="in the time that is allowed for it"):
+    with pytest.raises(NoCapacityError, match="within the time limit"):
         site.up()
     cloud.control(advance_s=100_000)
     site.down()
 
 
-def test_nodes_of_the_queue_come_when_pods_ask_for_them(cloud: Cloud, tmp_path: Path) -> None:
+def test_queued_nodes_are_created_when_pods_request_them(cloud: Cloud, tmp_path: Path) -> None:
     site = whole(cloud, tmp_path, zones=ZONES[:1], nodes=2, settings={"flex_start": True})
     cloud.control(capacity=none_left(f"{ZONES[0]}/on-demand"))
     site.up()
@@ -132,27 +134,28 @@ def test_nodes_of_the_queue_come_when_pods_ask_for_them(cloud: Cloud, tmp_path: 
         ({"nodes": 2}, ["SetNodePoolSize"]),
         ({"settings": {"labels": {"team": "ads"}}}, ["UpdateNodePool", "UpdateNodePool"]),
         ({"settings": {"cpu_nodes": 3}}, ["SetNodePoolSize"]),
-        ({"settings": {"authorized_networks": ["203.0.113.0/24"]}}, ["UpdateCluster"]),
+        ({"access": "203.0.113.0/24"}, ["UpdateCluster"]),
+        ({"access": "private"}, ["UpdateCluster"]),
         ({"settings": {"release_channel": "STABLE"}}, ["UpdateCluster"]),
         ({"expires": "2027-01-02T03:04:05Z"}, ["SetLabels"]),
     ],
 )
-def test_what_gke_can_change_is_changed_in_place(
+def test_mutable_gke_settings_are_changed_in_place(
     cloud: Cloud, tmp_path: Path, change: dict[str, Any], calls: list[str]
 ) -> None:
-    settings = {"compact": False}  # one node has no policy, and two would have
+    settings = {"compact": False}  # one node needs no placement policy, two do
     given = {"zones": ZONES[:1], "settings": settings}
     whole(cloud, tmp_path, **given).up()
     since = len(cloud.calls())
     changed = {**given, **change, "settings": {**settings, **change.get("settings", {})}}
     after = whole(cloud, tmp_path, **changed)
-    assert {action.step for action in after.planned().values()} == {Step.CHANGE}
+    assert {action.step for action in after.planned().values()} == {PlanStep.CHANGE}
     after.up()
     assert [call["action"] for call in cloud.changing(since) if call["service"] == "container"] == calls
     assert after.planned() == {}
 
 
-def test_kubernetes_goes_up_one_minor_version_after_the_other_and_nodes_follow(
+def test_kubernetes_and_its_nodes_are_upgraded_one_minor_version_at_a_time(
     cloud: Cloud, tmp_path: Path
 ) -> None:
     config = cloud.gke.get_server_config(name=CLUSTER.partition("/clusters")[0])
@@ -170,44 +173,44 @@ def test_kubernetes_goes_up_one_minor_version_after_the_other_and_nodes_follow(
     versions = [cluster.current_master_version, *(pool.version for pool in cluster.node_pools)]
     assert all(version.startswith(f"{last}.") for version in versions)
     assert site.planned() == {}
-    # Google upgrades by itself: what is later than the wanted version is as wanted.
+    # Google upgrades automatically, so a later version than the requested one is accepted.
     assert whole(cloud, tmp_path, **given, kubernetes_version=first).planned() == {}
 
 
-def test_a_cluster_that_cannot_be_changed_so_is_never_replaced(cloud: Cloud, tmp_path: Path) -> None:
+def test_an_unsupported_change_never_replaces_the_cluster(cloud: Cloud, tmp_path: Path) -> None:
     whole(cloud, tmp_path, zones=ZONES[:1]).up()
     with pytest.raises(SpecError, match="cannot change that in place"):
         whole(cloud, tmp_path, zones=ZONES[:1], settings={"regional": True}).up()
 
 
 def broken(cloud: Cloud, *, pool: str = "") -> None:
-    """Let the cluster, or one of its pools, be in error by itself."""
+    """Put the cluster, or one of its pools, into an error state."""
     cloud.control(gke_error={"cluster": "cloudrec-t", **({"pool": pool} if pool else {})})
 
 
-def test_a_cluster_in_error_that_others_stand_on_is_told_of_and_never_replaced(
+def test_a_cluster_in_error_with_dependent_resources_is_reported_and_never_replaced(
     cloud: Cloud, tmp_path: Path
 ) -> None:
     site = whole(cloud, tmp_path, zones=ZONES[:1])
     site.up()
     broken(cloud)
-    assert {key: action.step for key, action in site.planned().items()} == {"cluster/t": Step.CHANGE}
+    assert {key: action.step for key, action in site.planned().items()} == {"cluster/t": PlanStep.CHANGE}
     since = len(cloud.calls())
-    with pytest.raises(CloudrecError, match="has failed, and other things stand on it"):
+    with pytest.raises(CloudrecError, match="has failed, and other resources need it"):
         site.up()
     assert site.changes(since) == []
 
 
-def test_a_pool_in_error_with_nodes_that_run_is_put_right_in_place(cloud: Cloud, tmp_path: Path) -> None:
+def test_a_pool_in_error_with_running_nodes_is_repaired_in_place(cloud: Cloud, tmp_path: Path) -> None:
     site = whole(cloud, tmp_path, zones=ZONES[:1])
     site.up()
     broken(cloud, pool="cpu")
-    assert {key: action.step for key, action in site.planned().items()} == {"cpu-nodes/t": Step.CHANGE}
+    assert {key: action.step for key, action in site.planned().items()} == {"cpu-nodes/t": PlanStep.CHANGE}
     site.up()
     assert site.planned() == {}
 
 
-def test_a_growth_that_fails_keeps_the_nodes_that_there_are(cloud: Cloud, tmp_path: Path) -> None:
+def test_a_failed_scale_up_keeps_the_existing_nodes(cloud: Cloud, tmp_path: Path) -> None:
     given: dict[str, Any] = {"zones": ZONES[:1], "settings": {"compact": False}}
     whole(cloud, tmp_path, **given).up()
     cloud.control(capacity={f"{TYPE}/{ZONES[0]}/on-demand": 0})
@@ -215,14 +218,14 @@ def test_a_growth_that_fails_keeps_the_nodes_that_there_are(cloud: Cloud, tmp_pa
     with pytest.raises(NoCapacityError, match=r"keeps the nodes that it has.*GCE_STOCKOUT"):
         site.up()
     assert had(site) == [f"{TYPE}-us-central1-a-on-demand"]
-    assert {action.step for action in site.planned().values()} == {Step.CHANGE}
+    assert {action.step for action in site.planned().values()} == {PlanStep.CHANGE}
     cloud.control(capacity={f"{TYPE}/{ZONES[0]}/on-demand": None})
     site.up()
     assert site.planned() == {}
 
 
 def asked_in_vain(site: Site) -> None:
-    """Ask for a pool, and end before it is known that there is nothing to be had."""
+    """Request a pool, and exit before the capacity failure is known."""
     choice = site.graph().resources[GPUS]
     driver, first = site.drivers["gpu-nodes"], choice.candidates[0]
     identities = {key: seen.identity for key, seen in site.found().items()}
@@ -232,9 +235,7 @@ def asked_in_vain(site: Site) -> None:
         driver.condition("gpu-nodes", identity)
 
 
-def test_why_nodes_were_not_had_is_learned_by_the_process_after_the_one_that_asked(
-    cloud: Cloud, tmp_path: Path
-) -> None:
+def test_a_capacity_failure_is_reported_by_a_later_process(cloud: Cloud, tmp_path: Path) -> None:
     given: dict[str, Any] = {"zones": ZONES}
     cloud.control(capacity=none_left(*(f"{zone}/on-demand" for zone in ZONES)))
     before = whole(cloud, tmp_path, **given)
@@ -249,18 +250,18 @@ def test_why_nodes_were_not_had_is_learned_by_the_process_after_the_one_that_ask
     assert len(pools(cloud)) == 2
 
 
-def test_a_cluster_that_came_to_nothing_is_made_again_and_why_is_told(cloud: Cloud, tmp_path: Path) -> None:
+def test_a_failed_cluster_is_recreated_and_the_cause_is_reported(cloud: Cloud, tmp_path: Path) -> None:
     cloud.control(quotas={"us-central1/CPUS": 0}, durations={"gke-failed-cluster": 100_000})
     site = whole(cloud, tmp_path, zones=ZONES[:1])
     with pytest.raises(CloudrecError, match=r"cluster/t: .*CPUS"):
         site.up()
-    assert site.planned()["cluster/t"].step is Step.REPLACE
+    assert site.planned()["cluster/t"].step is PlanStep.REPLACE
     cloud.control(quotas={"us-central1/CPUS": 1000})
     site.up()
     assert site.planned() == {}
 
 
-def test_an_upgrade_of_googles_own_is_waited_for(cloud: Cloud, tmp_path: Path) -> None:
+def test_up_waits_for_an_automatic_upgrade(cloud: Cloud, tmp_path: Path) -> None:
     given: dict[str, Any] = {"zones": ZONES[:1], "settings": {"compact": False}}
     whole(cloud, tmp_path, **given).up()
     cloud.control(gke_upgrade={"cluster": "cloudrec-t"}, durations={"gke-upgrade": 120})
@@ -270,7 +271,7 @@ def test_an_upgrade_of_googles_own_is_waited_for(cloud: Cloud, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("kind", ["lost", "5xx", "throttle", "drop"])
-def test_an_answer_that_does_not_come_makes_nothing_twice(cloud: Cloud, tmp_path: Path, kind: str) -> None:
+def test_a_lost_response_creates_no_duplicate(cloud: Cloud, tmp_path: Path, kind: str) -> None:
     before = cloud.state()
     names = ("CreateCluster", "CreateNodePool", "SetNodePoolSize")
     faults = [{"service": "container", "action": name, "kind": kind, "times": 1} for name in names]

@@ -1,77 +1,366 @@
-"""The role that a person applies once: all that is called, and nothing by a wildcard."""
+"""The roles in infra/gcp allow every call of a deployer, and no way to other permissions."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from cloudrec.home import Home
-from cloudrec.providers.gcp import access, provider, quota
+from cloudrec.kubernetes.client.client import Kube
+from cloudrec.kubernetes.client.errors import DeniedError
+from cloudrec.providers.gcp import access, preflight, provider
+from cloudrec.providers.gcp.api import policies
+from cloudrec.providers.gcp.cleanup import orphans
+from cloudrec.providers.gcp.nodes import scale_to_zero
+from cloudrec.providers.gcp.registry import registry
+from cloudrec_sandbox.gcp.services.iam import expressions
+from tests.conformance.support_clouds import stand_in, until
 from tests.contract.gcp.support import Site
 from tests.contract.gcp.test_leftovers import claim, ingress, service
-from tests.contract.sandbox_gcp.support import Gcp as Cloud
+from tests.sandbox.gcp.support import PROJECT, refused
+from tests.sandbox.gcp.support import Gcp as Cloud
 
 FOLDER = Path(__file__).parents[3] / "infra" / "gcp"
-ROLES = [yaml.safe_load((FOLDER / name).read_text()) for name in ("deployer-role.yaml", "binder-role.yaml")]
-ALLOWED = {permission for role in ROLES for permission in role["includedPermissions"]}
+CUSTOM = {
+    name: yaml.safe_load((FOLDER / f"{name}-role.yaml").read_text())
+    for name in ("deployer", "buckets", "binder", "guard")
+}
+# The roles that README.md binds for a deployer in the project, each with its condition.
+BOUND = {
+    "cloudrecDeployer": "",
+    "cloudrecBuckets": "buckets",
+    "cloudrecBinder": "grants",
+    "roles/container.admin": "clusters",
+    "roles/storage.objectUser": "buckets",
+}
+OF_NODES = (
+    "logging.logWriter",
+    "monitoring.metricWriter",
+    "monitoring.viewer",
+    "stackdriver.resourceMetadata.writer",
+    "artifactregistry.reader",
+    "serviceusage.serviceUsageConsumer",
+)
+ME = f"serviceAccount:deployer@{PROJECT}.iam.gserviceaccount.com"
+OWNER = "user:owner@example.com"
+NODES = f"cloudrec-nodes@{PROJECT}.iam.gserviceaccount.com"
+# Each lets its holder act as another account, run code as one, or grant itself a role
+# (https://github.com/RhinoSecurityLabs/GCP-IAM-Privilege-Escalation).
+ESCALATES = (
+    "cloudbuild.builds.create",
+    "cloudfunctions.functions.create",
+    "cloudscheduler.jobs.create",
+    "compute.instances.create",
+    "compute.instances.setMetadata",
+    "compute.instances.setServiceAccount",
+    "compute.projects.setCommonInstanceMetadata",
+    "container.clusterRoleBindings.create",
+    "container.pods.create",
+    "container.secrets.get",
+    "deploymentmanager.deployments.create",
+    "iam.roles.create",
+    "iam.roles.update",
+    "iam.serviceAccountKeys.create",
+    "iam.serviceAccounts.actAs",
+    "iam.serviceAccounts.getAccessToken",
+    "iam.serviceAccounts.implicitDelegation",
+    "iam.serviceAccounts.signBlob",
+    "iam.serviceAccounts.signJwt",
+    "orgpolicy.policy.set",
+    "run.services.create",
+    "serviceusage.apiKeys.create",
+    "storage.hmacKeys.create",
+)
 
 
-def test_no_permission_is_a_wildcard_or_named_twice() -> None:
-    listed = [permission for role in ROLES for permission in role["includedPermissions"]]
-    assert not [permission for permission in listed if "*" in permission]
-    assert len(listed) == len(set(listed))
+def _front(client: str) -> str:
+    """The name of a collection in permissions, from that of its client: regionUrlMaps."""
+    name = client.removesuffix("Client")
+    return name[0].lower() + name[1:]
 
 
-def test_the_deployer_may_give_no_role_but_those_of_the_nodes() -> None:
-    assert ROLES[1]["includedPermissions"] == ["resourcemanager.projects.setIamPolicy"]
-    condition = (FOLDER / "grants.condition").read_text()
-    assert "modifiedGrantsByRole" in condition
-    assert "owner" not in condition
+# Permissions that the flow below does not show: of resources that a request names, of operations, of the
+# peering with Google's services, and of collections in which this cluster's controllers leave nothing.
+BESIDE = {
+    "artifactregistry.repositories.downloadArtifacts",  # `image push`, which calls the registry
+    "artifactregistry.repositories.uploadArtifacts",
+    "artifactregistry.repositories.update",  # tags that others made mutable
+    "compute.instanceGroups.get",  # whether a pool with a problem has running nodes
+    "compute.networks.addPeering",
+    "compute.networks.removePeering",
+    "compute.networks.updatePolicy",
+    "compute.networks.use",
+    "compute.resourcePolicies.use",
+    "compute.subnetworks.use",
+    "compute.zoneOperations.get",
+    "container.operations.list",  # an operation whose answer was lost
+    "lustre.instances.update",  # a larger file system
+    "lustre.operations.get",
+    "servicenetworking.operations.get",
+    "servicenetworking.services.get",
+    "serviceusage.services.use",
+    *(
+        f"compute.{name}.{verb}"
+        for collection in orphans.COLLECTIONS.values()
+        for client in (collection.somewhere, collection.everywhere)
+        if client is not None
+        for name in [_front(client().__name__)]
+        for verb in ("get", "delete")
+    ),
+}
 
 
-# An internal address wants a permission of its own, which the method alone does not tell.
-INTERNAL = {"compute.globalAddresses.create": "compute.globalAddresses.createInternal"}
+def listed() -> set[str]:
+    return {permission for name in CUSTOM for permission in CUSTOM[name]["includedPermissions"]}
 
 
-def permissions(cloud: Cloud, since: int) -> set[str]:
-    asked = {call["iam_action"] for call in cloud.calls(since) if call["iam_action"]}
-    return {INTERNAL.get(permission, permission) for permission in asked}
+def test_the_roles_have_no_wildcard_and_no_duplicate_permission() -> None:
+    for role in CUSTOM.values():
+        permissions = role["includedPermissions"]
+        assert not [permission for permission in permissions if "*" in permission]
+        assert len(permissions) == len(set(permissions))
 
 
-def now(cloud: Cloud) -> int:
-    """The number of the last call."""
-    return max((int(call["n"]) for call in cloud.calls()), default=0)
+def test_no_role_without_a_condition_leads_to_other_permissions() -> None:
+    free = [CUSTOM["deployer"], CUSTOM["guard"]]
+    permissions = {permission for role in free for permission in role["includedPermissions"]}
+    assert not permissions & set(ESCALATES)
+    assert not [permission for permission in permissions if permission.lower().endswith("setiampolicy")]
+    assert [name for name, file in BOUND.items() if not file] == ["cloudrecDeployer"]
 
 
-def life(cloud: Cloud, folder: Path) -> set[str]:
-    """Make, change, ask about and remove a cluster with everything; the permissions that this took."""
+def test_the_deployer_can_grant_only_the_role_of_a_guard() -> None:
+    assert CUSTOM["binder"]["includedPermissions"] == ["resourcemanager.projects.setIamPolicy"]
+    expression = (FOLDER / "grants.condition").read_text().strip()
+    for role, allowed in {"projects/PROJECT/roles/cloudrecGuard": True, "roles/owner": False}.items():
+        assert expressions.holds(expression, name="", kind="", modified={role}) is allowed
+
+
+def test_the_readme_has_a_command_for_each_role_and_file() -> None:
+    told = (FOLDER / "README.md").read_text()
+    for file in {*FOLDER.glob("*.yaml"), *FOLDER.glob("*.condition")}:
+        assert file.name in told
+    for name in (*BOUND, *OF_NODES):
+        assert name in told
+
+
+@contextmanager
+def unlimited(cloud: Cloud) -> Iterator[None]:
+    """What happens here is done by others: permissions are not checked."""
+    cloud.control(enforce_iam=False)
+    yield
+    cloud.control(enforce_iam=True)
+
+
+def prepare(cloud: Cloud) -> None:
+    """Do what README.md lists for the owner."""
+    for name, role in CUSTOM.items():
+        wish = {"roleId": f"cloudrec{name.title()}", "role": role}
+        assert cloud.rest("POST", f"/v1/projects/{PROJECT}/roles", wish)[0] == 200
+    accounts = f"/v1/projects/{PROJECT}/serviceAccounts"
+    assert cloud.rest("POST", accounts, {"accountId": "cloudrec-nodes"})[0] == 200
+    cloud.advance(60)
+    user = {"bindings": [{"role": "roles/iam.serviceAccountUser", "members": [ME]}]}
+    assert cloud.rest("POST", f"{accounts}/{NODES}:setIamPolicy", {"policy": user})[0] == 200
+    of_nodes = [{"role": f"roles/{role}", "members": [f"serviceAccount:{NODES}"]} for role in OF_NODES]
+    grant(cloud, *of_nodes)
+
+
+def grant(cloud: Cloud, *more: dict[str, Any], limited: bool = True) -> None:
+    """Set the caller's roles: those without a condition, and those with one if `limited`."""
+    cloud.control(enforce_iam=False)
+    bindings: list[dict[str, Any]] = [{"role": "roles/owner", "members": [OWNER]}, *more]
+    for role, file in BOUND.items():
+        name = role if role.startswith("roles/") else f"projects/{PROJECT}/roles/{role}"
+        binding: dict[str, Any] = {"role": name, "members": [ME]}
+        if file:
+            expression = (FOLDER / f"{file}.condition").read_text().strip().replace("PROJECT", PROJECT)
+            binding["condition"] = {"title": f"cloudrec {file}", "expression": expression}
+        if limited or not file:
+            bindings.append(binding)
+    options = {"options": {"requestedPolicyVersion": 3}}
+    policy = cloud.rest("POST", f"/v3/projects/{PROJECT}:getIamPolicy", options)[1]
+    kept = [each for each in policy["bindings"] if not {ME, OWNER} & set(each["members"])]
+    replace_policy(cloud, [*kept, *bindings])
+    cloud.control(enforce_iam=True)
+
+
+def used(cloud: Cloud) -> set[str]:
+    return {call["iam_action"] for call in cloud.calls() if call["iam_action"]}
+
+
+def test_the_roles_suffice_for_every_flow_and_have_no_unused_permission(cloud: Cloud, tmp_path: Path) -> None:
+    """Create, use, damage, repair, change, lose the journal of, and delete a complete cluster."""
+    prepare(cloud)
     parts = provider.GcpProvider.parts
     given: dict[str, Any] = {"zones": ("us-central1-a",), "capacity": "spot-first"}
-    since = now(cloud)
-    site = Site(cloud, folder, parts=parts, **given, settings={"lustre_gib": 36000, "compact": False})
-    quota.credentials(site.gcp)
-    quota.findings(site.gcp, site.layout())
+    lustre = {"lustre_gib": 36000}
+    site = Site(cloud, tmp_path, parts=parts, **given, nodes=2, settings=lustre)
+    cloud.control(apis={"lustre.googleapis.com": False})
+    reserved = {**given, "instance_types": ("a3-highgpu-8g",), "settings": {"reservation": "ours"}}
+    preflight.findings(site.gcp, Site(cloud, tmp_path, parts=parts, **reserved).layout())
+    assert not [found for found in preflight.credentials(site.gcp) if not found.ok]
+    found = preflight.findings(site.gcp, site.layout())
+    assert not [each for each in found if not each.ok and (each.blocks or each.check == "node account")]
     site.up()
-    told = access.of(site.layout(), site.gcp, Home(root=folder / "home"), cloud.env).details
-    (volume,) = [each for each in told["volumes"] if each["name"] == "lustre"]
+    told = access.of(site.layout(), site.gcp, Home(root=tmp_path / "home"), cloud.env).target
+    (volume,) = [each for each in told.volumes if each["name"] == "lustre"]
     assert volume["handle"].split("/")[1] == "us-central1-a"
     assert volume["attributes"]["filesystem"] == "data"
-    changed = Site(cloud, folder, parts=parts, **given, nodes=2, settings={"cpu_nodes": 3})
+    with unlimited(cloud):
+        damage(cloud, site)
+    assert site.planned()
+    site.up()
+    assert not site.planned()
+    changed = Site(cloud, tmp_path, parts=parts, **given, nodes=3, settings={**lustre, "cpu_nodes": 3})
     changed.up()
-    called = permissions(cloud, since)
-    service(cloud)
-    ingress(cloud)
-    claim(cloud)
-    since = now(cloud)
-    changed.down()
-    for driver in changed.drivers.values():
-        driver.search(None)
-    return called | permissions(cloud, since)
+    with unlimited(cloud):
+        service(cloud)
+        ingress(cloud)
+        claim(cloud)
+    registry.login(changed.layout(), changed.gcp)
+    halt_as_guard(cloud, changed)
+    # Another machine without the journal finds everything, and removes it.
+    other = Site(cloud, tmp_path / "other", parts=parts, **given, nodes=3, settings=changed.cluster.settings)
+    assert put(cloud, other.layout().bucket) == 200
+    other.down()
+    for driver in other.drivers.values():
+        assert not driver.search(None)
+    assert listed() - used(cloud) - BESIDE == set()
 
 
-def test_every_call_of_a_clusters_life_is_allowed(cloud: Cloud, tmp_path: Path) -> None:
-    called = life(cloud, tmp_path)
-    assert len(called) > 60
-    assert called - ALLOWED == set()
+def halt_as_guard(cloud: Cloud, site: Site) -> None:
+    """Scale the GPU nodes to zero with the permissions of the cluster's guard, and with no others."""
+    path = site.layout().cluster_path
+    with unlimited(cloud):
+        (binding,) = [
+            each
+            for each in policies.grants(site.gcp, f"projects/{PROJECT}")
+            if each.title.startswith("cloudrec guard")
+        ]
+    assert binding.role == f"projects/{PROJECT}/roles/cloudrecGuard"
+    bindings: list[dict[str, Any]] = [
+        {"role": "roles/owner", "members": [OWNER]},
+        {
+            "role": binding.role,
+            "members": [ME],
+            "condition": {"title": "guard", "expression": binding.expression},
+        },
+    ]
+    with unlimited(cloud):
+        before = replace_policy(cloud, bindings)
+    done = scale_to_zero.halt(site.gcp, site.title, cluster=path)
+    assert (len(done.pools), done.left) == (1, ())
+    with refused("PERMISSION_DENIED", "container.clusters.delete"):
+        cloud.gke.delete_cluster(name=path)
+    with unlimited(cloud):
+        replace_policy(cloud, before)
+
+
+def replace_policy(cloud: Cloud, bindings: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Replace the project's bindings; return the previous ones."""
+    options = {"options": {"requestedPolicyVersion": 3}}
+    policy = cloud.rest("POST", f"/v3/projects/{PROJECT}:getIamPolicy", options)[1]
+    wanted = {**policy, "version": 3, "bindings": bindings}
+    assert cloud.rest("POST", f"/v3/projects/{PROJECT}:setIamPolicy", {"policy": wanted})[0] == 200
+    cloud.advance(600)
+    previous: list[dict[str, Any]] = policy["bindings"]
+    return previous
+
+
+def damage(cloud: Cloud, site: Site) -> None:
+    """Change what others can change by mistake: a firewall rule, the NAT, the bucket, its policy."""
+    layout, compute = site.layout(), cloud.compute
+    rule = layout.global_path("firewalls", "internal").rpartition("/")[2]
+    compute("Firewalls").patch_unary(project=PROJECT, firewall=rule, firewall_resource={"disabled": True})
+    router = layout.regional_path("routers").rpartition("/")[2]
+    compute("Routers").patch_unary(
+        project=PROJECT, region="us-central1", router=router, router_resource={"nats": []}
+    )
+    name = layout.regional_path("subnetworks").rpartition("/")[2]
+    closed = {"private_ip_google_access": False}
+    compute("Subnetworks").set_private_ip_google_access_unary(
+        project=PROJECT,
+        region="us-central1",
+        subnetwork=name,
+        subnetworks_set_private_ip_google_access_request_resource=closed,
+    )
+    weak = {"iamConfiguration": {"publicAccessPrevention": "inherited"}}
+    assert cloud.rest("PATCH", f"/storage/v1/b/{layout.bucket}", weak)[0] == 200
+    assert cloud.rest("PUT", f"/storage/v1/b/{layout.bucket}/iam", {"bindings": []})[0] == 200
+    cloud.advance(60)
+
+
+def put(cloud: Cloud, bucket: str) -> int:
+    return cloud.rest("POST", f"/upload/storage/v1/b/{bucket}/o?uploadType=media&name=x", {})[0]
+
+
+def test_the_roles_suffice_to_use_the_cluster_and_the_bucket(
+    cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with stand_in("kubernetes") as server:
+        announced = server._announcement
+        monkeypatch.setenv("SSL_CERT_FILE", announced["certificate_authority"])
+        for variable, value in cloud.env.items():  # for the kubeconfig's token command
+            monkeypatch.setenv(variable, value)
+        cloud.control(kubernetes=announced)
+        assert cloud.rest("POST", f"/storage/v1/b?project={PROJECT}", {"name": "theirs"})[0] == 200
+        prepare(cloud)
+        site = Site(cloud, tmp_path, parts=provider.GcpProvider.parts, zones=("us-central1-a",))
+        site.up()
+        target = access.of(site.layout(), site.gcp, Home(root=tmp_path / "home"), cloud.env).target
+        with Kube.connect(target) as kube:
+            until(lambda: bool(kube.list("Node")), "nodes")
+            kube.list("ClusterRoleBinding")
+            assert put(cloud, site.layout().bucket) == 200
+            assert put(cloud, "theirs") == 403
+            refuse_escalation(cloud, site)
+            grant(cloud, limited=False)
+            until(lambda: is_denied(kube), "the cluster refuses")
+            assert put(cloud, site.layout().bucket) == 403
+        grant(cloud)
+        site.down()
+
+
+def refuse_escalation(cloud: Cloud, site: Site) -> None:
+    """What a deployer could try to get the permissions of others."""
+    assert cloud.rest("PUT", "/storage/v1/b/theirs/iam", {"bindings": []})[0] == 403
+    options = {"options": {"requestedPolicyVersion": 3}}
+    policy = cloud.rest("POST", f"/v3/projects/{PROJECT}:getIamPolicy", options)[1]
+    policy["bindings"].append({"role": "roles/editor", "members": [ME]})
+    assert cloud.rest("POST", f"/v3/projects/{PROJECT}:setIamPolicy", {"policy": policy})[0] == 403
+    config = {"machine_type": "e2-standard-4", "service_account": ME.partition(":")[2]}
+    pool = {"name": "mine", "initial_node_count": 1, "config": config}
+    with refused("PERMISSION_DENIED", "iam.serviceAccountUser"):
+        cloud.gke.create_node_pool(parent=site.layout().cluster_path, node_pool=pool)
+    theirs = f"projects/{PROJECT}/locations/us-central1-a/clusters/theirs"
+    with refused("PERMISSION_DENIED", "container.clusters.delete"):
+        cloud.gke.delete_cluster(name=theirs)
+
+
+def is_denied(kube: Kube) -> bool:
+    try:
+        kube.list("Node")
+    except DeniedError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize(
+    ("file", "name", "holds"),
+    [
+        ("clusters", "projects/p/locations/l/clusters/cloudrec-t", True),
+        ("clusters", "projects/p/locations/l/clusters/theirs", False),
+        ("clusters", "projects/p/locations/l", False),
+        ("buckets", "projects/_/buckets/cloudrec-t/objects/x", True),
+        ("buckets", "projects/_/buckets/theirs/objects/cloudrec-t", False),
+    ],
+)
+def test_role_conditions_match_only_resources_of_cloudrec(file: str, name: str, *, holds: bool) -> None:
+    expression = (FOLDER / f"{file}.condition").read_text().strip()
+    assert expressions.holds(expression, name=name, kind="") is holds

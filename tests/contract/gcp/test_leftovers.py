@@ -1,4 +1,4 @@
-"""What a cluster's controllers made: left alone by `up`, swept by `down`, and never other people's."""
+"""Resources of controllers: `up` keeps them, `down` deletes them; resources of others are kept."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from cloudrec.engine.graph import Condition
 from tests.contract.gcp.support import Site, whole
-from tests.contract.sandbox_gcp.support import Gcp as Cloud
+from tests.sandbox.gcp.support import Gcp as Cloud
 
 ZONES = ("us-central1-a",)
 ZONE, REGION = "projects/sandbox-project/zones/us-central1-a", "projects/sandbox-project/regions/us-central1"
@@ -18,15 +18,15 @@ NETWORK = f"{EVERYWHERE}/networks/cloudrec-t-us-central1"
 
 
 def make(cloud: Cloud, path: str, **fields: Any) -> None:
-    """Make one thing of Compute Engine's, as a controller would."""
+    """Create one Compute Engine resource, as a controller does."""
     front, _, name = path.rpartition("/")
     status, told = cloud.rest("POST", f"/compute/v1/{front}", {"name": name, **fields})
     assert status == 200, told
-    cloud.advance(60)  # until it is there
+    cloud.advance(60)  # until it exists
 
 
 def service(cloud: Cloud) -> None:
-    """What GKE makes for a Service of type LoadBalancer."""
+    """The resources that GKE creates for a Service of type LoadBalancer."""
     make(cloud, f"{EVERYWHERE}/firewalls/k8s-fw-a0123", network=NETWORK, allowed=[{"IPProtocol": "tcp"}])
     make(cloud, f"{REGION}/addresses/a0123")
     make(cloud, f"{REGION}/targetPools/a0123")
@@ -34,7 +34,7 @@ def service(cloud: Cloud) -> None:
 
 
 def ingress(cloud: Cloud, name: str = "k8s1-0123-ns-web-80") -> None:
-    """What GKE makes for an Ingress."""
+    """The resources that GKE creates for an Ingress."""
     endpoints = f"{ZONE}/networkEndpointGroups/{name}"
     make(cloud, endpoints, network=NETWORK, networkEndpointType="GCE_VM_IP_PORT")
     make(cloud, f"{EVERYWHERE}/healthChecks/{name}", type="HTTP")
@@ -50,17 +50,17 @@ def ingress(cloud: Cloud, name: str = "k8s1-0123-ns-web-80") -> None:
 
 
 def claim(cloud: Cloud, of: str = "cloudrec-t", name: str = "pvc-1") -> None:
-    """What GKE makes for a claim of a volume."""
+    """The disk that GKE creates for a PersistentVolumeClaim."""
     make(cloud, f"{ZONE}/disks/{name}", sizeGb="100", labels={"goog-k8s-cluster-name": of})
 
 
-def remains(site: Site) -> dict[str, float]:
-    """What a search shows as left, with what it costs."""
+def remains(site: Site) -> dict[str, float | None]:
+    """The orphaned resources that a search finds, with their cost."""
     found = [seen for seen in site.search() if seen.kind == "stray"]
     return {seen.name: seen.hourly_usd for seen in found}
 
 
-def test_what_controllers_made_is_left_alone_by_up_and_swept_by_down(cloud: Cloud, tmp_path: Path) -> None:
+def test_up_keeps_resources_of_controllers_and_down_deletes_them(cloud: Cloud, tmp_path: Path) -> None:
     before = cloud.state()
     site = whole(cloud, tmp_path, zones=ZONES)
     site.up()
@@ -73,7 +73,17 @@ def test_what_controllers_made_is_left_alone_by_up_and_swept_by_down(cloud: Clou
     assert cloud.state() == before
 
 
-def test_what_is_not_the_clusters_stays(cloud: Cloud, tmp_path: Path) -> None:
+def test_the_subnet_of_a_private_endpoint_does_not_outlive_the_cluster(cloud: Cloud, tmp_path: Path) -> None:
+    before = cloud.state()
+    site = whole(cloud, tmp_path, zones=ZONES, access="private")
+    site.up()
+    cloud.control(leave={"cluster": "cloudrec-t", "kinds": ["endpoint-subnet"]})
+    assert [path for path in cloud.state() if path.endswith("-pe-subnet")]
+    site.down()
+    assert cloud.state() == before
+
+
+def test_resources_outside_the_cluster_are_kept(cloud: Cloud, tmp_path: Path) -> None:
     claim(cloud, of="cloudrec-other", name="pvc-2")
     make(cloud, f"{ZONE}/disks/mine", sizeGb="10")
     make(cloud, f"{REGION}/addresses/mine")
@@ -88,7 +98,7 @@ def test_what_is_not_the_clusters_stays(cloud: Cloud, tmp_path: Path) -> None:
 
 
 def without_cluster(cloud: Cloud, site: Site) -> None:
-    """Let the cluster go by somebody's hand, with its nodes."""
+    """Delete the cluster and its nodes from outside cloudrec."""
     (seen,) = [seen for seen in site.search() if seen.kind == "cluster"]
     driver = site.drivers["cluster"]
     driver.delete(seen)
@@ -96,7 +106,7 @@ def without_cluster(cloud: Cloud, site: Site) -> None:
     assert driver.condition("cluster", seen.identity)[0] is Condition.GONE
 
 
-def test_leftovers_of_a_cluster_that_is_gone_are_named_with_what_they_cost(
+def test_orphaned_resources_of_a_deleted_cluster_are_listed_with_their_cost(
     cloud: Cloud, tmp_path: Path
 ) -> None:
     site = whole(cloud, tmp_path, zones=ZONES)
@@ -113,7 +123,7 @@ def test_leftovers_of_a_cluster_that_is_gone_are_named_with_what_they_cost(
     assert remains(site) == {}
 
 
-def test_a_disk_that_outlived_even_the_network_is_found(cloud: Cloud, tmp_path: Path) -> None:
+def test_a_disk_is_found_after_its_network_is_deleted(cloud: Cloud, tmp_path: Path) -> None:
     claim(cloud)
     cloud.advance(3600)
     site = whole(cloud, tmp_path, zones=ZONES)
@@ -123,7 +133,7 @@ def test_a_disk_that_outlived_even_the_network_is_found(cloud: Cloud, tmp_path: 
     assert remains(site) == {}
 
 
-def test_a_leftover_that_cannot_be_removed_is_named(cloud: Cloud, tmp_path: Path) -> None:
+def test_an_orphaned_resource_that_cannot_be_deleted_is_named(cloud: Cloud, tmp_path: Path) -> None:
     site = whole(cloud, tmp_path, zones=ZONES)
     site.up()
     claim(cloud)

@@ -1,4 +1,4 @@
-"""The network, accounts and storage of a cluster on GCP: made, found again, mended, removed for good."""
+"""The network, service accounts and storage of a cluster on Google Cloud: creation, repair and deletion."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from google.cloud import compute_v1 as compute
 
-from cloudrec.engine.plan import Step
+from cloudrec.engine.graph import cost_of
+from cloudrec.engine.plan import PlanStep
 from cloudrec.errors import CloudrecError, PreflightError, UsageError
-from cloudrec.providers.gcp import ids, policies, storage
+from cloudrec.providers.gcp.api import ids, policies
+from cloudrec.providers.gcp.storage import storage
 from tests.contract.gcp.support import WHOLE, Site
-from tests.contract.sandbox_gcp.support import Gcp as Cloud
+from tests.sandbox.gcp.support import Gcp as Cloud
 
-# Every call that brings something into being, with the service that it is made of.
+# Every call that creates a resource, with its service.
 CREATIONS = [
     ("compute", "networks.insert"),
     ("compute", "subnetworks.insert"),
@@ -37,7 +40,7 @@ FULL: dict[str, Any] = {
 
 
 def kinds(state: list[str]) -> Counter[str]:
-    """How many of each kind there are."""
+    """The number of resources of each kind."""
     return Counter(":".join(line.split(":")[:2]) for line in state)
 
 
@@ -51,15 +54,15 @@ def test_a_second_up_changes_nothing_and_down_leaves_nothing(cloud: Cloud, tmp_p
     before = cloud.state()
     site = Site(cloud, tmp_path, **FULL)
     steps = {action.key: action.step for action in site.up().actions}
-    assert {key for key, step in steps.items() if step is not Step.CREATE} <= {"api/t"}
+    assert {key for key, step in steps.items() if step is not PlanStep.CREATE} <= {"api/t"}
     since = len(cloud.calls())
-    assert {action.step for action in site.up().actions} == {Step.KEEP}
+    assert {action.step for action in site.up().actions} == {PlanStep.KEEP}
     assert site.changes(since) == []
     site.down()
     assert cloud.state() == before
 
 
-def test_everything_is_found_with_no_journal_and_what_costs_says_so(cloud: Cloud, tmp_path: Path) -> None:
+def test_resources_are_found_without_a_journal_and_show_their_cost(cloud: Cloud, tmp_path: Path) -> None:
     before = cloud.state()
     site = Site(cloud, tmp_path, **FULL)
     plan = site.up()
@@ -67,12 +70,13 @@ def test_everything_is_found_with_no_journal_and_what_costs_says_so(cloud: Cloud
     assert found.keys() == {action.key for action in plan.actions} - {"api/t"}
     assert {seen.cluster for seen in found.values()} == {"t"}
     assert {seen.owner for seen in found.values()} == {"tester"}
-    assert sum(seen.hourly_usd for seen in found.values()) == pytest.approx(plan.hourly_usd)
+    assert [item.name for item in plan.cost.unknown] == ["lustre/t"]  # every other price is known
+    assert cost_of(found.values()).known_usd == pytest.approx(plan.cost.known_usd)
     Site(cloud, tmp_path / "elsewhere").down()
     assert cloud.state() == before
 
 
-def test_an_answer_lost_at_any_creation_makes_no_second_one(site: Site) -> None:
+def test_a_lost_create_response_creates_no_duplicate(site: Site) -> None:
     before = site.cloud.state()
     site.up()
     undisturbed = kinds(site.cloud.state())
@@ -86,20 +90,20 @@ def test_an_answer_lost_at_any_creation_makes_no_second_one(site: Site) -> None:
 
 
 @pytest.mark.parametrize("kind", ["throttle", "5xx", "drop"])
-def test_a_call_that_fails_for_a_while_is_made_again(site: Site, kind: str) -> None:
+def test_a_call_with_a_transient_failure_is_retried(site: Site, kind: str) -> None:
     site.cloud.control(faults=at(CREATIONS, kind))
     site.up()
     assert site.planned() == {}
 
 
-def test_a_refusal_is_told_and_gone_on_from_later(site: Site) -> None:
+def test_a_denied_call_is_reported_and_a_later_up_continues(site: Site) -> None:
     refusal = {
         "code": "PERMISSION_DENIED",
         "status": 403,
         "message": "Required 'compute.routers.create' permission for 'x'",
     }
     site.cloud.control(faults=at([("compute", "routers.insert")], "error", **refusal))
-    with pytest.raises(PreflightError, match=r"may not do compute\.routers\.create"):
+    with pytest.raises(PreflightError, match=r"lack the permission compute\.routers\.create"):
         site.up()
     site.cloud.control(faults=[])
     assert site.planned().keys() >= {"router/t"}
@@ -107,7 +111,7 @@ def test_a_refusal_is_told_and_gone_on_from_later(site: Site) -> None:
     assert site.planned() == {}
 
 
-def test_what_others_write_into_policies_meanwhile_stays(site: Site) -> None:
+def test_concurrent_policy_changes_by_others_are_kept(site: Site) -> None:
     project = f"projects/{site.gcp.project}"
     theirs = policies.Grant(role="roles/viewer", member="user:somebody@example.com")
     policies.replace(site.gcp, project, (), [theirs])
@@ -123,9 +127,7 @@ def test_what_others_write_into_policies_meanwhile_stays(site: Site) -> None:
     assert not [grant for grant in left if "cloudrec" in grant.member]
 
 
-def test_two_commands_in_one_project_at_once_lose_none_of_each_others_grants(
-    cloud: Cloud, tmp_path: Path
-) -> None:
+def test_concurrent_commands_in_one_project_keep_each_others_grants(cloud: Cloud, tmp_path: Path) -> None:
     names = ("t", "u", "v")
     sites = [Site(cloud, tmp_path / name, name=name) for name in names]
     with ThreadPoolExecutor(len(sites)) as pool:
@@ -139,15 +141,15 @@ def test_two_commands_in_one_project_at_once_lose_none_of_each_others_grants(
     assert not [each for each in policies.grants(sites[0].gcp, project) if "cloudrec-" in each.member]
 
 
-def test_damage_done_by_hand_is_seen_and_mended(site: Site) -> None:
+def test_manual_changes_are_detected_and_repaired(site: Site) -> None:
     site.up()
     found = {key: seen.identity for key, seen in site.found().items()}
     gcp = site.gcp
-    routers, subnets, firewalls = (gcp.compute(name) for name in ("routers", "subnetworks", "firewalls"))
-    where = {"project": gcp.project, "region": gcp.region}
+    routers, subnets = gcp.rest(compute.RoutersClient), gcp.rest(compute.SubnetworksClient)
+    where: dict[str, object] = {"project": gcp.project, "region": gcp.region}
     path = found["subnetwork/t"].replace("cloudrec-t", "theirs")
     document = {"name": "theirs", "network": found["network/t"], "ip_cidr_range": "10.41.0.0/24"}
-    gcp.call(subnets.insert_unary, **where, subnetwork_resource=document)
+    gcp.call(subnets.insert_unary, {**where, "subnetwork_resource": document})
     site.cloud.advance(60)
     theirs = {
         "name": "theirs",
@@ -157,16 +159,21 @@ def test_damage_done_by_hand_is_seen_and_mended(site: Site) -> None:
             {"name": path, "source_ip_ranges_to_nat": ["PRIMARY_IP_RANGE"]},
         ],
     }
-    gcp.call(routers.patch_unary, **ids.arguments(found["router/t"]), router_resource={"nats": [theirs]})
+    nats = {"nats": [theirs]}
+    gcp.call(routers.patch_unary, {**ids.arguments(found["router/t"]), "router_resource": nats})
     gcp.call(
         subnets.set_private_ip_google_access_unary,
-        **ids.arguments(found["subnetwork/t"]),
-        subnetworks_set_private_ip_google_access_request_resource={"private_ip_google_access": False},
+        {
+            **ids.arguments(found["subnetwork/t"]),
+            "subnetworks_set_private_ip_google_access_request_resource": {"private_ip_google_access": False},
+        },
     )
     gcp.call(
-        firewalls.patch_unary,
-        **ids.arguments(found["firewall/t-internal"]),
-        firewall_resource={"source_ranges": ["0.0.0.0/0"]},
+        gcp.rest(compute.FirewallsClient).patch_unary,
+        {
+            **ids.arguments(found["firewall/t-internal"]),
+            "firewall_resource": {"source_ranges": ["0.0.0.0/0"]},
+        },
     )
     bucket = gcp.storage.get_bucket(found["bucket/t"])
     bucket.iam_configuration.public_access_prevention = "inherited"
@@ -186,11 +193,11 @@ def test_damage_done_by_hand_is_seen_and_mended(site: Site) -> None:
     }
     site.up()
     assert site.planned() == {}
-    row = gcp.read(routers.get, **ids.arguments(found["router/t"]))
+    row = gcp.read(routers.get, ids.arguments(found["router/t"]))
     assert {each.name for each in row.nats} == {"cloudrec", "theirs"}
 
 
-def test_roles_of_an_account_that_was_deleted_by_hand_are_cleared_and_given_again(site: Site) -> None:
+def test_bindings_of_a_deleted_service_account_are_removed_and_granted_again(site: Site) -> None:
     site.up()
     account = site.found()["service-account/t-nodes"].identity
     project = f"projects/{site.gcp.project}"
@@ -206,7 +213,7 @@ def test_roles_of_an_account_that_was_deleted_by_hand_are_cleared_and_given_agai
     assert not any("cloudrec" in grant.member for grant in policies.grants(site.gcp, project))
 
 
-def test_kept_data_keeps_the_bucket_but_nobodys_way_into_it(cloud: Cloud, tmp_path: Path) -> None:
+def test_keep_data_keeps_the_bucket_and_removes_access_to_it(cloud: Cloud, tmp_path: Path) -> None:
     site = Site(cloud, tmp_path, parts=(*WHOLE, storage), instance_types=("g2-standard-4",))
     site.up()
     bucket = site.found()["bucket/t"].identity
@@ -222,21 +229,21 @@ def test_kept_data_keeps_the_bucket_but_nobodys_way_into_it(cloud: Cloud, tmp_pa
     assert bucket not in json.dumps(site.cloud.state())
 
 
-def test_a_bucket_name_that_somebody_else_has_is_told(cloud: Cloud, tmp_path: Path) -> None:
+def test_a_bucket_name_in_use_by_another_account_is_reported(cloud: Cloud, tmp_path: Path) -> None:
     cloud.control(taken_buckets=["cloudrec-taken"])
     site = Site(cloud, tmp_path, settings={"bucket": "cloudrec-taken"})
     with pytest.raises(CloudrecError, match=r"cloudrec-taken|bears no tag of ours"):
         site.up()
 
 
-def test_apis_that_are_missing_are_enabled(site: Site) -> None:
+def test_disabled_apis_are_enabled(site: Site) -> None:
     site.cloud.control(apis={"artifactregistry.googleapis.com": False})
-    assert site.planned()["api/t"].step is Step.CREATE
+    assert site.planned()["api/t"].step is PlanStep.CREATE
     site.up()
     assert site.planned() == {}
 
 
-def test_namesakes_in_two_regions_share_nothing(cloud: Cloud, tmp_path: Path) -> None:
+def test_clusters_of_one_name_in_two_regions_share_nothing(cloud: Cloud, tmp_path: Path) -> None:
     here = Site(cloud, tmp_path / "here")
     here.up()
     cloud.env["GOOGLE_CLOUD_REGION"] = "europe-west4"
@@ -250,7 +257,7 @@ def test_namesakes_in_two_regions_share_nothing(cloud: Cloud, tmp_path: Path) ->
     assert here.planned() == {}
 
 
-def test_a_wrong_region_zone_or_type_is_told_with_the_nearest_right_one(cloud: Cloud, tmp_path: Path) -> None:
+def test_a_wrong_region_zone_or_type_is_reported_with_the_closest_match(cloud: Cloud, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="'europe-west4-a', which is no zone of region us-central1"):
         Site(cloud, tmp_path, zones=("europe-west4-a",)).layout()
     with pytest.raises(UsageError, match="no machine type 'q9-tiny'"):
@@ -262,7 +269,7 @@ def test_a_wrong_region_zone_or_type_is_told_with_the_nearest_right_one(cloud: C
     assert error.value.remedy == "did you mean 'us-central1'?"
 
 
-def test_a_cluster_keeps_its_home_whatever_is_asked_for_later(cloud: Cloud, tmp_path: Path) -> None:
+def test_a_cluster_keeps_its_home_zone_when_other_zones_are_requested(cloud: Cloud, tmp_path: Path) -> None:
     site = Site(cloud, tmp_path, zones=("us-central1-b",))
     site.up()
     later = Site(cloud, tmp_path, zones=("us-central1-a",)).layout()

@@ -1,38 +1,44 @@
-"""An API server to speak with: the stand-in, or a real one that CLOUDREC_TEST_KUBECONFIG names."""
+"""The API server under test: the stand-in, a real one with nodes of this process, or a named one."""
 
 from __future__ import annotations
 
-import json
 import os
-import ssl
-import urllib.request
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from threading import Thread
 from typing import Any
 
 import pytest
+import yaml
 
-from cloudrec.kube.client import Kube
-from cloudrec.kube.target import Target
-from cloudrec.sandbox.kubernetes import serve
+from cloudrec.kubernetes.client.client import Kube
+from cloudrec.kubernetes.client.target import ClusterTarget
+from cloudrec_sandbox.core.client import Control
+from cloudrec_sandbox.kubernetes import serve
+from cloudrec_sandbox.kubernetes.api.definitions import of_operator
+from cloudrec_sandbox.kubernetes.joined import JoinedNodes
+from tests.standins.control_plane import KINDS
 
+STAND_IN, CONTROL_PLANE = "stand-in", "control-plane"
+NODES = [{"name": "cpu", "count": 2, "capacity": {"cpu": "4", "memory": "16Gi"}}]
 REAL = "CLOUDREC_TEST_KUBECONFIG"
 
 
 @dataclass
 class Server:
-    """One API server, and a namespace of one's own on it."""
+    """One API server, and a namespace of the test."""
 
     kubeconfig: str
     context: str
-    endpoint: str = ""  # of the stand-in
-    authority: str = ""
+    announcement: dict[str, Any] | None = None  # of the stand-in
+    nodes: JoinedNodes | None = None  # of a real control plane
     namespace: str = field(default_factory=lambda: f"cloudrec-test-{uuid.uuid4().hex[:8]}")
 
-    def target(self, **changes: Any) -> Target:
+    def target(self, **changes: Any) -> ClusterTarget:
         usual = {
             "kubeconfig": self.kubeconfig,
             "context": self.context,
@@ -40,33 +46,82 @@ class Server:
             "service_account": "trainer",
             "fabric": "tcp",
         }
-        return Target(**{**usual, **changes})
+        return ClusterTarget(**{**usual, **changes})
 
     def connect(self, **changes: Any) -> Kube:
         return Kube.connect(self.target(**changes))
 
     def control(self, **wishes: Any) -> dict[str, Any]:
-        """Change the stand-in; a real server has no such thing."""
-        document: dict[str, Any] = self._asked("/_control", json.dumps(wishes).encode())
-        return document
+        """Configure the stand-in, or the nodes of a real control plane; skip what that does not have."""
+        if self.nodes is None:
+            return self._control.order(**wishes)
+        if wishes.pop("operators", None):
+            pytest.skip("a real control plane has no operators")
+        try:
+            found = self.nodes.order(**wishes)
+        except ValueError as error:
+            pytest.skip(str(error))
+        if "nodes" in wishes:
+            self._await_nodes()
+        return found
+
+    def _await_nodes(self) -> None:
+        """Wait until the node lifecycle controller has removed its taint from new nodes."""
+        deadline = time.monotonic() + 60
+        with self.connect() as kube:
+            while any(
+                taint["key"] == "node.kubernetes.io/not-ready"
+                for node in kube.list("Node")
+                for taint in node["spec"].get("taints") or ()
+            ):
+                assert time.monotonic() < deadline
+                time.sleep(0.1)
+
+    def serve_kinds(self, operator: str) -> None:
+        """Serve an operator's kinds; a real server gets the published definitions where there are some."""
+        if self.announcement is not None:
+            self.control(operators=list({*self.control()["operators"], operator}))
+            return
+        if self.nodes is None:
+            pytest.skip(f"this server has no operator for {operator}")
+        with self.connect() as kube:
+            for each in _definitions(operator):
+                kube.apply(each)
 
     def calls(self, since: int) -> list[str]:
-        """What clients have asked for after so many calls: "list pods"."""
-        return [call["action"] for call in self._asked(f"/_control/calls?since={since}", None)]
+        """The requests after the first n, such as "list pods"."""
+        return [call["action"] for call in self._control.ask("GET", f"/calls?since={since}")]
 
-    def _asked(self, path: str, body: bytes | None) -> Any:
-        if not self.endpoint:
-            pytest.skip("a real server has no faults to order")
-        request = urllib.request.Request(f"{self.endpoint}{path}", data=body)  # noqa: S310 - our own
-        request.add_header("Content-Type", "application/json")
-        context = ssl.create_default_context(cafile=self.authority)
-        with urllib.request.urlopen(request, timeout=180, context=context) as answer:  # noqa: S310 - our own
-            return json.loads(answer.read() or b"{}")
+    @property
+    def _control(self) -> Control:
+        if self.announcement is None:
+            pytest.skip("a real server takes no orders and counts no calls")
+        return Control.of(self.announcement)
+
+
+def _definitions(operator: str) -> Iterator[dict[str, Any]]:
+    head = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition"}
+    for open_ in of_operator(operator):
+        group, plural = open_["spec"]["group"], open_["spec"]["names"]["plural"]
+        published = KINDS / f"{group}_{plural}.yaml"
+        if published.exists():
+            # The definitions have a megabyte each, for which the parser in Python takes ten seconds.
+            yield yaml.load(published.read_text("utf-8"), yaml.CSafeLoader)
+        else:
+            yield {**head, **open_}
+
+
+@contextmanager
+def joined_server(kubeconfig: Path) -> Iterator[Server]:
+    """A real control plane, with two nodes of this process."""
+    with JoinedNodes(kubeconfig) as nodes:
+        nodes.order(nodes=NODES)
+        yield Server(kubeconfig=str(kubeconfig), context="", nodes=nodes)
 
 
 @contextmanager
 def api_server() -> Iterator[Server]:
-    """The server that the environment asks for."""
+    """The stand-in, or the server that the environment names."""
     if named := os.environ.get(REAL):
         yield Server(kubeconfig=named, context="")
         return
@@ -78,8 +133,7 @@ def api_server() -> Iterator[Server]:
         yield Server(
             kubeconfig=told["env"]["KUBECONFIG"],
             context="cloudrec-sandbox",
-            endpoint=told["endpoints"]["kubernetes"],
-            authority=told["certificate_authority"],
+            announcement=told,
         )
     finally:
         server.shutdown()

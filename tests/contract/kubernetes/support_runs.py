@@ -1,4 +1,4 @@
-"""A run on the stand-in whose pods are but kept in its books: they start and end as they are told to."""
+"""A run on the stand-in with simulated pods, which start and end as the test requests."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from cloudrec.kube.client import Kube
-from cloudrec.launch import launcher
-from cloudrec.launch.base import Launcher, RunStatus
-from cloudrec.launch.folder import RunFolder, create_run
-from cloudrec.launch.runspec import RunSpec
+from cloudrec.kubernetes.client.client import Kube
+from cloudrec.launchers import launcher
+from cloudrec.launchers.base.protocol import Launcher, RunStatus
+from cloudrec.launchers.base.run_folder import RunFolder, create_run
+from cloudrec.launchers.base.runspec import RunSpec
 from tests.contract.kubernetes.support import Server
 
 IMAGE = "registry.example/cloudrec-trainer@sha256:" + "5c" * 32
@@ -26,15 +26,15 @@ class Site:
         self.folder = folder
 
     def spec(self, name: str, how: str = "torchrun", **changes: Any) -> RunSpec:
-        """A run of two nodes; `target` and `settings` may be changed in part."""
-        target = self.server.target(**changes.pop("target", {})).to_json()
+        """A run of two nodes; `target` and `settings` are merged into the defaults."""
+        target = self.server.target(**changes.pop("target", {}))
         settings = {"probe": False, **changes.pop("settings", {})}
         usual: dict[str, Any] = {
             "name": name,
             "cluster": "c",
             "provider": "kubernetes",
             "launcher": how,
-            "nnodes": 2,
+            "nodes": 2,
             "nproc_per_node": 2,
             "image": IMAGE,
             "storage": f"file://{self.folder}/store",
@@ -43,11 +43,11 @@ class Site:
         return RunSpec(**{**usual, "target": target, "settings": settings, **changes})
 
     def create(self, spec: RunSpec) -> tuple[Launcher, RunFolder]:
-        """The launcher, and the run's folder before its submission."""
+        """The launcher, and the run before its submission."""
         return launcher(spec.launcher), create_run(self.folder / "runs", spec)
 
     def launch(self, spec: RunSpec) -> tuple[Launcher, RunFolder]:
-        """The launcher, and the run under way."""
+        """The launcher, and the submitted run."""
         engine, run = self.create(spec)
         engine.submit(run)
         return engine, run
@@ -56,7 +56,7 @@ class Site:
 def await_status(
     engine: Launcher, run: RunFolder, test: Callable[[RunStatus], bool], patience_s: float = PATIENCE_S
 ) -> RunStatus:
-    """The first state that passes the test."""
+    """The first status that satisfies the predicate."""
     deadline = time.monotonic() + patience_s
     while not test(status := engine.state(run)):
         assert time.monotonic() < deadline, status
@@ -65,7 +65,7 @@ def await_status(
 
 
 def await_true(test: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:
-    """Wait until something is so."""
+    """Wait until the condition is true."""
     deadline = time.monotonic() + patience_s
     while not test():
         assert time.monotonic() < deadline
@@ -73,6 +73,6 @@ def await_true(test: Callable[[], bool], patience_s: float = PATIENCE_S) -> None
 
 
 def names(kube: Kube, kind: str, namespace: str, run: str) -> list[str]:
-    """Names of a run's objects of a kind."""
+    """The names of a run's objects of one kind."""
     found = kube.list(kind, namespace=namespace, labels={"cloudrec/run": run})
     return sorted(each["metadata"]["name"] for each in found)

@@ -1,4 +1,4 @@
-"""A bucket that pods of the stand-in reach, and what they must be told for it."""
+"""A bucket that pods of the stand-in can reach, with the variables that they need."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.standins.servers import moto_server
 
 @contextmanager
 def bucket(folder: Path) -> Iterator[tuple[Any, dict[str, str]]]:
-    """An empty bucket named `bucket`: its file system here, and the variables for pods."""
+    """An empty bucket named `bucket`: its file system in this process, and the variables for pods."""
     with (
         pytest.MonkeyPatch.context() as patch,
         pod_identity() as identity,

@@ -1,4 +1,4 @@
-"""Launchers against the stand-in: what is applied, how it is, how it ends, and what is refused before."""
+"""Launchers against the stand-in: applied objects, states, results and refusals before submission."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from cloudrec.errors import PreflightError, SpecError, UsageError
-from cloudrec.kube.client import Kube
-from cloudrec.launch import launcher
-from cloudrec.launch._kube import submit
-from cloudrec.launch._kube.context import disconnect
-from cloudrec.launch.ledger import RunState
+from cloudrec.kubernetes.client.client import Kube
+from cloudrec.launchers import launcher
+from cloudrec.launchers.base.ledger import RunState
+from cloudrec.launchers.kubernetes import submit
+from cloudrec.launchers.kubernetes.context import disconnect
 from tests.contract.kubernetes.support import Server
 from tests.contract.kubernetes.support_runs import IMAGE, Site, await_status, await_true, names
 
@@ -30,9 +30,7 @@ def site(server: Server, tmp_path: Path) -> Iterator[Site]:
 
 
 @pytest.mark.parametrize("how", ALL)
-def test_a_run_is_submitted_as_planned_watched_to_its_end_and_leaves_what_it_owns(
-    site: Site, kube: Kube, how: str
-) -> None:
+def test_a_run_is_submitted_as_planned_and_watched_to_its_end(site: Site, kube: Kube, how: str) -> None:
     site.server.control(operators=[how] if how in ALL[1:] else [])
     spec = site.spec(f"whole-{how}", how)
     engine, run = site.create(spec)
@@ -57,7 +55,7 @@ def test_a_run_is_submitted_as_planned_watched_to_its_end_and_leaves_what_it_own
         assert bool(live["metadata"].get("ownerReferences")) is owned
 
 
-def test_a_run_that_ends_well_has_succeeded_and_is_not_asked_about_again(site: Site, kube: Kube) -> None:
+def test_a_succeeded_run_is_not_polled_again(site: Site, kube: Kube) -> None:
     site.server.control(bookkeeping={"run_s": 0.2, "exit_code": 0})
     engine, run = site.launch(site.spec("good"))
     assert await_status(engine, run, lambda status: status.state.is_final).state is RunState.SUCCEEDED
@@ -67,7 +65,7 @@ def test_a_run_that_ends_well_has_succeeded_and_is_not_asked_about_again(site: S
         engine.submit(run)
 
 
-def test_bad_data_fails_the_run_at_once_and_says_so(site: Site) -> None:
+def test_bad_data_fails_the_run_at_once_with_the_reason(site: Site) -> None:
     site.server.control(bookkeeping={"run_s": 0.2, "exit_code": 65})
     engine, run = site.launch(site.spec("bad"))
     status = await_status(engine, run, lambda status: status.state.is_final)
@@ -76,7 +74,7 @@ def test_bad_data_fails_the_run_at_once_and_says_so(site: Site) -> None:
 
 
 @pytest.mark.parametrize("how", ALL[:3])
-def test_a_stopped_run_goes_on_as_its_next_launch(site: Site, kube: Kube, how: str) -> None:
+def test_a_stopped_run_continues_as_its_next_launch(site: Site, kube: Kube, how: str) -> None:
     site.server.control(operators=[how] if how in ALL[1:] else [])
     await_true(lambda: kube.kinds.has(KINDS[how]))
     name = f"stops-{how}"
@@ -99,7 +97,7 @@ def test_a_stopped_run_goes_on_as_its_next_launch(site: Site, kube: Kube, how: s
         engine.submit(run)
 
 
-def test_a_submission_that_was_killed_halfway_is_finished_by_the_next(site: Site, kube: Kube) -> None:
+def test_an_interrupted_submission_is_completed_by_the_next(site: Site, kube: Kube) -> None:
     spec = site.spec("halfway")
     engine, run = site.create(spec)
     run.ledger.append("submitted", launch=1)
@@ -110,17 +108,17 @@ def test_a_submission_that_was_killed_halfway_is_finished_by_the_next(site: Site
     await_status(engine, run, lambda status: status.state is RunState.RUNNING)
 
 
-def test_an_object_that_somebody_deleted_is_a_failed_run(site: Site, kube: Kube) -> None:
+def test_a_run_whose_object_was_deleted_has_failed(site: Site, kube: Kube) -> None:
     engine, run = site.launch(site.spec("deleted"))
     kube.delete("Job", "deleted", namespace=site.server.namespace)
     status = await_status(engine, run, lambda status: status.state.is_final)
     assert (status.state, status.cause) == (
         RunState.FAILED,
-        "its Job is no longer in the cluster: somebody deleted it",
+        "its Job is no longer in the cluster: another client deleted it",
     )
 
 
-def test_a_machine_that_is_taken_away_is_a_preemption_and_the_run_restarts(site: Site) -> None:
+def test_a_lost_node_is_a_preemption_and_the_run_restarts(site: Site) -> None:
     site.server.control(speed=40)  # losing a machine takes a minute of the cluster's time
     engine, run = site.launch(site.spec("taken", settings={"cpus": 3}))
     status = await_status(engine, run, lambda status: status.state is RunState.RUNNING)
@@ -132,7 +130,7 @@ def test_a_machine_that_is_taken_away_is_a_preemption_and_the_run_restarts(site:
     assert "its node cpu-" in taken.details["cause"] or "it was taken from cpu-" in taken.details["cause"]
 
 
-def test_a_run_that_no_node_takes_is_pending_and_tells_what_is_missing(site: Site) -> None:
+def test_an_unschedulable_run_is_pending_and_names_the_missing_resources(site: Site) -> None:
     engine, run = site.launch(site.spec("huge", settings={"cpus": 64}))
     status = await_status(engine, run, lambda status: "lack cpu" in (status.cause or ""))
     assert status.state is RunState.PENDING
@@ -140,7 +138,7 @@ def test_a_run_that_no_node_takes_is_pending_and_tells_what_is_missing(site: Sit
 
 
 @pytest.mark.parametrize(("how", "told"), [("missing", "there is no image"), ("private", "may not pull")])
-def test_an_image_that_cannot_be_pulled_is_told_before_the_run_is_made(
+def test_an_image_that_cannot_be_pulled_is_reported_before_submission(
     site: Site, kube: Kube, how: str, told: str
 ) -> None:
     site.server.control(images={IMAGE: how})
@@ -152,7 +150,7 @@ def test_an_image_that_cannot_be_pulled_is_told_before_the_run_is_made(
         assert names(kube, kind, site.server.namespace, run.name) == []
 
 
-def test_data_that_pods_cannot_read_are_told_before_the_run_is_made(site: Site, kube: Kube) -> None:
+def test_data_that_pods_cannot_read_is_reported_before_submission(site: Site, kube: Kube) -> None:
     site.server.control(
         bookkeeping={"run_s": 0.1, "exit_code": 65, "log": ["error: s3://b/d: no dataset.json"]}
     )
@@ -162,7 +160,7 @@ def test_data_that_pods_cannot_read_are_told_before_the_run_is_made(site: Site, 
     assert names(kube, "Job", site.server.namespace, run.name) == []
 
 
-def test_gpus_that_are_not_there_are_told_with_what_there_is(site: Site) -> None:
+def test_missing_gpus_are_reported_with_the_available_number(site: Site) -> None:
     spec = site.spec("gpus", target=GPUS)
     with pytest.raises(PreflightError, match=r"has 0: cpu-0 offers 0 nvidia\.com/gpu") as caught:
         launcher("torchrun").preflight(spec)
@@ -175,22 +173,22 @@ def test_gpus_that_are_not_there_are_told_with_what_there_is(site: Site) -> None
     launcher("torchrun").preflight(spec)
 
 
-def test_gpus_that_another_run_holds_are_told(site: Site) -> None:
+def test_gpus_in_use_by_another_run_are_reported(site: Site) -> None:
     site.server.control(nodes=[{"name": "gpu", "count": 2, "capacity": {"nvidia.com/gpu": "8"}}])
     engine, run = site.launch(site.spec("holds", target=GPUS))
     await_status(engine, run, lambda status: status.state is RunState.RUNNING)
-    with pytest.raises(PreflightError, match="only 0 of 2 have them: other pods hold the rest"):
+    with pytest.raises(PreflightError, match="only 0 of 2 have them: other pods use the rest"):
         engine.preflight(site.spec("wants", target=GPUS))
 
 
 @pytest.mark.parametrize("how", ALL[1:])
-def test_a_launcher_whose_operator_is_absent_offers_to_install_it(site: Site, how: str) -> None:
+def test_a_missing_operator_is_reported_with_the_command_that_installs_it(site: Site, how: str) -> None:
     with pytest.raises(PreflightError, match="needs an operator") as caught:
         launcher(how).preflight(site.spec("none", how))
     assert "cloudrec addons install" in (caught.value.remedy or "")
 
 
-def test_a_name_that_others_have_in_the_cluster_is_refused(site: Site) -> None:
+def test_a_name_in_use_by_an_object_of_others_is_refused(site: Site) -> None:
     site.launch(site.spec("twice"))
     elsewhere = Site(site.server, site.folder / "elsewhere")
     engine, run = elsewhere.create(site.spec("twice"))
@@ -198,7 +196,7 @@ def test_a_name_that_others_have_in_the_cluster_is_refused(site: Site) -> None:
         engine.submit(run)
 
 
-def test_names_settings_and_flags_that_cannot_be_are_refused_before_anything_is_asked(site: Site) -> None:
+def test_invalid_names_settings_and_flags_are_refused_before_any_request(site: Site) -> None:
     engine = launcher("torchrun")
     with pytest.raises(SpecError, match=r"train\.settings has 'gpu'"):
         engine.preflight(site.spec("a", settings={"gpu": 1}))
@@ -208,15 +206,15 @@ def test_names_settings_and_flags_that_cannot_be_are_refused_before_anything_is_
         engine.preflight(site.spec("a", image=""))
 
 
-def test_a_cluster_that_was_made_anew_is_not_launched_on(site: Site) -> None:
+def test_a_launch_on_a_recreated_cluster_is_refused(site: Site) -> None:
     spec = site.spec("stranger", target={"identity": "1" * 36})
-    with pytest.raises(PreflightError, match="another one than before"):
+    with pytest.raises(PreflightError, match="another cluster than before"):
         launcher("torchrun").preflight(spec)
 
 
-def test_one_ranks_lines_are_found_among_its_pods_and_followed_to_the_end(site: Site) -> None:
+def test_log_lines_of_one_rank_are_followed_to_the_end(site: Site) -> None:
     lines = [f"[rank {rank}] {text}" for rank in (0, 1) for text in ("=== launch 1", f"hello {rank}")]
     site.server.control(bookkeeping={"run_s": 1.0, "exit_code": 0, "log": lines})
-    engine, run = site.launch(site.spec("lines", nnodes=1))
+    engine, run = site.launch(site.spec("lines", nodes=1))
     assert list(engine.logs(run, rank=1, follow=True)) == ["=== launch 1", "hello 1"]
     assert list(engine.logs(run, rank=0, follow=False, tail=1)) == ["hello 0"]

@@ -1,4 +1,4 @@
-"""Each operator's pods really start the program that stands in for the trainer, and end the run."""
+"""Each operator's pods start the fake trainer as real processes, and the run ends with them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from cloudrec.launch._kube.context import disconnect
-from cloudrec.launch.ledger import RunState
-from cloudrec.launch.outputs import read_summary
+from cloudrec.launchers.base.ledger import RunState
+from cloudrec.launchers.base.outputs import read_summary
+from cloudrec.launchers.kubernetes.context import disconnect
 from tests.contract.kubernetes.support import REAL, Server
 from tests.contract.kubernetes.support_runs import Site, await_status
 from tests.contract.kubernetes.support_store import bucket
@@ -36,12 +36,14 @@ def test_a_run_of_one_rank_prints_its_steps_and_succeeds(
 ) -> None:
     if REAL in os.environ:
         pytest.skip("a real server has no nodes here that could reach this machine's bucket")
-    server.control(nodes=NODES, processes=True, bookkeeping={}, operators=OPERATORS)
+    server.control(
+        nodes=NODES, processes=True, bookkeeping={}, operators=[] if how == "torchrun" else OPERATORS
+    )
     site = Site(server, tmp_path)
     spec = site.spec(
         f"short-{how}",
         how,
-        nnodes=1,
+        nodes=1,
         nproc_per_node=1,
         storage="s3://bucket",
         settings={"cpus": 1},

@@ -1,4 +1,4 @@
-"""Runs that really train in the stand-in's pods, with their files in S3: minutes of two cores."""
+"""Runs that train in the stand-in's pods, with their files in S3; they take minutes on two cores."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from cloudrec.launch._kube.context import disconnect
-from cloudrec.launch.base import Launcher
-from cloudrec.launch.folder import RunFolder
-from cloudrec.launch.ledger import RunState
-from cloudrec.launch.outputs import read_summary
+from cloudrec.launchers.base.ledger import RunState
+from cloudrec.launchers.base.outputs import read_summary
+from cloudrec.launchers.base.protocol import Launcher
+from cloudrec.launchers.base.run_folder import RunFolder
+from cloudrec.launchers.kubernetes.context import disconnect
 from tests.contract.kubernetes.support import REAL, Server
 from tests.contract.kubernetes.support_runs import Site, await_status, await_true
 from tests.contract.kubernetes.support_store import bucket
@@ -37,7 +37,7 @@ MODEL = {
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """A bucket with a dataset; what pods need to be told to reach it."""
+    """A bucket with a dataset, and the variables that pods need to reach it."""
     folder = tmp_path_factory.mktemp("store")
     with bucket(folder) as (files, variables):
         write_dataset(folder / "dataset", train_rows=ROWS, test_rows=400)
@@ -56,7 +56,7 @@ def site(server: Server, tmp_path: Path) -> Iterator[Site]:
 
 
 def _launch(site: Site, how: str, name: str, store: dict[str, str]) -> tuple[Launcher, RunFolder]:
-    settings = {"probe": True, "cpus": 3}  # one pod a node
+    settings = {"probe": True, "cpus": 3}  # one pod per node
     spec = site.spec(
         f"{name}-{how}",
         how,
@@ -86,9 +86,7 @@ def _end(engine: Launcher, run: RunFolder) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("how", ["torchrun", *OPERATORS])
-def test_a_run_that_lost_a_machine_or_was_stopped_trains_every_sample_once(
-    site: Site, store: dict[str, str], how: str
-) -> None:
+def test_an_interrupted_run_trains_every_sample_once(site: Site, store: dict[str, str], how: str) -> None:
     engine, plain = _launch(site, how, "plain", store)
     undisturbed = _end(engine, plain)
     assert undisturbed["samples_seen"] == ROWS * EPOCHS

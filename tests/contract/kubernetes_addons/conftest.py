@@ -1,4 +1,4 @@
-"""One API server, empty before each test, and a place from which releases are fetched."""
+"""One API server, emptied before each test, and a server of releases."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from cloudrec.kube.client import Kube
+from cloudrec.kubernetes.client.client import Kube
 from tests.contract.kubernetes_addons.support import Releases, Server, stand_in
 
 

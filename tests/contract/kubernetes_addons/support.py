@@ -1,13 +1,10 @@
-"""What the tests of add-ons share: a place that serves releases, and one small release."""
+"""Shared helpers of the add-on tests: a server of releases, and one small release."""
 
 from __future__ import annotations
 
 import hashlib
 import io
-import json
-import ssl
 import tarfile
-import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,49 +14,42 @@ from typing import Any, Self
 
 import yaml
 
-from cloudrec.kube.client import Kube
-from cloudrec.kube.target import Target
-from cloudrec.sandbox.kubernetes import serve
+from cloudrec.kubernetes.client.client import Kube
+from cloudrec.kubernetes.client.target import ClusterTarget
+from cloudrec_sandbox.core.client import Control
+from cloudrec_sandbox.kubernetes import serve
 
 
 @dataclass(frozen=True)
 class Server:
-    """The stand-in of a cluster, all of which belongs to the test."""
+    """The stand-in of a cluster that the test owns."""
 
     kubeconfig: str
-    endpoint: str
-    authority: str
+    announcement: dict[str, Any]
     namespace: str = "runs"
 
-    def target(self, **changes: Any) -> Target:
+    def target(self, **changes: Any) -> ClusterTarget:
         usual = {
             "kubeconfig": self.kubeconfig,
             "context": "cloudrec-sandbox",
             "namespace": self.namespace,
             "service_account": "trainer",
             "fabric": "tcp",
+            "node_selector": {"pool": "gpu"},
         }
-        return Target(**{**usual, **changes})
+        return ClusterTarget(**{**usual, **changes})
 
     def connect(self) -> Kube:
         return Kube.connect(self.target())
 
     def control(self, **wishes: Any) -> None:
-        """Change the stand-in."""
-        request = urllib.request.Request(  # noqa: S310 - our own
-            f"{self.endpoint}/_control",
-            data=json.dumps(wishes).encode(),
-            headers={"Content-Type": "application/json"},
-            method="POST",
-        )
-        context = ssl.create_default_context(cafile=self.authority)
-        with urllib.request.urlopen(request, timeout=180, context=context):  # noqa: S310 - our own
-            pass
+        """Configure the stand-in."""
+        Control.of(self.announcement).order(**wishes)
 
 
 @contextmanager
 def stand_in() -> Iterator[Server]:
-    """One stand-in, for as long as it is used."""
+    """Run one stand-in for the duration of the block."""
     server = serve(0)
     thread = Thread(target=server.serve_forever, daemon=True)
     thread.start()
@@ -67,8 +57,7 @@ def stand_in() -> Iterator[Server]:
     try:
         yield Server(
             kubeconfig=told["env"]["KUBECONFIG"],
-            endpoint=told["endpoints"]["kubernetes"],
-            authority=told["certificate_authority"],
+            announcement=told,
         )
     finally:
         server.shutdown()
@@ -77,7 +66,7 @@ def stand_in() -> Iterator[Server]:
 
 
 class Releases:
-    """Serves files over loopback; what is not there is a 404."""
+    """Serves files over loopback; a missing file is a 404."""
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
@@ -92,7 +81,7 @@ class Releases:
                 self.wfile.write(content or b"")
 
             def log_message(self, *_: object) -> None:
-                """Say nothing."""
+                """Log nothing."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._thread = Thread(target=self._server.serve_forever, daemon=True)
@@ -107,13 +96,13 @@ class Releases:
         self._thread.join()
 
     def put(self, path: str, content: bytes) -> tuple[str, str]:
-        """Serve it, and return its address and its hash."""
+        """Serve a file; return its address and its hash."""
         self.files[path] = content
         return f"http://127.0.0.1:{self._server.server_port}{path}", hashlib.sha256(content).hexdigest()
 
 
 def operator(version: str) -> list[dict[str, Any]]:
-    """A small operator's objects, in the order of which nobody has thought."""
+    """A small operator's objects, in arbitrary order."""
     crd = {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -160,7 +149,7 @@ def text_of(objects: list[dict[str, Any]]) -> bytes:
 
 
 def archive_of(files: Mapping[str, bytes]) -> bytes:
-    """A .tar.gz as GitHub makes it: with one folder around everything."""
+    """A .tar.gz as GitHub creates it: all files below one folder."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
         for name, content in files.items():
@@ -179,7 +168,7 @@ def node(
     labels: Mapping[str, str] | None = None,
     ready: str = "True",
 ) -> None:
-    """Have a node join that has so much to allocate, and nothing that runs on it."""
+    """Add a node with these allocatable resources and no pods."""
     kube.create(
         {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": dict(labels or {})}}
     )

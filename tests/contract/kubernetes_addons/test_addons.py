@@ -1,4 +1,4 @@
-"""Add-ons come into a cluster, are upgraded and go again; what is somebody else's is left alone."""
+"""Add-ons are installed, upgraded and removed; objects of others are left alone."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from typing import Any
 
 import pytest
 
-from cloudrec.cluster import addons, addons_apply, health, inventory
 from cloudrec.engine.clock import Clock
 from cloudrec.errors import PreflightError, UsageError
-from cloudrec.kube.client import Kube
+from cloudrec.kubernetes.addons import apply, inventory, manage
+from cloudrec.kubernetes.client.client import Kube
+from cloudrec.kubernetes.health import health
 from tests.contract.kubernetes_addons.support import Server, node, operator
 
 DAEMON_SETS = {"cloudrec-nvidia-device-plugin", "cloudrec-efa-device-plugin"}
+FORCED = "nvidia.com/gpu.present"
 BUCKET = {
     "name": "bucket",
     "driver": "s3.csi.aws.com",
@@ -26,12 +28,12 @@ BUCKET = {
 
 def converged(kube: Kube, server: Server, **of: Any) -> list[str]:
     said: list[str] = []
-    addons.converge(kube, server.target(**of), "demo", "tester", said.append, wait_s=0)
+    manage.converge(kube, server.target(**of), "demo", "tester", said.append, wait_s=0)
     return said
 
 
-def record(version: str) -> inventory.Record:
-    return inventory.Record(
+def record(version: str) -> inventory.AddonRecord:
+    return inventory.AddonRecord(
         name="operator",
         version=version,
         sha256="0" * 64,
@@ -42,11 +44,11 @@ def record(version: str) -> inventory.Record:
     )
 
 
-def applied(kube: Kube, version: str, **more: Any) -> addons_apply.Applied:
-    return addons_apply.apply_all(kube, record(version), operator(version), clock=Clock(), **more)
+def applied(kube: Kube, version: str, **more: Any) -> apply.Applied:
+    return apply.apply_all(kube, record(version), operator(version), clock=Clock(), **more)
 
 
-def test_a_cluster_gets_what_its_fabric_needs_once(kube: Kube, server: Server) -> None:
+def test_addons_of_the_fabric_are_installed_once(kube: Kube, server: Server) -> None:
     said = converged(kube, server, fabric="efa", volumes=[BUCKET])
     assert [line.split()[0] for line in said] == ["nvidia-device-plugin", "efa-device-plugin", "volumes"]
     mine = {
@@ -63,9 +65,9 @@ def test_a_cluster_gets_what_its_fabric_needs_once(kube: Kube, server: Server) -
     assert [line.rpartition(" is ")[2] for line in again] == ["up to date"] * 3
 
 
-def test_what_is_installed_is_listed_with_its_version(kube: Kube, server: Server) -> None:
+def test_installed_addons_are_listed_with_their_versions(kube: Kube, server: Server) -> None:
     converged(kube, server, fabric="efa")
-    found = {each.name: each for each in addons.listed(kube)}
+    found = {each.name: each for each in manage.listed(kube)}
     assert set(found) == {"nvidia-device-plugin", "efa-device-plugin"}
     plugin = found["nvidia-device-plugin"]
     assert plugin.version == plugin.newest == "v0.20.0"
@@ -73,19 +75,19 @@ def test_what_is_installed_is_listed_with_its_version(kube: Kube, server: Server
     assert plugin.is_whole
 
 
-def test_a_plugin_that_is_there_already_is_left_alone(kube: Kube, server: Server) -> None:
+def test_an_existing_plugin_is_left_alone(kube: Kube, server: Server) -> None:
     node(kube, "gpu-1", {"nvidia.com/gpu": "8"})
     said = converged(kube, server, fabric="tcp")
     (line,) = said
     assert line.startswith(
-        "nvidia-device-plugin is there already (nvidia.com/gpu can be allocated on nodes: 1)"
+        "nvidia-device-plugin exists already (nvidia.com/gpu can be allocated on nodes: 1)"
     )
     assert kube.list("DaemonSet") == []
-    (seen,) = addons.listed(kube)
+    (seen,) = manage.listed(kube)
     assert (seen.name, seen.is_ours) == ("nvidia-device-plugin", False)
 
 
-def test_what_a_newer_version_does_not_have_goes_with_the_older_one(kube: Kube) -> None:
+def test_an_upgrade_deletes_objects_that_the_newer_version_lacks(kube: Kube) -> None:
     applied(kube, "1")
     assert kube.get("ConfigMap", "settings-1", namespace="operator") is not None
     second = applied(kube, "2")
@@ -96,7 +98,7 @@ def test_what_a_newer_version_does_not_have_goes_with_the_older_one(kube: Kube) 
     assert widget["spec"] == {"version": "2"}
 
 
-def test_what_somebody_else_has_made_is_not_taken_over_without_force(kube: Kube) -> None:
+def test_objects_of_another_account_are_taken_over_only_with_force(kube: Kube) -> None:
     kube.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "operator"}})
     theirs = {
         "apiVersion": "v1",
@@ -105,18 +107,18 @@ def test_what_somebody_else_has_made_is_not_taken_over_without_force(kube: Kube)
         "data": {"version": "theirs"},
     }
     kube.create(theirs)
-    with pytest.raises(PreflightError, match="is there already, and was not made by cloudrec"):
+    with pytest.raises(PreflightError, match="exists already, and was not made by cloudrec"):
         applied(kube, "1")
     assert kube.get("CustomResourceDefinition", "widgets.example.org") is None
     applied(kube, "1", force=True)
     found = kube.get("ConfigMap", "settings-1", namespace="operator")
     assert found is not None
     assert found["data"] == {"version": "1"}
-    assert addons.remove_all(kube, "demo", report=lambda _: None) == []
-    assert kube.get("Namespace", "operator") is not None  # which was there before
+    assert manage.remove_all(kube, "demo", report=lambda _: None) == []
+    assert kube.get("Namespace", "operator") is not None  # it existed before
 
 
-def test_an_addon_goes_whole_and_takes_nothing_else_with_it(kube: Kube) -> None:
+def test_removing_an_addon_deletes_all_of_its_objects_and_no_others(kube: Kube) -> None:
     applied(kube, "1")
     kube.patch(
         "ConfigMap",
@@ -124,12 +126,12 @@ def test_an_addon_goes_whole_and_takes_nothing_else_with_it(kube: Kube) -> None:
         {"metadata": {"labels": {"cloudrec/cluster": "another"}}},
         namespace="operator",
     )
-    addons.remove(kube, "operator", report=lambda _: None)
+    manage.remove(kube, "operator", report=lambda _: None)
     assert kube.get("CustomResourceDefinition", "widgets.example.org") is None
     assert inventory.read_all(kube) == []
 
 
-def test_an_operator_whose_objects_are_there_stays_unless_it_is_forced(kube: Kube) -> None:
+def test_an_operator_with_existing_objects_is_removed_only_with_force(kube: Kube) -> None:
     applied(kube, "1")
     kube.create(
         {
@@ -139,22 +141,22 @@ def test_an_operator_whose_objects_are_there_stays_unless_it_is_forced(kube: Kub
             "spec": {},
         }
     )
-    with pytest.raises(PreflightError, match="with it would go 1 of Widget"):
-        addons.remove(kube, "operator", report=lambda _: None)
-    assert addons.remove_all(kube, "demo", report=lambda _: None) == ["operator"]
-    assert addons.remove_all(kube, "another", report=lambda _: None) == []
-    addons.remove(kube, "operator", report=lambda _: None, force=True)
+    with pytest.raises(PreflightError, match="its kinds are in use, by 1 of Widget"):
+        manage.remove(kube, "operator", report=lambda _: None)
+    assert manage.remove_all(kube, "demo", report=lambda _: None) == ["operator"]
+    assert manage.remove_all(kube, "another", report=lambda _: None) == []
+    manage.remove(kube, "operator", report=lambda _: None, force=True)
     assert kube.get("CustomResourceDefinition", "widgets.example.org") is None
 
 
-def test_an_installation_that_broke_off_is_told_and_taken_up(kube: Kube, server: Server) -> None:
+def test_an_interrupted_installation_is_reported_and_resumed(kube: Kube, server: Server) -> None:
     broken = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {"name": "NOT A NAME", "namespace": "operator"},
     }
     with pytest.raises(UsageError):
-        addons_apply.apply_all(kube, record("1"), [*operator("1"), broken], clock=Clock())
+        apply.apply_all(kube, record("1"), [*operator("1"), broken], clock=Clock())
     (left,) = inventory.read_all(kube)
     assert not left.is_whole
     assert {each.name for each in left.objects} >= {"settings-1", "widgets.example.org"}
@@ -164,7 +166,7 @@ def test_an_installation_that_broke_off_is_told_and_taken_up(kube: Kube, server:
     assert [each.is_whole for each in inventory.read_all(kube)] == [True]
 
 
-def test_a_record_that_is_damaged_is_told_with_its_remedy(kube: Kube) -> None:
+def test_a_damaged_record_is_reported_with_its_remedy(kube: Kube) -> None:
     inventory.write(kube, dataclasses.replace(record("1"), is_whole=True))
     kube.patch(
         "ConfigMap", "cloudrec-addon-operator", {"data": {"objects": "nonsense"}}, namespace="kube-system"
@@ -174,16 +176,76 @@ def test_a_record_that_is_damaged_is_told_with_its_remedy(kube: Kube) -> None:
     assert "kubectl" in str(refused.value.remedy)
 
 
-def test_a_cluster_without_networks_of_pods_own_is_told_before_anything_is_made(
-    kube: Kube, server: Server
-) -> None:
+def test_a_cluster_without_the_network_kind_is_reported_before_any_change(kube: Kube, server: Server) -> None:
     cards = [{"interface": "eth1", "network": "n1", "subnetwork": "s1"}]
     with pytest.raises(PreflightError, match=r"gke-networks needs the kind networking\.gke\.io/v1/Network"):
         converged(kube, server, fabric="tcpx", networks=cards, built_in=["nvidia-device-plugin"])
     assert inventory.read_all(kube) == []
 
 
-def test_an_unknown_addon_is_refused_with_the_nearest(kube: Kube, server: Server) -> None:
+def test_an_unknown_addon_is_refused_with_the_closest_match(kube: Kube, server: Server) -> None:
     with pytest.raises(UsageError, match="no add-on 'kubray'") as refused:
-        addons.install(kube, "kubray", server.target(), cluster="c", owner="o", report=print)
+        manage.install(kube, "kubray", server.target(), cluster="c", owner="o", report=print)
     assert "kuberay" in str(refused.value.remedy)
+
+
+def test_a_removal_waits_for_objects_that_keep_a_finalizer(kube: Kube) -> None:
+    applied(kube, "1")
+    held = {"metadata": {"finalizers": ["example.org/in-use"]}}
+    kube.patch("example.org/v1/Widget", "its-own", held, namespace="operator")
+    words = r"Widget its-own in operator is being deleted \(it keeps the finalizer example\.org/in-use\)"
+    with pytest.raises(PreflightError, match=words) as caught:
+        manage.remove(kube, "operator", report=lambda _: None, wait_s=0)
+    assert "cloudrec addons remove operator" in (caught.value.remedy or "")
+    # What would release it is still there, and the inventory names everything.
+    assert kube.get("ConfigMap", "settings-1", namespace="operator") is not None
+    assert len(inventory.read_all(kube)) == 1
+    kube.patch("example.org/v1/Widget", "its-own", {"metadata": {"finalizers": None}}, namespace="operator")
+    manage.remove(kube, "operator", report=lambda _: None)
+    assert inventory.read_all(kube) == []
+    applied(kube, "2")  # at once: neither the kind nor the namespace is still being deleted
+    assert kube.get("example.org/v1/Widget", "its-own", namespace="operator") is not None
+
+
+def test_the_objects_of_others_go_before_the_operator_by_force(kube: Kube) -> None:
+    applied(kube, "1")
+    users = {
+        "apiVersion": "example.org/v1",
+        "kind": "Widget",
+        "metadata": {"name": "users", "namespace": "default", "finalizers": ["example.org/in-use"]},
+        "spec": {},
+    }
+    kube.create(users)
+    with pytest.raises(PreflightError, match="Widget users in default is being deleted"):
+        manage.remove(kube, "operator", report=lambda _: None, force=True, wait_s=0)
+    assert kube.get("ConfigMap", "settings-1", namespace="operator") is not None
+
+
+def test_an_addon_namespace_with_objects_of_others_is_kept(kube: Kube) -> None:
+    applied(kube, "1")
+    theirs = {"name": "theirs", "namespace": "operator"}
+    kube.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": theirs, "data": {"a": "1"}})
+    lease = {"name": "left-behind", "namespace": "operator"}
+    held = {"holderIdentity": "operator-7d9f_0b1e"}  # a pod that is gone
+    kube.create({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": lease, "spec": held})
+    said: list[str] = []
+    manage.remove(kube, "operator", report=said.append)
+    assert said[0] == ("namespace operator is kept, because cloudrec did not make ConfigMap theirs in it")
+    assert kube.get("ConfigMap", "theirs", namespace="operator") is not None
+
+
+def test_the_gpu_plugin_has_pods_on_nodes_with_gpus_only(kube: Kube, server: Server) -> None:
+    target = server.target(node_selector={})
+    server.control(nodes=[{"name": "plain", "count": 1}])
+    with pytest.raises(PreflightError, match="no node has a label that says that it has NVIDIA GPUs") as e:
+        manage.install(
+            kube, "nvidia-device-plugin", target, cluster="demo", owner="ann", report=print, wait_s=0
+        )
+    assert "kubectl label node NAME nvidia.com/gpu.present=true" in (e.value.remedy or "")
+    assert kube.list("DaemonSet") == []
+    server.control(
+        nodes=[{"name": "plain", "count": 1}, {"name": "gpu", "count": 1, "labels": {FORCED: "true"}}]
+    )
+    manage.install(kube, "nvidia-device-plugin", target, cluster="demo", owner="ann", report=print)
+    pods = kube.list("Pod", namespace="kube-system")
+    assert [each["spec"]["nodeName"] for each in pods] == ["gpu-0"]

@@ -1,12 +1,12 @@
-"""Before a cluster goes, what its controllers have made outside it goes."""
+"""Before a cluster is deleted, cloud resources of its controllers are deleted."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from cloudrec.cluster.drain import Drained, drain
 from cloudrec.engine.clock import Clock
-from cloudrec.kube.client import Kube
+from cloudrec.kubernetes.client.client import Kube
+from cloudrec.kubernetes.drain import Drained, drain
 from tests.contract.kubernetes_addons.support import Server
 
 HURRIED = Clock(speed=100.0)
@@ -20,7 +20,7 @@ def put(kube: Kube, version: str, kind: str, name: str, spec: dict[str, Any], **
 
 
 def volume(kube: Kube, name: str, policy: str, **metadata: Any) -> None:
-    """A disk, and the claim that has it."""
+    """A persistent volume and its claim."""
     spec = {"accessModes": ["ReadWriteOnce"], "storageClassName": ""}
     disk = {"driver": "ebs.csi.aws.com", "volumeHandle": f"vol-{name}"}
     put(
@@ -43,7 +43,7 @@ def test_an_empty_cluster_has_nothing_to_drain(kube: Kube) -> None:
     assert drained(kube) == Drained()
 
 
-def test_load_balancers_and_ingresses_go_and_other_services_stay(kube: Kube) -> None:
+def test_load_balancers_and_ingresses_are_deleted_and_other_services_are_kept(kube: Kube) -> None:
     ports = {"ports": [{"port": 80}], "selector": {"app": "a"}}
     put(kube, "v1", "Service", "outside", {**ports, "type": "LoadBalancer"})
     put(kube, "v1", "Service", "inside", ports)
@@ -55,7 +55,7 @@ def test_load_balancers_and_ingresses_go_and_other_services_stay(kube: Kube) -> 
     assert kube.get("Service", "inside", namespace="default") is not None
 
 
-def test_runs_end_before_the_claims_that_they_use(kube: Kube) -> None:
+def test_runs_are_deleted_before_their_volume_claims(kube: Kube) -> None:
     said: list[str] = []
     labels = {"app.kubernetes.io/managed-by": "cloudrec", "cloudrec/run": "r1"}
     pod = {"restartPolicy": "Never", "containers": [{"name": "trainer", "image": "x"}]}
@@ -66,22 +66,22 @@ def test_runs_end_before_the_claims_that_they_use(kube: Kube) -> None:
     assert [each["metadata"]["name"] for each in kube.list("Job")] == ["theirs"]
 
 
-def test_a_claim_whose_disk_is_to_stay_is_left_alone(kube: Kube) -> None:
+def test_a_claim_with_reclaim_policy_retain_is_kept(kube: Kube) -> None:
     volume(kube, "kept", "Retain")
     assert drained(kube) == Drained()
     assert kube.get("PersistentVolumeClaim", "of-kept", namespace="default") is not None
 
 
-def test_a_disk_that_does_not_go_in_time_is_told(kube: Kube) -> None:
+def test_a_disk_that_is_not_deleted_in_time_is_reported(kube: Kube) -> None:
     said: list[str] = []
     volume(kube, "stuck", "Delete", finalizers=["external-provisioner.volume.kubernetes.io/finalizer"])
     done = drain(kube, said.append, clock=HURRIED, wait_s=20.0)
     assert done.left == ("PersistentVolumeClaim default/of-stuck",)
-    assert "swept for afterwards" in said[-1]
+    assert "searched for afterwards" in said[-1]
     kube.patch("PersistentVolume", "stuck", {"metadata": {"finalizers": None}})
 
 
-def test_a_cluster_that_does_not_answer_is_told_and_holds_nobody_up(server: Server) -> None:
+def test_an_unreachable_cluster_is_reported_and_does_not_block(server: Server) -> None:
     server.control(reset=True)
     said: list[str] = []
     with server.connect() as kube:
@@ -90,4 +90,4 @@ def test_a_cluster_that_does_not_answer_is_told_and_holds_nobody_up(server: Serv
         server.control(faults=[])
     assert done.problem
     assert done.removed == ()
-    assert said[-1].startswith("what controllers of the cluster have made may stay")
+    assert said[-1].startswith("resources that the cluster's controllers have created may remain")

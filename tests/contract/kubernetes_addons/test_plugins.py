@@ -1,4 +1,4 @@
-"""On nodes with cards, the add-ons bring it about that runs can have them."""
+"""Add-ons make GPUs and network adapters allocatable on nodes that have them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from cloudrec.cluster import addons, health
 from cloudrec.engine.clock import Clock
-from cloudrec.kube.client import Kube
-from cloudrec.plan.transport import profile_of
+from cloudrec.kubernetes.addons import manage
+from cloudrec.kubernetes.client.client import Kube
+from cloudrec.kubernetes.health import health
+from cloudrec.transport import profile_of
 from tests.contract.kubernetes_addons.support import Server
 
 POOL = {"pool": "gpu"}
@@ -22,7 +23,7 @@ MACHINES: dict[str, tuple[str, dict[str, int], dict[str, str]]] = {
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-def test_cards_that_nobody_could_have_can_be_had_once_the_addons_are_there(
+def test_gpus_and_network_adapters_are_allocatable_once_the_addons_are_installed(
     kube: Kube, server: Server, machine: str
 ) -> None:
     fabric, hardware, pages = MACHINES[machine]
@@ -33,8 +34,8 @@ def test_cards_that_nobody_could_have_can_be_had_once_the_addons_are_there(
     target = server.target(fabric=fabric, instance_type=machine, resources=resources, node_selector=POOL)
     assert [each.check for each in health.check(kube, target) if not each.ok]
     said: list[str] = []
-    addons.converge(kube, target, "demo", "tester", said.append, clock=Clock(speed=5.0), wait_s=120.0)
+    manage.converge(kube, target, "demo", "tester", said.append, clock=Clock(speed=5.0), wait_s=120.0)
     assert not [line for line in said if "not ready" in line]
     assert [each for each in health.check(kube, target) if not each.ok] == []
-    addons.remove_all(kube, "demo", report=said.append)
+    manage.remove_all(kube, "demo", report=said.append)
     assert kube.list("DaemonSet") == []

@@ -16,11 +16,11 @@ import psutil
 import pytest
 
 from cloudrec.errors import PreflightError, UsageError
-from cloudrec.launch.folder import RunFolder, create_run
-from cloudrec.launch.ledger import RunState
-from cloudrec.launch.outputs import json_lines
-from cloudrec.launch.ray import LAUNCHER, RayLauncher
-from cloudrec.launch.runspec import RunSpec, default_trainer_command
+from cloudrec.launchers.base.ledger import RunState
+from cloudrec.launchers.base.outputs import json_lines
+from cloudrec.launchers.base.run_folder import RunFolder, create_run
+from cloudrec.launchers.base.runspec import RunSpec, default_trainer_command
+from cloudrec.launchers.ray.launcher import LAUNCHER, RayLauncher
 from cloudrec.observe.runs import find_run
 from cloudrec.observe.status import wait_for_end
 from tests.standins.ray_cluster import RayCluster, skip_without_ray
@@ -43,7 +43,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayCluster]:
 
 @pytest.fixture
 def launch(cluster: RayCluster, tmp_path: Path) -> Iterator[Callable[..., RunFolder]]:
-    """Yield what launches a run of two nodes; what still runs of it afterwards is stopped."""
+    """Yield a function that launches a run of two nodes; its processes are stopped at the end."""
 
     def act(config: dict[str, Any], **changes: Any) -> RunFolder:
         settings = {"address": cluster.url, "token_file": str(cluster.token_file)}
@@ -51,7 +51,7 @@ def launch(cluster: RayCluster, tmp_path: Path) -> Iterator[Callable[..., RunFol
         spec = RunSpec(
             name="try",
             launcher="ray",
-            nnodes=2,
+            nodes=2,
             max_restarts=1,
             stop_grace_s=10.0,
             trainer_config=config,
@@ -83,7 +83,7 @@ def _lines(run: RunFolder, rank: int) -> list[str]:
     return list(LAUNCHER.logs(run, rank=rank, follow=False))
 
 
-def _told(run: RunFolder, event: str) -> list[dict[str, Any]]:
+def _entries(run: RunFolder, event: str) -> list[dict[str, Any]]:
     return [dict(entry.details) for entry in run.ledger.read() if entry.event == event]
 
 
@@ -100,7 +100,7 @@ def _at_work(run: RunFolder) -> bool:
 
 
 @pytest.mark.soak
-def test_a_run_outlives_a_killed_rank_and_a_stop_and_each_time_goes_on_from_the_last_commit(
+def test_a_run_resumes_from_the_last_commit_after_a_killed_rank_and_after_a_stop(
     launch: Callable[..., RunFolder], tmp_path: Path
 ) -> None:
     folder = tmp_path / "mine"
@@ -112,13 +112,13 @@ def test_a_run_outlives_a_killed_rank_and_a_stop_and_each_time_goes_on_from_the_
         trainer_command=("bash", "list.sh"),
         settings={"working_dir": str(folder), "excludes": ["big/*"], "working_dir_limit_mb": 0.0005},
     )
-    _until(lambda: _at_work(run) and _told(run, "restarting") and len(_begun(run)) > 1)
+    _until(lambda: _at_work(run) and _entries(run, "restarting") and len(_begun(run)) > 1)
     assert {worker.node for worker in LAUNCHER.state(run).workers} == {"127.0.0.1", "127.0.0.2"}
     assert _begun(run)[0] == 0
     assert _begun(run)[1] >= 5, "from a checkpoint, which is made every 5 steps"
     assert "list.sh" in _lines(run, 0), "the working directory was sent along"
     assert "big/left.out" not in _lines(run, 0), "without what is excluded"
-    (started,) = _told(run, "started")
+    (started,) = _entries(run, "started")
     assert started["id"].startswith("ray://127.0.0.1:8265/cloudrec-try-1-")
     assert find_run(run.path.parent, started["id"]) == run
     with pytest.raises(UsageError, match="the run 'try' is RUNNING"):
@@ -135,26 +135,26 @@ def test_a_run_outlives_a_killed_rank_and_a_stop_and_each_time_goes_on_from_the_
     assert wait_for_end(run, timeout_s=SECONDS).state is RunState.SUCCEEDED
     assert _begun(run)[2] > _begun(run)[1]
     assert "rank 1 has finished" in _lines(run, 1)
-    jobs = [told["id"].rpartition("/")[2] for told in _told(run, "started")]
+    jobs = [entry["id"].rpartition("/")[2] for entry in _entries(run, "started")]
     left = [path for job in jobs for path in Path(tempfile.gettempdir()).glob(f"cloudrec-*/{job}-*")]
     assert left == [], "the nodes' disks are left clean"
 
 
-def test_more_than_the_cluster_has_is_pending_with_what_it_has_and_fails_after_the_wait(
+def test_a_run_too_large_for_the_cluster_is_pending_and_fails_after_the_timeout(
     launch: Callable[..., RunFolder],
 ) -> None:
-    run = launch(LONG, nnodes=3, settings={"gpus_per_node": 8, "wait_s": 4.0})
+    run = launch(LONG, nodes=3, settings={"gpus_per_node": 8, "wait_s": 4.0})
     _until(lambda: "waiting for machines" in str(LAUNCHER.state(run).cause))
     status = LAUNCHER.state(run)
     assert status.state is RunState.PENDING
-    assert "3 nodes with 1 CPUs and 8 GPUs each asked for" in str(status.cause)
+    assert "the run needs 3 nodes with 1 CPUs and 8 GPUs each" in str(status.cause)
     assert "127.0.0.2 (2 CPUs, 0 GPUs)" in str(status.cause)
     status = wait_for_end(run, timeout_s=SECONDS)
     assert status.state is RunState.FAILED
-    assert "not had within 4 s" in str(status.cause)
+    assert "not found within 4 s" in str(status.cause)
 
 
-def test_no_token_and_a_wrong_one_are_refused_with_what_to_do(
+def test_a_missing_or_wrong_token_is_refused_with_the_remedy(
     launch: Callable[..., RunFolder], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -167,9 +167,7 @@ def test_no_token_and_a_wrong_one_are_refused_with_what_to_do(
         launch(LONG, settings={"token_file": ""})
 
 
-def test_a_job_that_the_cluster_does_not_know_is_lost_and_not_running(
-    cluster: RayCluster, tmp_path: Path
-) -> None:
+def test_an_unknown_job_is_lost_and_not_running(cluster: RayCluster, tmp_path: Path) -> None:
     settings = {"address": cluster.url, "token_file": str(cluster.token_file)}
     spec = RunSpec(name="try", launcher="ray", storage=str(tmp_path / "storage"), settings=settings)
     run = create_run(tmp_path / "runs", spec)
@@ -182,7 +180,7 @@ def test_a_job_that_the_cluster_does_not_know_is_lost_and_not_running(
 
 
 @pytest.mark.soak
-def test_requirements_that_do_not_install_are_told_with_what_pip_says(
+def test_failed_requirements_are_reported_with_the_output_of_pip(
     launch: Callable[..., RunFolder],
 ) -> None:
     run = launch(LONG, settings={"requirements": ["no-such-thing-at-all==1.0"]})
@@ -192,12 +190,12 @@ def test_requirements_that_do_not_install_are_told_with_what_pip_says(
 
 
 @pytest.mark.soak
-def test_a_node_that_is_lost_is_waited_for_and_the_run_goes_on(
+def test_a_run_waits_for_a_lost_node_and_continues(
     launch: Callable[..., RunFolder], cluster: RayCluster
 ) -> None:
     run = launch(LONG)
     _until(lambda: _at_work(run) and _begun(run) and "rank 1 step 20" in _lines(run, 1))
-    cluster.lose(2)  # the place where ranks meet may be there
+    cluster.lose(2)  # the rendezvous may be on that node
     _until(lambda: LAUNCHER.state(run).state is RunState.RESTARTING)
     cluster.add(3)
     _until(lambda: _at_work(run) and len(_begun(run)) > 1)
@@ -206,7 +204,7 @@ def test_a_node_that_is_lost_is_waited_for_and_the_run_goes_on(
 
 
 @pytest.mark.soak
-def test_the_trainer_killed_half_way_ends_with_the_samples_of_a_run_that_nobody_disturbed(
+def test_a_killed_trainer_ends_with_the_samples_of_an_undisturbed_run(
     launch: Callable[..., RunFolder], tmp_path: Path
 ) -> None:
     _cloudrec("data", "synth", str(tmp_path / "raw"), "--rows", "60000", "--seed", "1")
@@ -234,13 +232,13 @@ def _cloudrec(*words: str) -> None:
 
 
 def _kill_a_rank(run: RunFolder, *, after_step: int) -> None:
-    """Kill one of a run's trainers with SIGKILL, once the run has come so far."""
+    """Kill one of a run's trainers with SIGKILL once the run has reached a step."""
     _until(lambda: _at_work(run) and _steps(run) > after_step)
     _ranks(run)[-1].kill()
 
 
 def _steps(run: RunFolder) -> int:
-    """Return the newest step that the run's metrics tell of."""
+    """Return the newest step in the run's metrics."""
     if not run.metrics_file.exists():
         return 0
     return max(
@@ -249,19 +247,17 @@ def _steps(run: RunFolder) -> int:
 
 
 def _ranks(run: RunFolder) -> list[psutil.Process]:
-    """Return the trainer's processes of a run, as this machine sees them."""
+    """Return the trainer processes of a run on this machine."""
     found = []
     for process in psutil.process_iter(["cmdline"]):
         words = process.info["cmdline"] or []
-        if words[1:3] == ["-m", "trainer"] and any(f"cloudrec-{run.name}-" in word for word in words):
+        if words[1:4] == ["-P", "-m", "trainer"] and any(f"cloudrec-{run.name}-" in word for word in words):
             found.append(process)
     return found
 
 
 @pytest.mark.soak
-def test_a_head_that_is_lost_ends_the_run_and_nothing_is_running_for_ever(
-    launch: Callable[..., RunFolder], cluster: RayCluster
-) -> None:
+def test_a_lost_head_ends_the_run(launch: Callable[..., RunFolder], cluster: RayCluster) -> None:
     run = launch(LONG, settings={"lost_after_s": 5.0})
     _until(lambda: _at_work(run) and _begun(run))
     cluster.lose_head()

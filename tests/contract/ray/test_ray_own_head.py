@@ -1,4 +1,4 @@
-"""The launcher `ray` without an address: a Ray head of the run's own, on this machine."""
+"""The launcher `ray` without an address: a separate Ray head per run, on this machine."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from pathlib import Path
 import psutil
 import pytest
 
-from cloudrec.launch.folder import RunFolder, create_run
-from cloudrec.launch.ledger import RunState
-from cloudrec.launch.ray import LAUNCHER
-from cloudrec.launch.runspec import RunSpec
+from cloudrec.launchers.base.ledger import RunState
+from cloudrec.launchers.base.run_folder import RunFolder, create_run
+from cloudrec.launchers.base.runspec import RunSpec
+from cloudrec.launchers.ray.launcher import LAUNCHER
 from cloudrec.observe.status import wait_for_end
-from cloudrec.providers.local import ray_head
+from cloudrec.process import ray_head
 
 FAKE_TRAINER = (sys.executable, str(Path(__file__).parents[2] / "e2e" / "fake_trainer.py"))
 SECONDS = 150.0
 
 
 def _processes(head: ray_head.RayHead) -> list[psutil.Process]:
-    """Return everything below a head, as the kernel tells it."""
+    """Return all descendants of a head's process."""
     return [psutil.Process(head.pid), *psutil.Process(head.pid).children(recursive=True)]
 
 
@@ -37,7 +37,7 @@ def _listening(processes: list[psutil.Process]) -> set[str]:
     return found
 
 
-def test_a_head_of_the_runs_own_listens_on_loopback_alone_asks_for_a_token_and_goes_with_the_run(
+def test_the_head_of_a_run_listens_on_loopback_requires_a_token_and_ends_with_the_run(
     tmp_path: Path,
 ) -> None:
     if importlib.util.find_spec("ray") is None:

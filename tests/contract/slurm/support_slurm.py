@@ -1,4 +1,4 @@
-"""A real Slurm and a real sshd on loopback for the tests; runs with a trainer that needs no torch."""
+"""A real Slurm and a real sshd on loopback; runs use a trainer without torch."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from cloudrec.launch.folder import RunFolder, create_run
-from cloudrec.launch.ledger import RunState
-from cloudrec.launch.runspec import RunSpec
-from cloudrec.launch.slurm import LAUNCHER
+from cloudrec.launchers.base.ledger import RunState
+from cloudrec.launchers.base.run_folder import RunFolder, create_run
+from cloudrec.launchers.base.runspec import RunSpec
+from cloudrec.launchers.slurm.launcher import LAUNCHER
 
 REPOSITORY = Path(__file__).parents[3]
 FAKE = REPOSITORY / "tests" / "e2e" / "fake_trainer.py"
@@ -28,7 +28,7 @@ PATIENCE_S = 120.0
 
 @contextmanager
 def running_slurm(*options: str) -> Iterator[dict[str, str]]:
-    """Run a cluster, and yield the variables by which it is found; skip the tests where that cannot be."""
+    """Run a cluster and yield the variables that point to it; skip the tests where it cannot run."""
     command = [sys.executable, str(REPOSITORY / "scripts" / "slurm_cluster.py"), "--install", *options]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as cluster:
         assert cluster.stdin is not None
@@ -47,7 +47,7 @@ def make_spec(name: str, *, nodes: int = 1, settings: dict[str, Any] | None = No
     return RunSpec(
         name=name,
         launcher="slurm",
-        nnodes=nodes,
+        nodes=nodes,
         stop_grace_s=20.0,
         trainer_config={"steps": 3, **config},
         trainer_command=(sys.executable, str(FAKE)),
@@ -76,7 +76,7 @@ def wait_for_line(run: RunFolder, text: str, *, rank: int = 0) -> None:
 
 
 def left_words(run: RunFolder) -> str:
-    """What a failed test shows: all that the job has printed."""
+    """The output of the job, for the message of a failed test."""
     files = sorted((run.path / "slurm").rglob("*")) if (run.path / "slurm").exists() else []
     return "\n".join(
         f"{path}: {path.read_text(errors='replace')[-2000:]}" for path in files if path.is_file()
@@ -85,7 +85,7 @@ def left_words(run: RunFolder) -> str:
 
 @contextmanager
 def running_sshd(folder: Path, variables: dict[str, str]) -> Iterator[Path]:
-    """Run sshd on loopback with keys of its own; yield a file of settings in which it is called `login`."""
+    """Run sshd on loopback with separate keys; yield an ssh configuration that names it `login`."""
     sshd = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin")
     if sshd is None or os.geteuid() != 0:
         pytest.skip("no sshd here (apt-get install openssh-server), or not root")

@@ -1,4 +1,4 @@
-"""The launcher `slurm` where Slurm keeps accounts: a real slurmdbd with a database, and a short queue."""
+"""The launcher `slurm` with accounting: a real slurmdbd with a database, and a short job retention."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from cloudrec.errors import UsageError
-from cloudrec.launch._slurm.shell import SshShell
-from cloudrec.launch.folder import RunFolder
-from cloudrec.launch.ledger import RunState
-from cloudrec.launch.slurm import LAUNCHER, JobAddress, SlurmLauncher
+from cloudrec.launchers.base.ledger import RunState
+from cloudrec.launchers.base.run_folder import RunFolder
+from cloudrec.launchers.base.ssh.shell import SshShell
+from cloudrec.launchers.slurm.launcher import LAUNCHER, JobAddress, SlurmLauncher
 from tests.contract.slurm.support_slurm import (
     PATIENCE_S,
     left_words,
@@ -43,7 +43,7 @@ def slurm() -> Iterator[dict[str, str]]:
         yield variables
 
 
-def _tell(*words: str) -> str:
+def _run_tool(*words: str) -> str:
     return subprocess.run(words, check=True, capture_output=True, text=True).stdout
 
 
@@ -53,25 +53,25 @@ def _job(run: RunFolder) -> int:
 
 
 def _cancel(run: RunFolder) -> None:
-    _tell("scancel", str(_job(run)))
+    _run_tool("scancel", str(_job(run)))
 
 
 def _fail_node(run: RunFolder) -> None:
-    node = _tell("squeue", "--noheader", f"--jobs={_job(run)}", "--format=%N").strip()
-    _tell("scontrol", "update", f"nodename={node}", "state=down", "reason=test")
+    node = _run_tool("squeue", "--noheader", f"--jobs={_job(run)}", "--format=%N").strip()
+    _run_tool("scontrol", "update", f"nodename={node}", "state=down", "reason=test")
 
 
 def _preempt(_run: RunFolder) -> None:
     words = ["--partition=urgent", "--nodes=2", "--exclusive", "--output=/dev/null", "--wrap=sleep 3"]
-    _tell("sbatch", *words)
+    _run_tool("sbatch", *words)
 
 
 def _end_its_time(run: RunFolder) -> None:
-    _tell("scontrol", "update", f"jobid={_job(run)}", f"EndTime={time.strftime('%FT%T')}")
+    _run_tool("scontrol", "update", f"jobid={_job(run)}", f"EndTime={time.strftime('%FT%T')}")
 
 
 def _await_oblivion(run: RunFolder) -> None:
-    """Return once the queue does not know the run's job any more; its folder tells nothing of its end."""
+    """Wait until the queue has purged the run's job, and remove the records of its end from its folder."""
     words = ["squeue", "--noheader", "--states=all", f"--jobs={_job(run)}"]
     give_up = time.monotonic() + PATIENCE_S
     while subprocess.run(words, check=False, capture_output=True, text=True).stdout.strip():
@@ -86,12 +86,12 @@ def _await_oblivion(run: RunFolder) -> None:
     [
         (_cancel, 20.0, RunState.INTERRUPTED, "it was cancelled by scancel of the user root; "),
         (_fail_node, 20.0, RunState.FAILED, "one of its nodes failed (of n1)"),
-        (_preempt, 15.0, RunState.INTERRUPTED, "told to end; "),  # within Slurm's own grace
+        (_preempt, 15.0, RunState.INTERRUPTED, "asked to end; "),  # within Slurm's grace period
         (_preempt, 90.0, RunState.INTERRUPTED, "another job took its nodes; "),
         (_end_its_time, 20.0, RunState.INTERRUPTED, "its time was up: it might take "),
     ],
 )
-def test_how_a_forgotten_job_ended_is_told_by_the_accounting(
+def test_the_result_of_a_purged_job_is_read_from_accounting(
     tmp_path: Path, disturb: Callable[[RunFolder], None], grace_s: float, state: RunState, cause: str
 ) -> None:
     lasting = grace_s > SLURMS_GRACE_S
@@ -113,21 +113,21 @@ def test_how_a_forgotten_job_ended_is_told_by_the_accounting(
     )
 
 
-def test_a_forgotten_job_that_was_put_back_and_finished_is_told_with_how_often(tmp_path: Path) -> None:
+def test_a_purged_job_that_was_requeued_is_reported_with_its_restarts(tmp_path: Path) -> None:
     run = new_run(tmp_path, "again", steps=60, step_s=0.05)
     LAUNCHER.submit(run)
     wait_for_line(run, "rank 0 step 7")
-    _tell("scontrol", "requeue", str(_job(run)))
+    _run_tool("scontrol", "requeue", str(_job(run)))
     wait_for_line(run, "rank 0 has finished")
     _await_oblivion(run)
     status = LAUNCHER.state(run)
     assert (status.state, status.cause, status.preemptions) == (RunState.SUCCEEDED, None, 1), left_words(run)
 
 
-def test_a_forgotten_job_whose_folder_was_emptied_is_told_with_its_exit_code(tmp_path: Path) -> None:
+def test_a_purged_job_with_an_empty_folder_is_reported_with_its_exit_code(tmp_path: Path) -> None:
     run = new_run(tmp_path, "emptied", crashes=[{"rank": 0, "attempt": 0, "step": 2, "how": 64}])
     LAUNCHER.submit(run)
-    wait_for_line(run, "told to fail")
+    wait_for_line(run, "asked to fail")
     _await_oblivion(run)
     shutil.rmtree(run.path / "pods")
     status = LAUNCHER.state(run)
@@ -135,7 +135,7 @@ def test_a_forgotten_job_whose_folder_was_emptied_is_told_with_its_exit_code(tmp
     assert (status.cause or "").startswith("its job is FAILED with exit code 64"), status
 
 
-def test_an_accounting_that_is_down_leaves_the_end_open_unless_the_folder_tells_it(
+def test_the_result_is_unknown_without_accounting_unless_the_folder_records_it(
     tmp_path: Path, slurm: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = new_run(tmp_path, "down", steps=2)
@@ -149,25 +149,25 @@ def test_an_accounting_that_is_down_leaves_the_end_open_unless_the_folder_tells_
         patch.setenv("SLURM_CONF", str(down))
         status = LAUNCHER.state(run)
         assert not status.state.is_final
-        assert "accounting does not tell" in (status.cause or "")
+        assert "accounting does not answer" in (status.cause or "")
         assert "Connection refused" in (status.cause or "")
     end = run.path / "slurm" / "end.1"
     end.write_text("0\n")
     with monkeypatch.context() as patch:
         patch.setenv("SLURM_CONF", str(down))
-        assert SlurmLauncher().state(run).state is RunState.SUCCEEDED  # which remembers nothing
+        assert SlurmLauncher().state(run).state is RunState.SUCCEEDED  # it keeps no records
 
 
 @pytest.mark.parametrize("account", ["nope", "research"])
-def test_an_account_that_one_may_not_use_is_refused_with_those_that_one_may(account: str) -> None:
+def test_an_account_without_permission_is_refused_with_the_permitted_accounts(account: str) -> None:
     with pytest.raises(UsageError, match=f"root may not use the account '{account}'") as refused:
         LAUNCHER.preflight(make_spec("refused", settings={"account": account}))
     assert "--account: ads, " in str(refused.value.remedy)
     assert str(refused.value.remedy).endswith("root")
-    assert _tell("squeue", "--noheader", "--name=refused.1") == ""
+    assert _run_tool("squeue", "--noheader", "--name=refused.1") == ""
 
 
-def test_accounts_and_the_end_of_a_forgotten_job_are_told_through_a_login_node(
+def test_accounts_and_the_result_of_a_purged_job_are_read_through_a_login_node(
     tmp_path: Path, slurm: dict[str, str]
 ) -> None:
     run = new_run(tmp_path, "elsewhere", settings={"extra": {"hold": True}})
@@ -186,19 +186,19 @@ def test_accounts_and_the_end_of_a_forgotten_job_are_told_through_a_login_node(
 
 
 def test_an_account_for_one_partition_is_refused_in_another() -> None:
-    _tell("sacctmgr", "--immediate", "add", "account", "night", "Cluster=cloudrec")
+    _run_tool("sacctmgr", "--immediate", "add", "account", "night", "Cluster=cloudrec")
     limit = ("Account=night", "Cluster=cloudrec", "Partition=urgent")
-    _tell("sacctmgr", "--immediate", "add", "user", "root", *limit)
+    _run_tool("sacctmgr", "--immediate", "add", "user", "root", *limit)
     try:
         with pytest.raises(UsageError, match="'night' in partition 'cpu'") as refused:
             LAUNCHER.preflight(make_spec("night", settings={"account": "night"}))
         assert "--partition: urgent" in str(refused.value.remedy)
         LAUNCHER.preflight(make_spec("night", settings={"account": "night", "partition": "urgent"}))
     finally:
-        _tell("sacctmgr", "--immediate", "delete", "account", "night", "Cluster=cloudrec")
+        _run_tool("sacctmgr", "--immediate", "delete", "account", "night", "Cluster=cloudrec")
 
 
-def test_a_user_without_any_account_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_user_without_any_account_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     stranger = tmp_path / "id"
     stranger.write_text("#!/bin/sh\necho stranger\n")
     stranger.chmod(0o755)

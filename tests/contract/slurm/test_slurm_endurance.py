@@ -1,4 +1,4 @@
-"""Endurance on a real Slurm: workers, agents and jobs are taken away, and no sample is lost or repeated."""
+"""Endurance on a real Slurm: workers, agents and jobs are killed, and no sample is lost or repeated."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from typing import Any
 import psutil
 import pytest
 
-from cloudrec.launch.folder import RunFolder, create_run
-from cloudrec.launch.ledger import RunState
-from cloudrec.launch.runspec import RunSpec
-from cloudrec.launch.slurm import LAUNCHER, JobAddress
+from cloudrec.launchers.base.ledger import RunState
+from cloudrec.launchers.base.run_folder import RunFolder, create_run
+from cloudrec.launchers.base.runspec import RunSpec
+from cloudrec.launchers.slurm.launcher import LAUNCHER, JobAddress
 from tests.contract.slurm.support_slurm import PATIENCE_S, left_words, running_slurm, wait_for
 from tests.trainer.support_dataset import write_dataset
 
@@ -47,7 +47,7 @@ def bench(
     tmp_path_factory: pytest.TempPathFactory,
     slurm: None,  # noqa: ARG001 - must be there first
 ) -> tuple[Path, dict[str, Any]]:
-    """A home with a dataset, and the summary of a run that nobody disturbed."""
+    """A home with a dataset, and the summary of an undisturbed run."""
     folder = tmp_path_factory.mktemp("bench")
     write_dataset(folder / "data", train_rows=1003, test_rows=200, num_dense=3, num_sparse=4)
     run = _launch(folder, "calm")
@@ -65,7 +65,7 @@ def _kill_agent(run: RunFolder) -> None:
     for process in psutil.process_iter(["cmdline", "environ"]):
         words = process.info["cmdline"] or []
         name = (process.info["environ"] or {}).get("CLOUDREC_RUN")
-        if "cloudrec.pod" in words and "slurm" in words and "srun" not in words[0] and name == run.name:
+        if "cloudrec.agent" in words and "slurm" in words and "srun" not in words[0] and name == run.name:
             process.kill()
             return
     raise AssertionError("no agent was found")
@@ -115,7 +115,7 @@ def _launch(folder: Path, name: str, **settings: str) -> RunFolder:
     spec = RunSpec(
         name=name,
         launcher="slurm",
-        nnodes=2,
+        nodes=2,
         stop_grace_s=15.0,
         settings=settings,
         trainer_config={**CONFIG, "dataset_path": str(folder / "data")},

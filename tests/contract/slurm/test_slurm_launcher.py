@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 from cloudrec.errors import CloudrecError, NoCapacityError, PreflightError, UsageError
-from cloudrec.launch._slurm.shell import Done, LocalShell, SshShell
-from cloudrec.launch._slurm.tools import Slurm
-from cloudrec.launch.ledger import RunState
-from cloudrec.launch.slurm import LAUNCHER, JobAddress, run_of
+from cloudrec.launchers.base.ledger import RunState
+from cloudrec.launchers.base.ssh.shell import Done, SshShell
+from cloudrec.launchers.slurm.launcher import LAUNCHER, JobAddress, run_of
+from cloudrec.launchers.slurm.shell import LocalShell
+from cloudrec.launchers.slurm.tools import Slurm
 from tests.contract.slurm.support_slurm import (
     left_words,
     make_spec,
@@ -35,7 +36,7 @@ def slurm() -> Iterator[dict[str, str]]:
         yield variables
 
 
-def test_a_run_on_two_nodes_is_stopped_with_a_checkpoint_and_goes_on_from_it(tmp_path: Path) -> None:
+def test_a_run_on_two_nodes_is_stopped_with_a_checkpoint_and_resumes_from_it(tmp_path: Path) -> None:
     run = new_run(tmp_path, "two", nodes=2, steps=400, step_s=0.05)
     LAUNCHER.preflight(run.spec())
     handle = LAUNCHER.submit(run)
@@ -63,11 +64,11 @@ def test_a_run_on_two_nodes_is_stopped_with_a_checkpoint_and_goes_on_from_it(tmp
         LAUNCHER.submit(run)
 
 
-def test_a_job_that_a_killed_process_had_queued_is_gone_on_with(tmp_path: Path) -> None:
+def test_a_job_submitted_by_a_killed_process_is_resumed(tmp_path: Path) -> None:
     run = new_run(tmp_path, "orphan", steps=1, settings={"extra": {"hold": True}})
     first = LAUNCHER.submit(run)
     lines = run.ledger.path.read_text().splitlines(keepends=True)
-    run.ledger.path.write_text(lines[0])  # the process died before it wrote down what sbatch had said
+    run.ledger.path.write_text(lines[0])  # the process was killed before it recorded sbatch's output
     assert LAUNCHER.submit(run) == first
     assert "held" in (LAUNCHER.state(run).cause or "")
     assert LAUNCHER.stop(run).state is RunState.INTERRUPTED
@@ -96,7 +97,7 @@ def test_a_job_that_a_killed_process_had_queued_is_gone_on_with(tmp_path: Path) 
         ({"settings": {"container_image": "x.sqsh"}}, PreflightError, ["pyxis", "apptainer"]),
     ],
 )
-def test_what_the_cluster_has_not_is_refused_before_anything_is_queued(
+def test_missing_resources_are_refused_before_submission(
     asked: dict[str, Any], error: type[CloudrecError], words: list[str]
 ) -> None:
     with pytest.raises(error) as refused:
@@ -105,21 +106,21 @@ def test_what_the_cluster_has_not_is_refused_before_anything_is_queued(
     assert [word for word in words if word not in said] == [], said
 
 
-def test_an_account_that_is_not_valid_is_told_with_the_remedy() -> None:
+def test_an_invalid_account_is_reported_with_the_remedy() -> None:
     said = "sbatch: error: Batch job submission failed: Invalid account or account/partition combination"
     refusal = Slurm(shell=LocalShell()).refusal("sbatch", Done(code=1, out=b"", err=said))
     assert isinstance(refusal, UsageError)
     assert "--account" in str(refusal.remedy)
 
 
-def test_a_job_that_there_is_not_is_told() -> None:
+def test_a_job_that_does_not_exist_is_reported() -> None:
     with pytest.raises(UsageError, match="knows no job 99999"):
         LAUNCHER.job_status(JobAddress.parse("slurm://99999"))
-    with pytest.raises(UsageError, match="is no job of Slurm's"):
+    with pytest.raises(UsageError, match="is no address of a Slurm job"):
         JobAddress.parse("slurm://host/latest")
 
 
-def test_a_machine_without_slurm_and_a_controller_that_is_down_are_told_apart(
+def test_missing_slurm_commands_and_an_unreachable_controller_are_distinguished(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     down = tmp_path / "slurm.conf"
@@ -138,7 +139,7 @@ def test_a_machine_without_slurm_and_a_controller_that_is_down_are_told_apart(
 @pytest.mark.parametrize(
     "crashes", [[{"rank": 0, "attempt": 0, "step": 2, "how": 64}], pytest.param([], marks=pytest.mark.soak)]
 )
-def test_a_run_is_launched_watched_and_brought_home_through_a_login_node(
+def test_a_run_is_launched_watched_and_fetched_through_a_login_node(
     tmp_path: Path, slurm: dict[str, str], crashes: list[dict[str, Any]]
 ) -> None:
     variables = {
@@ -156,9 +157,9 @@ def test_a_run_is_launched_watched_and_brought_home_through_a_login_node(
             LAUNCHER.preflight(run.spec())
             assert LAUNCHER.submit(run).id.startswith("slurm://login/")
             lines = list(LAUNCHER.logs(run, rank=0, follow=True))
-            assert lines[-1] == ("error: told to fail at step 2" if crashes else "rank 0 has finished")
+            assert lines[-1] == ("error: asked to fail at step 2" if crashes else "rank 0 has finished")
             status = LAUNCHER.state(run)
-            refused = "n1: bad configuration: rank 0: told to fail at step 2"
+            refused = "n1: bad configuration: rank 0: asked to fail at step 2"
             expected = (RunState.FAILED, refused) if crashes else (RunState.SUCCEEDED, None)
             assert (status.state, status.cause) == expected
             LAUNCHER.collect(run)
@@ -167,7 +168,7 @@ def test_a_run_is_launched_watched_and_brought_home_through_a_login_node(
             assert run.summary_file.exists() is not bool(crashes)
         finally:
             SshShell(host="login", config=str(config)).close()
-    with pytest.raises(PreflightError, match=r"is not reached.*Connection refused"):
+    with pytest.raises(PreflightError, match=r"cannot be reached.*Connection refused"):
         LAUNCHER.preflight(make_spec("gone", settings=settings))
 
 

@@ -1,4 +1,4 @@
-"""TorchX in an environment of its own, since its needs contradict those of the Kubernetes client."""
+"""TorchX in a separate environment, since its requirements conflict with those of the Kubernetes client."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ VERSION = "0.7.0"
 ROOT = Path(__file__).parents[3]
 HOME = Path(sys.prefix) / f"torchx-{VERSION}"
 _INSTALL_S = 240
-_ENTRY = "[torchx.file]\nget_file_contents = cloudrec.torchx:file_contents\n"  # as pyproject.toml has it
+_ENTRY = "[torchx.file]\nget_file_contents = cloudrec.torchx:file_contents\n"  # the version in pyproject.toml
 
 
 @cache
 def interpreter() -> Path:
-    """The Python of that environment, which is made when it is first asked for; skip where it cannot be."""
+    """The Python of that environment, created at first use; skip the test where that fails."""
     python = HOME / "bin" / "python"
     with HOME.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -37,7 +37,7 @@ def interpreter() -> Path:
 
 
 def _make(python: Path) -> str:
-    """Install TorchX, then have the environment see what ours has, after its own; return what went wrong."""
+    """Install TorchX, and append this environment's packages to its path; return the error, if any."""
     venv.create(HOME, with_pip=True, clear=True)
     command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     try:
@@ -58,13 +58,13 @@ def _make(python: Path) -> str:
 
 
 def environment(**more: str) -> dict[str, str]:
-    """The variables of a shell in which that environment is active."""
+    """The variables of an activated shell of that environment."""
     path = f"{HOME / 'bin'}:{os.environ['PATH']}"
     return {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore", **more}
 
 
 def torchx(*words: str, folder: Path, timeout_s: float = 240) -> subprocess.CompletedProcess[str]:
-    """Run one of its commands."""
+    """Run a command of the environment."""
     command = [str(interpreter()), "-m", "torchx.cli.main", *words]
     return subprocess.run(
         command,
@@ -78,7 +78,7 @@ def torchx(*words: str, folder: Path, timeout_s: float = 240) -> subprocess.Comp
 
 
 def ask(program: str, *arguments: str, folder: Path, timeout_s: float = 240) -> Any:
-    """What a program that runs there prints as its last line, read as JSON."""
+    """Run a program in the environment; return its last line, parsed as JSON."""
     done = subprocess.run(
         [str(interpreter()), "-c", program, *arguments],
         cwd=folder,

@@ -1,4 +1,4 @@
-"""`torchx run cloudrec.torchx:dlrm`, by TorchX itself: what each scheduler is asked for, and a run."""
+"""`torchx run cloudrec.torchx:dlrm` by TorchX itself: the request to each scheduler, and a run."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from cloudrec.plan.transport import plain
+from cloudrec.transport import plain
 from tests.contract.torchx.support_torchx import ROOT, ask, torchx
 from tests.trainer.support_dataset import write_dataset
 
-# What the commands `run`, `status` and `log` of TorchX do, for a scheduler whose jobs live and die with its
-# process: local_cwd tells another process nothing of them.
+# TorchX's commands `run`, `status` and `log` in one process: local_cwd does not persist its jobs, so
+# another process cannot see them.
 RUN = """
 import json, sys, time
 from torchx.runner import get_runner
@@ -36,11 +36,11 @@ import json, sys
 from torchx.runner import get_runner
 asked = json.loads(sys.argv[1])
 with get_runner() as runner:
-    told = {}
+    requests = {}
     for scheduler in ("slurm", "ray", "kubernetes"):
         chosen = {"queue": "default"} if scheduler == "kubernetes" else {}
-        told[scheduler] = str(runner.dryrun_component("cloudrec.torchx:dlrm", asked, scheduler, chosen))
-print(json.dumps(told))
+        requests[scheduler] = str(runner.dryrun_component("cloudrec.torchx:dlrm", asked, scheduler, chosen))
+print(json.dumps(requests))
 """
 APP = """
 import dataclasses, json, sys
@@ -61,7 +61,7 @@ def _role(folder: Path, *words: str) -> dict[str, Any]:
     return role
 
 
-def test_the_module_imports_the_standard_library_and_torchx_specs_alone() -> None:
+def test_the_module_imports_only_the_standard_library_the_contract_and_torchx_specs() -> None:
     tree = ast.parse((ROOT / "cloudrec" / "torchx.py").read_text(encoding="utf-8"))
     imported = {
         name
@@ -75,19 +75,25 @@ def test_the_module_imports_the_standard_library_and_torchx_specs_alone() -> Non
         )
     }
     others = {name for name in imported if name.partition(".")[0] not in sys.stdlib_module_names}
-    assert others == {"torchx.specs"}
+    assert {name for name in others if not name.startswith("cloudrec_contract.")} == {"torchx.specs"}
 
 
-def test_its_profiles_are_those_of_the_table() -> None:
-    assert plain.FILE.read_text(encoding="utf-8") == plain.text(), "python -m cloudrec.plan.transport.plain"
+def test_the_component_has_the_profiles_of_the_table() -> None:
+    assert plain.FILE.read_text(encoding="utf-8") == plain.text(), "python -m cloudrec.transport.plain"
 
 
-def test_torchx_is_told_where_the_component_is() -> None:
+@pytest.mark.parametrize("flag", ["--checkpoint_dir=s3://mine/x", "--checkpoint-dir=s3://mine/x"])
+def test_both_spellings_of_a_flag_produce_the_same_command(tmp_path: Path, flag: str) -> None:
+    script = _role(tmp_path, "--results", "s3://bucket/runs/a", "--", flag)["args"][1]
+    assert "--checkpoint_dir s3://bucket/runs/a/checkpoints --checkpoint_dir=s3://mine/x" in script
+
+
+def test_torchx_finds_the_component() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert project["entry-points"]["torchx.file"] == {"get_file_contents": "cloudrec.torchx:file_contents"}
 
 
-def test_a_machine_brings_its_transport_its_cards_and_its_check(tmp_path: Path) -> None:
+def test_an_instance_type_sets_the_transport_the_gpus_and_the_fabric_check(tmp_path: Path) -> None:
     role = _role(tmp_path, "-j", "2x8", "--machine", "p5.48xlarge", "--", "--batch_size", "64")
     assert role["resource"]["gpu"] == 8
     assert role["resource"]["devices"] == {"vpc.amazonaws.com/efa": 32, "hugepages-2Mi": 5368709120}
@@ -107,15 +113,17 @@ def test_a_machine_brings_its_transport_its_cards_and_its_check(tmp_path: Path) 
         "TORCH_NCCL_DUMP_ON_TIMEOUT": "true",
     }
     script = role["args"][1].splitlines()
-    assert "export NCCL_DEBUG_SUBSYS=INIT,NET" in script  # Slurm's tools end a value at a comma
+    assert "export NCCL_DEBUG_SUBSYS=INIT,NET" in script  # Slurm's tools split a value at a comma
     assert script[-1] == (
-        "exec python -m cloudrec.pod agent -- torchrun --nnodes=2 --nproc-per-node=8 --rdzv-backend=c10d "
-        '--rdzv-id=${app_id} --rdzv-endpoint="$${${rank0_env}:=localhost}:29500" --no-python python -m '
-        'cloudrec.pod rank -- python -m trainer --checkpoint_dir "$$CLOUDREC_JOB/checkpoints" --batch_size 64'
+        "exec python -P -m cloudrec.agent agent -- torchrun --nnodes=2 --nproc-per-node=8 "
+        "--rdzv-backend=c10d "
+        '--rdzv-id=${app_id} --rdzv-endpoint="$${${rank0_env}:=localhost}:29500" --no-python python -P -m '
+        'cloudrec.agent rank -- python -P -m trainer --checkpoint_dir "$$CLOUDREC_JOB/checkpoints" '
+        "--batch_size 64"
     )
 
 
-def test_what_the_user_says_beats_the_transport_and_reaches_the_trainer_last(tmp_path: Path) -> None:
+def test_user_settings_override_the_transport_and_come_last(tmp_path: Path) -> None:
     role = _role(
         tmp_path,
         *("-j", "2:4x1", "--fabric", "tcp", "--gpu", "0", "--results", "s3://bucket/runs/a"),
@@ -138,19 +146,21 @@ def test_what_the_user_says_beats_the_transport_and_reaches_the_trainer_last(tmp
     [
         (("-j", "2by8"), "-j is '2by8'"),
         (("-j", "3:2x8"), "as many nodes as are to stay"),
-        (("--machine", "p9.huge"), "nobody knows the machine 'p9.huge'; say one of"),
-        (("--fabric", "token-ring"), "nobody knows the fabric 'token-ring'"),
+        (("--machine", "p9.huge"), "the machine 'p9.huge' is not known; name one of"),
+        (("--fabric", "token-ring"), "the fabric 'token-ring' is not known"),
         (("--fabric", "tcpxo"), "tcpxo needs the daemon tcpxo-daemon"),
     ],
 )
-def test_what_cannot_be_is_refused_in_words(tmp_path: Path, words: tuple[str, ...], told: str) -> None:
+def test_invalid_requests_are_refused_with_a_message(
+    tmp_path: Path, words: tuple[str, ...], told: str
+) -> None:
     done = torchx("run", "--dryrun", "-s", "local_cwd", "cloudrec.torchx:dlrm", *words, folder=tmp_path)
     assert done.returncode != 0
     assert told in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_slurm_ray_and_kubernetes_are_each_asked_for_the_same_nodes(tmp_path: Path) -> None:
+def test_slurm_ray_and_kubernetes_request_the_same_nodes(tmp_path: Path) -> None:
     words = ["-j", "2x8", "--machine", "p5.48xlarge", "--", "--batch_size", "64"]
     told = ask(DRY, json.dumps(words), folder=tmp_path)
     assert told["slurm"].count("--gpus-per-task=8") == 2
@@ -163,7 +173,7 @@ def test_slurm_ray_and_kubernetes_are_each_asked_for_the_same_nodes(tmp_path: Pa
     assert "VC_TRAINER_0_HOSTS" in told["kubernetes"]
 
 
-def test_one_node_of_two_processes_trains_and_its_status_and_log_tell_so(tmp_path: Path) -> None:
+def test_one_node_with_two_processes_trains_with_status_and_log(tmp_path: Path) -> None:
     write_dataset(tmp_path / "data", train_rows=503, test_rows=100, num_dense=3, num_sparse=4)
     flags = ("--dataset_path", str(tmp_path / "data"), *SMALL)
     told = ask(RUN, "-j", "1x2", "--", *flags, folder=tmp_path)

@@ -1,4 +1,4 @@
-"""Datasets as `data push` sees them: files of any bytes, and a dataset.json that describes them."""
+"""Datasets for `data push`: files of arbitrary bytes, and a dataset.json that describes them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-from cloudrec.data import manifest
+from cloudrec.data.format import manifest
+from cloudrec.data.format.encoding import Encoding, Table
 
 SMALL, LARGE = 3_000, 17 * 2**20 + 11  # bytes; large files go in parts
 
@@ -31,11 +32,13 @@ def make_dataset(folder: Path, *, seed: int = 1, sizes: tuple[int, ...] = (SMALL
 def write_manifest(folder: Path, splits: dict[str, Any]) -> None:
     """dataset.json, signed."""
     tables = {"C1": 5}
+    encoding = Encoding(kind="hash", tables=(Table(feature="C1", rows=5),))
     content = {
         "format": manifest.FORMAT,
         "schema_version": manifest.SCHEMA_VERSION,
         "rows": 1,
         "num_embeddings_per_feature": tables,
+        "encoding": encoding.to_json(),
         "splits": splits,
         "digest": manifest.digest(splits, tables),
     }
@@ -43,5 +46,5 @@ def write_manifest(folder: Path, splits: dict[str, Any]) -> None:
 
 
 def names(folder: Path) -> set[str]:
-    """What lies in a folder."""
+    """The files of a folder."""
     return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}

@@ -1,4 +1,4 @@
-"""A slow, plain reader of Criteo TSV, written from the format's description: what the fast one must equal."""
+"""A slow reference reader of Criteo TSV, written from the format's description."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Row(NamedTuple):
 
 
 def read_line(line: bytes) -> Row | None:
-    """Return a line's row, None when it is no good."""
+    """Return a line's row; None for a bad line."""
     line = line.removesuffix(b"\r")
     if len(line) > LONGEST or not line.isascii():
         return None
@@ -35,7 +35,7 @@ def read_line(line: bytes) -> Row | None:
 
 
 def read(text: bytes) -> tuple[list[Row], list[int]]:
-    """Return the good rows and the numbers, from 1, of the lines that are no good."""
+    """Return the good rows, and the numbers of bad lines, from 1."""
     lines = text.split(b"\n")
     if not lines[-1]:
         lines.pop()

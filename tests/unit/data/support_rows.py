@@ -14,9 +14,9 @@ def good_line(source: random.Random, *, codes: int = 12) -> bytes:
     return "\t".join([source.choice("01"), *integers, *categories]).encode()
 
 
-def good_text(rows: int, *, seed: int = 0) -> bytes:
+def good_text(rows: int, *, seed: int = 0, codes: int = 12) -> bytes:
     source = random.Random(seed)  # noqa: S311 - rows, not secrets
-    return b"".join(good_line(source) + b"\n" for _ in range(rows))
+    return b"".join(good_line(source, codes=codes) + b"\n" for _ in range(rows))
 
 
 def load(dataset: Path, split: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

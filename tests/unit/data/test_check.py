@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cloudrec.data import manifest
 from cloudrec.data.check import check
-from cloudrec.data.prepare import PrepareOptions, prepare
+from cloudrec.data.format import manifest
+from cloudrec.data.prepare.options import PrepareOptions
+from cloudrec.data.prepare.prepare import prepare
 from cloudrec.errors import DataError
 from tests.unit.data.support_rows import good_text
 
@@ -33,10 +34,10 @@ def dataset(pristine: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(pristine, tmp_path / "dataset"))
 
 
-def test_a_whole_dataset_passes_and_is_summed_up(dataset: Path) -> None:
+def test_a_complete_dataset_passes_with_a_summary(dataset: Path) -> None:
     report = check(dataset, deep=True)
 
-    files = list(dataset.glob("t*/*.npy"))
+    files = list(dataset.glob("*/*.npy"))
     assert (report.rows, report.files) == (200, len(files))
     assert report.bytes == sum(f.stat().st_size for f in files)
 
@@ -83,7 +84,7 @@ def _malformed(dataset: Path) -> None:
         (lambda d: (d / manifest.NAME).write_bytes(b"\xff"), "is not JSON"),
         (lambda d: (d / manifest.NAME).write_text("[]"), "does not describe a prepared dataset"),
         (_edited(format="parquet"), "does not describe a prepared dataset"),
-        (_edited(schema_version=2), "schema version 2; this cloudrec reads version 1"),
+        (_edited(schema_version=3), "schema version 3; this cloudrec reads versions 1 and 2"),
         (_edited(num_embeddings_per_feature={"C1": 5}), "its digest does not fit"),
         (_edited(splits=None), "its digest does not fit"),
         (_malformed, "is malformed"),
@@ -93,7 +94,7 @@ def _malformed(dataset: Path) -> None:
         (_retyped, "float32"),
     ],
 )
-def test_damage_is_found_without_reading_the_rows(
+def test_damage_is_detected_without_reading_the_rows(
     dataset: Path, damage: Callable[[Path], None], message: str
 ) -> None:
     damage(dataset)
@@ -113,7 +114,7 @@ def test_damage_is_found_without_reading_the_rows(
         (LABELS, 7, 2, "a label other than 0 and 1"),
     ],
 )
-def test_a_changed_value_is_found_when_looking_deep(
+def test_a_changed_value_is_detected_by_a_deep_check(
     dataset: Path, file: str, index: Any, value: float, message: str
 ) -> None:
     array = np.load(dataset / file)

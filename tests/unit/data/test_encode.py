@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cloudrec.data import encode
-from cloudrec.data.codes import Cache, Dictionary
-from cloudrec.data.fields import Scratch
+from cloudrec.data.format.codes import Cache, Dictionary
+from cloudrec.data.format.fields import Scratch, lower_case, to_hexadecimal
+from cloudrec.data.prepare import encode
 from cloudrec.errors import DataError
 
 _CODES = st.one_of(st.integers(0, 2**32 - 1), st.integers(0, 50), st.sampled_from([0, 2**32 - 1, 2**31]))
@@ -21,7 +21,9 @@ def words(codes: list[int], form: str = "08x") -> np.ndarray:
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.lists(_CODES, unique=True, max_size=300), max_size=8), st.lists(_CODES, max_size=300))
-def test_a_dictionary_numbers_words_as_they_come(batches: list[list[int]], others: list[int]) -> None:
+def test_a_dictionary_numbers_words_in_order_of_appearance(
+    batches: list[list[int]], others: list[int]
+) -> None:
     dictionary = Dictionary()
     expected: dict[int, int] = {}
     for batch in batches:
@@ -46,7 +48,7 @@ def test_a_dictionary_grows_to_a_million_words() -> None:
     assert not dictionary.find(all_words + np.uint64(1 << 60)).any()
 
 
-def test_a_cache_knows_some_of_what_it_was_told_and_nothing_else() -> None:
+def test_a_cache_returns_only_stored_entries() -> None:
     cache, scratch = Cache(), Scratch()
     told = np.arange(1, 40_001, dtype=np.uint64) << np.uint64(20)
     for part in np.array_split(told, 7):
@@ -71,36 +73,43 @@ def test_a_vocabulary_is_ranked_by_frequency_then_value(batches: list[list[int]]
     counter = encode.Counter("C1", most=100)
     numbers: dict[tuple[int, str], int] = {}
     for batch in batches:
-        for form in ("08x", "08X"):  # one code, written in two ways
+        for form in ("08x", "08X"):  # one code in two spellings
             found = counter.numbers(words(batch, form))
             assert found is not None
             counter.count(found[0])
             numbers |= {(code, form): number for code, number in zip(batch, found[0].tolist(), strict=True)}
-    counter.numbers(words([10_000]))  # never counted: held-out rows alone have it
+    counter.numbers(words([10_000]))  # not counted, since only held-out rows have it
     tally = Tally(code for batch in batches * 2 for code in batch)
     ranked = sorted((c for c, n in tally.items() if n >= min_frequency), key=lambda c: (-tally[c], c))
 
     ids, kept = counter.ids(min_frequency=min_frequency)
 
-    assert kept == len(ranked)
+    assert kept.tolist() == ranked
     expected = {code: number for number, code in enumerate(ranked, 2)}
     assert {key: ids[n] for key, n in numbers.items()} == {key: expected.get(key[0], 1) for key in numbers}
     assert ids[0] == 0
     assert 10_000 in tally or ids[-1] == 1
 
 
-def test_words_that_are_no_codes_are_not_numbered() -> None:
+@given(st.lists(_CODES))
+def test_a_code_round_trips_and_is_case_insensitive(codes: list[int]) -> None:
+    numbers = np.array(codes, np.uint32)
+    assert np.array_equal(to_hexadecimal(numbers), words(codes))
+    assert np.array_equal(lower_case(words(codes, "08X")), words(codes))
+
+
+def test_words_that_are_not_codes_get_no_number() -> None:
     counter = encode.Counter("C1", most=100)
 
     assert counter.numbers(np.frombuffer(b"0000000a0000000g", np.uint64)) is None
     assert encode.HashEncoder(buckets=9).numbers(0, np.frombuffer(b"0000000g", np.uint64)) is None
 
 
-def test_too_many_distinct_categories_are_refused_with_a_way_out() -> None:
+def test_too_many_distinct_categories_are_refused_with_a_remedy() -> None:
     counter = encode.Counter("C7", most=1000)
     many = counter.numbers(words(list(range(1 << 14))))
     assert many is not None
-    counter.count(many[0][:1000])  # what only held-out rows have does not count
+    counter.count(many[0][:1000])  # values that only held-out rows have do not count
 
     with pytest.raises(DataError, match="C7 has more than 1,000 distinct") as caught:
         counter.count(many[0])

@@ -17,7 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cloudrec.data.check import check
-from cloudrec.data.prepare import PrepareOptions, PrepareReport, prepare
+from cloudrec.data.prepare.options import PrepareOptions
+from cloudrec.data.prepare.prepare import PrepareReport, prepare
 from cloudrec.errors import BusyError, DataError, StorageError, UsageError
 from tests.unit.data import support_reference as reference
 from tests.unit.data.support_rows import good_line, good_text, load
@@ -66,7 +67,7 @@ def test_rows_come_back_in_order_with_ids_by_training_frequency(folders: Path, t
     assert_holds(tmp_path / "out", "test", test, by_feature)
     assert (report.rows, report.train_rows, report.test_rows, report.bad_rows) == (600, 500, 100, 0)
     assert list(report.num_embeddings_per_feature.values()) == [len(ids) + 2 for ids in by_feature]
-    assert left_behind(tmp_path / "out") == ["dataset.json", "test", "train"]
+    assert left_behind(tmp_path / "out") == ["dataset.json", "test", "train", "vocabulary"]
     check(tmp_path / "out", deep=True)
 
 
@@ -93,7 +94,7 @@ def test_chunks_threads_and_shards_change_nothing(folders: Path, tmp_path: Path,
     ending=st.sampled_from([b"\n", b"\r\n"]),
     finished=st.booleans(),
 )
-def test_any_cut_gives_the_rows_and_bad_lines_of_the_plain_reader(
+def test_any_chunk_boundary_gives_the_result_of_the_reference_reader(
     tmp_path_factory: pytest.TempPathFactory,
     lines: list[int | None],
     chunk_bytes: int,
@@ -123,14 +124,14 @@ def test_any_cut_gives_the_rows_and_bad_lines_of_the_plain_reader(
     )
 
     assert_holds(folder / "out", "train", rows, reference.vocabularies(rows, 2))
-    assert [b["line"] for b in report.first_bad_rows] == bad[:20]
+    assert [row.line for row in report.first_bad_rows] == bad[:20]
     assert report.bad_rows == len(bad)
     kept = folder / "out" / "bad_rows.jsonl"
     noted = [json.loads(line) for line in kept.read_text().splitlines()] if bad else []
     assert [(n["path"], n["line"]) for n in noted] == [(str(path), line) for line in bad]
 
 
-def test_held_out_rows_are_the_asked_for_share_and_depend_on_the_seed(tmp_path: Path) -> None:
+def test_held_out_rows_have_the_requested_share_and_depend_on_the_seed(tmp_path: Path) -> None:
     path = write(tmp_path / "rows.tsv", good_text(3000))
 
     shares = [run(path, tmp_path / str(s), test_fraction=0.25, seed=s).test_rows for s in (0, 1)]
@@ -139,7 +140,9 @@ def test_held_out_rows_are_the_asked_for_share_and_depend_on_the_seed(tmp_path: 
     assert not np.array_equal(load(tmp_path / "0", "test")[1], load(tmp_path / "1", "test")[1])
 
 
-def test_hash_ids_stay_below_the_buckets_and_keep_zero_for_missing(folders: Path, tmp_path: Path) -> None:
+def test_hash_ids_are_below_the_bucket_count_and_reserve_zero_for_missing(
+    folders: Path, tmp_path: Path
+) -> None:
     run(folders, tmp_path / "out", encoding="hash", hash_buckets=7)
 
     rows, _ = reference.read(good_text(100, seed=3))
@@ -149,7 +152,7 @@ def test_hash_ids_stay_below_the_buckets_and_keep_zero_for_missing(folders: Path
     assert np.array_equal(sparse == 0, missing)
 
 
-def test_progress_ends_at_the_files_sizes(folders: Path, tmp_path: Path) -> None:
+def test_progress_ends_at_the_total_file_size(folders: Path, tmp_path: Path) -> None:
     seen: list[tuple[int, int | None]] = []
     total = sum(p.stat().st_size for p in folders.rglob("part-*"))
 
@@ -162,7 +165,7 @@ def test_progress_ends_at_the_files_sizes(folders: Path, tmp_path: Path) -> None
     assert seen[-1] == (total, total)
 
 
-def test_too_many_bad_rows_are_refused_naming_the_one_too_many(tmp_path: Path) -> None:
+def test_too_many_bad_rows_are_refused_with_the_first_row_over_the_limit(tmp_path: Path) -> None:
     text = good_text(50) + BAD + b"\n" + good_text(50) + BAD + b"\n"
     path = write(tmp_path / "rows.tsv", text)
 
@@ -190,7 +193,7 @@ def test_too_many_bad_rows_are_refused_naming_the_one_too_many(tmp_path: Path) -
         ("rows.tsv", b"\xff\xfe" * 100, "not ASCII"),
     ],
 )
-def test_a_file_that_is_no_good_is_refused(tmp_path: Path, name: str, data: bytes, message: str) -> None:
+def test_an_invalid_file_is_refused(tmp_path: Path, name: str, data: bytes, message: str) -> None:
     path = tmp_path / name
     path.write_bytes(data)
 
@@ -202,7 +205,7 @@ def test_a_file_that_is_no_good_is_refused(tmp_path: Path, name: str, data: byte
     assert left_behind(tmp_path / "out") == []
 
 
-def test_a_file_of_nothing_but_bad_rows_is_refused(tmp_path: Path) -> None:
+def test_a_file_of_bad_rows_only_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "rows.tsv", (BAD + b"\n") * 5)
 
     with pytest.raises(
@@ -212,7 +215,7 @@ def test_a_file_of_nothing_but_bad_rows_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("source", ["nowhere", "nowhere/*.tsv", "folder", "split"])
-def test_a_source_with_nothing_in_it_is_refused(tmp_path: Path, source: str) -> None:
+def test_an_empty_source_is_refused(tmp_path: Path, source: str) -> None:
     (tmp_path / "folder").mkdir()
     write(tmp_path / "folder" / "notes.md", b"no rows")
     (tmp_path / "split" / "train").mkdir(parents=True)
@@ -233,7 +236,7 @@ def test_an_unreadable_file_is_refused(tmp_path: Path) -> None:
         run(path, tmp_path / "out")
 
 
-def test_no_training_rows_beside_held_out_ones_is_refused(tmp_path: Path) -> None:
+def test_held_out_rows_without_training_rows_are_refused(tmp_path: Path) -> None:
     write(tmp_path / "train" / "rows.tsv", BAD + b"\n")
     write(tmp_path / "test" / "rows.tsv", good_text(5))
 
@@ -243,7 +246,9 @@ def test_no_training_rows_beside_held_out_ones_is_refused(tmp_path: Path) -> Non
         run(tmp_path, tmp_path / "out", max_bad_rows=5)
 
 
-def test_a_dataset_is_replaced_only_when_told_and_only_by_a_whole_one(folders: Path, tmp_path: Path) -> None:
+def test_a_dataset_is_replaced_only_on_request_and_only_by_a_complete_one(
+    folders: Path, tmp_path: Path
+) -> None:
     out = tmp_path / "out"
     before = run(folders, out, shard_rows=10)
     broken = write(tmp_path / "rows.tsv", good_text(50) + BAD + b"\n")
@@ -257,7 +262,7 @@ def test_a_dataset_is_replaced_only_when_told_and_only_by_a_whole_one(folders: P
     (out / "notes.txt").write_text("mine")
     after = run(folders / "train", out, overwrite=True)
     assert check(out, deep=True).digest == after.digest
-    assert left_behind(out) == ["dataset.json", "notes.txt", "test", "train"]
+    assert left_behind(out) == ["dataset.json", "notes.txt", "test", "train", "vocabulary"]
     assert len(list((out / "train").iterdir())) == 3
 
 
@@ -268,7 +273,7 @@ def test_an_output_that_is_a_file_is_refused(folders: Path, tmp_path: Path) -> N
         run(folders, tmp_path / "out")
 
 
-def test_a_second_prepare_into_one_folder_is_refused(folders: Path, tmp_path: Path) -> None:
+def test_a_concurrent_prepare_into_one_folder_is_refused(folders: Path, tmp_path: Path) -> None:
     refused: list[BaseException] = []
 
     def meanwhile(_done: int, _total: int | None) -> None:
@@ -282,7 +287,7 @@ def test_a_second_prepare_into_one_folder_is_refused(folders: Path, tmp_path: Pa
     assert "in use by process" in str(refused[0])
 
 
-def test_an_interrupt_leaves_nothing(folders: Path, tmp_path: Path) -> None:
+def test_an_interrupt_leaves_no_files(folders: Path, tmp_path: Path) -> None:
     def interrupt(_done: int, _total: int | None) -> None:
         raise KeyboardInterrupt
 
@@ -297,7 +302,8 @@ def test_an_interrupt_leaves_nothing(folders: Path, tmp_path: Path) -> None:
 _CHILD = """
 import resource, sys
 from pathlib import Path
-from cloudrec.data.prepare import PrepareOptions, prepare
+from cloudrec.data.prepare.options import PrepareOptions
+from cloudrec.data.prepare.prepare import prepare
 {before}
 options = PrepareOptions(shard_rows=20, chunk_bytes=2000)
 def progress(done, total):
@@ -318,7 +324,7 @@ def child(source: Path, out: Path, *, before: str = "", during: str = "") -> sub
     )
 
 
-def test_after_a_kill_in_the_middle_the_next_run_cleans_up(folders: Path, tmp_path: Path) -> None:
+def test_files_of_a_killed_prepare_are_deleted_by_the_next(folders: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     with child(folders, out, during="import time; time.sleep(60)") as process:
         assert process.stdout is not None
@@ -330,11 +336,11 @@ def test_after_a_kill_in_the_middle_the_next_run_cleans_up(folders: Path, tmp_pa
 
     run(folders, out)
 
-    assert left_behind(out) == ["dataset.json", "test", "train"]
+    assert left_behind(out) == ["dataset.json", "test", "train", "vocabulary"]
     check(out, deep=True)
 
 
-def test_a_disk_that_refuses_is_told_and_leaves_nothing(folders: Path, tmp_path: Path) -> None:
+def test_a_write_error_is_reported_and_leaves_no_files(folders: Path, tmp_path: Path) -> None:
     small = "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))"
     with child(folders, tmp_path / "out", before=small) as process:
         _, errors = process.communicate(timeout=180)
@@ -347,19 +353,20 @@ def test_a_disk_that_refuses_is_told_and_leaves_nothing(folders: Path, tmp_path:
 _PEAK = """
 import resource, sys
 from pathlib import Path
-from cloudrec.data.prepare import PrepareOptions, prepare
+from cloudrec.data.prepare.options import PrepareOptions
+from cloudrec.data.prepare.prepare import prepare
 options = PrepareOptions(shard_rows=4096, chunk_bytes=1 << 18, threads=2)
 print(prepare(sys.argv[1], Path(sys.argv[2]), options=options).rows)
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
 """
 
 
-def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
+def test_memory_use_does_not_depend_on_the_file_size(tmp_path: Path) -> None:
     text = good_text(5000)
     peaks = []
     for times in (4, 24):
         path = write(tmp_path / f"{times}.tsv.gz", b"")
-        path.write_bytes(gzip.compress(text, 1) * times)  # gzip members may follow each other
+        path.write_bytes(gzip.compress(text, 1) * times)  # gzip members can be concatenated
         command = [sys.executable, "-c", _PEAK, str(path), str(tmp_path / f"out-{times}")]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         rows, peak = map(int, done.stdout.split())
@@ -384,7 +391,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
         {"max_vocabulary": 0},
     ],
 )
-def test_impossible_options_are_refused_with_their_limits(options: dict[str, Any]) -> None:
+def test_invalid_options_are_refused_with_their_limits(options: dict[str, Any]) -> None:
     ((name, value),) = options.items()
 
     with pytest.raises(UsageError, match=f"{name} is {value!r}; it must be"):

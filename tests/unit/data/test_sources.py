@@ -1,4 +1,4 @@
-"""Files as they are read, by a thread ahead of whoever uses them."""
+"""The thread that reads files ahead."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from cloudrec.data.sources import Reading, Source, read_chunks
+from cloudrec.data.prepare.sources import SourceFile, SourceProgress, read_chunks
 
 
-def test_ctrl_c_twice_while_a_slow_file_is_read_ends_as_ctrl_c_and_nothing_else(tmp_path: Path) -> None:
+def test_two_ctrl_c_during_a_slow_read_end_as_one_ctrl_c(tmp_path: Path) -> None:
     pipe = tmp_path / "slow.tsv"
     os.mkfifo(pipe)
     unblocking = os.open(pipe, os.O_RDWR)  # so that opening it does not wait, and reading it does
@@ -20,7 +20,7 @@ def test_ctrl_c_twice_while_a_slow_file_is_read_ends_as_ctrl_c_and_nothing_else(
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.2, 0.2)
         with pytest.raises(KeyboardInterrupt):
-            next(read_chunks(Reading(Source(pipe, 1, None)), first_row=0))
+            next(read_chunks(SourceProgress(SourceFile(pipe, 1, None)), first_row=0))
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
@@ -28,5 +28,5 @@ def test_ctrl_c_twice_while_a_slow_file_is_read_ends_as_ctrl_c_and_nothing_else(
         os.close(unblocking)
     for thread in threading.enumerate():
         if thread.name.startswith("ThreadPoolExecutor"):
-            thread.join(10)
+            thread.join(300)
             assert not thread.is_alive()

@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cloudrec.data import synth
-from cloudrec.data.linear import FIT_ROWS, fit_linear
-from cloudrec.data.metrics import auc, logloss, sigmoid
-from cloudrec.data.prepare import PrepareOptions, prepare
-from cloudrec.data.teacher import Teacher, TeacherSettings, draw_teacher
+from cloudrec.data.prepare.options import PrepareOptions
+from cloudrec.data.prepare.prepare import prepare
+from cloudrec.data.synth import synth
+from cloudrec.data.synth.linear import FIT_ROWS, fit_linear
+from cloudrec.data.synth.metrics import auc, logloss, sigmoid
+from cloudrec.data.synth.teacher import Teacher, TeacherSettings, draw_teacher
 from cloudrec.errors import DataError, UsageError
 from tests.unit.data import support_reference as reference
 
@@ -43,7 +44,7 @@ def _lines(folder: Path) -> list[bytes]:
     return b"".join(gzip.decompress(p.read_bytes()) for p in sorted(folder.iterdir())).splitlines()
 
 
-def test_the_files_are_criteo_tsv(made: Path) -> None:
+def test_the_files_are_valid_criteo_tsv(made: Path) -> None:
     lines = _lines(made / "train")
     rows, bad = reference.read(b"\n".join(lines[:20_000]) + b"\n")
 
@@ -64,7 +65,7 @@ def test_the_files_are_criteo_tsv(made: Path) -> None:
         assert 1.2 < np.log(counts[0] / counts[9]) / np.log(10) < 1.8
 
 
-def test_rows_and_seed_alone_decide_the_files(made: Path, tmp_path: Path) -> None:
+def test_the_files_depend_only_on_rows_and_seed(made: Path, tmp_path: Path) -> None:
     for name, seed, threads in (("same", 3, 1), ("other", 4, 3)):
         synth.synthesize(
             tmp_path / name, rows=70_000, test_rows=20_000, seed=seed, threads=threads, fit_rows=1 << 14
@@ -75,7 +76,7 @@ def test_rows_and_seed_alone_decide_the_files(made: Path, tmp_path: Path) -> Non
     assert not set(_digests(tmp_path / "other").values()) & set(_digests(made).values())
 
 
-def test_synth_json_tells_what_can_be_reached(made: Path) -> None:
+def test_synth_json_records_the_achievable_metrics(made: Path) -> None:
     told = json.loads((made / "synth.json").read_text())
 
     assert (told["format"], told["schema_version"]) == ("cloudrec-synth", 1)
@@ -87,12 +88,12 @@ def test_synth_json_tells_what_can_be_reached(made: Path) -> None:
     assert told["base_rate"] == pytest.approx(np.mean(labels))
 
 
-def test_held_out_rows_are_as_many_as_asked_or_a_quarter(tmp_path: Path) -> None:
+def test_held_out_rows_are_as_many_as_requested_or_a_quarter(tmp_path: Path) -> None:
     assert synth.synthesize(tmp_path / "few", rows=10, fit_rows=FEW).test_rows == 1000
     assert synth.synthesize(tmp_path / "asked", rows=10, test_rows=500, fit_rows=FEW).test_rows == 500
 
 
-def test_no_linear_model_sees_the_interactions(teacher: Teacher) -> None:
+def test_the_interactions_are_uncorrelated_with_every_single_feature(teacher: Teacher) -> None:
     rows = teacher.draw(np.random.default_rng(1), 1 << 18)
     hidden = teacher.interaction(rows.entries)
     noise = hidden.std() / np.sqrt(len(hidden))
@@ -104,7 +105,7 @@ def test_no_linear_model_sees_the_interactions(teacher: Teacher) -> None:
         assert abs(hidden[frequent].mean()) < 5 * hidden[frequent].std() / np.sqrt(frequent.sum())
 
 
-def test_the_linear_student_is_the_best_there_is(teacher: Teacher) -> None:
+def test_the_linear_student_is_the_optimal_linear_model(teacher: Teacher) -> None:
     rows = teacher.draw(np.random.default_rng(1), 1 << 18)
     truth = sigmoid(rows.logits)
     student = fit_linear(teacher, np.random.default_rng(2))
@@ -118,7 +119,7 @@ def test_the_linear_student_is_the_best_there_is(teacher: Teacher) -> None:
     assert logloss(student.logits(rows.entries), truth) < logloss(own, truth)
 
 
-def test_auc_is_the_share_of_pairs_in_order() -> None:
+def test_auc_is_the_share_of_correctly_ordered_pairs() -> None:
     source = np.random.default_rng(0)
     scores, labels = source.integers(0, 20, 300), source.integers(0, 2, 300)
     difference = scores[labels == 1][:, None] - scores[labels == 0][None, :]
@@ -129,14 +130,14 @@ def test_auc_is_the_share_of_pairs_in_order() -> None:
 @pytest.mark.parametrize(
     "options", [{"rows": 0}, {"rows": -5}, {"rows": 5, "test_rows": 99}, {"rows": 5, "seed": -1}]
 )
-def test_impossible_numbers_are_refused(tmp_path: Path, options: dict[str, Any]) -> None:
+def test_invalid_numbers_are_refused(tmp_path: Path, options: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match="must be at least"):
         synth.synthesize(tmp_path / "out", **options)
 
     assert not (tmp_path / "out").exists()
 
 
-def test_a_folder_that_holds_anything_is_refused_and_strangers_are_never_deleted(tmp_path: Path) -> None:
+def test_a_non_empty_folder_is_refused_and_other_files_are_never_deleted(tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir()
     (out / "notes.txt").write_text("mine")
@@ -169,13 +170,13 @@ _SMALL_DISK = """
 import resource, sys
 from pathlib import Path
 from typing import Any
-from cloudrec.data.synth import synthesize
+from cloudrec.data.synth.synth import synthesize
 resource.setrlimit(resource.RLIMIT_FSIZE, (10000, 10000))
 synthesize(Path(sys.argv[1]), rows=1000, fit_rows=2048)
 """
 
 
-def test_a_disk_that_refuses_is_told_and_leaves_nothing(tmp_path: Path) -> None:
+def test_a_write_error_is_reported_and_leaves_no_files(tmp_path: Path) -> None:
     command = [sys.executable, "-c", _SMALL_DISK, str(tmp_path / "out")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
 
@@ -183,7 +184,7 @@ def test_a_disk_that_refuses_is_told_and_leaves_nothing(tmp_path: Path) -> None:
     assert not list((tmp_path / "out").rglob("*.gz"))
 
 
-def test_synthetic_files_prepare_without_a_bad_row(made: Path, tmp_path: Path) -> None:
+def test_synthetic_files_have_no_bad_row(made: Path, tmp_path: Path) -> None:
     report = prepare(str(made), tmp_path / "out", options=PrepareOptions())
 
     assert (report.train_rows, report.test_rows, report.bad_rows) == (70_000, 20_000, 0)

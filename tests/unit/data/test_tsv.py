@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cloudrec.data import tsv
-from cloudrec.data.encode import HashEncoder, hashed
+from cloudrec.data.format import tsv
+from cloudrec.data.prepare.encode import HashEncoder, hashed
 from tests.unit.data import support_reference as reference
 
 _GOOD_INTEGER = st.one_of(
@@ -79,7 +79,7 @@ def _lines(draw: st.DrawFn) -> bytes:
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(_lines(), max_size=12))
-def test_any_text_gives_the_rows_and_bad_lines_of_the_plain_reader(lines: list[bytes]) -> None:
+def test_any_text_gives_the_result_of_the_reference_reader(lines: list[bytes]) -> None:
     text = b"".join(line + b"\n" for line in lines)
     lines = text.split(b"\n")[:-1]
     rows, bad = reference.read(text)
@@ -108,7 +108,7 @@ def _hashed(feature: int, code: int | None) -> int:
     return 0 if code is None else int(hashed(np.array([code], np.uint32), feature, buckets=1 << 20)[0])
 
 
-def test_integers_come_out_as_one_by_one_whatever_the_block() -> None:
+def test_integers_are_parsed_equally_in_blocks_and_one_by_one() -> None:
     values = [
         0,
         9,

@@ -1,9 +1,10 @@
-"""A cloud in memory that refuses what clouds refuse, and can be told to crash or fail at any call."""
+"""A cloud in memory that refuses invalid calls like real clouds, and can crash or fail at any call."""
 
 from __future__ import annotations
 
+import sqlite3
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cloudrec.engine.apply import apply
 from cloudrec.engine.clock import Clock
@@ -15,13 +16,14 @@ from cloudrec.engine.graph import (
     TAG_OWNER,
     Condition,
     Difference,
+    ErrorVerdict,
     Graph,
     Observed,
+    Properties,
     Resource,
-    Verdict,
 )
 from cloudrec.engine.journal import Journal
-from cloudrec.engine.plan import Plan, Step, merge, plan
+from cloudrec.engine.plan import Plan, PlanStep, merge, plan
 from cloudrec.errors import CloudrecError
 
 if TYPE_CHECKING:
@@ -31,28 +33,36 @@ if TYPE_CHECKING:
 
 
 class ThrottledError(Exception):
-    """The cloud says: not so fast."""
+    """A throttling error."""
 
 
 class DependencyError(Exception):
-    """The cloud says: something still needs this."""
+    """An error for a resource in use."""
 
 
 class LostError(Exception):
-    """The answer did not come; whether the call had its effect, nobody knows."""
+    """A lost response; the effect of the call is unknown."""
 
 
 class NoneLeftError(Exception):
-    """The cloud says: sold out."""
+    """An error for missing capacity."""
 
 
-class Crash(BaseException):  # not an error of the program: its death
-    """The process dies here."""
+class Crash(BaseException):  # not an error: the process is killed
+    """The process is killed here."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThingProperties(Properties):
+    """The requested properties of any resource of this cloud."""
+
+    size: int | None = None
+    colour: str | None = None
 
 
 @dataclass
 class Cloud:
-    """What exists, in the order of creation, and every call that was made."""
+    """The existing resources in creation order, and all calls."""
 
     things: dict[str, Observed] = field(default_factory=dict)
     needs: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -64,10 +74,12 @@ class Cloud:
     listed_after: dict[str, float] = field(default_factory=dict)  # seconds slept until then
     born_at: dict[str, Resource] = field(default_factory=dict)  # at a call, by a controller
     sold_out: dict[str, str] = field(default_factory=dict)  # key -> the reason that comes some time later
-    goes_with: dict[str, set[str]] = field(default_factory=dict)  # what is going -> what goes with it
+    goes_with: dict[str, set[str]] = field(
+        default_factory=dict
+    )  # the resource being deleted -> the one deleted with it
     resumed: list[str] = field(default_factory=list)  # operations that a process took up from another
-    by_operation: bool = False  # only who knows the operation learns that reason
-    stalls: dict[str, Callable[[], None]] = field(default_factory=dict)  # what happens meanwhile, at a call
+    by_operation: bool = False  # the reason is visible only through the operation
+    stalls: dict[str, Callable[[], None]] = field(default_factory=dict)  # a hook that runs at a call
     _polls: dict[str, int] = field(default_factory=dict)
 
     def enter(self, call: str) -> None:
@@ -81,7 +93,7 @@ class Cloud:
             raise self.faults[call].pop(0)
 
     def changing_calls(self) -> list[str]:
-        """Return the calls that changed something."""
+        """Return the changing calls."""
         return [call for call in self.calls if call.split()[0] in {"create", "change", "delete"}]
 
     def search(self, cluster: str) -> list[Observed]:
@@ -95,12 +107,12 @@ class Cloud:
 
 @dataclass
 class CloudDriver:
-    """Handles any kind of thing in the cloud in memory."""
+    """The driver of every kind of resource of the cloud in memory."""
 
     cloud: Cloud
     deadline_s: float = 60.0
     poll_s: float = 1.0
-    begun: dict[str, str] = field(default_factory=dict)  # operations that this process knows of
+    begun: dict[str, str] = field(default_factory=dict)  # operations that this process knows
 
     def find(self, resource: Resource) -> Observed | None:
         """Look up by name."""
@@ -114,14 +126,15 @@ class CloudDriver:
         return found
 
     def difference(self, resource: Resource, observed: Observed) -> Difference | None:
-        """Compare sizes: growing works in place, another colour needs a new one."""
+        """Compare properties: the size can grow in place, another colour needs a replacement."""
+        requested = resource.properties.requested()
         for key, in_place in (("size", True), ("colour", False)):
-            if observed.properties.get(key) != resource.properties.get(key):
+            if observed.properties.get(key) != requested.get(key):
                 return Difference(reason=f"{key} differs", in_place=in_place)
         return None
 
     def create(self, resource: Resource, *, token: str, identities: Mapping[str, str]) -> str:
-        """Create; a second creation of one name is a conflict, a missing need a failure."""
+        """Create; a second creation of one name is a conflict, and a missing need an error."""
         self.cloud.enter(f"create {resource.key}")
         identity = f"id-{resource.name}"
         if identity in self.cloud.things:
@@ -135,7 +148,7 @@ class CloudDriver:
         return identity
 
     def operation(self, identity: str) -> str:
-        """Name the creation as long as it lasts."""
+        """Return the operation while the creation is in progress."""
         return self.begun.get(identity, "")
 
     def resume(self, identity: str, operation: str) -> None:
@@ -149,13 +162,13 @@ class CloudDriver:
         return self.cloud.sold_out.get(thing.key, "")
 
     def change(self, resource: Resource, observed: Observed, *, identities: Mapping[str, str]) -> None:
-        """Take on the new properties."""
+        """Apply the new properties."""
         assert set(resource.needs) <= set(identities)
         self.cloud.enter(f"change {resource.key}")
         self._put(resource, observed.identity)
 
     def condition(self, kind: str, identity: str) -> tuple[Condition, str]:
-        """Be pending for a few polls."""
+        """Return a pending condition for a few polls."""
         self.cloud.enter(f"condition {identity}")
         del kind
         if identity not in self.cloud.things:
@@ -169,7 +182,7 @@ class CloudDriver:
         return (Condition.PENDING if seen < self.cloud.pending_polls else Condition.READY), ""
 
     def delete(self, observed: Observed) -> None:
-        """Refuse while something needs it."""
+        """Refuse while a dependent exists."""
         self.cloud.enter(f"delete {observed.key}")
         if observed.identity in self.cloud.goes_with:
             for identity in (observed.identity, *self.cloud.goes_with.pop(observed.identity)):
@@ -181,14 +194,14 @@ class CloudDriver:
         self.begun.pop(observed.identity, None)
         self.cloud.things.pop(observed.identity, None)
 
-    def verdict(self, error: Exception) -> Verdict:
-        """Only throttling passes, and a lost answer may be asked for again."""
+    def verdict(self, error: Exception) -> ErrorVerdict:
+        """Retry on throttling, and look up after a lost response."""
         verdicts = {
-            ThrottledError: Verdict.RETRY,
-            LostError: Verdict.LOST,
-            NoneLeftError: Verdict.UNAVAILABLE,
+            ThrottledError: ErrorVerdict.RETRY,
+            LostError: ErrorVerdict.LOST,
+            NoneLeftError: ErrorVerdict.UNAVAILABLE,
         }
-        return verdicts.get(type(error), Verdict.FATAL)
+        return verdicts.get(type(error), ErrorVerdict.FATAL)
 
     def explain(self, error: Exception) -> CloudrecError:
         """Say it as it is."""
@@ -201,7 +214,7 @@ class CloudDriver:
             name=resource.name,
             identity=identity,
             condition=Condition.READY,
-            properties=resource.properties,
+            properties=resource.properties.requested(),
             tags=resource.tags,
             hourly_usd=resource.hourly_usd,
             holds_data=resource.holds_data,
@@ -215,7 +228,8 @@ def resource(
     owner: str = "",
     candidates: tuple[Resource, ...] = (),
     is_shared: bool = False,
-    **properties: Any,
+    size: int | None = None,
+    colour: str | None = None,
 ) -> Resource:
     """Return a resource named kind/name."""
     kind, _, name = key.partition("/")
@@ -223,7 +237,7 @@ def resource(
         kind=kind,
         name=name,
         needs=needs,
-        properties=properties,
+        properties=ThingProperties(size=size, colour=colour),
         tags={TAG_CLUSTER: cluster, TAG_KEY: key} | ({TAG_OWNER: owner} if owner else {}),
         hourly_usd=1.0,
         holds_data=kind == "bucket",
@@ -244,19 +258,19 @@ GRAPH = (
 
 
 class FakeClock(Clock):
-    """Counts what was slept, and lets lists catch up."""
+    """Counts the time slept, and updates lists."""
 
     def __init__(self, cloud: Cloud) -> None:
-        super().__init__(speed=1000.0)  # what stamina waits is real: hurried
+        super().__init__(speed=1000.0)  # stamina's waits are real and therefore shortened
         self.slept = 0.0
         self._cloud = cloud
 
     def now(self) -> float:
-        """Return what was slept so far."""
+        """Return the seconds slept so far."""
         return self.slept
 
     def sleep(self, seconds: float) -> None:
-        """Let time pass."""
+        """Advance the time."""
         self.check()
         self.slept += seconds
         for identity, moment in self._cloud.listed_after.items():
@@ -265,7 +279,7 @@ class FakeClock(Clock):
 
 
 class Bench:
-    """One home, one cloud: what a test of the engine works with."""
+    """One home and one cloud for a test of the engine."""
 
     def __init__(self, folder: Path, cloud: Cloud | None = None) -> None:
         self.cloud = cloud or Cloud()
@@ -278,19 +292,19 @@ class Bench:
         return self.clock.slept
 
     def context(self) -> Context:
-        """Return what one command works with."""
+        """Return the context of one command."""
         self.clock = FakeClock(self.cloud)
         kinds = {"vpc", "role", "bucket", "subnet", "cluster", "nodes", "gpu", "tap"}
         drivers = dict.fromkeys(kinds, CloudDriver(self.cloud))
         return Context(journal=self.journal, drivers=drivers, clock=self.clock)
 
     def plan(self, resources: tuple[Resource, ...] = GRAPH, context: Context | None = None) -> Plan:
-        """Compare, and change nothing."""
+        """Compare without any change."""
         context = context or self.context()
         known, searched = self.journal.known("c"), self.cloud.search("c")
         return plan("c", Graph.of(resources), context, known=known, searched=searched, settle_s=SETTLE_S)
 
-    def up(self, resources: tuple[Resource, ...] = GRAPH) -> list[tuple[Step, str]]:
+    def up(self, resources: tuple[Resource, ...] = GRAPH) -> list[tuple[PlanStep, str]]:
         context = self.context()
         planned = self.plan(resources, context)
         apply(planned, Graph.of(resources), context, settle_s=SETTLE_S)
@@ -307,3 +321,24 @@ class Bench:
         removal = plan_removal("c", existing, keep_data=keep_data)
         graph, context = Graph.of(resources), self.context()
         destroy(removal, graph, context, lambda: self.cloud.search("c"), kinds=kinds, settle_s=SETTLE_S)
+
+
+# The columns of each earlier schema of the journal.
+COLUMNS = {
+    "clusters": {"name", "provider", "request", "created", "is_down"},
+    "entries": {
+        *("cluster", "key", "kind", "name", "identity", "tags", "hourly_usd", "holds_data", "written"),
+    },
+}
+
+
+def make_journal_old(path: Path, version: int) -> None:
+    """Downgrade a journal to the schema of an earlier version."""
+    with sqlite3.connect(path) as file:
+        for table, had in COLUMNS.items():
+            kept = {*had, *(["operation"] if version > 1 else [])}
+            for (column,) in file.execute("select name from pragma_table_info(?)", (table,)).fetchall():
+                if column not in kept:
+                    file.execute(f"alter table {table} drop column {column}")
+        file.execute(f"pragma user_version = {version}")
+    file.close()

@@ -1,19 +1,20 @@
-"""Claims about the engine where clouds are at their worst: sold out, lost answers, lagging lists, twins."""
+"""The engine under failures of clouds: missing capacity, lost responses, late lists and duplicates."""
 
 from __future__ import annotations
 
 import sqlite3
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from cloudrec.engine.clock import Clock, InterruptedWait
 from cloudrec.engine.graph import TAG_KEY, Condition, Graph, Observed
-from cloudrec.engine.plan import Step
+from cloudrec.engine.plan import PlanStep
 from cloudrec.engine.walk import walk
-from cloudrec.errors import CloudrecError, NoCapacityError, SpecError, UsageError
+from cloudrec.errors import CloudrecError, NoCapacityError, ResourcesRemainError, SpecError, UsageError
 from tests.unit.engine.support import (
     GRAPH,
     SETTLE_S,
@@ -22,6 +23,7 @@ from tests.unit.engine.support import (
     LostError,
     NoneLeftError,
     ThrottledError,
+    make_journal_old,
     resource,
 )
 
@@ -47,7 +49,7 @@ def names(bench: Bench) -> set[str]:
     return {thing.name for thing in bench.cloud.things.values()}
 
 
-def test_the_first_candidate_that_can_be_had_serves_and_the_reasons_of_the_others_are_kept(
+def test_the_first_available_candidate_is_used_and_the_failures_of_others_are_kept(
     tmp_path: Path,
 ) -> None:
     bench = Bench(tmp_path)
@@ -58,24 +60,28 @@ def test_the_first_candidate_that_can_be_had_serves_and_the_reasons_of_the_other
     assert "t" in names(bench)  # what needs the choice has it
     told = {event.key: event.detail for event in bench.journal.events("c") if event.event == "unavailable"}
     assert told == {"gpu/spot-a": "NoneLeftError: no spot in a", "gpu/spot-b": "no spot in b"}
-    assert bench.up(WITH_GPUS) == []  # the one that serves is kept, though the first may be had again
+    assert (
+        bench.up(WITH_GPUS) == []
+    )  # the current choice is kept, although the first candidate is available again
     bench.down(WITH_GPUS)
     assert bench.cloud.things == {}
 
 
-def test_with_no_candidate_left_all_else_is_kept_and_the_next_up_tries_again(tmp_path: Path) -> None:
+def test_without_an_available_candidate_other_resources_are_kept_for_the_next_up(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.cloud.sold_out = {f"gpu/{name}": f"none in {name}" for name in ("spot-a", "spot-b", "paid-a")}
     with pytest.raises(NoCapacityError, match=r"(?s)none of 3 candidates.*gpu/spot-b: none in spot-b"):
         bench.up(WITH_GPUS)
-    assert names(bench) == {item.name for item in GRAPH[:-1]}  # the cluster stays; no failed group does
+    assert names(bench) == {
+        item.name for item in GRAPH[:-1]
+    }  # the cluster is kept; failed node groups are not
     del bench.cloud.sold_out["gpu/spot-b"]
     bench.up(WITH_GPUS)
     assert "spot-b" in names(bench)
 
 
 @pytest.mark.parametrize("moment", ["create", "created", "condition"])
-def test_a_crash_while_candidates_are_tried_is_healed(tmp_path: Path, moment: str) -> None:
+def test_a_crash_while_candidates_are_tried_is_recovered(tmp_path: Path, moment: str) -> None:
     bench = Bench(tmp_path)
     bench.cloud.sold_out["gpu/spot-a"] = "none"
     call = "condition id-spot-b" if moment == "condition" else f"{moment} gpu/spot-b"
@@ -88,19 +94,19 @@ def test_a_crash_while_candidates_are_tried_is_healed(tmp_path: Path, moment: st
     assert bench.cloud.things == {}
 
 
-def test_another_choice_than_before_takes_the_old_one_away_once_the_new_is_there(tmp_path: Path) -> None:
+def test_a_new_choice_replaces_the_old_one_after_it_is_created(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.up(WITH_GPUS)
     other = resource("gpu/any", "cluster/k", candidates=(resource("gpu/big", "cluster/k", size=2),))
     changed = (*GRAPH[:-1], other, resource("tap/t", "gpu/any"))
-    assert bench.up(changed) == [(Step.CREATE, "gpu/any"), (Step.DELETE, "gpu/spot-a")]
+    assert bench.up(changed) == [(PlanStep.CREATE, "gpu/any"), (PlanStep.DELETE, "gpu/spot-a")]
     assert names(bench) & {"spot-a", "big"} == {"big"}
 
 
 @pytest.mark.parametrize("key", [item.key for item in GRAPH])
 @pytest.mark.parametrize("had_its_effect", [True, False])
 @pytest.mark.parametrize("lists_lag", [True, False])
-def test_a_lost_answer_makes_no_second_one(
+def test_a_lost_response_creates_no_duplicate(
     tmp_path: Path, key: str, *, had_its_effect: bool, lists_lag: bool
 ) -> None:
     bench = Bench(tmp_path)
@@ -115,7 +121,7 @@ def test_a_lost_answer_makes_no_second_one(
 
 
 @pytest.mark.parametrize("key", [item.key for item in GRAPH])
-def test_what_was_made_just_before_a_crash_is_waited_for_where_lists_lag(tmp_path: Path, key: str) -> None:
+def test_a_resource_created_before_a_crash_is_awaited_if_lists_are_late(tmp_path: Path, key: str) -> None:
     bench = Bench(tmp_path)
     bench.cloud.faults[f"created {key}"] = [Crash()]
     with pytest.raises(Crash):
@@ -126,15 +132,15 @@ def test_what_was_made_just_before_a_crash_is_waited_for_where_lists_lag(tmp_pat
     assert bench.cloud.calls.count(f"created {key}") == 1
 
 
-def test_what_was_deleted_by_hand_is_made_again_without_waiting(tmp_path: Path) -> None:
+def test_a_manually_deleted_resource_is_recreated_without_waiting(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.up()
     del bench.cloud.things["id-gpu"]
-    assert bench.up() == [(Step.CREATE, "nodes/gpu")]
+    assert bench.up() == [(PlanStep.CREATE, "nodes/gpu")]
     assert bench.slept == 0
 
 
-def test_a_second_one_of_a_name_goes(tmp_path: Path) -> None:
+def test_a_duplicate_is_deleted(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.up()
     twin = Observed(
@@ -143,10 +149,11 @@ def test_a_second_one_of_a_name_goes(tmp_path: Path) -> None:
         identity="id-twin",
         condition=Condition.READY,
         tags={**GRAPH[-1].tags, TAG_KEY: "nodes/gpu"},
+        hourly_usd=0.0,
     )
     bench.cloud.things["id-twin"] = twin
     (change,) = bench.plan().changes
-    assert (change.step, change.reason) == (Step.DELETE, "another one serves as nodes/gpu")
+    assert (change.step, change.reason) == (PlanStep.DELETE, "another one serves as nodes/gpu")
     bench.up()
     assert "id-twin" not in bench.cloud.things
     bench.cloud.things["id-twin"] = twin
@@ -154,7 +161,7 @@ def test_a_second_one_of_a_name_goes(tmp_path: Path) -> None:
     assert bench.cloud.things == {}
 
 
-def test_a_cluster_of_this_name_of_another_owner_is_refused_with_the_remedy(tmp_path: Path) -> None:
+def test_a_cluster_name_of_another_owner_is_refused_with_the_remedy(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.up((resource("vpc/net", owner="ann"),))
     with pytest.raises(UsageError, match=r"of a cluster of this name of 'ann', not of 'bob'") as caught:
@@ -163,7 +170,7 @@ def test_a_cluster_of_this_name_of_another_owner_is_refused_with_the_remedy(tmp_
     assert "--set cluster.owner=ann" in caught.value.remedy
 
 
-def test_what_others_stand_on_or_holds_data_is_not_replaced(tmp_path: Path) -> None:
+def test_resources_with_dependents_or_data_are_not_replaced(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.up()
     painted = (resource("vpc/net", colour="red"), *GRAPH[1:])
@@ -175,17 +182,19 @@ def test_what_others_stand_on_or_holds_data_is_not_replaced(tmp_path: Path) -> N
     assert bench.up() == []
 
 
-def test_down_with_another_spec_removes_in_the_order_of_kinds(tmp_path: Path) -> None:
+def test_down_with_another_spec_deletes_in_the_order_of_kinds(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.up(WITH_GPUS)
     other = Bench(tmp_path / "another-home", cloud=bench.cloud)
     before = bench.cloud.calls.count("throttled")
-    other.down((resource("vpc/other"),), kinds=KINDS)  # the cloud refuses a deletion out of order
+    other.down((resource("vpc/other"),), kinds=KINDS)  # the cloud refuses deletions out of order
     assert bench.cloud.things == {}
     assert bench.cloud.calls.count("throttled") == before
 
 
-def test_what_a_controller_makes_while_its_cluster_goes_is_found_by_the_next_look(tmp_path: Path) -> None:
+def test_resources_created_during_the_deletion_of_a_cluster_are_found_by_the_next_search(
+    tmp_path: Path,
+) -> None:
     bench = Bench(tmp_path)
     bench.up()
     stray = resource("tap/stray")
@@ -194,7 +203,7 @@ def test_what_a_controller_makes_while_its_cluster_goes_is_found_by_the_next_loo
     assert bench.cloud.things == {}
 
 
-def test_a_throttled_read_is_made_again_too(tmp_path: Path) -> None:
+def test_a_throttled_read_is_retried(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.cloud.faults["find vpc/net"] = [ThrottledError()]
     bench.cloud.faults["condition id-net"] = [ThrottledError(), LostError()]
@@ -202,12 +211,12 @@ def test_a_throttled_read_is_made_again_too(tmp_path: Path) -> None:
     assert len(bench.cloud.things) == len(GRAPH)
 
 
-def test_who_waits_is_told_at_once_that_the_command_ends() -> None:
+def test_a_wait_ends_at_once_when_the_command_ends() -> None:
     clock, begun = Clock(), threading.Event()
 
     def work(key: str) -> None:
         if key == "end":
-            begun.wait(10)
+            begun.wait(300)
             raise Crash
         begun.set()
         clock.sleep(1000)
@@ -221,23 +230,25 @@ def test_who_waits_is_told_at_once_that_the_command_ends() -> None:
 
 
 @pytest.mark.parametrize("speed", ["0", "-1", "fast", "inf", "nan"])
-def test_a_speed_that_is_none_is_refused(speed: str) -> None:
+def test_an_invalid_speed_is_refused(speed: str) -> None:
     with pytest.raises(UsageError, match="not a number above 0"):
         Clock.of({"CLOUDREC_SANDBOX_SPEED": speed})
 
 
-def test_a_hurried_clock_leaves_our_own_machine_ten_seconds_of_every_limit() -> None:
+def test_an_accelerated_clock_keeps_ten_real_seconds_of_every_limit() -> None:
     assert Clock().limit(3) == 3
     assert Clock(100).limit(5) == 1000
     assert Clock(100).limit(1500) == 1500
 
 
-def test_a_candidate_that_stands_in_the_graph_itself_is_refused() -> None:
+def test_a_candidate_that_is_also_a_node_of_the_graph_is_refused() -> None:
     with pytest.raises(CloudrecError, match="gpu/spot-a cannot be a candidate"):
         Graph.of([*GRAPH, CHOICE, resource("gpu/spot-a")])
 
 
-def test_a_failure_that_only_its_operation_tells_is_told_by_the_process_that_goes_on(tmp_path: Path) -> None:
+def test_a_failure_known_only_to_its_operation_is_reported_by_the_next_process(
+    tmp_path: Path,
+) -> None:
     bench = Bench(tmp_path)
     bench.cloud.by_operation = True
     bench.cloud.pending_polls = 3
@@ -251,7 +262,7 @@ def test_a_failure_that_only_its_operation_tells_is_told_by_the_process_that_goe
     assert bench.journal.operations("c") == []
 
 
-def test_what_was_under_way_is_taken_up_by_down_too(tmp_path: Path) -> None:
+def test_down_resumes_operations_in_progress(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.cloud.faults["condition id-net"] = [Crash()]
     with pytest.raises(Crash):
@@ -262,14 +273,11 @@ def test_what_was_under_way_is_taken_up_by_down_too(tmp_path: Path) -> None:
     assert bench.cloud.things == {}
 
 
-def test_a_journal_of_the_first_schema_is_read_and_goes_on(tmp_path: Path) -> None:
+def test_a_journal_of_the_first_schema_is_read_and_migrated(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.up()
     known = bench.journal.known("c")
-    with sqlite3.connect(tmp_path / "journal.sqlite") as file:
-        file.execute("alter table entries drop column operation")
-        file.execute("pragma user_version = 1")
-    file.close()
+    make_journal_old(tmp_path / "journal.sqlite", 1)
     again = Bench(tmp_path, bench.cloud)
     assert again.journal.known("c") == known
     assert again.up() == []
@@ -277,22 +285,54 @@ def test_a_journal_of_the_first_schema_is_read_and_goes_on(tmp_path: Path) -> No
     assert again.cloud.things == {}
 
 
-def test_what_is_the_accounts_is_seen_to_and_never_removed(tmp_path: Path) -> None:
+def test_a_price_of_0_in_a_journal_of_the_second_schema_is_read_as_unknown(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.up()
+    with sqlite3.connect(tmp_path / "journal.sqlite") as file:
+        file.execute("update entries set hourly_usd = 0 where kind = 'vpc'")
+    file.close()
+    make_journal_old(tmp_path / "journal.sqlite", 2)
+    again = Bench(tmp_path, bench.cloud)
+    prices = {entry.kind: entry.hourly_usd for entry in again.journal.known("c")}
+    assert prices["vpc"] is None  # that schema stored free and unknown prices alike
+    assert {usd for kind, usd in prices.items() if kind != "vpc"} == {1.0}
+    assert again.up() == []
+
+
+def test_the_journal_stores_an_unknown_price(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.up((replace(resource("vpc/net"), hourly_usd=None),))
+    assert [entry.hourly_usd for entry in bench.journal.known("c")] == [None]
+
+
+def test_remaining_resources_are_named_including_those_without_a_price(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    resources = (resource("vpc/net"), replace(resource("nodes/a", "vpc/net"), hourly_usd=None))
+    bench.up(resources)
+    bench.cloud.faults["delete nodes/a"] = [PermissionError("not yours")]
+    with pytest.raises(
+        ResourcesRemainError, match=r"2 resources remain \(\$1.00/h \+ unknown: nodes/a\)"
+    ) as caught:
+        bench.down(resources)
+    assert "nodes/a  id-a  price unknown: " in caught.value.message
+
+
+def test_shared_resources_of_the_account_are_created_and_never_deleted(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     service = resource("tap/service", is_shared=True)
     resources = (service, resource("vpc/net", "tap/service"))
-    assert bench.up(resources) == [(Step.CREATE, "tap/service"), (Step.CREATE, "vpc/net")]
-    bench.cloud.accounts_own.add("id-service")  # as a provider's search leaves it out
+    assert bench.up(resources) == [(PlanStep.CREATE, "tap/service"), (PlanStep.CREATE, "vpc/net")]
+    bench.cloud.accounts_own.add("id-service")  # a provider's search omits it
     assert bench.up(resources) == []
     assert [known.name for known in bench.journal.known("c")] == ["net"]
     bench.down(resources)
     assert names(bench) == {"service"}
 
 
-def test_what_goes_with_something_that_is_being_deleted_is_made_again_by_the_same_up(tmp_path: Path) -> None:
+def test_a_resource_deleted_together_with_another_is_recreated_by_the_same_up(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.up()
-    bench.cloud.goes_with["id-net"] = {"id-a", "id-k"}  # deleted by hand, and not gone yet
-    assert bench.up() == [(Step.REPLACE, "vpc/net")]
+    bench.cloud.goes_with["id-net"] = {"id-a", "id-k"}  # deleted manually, and not gone yet
+    assert bench.up() == [(PlanStep.REPLACE, "vpc/net")]
     assert names(bench) == {"net", "admin", "data", "a", "k", "gpu"}
     assert bench.up() == []

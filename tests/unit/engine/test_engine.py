@@ -1,4 +1,4 @@
-"""Claims about the resource engine, against a cloud in memory that refuses what clouds refuse."""
+"""The resource engine against a cloud in memory."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from cloudrec.engine.graph import Graph
-from cloudrec.engine.plan import Step
+from cloudrec.engine.plan import PlanStep
 from cloudrec.engine.walk import walk
 from cloudrec.errors import CloudrecError, ResourcesRemainError
 from tests.unit.engine.support import GRAPH, SETTLE_S, Bench, Cloud, Crash, ThrottledError, resource
 
 
-def test_up_creates_each_thing_after_what_it_needs_and_a_second_up_changes_nothing(tmp_path: Path) -> None:
+def test_up_creates_resources_after_their_needs_and_a_second_up_changes_nothing(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.up()
     assert len(bench.cloud.things) == len(GRAPH)
@@ -23,16 +23,16 @@ def test_up_creates_each_thing_after_what_it_needs_and_a_second_up_changes_nothi
     assert bench.cloud.changing_calls() == before
 
 
-def test_down_removes_everything_in_reverse_and_looks_twice(tmp_path: Path) -> None:
+def test_down_deletes_everything_in_reverse_order_and_searches_twice(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.up()
     bench.down()  # the cloud refuses a deletion out of order
     assert bench.cloud.things == {}
     assert bench.journal.known("c") == []
-    assert bench.slept >= SETTLE_S  # one empty listing is no proof
+    assert bench.slept >= SETTLE_S  # one empty listing does not prove absence
 
 
-def test_keep_data_keeps_what_holds_data(tmp_path: Path) -> None:
+def test_keep_data_keeps_resources_with_data(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.up()
     bench.down(keep_data=True)
@@ -41,7 +41,7 @@ def test_keep_data_keeps_what_holds_data(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("moment", ["create", "created", "condition"])
 @pytest.mark.parametrize("key", [item.key for item in GRAPH])
-def test_a_crash_at_any_call_of_up_is_healed_by_up_and_leaves_nothing_after_down(
+def test_a_crash_at_any_call_of_up_is_recovered_by_up_and_by_down(
     tmp_path: Path, key: str, moment: str
 ) -> None:
     bench = Bench(tmp_path)
@@ -56,7 +56,7 @@ def test_a_crash_at_any_call_of_up_is_healed_by_up_and_leaves_nothing_after_down
 
 
 @pytest.mark.parametrize("key", [item.key for item in GRAPH])
-def test_a_crash_at_any_call_of_down_is_healed_by_down(tmp_path: Path, key: str) -> None:
+def test_a_crash_at_any_call_of_down_is_recovered_by_down(tmp_path: Path, key: str) -> None:
     bench = Bench(tmp_path)
     bench.up()
     bench.cloud.faults[f"delete {key}"] = [Crash()]
@@ -66,7 +66,7 @@ def test_a_crash_at_any_call_of_down_is_healed_by_down(tmp_path: Path, key: str)
     assert bench.cloud.things == {}
 
 
-def test_down_finds_everything_with_the_journal_lost(tmp_path: Path) -> None:
+def test_down_finds_everything_without_a_journal(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.up()
     other = Bench(tmp_path / "another-home", cloud=bench.cloud)
@@ -74,7 +74,7 @@ def test_down_finds_everything_with_the_journal_lost(tmp_path: Path) -> None:
     assert bench.cloud.things == {}
 
 
-def test_down_removes_what_the_journal_knows_and_a_search_does_not_show_yet(tmp_path: Path) -> None:
+def test_down_deletes_resources_that_only_the_journal_lists(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.up()
     bench.cloud.unlisted = {"id-net", "id-gpu"}
@@ -82,14 +82,14 @@ def test_down_removes_what_the_journal_knows_and_a_search_does_not_show_yet(tmp_
     assert bench.cloud.things == {}
 
 
-def test_a_throttled_call_is_made_again(tmp_path: Path) -> None:
+def test_a_throttled_call_is_retried(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.cloud.faults["create vpc/net"] = [ThrottledError(), ThrottledError()]
     bench.up()
     assert bench.cloud.calls.count("create vpc/net") == 3
 
 
-def test_a_fatal_error_stops_up_with_its_name_and_up_goes_on_later(tmp_path: Path) -> None:
+def test_a_fatal_error_is_named_and_a_later_up_continues(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.cloud.faults["create cluster/k"] = [ValueError("no such version")]
     with pytest.raises(CloudrecError, match="cluster/k: ValueError: no such version"):
@@ -99,7 +99,7 @@ def test_a_fatal_error_stops_up_with_its_name_and_up_goes_on_later(tmp_path: Pat
     assert "id-gpu" in bench.cloud.things
 
 
-def test_one_failure_of_down_does_not_keep_the_others_and_what_is_left_is_named(tmp_path: Path) -> None:
+def test_a_failed_deletion_does_not_stop_others_and_the_remaining_resources_are_named(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.up()
     bench.cloud.faults["delete role/admin"] = [PermissionError("not yours")]
@@ -110,25 +110,25 @@ def test_one_failure_of_down_does_not_keep_the_others_and_what_is_left_is_named(
     assert list(bench.cloud.things) == ["id-admin"]
 
 
-def test_drift_is_changed_in_place_or_replaced_and_the_plan_says_why(tmp_path: Path) -> None:
+def test_drift_is_changed_in_place_or_replaced_and_the_plan_shows_the_reason(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.up()
     grown = (*GRAPH[:-1], resource("nodes/gpu", "cluster/k", size=4))
-    assert bench.up(grown) == [(Step.CHANGE, "nodes/gpu")]
+    assert bench.up(grown) == [(PlanStep.CHANGE, "nodes/gpu")]
     assert bench.cloud.things["id-gpu"].properties == {"size": 4}
     painted = (*GRAPH[:-1], resource("nodes/gpu", "cluster/k", size=4, colour="red"))
-    assert bench.up(painted) == [(Step.REPLACE, "nodes/gpu")]
+    assert bench.up(painted) == [(PlanStep.REPLACE, "nodes/gpu")]
     assert bench.cloud.things["id-gpu"].properties == {"size": 4, "colour": "red"}
 
 
-def test_what_is_no_longer_asked_for_stands_in_the_plan_and_goes(tmp_path: Path) -> None:
+def test_resources_no_longer_specified_are_planned_for_deletion_and_deleted(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.up()
-    assert bench.up(GRAPH[:-1]) == [(Step.DELETE, "nodes/gpu")]
+    assert bench.up(GRAPH[:-1]) == [(PlanStep.DELETE, "nodes/gpu")]
     assert "id-gpu" not in bench.cloud.things
 
 
-def test_another_clusters_thing_of_the_same_name_is_never_touched(tmp_path: Path) -> None:
+def test_a_resource_of_another_cluster_with_the_same_name_is_never_changed(tmp_path: Path) -> None:
     theirs = Bench(tmp_path / "theirs")
     theirs.up()
     ours = Bench(tmp_path / "ours", cloud=theirs.cloud)
@@ -145,22 +145,22 @@ def test_waiting_ends_at_the_deadline(tmp_path: Path) -> None:
         bench.up()
 
 
-def test_a_machine_that_slept_past_the_deadline_looks_once_more(tmp_path: Path) -> None:
+def test_after_a_suspend_past_the_deadline_the_state_is_checked_once_more(tmp_path: Path) -> None:
     bench = Bench(tmp_path, Cloud(pending_polls=1))
     bench.cloud.stalls["condition id-net"] = lambda: bench.clock.sleep(100_000)
     bench.up()
     assert bench.slept >= 100_000
 
 
-def test_a_graph_with_a_circle_or_a_missing_need_is_refused() -> None:
+def test_a_graph_with_a_cycle_or_a_missing_need_is_refused() -> None:
     with pytest.raises(CloudrecError, match="in a circle"):
         Graph.of([resource("a/1", "a/2"), resource("a/2", "a/1")])
     with pytest.raises(CloudrecError, match="a/1 needs a/2, which is not in the graph"):
         Graph.of([resource("a/1", "a/2")])
 
 
-def test_independent_nodes_are_worked_at_side_by_side() -> None:
-    meet = threading.Barrier(2, timeout=180)  # passes only when both are inside at once
+def test_independent_nodes_are_processed_in_parallel() -> None:
+    meet = threading.Barrier(2, timeout=180)  # passes only if both run at the same time
     assert walk({"a": set(), "b": set()}, lambda _key: void(meet.wait()), stop_at_failure=True) == {}
 
 
@@ -168,7 +168,7 @@ def void(_value: object) -> None:
     """Drop a value."""
 
 
-def test_events_tell_what_happened(tmp_path: Path) -> None:
+def test_events_are_reported_in_order(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.up((resource("vpc/net"),))
     assert [(event.key, event.event) for event in bench.journal.events("c")] == [

@@ -17,24 +17,24 @@ DOCKER = ROOT / "tests" / "standins" / "docker.py"
 
 @dataclass(frozen=True)
 class Machine:
-    """Where things are."""
+    """The paths and the registry of a test."""
 
     home: Home
     notes: Path
     path: Path
 
     def calls(self) -> list[list[str]]:
-        """What docker was called with."""
+        """The arguments of all calls of docker."""
         return [json.loads(line) for line in (self.notes / "calls.jsonl").read_text().splitlines()]
 
     def call(self, word: str) -> list[str]:
-        """The one call with a word in it."""
+        """The one call that contains a word."""
         (found,) = [call for call in self.calls() if word in call]
         return found
 
 
 def make_machine(folder: Path) -> Machine:
-    """A machine with docker's stand-in and nothing else on its PATH."""
+    """A machine with a fake docker and nothing else on its PATH."""
     machine = Machine(Home(root=folder / "home"), folder / "notes", folder / "bin")
     machine.notes.mkdir()
     machine.path.mkdir()
@@ -45,7 +45,7 @@ def make_machine(folder: Path) -> Machine:
 
 
 def built(**more: Any) -> BuiltImage:
-    """An image that docker has."""
+    """An image in docker."""
     values = {
         "name": "cloudrec:1.0-plain",
         "fabric": "plain",

@@ -1,4 +1,4 @@
-"""Claims about building an image: what a builder is asked, from what, and what is told when it fails."""
+"""Image builds: the builder's command, its context, and its errors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from cloudrec.image import builders, records, work
 from cloudrec.image.context import build_context
 from cloudrec.image.records import PushedImage, newest, note_pushed
 from cloudrec.image.stages import needed
-from cloudrec.image.work import FABRICS, BuildWish
+from cloudrec.image.work import BuildWish
+from cloudrec.providers.base.facts import image_targets
 from tests.unit.image.support import ROOT, Machine, built, make_machine
 
 
@@ -40,7 +41,7 @@ def build(machine: Machine, wish: BuildWish, lines: list[str] | None = None) -> 
     )
 
 
-def test_a_build_asks_for_the_fabrics_target_and_remembers_the_image(machine: Machine) -> None:
+def test_a_build_uses_the_target_of_the_fabric_and_records_the_image(machine: Machine) -> None:
     lines: list[str] = []
     made = build(machine, BuildWish(fabric="efa", device="cuda", base="other:1", flags=("--pull",)), lines)
     call = machine.call("build")
@@ -51,7 +52,7 @@ def test_a_build_asks_for_the_fabrics_target_and_remembers_the_image(machine: Ma
     assert any("load build definition" in line for line in lines)
 
 
-def test_pips_configuration_is_a_secret_of_the_build(machine: Machine, tmp_path: Path) -> None:
+def test_the_pip_configuration_is_a_build_secret(machine: Machine, tmp_path: Path) -> None:
     (tmp_path / "pip.conf").write_text("[global]\nindex-url = https://user:word@index.example/simple\n")
     build(machine, BuildWish(fabric="plain", device="cpu", pip_conf=tmp_path / "pip.conf"))
     call = machine.call("build")
@@ -67,7 +68,7 @@ FAILURES = [
 
 
 @pytest.mark.parametrize(("words", "told", "kind"), FAILURES)
-def test_a_failed_build_is_told_with_its_last_lines(
+def test_a_failed_build_is_reported_with_its_last_lines(
     machine: Machine, words: str, told: str, kind: type[CloudrecError]
 ) -> None:
     (machine.notes / "fails").write_text(words)
@@ -78,7 +79,9 @@ def test_a_failed_build_is_told_with_its_last_lines(
     assert records.built(machine.home) == []
 
 
-def test_no_builder_is_told_with_each_ones_reason(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_builder_is_reported_with_the_reason_for_each(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", f"{machine.path}:/bin/nowhere")
     (machine.path / "docker").unlink()
     with pytest.raises(PreflightError, match="buildah: it is not on PATH") as caught:
@@ -88,13 +91,13 @@ def test_no_builder_is_told_with_each_ones_reason(machine: Machine, monkeypatch:
         builders.find("kaniko")
 
 
-def test_a_docker_without_its_daemon_is_passed_over(machine: Machine) -> None:
+def test_docker_without_a_daemon_is_skipped(machine: Machine) -> None:
     (machine.notes / "no-daemon").touch()
     with pytest.raises(PreflightError, match="Cannot connect to the Docker daemon"):
         builders.find("docker")
 
 
-def test_a_dry_run_prints_the_call_and_makes_none(machine: Machine) -> None:
+def test_a_dry_run_prints_the_command_and_runs_nothing(machine: Machine) -> None:
     done = cli(machine, "build", "--cpu", "--builder", "docker", "--dry-run")
     assert done.returncode == 0, done.stderr
     assert "--target plain" in done.stderr
@@ -103,7 +106,7 @@ def test_a_dry_run_prints_the_call_and_makes_none(machine: Machine) -> None:
     assert not (machine.home.root / "images.json").exists()
 
 
-def test_what_was_not_built_cannot_be_pushed(machine: Machine) -> None:
+def test_an_image_that_was_not_built_cannot_be_pushed(machine: Machine) -> None:
     done = cli(machine, "push")
     assert done.returncode == 2
     assert "no image was built here yet" in done.stderr
@@ -138,29 +141,30 @@ def test_the_newest_image_of_a_repository_is_the_one_pushed_last(machine: Machin
     assert len(records.pushed(machine.home)) == 3
 
 
-def test_a_damaged_list_of_images_is_told(machine: Machine) -> None:
+def test_a_damaged_list_of_images_is_reported(machine: Machine) -> None:
     machine.home.root.mkdir()
     (machine.home.root / "images.json").write_text("{")
     with pytest.raises(StorageError, match="damaged"):
         newest(machine.home, "r/a")
 
 
-def test_a_target_is_built_from_the_stages_that_it_needs_alone() -> None:
+def test_only_the_stages_of_a_target_are_built() -> None:
     text = (ROOT / "Dockerfile").read_text()
     named = {
-        target: re.findall(r"^FROM \S+ AS (\S+)$", needed(text, target), re.MULTILINE) for target in FABRICS
+        target: re.findall(r"^FROM \S+ AS (\S+)$", needed(text, target), re.MULTILINE)
+        for target in image_targets()
     }
     for target, stages in named.items():
         assert stages == ["base", "build", "wheel", "torch", f"venv-{target}", target]
     assert needed(text, "efa").startswith(text[: text.index("FROM")])
 
 
-def test_a_folder_that_is_no_checkout_is_refused(tmp_path: Path) -> None:
+def test_a_folder_without_the_repository_is_refused(tmp_path: Path) -> None:
     with pytest.raises(PreflightError, match="it has no Dockerfile"), build_context(tmp_path):
         pass
 
 
-def test_the_pins_of_the_image_are_those_that_the_tests_run_with() -> None:
+def test_the_image_pins_the_versions_of_the_tests() -> None:
     from scripts.setup_env import FBGEMM, TORCH, TORCHREC  # noqa: PLC0415 - no package
 
     dockerfile = (ROOT / "Dockerfile").read_text()

@@ -1,4 +1,4 @@
-"""Claims about pushing an image: what arrives, what is remembered, what is told, and what is never told."""
+"""Image pushes: the uploaded image, the record of it, the messages, and secrecy of the password."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cloudrec.errors import PreflightError, StorageError, UsageError
 from cloudrec.home import Home
 from cloudrec.image import records, work
 from cloudrec.image.records import PushedImage, newest
-from cloudrec.provider import Registry
+from cloudrec.providers.base.protocol import Registry
 from tests.standins.registry import RegistryStandIn
 from tests.unit.image.support import Machine, built, make_machine
 
@@ -53,7 +53,7 @@ def push(home: Home, where: Registry, lines: list[str] | None = None, builder: s
     return work.push(home, image, where, cluster="dev", tag=None, report=report)
 
 
-def test_a_pushed_image_is_known_by_the_digest_that_the_registry_holds(
+def test_a_pushed_image_is_recorded_with_the_digest_of_the_registry(
     machine: Machine, registry: RegistryStandIn
 ) -> None:
     pushed = push(machine.home, login(registry))
@@ -64,7 +64,7 @@ def test_a_pushed_image_is_known_by_the_digest_that_the_registry_holds(
     assert newest(machine.home, f"{registry.address}/other") is None
 
 
-def test_the_password_is_in_no_argument_no_line_and_no_file_afterwards(
+def test_the_password_appears_in_no_argument_output_or_remaining_file(
     machine: Machine, registry: RegistryStandIn, tmp_path: Path
 ) -> None:
     lines: list[str] = []
@@ -77,28 +77,28 @@ def test_the_password_is_in_no_argument_no_line_and_no_file_afterwards(
     assert kept == []
 
 
-def test_a_tag_tells_when_an_image_was_built_so_that_registries_with_fixed_tags_take_it() -> None:
+def test_a_tag_has_the_build_time_so_that_immutable_tags_are_possible() -> None:
     assert work.destination_tag(built()) == "1.0-plain-20261121101112"
 
 
-def test_an_image_without_what_the_nodes_talk_by_is_refused() -> None:
+def test_an_image_without_the_fabric_of_the_nodes_is_refused() -> None:
     for fabric in ("", "none", "tcp"):
         work.check_fit(built(fabric="efa"), fabric, "dev")
     work.check_fit(built(fabric="gcp"), "tcpxo", "dev")
-    with pytest.raises(UsageError, match="talk by infiniband") as caught:
+    with pytest.raises(UsageError, match="use infiniband") as caught:
         work.check_fit(built(fabric="plain"), "infiniband", "dev")
     assert caught.value.remedy == "cloudrec image build --fabric ib"
 
 
 REFUSALS = [
     ({"password": "wrong"}, REPOSITORY, "refuses the login"),
-    ({"username": "reader"}, REPOSITORY, "does not let it push"),
+    ({"username": "reader"}, REPOSITORY, "or a push with it"),
     ({}, "no/such", "no such repository"),
 ]
 
 
 @pytest.mark.parametrize(("who", "repository", "told"), REFUSALS)
-def test_a_registrys_refusal_is_told_with_its_remedy(
+def test_a_registry_error_is_reported_with_its_remedy(
     machine: Machine,
     registry: RegistryStandIn,
     who: dict[str, str],
@@ -111,15 +111,17 @@ def test_a_registrys_refusal_is_told_with_its_remedy(
     assert records.pushed(machine.home) == []
 
 
-def test_without_a_login_the_users_own_is_used(machine: Machine, registry: RegistryStandIn) -> None:
+def test_without_a_login_the_credentials_of_the_user_are_used(
+    machine: Machine, registry: RegistryStandIn
+) -> None:
     own = Registry(address=registry.address, repository=f"{registry.address}/{REPOSITORY}")
-    with pytest.raises(PreflightError, match="refuses the login"):  # nobody has logged in
+    with pytest.raises(PreflightError, match="refuses the login"):  # no one has logged in
         push(machine.home, own)
     assert "--config" not in machine.call("push")
 
 
 @pytest.mark.skipif(shutil.which("buildah") is None, reason="buildah is not installed: `make image-tools`")
-def test_buildah_pushes_what_it_has_and_tells_the_registrys_digest(
+def test_buildah_pushes_its_image_and_reports_the_digest_of_the_registry(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, registry: RegistryStandIn
 ) -> None:
     store = f'[storage]\ndriver = "vfs"\nrunroot = "{tmp_path}/run"\ngraphroot = "{tmp_path}/graph"\n'

@@ -1,4 +1,4 @@
-"""A log is read from the start or from near its end, and followed for as long as anybody writes."""
+"""Logs: reading from the start, tailing and following."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cloudrec.errors import UsageError
-from cloudrec.launch._follow import follow_lines
-from cloudrec.launch.folder import RunFolder, create_run
-from cloudrec.launch.runspec import RunSpec
+from cloudrec.launchers.base.follow import follow_lines
+from cloudrec.launchers.base.run_folder import RunFolder, create_run
+from cloudrec.launchers.base.runspec import RunSpec
 from cloudrec.observe.logs import read_logs
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def run(tmp_path: Path) -> RunFolder:
 
 
 def _over_after(*writes: Callable[[], object]) -> Callable[[], bool]:
-    """Return an `is_over` that lets one more write happen at each question, and then says yes."""
+    """Return an `is_over` that performs one more write at each call, then returns true."""
     left = iter(writes)
 
     def is_over() -> bool:
@@ -36,24 +36,24 @@ def _over_after(*writes: Callable[[], object]) -> Callable[[], bool]:
     return is_over
 
 
-def test_a_log_is_read_whole_with_its_unfinished_last_line(run: RunFolder) -> None:
+def test_a_log_is_read_with_its_unfinished_last_line(run: RunFolder) -> None:
     run.rank_log(1).write_bytes(b"first\r\n\nl\xe4st")
     assert list(read_logs(run, rank=1)) == ["first", "", "l�st"]
 
 
 @pytest.mark.parametrize(("tail", "lines"), [(0, []), (1, ["c"]), (2, ["b", "c"]), (9, ["a", "b", "c"])])
-def test_a_tail_begins_with_the_last_lines(run: RunFolder, tail: int, lines: list[str]) -> None:
+def test_a_tail_starts_with_the_last_lines(run: RunFolder, tail: int, lines: list[str]) -> None:
     run.rank_log(0).write_text("a\nb\nc\n")
     assert list(read_logs(run, tail=tail)) == lines
 
 
-def test_a_log_that_is_not_there_has_no_lines(run: RunFolder) -> None:
+def test_a_missing_log_has_no_lines(run: RunFolder) -> None:
     assert list(read_logs(run)) == []
-    assert list(read_logs(run, tail=3, follow=True)) == []  # nobody lives who could write it
+    assert list(read_logs(run, tail=3, follow=True)) == []  # no live process can write it
 
 
 @pytest.mark.parametrize("rank", [-1, 2])
-def test_a_rank_that_there_is_not_is_refused_with_those_there_are(run: RunFolder, rank: int) -> None:
+def test_an_unknown_rank_is_refused_with_the_existing_ranks(run: RunFolder, rank: int) -> None:
     with pytest.raises(UsageError, match=f"no rank {rank}") as refused:
         read_logs(run, rank=rank)
     assert refused.value.remedy == "it has ranks 0 to 1"
@@ -64,7 +64,7 @@ def test_a_negative_tail_is_refused(run: RunFolder) -> None:
         read_logs(run, tail=-1)
 
 
-def test_following_waits_for_the_file_joins_split_lines_and_reads_what_came_last(tmp_path: Path) -> None:
+def test_following_waits_for_the_file_and_yields_complete_lines_to_the_end(tmp_path: Path) -> None:
     log = tmp_path / "rank-0.log"
 
     def append(text: str) -> Callable[[], object]:
@@ -78,7 +78,7 @@ def test_following_waits_for_the_file_joins_split_lines_and_reads_what_came_last
     assert list(follow_lines(log, tail=None, is_over=over, poll_s=0.0)) == ["one", "two", "three"]
 
 
-def test_a_log_longer_than_a_block_is_read_whole(tmp_path: Path) -> None:
+def test_a_log_longer_than_a_block_is_read_completely(tmp_path: Path) -> None:
     log = tmp_path / "rank-0.log"
     lines = [f"{number} " + "x" * 200 for number in range(2000)]
     log.write_text("\n".join(lines) + "\n")

@@ -1,4 +1,4 @@
-"""A report is one page that needs nothing else, whatever has become of the run."""
+"""A report is one self-contained page in every state of the run."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cloudrec.launch.folder import RunFolder, create_run
-from cloudrec.launch.runspec import RunSpec
+from cloudrec.launchers.base.run_folder import RunFolder, create_run
+from cloudrec.launchers.base.runspec import RunSpec
 from cloudrec.observe.charts import line_chart, short, stacked_chart, ticks
 from cloudrec.observe.metrics import Series
 from cloudrec.observe.report import duration, render_report, write_report
@@ -22,7 +22,7 @@ VOID = {"meta", "link", "br", "hr", "img", "input"}
 
 
 class Page(HTMLParser):
-    """Checks that every element is closed in its place, and collects what refers to something outside."""
+    """Checks that every element is closed, and collects external references."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -80,7 +80,7 @@ def _train(run: RunFolder, steps: int, *, first: int = 1) -> None:
     ],
 )
 @pytest.mark.parametrize("steps", [0, 1, 50])
-def test_every_state_with_few_or_no_metrics_gives_a_whole_page_without_references(
+def test_every_state_gives_a_complete_page_without_external_references(
     tmp_path: Path, events: list[tuple[str, dict[str, Any]]], state: str, steps: int
 ) -> None:
     run = _run(tmp_path, ("submitted", {"launcher": "local"}), ("started", {"pid": 1}), *events)
@@ -95,7 +95,7 @@ def test_every_state_with_few_or_no_metrics_gives_a_whole_page_without_reference
         assert details.get("cause", "") in page.text
 
 
-def test_the_trainers_last_word_stands_at_the_head(tmp_path: Path) -> None:
+def test_the_report_starts_with_the_summary_of_the_trainer(tmp_path: Path) -> None:
     run = _run(tmp_path, ("submitted", {}), ("started", {}), ("succeeded", {}), trainer_flags=("--seed", "1"))
     _train(run, 10)
     summary = {"status": "finished", "auc": 0.7812, "ne": 0.9, "versions": {"torch": "2.13.0"}}
@@ -111,7 +111,7 @@ def test_the_trainers_last_word_stands_at_the_head(tmp_path: Path) -> None:
         assert words in text
 
 
-def test_what_a_log_or_a_name_says_is_shown_and_never_executed(tmp_path: Path) -> None:
+def test_text_from_logs_and_names_is_escaped(tmp_path: Path) -> None:
     run = _run(tmp_path, ("failed", {"cause": "<script>alert(1)</script>"}))
     run.summary_file.write_text(json.dumps({"status": "<img src=x onerror=alert(1)>"}))
     page = Page(render_report(run))
@@ -119,25 +119,25 @@ def test_what_a_log_or_a_name_says_is_shown_and_never_executed(tmp_path: Path) -
     assert "<img src=x onerror=alert(1)>" in page.text
 
 
-def test_a_long_run_makes_a_small_page(tmp_path: Path) -> None:
+def test_the_page_of_a_long_run_is_small(tmp_path: Path) -> None:
     run = _run(tmp_path, ("submitted", {}))
     _train(run, 20_000)
     assert len(render_report(run)) < 200_000
 
 
-def test_numbers_that_are_none_leave_a_gap_and_no_error(tmp_path: Path) -> None:
+def test_missing_numbers_leave_a_gap(tmp_path: Path) -> None:
     run = _run(tmp_path, ("submitted", {}))
     run.metrics_file.write_text('{"kind": "train", "step": 1, "loss": NaN, "step_s": Infinity}\n{"torn')
     assert Page(render_report(run)).paths == 0
 
 
-def test_a_report_is_written_to_the_file_that_was_named(tmp_path: Path) -> None:
+def test_a_report_is_written_to_the_given_file(tmp_path: Path) -> None:
     run = _run(tmp_path / "runs")
     assert write_report(run, tmp_path / "one.html") == tmp_path / "one.html"
     assert Page((tmp_path / "one.html").read_text()).text.startswith("one · cloudrec")
 
 
-def test_a_series_is_thinned_by_averaging_and_keeps_its_mean() -> None:
+def test_a_series_is_downsampled_by_averaging_and_keeps_its_mean() -> None:
     series = Series(limit=100)
     for step in range(10_000):
         series.add(step, step % 2)
@@ -148,7 +148,7 @@ def test_a_series_is_thinned_by_averaging_and_keeps_its_mean() -> None:
     assert line[-1][0] <= 9_999
 
 
-def test_steps_that_go_back_begin_a_new_line() -> None:
+def test_decreasing_steps_start_a_new_line() -> None:
     series = Series()
     for step in (1, 2, 3, 2, 3, 4):
         series.add(step, 0.0)
@@ -171,12 +171,12 @@ def test_a_short_axis_of_steps_has_whole_numbers() -> None:
     assert ticks(0, 2, whole=True) == [0, 1, 2]
 
 
-def test_bands_are_stacked_and_their_top_is_their_sum() -> None:
+def test_bands_are_stacked_and_end_at_their_sum() -> None:
     chart = stacked_chart("t", [("a", [(0, 1.0), (1, 1.0)]), ("b", [(0, 3.0), (1, 1.0)])], unit="ms")
     assert chart is not None
     assert [curve.last for curve in chart.curves] == ["1", "1"]
     lower, upper = ([float(y) for _, y in _points(curve.paths[0])] for curve in chart.curves)
-    assert upper[2:] == lower[:2][::-1]  # the upper band stands on the lower one
+    assert upper[2:] == lower[:2][::-1]  # the upper band starts at the top of the lower one
     assert chart.bottom - upper[0] == pytest.approx(4 * (chart.bottom - lower[0]), abs=0.5)
 
 
@@ -184,7 +184,7 @@ def _points(path: str) -> list[list[str]]:
     return [point.split(" ") for point in path.strip("MZ").split("L")]
 
 
-def test_nothing_to_show_is_no_chart() -> None:
+def test_an_empty_series_has_no_chart() -> None:
     assert line_chart("t", [[]], unit="") is None
     assert stacked_chart("t", [("a", [])], unit="") is None
 
@@ -193,10 +193,10 @@ def test_nothing_to_show_is_no_chart() -> None:
     ("value", "text"),
     [(0, "0"), (0.74312, "0.7431"), (12345, "12.3k"), (2.5e6, "2.5M"), (3.2e-5, "3.2e-05"), (-0.5, "-0.5")],
 )
-def test_numbers_are_short(value: float, text: str) -> None:
+def test_numbers_are_formatted_briefly(value: float, text: str) -> None:
     assert short(value) == text
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(4.25, "4.2 s"), (185, "3 min 05 s"), (7800, "2 h 10 min")])
-def test_durations_are_said_as_a_person_says_them(seconds: float, text: str) -> None:
+def test_durations_are_formatted_for_people(seconds: float, text: str) -> None:
     assert duration(seconds) == text

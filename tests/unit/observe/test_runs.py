@@ -1,4 +1,4 @@
-"""Runs are listed as they stand, and a damaged one never hides the others."""
+"""The list of runs; a damaged run never hides others."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cloudrec.errors import DataError, UsageError
-from cloudrec.launch.folder import RunFolder, create_run
-from cloudrec.launch.ledger import RunState
-from cloudrec.launch.runspec import RunSpec
+from cloudrec.launchers.base.ledger import RunState
+from cloudrec.launchers.base.run_folder import RunFolder, create_run
+from cloudrec.launchers.base.runspec import RunSpec
 from cloudrec.observe.runs import find_run, list_runs, load_run
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def test_without_a_folder_there_are_no_runs(tmp_path: Path) -> None:
     assert list_runs(tmp_path / "runs") == []
 
 
-def test_a_run_shows_its_newest_figures(tmp_path: Path) -> None:
+def test_a_run_shows_its_newest_metrics(tmp_path: Path) -> None:
     run = _run(
         tmp_path, "one", "submitted", "started", "restarting", "running", "succeeded", nproc_per_node=2
     )
@@ -58,8 +58,8 @@ def test_a_run_shows_its_newest_figures(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("summary_is_newer", [True, False])
-def test_goodput_is_what_accounts_for_most_time(tmp_path: Path, *, summary_is_newer: bool) -> None:
-    """A summary may be of a launch before this one, and the metrics older than the end."""
+def test_goodput_is_the_record_that_covers_most_time(tmp_path: Path, *, summary_is_newer: bool) -> None:
+    """A summary of an earlier launch, and metrics older than the end of the run."""
     told = [
         {"goodput": 0.5, "goodput_parts": {"productive_s": 5.0, "lost_s": 5.0}},
         {"goodput": 0.6, "goodput_parts": {"productive_s": 60.0, "lost_s": 40.0}},
@@ -74,19 +74,19 @@ def test_goodput_is_what_accounts_for_most_time(tmp_path: Path, *, summary_is_ne
 
 
 @pytest.mark.parametrize("parts", [None, [1], {"lost_s": "much"}])
-def test_a_run_that_tells_no_goodput_has_none(tmp_path: Path, parts: object) -> None:
+def test_a_run_without_reported_goodput_has_none(tmp_path: Path, parts: object) -> None:
     run = _run(tmp_path, "one", "submitted", "started")
     _metrics(run, {"kind": "train", "step": 10, "goodput": "high", "goodput_parts": parts})
     assert load_run(tmp_path, "one").goodput is None
 
 
-def test_a_checkpoint_in_an_object_store_is_the_one_that_the_trainer_reported(tmp_path: Path) -> None:
+def test_a_checkpoint_in_an_object_store_is_the_reported_one(tmp_path: Path) -> None:
     run = _run(tmp_path, "one", trainer_flags=("--checkpoint_dir", "s3://bucket/one"))
     _metrics(run, {"kind": "checkpoint", "step": 30, "seconds": 1.0, "bytes": 5})
     assert load_run(tmp_path, "one").checkpoint == 30
 
 
-def test_lines_that_a_crash_tore_and_figures_that_are_none_are_left_out(tmp_path: Path) -> None:
+def test_truncated_lines_and_invalid_numbers_are_skipped(tmp_path: Path) -> None:
     run = _run(tmp_path, "one")
     run.metrics_file.write_text(
         '{"kind": "train", "step": 1, "loss": 0.5}\n'
@@ -97,7 +97,7 @@ def test_lines_that_a_crash_tore_and_figures_that_are_none_are_left_out(tmp_path
     assert (view.step, view.loss, view.samples_per_s) == (2, None, None)
 
 
-def test_the_newest_evaluation_is_found_far_back_in_a_long_file(tmp_path: Path) -> None:
+def test_the_newest_evaluation_is_found_early_in_a_long_file(tmp_path: Path) -> None:
     run = _run(tmp_path, "one")
     steps = ({"kind": "train", "step": step, "loss": 0.5, "pad": "x" * 100} for step in range(20_000))
     _metrics(run, {"kind": "eval", "step": 1, "auc": 0.7}, *steps)
@@ -105,7 +105,7 @@ def test_the_newest_evaluation_is_found_far_back_in_a_long_file(tmp_path: Path) 
     assert (view.step, view.auc) == (19_999, 0.7)
 
 
-def test_damaged_runs_are_listed_with_what_is_wrong(tmp_path: Path) -> None:
+def test_damaged_runs_are_listed_with_the_reason(tmp_path: Path) -> None:
     _run(tmp_path, "good", "submitted", "interrupted")
     (tmp_path / "empty").mkdir()
     (tmp_path / "torn").mkdir()
@@ -124,7 +124,7 @@ def test_damaged_runs_are_listed_with_what_is_wrong(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["none", "", "../up", ".draft"])
-def test_a_run_that_is_not_there_is_refused_with_those_that_are(tmp_path: Path, name: str) -> None:
+def test_a_missing_run_is_refused_with_the_existing_runs(tmp_path: Path, name: str) -> None:
     _run(tmp_path, "one")
     with pytest.raises(UsageError, match="there is no run") as refused:
         find_run(tmp_path, name)

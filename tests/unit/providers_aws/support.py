@@ -1,17 +1,23 @@
-"""A layout that no cloud was asked for."""
+"""A layout without any cloud call."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
-from cloudrec.providers.aws.layout import Layout
+from cloudrec.providers.aws.layout import AwsLayout
 from cloudrec.providers.aws.settings import settings_of
 from cloudrec.spec.models import ClusterSpec
 
 
-def layout(name: str = "t", zones: tuple[str, ...] = ("us-east-1a", "us-east-1b"), **settings: Any) -> Layout:
-    cluster = ClusterSpec(name=name, provider="aws", owner="tester", settings=settings)
-    return Layout(
+def layout(
+    name: str = "t",
+    zones: tuple[str, ...] = ("us-east-1a", "us-east-1b"),
+    *,
+    capacity: Literal["on-demand", "spot", "spot-first"] = "on-demand",
+    **settings: Any,
+) -> AwsLayout:
+    cluster = ClusterSpec(name=name, provider="aws", owner="tester", capacity=capacity, settings=settings)
+    return AwsLayout(
         cluster=cluster,
         settings=settings_of(cluster),
         region="us-east-1",

@@ -1,4 +1,4 @@
-"""The kubeconfig and the token with which Kubernetes' clients enter."""
+"""The kubeconfig and the token of Kubernetes clients."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from cloudrec.plan.transport import profile_of
 from cloudrec.providers.aws import access, token
-from cloudrec.providers.aws.client import Aws
+from cloudrec.providers.aws.api.client import Aws
 from cloudrec.providers.aws.offers import KNOWN
+from cloudrec.transport import profile_of
 
 ENVIRONMENT = {
     "AWS_ACCESS_KEY_ID": "AKIDEXAMPLE",
     "AWS_SECRET_ACCESS_KEY": "very-secret",
     "AWS_REGION": "eu-west-1",
 }
-CLUSTER: dict[str, Any] = {
+CLUSTER: Any = {
     "name": "cloudrec-demo",
     "endpoint": "https://0123.gr7.eu-west-1.eks.amazonaws.com",
     "certificateAuthority": {"data": "Q0E="},
@@ -35,7 +35,7 @@ def signed_url(made: str) -> str:
     return base64.urlsafe_b64decode(plain + "=" * (-len(plain) % 4)).decode()
 
 
-def test_a_token_is_a_signed_question_to_sts_that_names_the_cluster() -> None:
+def test_a_token_is_a_signed_sts_request_that_names_the_cluster() -> None:
     made = token.token(Aws(ENVIRONMENT), "cloudrec-demo")
     assert made.startswith("k8s-aws-v1.")
     assert "=" not in made
@@ -65,7 +65,7 @@ def run_token(**environment: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_command_prints_a_credential_that_ends_before_eks_refuses_it() -> None:
+def test_the_command_prints_a_credential_that_expires_before_the_token() -> None:
     done = run_token(**ENVIRONMENT)
     assert done.returncode == 0
     made = json.loads(done.stdout)
@@ -74,14 +74,14 @@ def test_the_command_prints_a_credential_that_ends_before_eks_refuses_it() -> No
     assert 12 * 60 < (ends - datetime.now(UTC)).total_seconds() < 15 * 60  # before EKS refuses the token
 
 
-def test_without_credentials_the_command_says_so_and_ends_with_3() -> None:
+def test_without_credentials_the_command_exits_with_3_and_the_reason() -> None:
     done = run_token()
     assert (done.returncode, done.stdout) == (3, "")
     assert "credentials" in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_a_kubeconfig_names_one_cluster_and_holds_no_secret() -> None:
+def test_a_kubeconfig_has_one_cluster_and_no_secret() -> None:
     config = access.kubeconfig_of(CLUSTER, "eu-west-1", {**ENVIRONMENT, "AWS_PROFILE": "team"})
     assert config["current-context"] == "cloudrec-demo"
     assert config["clusters"][0]["cluster"] == {
@@ -89,12 +89,12 @@ def test_a_kubeconfig_names_one_cluster_and_holds_no_secret() -> None:
         "certificate-authority-data": "Q0E=",
     }
     command = config["users"][0]["user"]["exec"]
-    assert command["args"][:2] == ["-m", "cloudrec.providers.aws.token"]
+    assert command["args"][:3] == ["-P", "-m", "cloudrec.providers.aws.token"]
     assert command["env"] == [{"name": "AWS_PROFILE", "value": "team"}]
     assert "very-secret" not in json.dumps(config)
 
 
-def test_a_pod_asks_for_every_adapter_and_for_huge_pages_only_where_there_are_any() -> None:
+def test_a_pod_requests_all_adapters_and_huge_pages_only_if_they_exist() -> None:
     assert profile_of("efa", "p5.48xlarge").pod_resources(8) == {
         "nvidia.com/gpu": "8",
         "vpc.amazonaws.com/efa": "32",
@@ -104,6 +104,6 @@ def test_a_pod_asks_for_every_adapter_and_for_huge_pages_only_where_there_are_an
 
 
 @pytest.mark.parametrize("name", [name for name, each in KNOWN.items() if each.efa])
-def test_every_type_with_adapters_has_a_profile_that_knows_how_many(name: str) -> None:
+def test_every_type_with_adapters_has_a_profile_with_their_number(name: str) -> None:
     found = profile_of("efa", name)
     assert found.cards == found.expects.minimum_cards == KNOWN[name].efa

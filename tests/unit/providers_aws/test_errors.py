@@ -1,57 +1,60 @@
-"""What AWS's errors mean, to the engine and to a person."""
+"""The classification and the messages of AWS errors."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 from botocore import exceptions as boto
 
-from cloudrec.cloud.driver import UnfinishedError
-from cloudrec.engine.graph import Verdict
+from cloudrec.engine.graph import ErrorVerdict
 from cloudrec.errors import CloudrecError, PreflightError, SpecError
 from cloudrec.providers.aws import errors
+from cloudrec.providers.base.driver import UnfinishedError
 
 
 def refusal(code: str, message: str = "", *, status: int = 400, service: str = "ec2") -> boto.ClientError:
-    return boto.ClientError(
-        {
-            "Error": {"Code": code, "Message": message, "Service": service},
-            "ResponseMetadata": {"HTTPStatusCode": status},
-        },
-        "CreateThing",
-    )
+    answer: Any = {  # with what the client writes into it, and without what no one reads
+        "Error": {"Code": code, "Message": message, "Service": service},
+        "ResponseMetadata": {"HTTPStatusCode": status},
+    }
+    return boto.ClientError(answer, "CreateThing")
 
 
 @pytest.mark.parametrize(
     ("error", "verdict"),
     [
-        (refusal("RequestLimitExceeded", status=503), Verdict.RETRY),
-        (refusal("Throttling"), Verdict.RETRY),
-        (refusal("ThrottlingException", status=429), Verdict.RETRY),
-        (refusal("DependencyViolation"), Verdict.RETRY),
-        (refusal("InvalidVpcID.NotFound"), Verdict.RETRY),
-        (refusal("NoSuchEntity", status=404), Verdict.RETRY),
-        (refusal("ResourceInUseException", status=409), Verdict.RETRY),
-        (refusal("InvalidParameterException", "Role arn:x does not exist"), Verdict.RETRY),
-        (refusal("InvalidNetworkSettings", "do not permit Lustre LNET traffic on port 988"), Verdict.RETRY),
-        (refusal("EntityAlreadyExists", status=409), Verdict.LOST),
-        (refusal("InvalidGroup.Duplicate"), Verdict.LOST),
-        (refusal("InternalError", status=500), Verdict.LOST),
-        (refusal("ServiceUnavailable", status=503), Verdict.LOST),
-        (boto.ReadTimeoutError(endpoint_url="https://x"), Verdict.LOST),
-        (boto.ConnectionClosedError(endpoint_url="https://x"), Verdict.LOST),
-        (refusal("InsufficientInstanceCapacity", status=500), Verdict.UNAVAILABLE),
-        (refusal("MaxSpotInstanceCountExceeded"), Verdict.UNAVAILABLE),
-        (refusal("VcpuLimitExceeded"), Verdict.UNAVAILABLE),
-        (refusal("UnauthorizedOperation", status=403), Verdict.FATAL),
-        (refusal("InvalidParameterException", "The version is not offered"), Verdict.FATAL),
-        (refusal("VpcLimitExceeded"), Verdict.FATAL),
-        (refusal("NotImplemented", status=501), Verdict.FATAL),
-        (boto.NoCredentialsError(), Verdict.FATAL),
-        (ValueError("ours"), Verdict.FATAL),
+        (refusal("RequestLimitExceeded", status=503), ErrorVerdict.RETRY),
+        (refusal("Throttling"), ErrorVerdict.RETRY),
+        (refusal("ThrottlingException", status=429), ErrorVerdict.RETRY),
+        (refusal("DependencyViolation"), ErrorVerdict.RETRY),
+        (refusal("InvalidVpcID.NotFound"), ErrorVerdict.RETRY),
+        (refusal("NoSuchEntity", status=404), ErrorVerdict.RETRY),
+        (refusal("ResourceInUseException", status=409), ErrorVerdict.RETRY),
+        (refusal("InvalidParameterException", "Role arn:x does not exist"), ErrorVerdict.RETRY),
+        (
+            refusal("InvalidNetworkSettings", "do not permit Lustre LNET traffic on port 988"),
+            ErrorVerdict.RETRY,
+        ),
+        (refusal("EntityAlreadyExists", status=409), ErrorVerdict.LOST),
+        (refusal("InvalidGroup.Duplicate"), ErrorVerdict.LOST),
+        (refusal("InternalError", status=500), ErrorVerdict.LOST),
+        (refusal("ServiceUnavailable", status=503), ErrorVerdict.LOST),
+        (boto.ReadTimeoutError(endpoint_url="https://x"), ErrorVerdict.LOST),
+        (boto.ConnectionClosedError(endpoint_url="https://x"), ErrorVerdict.LOST),
+        (refusal("InsufficientInstanceCapacity", status=500), ErrorVerdict.UNAVAILABLE),
+        (refusal("MaxSpotInstanceCountExceeded"), ErrorVerdict.UNAVAILABLE),
+        (refusal("VcpuLimitExceeded"), ErrorVerdict.UNAVAILABLE),
+        (refusal("UnauthorizedOperation", status=403), ErrorVerdict.FATAL),
+        (refusal("InvalidParameterException", "The version is not offered"), ErrorVerdict.FATAL),
+        (refusal("VpcLimitExceeded"), ErrorVerdict.FATAL),
+        (refusal("NotImplemented", status=501), ErrorVerdict.FATAL),
+        (boto.NoCredentialsError(), ErrorVerdict.FATAL),
+        (ValueError("ours"), ErrorVerdict.FATAL),
     ],
     ids=lambda value: errors.code(value) if isinstance(value, Exception) else value.value,
 )
-def test_a_verdict_tells_whether_a_call_may_be_made_again(error: Exception, verdict: Verdict) -> None:
+def test_the_verdict_decides_whether_a_call_is_retried(error: Exception, verdict: ErrorVerdict) -> None:
     assert errors.verdict(error) is verdict
 
 
@@ -61,9 +64,9 @@ def unfinished(cause: Exception) -> UnfinishedError:
     return error
 
 
-def test_what_was_made_and_not_completed_is_looked_for_before_another_is_made() -> None:
-    assert errors.verdict(unfinished(refusal("Throttling"))) is Verdict.LOST
-    assert errors.verdict(unfinished(refusal("AccessDenied", status=403))) is Verdict.FATAL
+def test_a_create_with_an_unknown_result_is_looked_up_before_a_retry() -> None:
+    assert errors.verdict(unfinished(refusal("Throttling"))) is ErrorVerdict.LOST
+    assert errors.verdict(unfinished(refusal("AccessDenied", status=403))) is ErrorVerdict.FATAL
 
 
 @pytest.mark.parametrize(
@@ -84,14 +87,16 @@ def test_what_was_made_and_not_completed_is_looked_for_before_another_is_made() 
     ],
     ids=lambda value: errors.code(value) if isinstance(value, Exception) else "",
 )
-def test_an_error_is_told_with_its_exit_code(error: Exception, kind: type[CloudrecError], words: str) -> None:
+def test_an_error_is_reported_with_its_exit_code(
+    error: Exception, kind: type[CloudrecError], words: str
+) -> None:
     explained = errors.explain(error)
     assert type(explained) is kind
     with pytest.raises(kind, match=words):
         raise explained
 
 
-def test_the_iam_action_is_named_where_it_is_called_otherwise_than_the_operation() -> None:
+def test_the_iam_action_is_named_if_it_differs_from_the_operation() -> None:
     error = refusal("AccessDenied", status=403, service="s3")
     error.operation_name = "PutBucketEncryption"
     assert errors.action_of(error) == "s3:PutEncryptionConfiguration"

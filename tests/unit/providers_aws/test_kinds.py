@@ -1,4 +1,4 @@
-"""The order in which kinds are removed when no graph tells: complete, and without a circle."""
+"""The order in which kinds are deleted without a graph: complete and acyclic."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from cloudrec.providers.aws.provider import AwsProvider
 KINDS = AwsProvider.kinds
 
 
-def test_every_kind_that_is_needed_is_a_kind() -> None:
+def test_every_needed_kind_is_known() -> None:
     assert {need for needs in KINDS.values() for need in needs} <= KINDS.keys()
 
 
-def test_what_stands_on_something_goes_before_it() -> None:
+def test_dependents_are_deleted_first() -> None:
     order = list(TopologicalSorter(KINDS).static_order())[::-1]
     for above, below in [
         ("gpu-nodes", "addon"),

@@ -1,14 +1,14 @@
-"""Which quota counts which nodes."""
+"""The quota of each kind of node."""
 
 from __future__ import annotations
 
 import pytest
 
-from cloudrec.providers.aws.limits import quota_of
+from cloudrec.providers.aws.quotas import quota_of
 
 
 @pytest.mark.parametrize(
-    ("instance_type", "market", "code"),
+    ("instance_type", "capacity", "code"),
     [
         ("p4d.24xlarge", "on-demand", "L-417A185B"),
         ("p4de.24xlarge", "spot", "L-7212CCBC"),
@@ -23,5 +23,5 @@ from cloudrec.providers.aws.limits import quota_of
         ("u-6tb1.metal", "on-demand", ""),
     ],
 )
-def test_vcpus_are_counted_by_family_and_market(instance_type: str, market: str, code: str) -> None:
-    assert quota_of(instance_type, market) == code
+def test_vcpus_are_counted_by_family_and_capacity_type(instance_type: str, capacity: str, code: str) -> None:
+    assert quota_of(instance_type, capacity) == code

@@ -1,35 +1,41 @@
-"""Which nodes are tried in which order, and what they cost."""
+"""The order of candidates, and their prices."""
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 
-from cloudrec.cloud.offers import MARKETS, Place, all_ways, offers
-from cloudrec.cloud.prices import saved_at
-from cloudrec.errors import DataError
 from cloudrec.providers.aws import prices
+from cloudrec.providers.aws.nodes import nodes
 from cloudrec.providers.aws.offers import KNOWN, described
+from cloudrec.providers.base.offers import CAPACITY_TYPES, Placement, all_ways, catalog, offers
+from cloudrec.providers.base.prices import Price
+from tests.unit.providers_aws.support import layout
+
+if TYPE_CHECKING:
+    from types_boto3_ec2.type_defs import InstanceTypeInfoTypeDef
 
 
 def test_all_spot_candidates_come_before_the_first_on_demand_one() -> None:
-    tried = all_ways(["p5.48xlarge", "p4d.24xlarge"], ["a", "b"], MARKETS["spot-first"], {})
-    assert [(each.market, each.instance_type, each.zone) for each in tried] == [
-        (market, name, zone)
-        for market in ("spot", "on-demand")
+    tried = all_ways(["p5.48xlarge", "p4d.24xlarge"], ["a", "b"], CAPACITY_TYPES["spot-first"], {})
+    assert [(each.capacity, each.instance_type, each.zone) for each in tried] == [
+        (capacity, name, zone)
+        for capacity in ("spot", "on-demand")
         for name in ("p5.48xlarge", "p4d.24xlarge")
         for zone in ("a", "b")
     ]
 
 
-@pytest.mark.parametrize(("capacity", "markets"), [("spot", {"spot"}), ("on-demand", {"on-demand"})])
-def test_only_the_market_that_was_asked_for_is_tried(capacity: str, markets: set[str]) -> None:
-    assert {each.market for each in all_ways(["g5.xlarge"], ["a"], MARKETS[capacity], {})} == markets
+@pytest.mark.parametrize(("capacity", "capacity_types"), [("spot", {"spot"}), ("on-demand", {"on-demand"})])
+def test_only_the_requested_capacity_type_is_tried(capacity: str, capacity_types: set[str]) -> None:
+    assert {
+        each.capacity for each in all_ways(["g5.xlarge"], ["a"], CAPACITY_TYPES[capacity], {})
+    } == capacity_types
 
 
-def test_a_zone_that_does_not_have_a_type_is_not_tried_for_it() -> None:
+def test_a_zone_without_a_type_is_not_tried_for_it() -> None:
     tried = all_ways(["p5.48xlarge", "g5.xlarge"], ["a", "b"], ("spot",), {"p5.48xlarge": ["b"]})
     assert [(each.instance_type, each.zone) for each in tried] == [
         ("p5.48xlarge", "b"),
@@ -38,45 +44,84 @@ def test_a_zone_that_does_not_have_a_type_is_not_tried_for_it() -> None:
     ]
 
 
+HERE = prices.shipped().within("us-east-1")
+
+
+def row(usd: float, *, region: str, capacity: str = "spot") -> Price:
+    return Price(
+        region=region,
+        name="p4d.24xlarge",
+        capacity=capacity,
+        unit="hour",
+        usd=usd,
+        as_of="2026-11-22",
+        source="a list",
+    )
+
+
 def test_every_known_type_has_a_dated_price() -> None:
-    table = prices.shipped()
-    assert all(table.node(name) for name in KNOWN)
-    assert table.date >= "2026"
-    assert table.region in table.label
+    for name in KNOWN:
+        price = HERE.price(name, "on-demand")
+        assert price is not None
+        assert price.as_of >= "2026"
+        assert price.label == f"{price.as_of}, us-east-1, {price.source}"
 
 
-def test_an_offer_tells_the_price_of_its_market_and_where_it_is_from() -> None:
+def test_an_offer_has_the_price_of_its_market_and_its_source() -> None:
     ways = [
-        Place(instance_type="p4d.24xlarge", zone=zone, market=market)
-        for zone, market in [("a", "spot"), ("b", "spot"), ("a", "on-demand")]
+        Placement(instance_type="p4d.24xlarge", zone=zone, capacity=capacity)
+        for zone, capacity in [("a", "spot"), ("b", "spot"), ("a", "on-demand")]
     ]
-    made = offers(ways, KNOWN, prices.shipped(), {("p4d.24xlarge", "a"): 9.5})
+    made = offers(ways, KNOWN, HERE.renewed([row(9.5, region="a")]))
     assert [(each.hourly_usd, each.capacity) for each in made] == [
         (9.5, "spot"),
         (None, "spot"),
-        (21.96, "on-demand"),
+        (21.9576, "on-demand"),
     ]
-    assert prices.shipped().date in made[2].priced
+    assert made[0].priced == "2026-11-22, a, a list"
     assert (made[0].gpus, made[0].gpu, made[0].vcpus) == (8, "A100", 96)
 
 
-def test_nodes_of_a_type_without_a_price_count_nothing_and_say_so() -> None:
-    assert prices.shipped().node("x9.huge") is None
-    assert prices.shipped().nodes("x9.huge", 4) == 0.0
-    assert prices.shipped().nodes("p5.48xlarge", 2) == pytest.approx(110.08)
+def test_the_catalogue_lists_the_cheapest_zone_first() -> None:
+    table = HERE.renewed([row(9.5, region="b"), row(11.0, region="a"), row(8.0, region="elsewhere")])
+    listed = catalog(KNOWN, {"p4d.24xlarge": ("a", "b", "c")}, table)
+    assert [(each.capacity, each.location, each.hourly_usd) for each in listed] == [
+        ("on-demand", "3 zones", 21.9576),
+        ("spot", "b", 9.5),
+        ("spot", "a", 11.0),
+    ]
 
 
-def test_prices_that_were_saved_are_read_again_with_their_date(tmp_path: Path) -> None:
-    path = tmp_path / "prices.json"
-    prices.shipped().save(path)
-    assert saved_at(path, prices.shipped()) == prices.shipped()
-    path.write_text(json.dumps({"hourly_usd": 3}))
-    with pytest.raises(DataError, match="is no price table"):
-        saved_at(path, prices.shipped())
+def test_the_cost_of_a_type_without_a_price_is_unknown() -> None:
+    assert HERE.node("x9.huge") is None
+    assert HERE.nodes("x9.huge", 4) is None
+    assert HERE.nodes("x9.huge", 0) == 0.0  # no nodes
+    assert HERE.service("x9-gateway") is None
+    assert HERE.nodes("p5.48xlarge", 2) == pytest.approx(110.08)
 
 
-def test_a_type_that_the_table_lacks_is_read_from_the_clouds_description() -> None:
-    row = {
+def test_spot_nodes_have_the_price_of_their_zone_or_else_at_most_that_of_on_demand_nodes() -> None:
+    table = HERE.renewed([row(9.5, region="us-east-1a")])
+    made = nodes.resources(
+        replace(
+            layout(capacity="spot-first"),
+            prices=table,
+            hardware={"p4d.24xlarge": KNOWN["p4d.24xlarge"]},
+        )
+    )
+    (choice,) = [each for each in made if each.candidates]
+    usd = {each.name.removeprefix("t-p4d.24xlarge-us-east-1"): each.hourly_usd for each in choice.candidates}
+    assert usd == {"a-spot": 9.5, "b-spot": 21.9576, "a-on-demand": 21.9576, "b-on-demand": 21.9576}
+
+
+def test_an_offer_without_a_price_names_the_region() -> None:
+    way = Placement(instance_type="p4d.24xlarge", zone="b", capacity="on-demand")
+    (made,) = offers([way], KNOWN, HERE.within("eu-west-1"))
+    assert (made.hourly_usd, made.priced) == (None, "no price of eu-west-1 is known")
+
+
+def test_a_type_missing_from_the_table_is_read_from_the_cloud() -> None:
+    row: InstanceTypeInfoTypeDef = {
         "InstanceType": "p6-b200.48xlarge",
         "VCpuInfo": {"DefaultVCpus": 192},
         "MemoryInfo": {"SizeInMiB": 2097152},

@@ -1,11 +1,11 @@
-"""A layout that no cloud was asked for."""
+"""A layout without any cloud call."""
 
 from __future__ import annotations
 
 from typing import Any, Literal
 
-from cloudrec.providers.azure.credentials import Caller
-from cloudrec.providers.azure.layout import Layout
+from cloudrec.providers.azure.account import Caller
+from cloudrec.providers.azure.layout import AzureLayout
 from cloudrec.providers.azure.offers import KNOWN
 from cloudrec.providers.azure.settings import settings_of
 from cloudrec.spec.models import ClusterSpec
@@ -29,8 +29,9 @@ def layout(
     nodes: int = 1,
     capacity: Literal["on-demand", "spot", "spot-first"] = "on-demand",
     version: str | None = None,
+    access: str = "auto",
     **settings: Any,
-) -> Layout:
+) -> AzureLayout:
     cluster = ClusterSpec(
         name=name,
         provider="azure",
@@ -38,9 +39,10 @@ def layout(
         nodes=nodes,
         capacity=capacity,
         kubernetes_version=version,
+        access=access,
         settings=settings,
     )
-    return Layout(
+    return AzureLayout(
         cluster=cluster,
         settings=settings_of(cluster),
         region="eastus",

@@ -1,15 +1,15 @@
-"""What is asked of AKS for a cluster, and what is made of its answers."""
+"""The requests to AKS for a cluster, and the interpretation of its responses."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from azure.mgmt.containerservice import models
 
 from cloudrec.engine.graph import Condition
-from cloudrec.providers.azure import cluster, cluster_model
-from cloudrec.providers.azure.aks import agrees, minor, told_by
+from cloudrec.providers.azure.api.aks import agrees, condition_of, minor
+from cloudrec.providers.azure.cluster import cluster, cluster_model
 from tests.unit.providers_azure.support import layout
 
 IDENTITY = (
@@ -18,7 +18,7 @@ IDENTITY = (
 
 
 class Kubelet:
-    """The identity of the nodes, as the SDK's model tells it."""
+    """The identity of the nodes as an SDK model."""
 
     id, client_id, principal_id = "kubelet-id", "client", "principal"
 
@@ -26,17 +26,16 @@ class Kubelet:
 def body(**settings: Any) -> dict[str, Any]:
     (resource,) = cluster.resources(layout(**settings))
     made = cluster_model.cluster(
-        models,
         resource.properties,
         name="cloudrec-t",
         version="1.35",
         tags=resource.tags,
         subnet="subnet-id",
         identity=IDENTITY,
-        kubelet=Kubelet,
+        kubelet=cast("Any", Kubelet),
     )
-    told: dict[str, Any] = made.as_dict()
-    return told
+    written: dict[str, Any] = made.as_dict()
+    return written
 
 
 def test_a_cluster_is_private_and_without_passwords() -> None:
@@ -101,18 +100,19 @@ def test_a_cluster_is_private_and_without_passwords() -> None:
     }
 
 
-def test_named_addresses_reach_the_api_server_from_outside() -> None:
-    asked = body(public_access_cidrs=["203.0.113.0/24"])["properties"]["apiServerAccessProfile"]
+def test_authorized_ranges_make_the_api_server_public() -> None:
+    asked = body(access="203.0.113.0/24")["properties"]["apiServerAccessProfile"]
     assert asked == {"enablePrivateCluster": False, "authorizedIPRanges": ["203.0.113.0/24"]}
 
 
-def test_an_uptime_guarantee_is_a_tier_with_its_price() -> None:
+def test_an_uptime_guarantee_is_a_tier_with_a_price() -> None:
     assert body(uptime_sla=True)["sku"]["tier"] == "Standard"
     free, standard = (cluster.resources(layout(uptime_sla=sla))[0].hourly_usd for sla in (False, True))
+    assert free
     assert standard == pytest.approx(free + 0.1)
 
 
-def test_a_pool_in_a_region_without_zones_names_none() -> None:
+def test_a_pool_in_a_region_without_zones_has_no_zone() -> None:
     assert "availabilityZones" not in body(zones=("",))["properties"]["agentPoolProfiles"][0]
 
 
@@ -122,8 +122,8 @@ def pool(state: str, code: str = "", message: str = "") -> Any:
 
 
 @pytest.mark.parametrize("state", ["Creating", "Updating", "Scaling", "Upgrading", "Canceling", "Starting"])
-def test_what_azure_is_at_is_not_ready_yet(state: str) -> None:
-    assert told_by(pool(state))[0] is Condition.PENDING
+def test_a_resource_in_progress_is_not_ready(state: str) -> None:
+    assert condition_of(pool(state))[0] is Condition.PENDING
 
 
 @pytest.mark.parametrize(
@@ -142,20 +142,20 @@ def test_what_azure_is_at_is_not_ready_yet(state: str) -> None:
         ("VMExtensionProvisioningError", "", Condition.FAILED),
     ],
 )
-def test_a_pool_that_failed_tells_whether_another_place_may_do(
+def test_a_failed_pool_shows_whether_another_placement_may_succeed(
     code: str, message: str, condition: Condition
 ) -> None:
-    told, reason = told_by(pool("Failed", code, message))
-    assert told is condition
+    found, reason = condition_of(pool("Failed", code, message))
+    assert found is condition
     assert code in reason
 
 
-def test_a_failed_thing_that_tells_nothing_is_failed() -> None:
-    assert told_by(pool("Failed")) == (Condition.FAILED, "its state is Failed")
-    assert told_by(pool("Canceled"))[0] is Condition.FAILED
+def test_a_failed_resource_without_details_has_failed() -> None:
+    assert condition_of(pool("Failed")) == (Condition.FAILED, "its state is Failed")
+    assert condition_of(pool("Canceled"))[0] is Condition.FAILED
 
 
-def test_a_version_may_leave_the_patch_to_azure() -> None:
+def test_a_version_can_omit_the_patch_number() -> None:
     assert agrees("1.34.2", "1.34")
     assert agrees("1.34.2", "1.34.2")
     assert not agrees("1.34.2", "1.3")

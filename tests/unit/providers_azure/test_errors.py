@@ -1,21 +1,21 @@
-"""What Azure's errors mean, to the engine and to a person."""
+"""The classification and the messages of Azure errors."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from azure.core import exceptions as core
 
-from cloudrec.cloud.driver import UnfinishedError
-from cloudrec.cloud.operated import OperationFailedError
 from cloudrec.engine.clock import Clock
-from cloudrec.engine.graph import Verdict
+from cloudrec.engine.graph import ErrorVerdict
 from cloudrec.errors import CloudrecError, PreflightError, SpecError
 from cloudrec.providers.azure import errors
-from cloudrec.providers.azure.grants import Grants
+from cloudrec.providers.azure.errors import Grants
+from cloudrec.providers.base.driver import UnfinishedError
+from cloudrec.providers.base.operated import OperationFailedError
 
 IDENTITY = "00000000-0000-0000-0000-0000000000ff"
 LINKED = (
@@ -50,7 +50,7 @@ def refusal(
     code: str, message: str = "", *, status: int = 400, details: Any = (), **headers: str
 ) -> core.HttpResponseError:
     body = {"error": {"code": code, "message": message, "details": list(details)}}
-    return core.HttpResponseError(response=Answer(status, body, headers))
+    return core.HttpResponseError(response=cast("Any", Answer(status, body, headers)))
 
 
 def later(code: str, message: str = "") -> OperationFailedError:
@@ -71,49 +71,49 @@ def named(value: object) -> str:
 @pytest.mark.parametrize(
     ("error", "verdict"),
     [
-        (refusal("TooManyRequestsReceived", status=429), Verdict.RETRY),
-        (refusal("RetryableErrorDueToAnotherOperation", status=429), Verdict.RETRY),
-        (refusal("AnotherOperationInProgress", status=409), Verdict.RETRY),
-        (refusal("OperationNotAllowed", BUSY, status=409), Verdict.RETRY),
-        (refusal("EtagMismatch", status=409), Verdict.RETRY),
-        (refusal("ConcurrentFederatedIdentityCredentialsWritesForSingleManagedIdentity"), Verdict.RETRY),
-        (refusal("ResourceGroupBeingDeleted", status=409), Verdict.RETRY),
-        (refusal("ResourceGroupDeletionBlocked", status=409), Verdict.RETRY),
-        (refusal("ContainerBeingDeleted", status=409), Verdict.RETRY),
-        (refusal("ResourceGroupNotFound", status=404), Verdict.RETRY),
-        (refusal("PrincipalNotFound"), Verdict.RETRY),
-        (refusal("VirtualNetworkNotInSucceededState"), Verdict.RETRY),
-        (refusal("InUseSubnetCannotBeDeleted"), Verdict.RETRY),
-        (refusal("InUseNetworkSecurityGroupCannotBeDeleted"), Verdict.RETRY),
-        (refusal("PublicIPAddressCannotBeDeleted"), Verdict.RETRY),
-        (later("AnotherOperationInProgress"), Verdict.RETRY),
-        (later("InternalServerError"), Verdict.RETRY),
-        (refusal("InternalServerError", status=500), Verdict.LOST),
-        (core.ServiceRequestError("no route"), Verdict.LOST),
-        (core.ServiceResponseError("cut short"), Verdict.LOST),
-        (refusal("SkuNotAvailable", status=409), Verdict.UNAVAILABLE),
-        (refusal("ZonalAllocationFailed", status=503), Verdict.UNAVAILABLE),
-        (refusal("AksCapacityHeavyUsage"), Verdict.UNAVAILABLE),
-        (refusal("OperationNotAllowed", QUOTA, status=409), Verdict.UNAVAILABLE),
-        (later("AllocationFailed"), Verdict.UNAVAILABLE),
-        (later("OverconstrainedZonalAllocationRequest"), Verdict.UNAVAILABLE),
-        (later("QuotaExceeded"), Verdict.UNAVAILABLE),
-        (refusal("AuthorizationFailed", DENIED, status=403), Verdict.FATAL),
-        (refusal("InvalidParameter"), Verdict.FATAL),
-        (refusal("NotImplemented", status=501), Verdict.FATAL),
-        (refusal("StorageAccountAlreadyTaken", status=409), Verdict.FATAL),
-        (refusal("RoleAssignmentExists", status=409), Verdict.FATAL),
-        (later("ProvisioningFailed"), Verdict.FATAL),
-        (core.ClientAuthenticationError("AADSTS7000215"), Verdict.FATAL),
-        (ValueError("ours"), Verdict.FATAL),
+        (refusal("TooManyRequestsReceived", status=429), ErrorVerdict.RETRY),
+        (refusal("RetryableErrorDueToAnotherOperation", status=429), ErrorVerdict.RETRY),
+        (refusal("AnotherOperationInProgress", status=409), ErrorVerdict.RETRY),
+        (refusal("OperationNotAllowed", BUSY, status=409), ErrorVerdict.RETRY),
+        (refusal("EtagMismatch", status=409), ErrorVerdict.RETRY),
+        (refusal("ConcurrentFederatedIdentityCredentialsWritesForSingleManagedIdentity"), ErrorVerdict.RETRY),
+        (refusal("ResourceGroupBeingDeleted", status=409), ErrorVerdict.RETRY),
+        (refusal("ResourceGroupDeletionBlocked", status=409), ErrorVerdict.RETRY),
+        (refusal("ContainerBeingDeleted", status=409), ErrorVerdict.RETRY),
+        (refusal("ResourceGroupNotFound", status=404), ErrorVerdict.RETRY),
+        (refusal("PrincipalNotFound"), ErrorVerdict.RETRY),
+        (refusal("VirtualNetworkNotInSucceededState"), ErrorVerdict.RETRY),
+        (refusal("InUseSubnetCannotBeDeleted"), ErrorVerdict.RETRY),
+        (refusal("InUseNetworkSecurityGroupCannotBeDeleted"), ErrorVerdict.RETRY),
+        (refusal("PublicIPAddressCannotBeDeleted"), ErrorVerdict.RETRY),
+        (later("AnotherOperationInProgress"), ErrorVerdict.RETRY),
+        (later("InternalServerError"), ErrorVerdict.RETRY),
+        (refusal("InternalServerError", status=500), ErrorVerdict.LOST),
+        (core.ServiceRequestError("no route"), ErrorVerdict.LOST),
+        (core.ServiceResponseError("cut short"), ErrorVerdict.LOST),
+        (refusal("SkuNotAvailable", status=409), ErrorVerdict.UNAVAILABLE),
+        (refusal("ZonalAllocationFailed", status=503), ErrorVerdict.UNAVAILABLE),
+        (refusal("AksCapacityHeavyUsage"), ErrorVerdict.UNAVAILABLE),
+        (refusal("OperationNotAllowed", QUOTA, status=409), ErrorVerdict.UNAVAILABLE),
+        (later("AllocationFailed"), ErrorVerdict.UNAVAILABLE),
+        (later("OverconstrainedZonalAllocationRequest"), ErrorVerdict.UNAVAILABLE),
+        (later("QuotaExceeded"), ErrorVerdict.UNAVAILABLE),
+        (refusal("AuthorizationFailed", DENIED, status=403), ErrorVerdict.FATAL),
+        (refusal("InvalidParameter"), ErrorVerdict.FATAL),
+        (refusal("NotImplemented", status=501), ErrorVerdict.FATAL),
+        (refusal("StorageAccountAlreadyTaken", status=409), ErrorVerdict.FATAL),
+        (refusal("RoleAssignmentExists", status=409), ErrorVerdict.FATAL),
+        (later("ProvisioningFailed"), ErrorVerdict.FATAL),
+        (core.ClientAuthenticationError("AADSTS7000215"), ErrorVerdict.FATAL),
+        (ValueError("ours"), ErrorVerdict.FATAL),
     ],
     ids=named,
 )
-def test_a_verdict_tells_whether_a_call_may_be_made_again(error: Exception, verdict: Verdict) -> None:
+def test_the_verdict_decides_whether_a_call_is_retried(error: Exception, verdict: ErrorVerdict) -> None:
     assert errors.verdict(error, grants()) is verdict
 
 
-def test_who_was_given_a_role_a_moment_ago_may_be_refused_for_a_while() -> None:
+def test_a_permission_error_after_a_recent_role_assignment_is_retried() -> None:
     refused = [
         refusal("LinkedAuthorizationFailed", LINKED, status=403),
         later("LinkedAuthorizationFailed", LINKED),
@@ -123,13 +123,13 @@ def test_who_was_given_a_role_a_moment_ago_may_be_refused_for_a_while() -> None:
     )
     mine = refusal("AuthorizationFailed", DENIED, status=403)
     for error in (*refused, nameless):
-        assert errors.verdict(error, grants(IDENTITY)) is Verdict.RETRY
-        assert errors.verdict(error, grants()) is Verdict.FATAL
-    # What the caller may not do, no role of ours will change.
-    assert errors.verdict(mine, grants(IDENTITY)) is Verdict.FATAL
+        assert errors.verdict(error, grants(IDENTITY)) is ErrorVerdict.RETRY
+        assert errors.verdict(error, grants()) is ErrorVerdict.FATAL
+    # A missing permission of the caller is not changed by a role that cloudrec assigns.
+    assert errors.verdict(mine, grants(IDENTITY)) is ErrorVerdict.FATAL
     old = Grants(Clock())
     old.add(IDENTITY, age_s=601)
-    assert errors.verdict(refused[0], old) is Verdict.FATAL
+    assert errors.verdict(refused[0], old) is ErrorVerdict.FATAL
 
 
 def unfinished(cause: Exception) -> UnfinishedError:
@@ -138,12 +138,14 @@ def unfinished(cause: Exception) -> UnfinishedError:
     return error
 
 
-def test_what_was_made_and_not_completed_is_looked_for_before_another_is_made() -> None:
+def test_a_create_with_an_unknown_result_is_looked_up_before_a_retry() -> None:
     assert (
         errors.verdict(unfinished(refusal("AnotherOperationInProgress", status=409)), grants())
-        is Verdict.LOST
+        is ErrorVerdict.LOST
     )
-    assert errors.verdict(unfinished(refusal("AuthorizationFailed", status=403)), grants()) is Verdict.FATAL
+    assert (
+        errors.verdict(unfinished(refusal("AuthorizationFailed", status=403)), grants()) is ErrorVerdict.FATAL
+    )
 
 
 @pytest.mark.parametrize(
@@ -169,8 +171,8 @@ def test_what_was_made_and_not_completed_is_looked_for_before_another_is_made() 
         ),
         (refusal("RequestDisallowedByPolicy", "no-ips", status=403), PreflightError, "policy.*no-ips"),
         (refusal("PublicIPCountLimitReached", "10"), PreflightError, "quota.*10"),
-        (refusal("StorageAccountAlreadyTaken", "cr1", status=409), PreflightError, "somebody else.*cr1"),
-        (refusal("SkuNotAvailable", "NDASv4"), CloudrecError, "has none of it.*NDASv4"),
+        (refusal("StorageAccountAlreadyTaken", "cr1", status=409), PreflightError, "another account.*cr1"),
+        (refusal("SkuNotAvailable", "NDASv4"), CloudrecError, "no capacity.*NDASv4"),
         (refusal("OperationNotAllowed", QUOTA, status=409), CloudrecError, "allows no more.*quota"),
         (refusal("InvalidParameter", "x is wrong"), SpecError, "x is wrong"),
         (refusal("Odd", "who knows"), CloudrecError, r"\(Odd\): who knows"),
@@ -180,20 +182,22 @@ def test_what_was_made_and_not_completed_is_looked_for_before_another_is_made() 
     ],
     ids=lambda value: named(value) or None,
 )
-def test_an_error_is_told_with_its_exit_code(error: Exception, kind: type[CloudrecError], words: str) -> None:
+def test_an_error_is_reported_with_its_exit_code(
+    error: Exception, kind: type[CloudrecError], words: str
+) -> None:
     explained = errors.explain(error)
     assert type(explained) is kind
     with pytest.raises(kind, match=words):
         raise explained
 
 
-def test_what_an_errors_details_say_is_told_too() -> None:
+def test_the_details_of_an_error_are_reported_too() -> None:
     inner = {"code": "Inner", "message": "the zone is full"}
     assert errors.message(refusal("Outer", "it failed", details=[inner])) == "it failed the zone is full"
     assert errors.joined({"message": "it failed", "details": [inner]}) == "it failed the zone is full"
 
 
-def test_a_read_waits_as_long_as_azure_says_by_the_clock_of_its_cloud() -> None:
+def test_a_read_follows_the_retry_after_header_by_the_clock_of_the_cloud() -> None:
     throttled = refusal("TooManyRequests", status=429, **{"Retry-After": "30"})
     assert errors.again(throttled) == 30
     assert errors.again(throttled, speed=60) == 0.5
@@ -201,9 +205,9 @@ def test_a_read_waits_as_long_as_azure_says_by_the_clock_of_its_cloud() -> None:
     assert errors.again(refusal("InvalidParameter")) is False
 
 
-def test_what_cannot_be_there_is_absent_and_a_wrong_subscription_is_not() -> None:
+def test_a_missing_parent_means_absent_and_a_wrong_subscription_does_not() -> None:
     assert errors.is_absent(refusal("ResourceNotFound", status=404))
     assert errors.is_absent(refusal("MissingSubscriptionRegistration", status=409))
-    assert errors.is_absent(core.HttpResponseError(response=Answer(204, {})))
+    assert errors.is_absent(core.HttpResponseError(response=cast("Any", Answer(204, {}))))
     assert not errors.is_absent(refusal("SubscriptionNotFound", status=404))
     assert not errors.is_absent(refusal("AuthorizationFailed", status=403))

@@ -1,4 +1,4 @@
-"""The order in which kinds are removed when no graph tells: complete, and without a circle."""
+"""The order in which kinds are deleted without a graph: complete and acyclic."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tests.unit.providers_azure.support import layout
 KINDS = AzureProvider.kinds
 
 
-def test_every_kind_that_is_needed_is_a_kind() -> None:
+def test_every_needed_kind_is_known() -> None:
     assert {need for needs in KINDS.values() for need in needs} <= KINDS.keys()
 
 
-def test_what_stands_on_something_goes_before_it() -> None:
+def test_dependents_are_deleted_first() -> None:
     order = list(TopologicalSorter(KINDS).static_order())[::-1]
     for above, below in [
         ("gpu-nodes", "proximity-placement-group"),
@@ -34,14 +34,14 @@ def test_what_stands_on_something_goes_before_it() -> None:
         assert order.index(above) < order.index(below), (above, below)
 
 
-def test_all_of_a_cluster_is_one_graph_of_known_kinds() -> None:
+def test_a_cluster_is_one_graph_of_known_kinds() -> None:
     of = layout(zones=("1", "2", "3"), nodes=2, capacity="spot-first", lustre_tib=8)
     graph = Graph.of(resource for part in AzureProvider.parts for resource in part.resources(of))
     assert {resource.kind for resource in graph.resources.values()} <= KINDS.keys()
     for resource in graph.resources.values():
         needed = {need.partition("/")[0] for need in resource.needs}
         if resource.kind == "role-assignment":
-            needed -= {"cluster"}  # which needs others: what an administrator may do there goes with it
+            needed -= {"cluster"}  # deleted with its scope
         assert needed <= _all_below(resource.kind) | {resource.kind}, resource.key
 
 

@@ -1,10 +1,10 @@
-"""Which Azure is reached, and where, as the environment says."""
+"""The Azure cloud and its endpoints, as set by the environment."""
 
 from __future__ import annotations
 
 import pytest
 
-from cloudrec.providers.azure.credentials import Login
+from cloudrec.providers.azure.account import Login
 
 
 @pytest.mark.parametrize(
@@ -23,12 +23,12 @@ from cloudrec.providers.azure.credentials import Login
         ),
     ],
 )
-def test_where_one_logs_in_tells_which_azure_it_is(host: str | None, endpoint: str, scope: str) -> None:
+def test_the_login_endpoint_determines_the_azure_cloud(host: str | None, endpoint: str, scope: str) -> None:
     login = Login({"AZURE_AUTHORITY_HOST": host} if host else {})
     assert (login.endpoint, login.scopes) == (endpoint, [scope])
 
 
-def test_an_endpoint_that_is_named_is_taken_and_its_certificate_checked_as_told() -> None:
+def test_a_configured_endpoint_is_used_with_its_certificate_settings() -> None:
     there = {
         "AZURE_RESOURCE_MANAGER_ENDPOINT_URL": "https://127.0.0.1:5001/",
         "AZURE_CA_BUNDLE": "/tmp/ca.pem",  # noqa: S108 - never opened

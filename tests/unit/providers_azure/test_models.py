@@ -1,4 +1,4 @@
-"""The SDK's models as threads use them."""
+"""The SDK's models in concurrent threads."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import sys
 
 import pytest
 
-# Sixteen threads read an answer at once, as the first in their process to do so.
+# Sixteen threads deserialize a response at the same time, as the first in their process.
 _READERS = """
 import sys, threading
-from cloudrec.providers.azure.client import Azure
+from cloudrec.providers.azure.api.models import load_models
 
-models = Azure({"AZURE_SUBSCRIPTION_ID": "0" * 8}).models("storage")
+models = load_models("azure.mgmt.storage.models")
 unready = [name for name, model in vars(models).items()
            if isinstance(model, type) and hasattr(model, "_calculated")
            and "_attr_to_rest_field" not in vars(model)]
@@ -35,7 +35,7 @@ assert read == [["subnet"]] * 16, read
 """
 
 
-def test_answers_that_threads_read_at_once_are_whole() -> None:
+def test_responses_read_by_concurrent_threads_are_complete() -> None:
     pytest.importorskip("azure.mgmt.storage")
     done = subprocess.run([sys.executable, "-c", _READERS], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")

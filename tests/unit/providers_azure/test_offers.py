@@ -1,4 +1,4 @@
-"""Which sizes are known, what a region tells of them, and what they cost."""
+"""Known sizes, their description by a region, and their prices."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def row(
 
 
 @pytest.mark.parametrize("given", ["ND96asr_v4", "standard_nd96ASR_v4", "Standard_ND96asr_v4"])
-def test_a_size_is_known_however_people_write_it(given: str) -> None:
+def test_a_size_is_known_in_every_spelling(given: str) -> None:
     assert offers.spelled(given) == "Standard_ND96asr_v4"
 
 
@@ -57,24 +57,24 @@ def test_a_size_is_known_however_people_write_it(given: str) -> None:
         ("Standard NDSH100v5 Family vCPUs", "standardNDSH100v5Family"),
     ],
 )
-def test_the_two_spellings_of_a_family_are_one(of_usages: str, of_skus: str) -> None:
+def test_both_spellings_of_a_family_are_equal(of_usages: str, of_skus: str) -> None:
     assert offers.family_key(of_usages) == offers.family_key(of_skus)
 
 
-def test_zones_that_are_closed_to_the_subscription_are_not_tried() -> None:
+def test_zones_restricted_for_the_subscription_are_not_tried() -> None:
     found = offers.sku_of("Standard_ND96asr_v4", row("x", zones=["3", "1", "2"], closed=["2"]))
     assert found == Sku(
         hardware=KNOWN["Standard_ND96asr_v4"], zones=("1", "3"), restriction="", spot=True, zonal=True
     )
 
 
-def test_a_size_that_is_closed_in_every_zone_or_in_the_region_is_restricted() -> None:
+def test_a_size_restricted_in_every_zone_or_in_the_region_is_unavailable() -> None:
     everywhere = offers.sku_of("Standard_ND96asr_v4", row("x", zones=["1"], closed=["1"]))
     assert (everywhere.zones, everywhere.restriction) == ((), "NotAvailableForSubscription")
     assert offers.sku_of("Standard_ND96asr_v4", row("x", reason="QuotaId")).restriction == "QuotaId"
 
 
-def test_a_size_that_the_table_does_not_have_is_described_by_the_region() -> None:
+def test_a_size_missing_from_the_table_is_read_from_the_region() -> None:
     name = "Standard_ND96isr_H200_v5"
     told = row(name, GPUs="8", vCPUs="96", MemoryGB="1850", RdmaEnabled="True", LowPriorityCapable="False")
     found = offers.sku_of(name, told)
@@ -82,22 +82,24 @@ def test_a_size_that_the_table_does_not_have_is_described_by_the_region() -> Non
     assert (found.hardware.infiniband, found.hardware.vcpus, found.spot) == (8, 96, False)
 
 
-def test_a_size_without_a_gpu_of_nvidia_is_refused() -> None:
+def test_a_size_without_an_nvidia_gpu_is_refused() -> None:
     amd = "Standard_ND96isr_MI300X_v5"
     sizes = {name: offers.sku_of(name, row(name, GPUs="8")) for name in (amd, "Standard_D4s_v5")}
     for name in sizes:
-        with pytest.raises(SpecError, match="no GPU of NVIDIA"):
+        with pytest.raises(SpecError, match="no NVIDIA GPU"):
             offers.hardware_of([name], sizes, "eastus")
 
 
-def test_a_size_that_does_not_exist_is_refused_with_the_nearest() -> None:
+def test_an_unknown_size_is_refused_with_the_closest_match() -> None:
     with pytest.raises(SpecError, match="there is no VM size 'Standard_ND96asr_v5' in eastus") as caught:
         offers.hardware_of(["Standard_ND96asr_v5"], {}, "eastus")
     assert "Standard_ND96asr_v4" in str(caught.value.remedy)
 
 
 def test_every_known_size_has_a_dated_price() -> None:
-    table = prices.shipped()
-    assert all(table.node(name) for name in KNOWN)
-    assert table.date >= "2026"
-    assert all(table.service(name) >= 0 for name in ("aks-standard", "nat-gateway", "aml-250-tib"))
+    table = prices.shipped().within("eastus")
+    for name in KNOWN:
+        price = table.price(name, "on-demand")
+        assert price is not None
+        assert price.as_of >= "2026"
+    assert all(table.service(name) for name in ("aks-standard", "nat-gateway", "acr-standard"))

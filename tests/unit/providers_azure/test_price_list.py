@@ -1,4 +1,4 @@
-"""The public price list: Linux machines by the hour, on demand and as spot, whatever else it names."""
+"""The public price list: hourly on-demand and spot prices of Linux machines."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from azure.core.exceptions import AzureError
 
 from cloudrec.providers.azure import prices
 
@@ -18,11 +19,27 @@ SIZE, OTHER = "Standard_ND96asr_v4", "Standard_NC4as_T4_v3"
 
 def row(size: str, usd: float, **changed: Any) -> dict[str, Any]:
     return {
+        "serviceName": "Virtual Machines",
         "armSkuName": size,
         "retailPrice": usd,
         "skuName": "ND96asr v4",
         "productName": "Virtual Machines NDasr v4 Series",
         "unitOfMeasure": "1 Hour",
+        "type": "Consumption",
+        "effectiveStartDate": "2026-01-01T00:00:00Z",
+        **changed,
+    }
+
+
+def meter(service: str, name: str, usd: float, *, unit: str, **changed: Any) -> dict[str, Any]:
+    return {
+        "serviceName": service,
+        "meterName": name,
+        "skuName": "Standard",
+        "productName": service,
+        "retailPrice": usd,
+        "unitOfMeasure": unit,
+        "tierMinimumUnits": 0,
         "type": "Consumption",
         "effectiveStartDate": "2026-01-01T00:00:00Z",
         **changed,
@@ -38,11 +55,16 @@ ROWS = [
     row(OTHER, 0.6, productName="NCasT4 v3 Series Cloud Services"),
     row(OTHER, 0.7, effectiveStartDate="2025-01-01T00:00:00Z"),
     row(OTHER, 0.526),
+    meter("NAT Gateway", "Standard Gateway", 0.052, unit="1 Hour"),
+    meter("NAT Gateway", "Standard Gateway", 9.0, unit="1 Hour", tierMinimumUnits=100),
+    meter("NAT Gateway", "Basic Gateway", 8.0, unit="1 Hour"),
+    meter("Container Registry", "Standard Registry Unit", 0.667, unit="1/Day"),
+    meter("Container Registry", "Standard Registry Unit", 7.0, unit="1/Month"),
 ]
 
 
 class List(ThreadingHTTPServer):
-    """Serves ROWS, three a page; its first answer to each question is that it is too busy."""
+    """Serves ROWS, three per page; the first response to each request is 429."""
 
     asked: list[str]
     refused: set[str]
@@ -72,7 +94,7 @@ class Page(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - as the base class calls it
-        """Keep still."""
+        """Log nothing."""
 
 
 @pytest.fixture
@@ -96,19 +118,32 @@ def price_list(port: int) -> prices.PriceList:
     )
 
 
-def test_all_pages_are_read_for_what_holds_now(served: List) -> None:
-    table = prices.refresh(price_list(served.server_port), "westeurope", [SIZE])
-    assert table.types == {SIZE: 27.2, OTHER: 0.526}
-    assert table.region == "westeurope"
+def test_all_pages_are_read_and_only_current_prices_are_used(served: List) -> None:
+    rows = prices.machines(price_list(served.server_port), "westeurope", [SIZE, OTHER])
+    assert {(row.name, row.capacity): row.usd for row in rows} == {
+        (SIZE, "spot"): 8.2,
+        (SIZE, "on-demand"): 27.2,
+        (OTHER, "on-demand"): 0.526,
+    }
+    assert {(row.region, row.unit, row.source) for row in rows} == {
+        ("westeurope", "hour", "Azure retail prices")
+    }
+    assert served.asked[0].startswith("priceType eq 'Consumption' and serviceName eq 'Virtual Machines'")
     assert "armRegionName eq 'westeurope'" in served.asked[0]
     assert f"armSkuName eq '{SIZE}'" in served.asked[0]
 
 
-def test_spot_prices_are_told_apart_from_low_priority(served: List) -> None:
-    assert prices.spot(price_list(served.server_port), "eastus", [SIZE, OTHER]) == {SIZE: 8.2}
+def test_the_prices_of_services_are_found_by_their_meters(served: List) -> None:
+    rows = prices.services(price_list(served.server_port), "westeurope")
+    assert {row.name: (row.usd, row.unit) for row in rows} == {
+        "nat-gateway": (0.052, "hour"),
+        "acr-standard": (0.667, "day"),
+    }
+    assert "serviceName eq 'Container Registry' or" in served.asked[0]
 
 
-def test_a_price_list_that_cannot_be_reached_tells_no_spot_price() -> None:
+def test_an_unreachable_price_list_is_an_error_of_the_sdk() -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), Page) as closed:
         port = closed.server_port
-    assert prices.spot(price_list(port), "eastus", [SIZE]) == {}
+    with pytest.raises(AzureError):
+        prices.machines(price_list(port), "eastus", [SIZE])

@@ -1,4 +1,4 @@
-"""What the unit tests of the GCP provider share."""
+"""Shared helpers of the Google Cloud provider's unit tests."""
 
 from __future__ import annotations
 
@@ -6,10 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from cloudrec.engine.graph import Resource
-from cloudrec.providers.gcp import apis, firewall, identity, lustre, nat, network, registry, storage
-from cloudrec.providers.gcp.layout import Layout
+from cloudrec.providers.gcp.api import apis
+from cloudrec.providers.gcp.identity import identity
+from cloudrec.providers.gcp.layout import GcpLayout
+from cloudrec.providers.gcp.network import firewall, nat, network
 from cloudrec.providers.gcp.offers import KNOWN
+from cloudrec.providers.gcp.registry import registry
 from cloudrec.providers.gcp.settings import settings_of
+from cloudrec.providers.gcp.storage import lustre, storage
 from cloudrec.spec.models import ClusterSpec
 
 PARTS = (apis, network, nat, firewall, identity, storage, registry, lustre)
@@ -17,12 +21,12 @@ PARTS = (apis, network, nat, firewall, identity, storage, registry, lustre)
 
 def layout(
     *, zones: Sequence[str] = ("us-central1-a",), types: Sequence[str] = ("a2-highgpu-8g",), **given: Any
-) -> Layout:
-    """A layout that no cloud was asked for; what is no field of the spec is a setting."""
+) -> GcpLayout:
+    """A layout without any cloud call; arguments that are not fields of the spec are settings."""
     fields = {name: given.pop(name) for name in list(given) if name in ClusterSpec.model_fields}
     spec: dict[str, Any] = {"name": "t", "provider": "gcp", "owner": "tester", **fields, "settings": given}
     cluster = ClusterSpec.model_validate(spec)
-    return Layout(
+    return GcpLayout(
         cluster=cluster,
         settings=settings_of(cluster),
         region="us-central1",
@@ -36,6 +40,6 @@ def layout(
     )
 
 
-def described(of: Layout) -> dict[str, Resource]:
+def described(of: GcpLayout) -> dict[str, Resource[Any]]:
     """The network side's resources by key."""
     return {resource.key: resource for part in PARTS for resource in part.resources(of)}

@@ -1,4 +1,4 @@
-"""The kubeconfig with which Kubernetes' clients enter, and what a run is told of the machines."""
+"""The kubeconfig of Kubernetes clients, and the machine facts that a run gets."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from google.cloud.container_v1.types import Cluster
+from google.cloud.container_v1.types import Cluster, ControlPlaneEndpointsConfig, MasterAuth
 
-from cloudrec.cloud.offers import Place
-from cloudrec.plan.transport import profile_of
-from cloudrec.providers.gcp import access, limits
+from cloudrec.providers.base.offers import Placement
+from cloudrec.providers.gcp import access, quotas
 from cloudrec.providers.gcp.offers import KNOWN
+from cloudrec.transport import profile_of
 from tests.unit.providers_gcp.support import layout
 
 ENVIRONMENT = {"GOOGLE_APPLICATION_CREDENTIALS": "/a/key.json", "GOOGLE_CLOUD_REGION": "us-central1"}
@@ -24,13 +24,13 @@ def entered(**ends: Any) -> dict[str, Any]:
     cluster = Cluster(
         name="cloudrec-t",
         endpoint="203.0.113.7",
-        master_auth={"cluster_ca_certificate": "Q0E="},
-        control_plane_endpoints_config=ends,
+        master_auth=MasterAuth(cluster_ca_certificate="Q0E="),
+        control_plane_endpoints_config=ControlPlaneEndpointsConfig(ends),
     )
     return access.kubeconfig_of(cluster, ENVIRONMENT)
 
 
-def test_by_its_name_a_cluster_is_trusted_as_google_is() -> None:
+def test_a_cluster_reached_by_name_uses_public_certificate_authorities() -> None:
     made = entered(
         dns_endpoint_config={"endpoint": "gke-1.us-central1.gke.goog", "allow_external_traffic": True}
     )
@@ -39,7 +39,7 @@ def test_by_its_name_a_cluster_is_trusted_as_google_is() -> None:
     ]
 
 
-def test_by_its_address_a_cluster_is_trusted_for_its_own_certificate() -> None:
+def test_a_cluster_reached_by_address_uses_its_own_certificate_authority() -> None:
     made = entered(ip_endpoints_config={"enabled": True})
     assert made["clusters"][0]["cluster"] == {
         "server": "https://203.0.113.7",
@@ -47,13 +47,13 @@ def test_by_its_address_a_cluster_is_trusted_for_its_own_certificate() -> None:
     }
 
 
-def test_the_kubeconfig_names_the_command_that_gets_a_token_and_holds_none() -> None:
+def test_the_kubeconfig_has_a_token_command_and_no_token() -> None:
     entry = entered()["users"][0]["user"]["exec"]
-    assert [entry["command"], *entry["args"]] == [sys.executable, "-m", "cloudrec.providers.gcp.token"]
+    assert [entry["command"], *entry["args"]] == [sys.executable, "-P", "-m", "cloudrec.providers.gcp.token"]
     assert entry["env"] == [{"name": "GOOGLE_APPLICATION_CREDENTIALS", "value": "/a/key.json"}]
 
 
-def test_without_credentials_the_token_tells_so_in_a_line(tmp_path: Path) -> None:
+def test_without_credentials_the_token_command_prints_one_line(tmp_path: Path) -> None:
     kept = {
         name: value for name, value in os.environ.items() if not name.startswith(("GOOGLE_", "CLOUDSDK_"))
     }
@@ -79,14 +79,14 @@ def test_without_credentials_the_token_tells_so_in_a_line(tmp_path: Path) -> Non
         ("g2-standard-4", "tcp"),
     ],
 )
-def test_a_profile_knows_every_card_that_a_machine_has_for_its_gpus(machine: str, fabric: str) -> None:
+def test_a_profile_lists_every_gpu_adapter_of_a_machine(machine: str, fabric: str) -> None:
     hardware = KNOWN[machine]
     profile = profile_of(hardware.fabric, machine)
     assert hardware.fabric == profile.fabric == fabric
     assert profile.expects.minimum_cards == hardware.gpu_nics
 
 
-def test_manifests_learn_which_network_each_card_is_in() -> None:
+def test_manifests_get_the_network_of_each_adapter() -> None:
     told = access.networks(layout(types=("a3-megagpu-8g",)), 8)
     assert [each["interface"] for each in told] == [f"eth{number}" for number in range(1, 9)]
     assert len({each["network"] for each in told}) == len({each["subnetwork"] for each in told}) == 8
@@ -94,17 +94,21 @@ def test_manifests_learn_which_network_each_card_is_in() -> None:
     assert access.networks(layout(), 0) == []
 
 
-def counted(machine: str, market: str, nodes: int = 2) -> dict[str, float]:
-    way = Place(instance_type=machine, zone="us-central1-a", market=market)
-    return dict(limits.needs(way, KNOWN[machine], nodes))
+def counted(machine: str, capacity: str, nodes: int = 2) -> dict[str, float]:
+    way = Placement(instance_type=machine, zone="us-central1-a", capacity=capacity)
+    return dict(quotas.needs(way, KNOWN[machine], nodes))
 
 
-def test_each_way_of_having_nodes_counts_against_quotas_of_its_own() -> None:
+def test_each_capacity_type_has_its_own_quotas() -> None:
     assert counted("a2-highgpu-8g", "on-demand") == {"NVIDIA_A100_GPUS": 16, "GPUS_ALL_REGIONS": 16}
     assert counted("a2-ultragpu-1g", "spot") == {
         "PREEMPTIBLE_NVIDIA_A100_80GB_GPUS": 2,
         "PREEMPTIBLE_LOCAL_SSD_GB": 750,
+        "GPUS_ALL_REGIONS": 2,
     }
     assert counted("a3-megagpu-8g", "flex-start")["PREEMPTIBLE_NVIDIA_H100_MEGA_GPUS"] == 16
-    assert counted("a3-highgpu-8g", "on-demand") == {"GPUS-PER-GPU-FAMILY-per-project-region NVIDIA_H100": 16}
+    assert counted("a3-highgpu-8g", "on-demand") == {
+        "GPUS-PER-GPU-FAMILY-per-project-region NVIDIA_H100": 16,
+        "GPUS_ALL_REGIONS": 16,
+    }
     assert counted("a3-highgpu-8g", "reservation") == {}

@@ -1,4 +1,4 @@
-"""What Google's errors mean, to the engine and to a person."""
+"""The classification and the messages of Google errors."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import requests
 from google.api_core import exceptions as api
 from google.auth import exceptions as auth
 
-from cloudrec.cloud.driver import UnfinishedError
-from cloudrec.cloud.operated import OperationFailedError
 from cloudrec.engine.clock import Clock
-from cloudrec.engine.graph import Verdict
+from cloudrec.engine.graph import ErrorVerdict
 from cloudrec.errors import CloudrecError, PreflightError, SpecError
+from cloudrec.providers.base.driver import UnfinishedError
+from cloudrec.providers.base.operated import OperationFailedError
 from cloudrec.providers.gcp import errors
 
 
@@ -50,48 +50,59 @@ def fresh() -> errors.Fresh:
 @pytest.mark.parametrize(
     ("error", "verdict"),
     [
-        (refused(400, IN_USE, reason="resourceInUseByAnotherResource"), Verdict.RETRY),
-        (refused(400, "The resource 'x' is not ready", reason="resourceNotReady"), Verdict.RETRY),
-        (OperationFailedError("RESOURCE_IN_USE_BY_ANOTHER_RESOURCE", IN_USE), Verdict.RETRY),
-        (refused(412, "Supplied fingerprint does not match", reason="conditionNotMet"), Verdict.RETRY),
-        (refused(412, "Constraint constraints/compute.x violated", reason="conditionNotMet"), Verdict.FATAL),
-        (refused(409, "There were concurrent policy changes", name="ABORTED"), Verdict.RETRY),
-        (refused(400, "Service account a@b does not exist.", name="INVALID_ARGUMENT"), Verdict.RETRY),
-        (refused(403, "Quota exceeded for 'Queries per minute'", reason="quotaExceeded"), Verdict.RETRY),
-        (refused(403, "slow down", reason="rateLimitExceeded"), Verdict.RETRY),
-        (refused(403, "x", info="CONCURRENT_OPERATIONS_QUOTA_EXCEEDED"), Verdict.RETRY),
-        (api.ResourceExhausted("Cluster hits the concurrent operations quota 5"), Verdict.RETRY),
-        (api.FailedPrecondition("Cluster is running incompatible operation x"), Verdict.RETRY),
+        (refused(400, IN_USE, reason="resourceInUseByAnotherResource"), ErrorVerdict.RETRY),
+        (refused(400, "The resource 'x' is not ready", reason="resourceNotReady"), ErrorVerdict.RETRY),
+        (OperationFailedError("RESOURCE_IN_USE_BY_ANOTHER_RESOURCE", IN_USE), ErrorVerdict.RETRY),
+        (refused(412, "Supplied fingerprint does not match", reason="conditionNotMet"), ErrorVerdict.RETRY),
+        (
+            refused(412, "Constraint constraints/compute.x violated", reason="conditionNotMet"),
+            ErrorVerdict.FATAL,
+        ),
+        (refused(409, "There were concurrent policy changes", name="ABORTED"), ErrorVerdict.RETRY),
+        (refused(400, "Service account a@b does not exist.", name="INVALID_ARGUMENT"), ErrorVerdict.RETRY),
+        (refused(403, "Quota exceeded for 'Queries per minute'", reason="quotaExceeded"), ErrorVerdict.RETRY),
+        (refused(403, "slow down", reason="rateLimitExceeded"), ErrorVerdict.RETRY),
+        (refused(403, "x", info="CONCURRENT_OPERATIONS_QUOTA_EXCEEDED"), ErrorVerdict.RETRY),
+        (api.ResourceExhausted("Cluster hits the concurrent operations quota 5"), ErrorVerdict.RETRY),
+        (api.FailedPrecondition("Cluster is running incompatible operation x"), ErrorVerdict.RETRY),
         (
             OperationFailedError("FAILED_PRECONDITION", "Producer services are still using this connection."),
-            Verdict.RETRY,
+            ErrorVerdict.RETRY,
         ),
-        (refused(403, "lustre.googleapis.com has not been used", info="SERVICE_DISABLED"), Verdict.RETRY),
-        (refused(403, "sql.googleapis.com has not been used", info="SERVICE_DISABLED"), Verdict.FATAL),
-        (refused(403, "Required 'a.b.c' permission for 'x'", reason="forbidden"), Verdict.FATAL),
-        (refused(409, "The resource 'x' already exists", reason="alreadyExists"), Verdict.LOST),
-        (refused(503, "Backend Error", reason="backendError"), Verdict.LOST),
-        (api.ServiceUnavailable("failed to connect"), Verdict.LOST),
-        (api.DeadlineExceeded("late"), Verdict.LOST),
-        (requests.ConnectionError("cut"), Verdict.LOST),
-        (refused(501, "no", name="UNIMPLEMENTED"), Verdict.FATAL),
-        (refused(404, "The resource 'x' was not found", reason="notFound"), Verdict.FATAL),
-        (refused(400, "Invalid value", reason="invalid"), Verdict.FATAL),
-        (auth.DefaultCredentialsError("x"), Verdict.FATAL),
-        (OperationFailedError("ZONE_RESOURCE_POOL_EXHAUSTED", "x"), Verdict.UNAVAILABLE),
-        (OperationFailedError("GCE_STOCKOUT", "x"), Verdict.UNAVAILABLE),
-        (refused(503, "does not have enough resources available", reason="x"), Verdict.UNAVAILABLE),
-        (refused(403, "Quota 'CPUS' exceeded. Limit: 24.0", reason="quotaExceeded"), Verdict.UNAVAILABLE),
+        (
+            refused(403, "lustre.googleapis.com has not been used", info="SERVICE_DISABLED"),
+            ErrorVerdict.RETRY,
+        ),
+        (refused(403, "sql.googleapis.com has not been used", info="SERVICE_DISABLED"), ErrorVerdict.FATAL),
+        (refused(403, "Required 'a.b.c' permission for 'x'", reason="forbidden"), ErrorVerdict.FATAL),
+        (refused(409, "The resource 'x' already exists", reason="alreadyExists"), ErrorVerdict.LOST),
+        (refused(503, "Backend Error", reason="backendError"), ErrorVerdict.LOST),
+        (api.ServiceUnavailable("failed to connect"), ErrorVerdict.LOST),
+        (api.DeadlineExceeded("late"), ErrorVerdict.LOST),
+        (requests.ConnectionError("cut"), ErrorVerdict.LOST),
+        (refused(501, "no", name="UNIMPLEMENTED"), ErrorVerdict.FATAL),
+        (refused(404, "The resource 'x' was not found", reason="notFound"), ErrorVerdict.FATAL),
+        (refused(400, "Invalid value", reason="invalid"), ErrorVerdict.FATAL),
+        (auth.DefaultCredentialsError("x"), ErrorVerdict.FATAL),
+        (OperationFailedError("ZONE_RESOURCE_POOL_EXHAUSTED", "x"), ErrorVerdict.UNAVAILABLE),
+        (OperationFailedError("GCE_STOCKOUT", "x"), ErrorVerdict.UNAVAILABLE),
+        (refused(503, "does not have enough resources available", reason="x"), ErrorVerdict.UNAVAILABLE),
+        (
+            refused(403, "Quota 'CPUS' exceeded. Limit: 24.0", reason="quotaExceeded"),
+            ErrorVerdict.UNAVAILABLE,
+        ),
     ],
 )
-def test_what_may_be_made_again(error: Exception, verdict: Verdict, fresh: errors.Fresh) -> None:
+def test_retryable_errors_are_recognized(
+    error: Exception, verdict: ErrorVerdict, fresh: errors.Fresh
+) -> None:
     assert errors.verdict(error, fresh) is verdict
 
 
-def test_what_was_made_and_not_completed_is_looked_for(fresh: errors.Fresh) -> None:
+def test_a_create_with_an_unknown_result_is_looked_up(fresh: errors.Fresh) -> None:
     unfinished = UnfinishedError("x")
     unfinished.__cause__ = refused(409, "concurrent policy changes", name="ABORTED")
-    assert errors.verdict(unfinished, fresh) is Verdict.LOST
+    assert errors.verdict(unfinished, fresh) is ErrorVerdict.LOST
 
 
 @pytest.mark.parametrize(
@@ -100,13 +111,13 @@ def test_what_was_made_and_not_completed_is_looked_for(fresh: errors.Fresh) -> N
         (
             refused(403, "Required 'compute.networks.create' permission for 'x'", reason="forbidden"),
             PreflightError,
-            "may not do compute.networks.create",
+            "lack the permission compute.networks.create",
             "infra/gcp",
         ),
         (
             refused(403, "Permission 'lustre.instances.create' denied on 'x'", name="PERMISSION_DENIED"),
             PreflightError,
-            "may not do lustre.instances.create",
+            "lack the permission lustre.instances.create",
             "infra/gcp",
         ),
         (
@@ -145,7 +156,7 @@ def test_what_was_made_and_not_completed_is_looked_for(fresh: errors.Fresh) -> N
         (auth.RefreshError("invalid_grant", {"error": "x"}), PreflightError, "invalid_grant", "gcloud auth"),
     ],
 )
-def test_a_person_is_told_what_it_means(
+def test_an_error_message_is_explained(
     error: Exception, kind: type[CloudrecError], said: str, remedy: str
 ) -> None:
     told = errors.explain(error)

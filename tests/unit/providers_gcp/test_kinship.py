@@ -1,4 +1,4 @@
-"""Which load balancers, disks and rules belong to a cluster that is gone, and which are other people's."""
+"""The load balancers, disks and rules of a deleted cluster, as opposed to those of others."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import pytest
 from google.cloud.compute_v1 import types
 
 from cloudrec.engine.graph import TAG_CLUSTER, TAG_KEY
-from cloudrec.providers.gcp import labels, strays
-from cloudrec.providers.gcp.kinship import Kin
+from cloudrec.providers.gcp.api import ids, labels
+from cloudrec.providers.gcp.cleanup import orphans
+from cloudrec.providers.gcp.cleanup.ownership import Kin, Rows
 
 NETWORK = "projects/p/global/networks/cloudrec-t-us-central1"
 HERE, EVERYWHERE = "projects/p/regions/us-central1", "projects/p/global"
@@ -21,11 +22,11 @@ def row(kind: str, path: str, **fields: Any) -> Any:
 
 
 def kin(*found: tuple[str, Any]) -> dict[str, list[str]]:
-    rows: dict[str, list[Any]] = {collection: [] for collection in strays.COLLECTIONS}
+    rows: dict[str, list[Any]] = {}
     for collection, one in found:
-        rows[collection].append(one)
-    of = Kin("cloudrec-t", "t", frozenset({NETWORK}), rows)
-    told = {collection: [each.name for each in of.of(collection)] for collection in rows}
+        rows.setdefault(ids.snake(collection), []).append(one)
+    of = Kin("cloudrec-t", "t", frozenset({NETWORK}), Rows(**rows))
+    told = {collection: [each.name for each in of.found[collection]] for collection in orphans.COLLECTIONS}
     return {collection: names for collection, names in told.items() if names}
 
 
@@ -34,7 +35,7 @@ def rule(name: str, network: str = NETWORK, description: str = "") -> tuple[str,
     return "firewalls", found
 
 
-def test_a_balancer_of_a_service_is_found_by_the_rule_that_bears_its_name() -> None:
+def test_a_load_balancer_of_a_service_is_found_by_the_name_of_its_rule() -> None:
     check = f"{EVERYWHERE}/healthChecks/k8s-0123456789abcdef-node"
     found = kin(
         rule("k8s-fw-a12345"),
@@ -56,7 +57,7 @@ def test_a_balancer_of_a_service_is_found_by_the_rule_that_bears_its_name() -> N
     }
 
 
-def test_an_ingress_is_found_from_its_endpoints_up_to_its_front_door() -> None:
+def test_an_ingress_is_found_from_its_endpoints_to_its_forwarding_rule() -> None:
     name = "k8s1-0123-ns-web-80"
     endpoints = f"projects/p/zones/us-central1-a/networkEndpointGroups/{name}"
     service, of_map = f"{EVERYWHERE}/backendServices/{name}", f"{EVERYWHERE}/urlMaps/k8s2-um"
@@ -80,14 +81,14 @@ def test_an_ingress_is_found_from_its_endpoints_up_to_its_front_door() -> None:
     }
 
 
-def test_what_we_made_in_the_network_is_no_leftover() -> None:
+def test_resources_of_cloudrec_in_the_network_are_not_orphaned() -> None:
     ours = labels.describe({TAG_CLUSTER: "t", TAG_KEY: "firewall/t-internal"})
     assert kin(rule("cloudrec-t-internal", description=ours), rule("gke-cloudrec-t-12345678-all")) == {
         "firewalls": ["gke-cloudrec-t-12345678-all"]
     }
 
 
-def test_what_is_in_another_network_is_somebody_elses() -> None:
+def test_resources_in_another_network_belong_to_others() -> None:
     other = "projects/p/global/networks/default"
     assert kin(rule("k8s-fw-a12345", network=other)) == {}
 
@@ -102,13 +103,13 @@ def test_what_is_in_another_network_is_somebody_elses() -> None:
         ({}, False),
     ],
 )
-def test_a_disk_is_left_where_it_bears_the_clusters_name_and_nobody_uses_it(
+def test_an_unused_disk_with_the_name_of_the_cluster_is_orphaned(
     fields: dict[str, Any], *, left: bool
 ) -> None:
     disk = row("Disk", "projects/p/zones/us-central1-a/disks/pvc-1", **fields)
     assert kin(("disks", disk)) == ({"disks": ["pvc-1"]} if left else {})
 
 
-def test_the_address_of_a_nat_is_the_routers_own() -> None:
+def test_the_address_of_a_nat_belongs_to_its_router() -> None:
     nat = row("Address", f"{HERE}/addresses/nat-auto-ip-1", purpose="NAT_AUTO", network=NETWORK)
     assert kin(("addresses", nat)) == {}

@@ -1,4 +1,4 @@
-"""Tags on Google Cloud: written into labels and descriptions, and read back as they were."""
+"""Tags on Google Cloud: the encoding in labels and descriptions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cloudrec.engine.graph import TAG_CLUSTER, TAG_EXPIRES, TAG_KEY, TAG_OWNER
-from cloudrec.providers.gcp import labels
+from cloudrec.providers.gcp.api import labels
 
 TAGS = st.dictionaries(
     st.sampled_from([TAG_CLUSTER, TAG_OWNER, TAG_KEY, TAG_EXPIRES, "cloudrec-region"]), st.text(max_size=80)
@@ -16,7 +16,7 @@ TAGS = st.dictionaries(
 
 
 @given(TAGS)
-def test_labels_hold_any_tags_and_google_takes_them(tags: dict[str, str]) -> None:
+def test_any_tags_are_encoded_as_valid_labels(tags: dict[str, str]) -> None:
     written = labels.encode(tags)
     assert labels.decode(written) == tags
     assert all(re.fullmatch(r"[a-z][a-z0-9_-]{0,62}", name) for name in written)
@@ -24,11 +24,11 @@ def test_labels_hold_any_tags_and_google_takes_them(tags: dict[str, str]) -> Non
 
 
 @given(TAGS)
-def test_descriptions_hold_any_tags(tags: dict[str, str]) -> None:
+def test_any_tags_are_encoded_in_descriptions(tags: dict[str, str]) -> None:
     assert labels.described(labels.describe(tags, 10_000)) == tags
 
 
-def test_labels_are_read_by_people_too() -> None:
+def test_labels_are_human_readable() -> None:
     tags = {TAG_KEY: "gpu-nodes/t-a", TAG_EXPIRES: "2026-11-21T15:30:00Z", TAG_OWNER: "a-person", "Name": "x"}
     assert labels.encode(tags) == {
         TAG_KEY: "gpu-nodes__t-a",
@@ -37,7 +37,7 @@ def test_labels_are_read_by_people_too() -> None:
     }
 
 
-def test_other_peoples_labels_and_descriptions_are_no_tags() -> None:
+def test_labels_and_descriptions_of_others_are_not_tags() -> None:
     assert labels.decode({"team": "ads", "goog-gke-node": ""}) == {}
     assert labels.described("a network") == {}
     assert labels.described("cloudrec:edited by hand") == {}

@@ -1,4 +1,4 @@
-"""Which GPU nodes are tried in which order on Google Cloud, what they are and what they cost."""
+"""The order of candidates for GPU nodes on Google Cloud, their properties and prices."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from google.cloud.billing_v1.types import Sku
 from google.cloud.compute_v1.types import Accelerators, MachineType
 
-from cloudrec.providers.gcp import nodes, offers, prices
+from cloudrec.providers.gcp import offers, prices
 from cloudrec.providers.gcp.offers import KNOWN
 from tests.unit.providers_gcp.support import layout
 
@@ -16,7 +16,7 @@ ZONES = ("us-central1-a", "us-central1-b")
 
 
 def tried(**given: Any) -> list[tuple[str, str]]:
-    return [(way.zone[-1], way.market) for way in nodes.places(layout(zones=ZONES, **given))]
+    return [(way.zone[-1], way.capacity) for way in layout(zones=ZONES, **given).places()]
 
 
 def test_all_spot_nodes_are_tried_before_the_first_on_demand_one_and_the_queue_comes_last() -> None:
@@ -30,14 +30,14 @@ def test_all_spot_nodes_are_tried_before_the_first_on_demand_one_and_the_queue_c
     ]
 
 
-def test_where_nodes_are_reserved_nothing_else_is_tried() -> None:
+def test_reserved_nodes_are_the_only_candidates() -> None:
     assert tried(capacity="spot-first", reservation="ours") == [("a", "reservation"), ("b", "reservation")]
 
 
-def test_parts_of_an_a3_machine_are_never_tried_on_demand() -> None:
+def test_fractions_of_an_a3_machine_are_never_tried_on_demand() -> None:
     found = layout(zones=ZONES, types=["a3-highgpu-1g", "a3-highgpu-8g"], capacity="spot-first")
-    markets = {(way.instance_type, way.market) for way in nodes.places(found)}
-    assert markets == {
+    capacity_types = {(way.instance_type, way.capacity) for way in found.places()}
+    assert capacity_types == {
         ("a3-highgpu-1g", "spot"),
         ("a3-highgpu-8g", "spot"),
         ("a3-highgpu-8g", "on-demand"),
@@ -55,7 +55,7 @@ def test_parts_of_an_a3_machine_are_never_tried_on_demand() -> None:
         ("g2-standard-48", (4, 24), (48, 0, 0), "tcp"),
     ],
 )
-def test_each_machine_is_known_for_what_it_is(
+def test_the_properties_of_each_machine_type_are_known(
     name: str, gpus: tuple[int, int], machine: tuple[int, int, int], fabric: str
 ) -> None:
     found = KNOWN[name]
@@ -64,7 +64,7 @@ def test_each_machine_is_known_for_what_it_is(
     assert found.fabric == fabric
 
 
-def test_a_type_that_the_table_lacks_is_read_from_the_clouds_description() -> None:
+def test_a_type_missing_from_the_table_is_read_from_the_cloud() -> None:
     gpus = Accelerators(guest_accelerator_type="nvidia-h200-141gb", guest_accelerator_count=8)
     row = MachineType(name="a3-ultragpu-8g", guest_cpus=224, memory_mb=3022848, accelerators=[gpus])
     found = offers.described(row)
@@ -73,18 +73,20 @@ def test_a_type_that_the_table_lacks_is_read_from_the_clouds_description() -> No
 
 
 def test_every_known_type_has_a_dated_price() -> None:
-    table = prices.shipped()
-    assert all(table.node(name) for name in KNOWN)
-    assert table.date >= "2026"
+    table = prices.shipped().within("us-central1")
+    for name in KNOWN:
+        price = table.price(name, "on-demand")
+        assert price is not None
+        assert price.as_of >= "2026"
     assert table.node("a3-megagpu-8g") == 93.40
 
 
-def test_a_spot_price_holds_in_every_zone_and_a_missing_one_is_no_free_node() -> None:
-    table = prices.shipped()
-    known = prices.spot(table, ["a2-highgpu-8g", "g2-standard-4"], ZONES)
-    assert known == {("a2-highgpu-8g", zone): 10.3468 for zone in ZONES}
-    assert prices.nodes(table, "a2-highgpu-8g", "spot", 2) == pytest.approx(20.6936)
-    assert prices.nodes(table, "g2-standard-4", "spot", 2) == prices.nodes(table, "g2-standard-4", "flex", 2)
+def test_a_spot_price_is_regional_and_a_missing_one_is_at_most_that_of_on_demand_nodes() -> None:
+    table = prices.shipped().within("us-central1")
+    assert table.nodes("a2-highgpu-8g", 2, "spot", "us-central1-a") == pytest.approx(30.8484)
+    assert table.price("a3-megagpu-8g", "spot") is None
+    assert table.nodes("a3-megagpu-8g", 2, "spot") == table.nodes("a3-megagpu-8g", 2, "flex-start") == 186.8
+    assert table.within("africa-south1").nodes("a2-highgpu-8g", 2, "spot") is None
 
 
 def sku(
@@ -131,18 +133,32 @@ def test_a_machine_costs_the_sum_of_its_parts() -> None:
         sku("A3Plus Instance Core running in Americas", 0.01, usage="Commit3Yr"),
     ],
 )
-def test_what_is_sold_otherwise_or_elsewhere_changes_no_price(stranger: Sku) -> None:
+def test_skus_of_other_regions_and_commitments_are_ignored(stranger: Sku) -> None:
     assert prices.parts_of([*MEGA, stranger], "us-central1") == prices.parts_of(MEGA, "us-central1")
     assert prices.parts_of([stranger, *MEGA], "us-central1") == prices.parts_of(MEGA, "us-central1")
 
 
-def test_a_machine_of_which_one_part_has_no_price_has_none() -> None:
+def test_a_machine_with_one_unpriced_part_has_no_price() -> None:
     parts = prices.parts_of(MEGA[:-1], "us-central1")
     assert prices.priced("a3-megagpu-8g", "on-demand", parts) is None
     assert prices.priced("a3-megagpu-8g", "spot", prices.parts_of(MEGA, "us-central1")) is None
 
 
-def test_spot_parts_are_told_apart_by_their_descriptions() -> None:
+def test_disks_are_priced_by_the_month() -> None:
+    skus = [
+        sku("Balanced PD Capacity", 0.10, "GiBy.mo"),
+        sku("Balanced PD Capacity in Belgium", 0.12, "GiBy.mo", region="europe-west1"),
+        sku("Regional Balanced PD Capacity", 0.2, "GiBy.mo"),
+        sku("SSD backed PD Capacity", 0.17, "GiBy.mo"),
+    ]
+    rows = prices.listed(skus, "us-central1", [])
+    assert {row.name: (row.usd, row.unit) for row in rows} == {
+        "disk-pd-balanced-gib": (0.10, "GiB-month"),
+        "disk-pd-ssd-gib": (0.17, "GiB-month"),
+    }
+
+
+def test_spot_parts_are_distinguished_by_their_descriptions() -> None:
     parts = prices.parts_of(
         [
             sku("Spot Preemptible G2 Instance Core running in Americas", 0.01, usage="Preemptible"),

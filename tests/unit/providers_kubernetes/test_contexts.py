@@ -1,4 +1,4 @@
-"""The user's kubeconfig is read, and only read; what is meant must be said where it is not plain."""
+"""The user's kubeconfig is read and never changed; an ambiguous context must be given."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from cloudrec.cloud.kubeconfig import write
 from cloudrec.errors import PreflightError, SpecError
 from cloudrec.home import Home
-from cloudrec.providers.kubernetes import contexts, private
-from cloudrec.providers.kubernetes.client import Clusters
+from cloudrec.providers.base.kubeconfig import write
+from cloudrec.providers.kubernetes.api import contexts, private
+from cloudrec.providers.kubernetes.api.client import Clusters
 from cloudrec.providers.kubernetes.settings import check
 from cloudrec.spec.models import ClusterSpec
 
@@ -37,7 +37,7 @@ def spec(**settings: Any) -> ClusterSpec:
     return ClusterSpec(provider="kubernetes", name="c", settings={"storage": "s3://b/p", **settings})
 
 
-def test_a_context_stands_alone_and_names_its_files_in_full(tmp_path: Path) -> None:
+def test_a_context_is_extracted_alone_with_absolute_paths(tmp_path: Path) -> None:
     path = kubeconfig(tmp_path, "one", "two")
     found = contexts.read([path])["two"]
     assert [each["name"] for each in found["clusters"]] == ["two"]
@@ -46,7 +46,7 @@ def test_a_context_stands_alone_and_names_its_files_in_full(tmp_path: Path) -> N
     assert found["current-context"] == "two"
 
 
-def test_of_several_kubeconfigs_the_first_to_name_a_context_counts(tmp_path: Path) -> None:
+def test_the_first_kubeconfig_with_a_context_takes_precedence(tmp_path: Path) -> None:
     first, second = kubeconfig(tmp_path / "a", "one"), kubeconfig(tmp_path / "b", "one", "two")
     files = contexts.paths(None, {"KUBECONFIG": f"{first}:{second}"})
     found = contexts.read(files)
@@ -62,7 +62,7 @@ def test_of_several_kubeconfigs_the_first_to_name_a_context_counts(tmp_path: Pat
         (("one", "two"), "tow", "no context 'tow'"),
     ],
 )
-def test_what_is_not_plain_must_be_said(
+def test_an_ambiguous_context_must_be_given(
     tmp_path: Path, names: tuple[str, ...], wanted: str | None, said: str
 ) -> None:
     clusters = Clusters(Home(root=tmp_path / "home"), {"KUBECONFIG": str(kubeconfig(tmp_path, *names))})
@@ -70,7 +70,7 @@ def test_what_is_not_plain_must_be_said(
         clusters.place("c", wanted)
 
 
-def test_the_context_that_was_adopted_is_meant_whatever_else_comes_into_the_kubeconfig(
+def test_the_adopted_context_is_used_after_changes_of_the_kubeconfig(
     tmp_path: Path,
 ) -> None:
     home, path = Home(root=tmp_path / "home"), kubeconfig(tmp_path, "one", "two", current="two")
@@ -80,11 +80,11 @@ def test_the_context_that_was_adopted_is_meant_whatever_else_comes_into_the_kube
         {**config, "extensions": [{"name": private._OURS, "extension": {"tags": {}}}]},
     )
     assert Clusters(home, {"KUBECONFIG": str(path)}).place("c", None).context == "one"
-    kubeconfig(tmp_path, "two")  # the user removes it: the private copy still knows the way
+    kubeconfig(tmp_path, "two")  # the user removes it; the private copy still works
     assert Clusters(home, {"KUBECONFIG": str(path)}).place("c", None).config == config
 
 
-def test_what_is_no_kubeconfig_is_named(tmp_path: Path) -> None:
+def test_an_invalid_kubeconfig_is_named(tmp_path: Path) -> None:
     path = tmp_path / "config"
     for text in ("clusters: 3", "- a", "{"):
         path.write_text(text)
@@ -96,13 +96,13 @@ def test_what_is_no_kubeconfig_is_named(tmp_path: Path) -> None:
     ("cluster", "said"),
     [
         (ClusterSpec(provider="kubernetes"), "storage is missing"),
-        (spec(storage="/data"), "is no storage"),
+        (spec(storage="/data"), "is not a storage URI"),
         (spec(node_selector={"a b": "c"}), "no label"),
         (spec(namespace="Not-A-Label"), "namespace"),
-        (spec().model_copy(update={"budget_usd": 5.0}), "nobody knows what the nodes cost"),
+        (spec().model_copy(update={"budget_usd": 5.0}), "the price of the nodes is not known"),
         (spec().model_copy(update={"zones": ("a",)}), "makes no nodes"),
     ],
 )
-def test_what_an_adopted_cluster_cannot_do_is_refused(cluster: ClusterSpec, said: str) -> None:
+def test_unsupported_options_of_an_adopted_cluster_are_refused(cluster: ClusterSpec, said: str) -> None:
     with pytest.raises(SpecError, match=said):
         check(cluster)

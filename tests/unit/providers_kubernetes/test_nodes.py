@@ -1,10 +1,10 @@
-"""Which nodes train is told by what they are: ready, chosen, with GPUs where any has."""
+"""The selection of training nodes: ready, selected, and with GPUs if any node has them."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from cloudrec.providers.kubernetes.nodes import pool_of, quantity
+from cloudrec.providers.kubernetes.nodes.nodes import pool_of, quantity
 from cloudrec.providers.kubernetes.settings import KubernetesSettings
 
 
@@ -40,14 +40,14 @@ GPUS = {"nvidia.com/gpu": "8"}
 EFA = {**GPUS, "vpc.amazonaws.com/efa": "4", "hugepages-2Mi": "10256Mi"}
 
 
-def test_without_gpus_every_ready_node_trains_on_its_cores() -> None:
+def test_without_gpus_every_ready_node_is_used() -> None:
     pool = pool_of([node("a"), node("b"), node("c", ready="False")], KubernetesSettings())
     assert (pool.names, pool.gpus, pool.cores, pool.fabric) == (("a", "b"), 0, 7, "none")
     assert dict(pool.resources) == {}
     assert pool.left_out == {"c": "is not ready"}
 
 
-def test_where_some_have_gpus_those_alone_train() -> None:
+def test_with_gpus_only_gpu_nodes_are_used() -> None:
     gpu = ("nvidia.com/gpu", "present", "NoSchedule")
     nodes = [node("cpu"), node("x", taints=(gpu,), has=GPUS), node("y", cordoned=True, has=GPUS)]
     pool = pool_of(nodes, KubernetesSettings())
@@ -59,7 +59,7 @@ def test_where_some_have_gpus_those_alone_train() -> None:
     assert pool.left_out == {"cpu": "has no GPU", "y": "is cordoned"}
 
 
-def test_the_fabric_is_told_by_the_cards_that_every_node_has() -> None:
+def test_the_fabric_follows_from_the_adapters_that_every_node_has() -> None:
     efa = pool_of([node("a", has=EFA), node("b", has=EFA)], KubernetesSettings())
     assert (efa.fabric, efa.resources["vpc.amazonaws.com/efa"]) == ("efa", "4")
     assert efa.resources["hugepages-2Mi"] == "5120Mi"
@@ -68,7 +68,7 @@ def test_the_fabric_is_told_by_the_cards_that_every_node_has() -> None:
     assert (cards.fabric, cards.capabilities) == ("infiniband", ("IPC_LOCK",))
 
 
-def test_nodes_of_the_control_plane_and_those_that_are_going_are_left_out() -> None:
+def test_control_plane_nodes_and_terminating_nodes_are_excluded() -> None:
     control = ("node-role.kubernetes.io/control-plane", "", "NoSchedule")
     going = ("node.kubernetes.io/unreachable", "", "NoExecute")
     pool = pool_of([node("m", taints=(control,)), node("g", taints=(going,))], KubernetesSettings())
@@ -76,7 +76,7 @@ def test_nodes_of_the_control_plane_and_those_that_are_going_are_left_out() -> N
     assert set(pool.left_out) == {"m", "g"}
 
 
-def test_the_selector_chooses_and_the_machines_id_tells_whose_notices_come() -> None:
+def test_the_selector_filters_nodes_and_the_provider_id_selects_the_notices() -> None:
     labels = {"team": "ads", "node.kubernetes.io/instance-type": "p4d.24xlarge"}
     nodes = [node("a", labels=labels, provider="aws:///z/i-1"), node("b", provider="aws:///z/i-2")]
     pool = pool_of(nodes, KubernetesSettings(node_selector={"team": "ads"}))
@@ -88,6 +88,6 @@ def test_the_selector_chooses_and_the_machines_id_tells_whose_notices_come() -> 
     )
 
 
-def test_quantities_are_read_as_kubernetes_writes_them() -> None:
+def test_kubernetes_quantities_are_parsed() -> None:
     told = {"500m": 0.5, "16Gi": 16 * 1024**3, "2": 2, "1e3": 1000, "5k": 5000, "none": 0}
     assert {text: quantity(text) for text in told} == told

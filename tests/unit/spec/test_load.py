@@ -1,4 +1,4 @@
-"""Claims about the spec: what beats what, what is refused, and what the refusal says."""
+"""Loading of the spec: precedence, validation and error messages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def loaded(folder: Path, text: str = "", environment: dict[str, str] | None = No
     return load(file, environment=environment or {}, flags=given, folder=folder)
 
 
-def test_flags_beat_the_environment_which_beats_the_file_which_beats_the_defaults(tmp_path: Path) -> None:
+def test_flags_override_the_environment_the_file_and_the_defaults_in_this_order(tmp_path: Path) -> None:
     text = "train: {max_restarts: 1}"
     environment = {"CLOUDREC_TRAIN_MAX_RESTARTS": "2"}
     assert loaded(tmp_path).spec.train.max_restarts == 3
@@ -67,10 +67,10 @@ def test_the_shipped_example_is_valid() -> None:
         ("version: 2", r"version is 2: input should be 1", None),
         ("- a\n- b", r"holds a list, not sections", "cloudrec init --print"),
         ("train: {a: 1", r"line 1: not valid YAML", "cloudrec init --print"),
-        ("train: {}\ntrain: {}", r"line 2: train stands twice, first at .* line 1", "keep one"),
+        ("train: {}\ntrain: {}", r"line 2: train is there twice, first at .* line 1", "keep one"),
     ],
 )
-def test_a_wrong_file_is_refused_with_its_place_and_a_remedy(
+def test_an_invalid_file_is_refused_with_the_location_and_a_remedy(
     tmp_path: Path, text: str, says: str, remedy: str | None
 ) -> None:
     with pytest.raises(SpecError, match=says) as caught:
@@ -80,7 +80,7 @@ def test_a_wrong_file_is_refused_with_its_place_and_a_remedy(
         assert remedy in caught.value.remedy
 
 
-def test_every_complaint_is_told_at_once(tmp_path: Path) -> None:
+def test_all_errors_are_reported_at_once(tmp_path: Path) -> None:
     with pytest.raises(SpecError) as caught:
         loaded(tmp_path, "train: {nproc_per_node: 0, max_restarts: -1}")
     assert "nproc_per_node" in caught.value.message
@@ -94,13 +94,13 @@ def test_a_wrong_flag_or_variable_is_named_as_the_user_wrote_it(tmp_path: Path) 
         loaded(tmp_path, environment={"CLOUDREC_TRAIN_NPROC_PER_NODE": "many"})
 
 
-def test_a_misspelt_variable_is_refused_and_the_nearest_offered(tmp_path: Path) -> None:
+def test_a_misspelt_variable_is_refused_with_the_closest_match(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="CLOUDREC_TRAIN_MAX_RESTART is not known") as caught:
         loaded(tmp_path, environment={"CLOUDREC_TRAIN_MAX_RESTART": "1"})
     assert caught.value.remedy == "did you mean 'CLOUDREC_TRAIN_MAX_RESTARTS'?"
 
 
-def test_a_missing_binary_or_huge_file_is_told_plainly(tmp_path: Path) -> None:
+def test_a_missing_binary_or_huge_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match=r"cannot read the spec .*absent\.yaml: No such file"):
         load(tmp_path / "absent.yaml", environment={}, flags={}, folder=tmp_path)
     binary = tmp_path / "binary.yaml"
@@ -113,12 +113,12 @@ def test_a_missing_binary_or_huge_file_is_told_plainly(tmp_path: Path) -> None:
         load(huge, environment={}, flags={}, folder=tmp_path)
 
 
-def test_the_trainers_own_keys_pass_through(tmp_path: Path) -> None:
+def test_keys_of_the_trainer_are_passed_through(tmp_path: Path) -> None:
     spec = loaded(tmp_path, "trainer: {batch_size: 8}", {"CLOUDREC_TRAINER_SEED": "7"}).spec
     assert dict(spec.trainer) == {"batch_size": 8, "seed": 7}
 
 
-def test_what_is_wrong_with_several_values_is_told_without_all_of_them() -> None:
+def test_an_error_about_several_values_does_not_list_all_of_them() -> None:
     class Pair(BaseModel):
         first: int
         second: int
@@ -133,7 +133,7 @@ def test_what_is_wrong_with_several_values_is_told_without_all_of_them() -> None
         validated(Pair, {"first": 1, "second": 1}, {})
 
 
-def test_a_version_is_a_text_and_keeps_its_zeros(tmp_path: Path) -> None:
+def test_a_version_is_a_string_and_keeps_its_zeros(tmp_path: Path) -> None:
     environment = {"CLOUDREC_CLUSTER_KUBERNETES_VERSION": "1.30"}
     assert (
         load(None, environment=environment, flags={}, folder=tmp_path).spec.cluster.kubernetes_version

@@ -1,0 +1,1 @@
+"""Checks of a node: its hardware, NCCL, its storage, and a smoke test of all ranks."""

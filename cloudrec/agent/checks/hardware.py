@@ -1,0 +1,108 @@
+"""Reads a node's hardware from the system's files below a root: "/", or a folder of a test."""
+
+from __future__ import annotations
+
+import resource
+import shutil
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_GIB = 2**30
+
+
+@dataclass(frozen=True, kw_only=True)
+class Port:
+    """One port of an RDMA card.
+
+    Args:
+        name: card and port, such as mlx5_0/1.
+        state: its state in sysfs, such as ACTIVE.
+        link: its link layer: InfiniBand, Ethernet, Unspecified.
+    """
+
+    name: str
+    state: str
+    link: str
+
+    @property
+    def is_active(self) -> bool:
+        """Whether its state is ACTIVE."""
+        return self.state == "ACTIVE"
+
+    @property
+    def is_infiniband(self) -> bool:
+        """Whether its link layer is InfiniBand."""
+        return self.link == "InfiniBand"
+
+
+def matches(root: Path, pattern: str) -> list[str]:
+    """Return the files that match an absolute glob pattern, sorted."""
+    return sorted(str(path) for path in root.glob(pattern.lstrip("/")))
+
+
+def infiniband_ports(root: Path) -> list[Port]:
+    """Return all ports of all RDMA cards."""
+    return [
+        Port(
+            name=f"{path.parents[1].name}/{path.name}",
+            state=_text(path / "state").rpartition(":")[2].strip(),
+            link=_text(path / "link_layer"),
+        )
+        for path in sorted(root.glob("sys/class/infiniband/*/ports/*"))
+    ]
+
+
+def mtu(root: Path, interface: str) -> int | None:
+    """Return the MTU of a network interface in bytes; None if there is no such interface."""
+    return _number(root / "sys/class/net" / interface / "mtu")
+
+
+def free_huge_pages(root: Path) -> int:
+    """Return the number of free huge pages of 2 MiB."""
+    return _number(root / "sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages") or 0
+
+
+def kernel_modules(root: Path) -> frozenset[str]:
+    """Return the names of the kernel modules, loaded or built in, that the kernel lists."""
+    loaded = {line.partition(" ")[0] for line in _text(root / "proc/modules").splitlines()}
+    return frozenset(loaded | {path.name for path in root.glob("sys/module/*")})
+
+
+def has_capability(root: Path, number: int) -> bool:
+    """Return whether this process has a capability in effect."""
+    for line in _text(root / "proc/self/status").splitlines():
+        if line.startswith("CapEff:"):
+            return bool(int(line.split()[1], 16) >> number & 1)
+    return False
+
+
+def memlock() -> int:
+    """Return the number of bytes that this process may lock in memory; -1 for no limit."""
+    # A process may raise its soft limit up to the hard one.
+    soft, hard = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+    return -1 if resource.RLIM_INFINITY in (soft, hard) else hard
+
+
+def shared_memory_gib(root: Path) -> float:
+    """Return the size of /dev/shm in GiB; 0 if it does not exist."""
+    try:
+        return round(shutil.disk_usage(root / "dev/shm").total / _GIB, 2)
+    except OSError:
+        return 0.0
+
+
+def _number(path: Path) -> int | None:
+    try:
+        return int(_text(path))
+    except ValueError:
+        return None
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return ""

@@ -1,0 +1,246 @@
+"""Checks whether a node fits the run: its devices, cards and limits, and the transport that NCCL uses.
+
+If a check fails, the pod ends with the values that were found and expected. If the run allows TCP, it prints
+a warning and trains.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Mapping  # noqa: TC003 - a dataclass's field
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from cloudrec.agent.checks import hardware
+from cloudrec.errors import PreflightError
+from cloudrec.transport import advise, profile_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from cloudrec.agent.settings import PodSettings
+    from cloudrec.transport import Expected, Profile
+
+_NCCL_S = 180.0
+_SHM_SHARE = 0.9  # of the requested size; the file system uses some of it
+_IPC_LOCK = 14  # the capability's number
+_LINES = 3  # of NCCL's log in the facts
+INTERFACES = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Nccl:
+    """The result of a process that used NCCL on a GPU.
+
+    Args:
+        gpus: number of GPUs that torch sees; -1 if torch is not installed.
+        built_for_cuda: whether torch was built with CUDA.
+        log: the lines of NCCL's log.
+        error: the error; empty if there was none.
+    """
+
+    gpus: int = -1
+    built_for_cuda: bool = False
+    log: tuple[str, ...] = ()
+    error: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeReport:
+    """The result of a node's checks.
+
+    Args:
+        problems: a phrase for each failed check.
+        notes: further remarks, such as obsolete settings.
+        facts: the values that were found, for the log.
+    """
+
+    problems: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    facts: Mapping[str, object] = field(default_factory=dict)
+
+
+def assert_fit(
+    settings: PodSettings, environment: Mapping[str, str], *, root: Path, say: Callable[[str], None]
+) -> None:
+    """Check this node against the profile of its fabric.
+
+    Args:
+        settings: the pod's settings.
+        environment: the trainer's variables.
+        root: the folder of the system's files: "/".
+        say: prints a line to the pod's log.
+
+    Raises:
+        PreflightError: a check failed, and TCP is not allowed.
+    """
+    profile = profile_of(settings.fabric, settings.instance_type)
+    has_gpus = settings.gpus > 0
+    nccl = try_nccl(environment) if has_gpus else Nccl()
+    report = examine(profile, settings, environment, nccl, root=root)
+    say(f"node {settings.node or 'of unknown name'}: {json.dumps(report.facts)}")
+    for note in report.notes:
+        say(f"note: {note}")
+    if not report.problems:
+        return
+    words = "; ".join(report.problems)
+    if not settings.allow_tcp:
+        raise PreflightError(
+            f"this node is not fit for {profile.name} ({profile.fabric}): {words}",
+            remedy="see `cloudrec doctor --cluster NAME`; with --allow-tcp it trains anyway, but slower",
+        )
+    say(f"WARNING: training nevertheless, since TCP is allowed: {words}")
+
+
+def examine(
+    profile: Profile, settings: PodSettings, environment: Mapping[str, str], nccl: Nccl, *, root: Path
+) -> NodeReport:
+    """Return the differences between the node and its profile; starts no process."""
+    expected = profile.expects
+    gpus = hardware.matches(root, "/dev/nvidia[0-9]*")
+    interfaces = _interfaces(profile, environment)
+    facts: dict[str, object] = {"fabric": profile.fabric, "gpus": len(gpus), "torch_gpus": nccl.gpus}
+    problems = [
+        *_gpu_problems(settings, len(gpus), nccl),
+        *(f"no {pattern}" for pattern in expected.devices if not hardware.matches(root, pattern)),
+        *(f"no {path}" for path in expected.files if not hardware.matches(root, path)),
+        *_card_problems(expected, facts, root),
+        *_interface_problems(interfaces, expected, facts, root),
+        *_limit_problems(expected, profile, facts, root),
+    ]
+    if nccl.log or nccl.error:
+        problems += _nccl_problems(expected, nccl, facts)
+    # The profile's own settings are no user's mistake.
+    theirs = {name: value for name, value in environment.items() if profile.environment.get(name) != value}
+    notes = [
+        f"{each.name}={each.value} {'does harm' if each.harmful else 'does nothing'}: "
+        f"{each.reason}; {each.remedy}"
+        for each in advise(theirs, profile.fabric)
+    ]
+    return NodeReport(problems=tuple(problems), notes=tuple(notes), facts=facts)
+
+
+def try_nccl(environment: Mapping[str, str]) -> Nccl:
+    """Return the result of another process that counts the GPUs and uses NCCL on one of them."""
+    # In another process, since this one would keep the GPU's memory and NCCL's threads while the ranks train.
+    command = [sys.executable, "-P", "-m", "cloudrec.agent.checks.nccl"]
+    variables = {**environment, "NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"}
+    variables.pop("NCCL_DEBUG_FILE", None)  # with it, NCCL would log to that file
+    try:
+        done = subprocess.run(
+            command,
+            env=variables,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_NCCL_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return Nccl(error=f"NCCL did not start within {_NCCL_S:g} s")
+    lines = (done.stdout + done.stderr).splitlines()
+    log = tuple(line for line in lines if "NCCL" in line or "NET/" in line)
+    answers = [line for line in lines if line.startswith('{"gpus"')]
+    if not answers:
+        last = next((line for line in reversed(lines) if line.strip()), f"exit code {done.returncode}")
+        return Nccl(log=log, error=f"torch did not start on this node: {last.strip()[:300]}")
+    answer = json.loads(answers[-1])
+    return Nccl(log=log, **answer)
+
+
+def _gpu_problems(settings: PodSettings, files: int, nccl: Nccl) -> list[str]:
+    wanted = settings.gpus
+    if not wanted:
+        return []
+    problems = [f"{files} GPUs (/dev/nvidia*) of {wanted}"] if files < wanted else []
+    if nccl.error:
+        return problems  # `_nccl_problems` reports the error
+    if nccl.gpus < 0:
+        return [*problems, "torch is not installed in this image"]
+    if not nccl.built_for_cuda:
+        return [*problems, "this image's torch was built without CUDA: it would train on the CPU"]
+    return [*problems, f"torch sees {nccl.gpus} GPUs of {wanted}"] if nccl.gpus < wanted else problems
+
+
+def _card_problems(expected: Expected, facts: dict[str, object], root: Path) -> list[str]:
+    problems = []
+    if expected.cards:
+        cards = hardware.matches(root, expected.cards)
+        facts["cards"] = len(cards)
+        if len(cards) < expected.minimum_cards:
+            problems.append(f"{len(cards)} cards ({expected.cards}) of {expected.minimum_cards}")
+    ports = hardware.infiniband_ports(root)
+    if ports:
+        facts["ports"] = [f"{port.name}:{port.state}:{port.link}" for port in ports]
+    if expected.ports == "infiniband":
+        ready = [port for port in ports if port.is_infiniband and port.is_active]
+        if len(ready) < expected.minimum_cards:
+            problems.append(f"{len(ready)} active InfiniBand ports of {expected.minimum_cards}")
+    elif expected.ports == "all":
+        down = [port.name for port in ports if not port.is_active]
+        problems += [f"the card {name} is not active" for name in down]
+    return problems
+
+
+def _interfaces(profile: Profile, environment: Mapping[str, str]) -> list[str]:
+    """Return the required interfaces: the profile's, with the first one replaced by those of the user."""
+    named = {
+        value
+        for name in INTERFACES
+        if (value := environment.get(name, "")) and re.fullmatch(r"[\w.]+(,[\w.]+)*", value)
+    }
+    theirs = [each for value in sorted(named) for each in value.split(",")]
+    first = profile.environment.get(INTERFACES[1], "eth0")
+    rest = [each for each in profile.expects.interfaces if each != first or not theirs]
+    return list(dict.fromkeys([*theirs, *rest]))
+
+
+def _interface_problems(
+    interfaces: list[str], expected: Expected, facts: dict[str, object], root: Path
+) -> list[str]:
+    mtus = {name: hardware.mtu(root, name) for name in interfaces}
+    facts["mtu"] = mtus
+    problems = [f"no network interface {name}" for name, mtu in mtus.items() if mtu is None]
+    short = {name: mtu for name, mtu in mtus.items() if mtu is not None and mtu < expected.mtu}
+    return problems + [f"MTU {mtu} of {name}, below {expected.mtu}" for name, mtu in short.items()]
+
+
+def _limit_problems(expected: Expected, profile: Profile, facts: dict[str, object], root: Path) -> list[str]:
+    problems = []
+    memlock, may_lock = hardware.memlock(), hardware.has_capability(root, _IPC_LOCK)
+    facts |= {"memlock": memlock, "ipc_lock": may_lock}
+    # A process with CAP_IPC_LOCK may pin any amount, whatever its limit.
+    enough = memlock < 0 or may_lock or (0 <= expected.memlock <= memlock)
+    if expected.memlock and not enough:
+        wanted = "no limit" if expected.memlock < 0 else f"{expected.memlock} bytes"
+        problems.append(f"{memlock} bytes may be locked in memory (memlock), of {wanted}")
+    if expected.hugepages_2mi:
+        facts["hugepages_2mi"] = pages = hardware.free_huge_pages(root)
+        if pages < expected.hugepages_2mi:
+            problems.append(f"{pages} free huge pages of 2 MiB, of {expected.hugepages_2mi}")
+    modules = hardware.kernel_modules(root) if expected.kernel_modules else frozenset()
+    problems += [
+        f"the kernel module {name} is not loaded" for name in expected.kernel_modules if name not in modules
+    ]
+    facts["shm_gib"] = shm = hardware.shared_memory_gib(root)
+    if profile.fabric != "none" and shm < profile.shm_gib * _SHM_SHARE:
+        problems.append(f"{shm:.1f} GiB of shared memory (/dev/shm), of {profile.shm_gib}")
+    return problems
+
+
+def _nccl_problems(expected: Expected, nccl: Nccl, facts: dict[str, object]) -> list[str]:
+    chosen = [line for line in nccl.log if re.search(r"NET/|Using network|Selected [Pp]rovider", line)]
+    facts["nccl"] = [line.partition("NCCL ")[2] or line for line in chosen[:_LINES]]
+    if nccl.error:
+        return [f"NCCL: {nccl.error}"]
+    if not expected.nccl_log or any(re.search(expected.nccl_log, line) for line in chosen):
+        return []
+    slower = next(
+        (line for line in chosen if expected.nccl_fallback and re.search(expected.nccl_fallback, line)), None
+    )
+    chose = slower or next(iter(chosen), "nothing that it logs")
+    return [f"NCCL chose {chose.strip()!r}; its log should match {expected.nccl_log!r}"]

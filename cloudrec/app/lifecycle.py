@@ -1,0 +1,419 @@
+"""Clusters: up, down, what there is, what is left, and whether all is well."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from cloudrec.app.access import refusal, resolved
+from cloudrec.app.accounts import OtherAccountError, check_account, check_found
+from cloudrec.app.addons import empty, equip, lacks_until_equipped, renew_end
+from cloudrec.app.choosing import cluster_to_remove, stranger
+from cloudrec.app.lifetime import Past, check_end, is_over, price_of, tagged_end, with_end
+from cloudrec.app.reach.private import check_private
+from cloudrec.app.records import fitted, known_clusters
+from cloudrec.app.run.manage import stop_run
+from cloudrec.engine.apply import apply
+from cloudrec.engine.cost import Cost
+from cloudrec.engine.destroy import destroy, plan_removal
+from cloudrec.engine.graph import Graph, Observed, Resource, cost_of
+from cloudrec.engine.journal import Missing
+from cloudrec.engine.plan import PlanStep, merge
+from cloudrec.engine.plan import plan as make_plan
+from cloudrec.errors import CloudrecError, PreflightError, SpecError, UsageError
+from cloudrec.home import storage_error
+from cloudrec.observe.runs import list_runs
+from cloudrec.providers.base.protocol import AsksPrices, ProbesStorage, account_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from collections.abc import Set as AbstractSet
+
+    from cloudrec.app.context import AppContext
+    from cloudrec.app.records import KnownCluster
+    from cloudrec.engine.journal import ClusterRecord
+    from cloudrec.engine.plan import Plan
+    from cloudrec.findings import Finding
+    from cloudrec.observe.runs import RunView
+    from cloudrec.providers.base.protocol import Offer, Provider
+    from cloudrec.spec.models import ClusterSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterView:
+    """A cluster as `status` shows it."""
+
+    name: str
+    provider: str
+    owner: str
+    state: str
+    resources: Sequence[Observed]
+    cost: Cost
+    created: float | None
+    expires: str | None = None
+    missing: Sequence[Missing] = ()  # what it lacks before runs can use it
+    problem: str = ""  # why the cloud could not be asked, or its record in the journal not be read
+
+
+@dataclass(frozen=True, kw_only=True)
+class Removal:
+    """What `down` would do: the engine's plan, and the runs that end with the cluster."""
+
+    plan: Plan
+    runs: Sequence[RunView]
+    keep_data: bool
+
+
+def up(
+    app: AppContext,
+    cluster: ClusterSpec,
+    *,
+    decide: Callable[[Plan], bool],
+    force: bool = False,
+) -> Plan:
+    """Create or converge a cluster; run again it continues where it stopped, and changes nothing once done.
+
+    What the cluster lacks at the end is in the journal: see `readiness.missing_of`.
+
+    Args:
+        app: what every use case works with.
+        cluster: what is asked for.
+        decide: is shown the plan; False goes no further (a dry run), DeclinedError when the user says no.
+        force: create a private cluster although this machine does not reach its API.
+
+    Raises:
+        PreflightError: something that must be there first is not.
+        OtherAccountError: the cluster is in another account than the credentials are of.
+        DeclinedError: the user said no.
+    """
+    check_end(cluster, app.now())
+    provider = app.provider(cluster.provider, complete=True)
+    provider.check(cluster)
+    with app.cluster_lock(cluster.title):
+        _refuse_other_provider(app, cluster)
+        record = next((each.record for each in known_clusters(app, name=cluster.title)), None)
+        if record is not None and record.account:  # else its own checks say better what credentials lack
+            check_account(provider, cluster, record)
+        blocking = [finding for finding in provider.preflight(cluster) if not finding.ok and finding.blocks]
+        if blocking:
+            raise _unfit(blocking)
+        _renew_prices(app, provider, cluster)
+        searched = _searched(provider, cluster)
+        if record is not None:
+            check_found(app, provider, cluster, record, searched)
+        past, tagged = _past(app, provider, cluster.title), tagged_end(searched, provider.control_plane)
+        check_private(app, provider, cluster, force=force)
+        cluster = _with_access(app, provider, cluster)
+        cluster = with_end(
+            cluster,
+            cost=price_of(provider.resources(cluster)),
+            past=past,
+            tagged=tagged,
+            now=app.now(),
+        )
+        graph = Graph.of(provider.resources(cluster))
+        context = app.engine(provider.drivers(cluster))
+        plan = make_plan(
+            cluster.title,
+            graph,
+            context,
+            known=app.journal.known(cluster.title),
+            searched=searched,
+            settle_s=provider.settle_s,
+        )
+        plan = _foreseen(app, provider, cluster, plan)
+        if decide(plan):
+            _check_storage(provider, cluster)
+            app.journal.put_cluster(
+                cluster.title,
+                provider.name,
+                cluster.model_dump(mode="json"),
+                account=account_of(provider, cluster),
+                missing=lacks_until_equipped(app, cluster),
+            )
+            before = past.cluster.expires if past else tagged
+            if before and cluster.expires != before:
+                renew_end(app, cluster)
+            apply(plan, graph, context, settle_s=provider.settle_s)
+            app.journal.set_missing(cluster.title, equip(app, cluster))
+    return plan
+
+
+def _foreseen(app: AppContext, provider: Provider, cluster: ClusterSpec, plan: Plan) -> Plan:
+    """Return the plan with its region, its end, and how long it takes as a rule."""
+    end = datetime.fromisoformat(cluster.expires) if cluster.expires else None
+    plan = replace(
+        plan, expires=cluster.expires, left_s=(end - app.now()).total_seconds() if end is not None else 0.0
+    )
+    if not isinstance(provider, AsksPrices):
+        return plan
+    made = {
+        (action.resource.kind if action.resource is not None else "")
+        for action in plan.changes
+        if action.step in {PlanStep.CREATE, PlanStep.REPLACE}
+    }
+    taken = [minutes for kind, minutes in provider.usual_minutes.items() if kind in made]
+    return replace(
+        plan,
+        region=provider.price_region(cluster),
+        minutes=(sum(low for low, _ in taken), sum(high for _, high in taken)) if taken else None,
+    )
+
+
+def _check_storage(provider: Provider, cluster: ClusterSpec) -> None:
+    """Raise PreflightError if nothing can be written to storage that cloudrec did not create."""
+    finding = provider.probe_storage(cluster) if isinstance(provider, ProbesStorage) else None
+    if finding is not None and not finding.ok:
+        raise _unfit([finding])
+
+
+def _renew_prices(app: AppContext, provider: Provider, cluster: ClusterSpec) -> None:
+    """Ask the cloud for current prices; without them the plan has those of the table, with their dates."""
+    reason = provider.renew_prices(cluster) if isinstance(provider, AsksPrices) else ""
+    if reason:
+        app.report(f"note: the cloud gave no current prices, so the plan has earlier ones: {reason}")
+
+
+def _with_access(app: AppContext, provider: Provider, cluster: ClusterSpec) -> ClusterSpec:
+    """Return the spec with this machine's address in place of `auto`; report who will reach the API."""
+    cluster, own = resolved(provider, cluster, app.environment)
+    if own:
+        app.report(f"the Kubernetes API admits {cluster.access}; this machine is {own}")
+    return cluster
+
+
+def down(
+    app: AppContext,
+    *,
+    provider_name: str | None,
+    cluster_name: str | None,
+    keep_data: bool,
+    decide: Callable[[Removal], bool],
+) -> Removal | None:
+    """Remove everything of one cluster, its runs included, and look whether anything is left.
+
+    Returns:
+        What was (or, where `decide` said to go no further, would be) removed; None when there is nothing.
+
+    Raises:
+        ResourcesRemainError: names each thing that is left, with its $/h.
+        UsageError: several clusters fit.
+        OtherAccountError: the cluster is in another account than the credentials are of.
+    """
+    cluster = cluster_to_remove(app, provider_name, cluster_name)
+    if cluster is None:
+        return None
+    provider = app.provider(cluster.provider, complete=True)
+    with app.cluster_lock(cluster.title):
+        record = None
+        for known in known_clusters(app, cluster.provider, cluster.title):
+            cluster, record = fitted(provider, known).cluster, known.record
+        account = check_account(provider, cluster, record)
+        searched = _searched(provider, cluster)
+        if record is not None:
+            check_found(app, provider, cluster, record, searched)
+        existing = merge(app.journal.known(cluster.title), searched)
+        removal = Removal(
+            plan=plan_removal(cluster.title, existing, keep_data=keep_data),
+            runs=[run for run in list_runs(app.home.runs) if run.cluster == cluster.title],
+            keep_data=keep_data,
+        )
+        if not decide(removal):
+            return removal
+        app.journal.set_account(cluster.title, account)
+        _end_runs(app, removal)
+        empty(app, cluster)
+        destroy(
+            removal.plan,
+            _graph_to_remove(provider, cluster),
+            app.engine(provider.drivers(cluster)),
+            lambda: _searched(provider, cluster),
+            kinds=provider.kinds,
+            settle_s=provider.settle_s,
+        )
+        if any(action.step is PlanStep.KEEP for action in removal.plan.actions):
+            app.journal.mark_down(cluster.title)
+        else:
+            app.journal.forget_cluster(cluster.title)
+    return removal
+
+
+def forget(app: AppContext, name: str, *, decide: Callable[[Sequence[Observed]], bool]) -> bool:
+    """Drop what the journal knows of a cluster; nothing is removed, and no cloud is asked.
+
+    Args:
+        app: what every use case works with.
+        name: the cluster.
+        decide: is shown what the journal knows, which may exist and cost; False keeps it.
+
+    Returns:
+        Whether it was dropped.
+
+    Raises:
+        UsageError: the journal knows no such cluster.
+    """
+    if not known_clusters(app, name=name):
+        raise UsageError(
+            f"the journal has no cluster {name!r}", remedy="`cloudrec status` lists all clusters"
+        )
+    with app.cluster_lock(name):
+        agreed = decide(app.journal.known(name))
+        if agreed:
+            app.journal.forget_cluster(name)
+    return agreed
+
+
+def _graph_to_remove(provider: Provider, cluster: ClusterSpec) -> Graph:
+    """Return the order of removal; where today's provider refuses the spec, kind by kind is order enough."""
+    try:
+        return Graph.of(provider.resources(cluster))
+    except SpecError:
+        return Graph.of([])
+
+
+def clusters(app: AppContext, name: str | None = None) -> Sequence[ClusterView]:
+    """Return every cluster that this machine knows of, or the one named, with what exists of it now."""
+    return [_view(app, known) for known in known_clusters(app, name=name)]
+
+
+def expired(app: AppContext, provider_name: str) -> Sequence[ClusterSpec]:
+    """Return the clusters of a provider whose end has come, by the journal and by what is tagged."""
+    now = app.now()
+    # A record that cannot be read wholly may lack the cluster's expiry: its tags have it.
+    found = {
+        known.record.name: known.cluster
+        for known in known_clusters(app, provider_name)
+        if not known.problem or known.cluster.expires
+    }
+    over = {name for name, spec in found.items() if is_over(spec.expires, now)}
+    provider = app.provider(provider_name)
+    strangers: dict[str, list[Observed]] = {}
+    for seen in provider.search(None):
+        if seen.cluster and seen.cluster not in found:
+            strangers.setdefault(seen.cluster, []).append(seen)
+    for name, things in strangers.items():
+        if is_over(tagged_end(things, provider.control_plane), now):
+            over.add(name)
+            found[name] = stranger(provider_name, things[0])
+    return [found[name] for name in sorted(over)]
+
+
+def catalog(app: AppContext, cluster: ClusterSpec, *, refresh: bool) -> Sequence[Offer]:
+    """Return what a provider has, with prices; `refresh` asks the cloud for them."""
+    return app.provider(cluster.provider).catalog(cluster, refresh=refresh)
+
+
+def doctor(app: AppContext, cluster: ClusterSpec) -> Sequence[Finding]:
+    """Make every preflight check of a provider."""
+    provider = app.provider(cluster.provider, complete=True)
+    provider.check(cluster)
+    return provider.preflight(cluster)
+
+
+def _past(app: AppContext, provider: Provider, title: str) -> Past | None:
+    """What was asked for before under this name."""
+    for known in known_clusters(app, name=title):
+        if not known.record.is_down:
+            spec = known.whole()
+            budgeted = spec.budget_usd is not None  # else no one asks what it cost
+            return Past(cluster=spec, cost=price_of(provider.resources(spec)) if budgeted else Cost())
+    return None
+
+
+def _searched(provider: Provider, cluster: ClusterSpec) -> Sequence[Observed]:
+    """Search by tag where the spec says that the cluster is."""
+    return provider.search(cluster.title, locations=provider.locations(cluster))
+
+
+def _refuse_other_provider(app: AppContext, cluster: ClusterSpec) -> None:
+    for record in app.journal.clusters():
+        if record.name == cluster.title and record.provider != cluster.provider:
+            raise UsageError(
+                f"a cluster {record.name!r} of provider {record.provider!r} exists",
+                remedy=f"choose another --cluster, or `cloudrec down --cluster {record.name}` first",
+            )
+
+
+def _end_runs(app: AppContext, removal: Removal) -> None:
+    """Stop what still runs, and unless the data is kept remove the runs' folders."""
+    for run in removal.runs:
+        if not run.state.is_final:
+            app.report(f"run {run.name}: stopping")
+            stop_run(app, run.name)
+        if not removal.keep_data:
+            folder = app.home.run(run.name)
+            try:
+                shutil.rmtree(folder)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                raise storage_error(folder, error) from error
+            app.report(f"run {run.name}: gone")
+
+
+def _view(app: AppContext, known: KnownCluster) -> ClusterView:
+    record, cluster, problem = known.record, known.cluster, ""
+    missing = record.missing
+    found: Sequence[Observed] = app.journal.known(record.name)
+    try:
+        provider = app.provider(record.provider)
+        known = fitted(provider, known)
+        cluster = known.cluster
+        if record.account:
+            check_account(provider, cluster, record)
+        found = _searched(provider, cluster)
+        if not known.problem:
+            state = _state(record, provider.resources(cluster), {seen.key for seen in found})
+            if state == "READY" and (cause := refusal(provider, cluster, app.environment)):
+                state = "NOT READY"
+                missing = (Missing(what="access", reason=cause.message, remedy=cause.remedy or ""),)
+    except OtherAccountError as error:
+        state, problem = "OTHER ACCOUNT", error.message
+    except CloudrecError as error:  # no credentials, no network: the journal still knows something
+        state, problem = "UNREACHABLE", error.message
+    if known.problem:
+        state = "UNREADABLE"
+        problem = "; ".join(filter(None, (_unreadable(known), problem)))
+    return ClusterView(
+        name=record.name,
+        provider=record.provider,
+        owner=cluster.owner,
+        state=state,
+        resources=found,
+        cost=cost_of(found),
+        created=record.created,
+        expires=cluster.expires,
+        missing=missing,
+        problem=problem,
+    )
+
+
+def _unreadable(known: KnownCluster) -> str:
+    return (
+        f"its record in the journal cannot be used: {known.problem}; "
+        f"`cloudrec down --cluster {known.record.name}` removes it anyway"
+    )
+
+
+def _state(record: ClusterRecord, resources: Sequence[Resource], keys: AbstractSet[str]) -> str:
+    """READY: runs can use it; NOT READY: it lacks add-ons; INCOMPLETE: a resource; DOWN: its data is kept."""
+    if record.is_down:
+        return "DOWN"
+    there = all(
+        any(each.key in keys for each in resource.candidates) if resource.candidates else resource.key in keys
+        for resource in resources
+        if not resource.is_shared
+    )
+    if not there:
+        return "INCOMPLETE"
+    return "NOT READY" if record.missing else "READY"
+
+
+def _unfit(blocking: Sequence[Finding]) -> PreflightError:
+    lines = [
+        f"{finding.check}: {finding.found}" + (f"; needed: {finding.needed}" if finding.needed else "")
+        for finding in blocking
+    ]
+    return PreflightError("\n".join(lines), remedy=blocking[0].remedy or None)

@@ -1,0 +1,1 @@
+"""Whether this machine can reach what a command is about to create."""

@@ -1,0 +1,1 @@
+"""The use cases of runs: launch, list, stop, fetch, smoke test."""

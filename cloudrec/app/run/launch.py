@@ -1,0 +1,315 @@
+"""The use case `train`: from a validated spec to a running trainer."""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, NamedTuple
+
+from cloudrec import __version__, providers
+from cloudrec.app.access import refuse_unreachable
+from cloudrec.app.addons import image_for, prepare_run, refuse_ended
+from cloudrec.app.choosing import choose
+from cloudrec.app.readiness import report_missing
+from cloudrec.app.run.pods_image import pods_image
+from cloudrec.app.run.pushed_data import with_dataset
+from cloudrec.app.run.trainer_config import (
+    absolute_flags,
+    check_configuration,
+    check_dataset,
+    refuse_secrets,
+    trainer_config,
+)
+from cloudrec.engine.cost import FREE, times
+from cloudrec.errors import SpecError, UsageError
+from cloudrec.launchers import launcher as find_launcher
+from cloudrec.launchers.base.ledger import RunState
+from cloudrec.launchers.base.results_store import require as require_store
+from cloudrec.launchers.base.run_folder import RunFolder, create_run
+from cloudrec.launchers.base.runspec import RunSpec, default_trainer_command, new_run_name
+from cloudrec.observe.runs import find_run
+from cloudrec.providers.base.access import KubernetesAccess
+from cloudrec.providers.base.protocol import OWNED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from cloudrec.app.context import AppContext
+    from cloudrec.kubernetes.client.target import ClusterTarget
+    from cloudrec.launchers.base.protocol import Launcher, LaunchPlan, RunHandle
+    from cloudrec.process.ray_target import RayTarget
+    from cloudrec.providers.base.access import Access
+    from cloudrec.providers.base.protocol import Offer
+    from cloudrec.spec.load import Loaded
+    from cloudrec.spec.models import ClusterSpec
+
+_RESUMABLE = (RunState.FAILED, RunState.INTERRUPTED)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreparedRun:
+    """A run that is ready to be submitted: what a dry run prints is what a real one does."""
+
+    spec: RunSpec
+    plan: LaunchPlan
+    hourly_usd: float | None
+
+
+def train(
+    app: AppContext, loaded: Loaded, flags: Sequence[str], *, decide: Callable[[PreparedRun], bool]
+) -> RunFolder | None:
+    """Launch a new run; returns once it is in progress, or None where `decide` said to go no further.
+
+    Args:
+        app: what every use case works with.
+        loaded: the spec, with where each value stood.
+        flags: more flags for the trainer, passed verbatim.
+        decide: is shown what would be launched.
+
+    Raises:
+        SpecError: the trainer refuses its configuration.
+        PreflightError: no cluster is up, or an extra is missing.
+        UsageError: the name is taken.
+    """
+    wanted = loaded.spec.cluster
+    named = ("cluster", "provider") in loaded.origins
+    cluster = choose(app, provider_name=wanted.provider if named else None, cluster_name=wanted.name)
+    app.provider(cluster.provider, complete=True)
+    report_missing(app, cluster)
+    place = place_of(app, loaded, cluster)
+    launcher = place.launcher
+    spec = run_spec(loaded, place, flags)
+    require_store(spec.storage)
+    refuse_unreachable(app, cluster, place.access)
+    spec = with_dataset(app, spec, launcher)
+    spec = replace(spec, trainer_settings=check_configuration(spec))
+    check_dataset(spec, launcher)
+    refuse_secrets(spec, launcher)
+    launcher.preflight(spec)
+    folder = RunFolder(path=app.home.run(spec.name))
+    if folder.path.exists():
+        raise UsageError(
+            f"a run {spec.name!r} exists already",
+            remedy=f"choose another --name, or resume it: cloudrec train --resume {spec.name}",
+        )
+    if not decide(_planned(app, cluster, launcher, folder, spec)):
+        return None
+    with app.cluster_lock(cluster.title):
+        app.provider(cluster.provider).access(cluster)  # it may have gone while the user was asked
+        prepare_run(app, cluster, place.access, image="" if spec.setup else spec.image)
+        folder = create_run(app.home.runs, spec)
+        _tell_id(app, folder, launcher.submit(folder))
+    return folder
+
+
+def resume(
+    app: AppContext, name: str, *, nproc_per_node: int | None = None, decide: Callable[[PreparedRun], bool]
+) -> RunFolder | None:
+    """Continue with a run that was stopped or failed, from its newest committed checkpoint.
+
+    Args:
+        app: what every use case works with.
+        name: the run's name.
+        nproc_per_node: continue with so many processes a node, each step as large as before; None: as many.
+        decide: is shown what would be launched.
+
+    Raises:
+        PreflightError: the cluster is not up, or its end has passed.
+        UsageError: there is no such run, it is alive, or it has finished.
+        SpecError: so many processes cannot share a step evenly, or have no GPU each.
+    """
+    folder = find_run(app.home.runs, name)
+    spec = folder.spec()
+    launcher = find_launcher(spec.launcher)
+    cluster = choose(app, provider_name=spec.provider, cluster_name=spec.cluster)
+    app.provider(cluster.provider, complete=True)
+    require_store(spec.storage)
+    if launcher.nodes_of_cluster and spec.is_on_kubernetes:
+        access = app.provider(cluster.provider).access(cluster)
+        refuse_ended(app, cluster, access)
+        refuse_unreachable(app, cluster, access)
+    if nproc_per_node is not None:
+        spec = _resized(spec, nproc_per_node)
+        access = app.provider(cluster.provider).access(cluster)
+        _processes(nproc_per_node, access, launcher)  # refuses too many
+    launcher.preflight(spec)
+    if not decide(_planned(app, cluster, launcher, folder, spec)):
+        return None
+    with app.cluster_lock(cluster.title):
+        if nproc_per_node is not None and launcher.state(folder).state in _RESUMABLE:
+            folder.write_spec(spec)
+        _tell_id(app, folder, launcher.submit(folder))
+    return folder
+
+
+def _tell_id(app: AppContext, folder: RunFolder, handle: RunHandle) -> None:
+    """Print an id that the engine's own tools know, and `status`, `logs` and `stop` too."""
+    if "://" in handle.id:
+        app.report(f"run {folder.name} is {handle.id}")
+
+
+def _resized(spec: RunSpec, nproc_per_node: int) -> RunSpec:
+    """Return the spec for another number of processes, with as many samples a step over all of them."""
+    resized = replace(spec, nproc_per_node=nproc_per_node)
+    settings = spec.trainer_settings or check_configuration(spec)
+    samples = settings.samples_a_step(ranks=spec.world_size) if settings else None
+    if settings is None or samples is None or resized.world_size == spec.world_size:
+        return resized
+    if samples % resized.world_size:
+        raise SpecError(
+            f"a step of run {spec.name!r} has {samples} samples, which {resized.world_size} processes "
+            f"cannot share evenly",
+            remedy=f"use a number of processes that divides {samples}",
+        )
+    return replace(
+        resized,
+        trainer_flags=(*spec.trainer_flags, f"--global_batch_size={samples}"),
+        trainer_settings=settings.with_values(global_batch_size=samples),
+    )
+
+
+def _planned(
+    app: AppContext, cluster: ClusterSpec, launcher: Launcher, folder: RunFolder, spec: RunSpec
+) -> PreparedRun:
+    offers = app.provider(cluster.provider).offers(cluster)
+    hourly_usd = _hourly_usd(offers)
+    if hourly_usd is None and offers and offers[0].capacity == OWNED:
+        hourly_usd = FREE  # others pay for the nodes, run or no run
+    plan = launcher.dry_run(folder, spec)
+    return PreparedRun(spec=spec, plan=plan, hourly_usd=times(spec.nodes, hourly_usd))
+
+
+def _hourly_usd(offers: Sequence[Offer]) -> float | None:
+    """Return what one node costs; None where it is not known."""
+    return offers[0].hourly_usd if offers else None
+
+
+class RunTarget(NamedTuple):
+    """Where a run goes."""
+
+    cluster: ClusterSpec
+    access: Access
+    launcher: Launcher
+    hourly_usd: float | None  # of one node; None where it is not known
+    image: str  # by digest; empty where none was pushed for the cluster
+    target: ClusterTarget | RayTarget | None  # what spec.json keeps of the cluster
+
+
+def place_of(app: AppContext, loaded: Loaded, cluster: ClusterSpec) -> RunTarget:
+    """Return where a run goes.
+
+    Raises:
+        PreflightError: the cluster's end has passed.
+        UsageError: the launcher that is asked for does not work there.
+    """
+    access = app.provider(cluster.provider).access(cluster)
+    refuse_ended(app, cluster, access)
+    launcher = find_launcher(loaded.spec.train.launcher or access.launchers[0])
+    _refuse_unfit_launcher(launcher, access, cluster)
+    offers = app.provider(cluster.provider).offers(cluster)
+    image = image_for(app, access)
+    return RunTarget(cluster, access, launcher, _hourly_usd(offers), image, _target(offers, access))
+
+
+def _target(offers: Sequence[Offer], access: Access) -> ClusterTarget | RayTarget | None:
+    """Return what spec.json keeps of a cluster, with the catalogue's cores and memory of its GPU nodes.
+
+    The nodes of an adopted cluster were measured: no catalogue knows what their daemons leave.
+    """
+    if isinstance(access, KubernetesAccess) and not access.is_adopted:
+        for offer in offers:
+            if offer.gpus and offer.instance_type == access.target.instance_type:
+                return replace(access.target, cpus=offer.vcpus, memory_gib=int(offer.memory_gib))
+    return access.run_target()
+
+
+def run_spec(
+    loaded: Loaded,
+    place: RunTarget,
+    flags: Sequence[str],
+    *,
+    name: str | None = None,
+    command: Sequence[str] | None = None,
+) -> RunSpec:
+    """Return what is to be launched.
+
+    Args:
+        loaded: the spec, with where each value stood.
+        place: where it goes.
+        flags: more flags for the trainer.
+        name: the run's name, in place of the spec's.
+        command: the program of a rank, in place of the trainer: it has its own configuration.
+    """
+    cluster, access, launcher, hourly_usd, pushed, _ = place
+    train = loaded.spec.train
+    nodes = _nodes(train.nodes, access) if launcher.nodes_of_cluster else train.nodes or 1
+    notices = _notices(cluster, access)
+    config = {} if command else trainer_config(loaded, launcher, notices=notices)
+    image, setup = pods_image(loaded, cluster, access, launcher, pushed=pushed, config=config, flags=flags)
+    return RunSpec(
+        name=name or train.name or new_run_name(datetime.now(UTC)),
+        cluster=cluster.title,
+        provider=cluster.provider,
+        launcher=launcher.name,
+        nproc_per_node=_processes(train.nproc_per_node, access, launcher),
+        nodes=nodes,
+        min_nodes=_fewest(train.min_nodes, nodes),
+        max_restarts=train.max_restarts,
+        trainer_config=config,
+        trainer_flags=absolute_flags(flags) if launcher.reads_local_files else tuple(flags),
+        trainer_command=tuple(command or default_trainer_command()),
+        environment={**(access.environment if launcher.nodes_of_cluster else {}), **train.env},
+        stop_grace_s=train.stop_grace_s,
+        storage=access.storage,
+        image=image,
+        setup=setup,
+        allow_tcp=train.allow_tcp,
+        hourly_usd=times(nodes, hourly_usd),
+        target=place.target,
+        settings=train.settings,
+        versions={"cloudrec": __version__, "python": platform.python_version()},
+    )
+
+
+def _notices(cluster: ClusterSpec, access: Access) -> str:
+    """Return the cloud whose notices of a preemption reach the nodes; empty if there are none."""
+    if isinstance(access, KubernetesAccess):
+        return access.target.notices
+    facts = providers.facts(cluster.provider)
+    return facts.notice.service if facts and facts.notice else ""
+
+
+def _nodes(asked: int | None, access: Access) -> int:
+    if asked is not None and asked > access.nodes:
+        raise SpecError(
+            f"{asked} nodes are asked for; this cluster has {access.nodes}",
+            remedy=f"ask for at most {access.nodes}, or enlarge the cluster: `cloudrec up --nodes {asked}`",
+        )
+    return asked or access.nodes
+
+
+def _fewest(asked: int | None, nodes: int) -> int:
+    if asked is not None and asked > nodes:
+        raise SpecError(f"min_nodes is {asked}; the run has {nodes} nodes", remedy=f"ask for at most {nodes}")
+    return asked or 0
+
+
+def _refuse_unfit_launcher(launcher: Launcher, access: Access, cluster: ClusterSpec) -> None:
+    if launcher.name not in access.launchers:
+        raise UsageError(
+            f"launcher {launcher.name!r} does not work on cluster {cluster.title!r}",
+            remedy=f"choose one of: {', '.join(access.launchers)}",
+        )
+
+
+def _processes(asked: int | None, access: Access, launcher: Launcher) -> int:
+    """Return the processes a node: one a GPU, or one on a CPU, where two would only share its cores."""
+    if not launcher.nodes_of_cluster:
+        return asked or 1
+    if asked is not None and access.gpus_per_node and asked > access.gpus_per_node:
+        raise SpecError(
+            f"nproc_per_node is {asked}; a node of this cluster has {access.gpus_per_node} GPUs",
+            remedy=f"ask for at most {access.gpus_per_node}",
+        )
+    return asked or access.gpus_per_node or 1

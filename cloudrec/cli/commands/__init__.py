@@ -1,0 +1,1 @@
+"""The commands, one module for each group. `cloudrec.cli.main` imports a module when its command is used."""

@@ -1,0 +1,233 @@
+"""The commands that create and remove clusters: up, down."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cloudrec.cli.console import announce
+from cloudrec.cli.options import (
+    cluster_option,
+    confirm,
+    context,
+    dry_run_option,
+    file_option,
+    load_spec,
+    output_option,
+    provider_spec,
+    set_option,
+    yes_option,
+)
+from cloudrec.cli.output import emit
+from cloudrec.cli.plans import not_ready_text, plan_document, plan_summary, plan_text, removal_text
+from cloudrec.engine.cost import Cost
+from cloudrec.errors import CloudrecError, DeclinedError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from cloudrec.app import Removal
+    from cloudrec.engine.graph import Observed
+    from cloudrec.engine.plan import Plan
+    from cloudrec.spec.load import Flags
+
+
+@click.command()
+@click.argument("provider", required=False)
+@file_option
+@cluster_option
+@click.option("--region", metavar="NAME", help="The cloud's region.")
+@click.option("--zones", metavar="A,B", help="Zones to try for GPU nodes, in order of preference.")
+@click.option(
+    "--instance-types", metavar="A,B", help="Instance types to try for GPU nodes, in order of preference."
+)
+@click.option("--nodes", type=int, metavar="N", help="Number of GPU nodes.")
+@click.option("--capacity", metavar="TYPE", help="Capacity type: on-demand, spot or spot-first.")
+@click.option("--ttl", metavar="TIME", help="Remove the cluster after this time, e.g. 8h or 2d.")
+@click.option("--ray", is_flag=True, default=None, help="For the provider local: also start a Ray head.")
+@click.option("--budget", type=float, metavar="USD", help="Remove the cluster once it has cost this much.")
+@click.option(
+    "--access",
+    metavar="WHO",
+    help="Who reaches the Kubernetes API and the storage: auto (this machine's public address), private "
+    "(only the cluster's network), or addresses such as 203.0.113.7,198.51.100.0/24.",
+)
+@click.option(
+    "--force", is_flag=True, help="Create a private cluster although this machine does not reach its API."
+)
+@click.option("-v", "--verbose", is_flag=True, help="List every resource of the plan.")
+@set_option
+@dry_run_option
+@yes_option
+@output_option
+def up(
+    provider: str | None,
+    file: Path | None,
+    cluster: str | None,
+    settings: tuple[str, ...],
+    *,
+    ray: bool | None,
+    force: bool,
+    verbose: bool,
+    dry_run: bool,
+    yes: bool,
+    **asked: object,
+) -> None:
+    """Create a cluster at PROVIDER, or reconcile one that exists. Running it again changes nothing."""
+    from cloudrec import app  # noqa: PLC0415  # `--help` needs none of it
+
+    keys = {"budget": "budget_usd"}
+    flags: Flags = {
+        ("cluster", "provider"): ("PROVIDER", provider),
+        ("cluster", "name"): ("--cluster", cluster),
+        ("cluster", "settings", "ray"): ("--ray", ray),
+        **{
+            ("cluster", keys.get(name, name)): (f"--{name.replace('_', '-')}", value)
+            for name, value in asked.items()
+        },
+    }
+    spec = load_spec(file, settings, flags).spec.cluster
+
+    def decide(plan: Plan) -> bool:
+        announce(plan_text(plan) if verbose else plan_summary(plan))
+        if plan.most.unknown:
+            announce(f"warning: not every price is known: {plan.most.unknown_text}")
+        if not dry_run and plan.changes and plan.most != Cost():
+            confirm(f"This costs {plan.cost.text}. Continue?", yes=yes)
+        return not dry_run
+
+    application = context()
+    plan = app.up(application, spec, decide=decide, force=force)
+    missing = () if dry_run else app.missing_of(application, spec.title)
+    state = {} if dry_run else {"state": "NOT READY" if missing else "READY"}
+    document = {
+        "name": spec.title,
+        "provider": spec.provider,
+        **plan_document(plan),
+        **state,
+        "missing": [asdict(each) for each in missing],
+    }
+    cost = plan.cost.text
+    text = f"cluster {spec.title!r} {'would be' if dry_run else 'is'} up ({cost})"
+    if missing:
+        text = not_ready_text(spec.title, missing, cost=cost)
+    emit({"clusters": [document], "dry_run": dry_run}, text)
+    if missing:
+        click.get_current_context().exit(1)  # the document, or the text, says why
+
+
+@click.command()
+@click.argument("provider", required=False)
+@cluster_option
+@click.option("--keep-data", is_flag=True, help="Keep runs and data.")
+@click.option("--expired", is_flag=True, help="Remove every cluster that has expired; for cron, with --yes.")
+@click.option(
+    "--forget",
+    is_flag=True,
+    help="Only drop the journal's record of --cluster, e.g. when its account is closed. Removes nothing.",
+)
+@dry_run_option
+@yes_option
+@output_option
+def down(
+    provider: str | None,
+    cluster: str | None,
+    *,
+    keep_data: bool,
+    expired: bool,
+    forget: bool,
+    dry_run: bool,
+    yes: bool,
+) -> None:
+    """Remove everything that `up` and `train` created, then check that nothing is left."""
+    if forget:
+        _forget(cluster, alone=not (keep_data or expired), dry_run=dry_run, yes=yes)
+    elif expired:
+        _take_down_expired(provider, cluster, keep_data=keep_data, dry_run=dry_run, yes=yes)
+    else:
+        document, text = _take_down(provider, cluster, keep_data=keep_data, dry_run=dry_run, yes=yes)
+        emit({"clusters": [document] if document else [], "dry_run": dry_run}, text)
+
+
+def _take_down_expired(
+    provider: str | None, cluster: str | None, *, keep_data: bool, dry_run: bool, yes: bool
+) -> None:
+    """Remove every expired cluster; a failure of one does not keep the others."""
+    from cloudrec import app  # noqa: PLC0415  # `--help` needs none of it
+
+    done, failed = [], list[CloudrecError]()
+    for each in app.expired(context(), provider_spec(provider).provider):
+        if cluster not in {None, each.title}:
+            continue
+        try:
+            done.append(_take_down(each.provider, each.title, keep_data=keep_data, dry_run=dry_run, yes=yes))
+        except DeclinedError:
+            raise
+        except CloudrecError as error:
+            announce(f"cluster {each.title!r} is not removed: {error.message}")
+            failed.append(error)
+    if failed:
+        raise failed[0]
+    documents = [document for document, _ in done if document]
+    emit(
+        {"clusters": documents, "dry_run": dry_run},
+        "\n".join(text for _, text in done) or "no cluster has expired",
+    )
+
+
+def _forget(cluster: str | None, *, alone: bool, dry_run: bool, yes: bool) -> None:
+    """Drop a cluster from the journal."""
+    from cloudrec import app  # noqa: PLC0415  # `--help` needs none of it
+
+    if cluster is None or not alone:
+        raise UsageError(
+            "--forget drops one cluster from the journal and removes nothing",
+            remedy="cloudrec down --cluster NAME --forget, without --expired and --keep-data",
+        )
+
+    def decide(known: Sequence[Observed]) -> bool:
+        for each in known:
+            announce(f"in the journal, and may still exist: {each.key} {each.identity}".rstrip())
+        if not dry_run:
+            confirm(f"Forget cluster {cluster!r}? Its resources are not removed.", yes=yes)
+        return not dry_run
+
+    app.forget(context(), cluster, decide=decide)
+    done = "would be forgotten" if dry_run else "is forgotten"
+    emit(
+        {"clusters": [{"name": cluster, "forgotten": not dry_run}], "dry_run": dry_run},
+        f"cluster {cluster!r} {done}; its resources were not removed (`cloudrec leaks` lists them)",
+    )
+
+
+def _take_down(
+    provider: str | None, cluster: str | None, *, keep_data: bool, dry_run: bool, yes: bool
+) -> tuple[dict[str, Any] | None, str]:
+    """Remove one cluster; what was done for programs and for people."""
+    from cloudrec import app  # noqa: PLC0415  # `--help` needs none of it
+
+    def decide(removal: Removal) -> bool:
+        announce(removal_text(removal))
+        if not dry_run and (removal.plan.changes or removal.runs):
+            confirm("Remove this?", yes=yes)
+        return not dry_run
+
+    removal = app.down(
+        context(), provider_name=provider, cluster_name=cluster, keep_data=keep_data, decide=decide
+    )
+    if removal is None:
+        return None, "no cluster is up: nothing to remove"
+    done = "would be removed" if dry_run else "is removed; no resources remain"
+    if keep_data and not dry_run:
+        done = "is down; its data and runs are kept"
+    document = {
+        "name": removal.plan.cluster,
+        **plan_document(removal.plan),
+        "runs": [
+            {"name": run.name, "state": str(run.state), "removed": not keep_data} for run in removal.runs
+        ],
+    }
+    return document, f"cluster {removal.plan.cluster!r} {done}"

@@ -1,0 +1,217 @@
+"""The commands that inspect clouds: leaks, catalog, doctor."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cloudrec.cli.console import announce
+from cloudrec.cli.options import (
+    cluster_option,
+    confirm,
+    context,
+    file_option,
+    load_spec,
+    output_option,
+    provider_spec,
+    set_option,
+    yes_option,
+)
+from cloudrec.cli.output import columns, duration, emit
+from cloudrec.engine.cost import price_text
+from cloudrec.engine.graph import cost_of
+from cloudrec.errors import PreflightError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from cloudrec.app import Leak
+    from cloudrec.engine.graph import Observed
+    from cloudrec.findings import Finding
+    from cloudrec.spec.load import Flags
+
+
+@click.command()
+@click.argument("provider", required=False)
+@click.option(
+    "--region", "regions", multiple=True, metavar="NAME", help="A region to search; repeat for several."
+)
+@click.option("--delete", is_flag=True, help="Remove orphaned resources.")
+@yes_option
+@output_option
+def leaks(provider: str | None, regions: tuple[str, ...], *, delete: bool, yes: bool) -> None:
+    """List resources with cloudrec's tags at PROVIDER: their cluster, or orphaned, and their $/h."""
+    from cloudrec import app  # noqa: PLC0415  # `--help` needs none of it
+
+    application, name = context(), provider_spec(provider).provider
+    found = app.leaks(application, name, locations=regions)
+    gone: Sequence[Leak] = []
+    if delete:
+
+        def decide(orphaned: Sequence[Leak]) -> bool:
+            announce(_leaks_table(orphaned))
+            confirm("Remove these orphaned resources?", yes=yes)
+            return True
+
+        gone = app.remove_leaks(application, name, found, decide=decide)
+    removed = {leak.found.identity for leak in gone}
+    left = [leak for leak in found if leak.found.identity not in removed]
+    emit(
+        {"resources": [_leak(leak) for leak in left], "removed": [_leak(leak) for leak in gone]},
+        (f"{len(gone)} removed\n" if delete else "") + _leaks_table(left),
+    )
+
+
+def _leaks_table(found: Sequence[Leak]) -> str:
+    if not found:
+        return "no resources found"
+    claims = {"": "NO", "known": "yes", "alive": "its cluster exists"}
+    rows = [
+        (
+            leak.found.cluster or None,
+            leak.found.key,
+            leak.found.identity,
+            leak.found.location or None,
+            None if leak.found.created is None else duration(time.time() - leak.found.created),
+            leak.found.owner or None,
+            claims[leak.claim],
+            price_text(leak.found.hourly_usd),
+        )
+        for leak in found
+    ]
+    headers = ("CLUSTER", "RESOURCE", "IDENTITY", "REGION", "AGE", "OWNER", "CLAIMED", "$/H")
+    return f"{columns(headers, rows)}\n{len(found)} in all, {cost_of(leak.found for leak in found).text}"
+
+
+def _leak(leak: Leak) -> dict[str, Any]:
+    return {**_observed(leak.found), "claimed": bool(leak.claim), "claim": leak.claim or None}
+
+
+@click.command()
+@click.argument("provider", required=False)
+@click.option("--region", metavar="NAME", help="The cloud's region.")
+@click.option("--instance-types", metavar="A,B", help="More instance types to show.")
+@click.option(
+    "--refresh", is_flag=True, help="Fetch current prices from the cloud and save them for later plans."
+)
+@output_option
+def catalog(provider: str | None, region: str | None, instance_types: str | None, *, refresh: bool) -> None:
+    """List the instance types of PROVIDER with their prices, and the source and date of each price."""
+    from cloudrec import app  # noqa: PLC0415  # `--help` needs none of it
+
+    flags: Flags = {
+        ("cluster", "provider"): ("PROVIDER", provider),
+        ("cluster", "region"): ("--region", region),
+        ("cluster", "instance_types"): ("--instance-types", instance_types),
+    }
+    found = app.catalog(context(), load_spec(None, (), flags).spec.cluster, refresh=refresh)
+    rows = [
+        (
+            offer.instance_type,
+            f"{offer.gpus} x {offer.gpu}" if offer.gpus else None,
+            offer.vcpus,
+            f"{offer.memory_gib:g}",
+            offer.capacity,
+            offer.location,
+            price_text(offer.hourly_usd),
+            offer.priced,
+        )
+        for offer in found
+    ]
+    headers = ("TYPE", "GPUS", "VCPUS", "GIB", "CAPACITY", "WHERE", "$/H", "PRICE OF")
+    emit({"offers": [asdict(offer) for offer in found]}, columns(headers, rows))
+
+
+@click.command()
+@click.argument("provider", required=False)
+@file_option
+@cluster_option
+@click.option(
+    "--smoke", is_flag=True, help="Run a small job that checks every rank and the network between them."
+)
+@click.option("--launcher", metavar="NAME", help="The launcher of the smoke job.")
+@click.option("--image", metavar="REF", help="The smoke job's container image.")
+@click.option("--nproc-per-node", type=int, metavar="N", help="The smoke job's processes on each node.")
+@click.option(
+    "--allow-tcp", is_flag=True, default=None, help="Continue over TCP if the fast transport is not found."
+)
+@set_option
+@output_option
+def doctor(
+    provider: str | None,
+    file: Path | None,
+    cluster: str | None,
+    settings: tuple[str, ...],
+    *,
+    smoke: bool,
+    **asked: object,
+) -> None:
+    """Check what `up` needs at PROVIDER, or the health of the cluster that --cluster names.
+
+    \b
+    cloudrec doctor aws                      credentials, quotas, offers, orphaned resources
+    cloudrec doctor --cluster NAME           nodes, GPUs, fabric cards, add-ons, obsolete settings
+    cloudrec doctor --cluster NAME --smoke   a small job: ranks, all-reduce, all-to-all bandwidth
+    """  # noqa: D301  # \b is click's mark for lines that are not to be joined
+    from cloudrec import app  # noqa: PLC0415  # `--help` needs none of it
+
+    flags: Flags = {
+        ("cluster", "provider"): ("PROVIDER", provider),
+        ("cluster", "name"): ("--cluster", cluster),
+        **{("train", name): (f"--{name.replace('_', '-')}", value) for name, value in asked.items()},
+    }
+    loaded = load_spec(file, settings, flags)
+    if smoke:
+        findings = app.smoke_run(context(), loaded)
+    elif cluster is not None and provider is None:
+        up = app.choose(context(), provider_name=None, cluster_name=cluster)
+        findings = app.examine(context(), up, loaded.spec.train.env)
+    else:
+        findings = app.doctor(context(), loaded.spec.cluster)
+    _report(findings)
+
+
+def _report(findings: Sequence[Finding]) -> None:
+    """Print findings; PreflightError when one of them blocks."""
+    rows = [(finding.check, _mark(finding), finding.found, finding.needed or None) for finding in findings]
+    emit({"findings": [_finding(f) for f in findings]}, columns(("CHECK", "RESULT", "FOUND", "NEEDED"), rows))
+    wrong = [finding for finding in findings if not finding.ok]
+    for finding in wrong:
+        announce(f"{finding.check}: {finding.remedy}")
+    blocking = [finding.check for finding in wrong if finding.blocks]
+    if blocking:
+        raise PreflightError(f"not ready: {', '.join(blocking)}")
+
+
+def _mark(finding: Finding) -> str:
+    return "ok" if finding.ok else "FAILS" if finding.blocks else "warning"
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    return {
+        "check": finding.check,
+        "ok": finding.ok,
+        "found": finding.found,
+        "needed": finding.needed,
+        "remedy": finding.remedy,
+        "blocks": finding.blocks,
+    }
+
+
+def _observed(seen: Observed) -> dict[str, Any]:
+    return {
+        "cluster": seen.cluster,
+        "kind": seen.kind,
+        "name": seen.name,
+        "identity": seen.identity,
+        "state": seen.condition.value,
+        "tags": dict(seen.tags),
+        "owner": seen.owner,
+        "location": seen.location,
+        "created": seen.created,
+        "hourly_usd": seen.hourly_usd,
+    }

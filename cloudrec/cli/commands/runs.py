@@ -1,0 +1,260 @@
+"""The commands for runs: status, logs, stop, report, fetch."""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cloudrec.cli.console import announce
+from cloudrec.cli.options import complete_runs, context, dry_run_option, output_option, yes_option
+from cloudrec.cli.output import chosen_format, columns, duration, emit
+from cloudrec.cli.run_tables import goodput_line, runs_table, workers_table
+from cloudrec.errors import UsageError
+
+_SHOWN = 20
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cloudrec.app import AppContext, ClusterView
+    from cloudrec.observe.runs import RunView
+
+
+@click.command()
+@click.argument("name", required=False, shell_complete=complete_runs)
+@click.option("--watch", is_flag=True, help="Refresh until Ctrl-C.")
+@click.option(
+    "--interval",
+    type=click.FloatRange(min=0.2),
+    default=2.0,
+    show_default=True,
+    help="Seconds between refreshes, with --watch.",
+)
+@click.option("--events", is_flag=True, help="List the events of a cluster or run, oldest first.")
+@output_option
+def status(name: str | None, interval: float, *, watch: bool, events: bool) -> None:
+    """Show all clusters and runs, or those named NAME."""
+    if watch and chosen_format() != "table":
+        raise UsageError(
+            "--watch prints repeatedly, and -o prints one document", remedy="use -o or --watch, not both"
+        )
+    application = context()
+    while True:
+        if watch and sys.stdout.isatty():
+            click.echo("\033[2J\033[H", nl=False)  # clear the screen, go home
+        _show(application, name, events=events)
+        if not watch:
+            return
+        time.sleep(interval)
+
+
+@click.command()
+@click.argument("run", required=False, shell_complete=complete_runs)
+@click.option("--rank", type=int, default=0, show_default=True, help="The rank whose output is printed.")
+@click.option("--follow", is_flag=True, help="Print new lines until the run ends.")
+@click.option("--tail", type=int, metavar="N", help="Start with the last N lines.")
+def logs(run: str | None, rank: int, tail: int | None, *, follow: bool) -> None:
+    """Print the output of one rank of RUN (default: the newest run), all restarts included."""
+    from cloudrec import app  # noqa: PLC0415  # `--help` needs none of it
+    from cloudrec.observe.logs import read_logs  # noqa: PLC0415
+
+    folder, is_silent = app.run_folder(context(), run), tail != 0
+    for line in read_logs(folder, rank=rank, follow=follow, tail=tail):
+        click.echo(line)
+        is_silent = False
+    if is_silent:
+        announce(
+            f"rank {rank} of {folder.name} has no saved output: "
+            f"`cloudrec status {folder.name}` shows whether its node is running"
+        )
+
+
+@click.command()
+@click.argument("run", shell_complete=complete_runs)
+@click.option(
+    "--grace",
+    type=click.FloatRange(min=1),
+    metavar="SECONDS",
+    help="Grace period before it is killed  [default: the run's]",
+)
+@dry_run_option
+@yes_option
+@output_option
+def stop(run: str, grace: float | None, *, dry_run: bool, yes: bool) -> None:
+    """Stop RUN gracefully: it writes a checkpoint and ends. `train --resume` continues it."""
+    from cloudrec import app  # noqa: PLC0415  # `--help` needs none of it
+
+    del yes  # a stop loses nothing, so there is no question; accepted so that scripts can always pass --yes
+    application = context()
+    (view,) = app.runs(application, run)
+    if dry_run:
+        announce(f"would stop run {run} ({view.state})")
+    else:
+        view = app.stop_run(application, run, grace_s=grace)
+    emit({"dry_run": dry_run, "runs": [view.to_json()]}, runs_table([view]))
+
+
+@click.command()
+@click.argument("run", required=False, shell_complete=complete_runs)
+@click.option(
+    "--out", type=click.Path(path_type=Path, dir_okay=False), help="The file  [default: ./RUN.html]"
+)
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
+@output_option
+def report(run: str | None, out: Path | None, *, force: bool) -> None:
+    """Write one self-contained HTML page about RUN (default: the newest run)."""
+    from cloudrec import app  # noqa: PLC0415  # `--help` needs none of it
+    from cloudrec.observe.report import write_report  # noqa: PLC0415
+
+    folder = app.run_folder(context(), run)
+    target = out or Path(f"{folder.name}.html")
+    if target.exists() and not force:
+        raise UsageError(
+            f"{target} exists", remedy="choose another file with --out, or overwrite it with --force"
+        )
+    write_report(folder, target)
+    emit({"report": {"run": folder.name, "path": str(target.absolute())}}, f"wrote {target}")
+
+
+@click.command()
+@click.argument("run", required=False, shell_complete=complete_runs)
+@click.option("--to", type=click.Path(path_type=Path, file_okay=False), help="The folder  [default: ./RUN]")
+@click.option("--checkpoints", is_flag=True, help="Also copy the newest checkpoint.")
+@output_option
+def fetch(run: str | None, to: Path | None, *, checkpoints: bool) -> int:
+    """Copy the results of RUN (default: the newest run) to a local folder, wherever it ran.
+
+    A file whose name leads out of that folder is skipped with a warning, and the exit code is 1.
+    """
+    from cloudrec import app  # noqa: PLC0415  # `--help` needs none of it
+
+    application = context()
+    folder = app.run_folder(application, run)
+    target = to or Path(folder.name)
+    fetched = app.fetch(application, folder.name, target, checkpoints=checkpoints)
+    for each in fetched.skipped[:_SHOWN]:
+        announce(f"warning: a file was skipped: {each.reason}")
+    if fetched.skipped:
+        announce(
+            f"warning: {len(fetched.skipped)} files were skipped; their names are not safe on this machine"
+        )
+    document = {
+        "fetched": {
+            "run": folder.name,
+            "path": str(target.absolute()),
+            "files": fetched.files,
+            "skipped": [asdict(each) for each in fetched.skipped],
+        }
+    }
+    emit(document, f"{len(fetched.files)} files of run {folder.name} are in {target}")
+    return 1 if fetched.skipped else 0
+
+
+def _show(application: AppContext, name: str | None, *, events: bool) -> None:
+    from cloudrec import app  # noqa: PLC0415  # `--help` needs none of it
+
+    if name is not None and "://" in name:  # an engine's own id of a run
+        name = app.run_folder(application, name).name
+    is_known = any(name in {None, record.name} for record in application.journal.clusters())
+    clusters = app.clusters(application, name) if is_known else []  # a run needs no request to the cloud
+    runs = app.runs(application) if name is None else app.runs_of(application, name)
+    if name is not None and not clusters and not runs:
+        raise UsageError(
+            f"there is no cluster or run {name!r}", remedy="`cloudrec status` lists all clusters and runs"
+        )
+    document: dict[str, Any] = {
+        "clusters": [_cluster_document(cluster) for cluster in clusters],
+        "runs": [run.to_json() for run in runs],
+    }
+    text = [_clusters_table(clusters)] if clusters or name is None else []  # NAME is a run
+    text.append(runs_table(runs))
+    if name is not None:
+        text += [goodput_line(run) for run in runs if run.goodput_parts]
+        text += [workers_table(run) for run in runs if run.workers]
+    if events:
+        document["events"] = _events(application, clusters, runs)
+        rows = [
+            (_clock(event["time"]), event["of"], event["event"], event["detail"])
+            for event in document["events"]
+        ]
+        text.append(columns(("TIME", "OF", "EVENT", "DETAIL"), rows))
+    emit(document, "\n\n".join(text))
+
+
+def _events(
+    application: AppContext, clusters: Sequence[ClusterView], runs: Sequence[RunView]
+) -> list[dict[str, Any]]:
+    from cloudrec import app  # noqa: PLC0415  # `--help` needs none of it
+
+    found = [
+        {"time": event.time, "of": event.key, "event": event.event, "detail": event.detail}
+        for cluster in clusters
+        for event in application.journal.events(cluster.name)
+    ]
+    for run in runs:
+        if run.launcher is None:  # damaged: its reason is shown already
+            continue
+        found += [
+            {
+                "time": event.time,
+                "of": f"run/{run.name}",
+                "event": event.event,
+                "detail": ", ".join(f"{key}={value}" for key, value in event.details.items()),
+            }
+            for event in app.run_folder(application, run.name).ledger.read()
+        ]
+    return sorted(found, key=lambda event: event["time"])
+
+
+def _cluster_document(cluster: ClusterView) -> dict[str, Any]:
+    return {
+        "name": cluster.name,
+        "provider": cluster.provider,
+        "owner": cluster.owner,
+        "state": cluster.state,
+        **cluster.cost.to_json(),
+        "created": cluster.created,
+        "expires": cluster.expires,
+        "missing": [asdict(each) for each in cluster.missing],
+        "problem": cluster.problem or None,
+        "resources": [
+            {**asdict(seen), "condition": seen.condition.value, "cluster": seen.cluster}
+            for seen in cluster.resources
+        ],
+    }
+
+
+def _clusters_table(clusters: Sequence[ClusterView]) -> str:
+    if not clusters:
+        return "no cluster is up (cloudrec up PROVIDER)"
+    rows = [
+        (
+            c.name,
+            c.provider,
+            c.state,
+            c.cost.cell,
+            None if c.created is None else duration(time.time() - c.created),
+            c.expires,
+            c.owner,
+        )
+        for c in clusters
+    ]
+    problems = [f"{c.name}: {c.problem}" for c in clusters if c.problem]
+    for c in clusters:
+        for each in c.missing if c.state == "NOT READY" else ():
+            problems += [f"{c.name} is NOT READY: {each.what}: {each.reason}", f"  remedy: {each.remedy}"]
+    problems += [
+        f"{c.name}: the price of {c.cost.unknown_text} is not known" for c in clusters if c.cost.unknown
+    ]
+    return "\n".join(
+        [columns(("CLUSTER", "PROVIDER", "STATE", "$/H", "AGE", "EXPIRES", "OWNER"), rows), *problems]
+    )
+
+
+def _clock(moment: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(moment))

@@ -1,0 +1,272 @@
+"""`cloudrec train`: launch a run, follow it, and leave it resumable."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cloudrec.cli.console import announce
+from cloudrec.cli.options import (
+    cluster_option,
+    complete_runs,
+    confirm,
+    context,
+    dry_run_option,
+    file_option,
+    load_spec,
+    output_option,
+    provider_option,
+    set_option,
+    yes_option,
+)
+from cloudrec.cli.output import chosen_format, emit
+from cloudrec.cli.run_tables import runs_table
+from cloudrec.engine.cost import FREE, price_text
+from cloudrec.errors import INTERRUPTED, RunFailedError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from cloudrec.app import AppContext, PreparedRun
+    from cloudrec.launchers.base.protocol import LaunchPlan
+    from cloudrec.launchers.base.run_folder import RunFolder
+    from cloudrec.spec.load import Flags
+
+
+@click.command(context_settings={"ignore_unknown_options": False})
+@click.argument("trainer_flags", nargs=-1, type=click.UNPROCESSED)
+@file_option
+@cluster_option
+@provider_option
+@click.option("--name", help="The run's name  [default: made from the time]")
+@click.option(
+    "--dataset",
+    metavar="URI",
+    help="The prepared dataset (the trainer's --dataset_path)  [default: the one pushed last to the cluster]",
+)
+@click.option(
+    "--launcher", metavar="NAME", help="What starts the processes  [default: the cluster's launcher]"
+)
+@click.option("--nodes", type=int, metavar="N", help="Number of nodes to train on  [default: all]")
+@click.option(
+    "--min-nodes", type=int, metavar="N", help="Continue with at least this many if nodes are lost."
+)
+@click.option(
+    "--image",
+    metavar="REF",
+    help="The trainer's container image  [default: the one last pushed; else pods install the trainer]",
+)
+@click.option(
+    "--allow-tcp",
+    is_flag=True,
+    default=None,
+    help="Train even if GPUs or the fast transport are not found.",
+)
+@click.option("--ray-address", metavar="URL", help="With --launcher ray: the head, e.g. http://HEAD:8265.")
+@click.option(
+    "--slurm-host",
+    metavar="USER@HOST",
+    help="With --launcher slurm: the login node, USER@HOST, used over ssh.",
+)
+@click.option("--partition", metavar="NAME", help="With --launcher slurm: the partition.")
+@click.option("--account", metavar="NAME", help="With --launcher slurm: the account.")
+@click.option(
+    "--time-limit", metavar="TIME", help="With --launcher slurm: the time limit, in Slurm's format."
+)
+@click.option(
+    "--nproc-per-node",
+    type=int,
+    help="Processes per node  [default: one per GPU, or 1; with --resume: as before]",
+)
+@click.option("--max-restarts", type=int, help="Most restarts after crashes  [default: 3]")
+@click.option(
+    "--detach", is_flag=True, help="Return once the run has started; it continues without the terminal."
+)
+@click.option("--resume", metavar="RUN", shell_complete=complete_runs, help="Resume a stopped or failed run.")
+@set_option
+@dry_run_option
+@yes_option
+@output_option
+def train(
+    *,
+    trainer_flags: tuple[str, ...],
+    file: Path | None,
+    cluster: str | None,
+    provider: str | None,
+    name: str | None,
+    dataset: str | None,
+    launcher: str | None,
+    nodes: int | None,
+    min_nodes: int | None,
+    image: str | None,
+    allow_tcp: bool | None,
+    nproc_per_node: int | None,
+    max_restarts: int | None,
+    resume: str | None,
+    settings: tuple[str, ...],
+    detach: bool,
+    dry_run: bool,
+    yes: bool,
+    **of_launcher: str | None,
+) -> int:
+    """Launch a run on a cluster and follow it. TRAINER_FLAGS, after --, are passed to the trainer.
+
+    \b
+    cloudrec train --dataset data/prepared --nproc-per-node 2 -- --num_epochs 2
+    cloudrec train --nodes 2                   with the dataset pushed last, or named in cloudrec.yaml
+    cloudrec train --resume RUN                from its newest checkpoint
+    cloudrec train --provider aws --dry-run -o yaml   what would be applied to the cluster
+    cloudrec train --resume RUN --nproc-per-node 1    with other processes, but the same steps
+
+    A run saves checkpoints by default; `-- --checkpoint_interval 10m` sets how often.
+    Ctrl-C stops the run gracefully: it writes a checkpoint, and --resume continues from it.
+    """  # noqa: D301  # \b is click's mark for lines that are not to be joined
+    from cloudrec import app  # noqa: PLC0415  # `--help` needs none of it
+
+    flags: Flags = {
+        ("cluster", "name"): ("--cluster", cluster),
+        ("cluster", "provider"): ("--provider", provider),
+        ("train", "name"): ("--name", name),
+        ("train", "launcher"): ("--launcher", launcher),
+        ("train", "nodes"): ("--nodes", nodes),
+        ("train", "min_nodes"): ("--min-nodes", min_nodes),
+        ("train", "image"): ("--image", image),
+        ("train", "allow_tcp"): ("--allow-tcp", allow_tcp),
+        ("train", "nproc_per_node"): ("--nproc-per-node", nproc_per_node),
+        ("train", "max_restarts"): ("--max-restarts", max_restarts),
+        ("trainer", "dataset_path"): ("--dataset", dataset),
+        **_settings_of(of_launcher),
+    }
+
+    def decide(launch: PreparedRun) -> bool:
+        if dry_run:
+            announce(_plan_text(launch.plan))
+        elif launch.hourly_usd != FREE:
+            price = price_text(launch.hourly_usd)
+            confirm(f"The price of its nodes is {price} an hour. Continue?", yes=yes)
+        plans.append(launch.plan)
+        return not dry_run
+
+    plans: list[LaunchPlan] = []
+    application = context()
+    if resume is not None:
+        _refuse_with_resume(flags, trainer_flags, settings)
+        folder = app.resume(application, resume, nproc_per_node=nproc_per_node, decide=decide)
+    else:
+        folder = app.train(application, load_spec(file, settings, flags), trainer_flags, decide=decide)
+    if folder is None:
+        _emit_plan(plans[0])
+        return 0
+    announce(f"run {folder.name} has started; its files are in {folder.path}")
+    if detach:
+        return _finish(application, folder.name)
+    return _follow(application, folder)
+
+
+def _settings_of(given: Mapping[str, str | None]) -> Flags:
+    """Return the flags of one launcher, as its settings."""
+    keys = {"ray_address": "address", "slurm_host": "host"}
+    return {
+        ("train", "settings", keys.get(name, name)): (f"--{name.replace('_', '-')}", value)
+        for name, value in given.items()
+    }
+
+
+def _follow(application: AppContext, folder: RunFolder) -> int:
+    """Print the run's lines to stderr until it ends; Ctrl-C stops it gracefully."""
+    try:
+        _print_lines(folder)
+    except KeyboardInterrupt:
+        announce(
+            "stopping: the run writes a checkpoint and ends (press Ctrl-C again to return without waiting)"
+        )
+        _stop(application, folder)
+        _finish(application, folder.name)
+        return INTERRUPTED
+    return _finish(application, folder.name)
+
+
+def _print_lines(folder: RunFolder) -> None:
+    from cloudrec.observe.status import watch_run  # noqa: PLC0415  # `--help` needs none of it
+
+    for item in watch_run(folder, tail=0):
+        if isinstance(item, str):
+            announce(item)
+        elif not item.state.is_final:
+            announce(f"{folder.name}: {item.state}" + (f" ({item.cause})" if item.cause else ""))
+
+
+def _stop(application: AppContext, folder: RunFolder) -> None:
+    from cloudrec import app  # noqa: PLC0415  # `--help` needs none of it
+
+    try:
+        app.stop_run(application, folder.name)
+    except UsageError:
+        return  # the run ended in the meantime
+
+
+def _finish(application: AppContext, name: str) -> int:
+    """Print the run and turn its state into an exit code."""
+    from cloudrec import app  # noqa: PLC0415  # `--help` needs none of it
+
+    (view,) = app.runs(application, name)
+    if view.state == "FAILED":
+        raise RunFailedError(
+            f"run {name} failed: {view.cause or 'unknown cause'}",
+            remedy=f"`cloudrec logs {name}` shows its output; `cloudrec train --resume {name}` resumes it",
+        )
+    emit({"runs": [view.to_json()]}, runs_table([view]))
+    if view.state == "INTERRUPTED":
+        announce(f"it was stopped; `cloudrec train --resume {name}` resumes it")
+        return INTERRUPTED
+    return 0
+
+
+def _refuse_with_resume(flags: Flags, trainer_flags: tuple[str, ...], settings: tuple[str, ...]) -> None:
+    """Refuse flags that a resumed run cannot change: all but the number of its processes."""
+    given = [
+        flag
+        for path, (flag, value) in flags.items()
+        if value is not None and path[0] != "cluster" and path != ("train", "nproc_per_node")
+    ]
+    given += ["--set"] if settings else []
+    given += [trainer_flags[0]] if trainer_flags else []
+    if given:
+        raise UsageError(
+            f"{given[0]} cannot be changed with --resume: a resumed run keeps its configuration",
+            remedy="omit it, or launch a new run without --resume",
+        )
+
+
+def _emit_plan(plan: LaunchPlan) -> None:
+    """Print what would be done; with YAML, print exactly the manifests, for other tools."""
+    if plan.objects and chosen_format() == "yaml":
+        from cloudrec.kubernetes import manifests  # noqa: PLC0415  # only for this
+
+        click.echo(manifests.text(plan.objects), nl=False)
+        return
+    emit({"dry_run": True, "launch": _plan_document(plan)}, "")
+
+
+def _plan_document(plan: LaunchPlan) -> dict[str, Any]:
+    document = {
+        "command": list(plan.command),
+        "environment": dict(plan.environment),
+        "files": dict(plan.files),
+    }
+    return document | ({"objects": list(plan.objects)} if plan.objects else {})
+
+
+def _plan_text(plan: LaunchPlan) -> str:
+    import shlex  # noqa: PLC0415  # only for a dry run
+
+    lines = ["would write:"]
+    for name, text in plan.files.items():
+        lines += [f"  {name}:", *(f"    {line}" for line in text.splitlines())]
+    lines += ["would set:", *(f"  {key}={value}" for key, value in sorted(plan.environment.items()))]
+    if plan.objects:
+        told = [f"  {each['kind']} {each['metadata']['name']}" for each in plan.objects]
+        lines += ["would apply these objects (-o yaml prints them in full):", *told]
+    return "\n".join([*lines, "would run:", f"  {shlex.join(plan.command)}"])

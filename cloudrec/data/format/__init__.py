@@ -1,0 +1,1 @@
+"""The dataset format: dataset.json, its shards, its encoding, and the fields of its rows."""

@@ -1,0 +1,1 @@
+"""`data prepare`: conversion of raw rows to a dataset, in bounded memory."""

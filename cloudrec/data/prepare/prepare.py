@@ -1,0 +1,103 @@
+"""Conversion of Criteo TSV to the training format, in bounded memory.
+
+The first pass parses the rows and writes labels and integers in their final form. It numbers categories in
+the order of their first use, writes the numbers to the places of the ids, and counts them. The second pass
+converts the numbers to ids. With hash encoding, and with the vocabulary of another dataset (`like`), the
+first pass writes the ids, and the second one computes only checksums. The vocabulary is written beside the
+shards. Everything is built in OUT/.tmp and moved into place at the end, dataset.json last: a folder without
+dataset.json is not a dataset, and an earlier dataset stays until the new one is complete.
+
+Memory: per thread a few chunks (4 MiB of text each, and as much again after parsing), and the categories (at
+most 84 bytes per distinct one, `max_vocabulary` of them per feature).
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from cloudrec.data import require_extra
+from cloudrec.data.prepare.options import PrepareOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from cloudrec.data.prepare.folder import BadRow
+
+_SHOWN_BAD_ROWS = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrepareReport:
+    """The result of a preparation."""
+
+    path: str
+    rows: int
+    train_rows: int
+    test_rows: int
+    bad_rows: int
+    first_bad_rows: Sequence[BadRow]
+    num_embeddings_per_feature: dict[str, int]
+    digest: str
+    encoding_digest: str
+    bytes: int
+    seconds: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as plain values."""
+        return asdict(self)
+
+
+def prepare(
+    source: str,
+    out: Path,
+    *,
+    options: PrepareOptions | None = None,
+    progress: Callable[[int, int | None], None] = lambda _done, _total: None,
+) -> PrepareReport:
+    """Prepare the TSV files that `source` names into the folder `out`.
+
+    Args:
+        source: a file, a folder (with train/ and test/ in it or not) or a glob pattern.
+        out: the output folder; refused if it has a dataset, unless the options allow to replace it.
+        options: the options.
+        progress: called with the bytes read so far and their total, in the size on disk.
+
+    Raises:
+        DataError: the source is missing or malformed, `out` has a dataset already, or `like` names no
+            dataset with a usable encoding.
+        BusyError: another `prepare` is writing into `out`.
+        StorageError: `out` cannot be written.
+    """
+    require_extra()
+    from cloudrec.data.prepare.folder import claimed  # noqa: PLC0415 - they load numpy and polars
+    from cloudrec.data.prepare.pipeline import Preparation  # noqa: PLC0415 - they load numpy and polars
+    from cloudrec.data.prepare.sources import find_sources  # noqa: PLC0415 - they load numpy and polars
+    from cloudrec.data.vocabulary import load  # noqa: PLC0415 - they load numpy and polars
+
+    options = options or PrepareOptions()
+    started = time.monotonic()
+    files = find_sources(source)
+    known = None if options.like is None else load(options.like)  # first: `out` may be that dataset
+    with claimed(out, overwrite=options.overwrite) as workspace:
+        run = Preparation(workspace, options, files, progress, known)
+        content = run.run()
+        workspace.commit(content, run.bad_rows.kept)
+    return PrepareReport(
+        path=str(out),
+        rows=content["rows"],
+        train_rows=content["splits"]["train"]["rows"],
+        test_rows=content["splits"]["test"]["rows"],
+        bad_rows=content["bad_rows"],
+        first_bad_rows=run.bad_rows.kept[:_SHOWN_BAD_ROWS],
+        num_embeddings_per_feature=content["num_embeddings_per_feature"],
+        digest=content["digest"],
+        encoding_digest=content["encoding"]["digest"],
+        bytes=sum(
+            f["bytes"] for s in content["splits"].values() for h in s["shards"] for f in h["files"].values()
+        )
+        + sum(f["bytes"] for f in content["encoding"]["files"].values()),
+        seconds=time.monotonic() - started,
+    )

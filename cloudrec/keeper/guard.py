@@ -1,0 +1,298 @@
+"""The guard enforces a cluster's end from inside: runs write a checkpoint, and GPU nodes scale to zero.
+
+A CronJob starts one round at a time. A round reads the end from the guard's ConfigMap, where `up` wrote it.
+After the end it suspends each run, so that the trainers write a checkpoint within their grace period; then it
+scales the GPU nodes to zero, if the provider can. It records in the ConfigMap what it did, and for which end;
+the record of an earlier end is ignored. Later rounds repeat this until `up` renews the end, because a user
+may start another run or scale nodes up again, and a call of the cloud may have failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+import time
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from cloudrec import providers
+from cloudrec.errors import CloudrecError, PreflightError, UsageError
+from cloudrec.home import Home
+from cloudrec.keeper import in_cluster
+from cloudrec.keeper.tending import tend
+from cloudrec.kubernetes.client.errors import AbsentError, KubeError
+from cloudrec.kubernetes.manifests.guard import MARK
+from cloudrec.launchers import launchers
+from cloudrec.launchers.kubernetes.launcher import KubeLauncher
+from cloudrec.providers.base.protocol import CanScaleToZero, Halt
+from cloudrec.spec.models import ClusterSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from cloudrec.kubernetes.client.client import Kube
+
+NAME = "cloudrec-guard"  # the name of all of the guard's objects
+NOTE, RECORD = "guard.json", "state.json"  # the keys of its ConfigMap: its orders, and what it did
+_RUNS = "app.kubernetes.io/managed-by=cloudrec,cloudrec/run"
+_LONGEST_WAIT_S = 480.0  # for checkpoints: one round has ten minutes
+_SPARE_S = 15.0  # beyond a pod's grace period
+# No pool is scaled again for so long after a scaling: a cloud that does not report a pool's size would get
+# the same call in every round.
+_SETTLE_S = 300.0
+_POLL_S = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Note:
+    """The guard's orders.
+
+    Attributes:
+        cluster: the cluster's spec for a provider that runs in the cluster.
+        hourly_usd: its price in USD an hour; None if unknown.
+        began: when it began to cost that, ISO 8601; empty if unknown.
+    """
+
+    cluster: ClusterSpec
+    hourly_usd: float | None = None
+    began: str = ""
+
+    def end(self) -> datetime | None:
+        """Return the cluster's end: the expiry that `up` wrote, or the time when the budget is spent."""
+        ends = [datetime.fromisoformat(self.cluster.expires)] if self.cluster.expires else []
+        if self.cluster.budget_usd is not None and self.hourly_usd and self.began:
+            hours = self.cluster.budget_usd / self.hourly_usd
+            ends.append(datetime.fromisoformat(self.began) + timedelta(hours=hours))
+        return min(ends, default=None)
+
+    def to_json(self) -> str:
+        """Return the orders as the ConfigMap holds them."""
+        # The guard's image may be of an earlier version, which rejects unknown keys.
+        cluster = self.cluster.model_dump(mode="json", exclude={"access", "base_image", "package_index"})
+        return json.dumps({"cluster": cluster, "hourly_usd": self.hourly_usd, "began": self.began})
+
+    @classmethod
+    def of(cls, text: str) -> Note:
+        """Return the orders from the ConfigMap's text; UsageError if it is invalid."""
+        try:
+            document = json.loads(text)
+            cluster = ClusterSpec.model_validate(document["cluster"])
+            hourly_usd = document["hourly_usd"]  # older versions wrote 0 for an unknown price
+            return cls(
+                cluster=cluster,
+                hourly_usd=float(hourly_usd) if hourly_usd else None,
+                began=document["began"],
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            raise UsageError(
+                f"the guard's note cannot be read: {error}", remedy="`cloudrec up` writes it again"
+            ) from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class GuardRecord:
+    """The result of a round after the cluster's end.
+
+    Attributes:
+        end: the end that was enforced, ISO 8601.
+        budget_usd: the budget at that time.
+        halted: whether all GPU nodes were scaled to zero.
+        at: the time of the round, ISO 8601.
+        pools: the pools that were scaled.
+        left: the pools that still cost money, each with the reason.
+    """
+
+    end: str = ""
+    budget_usd: float | None = None
+    halted: bool = False
+    at: str = ""
+    pools: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, text: str) -> GuardRecord:
+        """Return the record from the ConfigMap's text; an empty record if it is invalid."""
+        try:
+            known = json.loads(text)
+            pools, left = tuple(known.pop("pools")), tuple(known.pop("left"))
+            record = cls(**known, pools=pools, left=left)
+            datetime.fromisoformat(record.at)
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return cls()
+        return record
+
+    def has_just_scaled(self, note: Note, end: datetime, now: datetime) -> bool:
+        """Return whether the pools were scaled for this end in the last five minutes."""
+        is_same = (self.end, self.budget_usd) == (end.isoformat(), note.cluster.budget_usd)
+        if not (is_same and self.halted and self.pools):
+            return False
+        return now - datetime.fromisoformat(self.at) < timedelta(seconds=_SETTLE_S)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Guard:
+    """One round of the guard.
+
+    Attributes:
+        kube: a client of the cluster's API server.
+        namespace: the namespace of the runs and the guard.
+        halt: scales the GPU nodes to zero.
+        now: returns the time.
+        report: receives each log line.
+    """
+
+    kube: Kube
+    namespace: str
+    halt: Callable[[ClusterSpec], Halt]
+    now: Callable[[], datetime] = field(default=lambda: datetime.now(UTC))
+    report: Callable[[str], None] = field(default=lambda line: print(line, flush=True))
+
+    def round(self) -> bool:
+        """Tend the pods, and enforce the end if it has passed; return whether all that was due is done."""
+        try:
+            tend(self.kube, self.namespace, self.report)
+        except KubeError as error:  # the end is enforced even so
+            self.report(f"pods are not tended: {error.message}")
+        found = self.kube.get("ConfigMap", NAME, namespace=self.namespace)
+        if found is None:
+            raise PreflightError(
+                f"there is no ConfigMap {self.namespace}/{NAME}", remedy="`cloudrec up` writes it"
+            )
+        data = found.get("data") or {}
+        note = Note.of(data.get(NOTE, ""))
+        end = note.end()
+        if end is None or self.now() < end:
+            self.report(f"{note.cluster.title} ends {end.isoformat()}" if end else "there is no end")
+            return True
+        are_ended = self._end_runs()
+        return self._halt(note, end, GuardRecord.of(data.get(RECORD, ""))) and are_ended
+
+    def _end_runs(self) -> bool:
+        """Suspend every run and wait until its pods have ended; return False if a launcher's runs failed.
+
+        The round scales the nodes down even if a run cannot be suspended.
+        """
+        began, asked, are_ended = time.monotonic(), False, True
+        for launcher in launchers().values():
+            if isinstance(launcher, KubeLauncher):
+                try:
+                    asked |= self._suspend(launcher)
+                except KubeError as error:
+                    are_ended = False
+                    self.report(f"runs of {launcher.name} are not suspended: {error.message}")
+        grace_s = self._grace_s() if asked else 0.0
+        while asked and self._pods():
+            if time.monotonic() - began > min(grace_s + _SPARE_S, _LONGEST_WAIT_S):
+                self.report(f"{len(self._pods())} pods do not end; what they committed before is kept")
+                break
+            time.sleep(_POLL_S)
+        return are_ended
+
+    def _suspend(self, launcher: KubeLauncher) -> bool:
+        """Suspend a launcher's runs in progress; return whether there were any."""
+        engine = launcher.engine
+        try:
+            jobs = self.kube.list(engine.kind, namespace=self.namespace, labels=_RUNS)
+        except (AbsentError, UsageError):  # the kind of an operator that is not installed
+            return False
+        under_way = [
+            job
+            for job in jobs
+            if engine.phase(job).state not in ("succeeded", "failed") and not engine.is_suspended(job)
+        ]
+        for job in under_way:
+            name = job["metadata"]["name"]
+            self.report(f"run {name}: its cluster's end has come; it is suspended")
+            self.kube.patch(engine.kind, name, engine.suspension(), namespace=self.namespace)
+        return bool(under_way)
+
+    def _pods(self) -> list[dict[str, Any]]:
+        """Return the trainer pods that have not ended; ended ones stay for their logs."""
+        pods = self.kube.list("Pod", namespace=self.namespace, labels=f"{_RUNS},cloudrec/role=trainer")
+        return [pod for pod in pods if (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")]
+
+    def _grace_s(self) -> float:
+        return max(
+            (pod["spec"].get("terminationGracePeriodSeconds") or 30 for pod in self._pods()), default=0
+        )
+
+    def _halt(self, note: Note, end: datetime, record: GuardRecord) -> bool:
+        """Scale the GPU nodes to zero and record the result; return whether it is done."""
+        now = self.now()
+        if record.has_just_scaled(note, end, now):
+            return True
+        done = self.halt(note.cluster)
+        for pool in done.pools:
+            self.report(f"{pool}: its nodes go")
+        for left in done.left:
+            self.report(f"left: {left}")
+        made = GuardRecord(
+            end=end.isoformat(),
+            budget_usd=note.cluster.budget_usd,
+            halted=not done.left or done.is_final,
+            at=now.isoformat(),
+            pools=tuple(done.pools),
+            left=tuple(done.left),
+        )
+        # A round that changed nothing writes nothing: its record would differ in the time only.
+        if made.pools or replace(made, at=record.at) != record:
+            change = {"data": {RECORD: json.dumps(asdict(made))}}
+            self.kube.patch("ConfigMap", NAME, change, namespace=self.namespace)
+        return made.halted
+
+
+def halting(home: Path, environment: Mapping[str, str]) -> Callable[[ClusterSpec], Halt]:
+    """Return a function that scales a cluster's GPU nodes to zero, with any provider.
+
+    Args:
+        home: a folder for the provider's files.
+        environment: the credentials of the guard's identity.
+    """
+
+    def halt(cluster: ClusterSpec) -> Halt:
+        provider = providers.load(cluster.provider, home=Home(root=home), environment=environment)
+        return provider.halt(cluster) if isinstance(provider, CanScaleToZero) else Halt()
+
+    return halt
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Make one round, or rounds for some time; return 0 if the last did all that was due, 1 if not."""
+    parser = argparse.ArgumentParser(prog="python -m cloudrec.agent guard", allow_abbrev=False)
+    parser.add_argument("--for", dest="shift_s", type=float, default=0.0, help="seconds until the last round")
+    parser.add_argument(
+        "--every", dest="pause_s", type=float, default=120.0, help="seconds between two rounds"
+    )
+    options = parser.parse_args(arguments)
+    if options.shift_s:  # the first process of a container ignores SIGTERM unless it handles it
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    began = time.monotonic()
+    while True:
+        code = _one_round()
+        # The next pod would come too late for a pause that reaches beyond the end.
+        if time.monotonic() - began + options.pause_s > options.shift_s:
+            return code
+        time.sleep(options.pause_s)
+
+
+def _one_round() -> int:
+    with TemporaryDirectory(prefix="cloudrec-guard-") as folder:
+        place = in_cluster.place(os.environ, folder)
+        environment = {**os.environ, "KUBECONFIG": str(place.kubeconfig)}
+        with place.connect() as kube:
+            guard = Guard(
+                kube=kube, namespace=place.namespace, halt=halting(place.kubeconfig.parent, environment)
+            )
+            try:
+                is_done = guard.round()
+            except CloudrecError as error:
+                print(f"error: {error.message}\n{error.remedy or ''}".rstrip(), flush=True)
+                return 1
+    Path(MARK).touch()  # for the pod's readiness probe: this guard could read its orders
+    return 0 if is_done else 1

@@ -1,0 +1,142 @@
+"""The objects of the add-ons that cloudrec renders from its own templates."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any
+
+from cloudrec.errors import PreflightError
+from cloudrec.kubernetes.addons import contexts, gpu_nodes
+from cloudrec.kubernetes.manifests import render
+from cloudrec.kubernetes.manifests.shared import claim_name
+from cloudrec.transport import profile_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from cloudrec.kubernetes.addons.table import Addon
+    from cloudrec.kubernetes.client.target import ClusterTarget
+    from cloudrec.kubernetes.manifests import TemplateContext
+
+_MELLANOX = "15b3"  # the PCI vendor id
+# DaemonSets that need no values besides their images.
+_DAEMONS: Mapping[str, type[contexts.OnNodes]] = {
+    "nvidia-peermem": contexts.NvidiaPeermem,
+    "tcpx-installer": contexts.TcpxInstaller,
+    "tcpxo-installer": contexts.TcpxoInstaller,
+    "nri-device-injector": contexts.NriDeviceInjector,
+}
+
+
+def objects_of(
+    addon: Addon, target: ClusterTarget, *, cluster: str, labels: Mapping[str, str]
+) -> list[dict[str, Any]]:
+    """Return an add-on's objects in the order in which they are applied.
+
+    Args:
+        addon: an add-on without a release.
+        target: the cluster.
+        cluster: the cluster's name.
+        labels: the labels of each object.
+
+    Raises:
+        PreflightError: the target lacks a value that the add-on needs.
+    """
+    if addon.name == "volumes":
+        return [render(each) for each in _volumes(target, cluster, labels)]
+    if addon.name in _DAEMONS:
+        given: dict[str, Any] = {**_on(target), **addon.images}
+        return [render(_DAEMONS[addon.name](labels=labels, **given))]
+    return [render(each) for each in _MAKERS[addon.name](addon, target, labels)]
+
+
+def _on(target: ClusterTarget) -> dict[str, Any]:
+    return {"node_selector": dict(target.node_selector) or None}
+
+
+def _nvidia(addon: Addon, target: ClusterTarget, labels: Mapping[str, str]) -> list[TemplateContext]:
+    chosen = None if target.node_selector else gpu_nodes.affinity()
+    image = addon.images["plugin"]
+    return [contexts.NvidiaDevicePlugin(labels=labels, image=image, affinity=chosen, **_on(target))]
+
+
+def _efa(addon: Addon, target: ClusterTarget, labels: Mapping[str, str]) -> list[TemplateContext]:
+    return [contexts.EfaDevicePlugin(labels=labels, image=addon.images["plugin"], **_on(target))]
+
+
+def _rdma(addon: Addon, target: ClusterTarget, labels: Mapping[str, str]) -> list[TemplateContext]:
+    """Return the plugin and its configuration, which selects the InfiniBand cards."""
+    # One of the mlx5 cards of an ND machine is its Ethernet card, so the link type decides.
+    prefix, _, name = profile_of("infiniband", target.instance_type).card_resource.partition("/")
+    selectors = {"vendors": [_MELLANOX], "linkTypes": ["infiniband"], "isRdma": True}
+    config = json.dumps(
+        {"resourceList": [{"resourcePrefix": prefix, "resourceName": name, "selectors": selectors}]}
+    )
+    digest = hashlib.sha256(config.encode()).hexdigest()[:16]
+    return [
+        contexts.RdmaDeviceConfig(labels=labels, config=config),
+        contexts.RdmaDevicePlugin(labels=labels, image=addon.images["plugin"], digest=digest, **_on(target)),
+    ]
+
+
+def _networks(addon: Addon, target: ClusterTarget, labels: Mapping[str, str]) -> list[TemplateContext]:
+    if not target.networks:
+        raise PreflightError(
+            f"{addon.name}: the networks of this cluster's GPU nodes are unknown",
+            remedy="name them in the cluster's settings: interface, network and subnetwork of each card",
+        )
+    made: list[TemplateContext] = []
+    for each in target.networks:
+        name = each["network"]
+        made.append(
+            contexts.GkeNetworkParameters(
+                labels=labels, name=name, network=name, subnetwork=each["subnetwork"]
+            )
+        )
+        made.append(contexts.GkeNetwork(labels=labels, name=name))
+    return made
+
+
+def _volumes(target: ClusterTarget, cluster: str, labels: Mapping[str, str]) -> list[TemplateContext]:
+    """Return a volume and a claim for each file system and bucket of the cluster."""
+    # A PersistentVolume has no namespace, so its name contains that of the cluster.
+    if not target.volumes:
+        return []
+    kind = "cloudrec-static"
+    made: list[TemplateContext] = [contexts.StaticStorageClass(labels=labels, name=kind)]
+    for each in target.volumes:
+        name, claim = f"cloudrec-{cluster}-{each['name']}", claim_name(each["name"])
+        made.append(
+            contexts.PersistentVolume(
+                labels=labels,
+                name=name,
+                namespace=target.namespace,
+                claim=claim,
+                storage_class=kind,
+                driver=each["driver"],
+                handle=each["handle"],
+                capacity=each["capacity"],
+                attributes=each.get("attributes") or {},
+                mount_options=each.get("mount_options") or None,
+            )
+        )
+        made.append(
+            contexts.PersistentVolumeClaim(
+                labels=labels,
+                name=claim,
+                namespace=target.namespace,
+                storage_class=kind,
+                volume=name,
+                capacity=each["capacity"],
+            )
+        )
+    return made
+
+
+_MAKERS: Mapping[str, Callable[[Addon, ClusterTarget, Mapping[str, str]], list[TemplateContext]]] = {
+    "nvidia-device-plugin": _nvidia,
+    "efa-device-plugin": _efa,
+    "rdma-device-plugin": _rdma,
+    "gke-networks": _networks,
+}

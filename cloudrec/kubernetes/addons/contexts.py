@@ -1,0 +1,220 @@
+"""The values that each add-on template places; the rest of a template is as upstream publishes it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from cloudrec.kubernetes.manifests.templates.rendering import TemplateContext
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+@dataclass(frozen=True, kw_only=True)
+class Labelled(TemplateContext):
+    """The values of every object of an add-on.
+
+    Args:
+        labels: the labels that name cloudrec, the cluster and the add-on.
+    """
+
+    folder: ClassVar[str] = "addons/"
+
+    labels: Mapping[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnNodes(Labelled):
+    """A pod on each GPU node.
+
+    Args:
+        node_selector: labels of the GPU nodes; None for all nodes.
+    """
+
+    node_selector: Mapping[str, str] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class NvidiaDevicePlugin(OnNodes):
+    """The plugin that makes GPUs allocatable.
+
+    Args:
+        image: the plugin's image.
+        affinity: the nodes with GPUs, where no node selector names them; None otherwise.
+    """
+
+    image: str
+    affinity: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class EfaDevicePlugin(OnNodes):
+    """The plugin that makes EFA adapters allocatable.
+
+    Args:
+        image: the plugin's image.
+    """
+
+    image: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class RdmaDeviceConfig(Labelled):
+    """The configuration of the plugin for InfiniBand cards.
+
+    Args:
+        config: its text, JSON.
+    """
+
+    config: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class RdmaDevicePlugin(OnNodes):
+    """The plugin that makes InfiniBand cards allocatable.
+
+    Args:
+        image: the plugin's image.
+        digest: the digest of its configuration, so that a change of it restarts the pods.
+    """
+
+    image: str
+    digest: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class NvidiaPeermem(OnNodes):
+    """Loads the kernel module nvidia-peermem, through which cards read and write GPU memory.
+
+    Args:
+        loader: image with a shell and nsenter.
+        pause: image that does nothing.
+    """
+
+    loader: str
+    pause: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class TcpxInstaller(OnNodes):
+    """Installs the GPUDirect-TCPX plug-in on nodes.
+
+    Args:
+        installer: image with the plug-in.
+        pause: image that does nothing.
+    """
+
+    installer: str
+    pause: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class TcpxoInstaller(OnNodes):
+    """Installs the GPUDirect-TCPXO plug-in on nodes.
+
+    Args:
+        loader: image with a shell and nsenter.
+        installer: image with the plug-in.
+        pause: image that does nothing.
+    """
+
+    loader: str
+    installer: str
+    pause: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class NriDeviceInjector(OnNodes):
+    """Gives containers the devices that their pods' annotations name.
+
+    Args:
+        loader: image with a shell and nsenter.
+        injector: the injector's image.
+    """
+
+    loader: str
+    injector: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class GkeNetwork(Labelled):
+    """The Network object of a network that pods can join.
+
+    Args:
+        name: its name in the cluster.
+    """
+
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class GkeNetworkParameters(Labelled):
+    """The GKENetworkParamSet of a Network object.
+
+    Args:
+        name: its name in the cluster.
+        network: the name of the VPC network.
+        subnetwork: the name of the subnetwork.
+    """
+
+    name: str
+    network: str
+    subnetwork: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class StaticStorageClass(Labelled):
+    """The storage class of cloudrec's volumes and claims, so that no other class binds the claims.
+
+    Args:
+        name: its name.
+    """
+
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class PersistentVolume(Labelled):
+    """A volume for a bucket or a file system that exists already.
+
+    Args:
+        name: its name.
+        namespace: the namespace of the runs.
+        claim: the claim that is bound to it.
+        storage_class: the storage class of both.
+        driver: the CSI driver's name.
+        handle: the driver's id of the bucket or file system.
+        capacity: its size, which Kubernetes requires and does not enforce.
+        attributes: the driver's parameters.
+        mount_options: options for the mount; None for the driver's default.
+    """
+
+    name: str
+    namespace: str
+    claim: str
+    storage_class: str
+    driver: str
+    handle: str
+    capacity: str
+    attributes: Mapping[str, str]
+    mount_options: Sequence[str] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PersistentVolumeClaim(Labelled):
+    """The claim by which pods of runs mount a volume.
+
+    Args:
+        name: its name.
+        namespace: the namespace of the runs.
+        storage_class: the storage class of both.
+        volume: the volume's name.
+        capacity: the volume's capacity.
+    """
+
+    name: str
+    namespace: str
+    storage_class: str
+    volume: str
+    capacity: str

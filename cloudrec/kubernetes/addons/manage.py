@@ -1,0 +1,328 @@
+"""Installs, upgrades, removes and lists the add-ons of a cluster.
+
+needed(target)    the add-ons that its GPU nodes need, without those that the cloud installs
+converge(...)     install and upgrade these
+install, remove   one add-on, needed or optional
+listed(kube)      the add-ons that the cluster has
+lacking(kube)     the needed add-ons that are missing or not ready
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from cloudrec.engine.clock import Clock
+from cloudrec.errors import PreflightError
+from cloudrec.kubernetes.addons import bundled, gpu_nodes, inventory, upstream
+from cloudrec.kubernetes.addons.apply import apply_all
+from cloudrec.kubernetes.addons.presence import elsewhere
+from cloudrec.kubernetes.addons.readiness import waiting
+from cloudrec.kubernetes.addons.removal import GONE_S, remove_objects
+from cloudrec.kubernetes.addons.table import Addon, addon_for, addon_of, addons
+from cloudrec.kubernetes.namespaces import prepare
+from cloudrec.transport import profile_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from cloudrec.kubernetes.addons.inventory import AddonRecord, ObjectReference
+    from cloudrec.kubernetes.client.client import Kube
+    from cloudrec.kubernetes.client.target import ClusterTarget
+
+__all__ = [
+    "Addon",
+    "Installed",
+    "addon_for",
+    "addon_of",
+    "converge",
+    "install",
+    "lacking",
+    "listed",
+    "needed",
+    "remove",
+]
+
+_READY_S = 300.0
+_GPU_PLUGIN = "nvidia-device-plugin"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Installed:
+    """One add-on that a cluster has.
+
+    Attributes:
+        name: its name.
+        version: its version; empty if cloudrec has not installed it.
+        newest: the version that this cloudrec installs.
+        is_ours: whether cloudrec has installed it.
+        is_whole: whether its installation was completed.
+        sha256: digest of the release that was fetched; empty for cloudrec's templates.
+        objects: the number of its objects.
+        by: a sentence on how it was recognised; empty if cloudrec has installed it.
+    """
+
+    name: str
+    version: str
+    newest: str
+    is_ours: bool
+    is_whole: bool = True
+    sha256: str = ""
+    objects: int = 0
+    by: str = ""
+
+
+def needed(target: ClusterTarget) -> list[Addon]:
+    """Return the add-ons for a cluster's GPUs, cards and volumes, in the order of installation."""
+    names = [
+        name for name in profile_of(target.fabric, target.instance_type).addons if name not in target.built_in
+    ]
+    return [addon_of(name) for name in (*names, *(["volumes"] if target.volumes else []))]
+
+
+def converge(
+    kube: Kube,
+    target: ClusterTarget,
+    cluster: str,
+    owner: str,
+    report: Callable[[str], None],
+    *,
+    clock: Clock | None = None,
+    wait_s: float = _READY_S,
+) -> list[AddonRecord]:
+    """Install the add-ons that a cluster needs, upgrade older ones, and wait until they are ready.
+
+    Add-ons that others have installed are not changed. An add-on that is not ready in time is reported and is
+    no error: nodes may still be joining.
+
+    Args:
+        kube: the cluster.
+        target: the cluster's nodes and their fabric.
+        cluster: the cluster's name.
+        owner: the owner for the labels.
+        report: receives one line for each step.
+        clock: the clock for the wait.
+        wait_s: the limit of the wait in seconds; 0 not to wait.
+
+    Returns:
+        The records of the needed add-ons that cloudrec has installed.
+    """
+    site = _Site(
+        kube=kube, target=target, cluster=cluster, owner=owner, report=report, clock=clock or Clock()
+    )
+    made = [site.install(addon) for addon in needed(target)]
+    records = [record for record in made if record is not None]
+    site.wait([each for record in records for each in record.objects], wait_s)
+    return records
+
+
+def lacking(kube: Kube, target: ClusterTarget, *, clock: Clock | None = None, removed: str = "") -> list[str]:
+    """Return a line for each required add-on that is absent or not ready; none if all are ready.
+
+    Args:
+        kube: the cluster.
+        target: the cluster's nodes and their fabric.
+        clock: the clock for readiness.
+        removed: the name of an add-on that was removed just now.
+    """
+    problems = []
+    for addon in needed(target):
+        record = inventory.read(kube, addon.name)
+        if record is not None and record.is_whole:
+            late = waiting(kube, record.objects, clock or Clock(), 0)
+            problems += [f"{addon.name}: {state.what} is not ready: {state.found}" for state in late]
+        elif record is not None:
+            problems.append(f"{addon.name}: its installation has not ended")
+        # A kubelet advertises the devices of a plugin for a while after the plugin has ended, so the nodes
+        # do not show yet that an add-on was removed.
+        elif addon.name == removed or not elsewhere(kube, addon):
+            problems.append(f"{addon.name} is not installed")
+    return problems
+
+
+def install(
+    kube: Kube,
+    name: str,
+    target: ClusterTarget,
+    *,
+    cluster: str,
+    owner: str,
+    report: Callable[[str], None],
+    sha256: str = "",
+    force: bool = False,
+    clock: Clock | None = None,
+    wait_s: float = _READY_S,
+) -> AddonRecord | None:
+    """Install or upgrade one add-on; return its record, or None if others have installed it.
+
+    Args:
+        kube: the cluster.
+        name: the add-on's name.
+        target: the cluster's nodes and their fabric.
+        cluster: the cluster's name.
+        owner: the owner for the labels.
+        report: receives one line for each step.
+        sha256: digest of the release, if the table has none.
+        force: take over an add-on that others have installed.
+        clock: the clock for the wait.
+        wait_s: the limit of the wait in seconds; 0 not to wait.
+
+    Raises:
+        UsageError: there is no such add-on.
+        PreflightError: it cannot be fetched, its hash is wrong, or an object has another owner.
+    """
+    addon = addon_of(name)
+    site = _Site(
+        kube=kube, target=target, cluster=cluster, owner=owner, report=report, clock=clock or Clock()
+    )
+    record = site.install(addon, sha256=sha256, force=force)
+    site.wait(record.objects if record else (), wait_s)
+    return record
+
+
+def remove(
+    kube: Kube,
+    name: str,
+    *,
+    report: Callable[[str], None],
+    force: bool = False,
+    clock: Clock | None = None,
+    wait_s: float = GONE_S,
+) -> tuple[inventory.ObjectReference, ...]:
+    """Remove an add-on's objects that have cloudrec's labels; return those that were deleted.
+
+    Args:
+        kube: the cluster.
+        name: the add-on's name.
+        report: receives a line about the removal.
+        force: remove it even if other objects of its kinds exist, and delete these first.
+        clock: the clock for the wait until the objects are gone.
+        wait_s: the limit of that wait in seconds.
+
+    Raises:
+        PreflightError: cloudrec has not installed it, other objects of its kinds exist, or an object that was
+            deleted is not gone in time.
+    """
+    record = inventory.read(kube, name)
+    if record is None:
+        raise PreflightError(f"cloudrec has not installed {name} on this cluster")
+    gone = remove_objects(kube, record, clock=clock or Clock(), report=report, force=force, wait_s=wait_s)
+    inventory.forget(kube, name)
+    report(f"{name} {record.version} removed: {len(gone)} objects")
+    return gone
+
+
+def remove_all(kube: Kube, cluster: str, *, report: Callable[[str], None]) -> list[str]:
+    """Remove every add-on that cloudrec has installed for a cluster, the last one first.
+
+    An operator stays while objects of its kinds exist, since they would be deleted with it; this is reported.
+
+    Returns:
+        The names of the add-ons that were kept.
+    """
+    mine = [record for record in inventory.read_all(kube) if record.cluster == cluster]
+    rank = {name: number for number, name in enumerate(addons())}
+    ranked = sorted(mine, key=lambda each: rank.get(each.name, len(rank)), reverse=True)
+    left = []
+    for record in ranked:
+        try:
+            remove(kube, record.name, report=report)
+        except PreflightError as error:
+            report(error.message)
+            left.append(record.name)
+    return left
+
+
+def listed(kube: Kube) -> list[Installed]:
+    """Return the known add-ons that a cluster has, including those that others have installed."""
+    ours = {record.name: record for record in inventory.read_all(kube)}
+    found = []
+    for name, addon in addons().items():
+        if name in ours:
+            record = ours[name]
+            found.append(
+                Installed(
+                    name=name,
+                    version=record.version,
+                    newest=addon.version,
+                    is_ours=True,
+                    is_whole=record.is_whole,
+                    sha256=record.sha256,
+                    objects=len(record.objects),
+                )
+            )
+        elif by := elsewhere(kube, addon):
+            found.append(Installed(name=name, version="", newest=addon.version, is_ours=False, by=by))
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Site:
+    """A cluster that add-ons are installed on, with the receiver of the report."""
+
+    kube: Kube
+    target: ClusterTarget
+    cluster: str
+    owner: str
+    report: Callable[[str], None]
+    clock: Clock
+
+    def install(self, addon: Addon, *, sha256: str = "", force: bool = False) -> AddonRecord | None:
+        """Install or upgrade one add-on; return its record, or None if others have installed it."""
+        before = inventory.read(self.kube, addon.name)
+        if before is None and not force and (by := elsewhere(self.kube, addon)):
+            self.report(f"{addon.name} exists already ({by}) and is not changed")
+            return None
+        self._check(addon)
+        objects, found = self._objects(addon, sha256)
+        record = inventory.AddonRecord(
+            name=addon.name,
+            version=addon.version,
+            sha256=found,
+            cluster=self.cluster,
+            owner=self.owner,
+            objects=(),
+            is_whole=False,
+        )
+        applied = apply_all(self.kube, record, objects, clock=self.clock, force=force)
+        self.report(_summary(addon, before, len(applied.removed)))
+        return applied.record
+
+    def wait(self, references: Sequence[ObjectReference], wait_s: float) -> None:
+        """Wait until objects are ready, and report those that are not."""
+        for state in waiting(self.kube, references, self.clock, wait_s) if wait_s else []:
+            self.report(f"{state.what} is not ready yet: {state.found}")
+
+    def _check(self, addon: Addon) -> None:
+        for kind in addon.requires:
+            if not self.kube.kinds.has(kind):
+                raise PreflightError(
+                    f"{addon.name} needs the kind {kind}, which this cluster does not have",
+                    remedy="create the cluster with the feature that has it, such as multi-networking",
+                )
+        if addon.name == _GPU_PLUGIN and not self.target.node_selector:
+            gpu_nodes.require(self.kube, addon.name)
+        for other in addon.needs:
+            if inventory.read(self.kube, other) is None and not elsewhere(self.kube, addon_of(other)):
+                raise PreflightError(
+                    f"{addon.name} needs {other}, which is not installed", remedy=f"install {other} first"
+                )
+
+    def _objects(self, addon: Addon, sha256: str) -> tuple[list[dict[str, Any]], str]:
+        if addon.release:
+            return upstream.objects_of(addon, sha256=sha256)
+        labels = inventory.labels_of(addon.name, self.cluster, self.owner)
+        made = bundled.objects_of(addon, self.target, cluster=self.cluster, labels=labels)
+        if addon.name == "volumes" and self.kube.get("Namespace", self.target.namespace) is None:
+            # Claims must be in the runs' namespace. It is no object of the add-on, so a removal keeps it.
+            prepare(self.kube, self.target, self.cluster, self.owner)
+        return made, ""
+
+
+def _summary(addon: Addon, before: AddonRecord | None, removed: int) -> str:
+    gone = f", {removed} of its objects removed" if removed else ""
+    if before is None:
+        return f"{addon.name} {addon.version} installed: {addon.purpose}"
+    if before.version != addon.version:
+        return f"{addon.name} upgraded from {before.version} to {addon.version}{gone}"
+    return f"{addon.name} {addon.version} is up to date{gone}"

@@ -1,0 +1,1 @@
+"""The client of the Kubernetes API: targets, credentials, calls and their errors."""

@@ -1,0 +1,125 @@
+"""The environment variables of a pod: the run's, the transport's, and the user's, which override these."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from cloudrec.errors import SpecError
+from cloudrec.kubernetes.manifests.names import INDEX_LABEL
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cloudrec.kubernetes.client.target import ClusterTarget
+    from cloudrec.kubernetes.manifests.workload import Workload
+    from cloudrec.transport import Profile
+
+WORK = "/cloudrec"
+GPUS = "nvidia.com/gpu"
+_NAME = re.compile(r"[-._A-Za-z][-._A-Za-z0-9]*")
+# A variable with such an ending holds a file, a place or a number, even if its name also contains TOKEN.
+_NO_SECRET = re.compile(r"(_FILE|_PATH|_DIR|_URI|_URL|_ENDPOINT|_NAME|_ID|_MODE|_PARALLELISM|_TOKENS)$")
+_SECRET = re.compile(r"(SECRET|PASSWORD|PASSWD|TOKEN|API_?KEY|ACCESS_KEY|ACCOUNT_KEY|PRIVATE_KEY|CREDENTIAL)")
+_FIELDS = {
+    "POD_NAME": "metadata.name",
+    "POD_UID": "metadata.uid",
+    "POD_IP": "status.podIP",
+    "NODE_NAME": "spec.nodeName",
+}
+
+
+def indexed(address: str) -> dict[str, Any]:
+    """Return the variables with the DNS name of a pod of an Indexed Job.
+
+    Args:
+        address: the name, with $(CLOUDREC_INDEX) for the pod's index.
+    """
+    return {"CLOUDREC_INDEX": _field(f"metadata.labels['{INDEX_LABEL}']"), "CLOUDREC_ADDRESS": address}
+
+
+def run_environment(
+    workload: Workload, target: ClusterTarget, profile: Profile, own: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """Return the variables of a pod that trains.
+
+    Args:
+        workload: the run.
+        target: the cluster.
+        profile: the transport profile.
+        own: the launcher's variables; a mapping as value is a reference (`valueFrom`).
+    """
+    check(workload.environment)
+    script = profile.script or target.profile
+    variables = {
+        **{name: _field(path) for name, path in _FIELDS.items()},
+        **own,
+        "CLOUDREC_RUN": workload.run,
+        "CLOUDREC_LAUNCH": str(workload.launch),
+        "CLOUDREC_CLUSTER": workload.cluster,
+        "CLOUDREC_RESULTS": workload.results,
+        "CLOUDREC_FABRIC": target.fabric,
+        "CLOUDREC_INSTANCE_TYPE": target.instance_type,
+        "CLOUDREC_GPUS": target.resources.get(GPUS, "0"),
+        "CLOUDREC_ALLOW_TCP": "1" if workload.allow_tcp else "0",
+        "CLOUDREC_MAX_RESTARTS": str(workload.max_restarts),
+        "CLOUDREC_GRACE_S": str(workload.grace_s),
+        "CLOUDREC_WORK": WORK,
+        **({"CLOUDREC_PROFILE": script} if script else {}),
+        # The root file system is read-only, and libraries write caches to the home folder.
+        "HOME": f"{WORK}/home",
+        "PYTHONUNBUFFERED": "1",
+        **profile.environment,
+        **{name: literal(value) for name, value in workload.environment.items()},
+    }
+    return entries(variables)
+
+
+def entries(variables: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return variables as the list `env` of a container."""
+    return [
+        {"name": name, **({"valueFrom": value} if isinstance(value, dict) else {"value": str(value)})}
+        for name, value in variables.items()
+    ]
+
+
+def literal(text: str) -> str:
+    """Return a text with each $( escaped, so that Kubernetes does not replace $(NAME) in it."""
+    return text.replace("$(", "$$(")
+
+
+def check(environment: Mapping[str, str]) -> None:
+    """Raise SpecError for a name that Kubernetes refuses, and for a secret: every reader of a pod sees it."""
+    for name, value in environment.items():
+        if not _NAME.fullmatch(name):
+            raise SpecError(f"{name!r} cannot be the name of a pod's environment variable")
+        if _is_secret(name, value):
+            raise SpecError(
+                f"{name} looks like a secret, and every user that may read a pod can read its variables",
+                remedy="give the permission to the pods' service account instead (workload identity)",
+            )
+
+
+def endpoint_ports(environment: Mapping[str, str]) -> list[int]:
+    """Return the ports in the URLs of a user's variables, such as that of an object store."""
+    found = set()
+    for value in environment.values():
+        if value.startswith(("http://", "https://")):
+            parts = urlsplit(value)
+            try:
+                found.add(parts.port or (443 if parts.scheme == "https" else 80))
+            except ValueError as error:
+                raise SpecError(f"{value!r} is no URL: {error}") from error
+    return sorted(found)
+
+
+def _is_secret(name: str, value: str) -> bool:
+    # The user and password of a URL are a secret, whatever the variable's name.
+    if value.startswith(("http://", "https://")):
+        return "@" in value.partition("://")[2].partition("/")[0]
+    return bool(value) and bool(_SECRET.search(name.upper())) and not _NO_SECRET.search(name.upper())
+
+
+def _field(path: str) -> dict[str, Any]:
+    return {"fieldRef": {"fieldPath": path}}

@@ -1,0 +1,184 @@
+"""The manifests of the guard, which checks every few minutes whether the cluster's time or budget has ended.
+
+The guard may list and suspend the namespace's runs, end pods of dead nodes, and record its actions. The
+identity of its service account decides about its permissions for the cloud's node pools. It is cloudrec's
+only pod with a token of the API server.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from cloudrec.errors import SpecError
+from cloudrec.kubernetes.manifests import network
+from cloudrec.kubernetes.manifests.commands import POD
+from cloudrec.kubernetes.manifests.environment import WORK, endpoint_ports, entries, literal
+from cloudrec.kubernetes.manifests.environment import check as check_variables
+from cloudrec.kubernetes.manifests.names import ROLE, check_image, check_labels, cluster_labels
+from cloudrec.kubernetes.manifests.pods import UNPRIVILEGED
+from cloudrec.kubernetes.manifests.setup import urls_of, with_setup
+from cloudrec.kubernetes.manifests.templates import contexts
+from cloudrec.kubernetes.manifests.templates.pods import Container, Pod
+from cloudrec.kubernetes.manifests.templates.rendering import render
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cloudrec.kubernetes.client.target import ClusterTarget, PodSetup
+
+GUARD = "guard"
+NAME = "cloudrec-guard"
+NOTE = "guard.json"  # the key in its ConfigMap
+MARK = "/tmp/cloudrec-guard"  # noqa: S108 - a file on the pod's volume, which each completed round touches
+# The kinds of `guard_objects`. All are deleted when the end is lifted; the CronJob first, so no round starts.
+KINDS = (
+    "batch/v1/CronJob",
+    "ConfigMap",
+    "RoleBinding",
+    "Role",
+    "ServiceAccount",
+    "NetworkPolicy",
+)
+_API_PORTS = (443, 6443)
+_DEADLINE_S = 600  # one round: stop the runs, wait for their checkpoints, scale the pools
+_RESOURCES = {"cpu": "100m", "memory": "256Mi"}
+# A pod that installs its packages first makes rounds for hours: a pod for each round would download them
+# hundreds of times a day, and could enforce nothing while the package index is away.
+_SHIFT_S, _PAUSE_S = 6 * 3600, 120
+_SETUP_RESOURCES = {"cpu": "500m", "memory": "768Mi"}
+_PROBE_PERIOD_S, _FRESH_MINUTES = 5, 15
+_RUNS = {
+    "batch": "jobs",
+    "kubeflow.org": "pytorchjobs",
+    "trainer.kubeflow.org": "trainjobs",
+    "ray.io": "rayjobs",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Guarding:
+    """The values of a cluster's guard.
+
+    Attributes:
+        cluster: the cluster's name.
+        owner: the owner for the labels.
+        image: its image, such as the trainer's.
+        setup: what its pod installs in it first; None if the image has the guard.
+        note: the cluster and its expiry as JSON, which `cloudrec.keeper.guard` reads.
+        environment: variables for the cloud's client.
+        annotations: annotations that give its service account an identity of the cloud.
+        pod_labels: labels by which its pod uses that identity.
+        schedule: the times of its rounds, in cron's notation.
+    """
+
+    cluster: str
+    owner: str
+    image: str
+    setup: PodSetup | None = None
+    note: str = "{}"
+    environment: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    pod_labels: Mapping[str, str] = field(default_factory=dict)
+    schedule: str = "*/2 * * * *"
+
+
+def guard_objects(target: ClusterTarget, guarding: Guarding) -> tuple[dict[str, Any], ...]:
+    """Return the guard's objects in the order in which they are applied; the namespace must exist.
+
+    Raises:
+        SpecError: a name, the image, a variable or the schedule is not valid.
+    """
+    check_labels(guarding.cluster, guarding.owner)
+    check_image(guarding.image)
+    check_variables(guarding.environment)
+    if len(guarding.schedule.split()) != 5:  # noqa: PLR2004 - cron's fields
+        raise SpecError(
+            f"the guard's schedule {guarding.schedule!r} is no cron schedule",
+            remedy="write five fields, such as '*/2 * * * *'",
+        )
+    labels = {**cluster_labels(guarding.cluster, guarding.owner), ROLE: GUARD}
+    named: dict[str, Any] = {"name": NAME, "namespace": target.namespace, "labels": labels}
+    parts = (
+        contexts.ServiceAccount(**named, annotations=dict(guarding.annotations) or None),
+        contexts.ConfigMap(**named, data={NOTE: guarding.note}),
+        contexts.Role(**named, rules=_rules()),
+        contexts.RoleBinding(**named, role=NAME, service_account=NAME),
+        contexts.NetworkPolicy(
+            **named,
+            selector={ROLE: GUARD},
+            ingress=None,
+            egress=network.outwards(to=None, ports=(*_API_PORTS, *endpoint_ports(urls_of(guarding.setup)))),
+        ),
+        contexts.GuardCronJob(
+            **named,
+            schedule=guarding.schedule,
+            start_s=_DEADLINE_S,
+            deadline_s=_DEADLINE_S + (_SHIFT_S if guarding.setup else 0),
+            pod=_pod(guarding, labels),
+        ),
+    )
+    return tuple(render(each) for each in parts)
+
+
+def _rules() -> list[dict[str, Any]]:
+    runs = [
+        {"apiGroups": [group], "resources": [resource], "verbs": ["get", "list", "patch"]}
+        for group, resource in _RUNS.items()
+    ]
+    note = {"resources": ["configmaps"], "resourceNames": [NAME], "verbs": ["get", "patch"]}
+    return [
+        *runs,
+        # To end the pods of dead nodes: `keeper.tending`.
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "patch", "delete"]},
+        {"apiGroups": [""], "resources": ["pods/status"], "verbs": ["patch"]},
+        {"apiGroups": [""], **note},
+    ]
+
+
+def _pod(guarding: Guarding, labels: Mapping[str, str]) -> Pod:
+    given = {name: literal(value) for name, value in guarding.environment.items()}
+    folders = {"tmp": "/tmp", **({"work": WORK} if guarding.setup else {})}  # noqa: S108 - volumes of the pod
+    container = Container(
+        name=GUARD,
+        image=guarding.image,
+        command=(*POD, GUARD),
+        args=["--for", str(_SHIFT_S), "--every", str(_PAUSE_S)] if guarding.setup else None,
+        environment=entries({"CLOUDREC_CLUSTER": guarding.cluster, "HOME": "/tmp", **given}),  # noqa: S108 - a volume
+        ports=None,
+        requests=_RESOURCES,
+        limits=_RESOURCES,
+        lifecycle=None,
+        capabilities=None,
+        mounts=[{"name": name, "mountPath": path} for name, path in folders.items()],
+        readiness=_readiness() if guarding.setup else None,
+    )
+    pod = Pod(
+        labels={**labels, **guarding.pod_labels},
+        annotations=None,
+        service_account=NAME,
+        token=True,
+        restart_policy="Never",
+        grace_s=30,
+        priority_class=None,
+        subdomain=None,
+        node_selector=None,
+        tolerations=None,
+        affinity=None,
+        non_root=True,
+        user=UNPRIVILEGED,
+        sidecars=None,
+        containers=[container],
+        volumes=[{"name": name, "emptyDir": {}} for name in folders],
+    )
+    return with_setup(pod, guarding.setup, {}, resources=_SETUP_RESOURCES)
+
+
+def _readiness() -> dict[str, Any]:
+    """Return the probe of a guard that makes several rounds: the last one was a short time ago."""
+    script = f'test -n "$(find {MARK} -mmin -{_FRESH_MINUTES})"'
+    return {
+        "exec": {"command": ["sh", "-c", script]},
+        "periodSeconds": _PROBE_PERIOD_S,
+        "failureThreshold": 1,
+    }

@@ -1,0 +1,89 @@
+"""The resource requests, tolerations, affinity and annotations of a pod that trains."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from cloudrec.kubernetes.manifests.environment import GPUS
+from cloudrec.kubernetes.manifests.names import trainers
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from cloudrec.kubernetes.client.target import ClusterTarget
+    from cloudrec.kubernetes.manifests.workload import Workload
+    from cloudrec.transport import Profile
+
+_GONE_S = 30  # after which a pod on a lost node is replaced; Kubernetes' default is 300 s
+_LOST = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+# Where the size of a node is not known. Without any request of cores and memory, a pod would be BestEffort:
+# the first to be evicted, refused in a namespace with a quota, and refused if it requests huge pages.
+_LEAST = {"cpu": "100m", "memory": "256Mi"}
+# Autoscalers must not move a pod: each move restarts the run. The disruption budget still allows drains.
+_STAY = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false", "karpenter.sh/do-not-disrupt": "true"}
+
+
+def resources(
+    workload: Workload, target: ClusterTarget, profile: Profile
+) -> tuple[dict[str, str], dict[str, str] | None]:
+    """Return the requests and the limits of a pod that trains; None for no limits.
+
+    Cores have no limit unless a quota needs one: a limit would throttle all threads of a rank, and no other
+    run is on the node. Devices and huge pages need a limit, which must equal the request.
+    """
+    whole = {**target.resources, **(profile.resources if _has_cards(target, profile) else {})}
+    memory = {"memory": f"{workload.memory_gib}Gi"} if workload.memory_gib else {}
+    cores = {"cpu": str(workload.cpus)} if workload.cpus else {}
+    requests = {**_LEAST, **cores, **memory, **whole}
+    limits = {**memory, **whole, **({"cpu": requests["cpu"]} if target.limits_cores else {})}
+    return requests, limits or None
+
+
+def tolerations(target: ClusterTarget, *, gpus: bool = True) -> list[dict[str, Any]]:
+    """Return a pod's tolerations: of its nodes' taints, and of a node that is unreachable for 30 s."""
+    own: list[dict[str, Any]] = [dict(each) for each in target.tolerations] if gpus else []
+    if gpus and GPUS in target.resources and not any(each.get("key") == GPUS for each in own):
+        own.append({"key": GPUS, "operator": "Exists", "effect": "NoSchedule"})
+    lost = [
+        {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _GONE_S}
+        for key in _LOST
+    ]
+    return own + lost
+
+
+def one_a_node(workload: Workload, target: ClusterTarget) -> dict[str, Any]:
+    """Return the anti-affinity of a run's pods: required if each uses a whole node, else preferred."""
+    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": trainers(workload.run)}}
+    if target.resources:
+        return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    wish = [{"weight": 100, "podAffinityTerm": term}]
+    return {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": wish}}
+
+
+def pod_annotations(target: ClusterTarget, profile: Profile) -> dict[str, str]:
+    """Return the annotations of a pod that trains, for autoscalers and the cloud's network."""
+    return {**_STAY, **profile.annotations, **_networks(target.networks, profile.default_interface)}
+
+
+def network_name(network: str) -> str:
+    """Return the name of a network's Network object: the last part of the cloud's path of the network."""
+    return network.rpartition("/")[2]
+
+
+def _networks(networks: Sequence[Mapping[str, str]], default: str) -> dict[str, str]:
+    if not networks:
+        return {}
+    own = default or "eth0"
+    cards = [{"interfaceName": own, "network": "default"}]
+    cards += [
+        {"interfaceName": each["interface"], "network": network_name(each["network"])} for each in networks
+    ]
+    return {
+        "networking.gke.io/default-interface": own,
+        "networking.gke.io/interfaces": json.dumps(cards),
+    }
+
+
+def _has_cards(target: ClusterTarget, profile: Profile) -> bool:
+    return bool(profile.card_resource) and profile.card_resource in target.resources

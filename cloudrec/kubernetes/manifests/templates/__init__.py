@@ -1,0 +1,1 @@
+"""The typed contexts of the templates, and their rendering."""

@@ -1,0 +1,68 @@
+"""The values of a run from which its manifests are rendered, for every launcher and cloud."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cloudrec.kubernetes.client.target import PodSetup
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workload:
+    """One launch of one run.
+
+    Attributes:
+        run: the run's name, a DNS label of at most 52 characters.
+        cluster: the cluster's name.
+        owner: the owner for the labels.
+        launch: the number of the launch, 1 for the first.
+        image: the trainer's image, by digest.
+        setup: what pods install in it first; None if the image has the trainer.
+        nodes: number of nodes that train.
+        min_nodes: number of nodes with which the run may continue.
+        processes: trainer processes on each node.
+        command: the command of one rank, without its configuration: python -m trainer.
+        flags: further flags for it.
+        config: the text of trainer.yaml.
+        environment: the user's variables, which override the transport's.
+        results: URI of the folder of results in the cluster's storage.
+        checkpoints: URI of the folder of its checkpoints.
+        dataset: path or URI of the data; empty if the run names none.
+        max_restarts: number of crashes after which the run still continues.
+        grace_s: seconds between SIGTERM and the kill of a pod.
+        cpus: cores that a pod requests; 0 for none.
+        memory_gib: memory that a pod requests, in GiB; 0 for none.
+        allow_tcp: train over TCP if the intended transport is not found.
+        priority_class: the pods' priority class; empty for the cluster's default.
+        queue: Kueue's local queue; empty without Kueue.
+        dead_node: `replace` if the guard may end a pod whose node is dead while its Node object stays.
+    """
+
+    run: str
+    cluster: str
+    owner: str
+    launch: int
+    image: str
+    nodes: int
+    min_nodes: int
+    processes: int
+    command: tuple[str, ...]
+    setup: PodSetup | None = None
+    flags: tuple[str, ...] = ()
+    config: str = "{}\n"
+    environment: Mapping[str, str] = field(default_factory=dict)
+    results: str = ""
+    checkpoints: str = ""
+    dataset: str = ""
+    max_restarts: int = 3
+    grace_s: int = 30
+    cpus: int = 0
+    memory_gib: int = 0
+    allow_tcp: bool = False
+    priority_class: str = ""
+    queue: str = ""
+    dead_node: str = ""

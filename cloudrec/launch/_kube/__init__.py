@@ -1,1 +1,0 @@
-"""What the launchers of Kubernetes share: a run becomes objects, and objects tell how the run is."""

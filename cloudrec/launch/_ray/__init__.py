@@ -1,1 +1,0 @@
-"""What the launcher `ray` is made of."""

@@ -1,1 +1,0 @@
-"""What launchers of runs elsewhere share: their results, their ledger, and how they are watched."""

@@ -1,1 +1,0 @@
-"""What the launcher `slurm` is made of."""

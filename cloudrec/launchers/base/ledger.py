@@ -1,0 +1,169 @@
+"""The ledger of a run: RUN/events.jsonl, one JSON object on each line, appended by the process that acts.
+
+Several processes append (the command line, the supervisor, every rank), each line with one write, so lines
+never mix. A crash in the middle of a write leaves a part of a line: readers skip it, and the next writer
+starts on a new line. A launcher records:
+
+    submitted       launcher                        the launch was requested
+    started         pid, command                    the supervisor or the engine has started it
+    rank_started    attempt, rank, pid              a rank's trainer runs
+    rank_ended      attempt, rank, exit_code        it has ended; a negative code is a signal
+    restarting      attempt, cause                  the workers are being started again
+    running         attempt                         they train again
+    stop_requested  grace_s                         a user requested the end
+    stopping        grace_s                         the trainer was signalled to end
+    succeeded, failed, interrupted                  the end: cause, attempt, exit_codes, checkpoint
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from cloudrec.errors import DataError, UsageError
+from cloudrec.home import open_file, storage_error
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+
+
+_LATEST = 32503680000.0  # seconds since the epoch in the year 3000: a later time is damage
+_LONGEST_NUMBER = 19  # digits of the largest number of 64 bits
+_NUMBERS = {"pid", "attempt", "rank", "exit_code", "lead"}  # fields that readers use as integers
+
+
+class RunState(StrEnum):
+    """The state of a run; the names are TorchX's, plus RESTARTING."""
+
+    PENDING = "PENDING"
+    RUNNING = "RUNNING"
+    RESTARTING = "RESTARTING"
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+    INTERRUPTED = "INTERRUPTED"
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the state stays as it is until a user resumes the run."""
+        return self in (RunState.SUCCEEDED, RunState.FAILED, RunState.INTERRUPTED)
+
+
+_STATE_AFTER = {
+    "submitted": RunState.PENDING,
+    "started": RunState.RUNNING,
+    "running": RunState.RUNNING,
+    "restarting": RunState.RESTARTING,
+    "succeeded": RunState.SUCCEEDED,
+    "failed": RunState.FAILED,
+    "interrupted": RunState.INTERRUPTED,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class LedgerEvent:
+    """One line of the ledger.
+
+    Args:
+        time: seconds since the epoch.
+        event: what happened, such as "started" or "rank_ended".
+        launch: the number of the launch, 1 for the first; each resume is another launch.
+        details: the other fields of the line.
+    """
+
+    time: float
+    event: str
+    launch: int
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ledger:
+    """The ledger in one file."""
+
+    path: Path
+
+    def append(self, event: str, *, launch: int, **details: object) -> None:
+        """Append one event; StorageError if the disk refuses it."""
+        line = json.dumps({"time": round(time.time(), 3), "event": event, "launch": launch, **details})
+        try:
+            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            try:
+                # A writer that was killed may have left a part of a line, without its end.
+                size = os.fstat(descriptor).st_size
+                torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
+                os.write(descriptor, ("\n" * torn + line + "\n").encode())
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise storage_error(self.path, error) from error
+
+    def read(self) -> list[LedgerEvent]:
+        """Return all events, oldest first, without damaged lines; DataError if the file cannot be read."""
+        try:
+            with open_file(self.path) as file:
+                text = file.read().decode("utf-8", errors="replace")
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise DataError(f"cannot read {self.path}: {error.strerror or error}") from error
+        return [event for event in map(_parse, text.splitlines()) if event is not None]
+
+
+def last_launch(events: Iterable[LedgerEvent]) -> int:
+    """Return the number of the newest launch, 0 before the first."""
+    return max((event.launch for event in events), default=0)
+
+
+def state_after(events: Iterable[LedgerEvent]) -> RunState:
+    """Return the state after the last event that changes it; PENDING if none does."""
+    states = [_STATE_AFTER[event.event] for event in events if event.event in _STATE_AFTER]
+    return states[-1] if states else RunState.PENDING
+
+
+def _parse(line: str) -> LedgerEvent | None:
+    """Return a line's event; None if the line is incomplete or a value is out of range."""
+    try:
+        # A damaged number, such as 1e400 or one of a million digits, must not stop every later `status`.
+        fields = json.loads(line, parse_int=_whole, parse_float=_finite, parse_constant=_finite)
+        moment, launch = float(fields.pop("time")), int(fields.pop("launch"))
+        event = str(fields.pop("event"))
+        for name in _NUMBERS & fields.keys():
+            fields[name] = None if fields[name] is None else int(fields[name])
+    except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
+        return None
+    if not 0 <= moment <= _LATEST:
+        return None
+    return LedgerEvent(time=moment, event=event, launch=launch, details=fields)
+
+
+def _whole(digits: str) -> int:
+    if len(digits) > _LONGEST_NUMBER:
+        raise ValueError(f"a number of {len(digits)} digits")
+    return int(digits)
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if not math.isfinite(number):
+        raise ValueError(f"{digits} is not finite")
+    return number
+
+
+def refuse_finished(name: str, events: Sequence[LedgerEvent]) -> None:
+    """Raise UsageError if a run has finished.
+
+    Args:
+        name: the run's name, for the message.
+        events: the run's ledger.
+    """
+    if state_after(events) is RunState.SUCCEEDED:
+        raise UsageError(
+            f"the run {name!r} has finished: there is nothing left to resume",
+            remedy="launch a new run; --name gives it a name",
+        )

@@ -1,0 +1,1 @@
+"""A login node that is reached by ssh: its programs and its files."""

@@ -1,0 +1,272 @@
+"""Checks before a launch: the cluster, its operator, its nodes. They only read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from cloudrec.errors import PreflightError, UsageError
+from cloudrec.kubernetes.client.errors import DeniedError
+from cloudrec.kubernetes.client.target import LEVELS, POD_SECURITY, pod_security
+from cloudrec.kubernetes.health.quantities import amount
+from cloudrec.kubernetes.manifests import placement
+from cloudrec.launchers.kubernetes.context import Settings
+from cloudrec.launchers.kubernetes.run_state import is_ready
+from cloudrec.launchers.kubernetes.workloads import profile_for, workload_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from cloudrec.kubernetes.client.client import Kube
+    from cloudrec.kubernetes.client.target import ClusterTarget
+    from cloudrec.launchers.base.runspec import RunSpec
+    from cloudrec.launchers.kubernetes.engine import JobOperator
+
+_SHOWN = 4  # nodes that a message names
+
+
+def check_cluster(kube: Kube, engine: JobOperator, target: ClusterTarget, spec: RunSpec) -> None:
+    """Raise PreflightError if the cluster cannot run the spec with this operator."""
+    if not kube.kinds.has(engine.kind):
+        kind = engine.kind.rpartition("/")[2]
+        raise PreflightError(
+            f"the launcher {engine.name!r} needs an operator that cluster {spec.cluster!r} does not have: it "
+            f"knows no {kind}",
+            remedy=f"install it: cloudrec addons install {engine.addon}; or use --launcher torchrun",
+        )
+    kind = engine.kind.rpartition("/")[2]
+    if not kube.may("create", engine.kind, namespace=target.namespace):
+        raise PreflightError(
+            f"cloudrec may not create a {kind} in namespace {target.namespace} of cluster {spec.cluster!r}",
+            remedy=f"have an administrator grant the verb 'create' on {kind} there",
+        )
+    _check_level(kube, target, spec)
+    _check_quota(kube, target, spec)
+    if not Settings.of(spec.settings).wait_for_nodes:
+        check_nodes(kube, target, spec)
+
+
+def check_place(kube: Kube, target: ClusterTarget, spec: RunSpec) -> None:
+    """Raise PreflightError if the cluster lacks the runs' namespace or service account; `up` makes both."""
+    account = kube.get("ServiceAccount", target.service_account, namespace=target.namespace)
+    if account is None:
+        raise PreflightError(
+            f"cluster {spec.cluster!r} has no service account {target.service_account!r} in namespace "
+            f"{target.namespace!r}, as which its pods run",
+            remedy=f"cloudrec up {spec.provider} --cluster {spec.cluster}",
+        )
+
+
+def _check_level(kube: Kube, target: ClusterTarget, spec: RunSpec) -> None:
+    """Raise PreflightError if the namespace's pod security level forbids what the run's pods need."""
+    # The API would accept the Job, and then refuse each of its pods.
+    try:
+        space = kube.get("Namespace", target.namespace)
+    except DeniedError:
+        return  # without the right to read namespaces; the Job's events will name a refused pod
+    level = (((space or {}).get("metadata") or {}).get("labels") or {}).get(POD_SECURITY, LEVELS[-1])
+    needed = pod_security(target.fabric)
+    if level in LEVELS and LEVELS.index(level) < LEVELS.index(needed):
+        raise PreflightError(
+            f"namespace {target.namespace!r} enforces the pod security level {level!r}; pods that use the "
+            f"fabric {target.fabric!r} need {needed!r}",
+            remedy=f"cloudrec up {spec.provider} --cluster {spec.cluster} sets it in a namespace it made; "
+            f"else: kubectl label namespace {target.namespace} {POD_SECURITY}={needed} --overwrite",
+        )
+
+
+def _check_quota(kube: Kube, target: ClusterTarget, spec: RunSpec) -> None:
+    """Raise PreflightError if a quota of the namespace has no room for the run's pods."""
+    # The API would accept the Job, and then refuse pods; those that fit would hold their nodes for nothing.
+    try:
+        quotas = kube.list("ResourceQuota", namespace=target.namespace)
+    except DeniedError:
+        return  # without the right to read quotas; the Job's events will name a refused pod
+    if not quotas:
+        return
+    workload = workload_of(spec, launch=1, owner="")
+    requests, limits = placement.resources(workload, target, profile_for(target))
+    for quota in quotas:
+        if (quota.get("spec") or {}).get("scopes") or (quota.get("spec") or {}).get("scopeSelector"):
+            continue  # it counts some of the pods only
+        used = (quota.get("status") or {}).get("used") or {}
+        for name, hard in ((quota.get("spec") or {}).get("hard") or {}).items():
+            each = _counted(name, requests, limits or {})
+            left = amount(str(hard)) - amount(str(used.get(name, "0")))
+            if each * spec.nodes > left:
+                raise PreflightError(
+                    f"the quota {quota['metadata']['name']} of namespace {target.namespace} leaves "
+                    f"{_quantity(name, left)} of {name} ({hard} in all); the run's {spec.nodes} pods need "
+                    f"{_quantity(name, each * spec.nodes)}",
+                    remedy=_fitting(name, left / spec.nodes),
+                )
+
+
+def _counted(name: str, requests: Mapping[str, str], limits: Mapping[str, str]) -> float:
+    """Return how much of a quota one pod takes; 0 for a quota of other things."""
+    if name == "pods":
+        return 1.0
+    part, _, resource = name.partition(".") if name not in ("cpu", "memory") else ("requests", "", name)
+    given = {"requests": requests, "limits": limits}.get(part, {})
+    return amount(str(given.get(resource, "0")))
+
+
+def _quantity(name: str, value: float) -> str:
+    return f"{value / 1024**3:.4g}Gi" if name.endswith("memory") else f"{value:.4g}"
+
+
+def _fitting(name: str, each: float) -> str:
+    """Return the remedy for a quota that leaves this much for each pod."""
+    more = "ask who administers the namespace for a larger quota"
+    if name.endswith("memory") and each >= 1024**3:
+        return f"--set train.settings.memory_gib={int(each / 1024**3)}, or {more}"
+    if name.endswith("cpu") and each >= 1:
+        return f"--set train.settings.cpus={int(each)}, or {more}"
+    return f"wait for other pods to end, use fewer --nodes, or {more}"
+
+
+def check_name(kube: Kube, engine: JobOperator, target: ClusterTarget, spec: RunSpec) -> None:
+    """Raise UsageError if the cluster has an object of the run's name that this run did not create."""
+    job = engine.get(kube, spec.name, target.namespace)
+    if job is None:
+        return
+    labels = job["metadata"].get("labels") or {}
+    origin = "another run's" if labels.get("cloudrec/run") == spec.name else "not made by cloudrec"
+    raise UsageError(
+        f"cluster {spec.cluster!r} has a {job['kind']} named {spec.name!r} in namespace {target.namespace} "
+        f"already, {origin}",
+        remedy="choose another --name",
+    )
+
+
+def check_nodes(kube: Kube, target: ClusterTarget, spec: RunSpec) -> None:
+    """Raise PreflightError if too few nodes offer what a pod requests; the message lists the nodes."""
+    nodes = kube.list("Node", labels=dict(target.node_selector))
+    usable = [Room.of(node) for node in nodes if _is_usable(node, target)]
+    fit = [room for room in usable if room.fits(target.resources)]
+    needed = spec.nodes if target.resources else 1  # pods without extended resources may share a node
+    if len(fit) < needed:
+        raise PreflightError(
+            f"the run needs {needed} nodes with {_requested(target.resources)} each, and cluster "
+            f"{spec.cluster!r} has {len(fit)}: {_offered(usable, len(nodes), target)}",
+            remedy=_remedy(usable, target),
+        )
+    _check_free(kube, target, spec, fit)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Room:
+    """The resources that a node offers to pods."""
+
+    name: str
+    allocatable: Mapping[str, str]
+
+    @classmethod
+    def of(cls, node: Mapping[str, Any]) -> Room:
+        """Return the resources of a node object."""
+        status = node.get("status") or {}
+        return cls(name=node["metadata"]["name"], allocatable=status.get("allocatable") or {})
+
+    def has(self, resource: str) -> float:
+        """Return the amount of a resource; 0 if the node has none."""
+        return amount(str(self.allocatable.get(resource, "0")))
+
+    def fits(self, wanted: Mapping[str, str]) -> bool:
+        """Return whether the node offers all resources that a pod requests."""
+        return all(self.has(resource) >= amount(str(value)) for resource, value in wanted.items())
+
+
+def _is_usable(node: Mapping[str, Any], target: ClusterTarget) -> bool:
+    spec = node.get("spec") or {}
+    if not is_ready(node) or spec.get("unschedulable"):
+        return False
+    return all(_is_tolerated(taint, target) for taint in spec.get("taints") or [])
+
+
+def _is_tolerated(taint: Mapping[str, Any], target: ClusterTarget) -> bool:
+    if taint.get("effect") == "PreferNoSchedule":
+        return True
+    if taint.get("key") in target.resources:
+        return True  # manifests tolerate a taint that has the name of a resource they request
+    for each in target.tolerations:
+        if each.get("effect") not in (None, "", taint.get("effect")):
+            continue
+        exists = each.get("operator") == "Exists"
+        if exists and each.get("key") in (None, "", taint.get("key")):
+            return True
+        if each.get("key") == taint.get("key") and (
+            exists or each.get("value", "") == taint.get("value", "")
+        ):
+            return True
+    return False
+
+
+def _check_free(kube: Kube, target: ClusterTarget, spec: RunSpec, fit: Sequence[Room]) -> None:
+    """Raise PreflightError if other pods use the devices that the run requests."""
+    wanted = {name: amount(str(value)) for name, value in target.resources.items() if "/" in name}
+    if not wanted:
+        return
+    try:
+        pods = kube.list("Pod", fields="status.phase!=Succeeded,status.phase!=Failed")
+    except DeniedError:
+        return  # without the right to list all pods; the scheduler will report what is missing
+    held: dict[str, dict[str, float]] = {}
+    for pod in pods:
+        labels = pod["metadata"].get("labels") or {}
+        node = (pod.get("spec") or {}).get("nodeName")
+        if node and labels.get("cloudrec/run") != spec.name:
+            _add(held.setdefault(node, {}), pod, wanted)
+    free = [
+        room
+        for room in fit
+        if all(
+            room.has(name) - held.get(room.name, {}).get(name, 0.0) >= need for name, need in wanted.items()
+        )
+    ]
+    if len(free) < spec.nodes:
+        raise PreflightError(
+            f"the run needs {spec.nodes} nodes with {_requested(target.resources)} free, and "
+            f"only {len(free)} of {len(fit)} have them: other pods use the rest",
+            remedy="wait for other runs (`cloudrec status`), stop one, or bring up more nodes; with "
+            "train.settings.wait_for_nodes the run waits in the cluster",
+        )
+
+
+def _add(held: dict[str, float], pod: Mapping[str, Any], wanted: Mapping[str, float]) -> None:
+    for container in (pod.get("spec") or {}).get("containers") or []:
+        resources = container.get("resources") or {}
+        # Kubernetes takes the limit for the request of a device that states only a limit.
+        requests = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
+        for name in wanted:
+            held[name] = held.get(name, 0.0) + amount(str(requests.get(name, "0")))
+
+
+def _requested(resources: Mapping[str, str]) -> str:
+    return ", ".join(f"{value} {name}" for name, value in resources.items()) or "room for a pod"
+
+
+def _offered(usable: Sequence[Room], total: int, target: ClusterTarget) -> str:
+    if not total:
+        chosen = ", ".join(f"{key}={value}" for key, value in target.node_selector.items())
+        return f"none with the labels {chosen}" if chosen else "none at all"
+    if not usable:
+        return f"none of its {total} nodes is ready, and free of taints that the run does not tolerate"
+    shown = [
+        f"{room.name} offers " + ", ".join(f"{room.has(name):g} {name}" for name in target.resources)
+        for room in usable[:_SHOWN]
+    ]
+    more = f" and {len(usable) - _SHOWN} more" if len(usable) > _SHOWN else ""
+    return "; ".join(shown) + more
+
+
+def _remedy(usable: Sequence[Room], target: ClusterTarget) -> str:
+    for resource in target.resources:
+        if usable and "/" in resource and not any(room.has(resource) for room in usable):
+            return (
+                f"no node offers {resource}: install its device plugin with `cloudrec addons install`, "
+                "and check with `cloudrec doctor --cluster`"
+            )
+    return (
+        "bring up more nodes, request fewer, or let the run wait for an autoscaler's: "
+        "--set train.settings.wait_for_nodes=true"
+    )

@@ -1,0 +1,98 @@
+"""The cluster of a run on Kubernetes, the connection to it, and the run's settings.
+
+Reading the state of a run needs only this module; `workloads` has what a launch needs besides.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+from cloudrec.errors import SpecError
+from cloudrec.kubernetes.client.client import Kube
+from cloudrec.kubernetes.client.target import ClusterTarget
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cloudrec.launchers.base.runspec import RunSpec
+
+REPLACE, REPORT = DEAD_NODES = ("replace", "report")
+RUN_LABEL, LAUNCH_LABEL = "cloudrec/run", "cloudrec/launch"
+_connections: dict[tuple[str, str, str], Kube] = {}
+_lock = threading.Lock()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The settings `train.settings` of the launchers for Kubernetes.
+
+    Attributes:
+        cpus: cores that a pod requests; 0 for a share of the node's.
+        memory_gib: memory that a pod requests, in GiB; 0 for a share of the node's.
+        priority_class: the pods' priority class.
+        queue: Kueue's local queue.
+        probe: whether a small pod checks the data and the storage before the launch.
+        wait_for_nodes: launch even if the cluster has too few nodes now, for an autoscaler to add them.
+        dead_node: what becomes of a pod whose node is dead while its Node object stays: replace or report.
+            Empty is replace for cloudrec's trainer with a storage, whose results and checkpoints a node that
+            is cut off cannot overwrite, and report for any other program.
+    """
+
+    cpus: int = 0
+    memory_gib: int = 0
+    priority_class: str = ""
+    queue: str = ""
+    probe: bool = True
+    wait_for_nodes: bool = False
+    dead_node: str = ""
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Settings:
+        """Return the settings in a document; SpecError for an unknown name or a wrong type."""
+        kinds = {each.name: type(each.default) for each in fields(cls)}
+        for name, value in given.items():
+            if name not in kinds:
+                raise SpecError(
+                    f"train.settings has {name!r}, which no launcher of Kubernetes knows",
+                    remedy=f"it knows: {', '.join(sorted(kinds))}",
+                )
+            if type(value) is not kinds[name] or (isinstance(value, int) and value < 0):
+                raise SpecError(
+                    f"train.settings.{name} is {value!r}; it must be a {kinds[name].__name__}, not negative"
+                )
+        settings = cls(**given)
+        if settings.dead_node not in ("", *DEAD_NODES):
+            raise SpecError(
+                f"train.settings.dead_node is {settings.dead_node!r}",
+                remedy=f"write one of: {', '.join(DEAD_NODES)}",
+            )
+        return settings
+
+
+def target_of(spec: RunSpec) -> ClusterTarget:
+    """Return the cluster of a run; SpecError if the run's spec names none."""
+    if not isinstance(spec.target, ClusterTarget):
+        raise SpecError(
+            f"the run {spec.name!r} names no Kubernetes cluster",
+            remedy=f"cluster {spec.cluster!r} of {spec.provider!r} has none: choose another launcher",
+        )
+    return spec.target
+
+
+def connect(target: ClusterTarget) -> Kube:
+    """Return this process's connection to a cluster. A new connection checks the cluster's identity."""
+    key = (target.kubeconfig, target.context, target.identity)
+    with _lock:
+        if key not in _connections:
+            _connections[key] = Kube.connect(target)
+        return _connections[key]
+
+
+def disconnect() -> None:
+    """Close all connections of this process."""
+    with _lock:
+        for kube in _connections.values():
+            kube.close()
+        _connections.clear()

@@ -1,0 +1,120 @@
+"""Launches a run in its cluster: checks, renders and applies it. After a crash, each step can be repeated."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cloudrec.errors import CloudrecError
+from cloudrec.kubernetes.client.errors import ApiUnreachableError, OverloadedError
+from cloudrec.kubernetes.manifests import run_objects
+from cloudrec.launchers.base import launches, results
+from cloudrec.launchers.base.ledger import last_launch
+from cloudrec.launchers.base.protocol import LaunchPlan, RunHandle
+from cloudrec.launchers.kubernetes import checks
+from cloudrec.launchers.kubernetes import submit as applying
+from cloudrec.launchers.kubernetes.context import Settings, connect, target_of
+from cloudrec.launchers.kubernetes.probe import probe
+from cloudrec.launchers.kubernetes.watch.observer import KubernetesObserver
+from cloudrec.launchers.kubernetes.workloads import profile_for, refuse_flags, workload_of
+from cloudrec.spec.models import default_owner
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from cloudrec.kubernetes.client.client import Kube
+    from cloudrec.kubernetes.manifests.workload import Workload
+    from cloudrec.launchers.base.run_folder import RunFolder
+    from cloudrec.launchers.base.runspec import RunSpec
+    from cloudrec.launchers.kubernetes.engine import JobOperator
+
+
+def preflight(engine: JobOperator, spec: RunSpec) -> None:
+    """Check names, cluster and nodes, and render the manifests; nothing is created."""
+    refuse_flags(spec)
+    target = target_of(spec)
+    _objects(engine, spec, launch=1)
+    checks.check_cluster(connect(target), engine, target, spec)
+
+
+def plan(engine: JobOperator, run: RunFolder, spec: RunSpec) -> LaunchPlan:
+    """Return the objects that the next launch applies."""
+    launch = launches.next_launch(run)
+    workload = _workload(spec, launch)
+    return LaunchPlan(
+        command=workload.command,
+        environment=workload.environment,
+        files={"trainer.yaml": workload.config},
+        objects=_objects(engine, spec, launch),
+    )
+
+
+def submit(engine: JobOperator, run: RunFolder) -> RunHandle:
+    """Check the data and the storage from inside the cluster, then apply the run's objects."""
+    spec = run.spec()
+    target = target_of(spec)
+    kube = connect(target)
+    launch = launches.next_launch(run)
+    job = engine.get(kube, run.name, target.namespace)
+    _refuse_alive(engine, run, job, launch)
+    if job is not None and not run.ledger.read():
+        checks.check_name(kube, engine, target, spec)
+    checks.check_place(kube, target, spec)
+    workload = _workload(spec, launch)
+    if last_launch(run.ledger.read()) < launch:
+        run.ledger.append("submitted", launch=launch, launcher=engine.name)
+    try:
+        made = _applied(engine, kube, run, workload, job)
+    except CloudrecError as error:
+        # If the API did not answer, the launch stays open, and the next submit continues it.
+        if not isinstance(error, ApiUnreachableError | OverloadedError):
+            run.ledger.append("failed", launch=launch, cause=error.message)
+        raise
+    uid = made["metadata"]["uid"]
+    run.ledger.append("started", launch=launch, object=f"{engine.kind} {run.name}", uid=uid)
+    return RunHandle(id=f"{target.namespace}/{run.name}", launch=launch)
+
+
+def _applied(
+    engine: JobOperator, kube: Kube, run: RunFolder, workload: Workload, job: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """Replace an earlier launch's objects by those of this one; return the run's object."""
+    spec = run.spec()
+    target = target_of(spec)
+    if spec.setup is not None:
+        from cloudrec.image.code import deliver  # noqa: PLC0415 - runs with an image need none of it
+
+        deliver(kube, target, spec.setup.digest, cluster=spec.cluster, owner=workload.owner)
+    if Settings.of(spec.settings).probe:
+        probe(kube, workload, target, profile_for(target))
+    objects = _objects(engine, spec, workload.launch)
+    if job is not None and applying.launch_of(job) != workload.launch:
+        applying.remove_old(kube, engine, job, objects)
+    _write_inputs(run, spec, workload)
+    return applying.apply_all(kube, objects, engine)
+
+
+def _refuse_alive(engine: JobOperator, run: RunFolder, job: Mapping[str, Any] | None, launch: int) -> None:
+    """Raise UsageError if the run is running."""
+    # An object of this launch was made by a process that was killed: this submit continues it.
+    if job is None or applying.launch_of(job) in (0, launch):
+        return
+    launches.refuse_alive(run, KubernetesObserver(engine, run).status())
+
+
+def _objects(engine: JobOperator, spec: RunSpec, launch: int) -> Sequence[Mapping[str, Any]]:
+    target = target_of(spec)
+    return run_objects(engine.name, _workload(spec, launch), target, profile_for(target))
+
+
+def _workload(spec: RunSpec, launch: int) -> Workload:
+    return workload_of(spec, launch=launch, owner=default_owner())
+
+
+def _write_inputs(run: RunFolder, spec: RunSpec, workload: Workload) -> None:
+    """Write the spec and the trainer's configuration beside the results, here and in the store."""
+    run.config_file.write_text(workload.config, encoding="utf-8")
+    results.forget_summary(run, spec)
+    if spec.storage:
+        place = results.place_of(spec)
+        place.write("spec.json", spec.to_json().encode())
+        place.write("trainer.yaml", workload.config.encode())

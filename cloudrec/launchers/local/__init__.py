@@ -1,0 +1,3 @@
+"""The launcher for this machine: torchrun under a supervisor."""
+
+LAUNCHERS = {"local": "launcher"}

@@ -1,0 +1,3 @@
+"""The launcher for Slurm: one job of several nodes."""
+
+LAUNCHERS = {"slurm": "launcher"}

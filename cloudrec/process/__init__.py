@@ -1,0 +1,1 @@
+"""Processes on this machine: children that end with their parent, and a private Ray head."""

@@ -1,0 +1,1 @@
+"""How AWS is called: clients, drivers' shared parts, operations."""

@@ -1,0 +1,1 @@
+"""Orphaned resources on AWS, which controllers in a cluster created and did not delete."""

@@ -1,0 +1,1 @@
+"""Nodes on AWS: pools, and scaling them to zero."""

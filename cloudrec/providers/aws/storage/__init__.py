@@ -1,0 +1,1 @@
+"""Storage on AWS: the bucket, file systems, and how pods mount them."""

@@ -1,0 +1,52 @@
+"""The volumes that pods can mount: the bucket, and the Lustre file system if there is one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cloudrec.providers.aws.api.driver import as_map
+from cloudrec.providers.base.driver import is_ours
+
+if TYPE_CHECKING:
+    from cloudrec.providers.aws.api.client import Aws
+    from cloudrec.providers.aws.layout import AwsLayout
+
+
+def volumes(layout: AwsLayout, aws: Aws) -> list[dict[str, Any]]:
+    """Return each volume for the manifests: name, driver, handle, capacity, attributes and mount options."""
+    return [_bucket(layout, aws), *_file_systems(layout, aws)]
+
+
+def _bucket(layout: AwsLayout, aws: Aws) -> dict[str, Any]:
+    prefix = [f"prefix {layout.settings.prefix}/"] if layout.settings.prefix else []
+    return {
+        "name": "bucket",
+        "driver": "s3.csi.aws.com",
+        "handle": layout.bucket,
+        "capacity": "1Pi",  # Kubernetes requires a capacity; the driver ignores it
+        # Access is by the role of the pod that mounts it: the nodes' role may not read the bucket.
+        "attributes": {"bucketName": layout.bucket, "authenticationSource": "pod"},
+        "mount_options": ["allow-delete", f"region {aws.region}", *prefix],
+    }
+
+
+def _file_systems(layout: AwsLayout, aws: Aws) -> list[dict[str, Any]]:
+    if not layout.settings.lustre_gib:
+        return []
+    pages = aws.fsx.get_paginator("describe_file_systems").paginate
+    rows = aws.rows(pages, lambda page: page.get("FileSystems"))
+    return [
+        {
+            "name": "lustre",
+            "driver": "fsx.csi.aws.com",
+            "handle": row["FileSystemId"],
+            "capacity": f"{row['StorageCapacity']}Gi",
+            "attributes": {
+                "dnsname": row["DNSName"],
+                "mountname": row["LustreConfiguration"]["MountName"],
+            },
+            "mount_options": ["flock"],
+        }
+        for row in rows
+        if row["Lifecycle"] == "AVAILABLE" and is_ours(as_map(row.get("Tags")), layout.title)
+    ]

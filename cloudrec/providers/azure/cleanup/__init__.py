@@ -1,0 +1,1 @@
+"""Orphaned resources of Azure: what controllers in a cluster leave behind."""

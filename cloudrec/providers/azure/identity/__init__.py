@@ -1,0 +1,1 @@
+"""Identities, roles and federated credentials on Azure."""

@@ -1,0 +1,1 @@
+"""The virtual network and the placement of nodes on Azure."""

@@ -1,0 +1,1 @@
+"""Nodes on Azure: pools, and scaling them to zero."""

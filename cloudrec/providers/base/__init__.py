@@ -1,0 +1,1 @@
+"""What providers share: the Provider protocol, driver bases, names, offers, prices, kubeconfigs."""

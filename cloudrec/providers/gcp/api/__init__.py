@@ -1,0 +1,1 @@
+"""How Google Cloud is called: clients, drivers' shared parts, operations."""

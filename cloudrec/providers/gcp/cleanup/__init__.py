@@ -1,0 +1,1 @@
+"""Orphaned resources of Google Cloud: what controllers in a cluster leave behind."""

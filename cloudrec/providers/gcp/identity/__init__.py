@@ -1,0 +1,1 @@
+"""Identities and roles on Google Cloud."""

@@ -1,0 +1,68 @@
+"""What an administrator has prepared in a project for all its clusters (infra/gcp/README.md).
+
+A deployer who may act as every account of the project, and grant roles on it, could get the permissions of
+any of them. With the account and the role that this module finds, a deployer needs neither.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from google.api_core import exceptions as api
+
+from cloudrec.providers.gcp.layout import account_address, account_id
+
+if TYPE_CHECKING:
+    from cloudrec.providers.gcp.api.client import Gcp
+
+NODES = "nodes"  # the suffix of the account of a cluster's nodes
+SHARED = "cloudrec-nodes"
+GUARD = "cloudrecGuard"
+_GUARD_DEFAULT = "roles/container.clusterAdmin"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """What the project has.
+
+    Attributes:
+        node_account: e-mail address of the nodes' service account; empty if each cluster gets a separate one.
+        guard_role: the role that a guard gets for its cluster.
+    """
+
+    node_account: str = ""
+    guard_role: str = _GUARD_DEFAULT
+
+
+def find(gcp: Gcp, cluster: str) -> Prepared:
+    """Return what the project has for a cluster, as this process first found it.
+
+    A cluster that has a separate account keeps it.
+    """
+    key = f"prepared {cluster}"
+    if key not in gcp.cache:
+        gcp.cache[key] = _search(gcp, cluster)
+    found: Prepared = gcp.cache[key]
+    return found
+
+
+def _search(gcp: Gcp, cluster: str) -> Prepared:
+    own = account_address(account_id(cluster, gcp.region, NODES), gcp.project)
+    shared = account_address(SHARED, gcp.project)
+    accounts = f"projects/{gcp.project}/serviceAccounts"
+    role = f"projects/{gcp.project}/roles/{GUARD}"
+    is_shared = not _exists(gcp, f"{accounts}/{own}") and _exists(gcp, f"{accounts}/{shared}")
+    return Prepared(
+        node_account=shared if is_shared else "",
+        guard_role=role if _exists(gcp, role) else _GUARD_DEFAULT,
+    )
+
+
+def _exists(gcp: Gcp, path: str) -> bool:
+    """Return whether IAM has it and shows it to the caller; a deleted role is still listed for days."""
+    try:
+        row = gcp.or_none(lambda: gcp.repeat(lambda: gcp.send("iam", "GET", f"/v1/{path}")))
+    except api.Forbidden:
+        return False
+    return row is not None and not row.get("deleted", False)

@@ -1,0 +1,1 @@
+"""Nodes on Google Cloud: pools, and scaling them to zero."""

@@ -1,0 +1,1 @@
+"""The registry for images on Google Cloud."""

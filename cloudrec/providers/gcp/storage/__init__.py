@@ -1,0 +1,1 @@
+"""Storage on Google Cloud: the bucket, file systems, and how pods mount them."""

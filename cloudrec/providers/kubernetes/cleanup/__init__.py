@@ -1,0 +1,1 @@
+"""Orphaned resources of an adopted Kubernetes cluster: what controllers in a cluster leave behind."""

@@ -1,0 +1,1 @@
+"""The objects that represent an adopted cluster: its namespace and its note."""

@@ -1,0 +1,1 @@
+"""Nodes on an adopted Kubernetes cluster: pools, and scaling them to zero."""

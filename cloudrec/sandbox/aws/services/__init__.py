@@ -1,1 +1,0 @@
-"""What moto lacks or is too kind about, a module or a package a service; found by looking."""

@@ -1,1 +1,0 @@
-"""FSx for Lustre: moto's file systems have no life, no interfaces and no links to buckets."""

@@ -1,1 +1,0 @@
-"""Microsoft.ManagedIdentity: user-assigned identities and the workloads that they trust."""

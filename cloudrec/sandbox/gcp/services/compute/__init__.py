@@ -1,1 +1,0 @@
-"""Compute Engine v1, as far as clusters and what they leave behind need it."""

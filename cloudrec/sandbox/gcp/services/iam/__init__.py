@@ -1,1 +1,0 @@
-"""Who may do what: service accounts, roles, and the policies of projects, buckets and repositories."""

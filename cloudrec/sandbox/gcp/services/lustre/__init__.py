@@ -1,1 +1,0 @@
-"""Managed Lustre (lustre v1): file systems that need a network with a connection to Google's services."""

@@ -1,0 +1,18 @@
+"""The places of a run's files below a storage, and torchrun's range of nodes."""
+
+from __future__ import annotations
+
+
+def run_uri(storage: str, name: str) -> str:
+    """Return the URI or path of a run's folder in a storage; empty without a storage."""
+    return f"{storage.rstrip('/')}/runs/{name}" if storage else ""
+
+
+def checkpoints_uri(results: str) -> str:
+    """Return the default place of checkpoints in a run's folder; empty without a folder."""
+    return f"{results.rstrip('/')}/checkpoints" if results else ""
+
+
+def node_range(fewest: int, most: int) -> str:
+    """Return the value of torchrun's --nnodes: `4`, or `2:4` for a run that may shrink."""
+    return str(most) if fewest == most else f"{fewest}:{most}"

@@ -1,0 +1,1 @@
+"""AWS's protocols: calls, errors, the registry of operations, and moto behind it."""

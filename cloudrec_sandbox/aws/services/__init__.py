@@ -1,0 +1,1 @@
+"""What moto lacks or allows too easily, a module or a package for each service; all modules are loaded."""

@@ -1,0 +1,1 @@
+"""VPCs: subnets, gateways, routes, security groups, interfaces, endpoints."""

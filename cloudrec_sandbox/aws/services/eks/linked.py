@@ -1,0 +1,114 @@
+"""Clusters that the Kubernetes stand-in serves: `kubernetes` of /_control (`cloudrec_sandbox.core.linked`).
+
+Also {"endpoint": ..., "certificate_authority": ...}: the API server that clusters report, of any other
+server.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from moto.ec2.models.instance_types import INSTANCE_TYPES
+
+from cloudrec_sandbox.aws.api.registry import setting
+from cloudrec_sandbox.aws.services.eks.node_groups import nodes
+from cloudrec_sandbox.aws.services.eks.state import Eks, Wishes
+from cloudrec_sandbox.core import linked
+from cloudrec_sandbox.core.linked import Picture
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cloudrec_sandbox.aws.api.world import World
+    from cloudrec_sandbox.aws.services.eks.state import Cluster, Nodegroup
+
+_PREFIX = "k8s-aws-v1."  # what EKS's tokens begin with
+_EFFECTS = {"NO_SCHEDULE": "NoSchedule", "NO_EXECUTE": "NoExecute", "PREFER_NO_SCHEDULE": "PreferNoSchedule"}
+# 5128 pages of 2 MiB, which an EFA node reserves (EKS user guide, "node-efa").
+_MEMLOCK_GPUS = {"hugepages-2Mi": "10256Mi"}
+
+
+def server_of(world: World) -> dict[str, str]:
+    """Return the endpoint and the authority that clusters report; an empty mapping if there is no server."""
+    link = linked.of(world)
+    if link is not None:
+        return {"endpoint": link.server, "certificate_authority": link.authority_data}
+    return world.state(Wishes).kubernetes
+
+
+def look(world: World) -> Picture:
+    """Return the first cluster, with the machines of its node groups."""
+    for region, eks in world.states(Eks).items():
+        for cluster in eks.clusters.values():
+            if cluster.document["status"] in ("ACTIVE", "UPDATING"):
+                return Picture(
+                    cluster=cluster.uid,
+                    nodes=tuple(_machines(world, region, cluster)),
+                    is_reachable=_is_reachable(world, cluster),
+                )
+    return Picture()
+
+
+def _is_reachable(world: World, cluster: Cluster) -> bool:
+    """Whether the API server answers the user's machine, which is outside the VPC.
+
+    Without public access only the VPC reaches it; with it, the addresses of publicAccessCidrs do, too (EKS
+    user guide, "Cluster API server endpoint").
+    """
+    config = cluster.document["resourcesVpcConfig"]
+    return bool(config["endpointPublicAccess"]) and linked.is_admitted(world, config["publicAccessCidrs"])
+
+
+def _machines(world: World, region: str, cluster: Cluster) -> Iterator[dict[str, Any]]:
+    ec2 = world.backend("ec2", region)
+    for group in cluster.nodegroups.values():
+        for name in group.instances:
+            instance = ec2.get_instance(name)
+            if instance.state == "running":
+                yield _node(world, region, group, instance)
+
+
+def _node(world: World, region: str, group: Nodegroup, instance: Any) -> dict[str, Any]:  # noqa: ANN401 - moto's
+    document, kind = group.document, INSTANCE_TYPES[instance.instance_type]
+    zone = instance.placement.zone
+    cards = nodes.template_data(world, region, group).get("NetworkInterfaces") or ()
+    efa = sum(card.get("InterfaceType") in ("efa", "efa-only") for card in cards)
+    gpus = sum(each["Count"] for each in kind.get("GpuInfo", {}).get("Gpus", ()))
+    mebibytes = kind["MemoryInfo"]["SizeInMiB"]
+    return {
+        "name": str(instance.private_dns_name),
+        "labels": {
+            "eks.amazonaws.com/nodegroup": document["nodegroupName"],
+            "eks.amazonaws.com/capacityType": document.get("capacityType", "ON_DEMAND"),
+            "node.kubernetes.io/instance-type": instance.instance_type,
+            "topology.kubernetes.io/zone": zone,
+            "topology.kubernetes.io/region": region,
+            **(document.get("labels") or {}),
+        },
+        "taints": [
+            {"key": each["key"], "value": each.get("value", ""), "effect": _EFFECTS[each["effect"]]}
+            for each in document.get("taints") or ()
+        ],
+        "capacity": {
+            "cpu": str(kind["VCpuInfo"]["DefaultVCpus"]),
+            "memory": f"{mebibytes}Mi",
+            **(_MEMLOCK_GPUS if efa else {}),
+        },
+        "hardware": {**({"gpus": gpus} if gpus else {}), **({"efa": efa} if efa else {})},
+        "provider_id": f"aws:///{zone}/",
+    }
+
+
+def _write(world: World, value: dict[str, Any] | None) -> None:
+    if value and "endpoints" not in value:
+        if unknown := sorted(set(value) - {"endpoint", "certificate_authority"}):
+            raise ValueError(
+                f"kubernetes has no {', '.join(unknown)}; it has: certificate_authority, endpoint"
+            )
+        world.state(Wishes).kubernetes = dict(value)
+        return
+    world.state(Wishes).kubernetes = {}
+    linked.order(world, value, prefix=_PREFIX, look=look)
+
+
+setting("kubernetes", read=lambda world: linked.read(world) or world.state(Wishes).kubernetes, write=_write)

@@ -1,0 +1,228 @@
+"""What EKS refuses at once in a node group's template, sizes, role and taints."""
+
+from __future__ import annotations
+
+import base64
+from email.message import Message
+from email.parser import BytesParser
+from typing import TYPE_CHECKING, Any
+
+from cloudrec_sandbox.aws.services import capacity, iam
+from cloudrec_sandbox.aws.services.ec2 import launches
+from cloudrec_sandbox.aws.services.eks import checks
+from cloudrec_sandbox.aws.services.eks.state import Cluster, Nodegroup, invalid_parameter, invalid_request
+
+if TYPE_CHECKING:
+    from cloudrec_sandbox.aws.api.call import Call
+    from cloudrec_sandbox.aws.api.world import World
+
+_RESERVED = ("kubernetes.io", "k8s.io", "eks.amazonaws.com")  # prefixes of labels
+_ROOT, _IMAGE_GIB = "/dev/xvda", 20  # the root disk of EKS's Amazon Linux images, and its snapshot's size
+_NODE_POLICIES = {"AmazonEKSWorkerNodePolicy", "AmazonEKSWorkerNodeMinimalPolicy"}
+
+
+def parameters(call: Call, cluster: Cluster) -> dict[str, Any]:
+    """Make all checks of CreateNodegroup; return the launch template's data, empty without one."""
+    wish = call.params
+    sizes(wish.get("scalingConfig", {}))
+    checks.role(call, wish["nodeRole"], "ec2.amazonaws.com", "Node role")
+    nets = checks.subnets(call, wish["subnets"])
+    if nets and nets[0].vpc_id != cluster.document["resourcesVpcConfig"]["vpcId"]:
+        raise invalid_parameter("Subnets are not in the VPC of the cluster")
+    data = template(call, wish.get("launchTemplate"))
+    types = wish.get("instanceTypes", [])
+    if wish.get("launchTemplate"):
+        _with_template(wish, data)
+    labels(wish.get("labels", {}))
+    if bad := [name for name in [*types, data.get("InstanceType", "t3.medium")] if not capacity.exists(name)]:
+        raise invalid_parameter(f"The following supplied instance types do not exist: [{bad[0]}]")
+    # Both places must name a capacity block (user guide, "Capacity Blocks with managed node groups").
+    market = data.get("InstanceMarketOptions", {}).get("MarketType")
+    block = wish.get("capacityType") == "CAPACITY_BLOCK"
+    if block != (market == "capacity-block"):
+        raise invalid_parameter(
+            "capacityType CAPACITY_BLOCK and a launch template whose InstanceMarketOptions.MarketType is"
+            " capacity-block need each other"
+        )
+    launchable(call, types or [data.get("InstanceType", "t3.medium")], wish.get("amiType", "CUSTOM"), data)
+    return data
+
+
+def labels(wanted: dict[str, str]) -> None:
+    """Refuse labels that EKS and Kubernetes keep for themselves (aws/containers-roadmap, issue 1451)."""
+    for key in wanted:
+        if any(f"{prefix}/" in key for prefix in _RESERVED):
+            prefixes = ", ".join(f"{prefix}/" for prefix in _RESERVED)
+            raise invalid_parameter(f"Label cannot contain reserved prefixes [{prefixes}]: {key}")
+
+
+def launchable(call: Call, types: list[str], image: str, data: dict[str, Any]) -> None:
+    """Refuse types, images and templates from which EC2 launches nothing.
+
+    EKS tries the template in a dry run of RunInstances, and passes on what EC2 refuses.
+    """
+    for kind in types:
+        wrong = next(launches.architecture_faults(kind, _architecture(image)), None)
+        if wrong is not None or ("NVIDIA" in image and not launches.has_gpu(kind)):
+            raise invalid_parameter(f"[{kind}] is not a valid instanceType for requested amiType {image}")
+        fault = launches.fault(call.world, call.region, kind, data)
+        if fault is not None:
+            raise invalid_request(fault.message)
+    if image.startswith("AL2"):
+        _disks(data)
+
+
+def _architecture(image: str) -> str:
+    """Return the architecture of EKS's images of this type; empty for a user's own image."""
+    return "arm64" if "_ARM_64" in image else "x86_64" if "_x86_64" in image else ""
+
+
+def _disks(data: dict[str, Any]) -> None:
+    for disk in data.get("BlockDeviceMappings", []):
+        size = disk.get("Ebs", {}).get("VolumeSize", _IMAGE_GIB)
+        if disk.get("DeviceName") == _ROOT and size < _IMAGE_GIB:
+            raise invalid_request(
+                f"Volume of size {size}GB is smaller than snapshot 'snap-0a2a6b21a0c4cda56', expect size >= "
+                f"{_IMAGE_GIB}GB"
+            )
+
+
+def user_data_problem(image: str, data: dict[str, Any]) -> dict[str, str] | None:
+    """Return the health issue of a node group whose user data EKS cannot merge with its own.
+
+    "Amazon EC2 user data in launch templates that are used with managed node groups must be in the MIME
+    multi-part archive format for Amazon Linux AMIs" (user guide, "Customize managed nodes with launch
+    templates"). EKS makes the check after it has accepted the group.
+    """
+    text = data.get("UserData")
+    if not text or not image.startswith("AL2"):
+        return None
+    try:
+        message = BytesParser().parsebytes(base64.b64decode(str(text), validate=True))
+    except ValueError:
+        message = Message()
+    if message.is_multipart():
+        return None
+    return {
+        "code": "Ec2LaunchTemplateInvalidConfiguration",
+        "message": "User data was not in the MIME multipart format.",
+    }
+
+
+def sizes(config: dict[str, int]) -> None:
+    """Check minimum, desired and maximum size."""
+    low, most = config.get("minSize", 1), config.get("maxSize", 2)
+    wanted = config.get("desiredSize", low)
+    if most < 1:
+        raise invalid_parameter("Maximum capacity must be at least 1")
+    if low > most:
+        raise invalid_parameter(f"Minimum capacity {low} can't be greater than maximum size {most}")
+    if wanted > most:
+        raise invalid_parameter(f"desired capacity {wanted} can't be greater than max size {most}")
+    if wanted < low:
+        raise invalid_parameter(f"Minimum capacity {low} can't be greater than desired size {wanted}")
+
+
+def template(call: Call, chosen: dict[str, str] | None) -> dict[str, Any]:
+    """Return the launch template's data; set the id, name and version in `chosen`."""
+    if chosen is None:
+        return {}
+    if bool(chosen.get("id")) == bool(chosen.get("name")):
+        raise invalid_parameter("You must specify either the launch template ID or the launch template name")
+    ec2 = call.backend("ec2")
+    found = next(
+        (
+            entry
+            for entry in ec2.launch_templates.values()
+            if entry.id == chosen.get("id") or entry.name == chosen.get("name")
+        ),
+        None,
+    )
+    if found is None:
+        name = chosen.get("id") or chosen.get("name")
+        raise invalid_parameter(f"Launch template {name} could not be found")
+    wanted = chosen.get("version") or str(found.default_version_number)
+    if wanted in ("$Latest", "$Default"):
+        wanted = str(found.latest_version_number if wanted == "$Latest" else found.default_version_number)
+    if not wanted.isdigit() or not 1 <= int(wanted) <= found.latest_version_number:
+        raise invalid_parameter(f"Launch template {found.id} has no version {wanted}")
+    chosen.update({"id": found.id, "name": found.name, "version": wanted})
+    data: dict[str, Any] = found.get_version(wanted).data
+    return data
+
+
+def _with_template(wish: dict[str, Any], data: dict[str, Any]) -> None:
+    """Refuse what must not be in both places, and what a template for EKS must not have."""
+    if wish.get("diskSize"):
+        raise invalid_parameter("Disk size must be specified within the launch template.")
+    if wish.get("remoteAccess"):
+        raise invalid_parameter("Remote access configuration cannot be specified with a launch template.")
+    if wish.get("instanceTypes") and data.get("InstanceType"):
+        raise invalid_parameter(
+            "You cannot specify an instance type in both the launch template and the instanceTypes"
+        )
+    if any("SubnetId" in interface for interface in data.get("NetworkInterfaces", [])):
+        raise invalid_parameter("Launch template should not specify a subnet in its network interfaces")
+    if data.get("NetworkInterfaces") and data.get("SecurityGroupIds"):
+        raise invalid_parameter("Security groups go to the network interfaces where a template has such")
+    if "IamInstanceProfile" in data:
+        raise invalid_parameter("Launch template should not specify an instance profile. Use nodeRole")
+    if data.get("InstanceMarketOptions", {}).get("MarketType") == "spot":
+        raise invalid_parameter("Launch template should not request spot instances. Use capacityType")
+    if data.get("HibernationOptions", {}).get("Configured"):
+        raise invalid_parameter("Launch template should not configure hibernation")
+    custom = wish.get("amiType", "CUSTOM") == "CUSTOM"
+    if data.get("ImageId") and not custom:
+        raise invalid_parameter("amiType cannot be specified with a launch template that has an image ID")
+
+
+def can_join(call: Call, cluster: Cluster, role_policies: set[str], subnet_ids: list[str]) -> bool:
+    """Return whether nodes in these subnets can join: they have permissions and a way to the API server."""
+    if not role_policies & _NODE_POLICIES:
+        return False
+    ec2 = call.backend("ec2")
+    config = cluster.document["resourcesVpcConfig"]
+    interfaces = {
+        endpoint.service_name.rpartition(f".{call.region}.")[2]
+        for endpoint in ec2.vpc_end_points.values()
+        if endpoint.vpc_id == config["vpcId"]
+    }
+    inside = config["endpointPrivateAccess"] and {"ec2", "ecr.api", "ecr.dkr", "sts"} <= interfaces
+    return all(inside or _has_way_out(ec2, subnet_id) for subnet_id in subnet_ids)
+
+
+def has_network(world: World, cluster: Cluster, group: Nodegroup) -> bool:
+    """Return whether nodes get ready: there is a network plugin, and it may assign addresses to pods.
+
+    Its rights (AmazonEKS_CNI_Policy) come from the nodes' role, or from the role that the add-on or a pod
+    identity association gives to its service account ("Configure Amazon VPC CNI plugin to use IRSA" and "EKS
+    Pod Identity" in the user guide).
+    """
+    addon = cluster.addons.get("vpc-cni")
+    if addon is None and not cluster.parameters.get("bootstrapSelfManagedAddons", True):
+        return False
+    roles = [group.document["nodeRole"], *((addon.document.get("serviceAccountRoleArn"),) if addon else ())]
+    if "eks-pod-identity-agent" in cluster.addons:
+        roles += [
+            row["roleArn"]
+            for row in cluster.associations.values()
+            if (row["namespace"], row["serviceAccount"]) == ("kube-system", "aws-node")
+        ]
+    found = [iam.role_of(world, arn) for arn in roles if arn]
+    return any(role is not None and "AmazonEKS_CNI_Policy" in iam.policy_names(role) for role in found)
+
+
+def _has_way_out(ec2: Any, subnet_id: str) -> bool:  # noqa: ANN401 - moto's EC2 backend
+    """Return whether the subnet's route table has a NAT, or an internet gateway with public addresses."""
+    subnet = ec2.get_subnet(subnet_id)
+    tables = [table for table in ec2.route_tables.values() if table.vpc_id == subnet.vpc_id]
+    own = [table for table in tables if subnet_id in {entry.get("SubnetId") for entry in table.associations}]
+    for table in own or [table for table in tables if table.main_association_id]:
+        for route in table.routes:
+            if route.destination_cidr_block != "0.0.0.0/0":
+                continue
+            if route.nat_gateway and route.nat_gateway.state == "available":
+                return True
+            if route.gateway and str(subnet.map_public_ip_on_launch).lower() == "true":
+                return True
+    return False

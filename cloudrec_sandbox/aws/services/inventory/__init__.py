@@ -1,0 +1,1 @@
+"""What exists, for /_control/state, and what a cluster's controllers leave behind."""

@@ -1,0 +1,1 @@
+"""Azure Resource Manager: paths, kinds of resources, operations, errors, filters, pages."""

@@ -1,0 +1,1 @@
+"""Microsoft Entra ID: tokens, and the login of a container registry."""

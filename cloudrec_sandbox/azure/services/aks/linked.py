@@ -1,0 +1,103 @@
+"""Clusters that the Kubernetes stand-in serves: `kubernetes` of /_control (see `core.linked`)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cloudrec_sandbox.azure.arm.registry import setting
+from cloudrec_sandbox.azure.arm.store import store
+from cloudrec_sandbox.azure.services.aks import authority, nodes, scale_sets
+from cloudrec_sandbox.azure.services.compute import sizes
+from cloudrec_sandbox.core import linked
+from cloudrec_sandbox.core.linked import Picture
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cloudrec_sandbox.azure.arm.store import Resource
+    from cloudrec_sandbox.core.world import World
+
+_TYPE = "Microsoft.ContainerService/managedClusters"
+_PREFIX = "ey"  # what Entra's tokens begin with; `authority` has one for each principal
+_CARDS = 8  # InfiniBand cards, on every size that has any
+
+
+def look(world: World) -> Picture:
+    """Return the first cluster, with the machines of its pools."""
+    for cluster in store(world).of_type(_TYPE):
+        # A cluster has no host name until its creation ends, and no nodes before that.
+        if cluster.properties.get("fqdn") or cluster.properties.get("privateFQDN"):
+            found = tuple(
+                node for pool in nodes.pools(world, cluster) for node in _machines(world, cluster, pool)
+            )
+            return Picture(
+                cluster=nodes.guid(cluster, f"identity {cluster.made_at}"),
+                nodes=found,
+                callers=authority.callers(world, cluster),
+                is_reachable=_is_reachable(world, cluster),
+                orders={"issuer": authority.issuer(cluster)},
+            )
+    return Picture()
+
+
+def _is_reachable(world: World, cluster: Resource) -> bool:
+    """Whether the API server answers the user's machine, which is outside the network.
+
+    A private cluster's has a private address alone. A public one's answers the authorized ranges, or any
+    address where there are none (azure-aks-docs, api-server-authorized-ip-ranges.md).
+    """
+    profile = cluster.properties.get("apiServerAccessProfile") or {}
+    if profile.get("enablePrivateCluster"):
+        return False
+    ranges = profile.get("authorizedIPRanges") or []
+    return not ranges or linked.is_admitted(world, ranges)
+
+
+def _machines(world: World, cluster: Resource, pool: Resource) -> Iterator[dict[str, Any]]:
+    scale_set = store(world).find(scale_sets.id_of(pool, nodes.group_name(cluster)))
+    size = sizes.find(pool.properties["vmSize"])
+    if scale_set is None or size is None:
+        return
+    for number in range(scale_set.document["sku"]["capacity"]):
+        yield _node(cluster, pool, size, f"{scale_set.name}{number:06d}")
+
+
+def _node(cluster: Resource, pool: Resource, size: sizes.Size, name: str) -> dict[str, Any]:
+    properties = pool.properties
+    is_spot = properties.get("scaleSetPriority") == scale_sets.SPOT
+    zones = properties.get("availabilityZones") or ["0"]
+    spot = {"kubernetes.azure.com/scalesetpriority": "spot"} if is_spot else {}
+    taints = [_taint(text) for text in properties.get("nodeTaints") or ()]
+    return {
+        "name": name,
+        "labels": {
+            "agentpool": pool.name,
+            "kubernetes.azure.com/agentpool": pool.name,
+            "kubernetes.azure.com/mode": str(properties.get("mode", "User")).lower(),
+            "node.kubernetes.io/instance-type": size.name,
+            "topology.kubernetes.io/region": cluster.location,
+            "topology.kubernetes.io/zone": f"{cluster.location}-{zones[0]}",
+            **spot,
+            **(properties.get("nodeLabels") or {}),
+        },
+        "taints": taints,
+        "capacity": {"cpu": str(size.vcpus), "memory": f"{size.memory_gib}Gi"},
+        "hardware": {
+            **({"gpus": size.gpus} if size.gpus else {}),
+            **({"infiniband": _CARDS} if size.family.infiniband else {}),
+        },
+        "provider_id": f"azure:///subscriptions/{cluster.path.subscription}/",
+    }
+
+
+def _taint(text: str) -> dict[str, str]:
+    key, _, rest = text.partition("=")
+    value, _, effect = rest.rpartition(":")
+    return {"key": key, "value": value, "effect": effect}
+
+
+setting(
+    "kubernetes",
+    read=linked.read,
+    write=lambda world, value: linked.order(world, value, prefix=_PREFIX, look=look),
+)

@@ -1,0 +1,116 @@
+"""Scale sets: the machines of a pool in Compute, in the cluster's own resource group."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+from cloudrec_sandbox.azure.arm.errors import ArmError
+from cloudrec_sandbox.azure.arm.kinds import Kind
+from cloudrec_sandbox.azure.arm.registry import resource as register
+from cloudrec_sandbox.azure.arm.store import Resource, store
+from cloudrec_sandbox.azure.services.aks import subnets
+from cloudrec_sandbox.azure.services.aks.refusals import stock_out
+from cloudrec_sandbox.azure.services.compute import machines
+from cloudrec_sandbox.azure.services.network import interfaces
+
+if TYPE_CHECKING:
+    from cloudrec_sandbox.azure.arm.call import Call
+    from cloudrec_sandbox.core.world import World
+
+TYPE = "Microsoft.Compute/virtualMachineScaleSets"
+SPOT = "Spot"
+
+
+@register
+class ScaleSets(Kind):
+    """Scale sets; in this stand-in only AKS makes them."""
+
+    type = TYPE
+    apis = ("2026-04-01", "2025-04-01", "2024-11-01")
+    model = "azure.mgmt.compute.models:VirtualMachineScaleSet"
+    name_rule = r"[\w.-]{1,64}"
+    delete_time = "scale-set-delete"
+
+    def check(self, call: Call, body: dict[str, Any], old: Resource | None) -> None:
+        """Refuse every PUT: only AKS makes scale sets."""
+        raise ArmError(
+            "OperationNotAllowed", "this stand-in has scale sets of AKS alone: change the agent pool instead"
+        )
+
+    def removed(self, world: World, resource: Resource) -> None:
+        """Release the machines; their interfaces linger."""
+        machines.release(world, resource.id)
+        interfaces.detach(world, resource.id, after=world.duration("subnet-linger"))
+
+
+def id_of(pool: Resource, group: str) -> str:
+    """Return the id of a pool's scale set."""
+    path = pool.path
+    number = int(hashlib.sha256(path.parent.lower().encode()).hexdigest(), 16) % 10**8
+    place = f"/subscriptions/{path.subscription}/resourceGroups/{group}"
+    return f"{place}/providers/{TYPE}/aks-{pool.name}-{number:08d}-vmss"
+
+
+def fit(world: World, pool: Resource, group: str) -> None:
+    """Resize a pool's scale set to the pool's count; ArmError if there are too few machines."""
+    name, properties = id_of(pool, group), pool.properties
+    count = int(properties["count"])
+    zones = properties.get("availabilityZones") or []
+    scale_set = store(world).find(name) or _made(world, name, pool)
+    short = machines.claim(
+        world,
+        name,
+        size=properties["vmSize"],
+        region=scale_set.location,
+        zones=zones,
+        spot=properties.get("scaleSetPriority") == SPOT,
+        count=count,
+        placed=bool(properties.get("proximityPlacementGroupID")),
+    )
+    if short is not None:
+        raise stock_out(short, name)
+    # Nodes that start must reach the API server, and those that run already have.
+    if count > scale_set.document["sku"]["capacity"]:
+        subnets.check_egress(world, pool)
+    if properties.get("vnetSubnetID"):
+        interfaces.attach(world, properties["vnetSubnetID"], name, count)
+    scale_set.document["sku"]["capacity"] = count
+    scale_set.changed_at = world.now()
+
+
+def _made(world: World, name: str, pool: Resource) -> Resource:
+    """Return a pool's scale set, without machines yet."""
+    cluster = store(world).find(pool.path.parent)
+    properties = pool.properties
+    spot = properties.get("scaleSetPriority") == SPOT
+    document: dict[str, Any] = {
+        "id": name,
+        "name": name.rpartition("/")[2],
+        "type": TYPE,
+        "location": cluster.location if cluster else "",
+        "tags": {
+            **(properties.get("tags") or {}),
+            "aks-managed-poolName": pool.name,
+            "aks-managed-orchestrator": f"Kubernetes:{properties['orchestratorVersion']}",
+        },
+        "sku": {"name": properties["vmSize"], "tier": "Standard", "capacity": 0},
+        "properties": {
+            "provisioningState": "Succeeded",
+            "virtualMachineProfile": {
+                "priority": properties.get("scaleSetPriority") or "Regular",
+                **({"evictionPolicy": properties["scaleSetEvictionPolicy"]} if spot else {}),
+            },
+        },
+    }
+    if zones := properties.get("availabilityZones"):
+        document["zones"] = list(zones)
+    if group := properties.get("proximityPlacementGroupID"):
+        document["properties"]["proximityPlacementGroup"] = {"id": group}
+    if group := properties.get("capacityReservationGroupID"):
+        document["properties"]["virtualMachineProfile"]["capacityReservation"] = {
+            "capacityReservationGroup": {"id": group}
+        }
+    made = Resource(id=name, type=TYPE, document=document, made_at=world.now(), changed_at=world.now())
+    store(world).add(made)
+    return made

@@ -1,0 +1,1 @@
+"""Microsoft.Authorization: roles, role assignments, and when they take effect."""

@@ -1,0 +1,1 @@
+"""Microsoft.Compute: sizes by region, quotas, capacity, placement groups, disks."""

@@ -1,0 +1,1 @@
+"""Microsoft.ManagedIdentity: user-assigned identities and their federated credentials."""

@@ -1,0 +1,1 @@
+"""Microsoft.Network: networks with subnets, security groups, NAT gateways, addresses, and interfaces."""

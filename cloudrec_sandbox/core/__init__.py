@@ -1,0 +1,1 @@
+"""What all stand-ins share: clock, faults, HTTP, admission, snapshots."""

@@ -1,0 +1,199 @@
+"""A cloud's stand-in and the Kubernetes stand-in as one: the second serves the clusters of the first.
+
+`kubernetes` of /_control: the announcement of `python -m cloudrec_sandbox kubernetes`, or null. Of the file
+that it names as its certificate authority, only certificates are read. From then on a cluster of the cloud
+reports that server's address and authority. Its pools' machines are that server's nodes while they exist, and
+that server takes the cloud's tokens. It serves one cluster at a time: for another cluster, all objects of the
+previous one are deleted, and its identity with them.
+
+`address` of /_control: the public IPv4 address from which the cloud sees the user's machine. A change moves
+the laptop to another network. A cloud whose API servers admit callers by address compares them with it.
+"""
+
+from __future__ import annotations
+
+import base64
+import ipaddress
+import ssl
+import threading
+import time
+from dataclasses import dataclass, field
+from http.client import HTTPException
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from cloudrec_sandbox.core.admission import LOOPBACK
+from cloudrec_sandbox.core.client import Control, RefusedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from cloudrec_sandbox.core.book import Book, W
+    from cloudrec_sandbox.core.world import World
+
+_POLL_S = 0.2
+_TIMEOUT_S = 30.0
+_MOST_BYTES = 1 << 20  # of a file with certificates
+_DOCUMENTATION = "203.0.113.7"  # of a block that no machine has (RFC 5737)
+
+
+@dataclass
+class Linked:
+    """The server that serves clusters; an empty address for none."""
+
+    server: str = ""
+    authority: str = ""  # its certificate authority's certificates, as PEM
+
+    @property
+    def host(self) -> str:
+        """Return its name and port."""
+        return urlsplit(self.server).netloc
+
+    @property
+    def authority_data(self) -> str:
+        """Return the authority as a kubeconfig has it: base64 of PEM."""
+        return base64.b64encode(self.authority.encode()).decode()
+
+
+@dataclass
+class Caller:
+    """The user's machine, as the cloud sees it."""
+
+    address: str = _DOCUMENTATION
+
+
+def is_admitted(world: World, blocks: Iterable[str]) -> bool:
+    """Return whether the caller's address is in one of the blocks."""
+    address = ipaddress.IPv4Address(world.state(Caller).address)
+    return any(address in ipaddress.IPv4Network(block, strict=False) for block in blocks)
+
+
+def declare_caller(book: Book[W]) -> None:
+    """Add `address` to /_control."""
+    book.setting("address", read=lambda world: world.state(Caller).address, write=_write_caller)
+
+
+def _write_caller(world: World, value: object) -> None:
+    world.state(Caller).address = str(ipaddress.IPv4Address(str(value)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Picture:
+    """What a cloud reports of its cluster.
+
+    Attributes:
+        cluster: an id that no later cluster has; empty if there is no cluster.
+        nodes: its machines, in the format of the Kubernetes stand-in's `nodes`.
+        callers: the users that the cloud's tokens stand for in the cluster, in the format of its `tokens`;
+            None if every token is an administrator's.
+        is_reachable: whether the API server answers the user's machine. Its requests are known by the cloud's
+            tokens: those of pods have tokens of the API server.
+        orders: further settings of the server that the cloud decides, such as the issuer of its tokens.
+    """
+
+    cluster: str = ""
+    nodes: Sequence[Mapping[str, Any]] = field(default=())
+    callers: Sequence[Mapping[str, Any]] | None = None
+    is_reachable: bool = True
+    orders: Mapping[str, Any] = field(default_factory=dict)
+
+
+def of(world: World) -> Linked | None:
+    """Return the server that serves clusters of this cloud; None if there is none."""
+    linked = world.state(Linked)
+    return linked if linked.server else None
+
+
+def order(
+    world: World, announcement: Mapping[str, Any] | None, *, prefix: str, look: Callable[[Any], Picture]
+) -> None:
+    """Link clusters to the server of an announcement; ValueError if it is not an announcement.
+
+    Args:
+        world: the cloud's world.
+        announcement: what the Kubernetes stand-in on this machine printed; None to end the link.
+        prefix: what the cloud's tokens for clusters begin with.
+        look: returns the cluster's picture; called under the world's lock.
+    """
+    linked = world.state(Linked)
+    if not announcement:
+        linked.server = linked.authority = ""
+        return
+    try:
+        control = Control.of(announcement, timeout_s=_TIMEOUT_S)
+        file = str(announcement["certificate_authority"])
+    except (KeyError, TypeError, AttributeError, StopIteration) as error:
+        raise ValueError("kubernetes is not what `python -m cloudrec_sandbox kubernetes` printed") from error
+    # The tokens of the announcement are sent there: never to another machine, and never in the clear.
+    place = urlsplit(control.address)
+    if place.scheme != "https" or place.hostname not in LOOPBACK:
+        raise ValueError(f"kubernetes is at {control.address}; it must be https and on this machine")
+    linked.server, linked.authority = control.address, _certificates(file)
+    follower = _Follower(world, control, prefix, look)
+    threading.Thread(target=follower.follow, name="linked", daemon=True).start()
+
+
+def _certificates(name: str) -> str:
+    """Return a file's certificates as PEM and nothing else from it; ValueError if it has none."""
+    file = Path(name)
+    try:
+        if not file.is_file() or file.stat().st_size > _MOST_BYTES:
+            raise ValueError(f"{name} is no file of at most {_MOST_BYTES} bytes")
+        context = ssl.create_default_context(cadata=file.read_text(encoding="ascii"))
+    except (OSError, UnicodeDecodeError) as error:  # ssl.SSLError is an OSError
+        raise ValueError(f"{name} holds no certificate") from error
+    return "".join(ssl.DER_cert_to_PEM_cert(each) for each in context.get_ca_certs(binary_form=True))
+
+
+def read(world: World) -> dict[str, Any] | None:
+    """Return the link as /_control returns it; None if there is none."""
+    linked = of(world)
+    if linked is None:
+        return None
+    return {"endpoints": {"kubernetes": linked.server}, "certificate_authority": linked.authority}
+
+
+class _Follower:
+    """Keeps the Kubernetes stand-in's nodes and tokens equal to the cloud's, while they are linked."""
+
+    def __init__(self, world: World, control: Control, prefix: str, look: Callable[[Any], Picture]) -> None:
+        self._world = world
+        self._control = control
+        self._tokens = [{"prefix": prefix, "user": "cloud-administrator", "groups": ["system:masters"]}]
+        self._look = look
+        self._sent: Picture | None = None
+
+    def follow(self) -> None:
+        """Compare the cloud with the server every 0.2 s: the cloud changes with its clock, too."""
+        while True:
+            with self._world.lock:
+                # Another order has taken this follower's place.
+                if self._world.state(Linked).server != self._control.address:
+                    return
+                self._world.settle()
+                picture = self._look(self._world)
+            if picture != self._sent and self._send(picture):
+                self._sent = picture
+            time.sleep(_POLL_S)
+
+    def _send(self, picture: Picture) -> bool:
+        """Send the picture, after a reset if the cluster is another one; return its success."""
+        callers = self._tokens if picture.callers is None else picture.callers
+        tokens = [{**each, "reachable": picture.is_reachable} for each in callers]
+        wishes: dict[str, Any] = {**picture.orders, "nodes": [dict(node) for node in picture.nodes]}
+        wishes["tokens"] = tokens
+        if self._sent is None or self._sent.cluster != picture.cluster:
+            empty = {"reset": True, "tokens": tokens, "nodes": []}
+            if not self._post({**empty, **({"identity": picture.cluster} if picture.cluster else {})}):
+                return False
+        return self._post(wishes)
+
+    def _post(self, wishes: Mapping[str, Any]) -> bool:
+        try:
+            self._control.order(**wishes)
+        except RefusedError:  # also a ValueError, but a defect: the thread ends with a traceback
+            raise
+        except (OSError, HTTPException, ValueError):
+            return False  # the server has ended or has not started yet: the next look tries again
+        return True

@@ -1,0 +1,95 @@
+"""What a stand-in knows: time, the agenda, durations, and the state of each service."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import threading
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from cloudrec_sandbox.core.clock import Clock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+T = TypeVar("T")
+
+
+class World:
+    """One account of a cloud. Everything but the clock is used under `lock`."""
+
+    def __init__(self, default_durations: Mapping[str, float]) -> None:
+        self.lock = threading.RLock()
+        self.clock = Clock()
+        self._moment: float | None = None
+        self._agenda: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
+        self._order = itertools.count()
+        self._states: dict[tuple[type, str], Any] = {}
+        self._default_durations = default_durations
+        self._durations: dict[str, float] = {}
+
+    def now(self) -> float:
+        """Return the virtual time. It does not move while a request is answered or a step runs."""
+        return self.clock.now() if self._moment is None else self._moment
+
+    def settle(self) -> None:
+        """Run every step that is due, each at its own moment; then take the present moment."""
+        present = self.clock.now()
+        # A step runs at the time at which it was due, so that the steps that it adds are not late either.
+        while self._agenda and self._agenda[0][0] <= present:
+            self._moment, _, step, arguments = heapq.heappop(self._agenda)
+            step(self, *arguments)
+        self._moment = present
+
+    def after(self, seconds: float, step: Callable[..., None], *arguments: Any) -> None:  # noqa: ANN401 - the step's own
+        """Run `step(world, *arguments)` after that many virtual seconds.
+
+        `step` must be a function of a module and the arguments plain values, so that the state can be saved.
+        """
+        # The count keeps steps of one moment in order, and keeps the heap from comparing functions.
+        heapq.heappush(self._agenda, (self.now() + seconds, next(self._order), step, arguments))
+
+    def duration(self, name: str) -> float:
+        """Return how long a change takes, in virtual seconds."""
+        return self._durations.get(name, self._default_durations[name])
+
+    def set_durations(self, changes: Mapping[str, float]) -> None:
+        """Change durations: by name, by the part of a name before a dash (eks-cluster), or all by `*`."""
+        known = self._default_durations
+        for name, seconds in changes.items():
+            names = [each for each in known if name in ("*", each) or each.startswith(f"{name}-")]
+            if not names:
+                raise ValueError(f"unknown duration {name!r}; there are: {', '.join(sorted(known))}")
+            self._durations.update(dict.fromkeys(names, float(seconds)))
+
+    def durations(self) -> dict[str, float]:
+        """Return all durations in force."""
+        return {**self._default_durations, **self._durations}
+
+    def state(self, kind: type[T], region: str = "") -> T:
+        """Return a service's state in a region, made by `kind()` at first use; '' for global services."""
+        key = (kind, region)
+        if key not in self._states:
+            self._states[key] = kind()
+        state: T = self._states[key]
+        return state
+
+    def states(self, kind: type[T]) -> dict[str, T]:
+        """Return a service's state by region."""
+        return {region: state for (found, region), state in self._states.items() if found is kind}
+
+    def export(self) -> dict[str, Any]:
+        """Return all that it knows, for a snapshot to copy."""
+        return {"agenda": self._agenda, "states": self._states, "durations": self._durations}
+
+    def take_up(self, known: dict[str, Any], moment: float) -> None:
+        """Take the state of a snapshot, at its moment."""
+        self._agenda, self._states, self._durations = known["agenda"], known["states"], known["durations"]
+        self.clock.go_to(moment)
+        self._moment = moment
+
+    def clear(self) -> None:
+        """Forget all resources, steps and durations; the clock continues."""
+        self._agenda.clear()
+        self._states.clear()
+        self._durations.clear()

@@ -1,0 +1,1 @@
+"""Resources and long-running operations: storage, filters, pages, checks, locations."""

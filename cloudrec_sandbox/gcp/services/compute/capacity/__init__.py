@@ -1,0 +1,1 @@
+"""What Compute Engine offers: machine types, zones, quotas, available machines."""

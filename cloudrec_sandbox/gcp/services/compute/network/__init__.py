@@ -1,0 +1,1 @@
+"""Networks, subnetworks, addresses, routers, firewalls, load balancers."""

@@ -1,0 +1,1 @@
+"""IAM: service accounts, roles, and the policies of projects, buckets and repositories."""

@@ -1,0 +1,1 @@
+"""Calls for resources, and the cluster that they change."""

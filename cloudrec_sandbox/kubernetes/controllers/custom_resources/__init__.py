@@ -1,0 +1,1 @@
+"""Controllers of custom resources: JobSet, PyTorchJob, TrainJob, RayCluster, RayJob."""

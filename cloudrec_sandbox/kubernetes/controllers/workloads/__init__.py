@@ -1,0 +1,1 @@
+"""Controllers of the built-in workloads: Jobs, CronJobs, Deployments, DaemonSets."""

@@ -1,0 +1,1 @@
+"""The network of the pods, and their names in DNS."""

@@ -1,0 +1,1 @@
+"""What a node has: devices, memory, images, service account files."""

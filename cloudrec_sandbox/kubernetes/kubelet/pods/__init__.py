@@ -1,0 +1,1 @@
+"""Pods on a node: containers, volumes, probes, status."""

@@ -1,0 +1,1 @@
+"""The processes of containers, and their logs."""

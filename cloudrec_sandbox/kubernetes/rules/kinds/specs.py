@@ -1,0 +1,165 @@
+"""Pods: probes, hooks, volumes, security contexts, placement; and what a change may change."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from cloudrec_sandbox.kubernetes.rules.amounts import amount
+from cloudrec_sandbox.kubernetes.rules.kinds.services import check_port
+from cloudrec_sandbox.kubernetes.rules.registry import Change, check
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cloudrec_sandbox.kubernetes.rules.problems import Problems
+
+_PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
+_HANDLERS = ("exec", "grpc", "httpGet", "tcpSocket")
+_HOOKS = ("exec", "httpGet", "sleep", "tcpSocket")
+_NUMBERS = ("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold")
+_HOST_TYPES = (
+    "",
+    "BlockDevice",
+    "CharDevice",
+    "Directory",
+    "DirectoryOrCreate",
+    "File",
+    "FileOrCreate",
+    "Socket",
+)
+_RESTART = ("Always", "Never", "OnFailure")
+_FIELD = re.compile(
+    r"metadata\.(name|namespace|uid|labels|annotations)|metadata\.(labels|annotations)\['.+'\]|"
+    r"spec\.(nodeName|serviceAccountName)|status\.(hostIPs?|podIPs?)"
+)
+_SYSCTL = re.compile(r"([a-z0-9]([-_a-z0-9]*[a-z0-9])?[./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?")
+_UNSATISFIABLE = ("DoNotSchedule", "ScheduleAnyway")
+_FIXED = "pod updates may not change fields other than some that are named in the documentation of pods"
+_OVERRIDES = "must be greater than or equal to 0"
+
+
+@check("pods")
+def _pod(change: Change, problems: Problems) -> None:
+    new, old = change.spec, change.old_spec
+    if change.old is None:
+        check_spec(new, "spec", problems)
+        return
+    deadline, before = new.get("activeDeadlineSeconds"), old.get("activeDeadlineSeconds")
+    if before is not None and (deadline is None or deadline > before):
+        problems.invalid("spec.activeDeadlineSeconds", deadline, f"must be less than or equal to {before}")
+    grace = "terminationGracePeriodSeconds"
+    # A negative grace, which older versions stored, may become 1; nothing else may change.
+    if new.get(grace) != old.get(grace) and not (old.get(grace, 0) < 0 and new.get(grace) == 1):
+        problems.forbidden("spec", _FIXED)
+
+
+@check("jobs", "cronjobs", "deployments", "daemonsets", "statefulsets", "replicasets")
+def _template(change: Change, problems: Problems) -> None:
+    if change.old is not None:
+        return
+    spec, path = change.spec, "spec"
+    if change.resource.key == "cronjobs":
+        spec, path = (spec.get("jobTemplate") or {}).get("spec") or {}, "spec.jobTemplate.spec"
+    check_spec((spec.get("template") or {}).get("spec") or {}, f"{path}.template.spec", problems)
+
+
+def check_spec(spec: Mapping[str, Any], path: str, problems: Problems) -> None:
+    """Report what is wrong in a pod's spec, besides what `rules.pods` reports."""
+    for index, container in enumerate(spec.get("initContainers") or ()):
+        below = f"{path}.initContainers[{index}]"
+        if container.get("restartPolicy") != "Always":
+            for name in (
+                *(each for each in _PROBES if each in container),
+                *(["lifecycle"] if container.get("lifecycle") else []),
+            ):
+                problems.forbidden(
+                    f"{below}.{name}", "may not be set for init containers without restartPolicy=Always"
+                )
+        else:
+            _check_container(container, below, problems)
+    for index, container in enumerate(spec.get("containers") or ()):
+        _check_container(container, f"{path}.containers[{index}]", problems)
+    for index, volume in enumerate(spec.get("volumes") or ()):
+        _check_volume(volume, f"{path}.volumes[{index}]", problems)
+    _check_security(spec.get("securityContext") or {}, f"{path}.securityContext", problems)
+    _check_placement(spec, path, problems)
+    if spec.get("dnsPolicy") == "None" and not (spec.get("dnsConfig") or {}).get("nameservers"):
+        problems.required(f"{path}.dnsConfig", "must provide `dnsConfig` when `dnsPolicy` is None")
+
+
+def _check_container(container: Mapping[str, Any], path: str, problems: Problems) -> None:
+    for name in _PROBES:
+        if name in container:
+            _check_probe(container[name], f"{path}.{name}", problems, is_readiness=name == "readinessProbe")
+    for name, hook in (container.get("lifecycle") or {}).items():
+        if name in ("preStop", "postStart") and not any(each in hook for each in _HOOKS):
+            problems.required(f"{path}.lifecycle.{name}", "must specify a handler type")
+    user = (container.get("securityContext") or {}).get("runAsUser", 0)
+    if user < 0:
+        problems.invalid(
+            f"{path}.securityContext.runAsUser", user, "must be between 0 and 2147483647, inclusive"
+        )
+    policy = container.get("restartPolicy")
+    if policy is not None and policy not in _RESTART:
+        problems.unsupported(f"{path}.restartPolicy", policy, _RESTART)
+    for index, each in enumerate(container.get("env") or ()):
+        field = ((each.get("valueFrom") or {}).get("fieldRef") or {}).get("fieldPath")
+        if field is not None and not _FIELD.fullmatch(field):
+            where = f"{path}.env[{index}].valueFrom.fieldRef.fieldPath"
+            problems.invalid(where, field, "error converting fieldPath: field label not supported")
+
+
+def _check_probe(probe: Mapping[str, Any], path: str, problems: Problems, *, is_readiness: bool) -> None:
+    if not any(name in probe for name in _HANDLERS):
+        problems.required(path, "must specify a handler type")
+    for name in _NUMBERS:
+        if probe.get(name, 0) < 0:
+            problems.invalid(f"{path}.{name}", probe[name], _OVERRIDES)
+    if not is_readiness and probe.get("successThreshold", 1) != 1:
+        problems.invalid(f"{path}.successThreshold", probe["successThreshold"], "must be 1")
+    for name in ("tcpSocket", "httpGet"):
+        if name in probe:
+            check_port(probe[name].get("port", 0), f"{path}.{name}.port", problems)
+
+
+def _check_volume(volume: Mapping[str, Any], path: str, problems: Problems) -> None:
+    kind = (volume.get("hostPath") or {}).get("type") or ""
+    if kind not in _HOST_TYPES:
+        problems.unsupported(f"{path}.hostPath.type", kind, _HOST_TYPES)
+    size = (volume.get("emptyDir") or {}).get("sizeLimit")
+    if size is not None and amount(size) < 0:
+        problems.forbidden(f"{path}.emptyDir.sizeLimit", "SizeLimit field must be a valid resource quantity")
+
+
+def _check_security(context: Mapping[str, Any], path: str, problems: Problems) -> None:
+    for name in ("fsGroup", "runAsUser", "runAsGroup"):
+        if context.get(name, 0) < 0:
+            problems.invalid(f"{path}.{name}", context[name], "must be between 0 and 2147483647, inclusive")
+    for index, each in enumerate(context.get("sysctls") or ()):
+        if not _SYSCTL.fullmatch(each.get("name", "")):
+            problems.invalid(
+                f"{path}.sysctls[{index}].name", each.get("name", ""), "must match the pattern of sysctls"
+            )
+
+
+def _check_placement(spec: Mapping[str, Any], path: str, problems: Problems) -> None:
+    for index, each in enumerate(spec.get("topologySpreadConstraints") or ()):
+        below = f"{path}.topologySpreadConstraints[{index}]"
+        if each.get("maxSkew", 0) <= 0:
+            problems.invalid(f"{below}.maxSkew", each.get("maxSkew", 0), "must be greater than zero")
+        if each.get("whenUnsatisfiable") not in _UNSATISFIABLE:
+            problems.unsupported(f"{below}.whenUnsatisfiable", each.get("whenUnsatisfiable"), _UNSATISFIABLE)
+    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    wanted = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(required)
+    if wanted is not None and not wanted.get("nodeSelectorTerms"):
+        where = f"{path}.affinity.nodeAffinity.{required}.nodeSelectorTerms"
+        problems.required(where, "must have at least one node selector term")
+    for kind in ("podAffinity", "podAntiAffinity"):
+        terms = ((spec.get("affinity") or {}).get(kind) or {}).get(required) or ()
+        for index, term in enumerate(terms):
+            if not term.get("topologyKey"):
+                where = f"{path}.affinity.{kind}.{required}[{index}].topologyKey"
+                problems.required(where, "can not be empty")
+    if spec.get("schedulingGates") and spec.get("nodeName"):
+        problems.forbidden(f"{path}.nodeName", "cannot be set until all schedulingGates have been cleared")

@@ -1,0 +1,1 @@
+"""Nodes, the scheduling of pods, and how nodes are lost."""

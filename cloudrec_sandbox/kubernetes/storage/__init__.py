@@ -1,0 +1,1 @@
+"""The store: objects under their rules, and the views that controllers use."""

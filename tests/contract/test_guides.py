@@ -1,0 +1,65 @@
+"""The guides in docs/ work as they are written: their files and changes are applied to a copy, and run."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.contract.support_guides import follow
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+FAKE_TRAINER = ROOT / "tests" / "e2e" / "fake_trainer.py"
+_LINK = re.compile(r"\]\((?!https?:)([^)#]+)")
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """A copy of the packages, which a guide may change."""
+    ignored = shutil.ignore_patterns("__pycache__")
+    for package in ("cloudrec", "cloudrec_contract", "templates", "trainer"):
+        shutil.copytree(ROOT / package, tmp_path / package, ignore=ignored)
+    return tmp_path
+
+
+def _run(copy: Path, *words: str) -> list[str]:
+    done = subprocess.run(
+        [sys.executable, *words],
+        cwd=copy,
+        env={**os.environ, "PYTHONPATH": str(copy)},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_a_launcher_added_by_the_guide_is_found_runs_and_stops(copy: Path) -> None:
+    follow("add-a-launcher.md", copy)
+    names, short, stopped = _run(copy, "try_echo.py", str(copy / "runs"), str(FAKE_TRAINER))
+    assert "echo" in names.split()
+    assert short == "short SUCCEEDED rank 0 has finished"
+    assert stopped.startswith("stopped INTERRUPTED")
+
+
+def test_a_model_added_by_the_guide_learns(copy: Path) -> None:
+    follow("add-a-model.md", copy)
+    before, after = (float(line.split()[-1]) for line in _run(copy, "try_sum.py"))
+    assert after < 0.5 * before
+
+
+def test_the_guides_lead_to_files_that_exist() -> None:
+    pages = sorted(DOCS.glob("*.md"))
+    index = (DOCS / "README.md").read_text(encoding="utf-8")
+    assert {page.name for page in pages} - {"README.md"} <= set(_LINK.findall(index))
+    for page in (*pages, ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md"):
+        for target in _LINK.findall(page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"

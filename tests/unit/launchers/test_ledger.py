@@ -1,0 +1,64 @@
+"""The ledger skips lines that a crash truncated."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cloudrec.errors import StorageError
+from cloudrec.launchers.base.ledger import Ledger, RunState, last_launch, state_after
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_appended_events_are_read_in_order(tmp_path: Path) -> None:
+    ledger = Ledger(path=tmp_path / "events.jsonl")
+    assert ledger.read() == []
+    ledger.append("submitted", launch=1, launcher="local")
+    ledger.append("started", launch=1, pid=7)
+    events = ledger.read()
+    assert [(e.event, e.launch, dict(e.details)) for e in events] == [
+        ("submitted", 1, {"launcher": "local"}),
+        ("started", 1, {"pid": 7}),
+    ]
+    assert events[0].time <= events[1].time
+    assert last_launch(events) == 1
+    assert state_after(events) is RunState.RUNNING
+
+
+def test_a_line_truncated_by_a_crash_is_skipped_alone(tmp_path: Path) -> None:
+    ledger = Ledger(path=tmp_path / "events.jsonl")
+    ledger.append("submitted", launch=1)
+    with ledger.path.open("ab") as file:
+        file.write(b'{"time": 1.0, "event": "sta')
+    ledger.append("failed", launch=1, cause="x")
+    assert [event.event for event in ledger.read()] == ["submitted", "failed"]
+
+
+def test_lines_that_are_not_events_are_skipped(tmp_path: Path) -> None:
+    ledger = Ledger(path=tmp_path / "events.jsonl")
+    ledger.path.write_bytes(b'\xff\xfe\n[]\n3\nnull\n{"time": "x"}\n{"event": "a", "launch": 1}\n\n')
+    ledger.append("started", launch=1)
+    assert [event.event for event in ledger.read()] == ["started"]
+
+
+def test_lines_of_concurrent_writers_are_not_interleaved(tmp_path: Path) -> None:
+    ledger = Ledger(path=tmp_path / "events.jsonl")
+    with ThreadPoolExecutor(8) as pool:
+        for number in range(200):
+            pool.submit(ledger.append, "rank_started", launch=1, number=number, filler="x" * 300)
+    assert sorted(event.details["number"] for event in ledger.read()) == list(range(200))
+
+
+def test_a_full_disk_is_reported_with_its_remedy(tmp_path: Path) -> None:
+    (tmp_path / "events.jsonl").symlink_to("/dev/full")
+    with pytest.raises(StorageError, match="No space left on device") as refused:
+        Ledger(path=tmp_path / "events.jsonl").append("started", launch=1)
+    assert "free some space" in (refused.value.remedy or "")
+
+
+def test_a_run_without_events_is_pending() -> None:
+    assert state_after([]) is RunState.PENDING

@@ -1,0 +1,1 @@
+"""The checkpoint format: commits, manifests, layers, and how rows are coded."""

@@ -1,0 +1,1 @@
+"""Loading: find a committed checkpoint, read it and verify it."""

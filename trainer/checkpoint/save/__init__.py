@@ -1,0 +1,1 @@
+"""Saving: cut a snapshot, write it in the background, commit it."""

@@ -1,0 +1,98 @@
+"""The types of a save: its options, its request, its progress and its report."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from trainer.base.entry import Initial, State
+    from trainer.base.row_stamps import Intervals
+    from trainer.checkpoint.format.catalogue import Fallback
+    from trainer.checkpoint.format.coding import Quantization
+    from trainer.checkpoint.format.commit import SaveId
+    from trainer.checkpoint.format.frames import Group
+    from trainer.checkpoint.history import Chain
+    from trainer.checkpoint.save.background import JobResult
+    from trainer.checkpoint.save.committing import CommitPlan
+
+
+Kind = Literal["full", "differential", "merged"]
+Mode = Literal["auto", "full", "incremental"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Bytes that one rank, or all ranks, would write."""
+
+    full: int
+    touched: int  # of the touched rows, and of all tensors that are always written whole
+
+    def plus(self, other: Sizes) -> Sizes:
+        """Return the sum of two ranks."""
+        return Sizes(self.full + other.full, self.touched + other.touched)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointReport:
+    """The time and bytes of a committed save."""
+
+    step: int
+    seconds: float  # that the training loop was paused
+    bytes: int  # over all ranks
+    write_s: float = 0.0  # from the cut to the commit
+    kind: str = "full"
+    fallback: Fallback | None = None  # None: not known
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavingOptions:
+    """How checkpoints are written; the same on all ranks."""
+
+    mode: Mode = "full"
+    in_background: bool = False
+    quantization: Quantization = "none"  # of the rows in differentials
+    chain: int = 8  # differentials above a base before they are merged
+    keep_every: int = 0  # steps; checkpoints at multiples of it stay forever
+    copied_share: float = 1 / 16  # of a rank's bytes: up to this share is copied at a cut; above it, a fork
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A requested save."""
+
+    step: int
+    state: State
+    extra: Mapping[str, Any]
+    fingerprint: Mapping[str, Any]
+    initial: Initial | None
+    started: float
+
+
+@dataclass(slots=True)
+class Save:
+    """A save in progress."""
+
+    id: SaveId
+    step: int
+    kind: Kind
+    above: Chain  # the layers below the new one
+    plan: CommitPlan | None  # on rank 0
+    cuts: list[tuple[Intervals, int]]
+    groups: list[Group]
+    sizes: Sizes  # on this rank
+    started: float
+    stall_s: float = 0.0
+    answer: JobResult | None = None  # of this rank's writer
+
+    @property
+    def problem(self) -> str:
+        """The beginning of the message if it fails."""
+        return problem_of(self.step)
+
+
+def problem_of(step: int) -> str:
+    """Return the beginning of the message for a save that failed."""
+    return f"the checkpoint of step {step} was not written, earlier ones are intact"

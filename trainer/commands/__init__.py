@@ -1,0 +1,1 @@
+"""The commands beside training: plan, predict and export."""

@@ -1,0 +1,46 @@
+"""`python -m trainer.export`: write a checkpoint's model as plain files (trainer.serving.exported).
+
+python -m trainer.export --checkpoint DIR --out FOLDER [--quantize int8|int4]
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trainer.base.console import guarded, importing_torch
+from trainer.commands.predict import CommandParser, add_model_flags
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the export; return the exit code of the process."""
+    return guarded(lambda: _main(argv))
+
+
+def _main(argv: Sequence[str]) -> int:
+    parser = CommandParser(
+        prog="python -m trainer.export",
+        description="Write a trained model as plain files: weights by table, config.json, checksums.",
+        epilog="Exit codes: 0 done, 64 bad usage, 1 anything else.",
+        allow_abbrev=False,
+    )
+    add_model_flags(parser)
+    parser.add_argument("--out", metavar="FOLDER", required=True, help="a new or empty folder")
+    arguments = parser.parse_args(argv)
+    with importing_torch():
+        from trainer.commands import scoring  # noqa: PLC0415 - torch takes seconds to import
+        from trainer.serving import exported  # noqa: PLC0415 - torch takes seconds to import
+    trained = scoring.open_model(arguments.checkpoint, arguments.step, arguments.quantize)
+    written = exported.write_export(trained, Path(arguments.out))
+    done = {
+        "step": trained.step,
+        "quantization": trained.quantization,
+        "bytes": written,
+        "encoding_digest": None if trained.vocabulary is None else trained.vocabulary.encoding.digest,
+    }
+    print(json.dumps(done))
+    return 0

@@ -1,0 +1,136 @@
+"""The part of trainer.commands.predict and trainer.commands.export that needs torch."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from trainer.base.distributed import choose_device
+from trainer.base.errors import ConfigError, DatasetError
+from trainer.base.location import is_local, local_path
+from trainer.checkpoint.load.reading import open_committed
+from trainer.data.checks import BatchChecks
+from trainer.data.encoding import REMEDY
+from trainer.data.formats.open import open_source
+from trainer.serving.exported import is_export, read_export
+from trainer.serving.scorer import Scorer, TrainedModel, read_checkpoint
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from trainer.base.config import TrainerConfig
+    from trainer.data.source import SampleSource
+    from trainer.tables.tables import Quantization
+
+_LOG = logging.getLogger(__name__)
+EVALUATION_BATCHES = 4  # as in a run's evaluation
+
+
+def open_model(uri: str, step: int | None, quantization: Quantization) -> TrainedModel:
+    """Read a checkpoint or an export, and quantise its tables unless `quantization` is "none"."""
+    try:
+        folder = local_path(uri) if is_local(uri) else None
+    except ValueError as error:
+        raise ConfigError(f"checkpoint {error}") from error
+    if folder is not None and is_export(folder):
+        trained = read_export(folder)
+        if step not in (None, trained.step):
+            raise ConfigError(f"step is {step}, but {folder} is an export of step {trained.step}")
+    else:
+        trained = read_checkpoint(open_committed(uri, step))
+    if quantization == "int4" and trained.shape.embedding_dim % 2:
+        raise ConfigError(f"embedding_dim is {trained.shape.embedding_dim}; int4 needs an even one")
+    return trained.quantized(quantization)
+
+
+def score_split(
+    trained: TrainedModel,
+    *,
+    dataset_path: str | None,
+    dataset: str | None = None,
+    split: str,
+    batch_size: int | None,
+    device_choice: str,
+    out: Path | None,
+) -> dict[str, Any]:
+    """Score every row of a split of a path or a loader; write the probabilities, return the metrics."""
+    device = choose_device(device_choice, local_rank=0)
+    if trained.quantization != "none":
+        if device_choice == "cuda":
+            raise ConfigError(f"device is cuda, but {trained.quantization} tables are scored on the CPU only")
+        device = torch.device("cpu")
+    config = _data_config(trained, dataset_path, dataset)
+    source = open_source(config)
+    _check_features(trained, source)
+    _check_encoding(trained, source)
+    _check_sizes(trained, source)
+    stream = source.batches(
+        split,
+        batch_size=batch_size
+        or trained.config.eval_batch_size
+        or EVALUATION_BATCHES * trained.config.batch_size,
+        rank=0,
+        world_size=1,
+    )
+    checks = BatchChecks(source, trained.shape.num_embeddings, hash_overflow=config.hash_overflow)
+    logits, metrics = Scorer(trained, device).evaluate(checks.stream(stream))
+    if out is not None:
+        with out.open("wb") as file:  # np.save would add a suffix to the name
+            np.save(file, torch.sigmoid(logits).numpy())
+    return {"split": split, "step": trained.step, "quantization": trained.quantization, **metrics}
+
+
+def _data_config(trained: TrainedModel, dataset_path: str | None, dataset: str | None) -> TrainerConfig:
+    """Return the configuration to read other data in the way that the run read its data."""
+    format_of_path = "auto" if dataset_path != trained.config.dataset_path else trained.config.dataset_format
+    return trained.config.model_copy(
+        update={
+            "dataset_path": dataset_path,
+            "dataset_format": format_of_path,
+            "dataset": dataset,
+            "num_embeddings": None,
+            "num_embeddings_per_feature": tuple(trained.shape.num_embeddings.values()),
+        }
+    )
+
+
+def _check_features(trained: TrainedModel, dataset: SampleSource) -> None:
+    shape = trained.shape
+    if tuple(shape.num_embeddings) != tuple(dataset.sparse_features):
+        raise DatasetError(
+            f"the model was trained on {', '.join(shape.num_embeddings)}, the dataset has "
+            f"{', '.join(dataset.sparse_features)}; prepare the data as for the training"
+        )
+    if shape.num_dense != len(dataset.dense_features):
+        raise DatasetError(
+            f"the model takes {shape.num_dense} dense features, the dataset has {len(dataset.dense_features)}"
+        )
+
+
+def _check_encoding(trained: TrainedModel, dataset: SampleSource) -> None:
+    """Refuse data with another encoding than the training data: equal ids would mean other values."""
+    learned = None if trained.vocabulary is None else trained.vocabulary.encoding
+    if learned is None or dataset.encoding is None:
+        _LOG.warning(
+            "how %s was encoded is unknown, so whether ids mean what they meant in the training cannot be "
+            "checked; scores are right only if they do",
+            "the data that the model learned from" if learned is None else "the dataset",
+        )
+    elif learned.digest != dataset.encoding.digest:
+        raise DatasetError(
+            "the dataset is encoded otherwise than the data that the model learned from: the digest of its "
+            f"encoding is {dataset.encoding}, the model's is {learned}, so equal ids mean different values; "
+            f"{REMEDY}"
+        )
+
+
+def _check_sizes(trained: TrainedModel, dataset: SampleSource) -> None:
+    for name, rows in trained.shape.num_embeddings.items():
+        if dataset.num_embeddings[name] > rows and not trained.config.hash_overflow:
+            raise DatasetError(
+                f"the model's table of {name} has {rows} rows, but the dataset's ids need "
+                f"{dataset.num_embeddings[name]}; {REMEDY}"
+            )

@@ -1,0 +1,167 @@
+"""A user's own loader: `--dataset module:factory`.
+
+`factory(config)` is called once on every rank with the run's TrainerConfig and returns an object with the
+attributes of `UserDataset` below; `module` is imported from PYTHONPATH or the current folder. A loader that
+can start at any position of an epoch sets `resumable` to True: its batches must then be a pure function of
+(seed, epoch, start_sample), for any world size. A loader that cannot do this sets it to False: such a run
+cannot be resumed, and is refused if a checkpoint exists, because it would train on some samples twice and on
+others never.
+
+    class Noise:
+        dense_features, sparse_features = ("I1",), ("C1", "C2")
+        num_embeddings = {"C1": 100, "C2": 50}
+        resumable, digest = True, "noise-1"
+
+        def rows(self, split): return 10_000 if split == "train" else 1_000
+
+        def batches(self, split, *, batch_size, rank, world_size, seed, epoch, start_sample, shuffle):
+            step = batch_size * world_size
+            for start in range(start_sample, self.rows(split), step):
+                size = min(step, self.rows(split) - start)
+                ids = torch.arange(start + size * rank // world_size, start + size * (rank + 1) // world_size)
+                yield Batch(dense=..., sparse=..., labels=..., sample_ids=ids, global_size=size)
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import torch
+
+from trainer.base.errors import ConfigError, DatasetError
+from trainer.data.source import SampleSource
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from trainer.base.config import TrainerConfig
+    from trainer.data.batch import Batch
+    from trainer.data.source import EpochPart
+
+_NEEDED = ("dense_features", "sparse_features", "num_embeddings", "resumable", "digest", "rows", "batches")
+
+
+class UserDataset(Protocol):
+    """The object that a factory returns."""
+
+    dense_features: Sequence[str]
+    sparse_features: Sequence[str]
+    num_embeddings: Mapping[str, int]  # rows that each feature's table needs
+    resumable: bool
+    digest: str  # identifies the data: a checkpoint with another digest is refused
+
+    def rows(self, split: str) -> int:
+        """Return the number of samples of a split, "train" or "test", over all ranks."""
+        ...
+
+    def batches(
+        self,
+        split: str,
+        *,
+        batch_size: int,
+        rank: int,
+        world_size: int,
+        seed: int,
+        epoch: int,
+        start_sample: int,
+        shuffle: bool,
+    ) -> Iterable[Batch]:
+        """Yield one rank's share of every global step from `start_sample` to the end of the epoch.
+
+        A step has G = batch_size * world_size samples; the last step has the rest. All ranks must yield the
+        same number of batches; a rank's share may be empty.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Size:
+    rows: int
+
+
+class LoaderSource(SampleSource):
+    """A user's loader; every batch is checked against the protocol."""
+
+    def __init__(self, name: str, dataset: UserDataset) -> None:
+        sizes = dataset.num_embeddings
+        super().__init__(
+            digest=f"{name}:{dataset.digest}",
+            dense_features=dataset.dense_features,
+            num_embeddings={feature: int(sizes[feature]) for feature in dataset.sparse_features},
+            train=_Size(int(dataset.rows("train"))),
+            test=_Size(int(dataset.rows("test"))),
+            resumable=bool(dataset.resumable),
+        )
+        self.name = name
+        self.dataset = dataset
+
+    def _read(self, split: str, reading: EpochPart) -> Iterator[Batch]:
+        """Yield exactly as many batches as the rows make: with fewer, the other ranks would wait forever."""
+        rows = {"train": self.train, "test": self.test}[split].rows
+        step = reading["batch_size"] * reading["world_size"]
+        left = rows - reading["start_sample"]
+        given = iter(self.dataset.batches(split, **reading))
+        expected = math.ceil(left / step)
+        for index in range(expected):
+            batch = next(given, None)
+            if batch is None:
+                raise DatasetError(
+                    f"the loader {self.name} ended after {index} batches of {split}; {rows} rows in steps of "
+                    f"{step} samples from row {reading['start_sample']} on make {expected}"
+                )
+            self._check(batch, min(step, left - index * step))
+            yield batch
+
+    def _check(self, batch: Batch, global_size: int) -> None:
+        size = len(batch)
+        wanted = {
+            "dense": (torch.float32, (size, len(self.dense_features))),
+            "sparse": (torch.int32, (len(self.sparse_features), size)),
+            "labels": (torch.float32, (size,)),
+            "sample_ids": (torch.int64, (size,)),
+        }
+        if batch.lengths is not None:  # several ids a sample, flat, feature by feature
+            wanted["lengths"] = (torch.int32, (len(self.sparse_features), size))
+            wanted["sparse"] = (torch.int32, (int(batch.lengths.sum()),))
+        for name, (dtype, shape) in wanted.items():
+            tensor = getattr(batch, name)
+            if (tensor.dtype, tuple(tensor.shape)) != (dtype, shape):
+                raise DatasetError(
+                    f"the loader {self.name} gave {name} as {tensor.dtype} {list(tensor.shape)}; it must be "
+                    f"{dtype} {list(shape)}"
+                )
+        if batch.global_size != global_size:
+            raise DatasetError(
+                f"the loader {self.name} gave a batch of global_size {batch.global_size}; this step has "
+                f"{global_size} samples over all ranks"
+            )
+
+
+def open_loader(name: str, config: TrainerConfig) -> LoaderSource:
+    """Import and call a factory; the error names what it lacks."""
+    module_name, _, factory_name = name.partition(":")
+    if not module_name or not factory_name:
+        raise ConfigError(f"dataset is {name!r}; it must be MODULE:FACTORY, as in my_package.data:make")
+    if str(Path.cwd()) not in sys.path:
+        sys.path.append(str(Path.cwd()))  # last, so that a file here never replaces an installed package
+    try:
+        factory = getattr(importlib.import_module(module_name), factory_name)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(
+            f"dataset {name}: {error}; the module must be on PYTHONPATH or in the current folder"
+        ) from error
+    dataset: Any = factory(config)
+    missing = [attribute for attribute in _NEEDED if not hasattr(dataset, attribute)]
+    if missing:
+        raise ConfigError(
+            f"dataset {name}: what the factory returned lacks {', '.join(missing)}; "
+            "trainer/data/formats/loader.py documents a loader"
+        )
+    if absent := sorted(set(dataset.sparse_features) - set(dataset.num_embeddings)):
+        raise ConfigError(f"dataset {name}: num_embeddings lacks {', '.join(absent)}")
+    return LoaderSource(name, dataset)

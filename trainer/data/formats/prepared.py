@@ -1,0 +1,214 @@
+"""The prepared dataset: `dataset.json` and the shards it names, opened, checked and memory-mapped.
+
+    DIR/dataset.json                      written last: its presence commits the dataset
+    DIR/train/shard-00000.labels.npy      uint8   [rows]
+    DIR/train/shard-00000.dense.npy       float32 [rows, dense features]
+    DIR/train/shard-00000.sparse.npy      int32   [sparse features, rows], feature-major
+    DIR/vocabulary/C1.npy                 uint32  [ids - 2], the value of each id from 2 on; not with hashes
+
+Sizes, headers and the digest are always checked; `verify` reads every byte as well.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from trainer.base.errors import DatasetError
+from trainer.base.location import local_path
+from trainer.data.formats import manifest
+from trainer.data.formats.shard_files import check_header, check_size, verify_crc32, verify_shard
+from trainer.data.source import ArraySource
+from trainer.data.stream import ShardArrays
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import numpy.typing as npt
+
+    from trainer.data.encoding import KnownEncoding
+    from trainer.data.formats.manifest import DatasetManifest, ShardEntry
+
+_MAPPED_SHARDS = 64  # mappings kept open: a terabyte has more shards than a process may map
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """One split's rows, 0 to `rows` - 1, over its shards in order."""
+
+    name: str
+    directory: Path
+    rows: int
+    positives: int
+    num_dense: int
+    num_sparse: int
+    shards: tuple[ShardEntry, ...]
+    starts: tuple[int, ...]  # the first row of every shard, and `rows` at the end
+    _mapped: OrderedDict[int, ShardArrays] = field(default_factory=OrderedDict, repr=False, compare=False)
+
+    @property
+    def hotness(self) -> tuple[int, ...]:
+        """One id a sample of every feature."""
+        return (1,) * self.num_sparse
+
+    def arrays(self, index: int) -> ShardArrays:
+        """Return the arrays of one shard; the mappings used last stay open."""
+        if index in self._mapped:
+            self._mapped.move_to_end(index)
+            return self._mapped[index]
+        shard = self.shards[index]
+        labels, dense, sparse = (_map(self.directory / shard.files[kind].path) for kind in manifest.KINDS)
+        arrays = ShardArrays(labels, dense, sparse)
+        self._mapped[index] = arrays
+        if len(self._mapped) > _MAPPED_SHARDS:
+            self._mapped.popitem(last=False)
+        return arrays
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedDataset:
+    """A committed dataset whose manifest, sizes and headers agree."""
+
+    directory: Path
+    digest: str
+    dense_features: tuple[str, ...]
+    sparse_features: tuple[str, ...]
+    num_embeddings: dict[str, int]  # rows that each feature's table needs
+    encoding: KnownEncoding | None  # how values got their ids; None: unknown
+    train: Split
+    test: Split
+
+    @classmethod
+    def open(cls, uri: str, *, verify: bool) -> Self:
+        """Open the dataset at a path or file:// URI.
+
+        Always checked: the manifest, its digest, every file's size and npy header. With `verify`
+        also every checksum and every value's range, which reads the whole dataset once.
+
+        Raises:
+            DatasetError: a check failed; it names the file, the value, the limit and the remedy.
+        """
+        directory = _directory(uri)
+        described = manifest.read(directory)
+        dataset = cls(
+            directory=directory,
+            digest=described.digest,
+            dense_features=described.dense_features,
+            sparse_features=described.sparse_features,
+            num_embeddings=described.num_embeddings,
+            encoding=described.encoding,
+            train=_split(directory, described, "train"),
+            test=_split(directory, described, "test"),
+        )
+        for split in (dataset.train, dataset.test):
+            _check_headers(split)
+        for file in () if dataset.encoding is None else dataset.encoding.files:
+            check_size(directory / file.path, file.size)
+        if verify:
+            dataset.verify()
+        return dataset
+
+    def verify(self, *, part: int = 0, parts: int = 1) -> None:
+        """Read every `parts`-th shard from number `part` on: checksums, ids, labels, finite values.
+
+        Ranks that share a disk can each take a part.
+        """
+        limits = np.array([self.num_embeddings[name] for name in self.sparse_features], dtype=np.int64)
+        for split in (self.train, self.test):
+            for index in range(part, len(split.shards), parts):
+                verify_shard(
+                    split.directory, split.shards[index], split.arrays(index), limits, self.sparse_features
+                )
+            if parts == 1:
+                self._check_positives(split)
+        for file in () if self.encoding is None else self.encoding.files[part::parts]:
+            verify_crc32(self.directory / file.path, file.crc32)
+
+    def _check_positives(self, split: Split) -> None:
+        found = sum(int(np.count_nonzero(split.arrays(i).labels)) for i in range(len(split.shards)))
+        if found != split.positives:
+            raise DatasetError(
+                f"{self.directory / manifest.FILE_NAME}: the {split.name} split claims {split.positives} "
+                f"positive labels, its shards hold {found}; prepare the dataset again"
+            )
+
+
+def _directory(uri: str) -> Path:
+    try:
+        directory = local_path(uri)
+    except ValueError as error:
+        raise DatasetError(f"dataset {error}") from error
+    if not directory.exists():
+        raise DatasetError(f"dataset {directory}: no such folder; `cloudrec data prepare` makes one")
+    if not directory.is_dir():
+        raise DatasetError(
+            f"dataset {directory}: a file, but a dataset is the folder that holds dataset.json"
+        )
+    return directory
+
+
+def _split(directory: Path, described: DatasetManifest, name: str) -> Split:
+    entry = described.splits[name]
+    return Split(
+        name=name,
+        directory=directory,
+        rows=entry.rows,
+        positives=entry.positives,
+        num_dense=len(described.dense_features),
+        num_sparse=len(described.sparse_features),
+        shards=entry.shards,
+        starts=tuple(accumulate((shard.rows for shard in entry.shards), initial=0)),
+    )
+
+
+def _check_headers(split: Split) -> None:
+    for shard in split.shards:
+        expected: dict[str, tuple[np.dtype[Any], tuple[int, ...]]] = {
+            "labels": (np.dtype(np.uint8), (shard.rows,)),
+            "dense": (np.dtype("<f4"), (shard.rows, split.num_dense)),
+            "sparse": (np.dtype("<i4"), (split.num_sparse, shard.rows)),
+        }
+        for kind, (dtype, shape) in expected.items():
+            entry = shard.files[kind]
+            check_header(split.directory / entry.path, dtype=dtype, shape=shape, size=entry.size)
+
+
+def _map(path: Path) -> npt.NDArray[Any]:
+    try:
+        return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))  # plain: slicing is quicker
+    except (OSError, ValueError) as error:
+        raise DatasetError(f"{path}: cannot be mapped: {error}; prepare the dataset again") from error
+
+
+class PreparedSource(ArraySource):
+    """A prepared dataset as a source of samples."""
+
+    def __init__(self, uri: str) -> None:
+        self.dataset = PreparedDataset.open(uri, verify=False)
+        super().__init__(
+            digest=self.dataset.digest,
+            dense_features=self.dataset.dense_features,
+            num_embeddings={name: self.dataset.num_embeddings[name] for name in self.dataset.sparse_features},
+            train=self.dataset.train,
+            test=self.dataset.test,
+        )
+        self.encoding = self.dataset.encoding
+        self.vocabulary_at = self.dataset.directory
+        if self.encoding is None:
+            _LOG.warning(
+                "dataset %s: its schema version 1 keeps no vocabulary, so how its ids were made is unknown; "
+                "prepare the data again to keep it, which gives the same ids",
+                uri,
+            )
+
+    def verify(self, *, part: int, parts: int) -> None:
+        """See SampleSource; this reads every byte and value, so the batches are not checked again."""
+        self.dataset.verify(part=part, parts=parts)
+        self.checked = True

@@ -1,0 +1,123 @@
+"""The checks of one shard's files: headers always, every byte and value on request."""
+
+from __future__ import annotations
+
+import mmap
+import zlib
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.lib import format as npy
+
+from trainer.base.errors import DatasetError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import numpy.typing as npt
+
+    from trainer.data.formats.manifest import ShardEntry
+
+_AGAIN = "prepare the dataset again, or copy it again"
+
+
+class Arrays(Protocol):
+    """One shard's arrays."""
+
+    @property
+    def labels(self) -> npt.NDArray[np.uint8]: ...  # noqa: D102 - see ShardArrays
+    @property
+    def dense(self) -> npt.NDArray[np.float32]: ...  # noqa: D102 - see ShardArrays
+    @property
+    def sparse(self) -> npt.NDArray[np.int32]: ...  # noqa: D102 - see ShardArrays
+
+
+def check_header(path: Path, *, dtype: np.dtype[Any], shape: tuple[int, ...], size: int) -> None:
+    """Refuse a file whose size or npy header differs from the manifest."""
+    try:
+        found_size = path.stat().st_size
+        with path.open("rb") as file:
+            found = _read_header(file)
+            data_start = file.tell()
+    except FileNotFoundError as error:
+        raise DatasetError(f"{path}: missing, though dataset.json names it; {_AGAIN}") from error
+    except (OSError, ValueError) as error:
+        raise DatasetError(f"{path}: not a readable npy file: {error}; {_AGAIN}") from error
+    if found_size != size:
+        raise DatasetError(f"{path}: {found_size} bytes, dataset.json says {size}; {_AGAIN}")
+    if found != (expected := (shape, False, dtype)):
+        raise DatasetError(f"{path}: its header is {_describe(*found)}, not {_describe(*expected)}; {_AGAIN}")
+    needed = data_start + dtype.itemsize * int(np.prod(shape, dtype=np.int64))
+    if found_size != needed:
+        raise DatasetError(f"{path}: {found_size} bytes, but its header needs {needed}; {_AGAIN}")
+
+
+def verify_shard(
+    directory: Path,
+    shard: ShardEntry,
+    arrays: Arrays,
+    limits: npt.NDArray[np.int64],
+    features: tuple[str, ...],
+) -> None:
+    """Read a shard and check its checksums, then that ids, labels and dense values are in range."""
+    for entry in shard.files.values():
+        verify_crc32(directory / entry.path, entry.crc32)
+    if shard.rows == 0:
+        return
+    _check_ids(directory / shard.files["sparse"].path, arrays.sparse, limits, features)
+    path = directory / shard.files["labels"].path
+    if (largest := int(arrays.labels.max())) > 1:
+        raise DatasetError(f"{path}: holds the label {largest}; labels are 0 or 1; {_AGAIN}")
+    path = directory / shard.files["dense"].path
+    # The sum is finite if all values are: one pass, and no array of flags. In float64 it cannot overflow.
+    with np.errstate(invalid="ignore"):  # infinities of both signs add up to NaN
+        total = arrays.dense.sum(dtype=np.float64)
+    if not np.isfinite(total):
+        row = int(np.argmin(np.isfinite(arrays.dense).all(axis=1)))
+        raise DatasetError(f"{path}: row {row} holds {arrays.dense[row].tolist()}, not finite; {_AGAIN}")
+
+
+def check_size(path: Path, expected: int) -> None:
+    """Refuse a file that is missing, or whose size differs from the manifest."""
+    try:
+        size = path.stat().st_size
+    except FileNotFoundError as error:
+        raise DatasetError(f"{path}: missing, though dataset.json names it; {_AGAIN}") from error
+    except OSError as error:
+        raise DatasetError(f"{path}: cannot be read: {error}; {_AGAIN}") from error
+    if size != expected:
+        raise DatasetError(f"{path}: {size} bytes, dataset.json says {expected}; {_AGAIN}")
+
+
+def verify_crc32(path: Path, expected: int) -> None:
+    """Read a whole file; refuse it if its checksum differs from the manifest."""
+    try:
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+            found = zlib.crc32(mapped)
+    except (OSError, ValueError) as error:
+        raise DatasetError(f"{path}: cannot be read: {error}; {_AGAIN}") from error
+    if found != expected:
+        raise DatasetError(f"{path}: its crc32 is {found:08x}, dataset.json says {expected:08x}; {_AGAIN}")
+
+
+def _check_ids(
+    path: Path, sparse: npt.NDArray[np.int32], limits: npt.NDArray[np.int64], features: tuple[str, ...]
+) -> None:
+    low, high = sparse.min(axis=1), sparse.max(axis=1)
+    for bad in np.flatnonzero((low < 0) | (high >= limits)):
+        value = int(low[bad]) if low[bad] < 0 else int(high[bad])
+        raise DatasetError(
+            f"{path}: {features[bad]} holds the id {value}; its table has {limits[bad]} rows, "
+            f"so ids go from 0 to {limits[bad] - 1}; {_AGAIN}"
+        )
+
+
+def _read_header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:  # noqa: ANN401 - as numpy says
+    version = npy.read_magic(file)
+    if version != (1, 0):
+        raise ValueError(f"npy version {version}, not (1, 0)")
+    return npy.read_array_header_1_0(file)
+
+
+def _describe(shape: tuple[int, ...], fortran: bool, dtype: np.dtype[Any]) -> str:  # noqa: FBT001 - numpy's order
+    return f"{dtype.name} {list(shape)}{' in Fortran order' if fortran else ''}"

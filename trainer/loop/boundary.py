@@ -1,0 +1,165 @@
+"""The agreement of all ranks between two steps: one exchange of a few numbers, every few steps."""
+
+from __future__ import annotations
+
+import math
+import time
+from contextlib import contextmanager
+from dataclasses import astuple, dataclass
+from typing import TYPE_CHECKING
+
+import torch
+
+from trainer.base.interval import CheckpointTimer, Every, SaveCosts, StopPlan, plan_stop
+from trainer.preempt import StopFlag, open_watches
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from trainer.base.config import TrainerConfig
+    from trainer.base.distributed import World
+    from trainer.report.ledger import GoodputLedger
+
+POLL_STEPS = 5  # the most steps between two exchanges: an exchange costs less than a step, but is not free
+POLL_S = 1.0  # and at most about this many seconds, if steps are long
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepVerdict:
+    """The decision after a step, which is the same on all ranks.
+
+    Args:
+        stop: leave the loop.
+        save: save a checkpoint; at a stop, there is time for one.
+        seconds_left: until the first machine ends; infinity if that is not known.
+        bad_step: the first step whose loss was found to be bad since the last exchange; 0 for none.
+    """
+
+    stop: bool = False
+    save: bool = False
+    seconds_left: float = math.inf
+    bad_step: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """The numbers that one rank contributes to an exchange."""
+
+    stop: float
+    impatient: float  # a user or a platform waits for it to end
+    seconds_left: float
+    write_s: float  # of its slowest recent save; negative if there was none
+    due: float  # a checkpoint, by time or by advice
+    bad_step: float
+    step_s: float
+
+
+class Boundary:
+    """Exchanges the ranks' wishes and decides; every rank calls every method at the same steps."""
+
+    def __init__(self, world: World, stop: StopFlag, timer: CheckpointTimer, ledger: GoodputLedger) -> None:
+        self.world = world
+        self.stop = stop
+        self.timer = timer
+        self.ledger = ledger
+        self._next_step = 0  # of the next exchange
+        self._asked_step = 0
+        self._asked_at = time.monotonic()
+
+    def begin(self, step: int) -> None:
+        """Start to count the steps after `step`."""
+        self._asked_step, self._asked_at = step, time.monotonic()
+        self._next_step = step - step % POLL_STEPS + POLL_STEPS
+        self.timer.begin(self.ledger.elapsed)
+
+    def is_due(self, step: int, *, last: bool) -> bool:
+        """Whether the ranks exchange after this step; the same on all ranks."""
+        return last or step >= self._next_step or self._due_by_steps(step)
+
+    def ask(self, step: int, *, last: bool, committed: bool, bad_step: int) -> StepVerdict:
+        """Exchange and decide; call it only if `is_due`. Collective.
+
+        Args:
+            step: the number of steps done.
+            last: whether this is the run's last step.
+            committed: whether there is a committed checkpoint.
+            bad_step: the first step with a bad loss on this rank; 0 for none.
+        """
+        wishes = self._exchange(self._wish(step, bad_step))
+        # All ranks compute the next step from the slowest rank's time, so they choose the same one.
+        slowest_step_s = max(wish.step_s for wish in wishes)
+        gap = min(max(int(POLL_S / max(slowest_step_s, 1e-9)), 1), POLL_STEPS)
+        self._next_step = step - step % gap + gap
+        found = min((int(wish.bad_step) for wish in wishes if wish.bad_step), default=0)
+        seconds_left = min(wish.seconds_left for wish in wishes)
+        if last or not any(wish.stop for wish in wishes):
+            due = self._due_by_steps(step) or any(wish.due for wish in wishes)
+            return StepVerdict(save=due, seconds_left=seconds_left, bad_step=found)
+        plan = _plan(wishes, seconds_left - gap * slowest_step_s, committed=committed)
+        if plan.when == "later":
+            return StepVerdict(save=self._due_by_steps(step), seconds_left=seconds_left, bad_step=found)
+        return StepVerdict(stop=True, save=plan.save, seconds_left=seconds_left, bad_step=found)
+
+    def _wish(self, step: int, bad_step: int) -> Wish:
+        now = time.monotonic()
+        step_s = (now - self._asked_at) / max(step - self._asked_step, 1)
+        self._asked_step, self._asked_at = step, now
+        advised = self.stop.take_advice() is not None
+        by_time = (
+            self.world.is_first and not self.timer.by_steps and self.timer.due(step, self.ledger.elapsed)
+        )
+        costs = self.timer.costs
+        return Wish(
+            stop=float(self.stop.requested),
+            impatient=float(not self.stop.patient),
+            seconds_left=self.stop.seconds_left,
+            write_s=costs.write_s if costs.known else -1.0,
+            due=float(advised or by_time),
+            bad_step=float(bad_step),
+            step_s=step_s,
+        )
+
+    def _exchange(self, wish: Wish) -> list[Wish]:
+        answers = self.world.gather(torch.tensor(astuple(wish), dtype=torch.float64))
+        return [Wish(*answer.tolist()) for answer in answers]
+
+    def _due_by_steps(self, step: int) -> bool:
+        return self.timer.by_steps and self.timer.due(step, 0.0)
+
+
+def _plan(wishes: list[Wish], seconds_left: float, *, committed: bool) -> StopPlan:
+    writes_s = [wish.write_s for wish in wishes if wish.write_s >= 0]
+    costs = SaveCosts([0.0], [max(writes_s)]) if writes_s else SaveCosts()
+    patient = not any(wish.stop and wish.impatient for wish in wishes)
+    return plan_stop(seconds_left, costs, committed=committed, decided_elsewhere=patient)
+
+
+@contextmanager
+def watching(config: TrainerConfig, world: World) -> Iterator[StopFlag]:
+    """Handle signals; on one rank per machine, also watch the cloud's notices."""
+    names = config.preemption_notices if world.local_rank == 0 else ()
+    with open_watches(names, config.metadata_urls) as watches:
+        stop = StopFlag(watches, grace_s=config.stop_grace_seconds)
+        stop.install()
+        try:
+            yield stop
+        finally:
+            stop.uninstall()
+
+
+def make_boundary(
+    config: TrainerConfig, world: World, stop: StopFlag, ledger: GoodputLedger, *, resumable: bool
+) -> Boundary:
+    """Return the boundary for a configuration, with the costs and up-times from the ledger.
+
+    With a dataset that is not `resumable`, `auto` saves only at the end and at a stop. Such a run is refused
+    when a checkpoint exists, so a checkpoint after a crash would prevent even a restart from the first step.
+    """
+    every = config.checkpoint_every
+    timer = CheckpointTimer(
+        Every(steps=0) if every.auto and not resumable else every,
+        costs=ledger.costs,
+        past=ledger.uptimes,
+        machines=max(world.size // world.local_size, 1),
+    )
+    return Boundary(world, stop, timer, ledger)

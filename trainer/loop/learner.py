@@ -1,0 +1,171 @@
+"""The model with all its mutable parts: tables, dense part, optimizers, pipeline."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import torch
+from torchrec.distributed.model_parallel import get_unwrapped_module
+
+from trainer.base.memory import keep_freed_memory
+from trainer.loop.pipeline import PlainPipeline, SparseDistPipeline
+from trainer.models.inputs import InputMaker
+from trainer.models.model import ModelShape, TrainTask, initialise_dense, make_model
+from trainer.sharding.sharding import make_plan, needs_equal_batches, shard
+from trainer.sharding.state import InitialTables, gather_state
+from trainer.tables.host_tables import find_short_way, take_over_tables
+from trainer.tables.kernels import empty_caches, table_pieces, write_back_caches
+from trainer.tables.optim import (
+    DenseUpdate,
+    LossScaler,
+    Optimizers,
+    Schedule,
+    fuse_table_optimizer,
+    make_dense_optimizer,
+)
+from trainer.tables.replicas import ReplicaOptimizer
+from trainer.tables.touched import TouchTracker
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from torch import Tensor
+    from torch.optim import Optimizer
+
+    from trainer.base.config import TrainerConfig
+    from trainer.base.distributed import World
+    from trainer.base.entry import State
+    from trainer.data.batch import Batch
+    from trainer.loop.pipeline import Pipeline
+
+
+class Learner:
+    """A sharded DLRM, ready to train; the same seed gives the same model on any number of ranks."""
+
+    def __init__(
+        self,
+        config: TrainerConfig,
+        shape: ModelShape,
+        world: World,
+        *,
+        total_steps: int,
+        draw: bool = True,  # False if the tables will be loaded, or initialised later
+    ) -> None:
+        self.config = config
+        self.shape = shape
+        self.world = world
+        task = TrainTask(make_model(config, shape, world.device))
+        initialise_dense(task.model.dense, config.seed)
+        fuse_table_optimizer(task.model.embeddings, config, world.device)
+        self.plan = make_plan(task, shape, config, world)
+        self.model = shard(task, self.plan, config, world)
+        if world.device.type == "cpu":
+            take_over_tables(self.model, config)
+        self.touched = TouchTracker(self.model) if config.checkpoint_mode != "full" else None
+        if world.device.type == "cpu":
+            keep_freed_memory()
+        self.optimizers = self._make_optimizers(config, total_steps)
+        self.make_input = InputMaker(
+            tuple(shape.num_embeddings),
+            world.size,
+            equal=world.size > 1 and needs_equal_batches(self.plan),
+        )
+        self.pipeline = self._make_pipeline(config.pipeline)
+        if draw:
+            self.draw_tables()
+
+    @property
+    def state(self) -> State:
+        """This rank's tensors by canonical name, for reading: live views, up to date.
+
+        All code that reads values must use this property: it first writes back the rows in a GPU's cache.
+        """
+        write_back_caches(self.model)
+        return self.entries
+
+    @contextmanager
+    def filling(self) -> Iterator[State]:
+        """Provide this rank's tensors for writing; on exit, GPU caches of older values are emptied."""
+        try:
+            yield self.entries
+        finally:
+            empty_caches(self.model)
+
+    def draw_tables(self) -> None:
+        """Set the tables to their initial state."""
+        with self.filling():
+            self.initial.make()
+
+    @cached_property
+    def entries(self) -> State:
+        """The views of `state` for names, shapes and stamps only: values may be older than a GPU's cache."""
+        return gather_state(self.model, self.optimizers.dense, self.touched)
+
+    @cached_property
+    def initial(self) -> InitialTables:
+        """The tables before the first step: the start of a run, and the base of differential checkpoints."""
+        tables = {
+            name.split("/")[1]: entry
+            for name, entry in self.entries.items()
+            if name.startswith("tables/") and name.endswith("/weight")
+        }
+        states = [
+            entry
+            for name, entry in self.entries.items()
+            if name.startswith("tables/") and not name.endswith("/weight")
+        ]
+        return InitialTables(tables, states, seed=self.config.seed, scale=self.config.embedding_init_scale)
+
+    @torch.no_grad()
+    def score(self, batches: Iterable[Batch]) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield logits and labels [B] of this rank's share, batch by batch; collective."""
+        self.pipeline.release()
+        self.model.eval()
+        for batch in batches:
+            made = self.make_input(batch).to(self.world.device)
+            _, (_, logits) = self._task(made)
+            yield logits[: len(batch)], made.labels[: len(batch)]
+
+    @property
+    def _task(self) -> TrainTask:
+        return get_unwrapped_module(self.model)
+
+    def _make_optimizers(self, config: TrainerConfig, total_steps: int) -> Optimizers:
+        dense = self._task.model.dense
+        scaler = LossScaler(active=config.precision == "fp16", device=self.world.device)
+        if scaler.active:
+            dense.loss_scale = scaler.scale
+        if config.table_gradient_clip_norm is not None:  # tables average the gradients of all ranks
+            dense.table_gradient_limit = config.table_gradient_clip_norm * self.world.size
+        replicas = ReplicaOptimizer(
+            [piece for piece in table_pieces(self.model) if piece.replicated],
+            kind=config.table_optimizer,
+            learning_rate=config.learning_rate,
+            eps=config.optimizer_eps,
+            stamps=self.touched.stamps_of_replicas(self.model) if self.touched else None,
+        )
+        update = DenseUpdate(make_dense_optimizer(dense.parameters(), config), replicas, scaler, config)
+        return Optimizers(self.model, update, config, Schedule(config, total_steps))
+
+    @property
+    def dense_optimizer(self) -> Optimizer:
+        """The dense part's torch optimizer, without loss scaling, clipping and accumulation."""
+        return self.optimizers.dense.optimizer
+
+    def _make_pipeline(self, choice: str) -> Pipeline:
+        on_gpu = self.world.device.type == "cuda"
+        if choice == "sparse_dist" or (choice == "auto" and on_gpu):
+            kind: type[SparseDistPipeline | PlainPipeline] = SparseDistPipeline
+        else:
+            kind = PlainPipeline
+            if self.world.size == 1 and not on_gpu:
+                self._task.model.look_up = find_short_way(self.model, tuple(self.shape.num_embeddings))
+        return kind(
+            self.model,
+            self.optimizers,
+            self.make_input,
+            self.world.device,
+            read_ahead=self.config.read_ahead,
+        )

@@ -1,0 +1,183 @@
+"""From batches to steps: the inputs of the model, and the two pipelines that run a step.
+
+`plain` runs the phases of a step one after the other, which is fastest on CPUs. `sparse_dist` is torchrec's
+pipeline: copies to the GPU and the exchange of ids overlap with the step before.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, Self
+
+from torchrec.distributed import TrainPipelineSparseDist
+
+from trainer.data.prefetch import Prefetcher
+from trainer.report.profiling import PhaseClock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    import torch
+    from torch import Tensor
+    from torchrec.distributed.model_parallel import DistributedModelParallel
+
+    from trainer.data.batch import Batch
+    from trainer.models.inputs import InputMaker, ModelInput
+    from trainer.tables.optim import Optimizers
+
+
+@dataclass(frozen=True, slots=True)
+class TrainStep:
+    """A completed step of training."""
+
+    batch: Batch
+    loss: Tensor  # 0-d, on the device: this rank's part of the global mean, times the number of ranks
+
+
+class Pipeline(Protocol):
+    """Runs steps over batches; yields after every step, when the state is consistent."""
+
+    data_wait_s: float  # time spent waiting for batches so far
+    phases: PhaseClock  # of a step; empty where phases overlap
+
+    def steps(self, batches: Iterable[Batch], first_step: int) -> Iterator[TrainStep]:
+        """Run one step per batch; steps are numbered from `first_step` for the learning-rate schedule."""
+        ...
+
+    def release(self) -> None:
+        """Allow direct calls of the model, for an evaluation between two steps."""
+        ...
+
+
+class _Feed:
+    """Yields model inputs and keeps their batches, in order; use it as a context.
+
+    A thread reads, lays out and pins up to `ahead` of them in advance.
+    """
+
+    def __init__(self, batches: Iterable[Batch], make_input: InputMaker, *, pin: bool, ahead: int) -> None:
+        self._make_input = make_input
+        self._pin = pin
+        self._reader = Prefetcher(self._lay_out(batches), depth=ahead) if ahead else None
+        self._ready = self._lay_out(batches) if self._reader is None else iter(self._reader)
+        self.in_flight: deque[Batch] = (
+            deque()
+        )  # batches whose inputs were yielded, and whose step is not done
+        self._wait_s = 0.0
+
+    def __enter__(self) -> Self:
+        if self._reader is not None:
+            self._reader.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._reader is not None:
+            self._reader.__exit__(None, None, None)
+
+    def __iter__(self) -> Self:
+        return self
+
+    def take_wait(self) -> float:
+        """Return the seconds spent waiting for batches since the last call."""
+        wait_s, self._wait_s = self._wait_s, 0.0
+        return wait_s
+
+    def __next__(self) -> ModelInput:
+        start = time.perf_counter()
+        batch, made = next(self._ready)
+        self.in_flight.append(batch)
+        self._wait_s += time.perf_counter() - start
+        return made
+
+    def _lay_out(self, batches: Iterable[Batch]) -> Iterator[tuple[Batch, ModelInput]]:
+        for batch in batches:
+            made = self._make_input(batch)
+            yield batch, made.pin_memory() if self._pin else made
+
+
+class _Base:
+    """The parts that both pipelines are made from."""
+
+    def __init__(
+        self,
+        model: DistributedModelParallel,
+        optimizers: Optimizers,
+        make_input: InputMaker,
+        device: torch.device,
+        *,
+        read_ahead: int = 0,
+    ) -> None:
+        self.read_ahead = read_ahead
+        self.model = model
+        self.optimizers = optimizers
+        self.make_input = make_input
+        self.device = device
+        self.data_wait_s = 0.0
+        self.phases = PhaseClock(device)
+
+    def _feed(self, batches: Iterable[Batch]) -> _Feed:
+        pin = self.device.type == "cuda"
+        return _Feed(batches, self.make_input, pin=pin, ahead=self.read_ahead)
+
+
+class PlainPipeline(_Base):
+    """Forward, backward, update."""
+
+    def steps(self, batches: Iterable[Batch], first_step: int) -> Iterator[TrainStep]:
+        """See Pipeline."""
+        with self._feed(batches) as feed:
+            yield from self._run(feed, first_step)
+
+    def _run(self, feed: _Feed, first_step: int) -> Iterator[TrainStep]:
+        for number, made in enumerate(feed, first_step):
+            self.data_wait_s += feed.take_wait()
+            self.phases.begin(number)
+            self.model.train()
+            self.optimizers.prepare(number)
+            self.optimizers.dense.zero_grad()
+            loss, _ = self.model(
+                made if self.device.type == "cpu" else made.to(self.device, non_blocking=True)
+            )
+            self.phases.end("forward")
+            loss.backward()
+            self.phases.end("backward")
+            self.optimizers.dense.step()
+            self.phases.end("update")
+            yield TrainStep(feed.in_flight.popleft(), loss.detach())
+
+    def release(self) -> None:
+        """See Pipeline; this pipeline does not wrap the model, so there is nothing to do."""
+
+
+class SparseDistPipeline(_Base):
+    """torchrec's TrainPipelineSparseDist: two batches are copied and exchanged while one is computed."""
+
+    _pipeline: TrainPipelineSparseDist | None = None
+
+    def steps(self, batches: Iterable[Batch], first_step: int) -> Iterator[TrainStep]:
+        """See Pipeline."""
+        with self._feed(batches) as feed:
+            yield from self._run(feed, first_step)
+
+    def _run(self, feed: _Feed, first_step: int) -> Iterator[TrainStep]:
+        self.release()
+        self._pipeline = TrainPipelineSparseDist(self.model, self.optimizers.dense, self.device)
+        number = first_step
+        while True:
+            self.model.train()
+            self.optimizers.prepare(number)
+            try:
+                loss, _ = self._pipeline.progress(feed)
+            except StopIteration:
+                self.release()
+                return
+            self.data_wait_s += feed.take_wait()
+            number += 1
+            yield TrainStep(feed.in_flight.popleft(), loss)
+
+    def release(self) -> None:
+        """See Pipeline; batches in flight are kept for the next step."""
+        if self._pipeline is not None:
+            self._pipeline.detach()

@@ -1,0 +1,96 @@
+"""Evaluations between steps: the metrics on the test split, and the time to target_auc."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from trainer.report.metrics import BinaryMetrics
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from trainer.base.config import TrainerConfig
+    from trainer.base.distributed import World
+    from trainer.data.checks import BatchChecks
+    from trainer.data.source import SampleSource
+    from trainer.loop.learner import Learner
+    from trainer.loop.progress import Progress
+    from trainer.loop.session.course import Course
+    from trainer.report.ledger import GoodputLedger
+    from trainer.report.report import Reporter
+
+EVALUATION_BATCHES = 4  # an evaluation batch is this many training batches, unless set
+
+
+@dataclass(kw_only=True)
+class Evaluator:
+    """Scores the whole test split over all ranks; every method is collective."""
+
+    config: TrainerConfig
+    world: World
+    dataset: SampleSource
+    learner: Learner
+    checks: BatchChecks
+    reporter: Reporter
+    ledger: GoodputLedger
+    _last: tuple[int, dict[str, Any]] | None = None  # step and metrics of the last evaluation
+
+    def evaluate(self, course: Course) -> dict[str, Any]:
+        """Return the metrics after this step and report them; a repeated call for a step returns the same."""
+        started = time.perf_counter()
+        result = self._score_step(course.progress.step)
+        self.ledger.spent.evaluation += time.perf_counter() - started
+        self._note_target(course, result["auc"])
+        return result
+
+    def target_reached(self, progress: Progress) -> bool:
+        """Whether an evaluation, of this attempt or an earlier one, has reached target_auc."""
+        return target_reached(self.config, progress)
+
+    def _score_step(self, step: int) -> dict[str, Any]:
+        if self._last is None or self._last[0] != step:
+            started = time.perf_counter()
+            result = self._score()
+            self.reporter.record("eval", step, **result, seconds=time.perf_counter() - started)
+            self.reporter.say(f"step {step}: {_spell(result)}")
+            self._last = (step, result)
+        return self._last[1]
+
+    def _score(self) -> dict[str, Any]:
+        metrics = BinaryMetrics("cpu")
+        stream = self.dataset.batches(
+            "test",
+            batch_size=self.config.eval_batch_size or EVALUATION_BATCHES * self.config.batch_size,
+            rank=self.world.rank,
+            world_size=self.world.size,
+        )
+        for logits, labels in self.learner.score(self.checks.stream(stream)):
+            metrics.update(logits, labels)
+        return metrics.compute(self.world.control)
+
+    def _note_target(self, course: Course, auc: float | None) -> None:
+        """Record in `progress` when target_auc was first reached, which is MLPerf's time to train."""
+        wanted, progress = self.config.target_auc, course.progress
+        if wanted is None or auc is None or auc < wanted or target_reached(self.config, progress):
+            return
+        training_s = course.clock.training_s
+        progress.target = {
+            "auc": auc,
+            "step": progress.step,
+            "samples": progress.samples,
+            "seconds": training_s,
+        }
+        self.reporter.say(f"step {progress.step}: target_auc {wanted} reached after {training_s:.1f} s")
+
+
+def target_reached(config: TrainerConfig, progress: Progress) -> bool:
+    """Whether an evaluation, of this attempt or an earlier one, has reached target_auc."""
+    wanted, target = config.target_auc, progress.target
+    return wanted is not None and target is not None and target["auc"] >= wanted
+
+
+def _spell(metrics: Mapping[str, Any]) -> str:
+    shown = ("auc", "logloss", "ne", "calibration")
+    return "  ".join(f"{name} {metrics[name]:.4f}" for name in shown if metrics.get(name) is not None)

@@ -1,0 +1,157 @@
+"""The beginning of an attempt: open its parts, resume from a checkpoint if there is one, report the start."""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trainer.checkpoint import Checkpointer
+from trainer.data.checks import BatchChecks
+from trainer.loop.boundary import make_boundary, watching
+from trainer.loop.elastic import fit_batch
+from trainer.loop.learner import Learner
+from trainer.loop.progress import Progress
+from trainer.loop.saving import Saving, restarts, saving_options
+from trainer.loop.session.checkpoints import RunCheckpoints
+from trainer.loop.session.course import Course
+from trainer.loop.session.ending import RunEnd
+from trainer.loop.session.evaluation import Evaluator
+from trainer.loop.session.feed import BatchFeed
+from trainer.loop.session.judging import StepJudge
+from trainer.loop.session.run_parts import RunParts
+from trainer.loop.session.session import Session
+from trainer.loop.session.step_log import StepLog
+from trainer.loop.setup import count_steps, model_shape, open_dataset, set_numerics
+from trainer.report.ledger import GoodputLedger
+from trainer.report.profiling import StepProfiler
+from trainer.report.report import Reporter
+from trainer.sharding.planfile import to_document
+from trainer.sharding.sharding import describe
+from trainer.sharding.topology import this_world
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from trainer.base.config import TrainerConfig
+    from trainer.base.distributed import World
+    from trainer.preempt import StopFlag
+
+
+@contextmanager
+def open_session(config: TrainerConfig, world: World) -> Iterator[Session]:
+    """Open the parts of a run and resume it; close them at the end of the context."""
+    config = fit_batch(config, world)
+    set_numerics(config, world)
+    with ExitStack() as stack:
+        dataset = open_dataset(config, world)
+        steps = count_steps(config, dataset, world)
+        checkpointer = stack.enter_context(
+            Checkpointer(
+                config.checkpoint_uri,
+                keep=config.keep_checkpoints,
+                rank=world.rank,
+                world_size=world.size,
+                group=world.control,
+                options=saving_options(config),
+            )
+        )
+        # Before the first file of the run: a stop that is requested once the run is visible must be handled.
+        stop = stack.enter_context(watching(config, world))
+        folder = Path(config.output_dir)
+        reporter = stack.enter_context(Reporter(folder, active=world.is_first))
+        ledger = stack.enter_context(
+            GoodputLedger(folder / "goodput.jsonl", active=world.is_first, restarted=restarts() > 0)
+        )
+        learner = Learner(config, model_shape(config, dataset), world, total_steps=steps, draw=False)
+        run = RunParts(config=config, world=world, dataset=dataset, learner=learner)
+        saving = Saving(
+            config=config, world=world, dataset=dataset, learner=learner, checkpointer=checkpointer
+        )
+        course = _begin(run, saving, reporter)
+        yield _assemble(run, course, saving, reporter=reporter, ledger=ledger, stop=stop)
+
+
+def _assemble(
+    run: RunParts,
+    course: Course,
+    saving: Saving,
+    *,
+    reporter: Reporter,
+    ledger: GoodputLedger,
+    stop: StopFlag,
+) -> Session:
+    config, world, dataset, learner = run.config, run.world, run.dataset, run.learner
+    boundary = make_boundary(config, world, stop, ledger, resumable=dataset.resumable)
+    log = StepLog(world, learner, reporter, ledger)
+    checkpoints = RunCheckpoints(saving, timer=boundary.timer, ledger=ledger, reporter=reporter, log=log)
+    checks = BatchChecks(dataset, learner.shape.num_embeddings, hash_overflow=config.hash_overflow)
+    trace = Path(config.output_dir) / "profile" / f"rank-{world.rank}.json"
+    profiler = StepProfiler(config.profile, trace)
+    return Session(
+        run=run,
+        course=course,
+        end=RunEnd(
+            run, stop=stop, checkpoints=checkpoints, reporter=reporter, ledger=ledger, profiler=profiler
+        ),
+        feed=BatchFeed(config, dataset, checks, rank=world.rank, ranks=world.size),
+        judge=StepJudge(world, learner, boundary=boundary, checkpoints=checkpoints, ledger=ledger),
+        checkpoints=checkpoints,
+        evaluator=Evaluator(
+            config=config,
+            world=world,
+            dataset=dataset,
+            learner=learner,
+            checks=checks,
+            reporter=reporter,
+            ledger=ledger,
+        ),
+        log=log,
+        profiler=profiler,
+    )
+
+
+def _begin(run: RunParts, saving: Saving, reporter: Reporter) -> Course:
+    """Resume if there is a checkpoint, and report what the run will do."""
+    started = time.perf_counter()
+    world, rows = run.world, run.dataset.train.rows
+    before = saving.resume()
+    course = Course(
+        run.config,
+        Progress(attempt=restarts()) if before is None else before.progress,
+        None if before is None else before.seen,
+        rows=rows,
+        ranks=world.size,
+        started=started,
+    )
+    resumed = saving.step
+    reporter.record(
+        "start",
+        course.progress.step,
+        attempt=course.progress.attempt,
+        world_size=world.size,
+        resumed_from=resumed,
+        total_steps=course.total_steps,
+        device=world.device.type,
+    )
+    _save_plan(run)
+    if resumed is None:
+        for line in describe(run.learner.plan):
+            reporter.say(line)
+    origin = "" if resumed is None else f", resuming from step {resumed}"
+    reporter.say(
+        f"{rows} training rows, {course.total_steps} steps of "
+        f"{run.config.batch_size} x {world.size} samples on {world.device.type}{origin}"
+    )
+    return course
+
+
+def _save_plan(run: RunParts) -> None:
+    """Write the sharding plan beside the reports, so that it can be edited and given to another run."""
+    if run.world.is_first:
+        machines = this_world(run.config, run.world)
+        document = to_document(run.learner.plan, run.learner.shape, machines)
+        path = Path(run.config.output_dir) / "sharding_plan.json"
+        path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")

@@ -1,0 +1,130 @@
+"""The setup of a run before its first step: numerics, data, and sizes that fit each other."""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+from typing import TYPE_CHECKING
+
+import torch
+
+from trainer.base.errors import ConfigError, DatasetError
+from trainer.data.formats.open import open_source
+from trainer.models.model import ModelShape
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from trainer.base.config import TrainerConfig
+    from trainer.base.distributed import World
+    from trainer.data.source import SampleSource
+
+_LOG = logging.getLogger(__name__)
+
+
+def set_numerics(config: TrainerConfig, world: World) -> None:
+    """Configure torch's threads, determinism and the arithmetic of float32 products."""
+    cores = len(os.sched_getaffinity(0))
+    torch.set_num_threads(config.threads or max(1, cores // world.local_size))
+    if world.device.type == "cuda":
+        torch.set_float32_matmul_precision("high" if config.precision == "tf32" else "highest")
+    else:
+        torch.set_float32_matmul_precision(exact_on_cpus())
+    torch.use_deterministic_algorithms(config.deterministic)
+    torch.utils.deterministic.fill_uninitialized_memory = False
+    if world.device.type == "cpu" and lacks_arithmetic(config.precision, torch.cpu.get_capabilities()):
+        _LOG.warning(
+            "precision is %s, for which this CPU has no instructions: it is slower than fp32 here, bf16 0.4 "
+            "times as fast where it was measured; take fp32, or a CPU with AMX or AVX512-BF16",
+            config.precision,
+        )
+
+
+def lacks_arithmetic(precision: str, capabilities: Mapping[str, object]) -> bool:
+    """Whether a CPU must emulate a precision; `capabilities` are named as torch.cpu.get_capabilities does."""
+    if precision not in ("bf16", "fp16"):
+        return False
+    return not any(precision in name and has is True for name, has in capabilities.items())
+
+
+def exact_on_cpus() -> str:
+    """Return torch's name for the fastest float32 products of this CPU that are as exact as float32.
+
+    "medium" means oneDNN, twice as fast as MKL on some CPUs. It takes the permission to round to bfloat16
+    where it has AMX; elsewhere it computes in fp32.
+    """
+    return "highest" if torch.cpu._is_amx_tile_supported() else "medium"  # noqa: SLF001 - no public way to ask
+
+
+def open_dataset(config: TrainerConfig, world: World) -> SampleSource:
+    """Open and check the data, each rank a part; DatasetError on all ranks if one finds damage."""
+    error: DatasetError | None = None
+    try:
+        dataset = open_source(config)
+        if config.verify_data:
+            dataset.verify(part=world.rank, parts=world.size)
+    except DatasetError as found:
+        error = found
+    bad_ranks = world.sum([float(error is not None)])[0]
+    if error is not None:
+        raise error
+    if bad_ranks:
+        raise DatasetError("another rank found bad data; that rank's message names it")
+    return dataset
+
+
+def count_steps(config: TrainerConfig, dataset: SampleSource, world: World) -> int:
+    """Return the steps of the whole run; ConfigError if a step has more samples than the training split."""
+    rows, batch = dataset.train.rows, config.batch_size * world.size
+    if batch > rows:
+        raise ConfigError(
+            f"batch_size {config.batch_size} on {world.size} ranks makes steps of {batch} samples, but the "
+            f"training split has {rows}; set batch_size to at most {max(1, rows // world.size)}"
+        )
+    steps = config.num_epochs * math.ceil(rows / batch)
+    return min(steps, config.num_iterations or steps)
+
+
+def model_shape(config: TrainerConfig, dataset: SampleSource) -> ModelShape:
+    """Return the model's sizes for this data; ConfigError if a table is too small for the data's ids."""
+    features = dataset.sparse_features
+    sizes: tuple[int, ...]
+    if config.num_embeddings is not None:
+        sizes = (config.num_embeddings,) * len(features)
+    elif config.num_embeddings_per_feature is not None:
+        sizes = config.num_embeddings_per_feature
+    else:
+        sizes = tuple(dataset.num_embeddings[name] for name in features)
+    if len(sizes) != len(features):
+        raise ConfigError(
+            f"num_embeddings_per_feature has {len(sizes)} sizes, but the dataset has {len(features)} "
+            f"categorical features ({features[0]} to {features[-1]}); give one size for each"
+        )
+    for name, size in zip(features, sizes, strict=True):
+        needed = dataset.num_embeddings[name]
+        if size < needed and not config.hash_overflow:
+            raise ConfigError(
+                f"the table of {name} has {size} rows, but the dataset's ids need {needed}; leave "
+                "num_embeddings and num_embeddings_per_feature out, which takes what the dataset needs, "
+                "set hash_overflow to take ids modulo the rows, or prepare it with fewer ids"
+            )
+    tables = dict(zip(features, sizes, strict=True))
+    return make_shape(config, len(dataset.dense_features), tables, dataset.hotness)
+
+
+def make_shape(
+    config: TrainerConfig, num_dense: int, num_embeddings: dict[str, int], hotness: tuple[int, ...] = ()
+) -> ModelShape:
+    """Return the model's sizes for this number of dense features and for tables of these rows."""
+    return ModelShape(
+        num_dense=num_dense,
+        num_embeddings=num_embeddings,
+        embedding_dim=config.embedding_dim,
+        dense_arch_layer_sizes=config.dense_arch_layer_sizes,
+        over_arch_layer_sizes=config.over_arch_layer_sizes,
+        interaction=config.interaction,
+        dcn_num_layers=config.dcn_num_layers,
+        dcn_low_rank_dim=config.dcn_low_rank_dim,
+        hotness=hotness,
+    )

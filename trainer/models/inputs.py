@@ -1,0 +1,120 @@
+"""The model's inputs: one rank's share of a step, in the types that torchrec's modules take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
+from torchrec.streamable import Pipelineable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from trainer.data.batch import Batch
+
+
+@dataclass(slots=True)
+class ModelInput(Pipelineable):
+    """One rank's share of a step, as the model takes it."""
+
+    dense: Tensor
+    sparse: KeyedJaggedTensor
+    labels: Tensor
+    loss_scale: Tensor
+    samples: int
+
+    def to(self, device: torch.device, non_blocking: bool = False) -> ModelInput:  # noqa: FBT001, FBT002 - its protocol
+        """Copy to a device."""
+        return ModelInput(
+            dense=self.dense.to(device, non_blocking=non_blocking),
+            sparse=self.sparse.to(device, non_blocking=non_blocking),
+            labels=self.labels.to(device, non_blocking=non_blocking),
+            loss_scale=self.loss_scale.to(device, non_blocking=non_blocking),
+            samples=self.samples,
+        )
+
+    def record_stream(self, stream: Any) -> None:  # noqa: ANN401 - torch.Stream, torchrec's protocol
+        """Keep the memory until a CUDA stream has used it."""
+        for part in (self.dense, self.sparse, self.labels, self.loss_scale):
+            part.record_stream(stream)
+
+    def pin_memory(self) -> ModelInput:
+        """Move to page-locked memory, from which a GPU copies without waiting."""
+        return ModelInput(
+            dense=self.dense.pin_memory(),
+            sparse=self.sparse.pin_memory(),
+            labels=self.labels.pin_memory(),
+            loss_scale=self.loss_scale,
+            samples=self.samples,
+        )
+
+
+class InputMaker:
+    """Converts batches to model inputs; the lengths of one-hot ids are computed once per batch size.
+
+    With `equal`, every rank is padded to the same number of samples, for sharding types that sum over ranks.
+    """
+
+    def __init__(self, features: Sequence[str], world_size: int, *, equal: bool = False) -> None:
+        self.features = list(features)
+        self.world_size = world_size
+        self.equal = equal
+        self._layouts: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def __call__(self, batch: Batch) -> ModelInput:
+        """Return the input for a batch; an empty batch becomes one sample of weight 0.
+
+        The collectives of a step need every rank, so a rank without samples must take part, too.
+        """
+        samples = len(batch.labels)
+        missing = max(1, -(-batch.global_size // self.world_size) if self.equal else 0) - samples
+        if samples and missing <= 0:
+            scale = torch.tensor(self.world_size / batch.global_size)
+            sparse = self._keyed(batch.sparse, batch.lengths, samples)
+            return ModelInput(batch.dense, sparse, batch.labels, scale, samples)
+        return self._padded(batch, missing)
+
+    def _padded(self, batch: Batch, missing: int) -> ModelInput:
+        """Append samples of id 0 to the batch; the loss ignores them."""
+        samples = len(batch.labels)
+        count = samples + missing
+        if batch.lengths is None:
+            sparse = self._keyed(functional.pad(batch.sparse, (0, missing)), None, count)
+        else:
+            sparse = self._keyed(batch.sparse, functional.pad(batch.lengths, (0, missing)), count)
+        return ModelInput(
+            dense=functional.pad(batch.dense, (0, 0, 0, missing)),
+            sparse=sparse,
+            labels=functional.pad(batch.labels, (0, missing)),
+            loss_scale=torch.tensor(self.world_size / batch.global_size if samples else 0.0),
+            samples=samples,
+        )
+
+    def _keyed(self, ids: Tensor, lengths: Tensor | None, samples: int) -> KeyedJaggedTensor:
+        if lengths is not None:  # multi-hot: ids are flat, feature by feature
+            flat = lengths.reshape(-1).to(torch.int64)
+            offsets = functional.pad(flat.cumsum(0), (1, 0))
+            return KeyedJaggedTensor(
+                keys=self.features, values=ids.reshape(-1), lengths=flat, offsets=offsets, stride=samples
+            )
+        lengths, offsets = self._layout(samples)
+        count = len(self.features)
+        return KeyedJaggedTensor(
+            keys=self.features,
+            values=ids.reshape(-1),
+            lengths=lengths,
+            offsets=offsets,
+            stride=samples,
+            length_per_key=[samples] * count,
+            offset_per_key=list(range(0, samples * count + 1, samples)),
+        )
+
+    def _layout(self, samples: int) -> tuple[Tensor, Tensor]:
+        if samples not in self._layouts:
+            total = samples * len(self.features)
+            self._layouts[samples] = (torch.ones(total, dtype=torch.int64), torch.arange(total + 1))
+        return self._layouts[samples]

@@ -1,0 +1,256 @@
+"""The DLRM: bottom MLP, one embedding table a categorical feature, their interaction, top MLP.
+
+The embedding collection is created on the meta device and sharded later (trainer.sharding.sharding). The
+dense part is one module, so that torchrec's pipeline has two stages: the tables, then everything else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+from torchrec.modules.embedding_configs import DataType, EmbeddingBagConfig
+from torchrec.modules.embedding_modules import EmbeddingBagCollection
+
+from trainer.models.compiled import CompiledDense
+from trainer.models.dense_ops import CrossNet, DotInteraction, FusedMLP
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torchrec.sparse.jagged_tensor import KeyedJaggedTensor, KeyedTensor
+
+    from trainer.base.config import TrainerConfig
+    from trainer.models.inputs import ModelInput
+
+DENSE_TYPES = {
+    "fp32": torch.float32,
+    "tf32": torch.float32,
+    "bf16": torch.bfloat16,
+    "fp16": torch.float16,
+}
+TABLE_TYPES = {"fp32": DataType.FP32, "fp16": DataType.FP16}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelShape:
+    """Sizes of a DLRM; a table is named like the feature that it embeds."""
+
+    num_dense: int
+    num_embeddings: dict[str, int]
+    embedding_dim: int
+    dense_arch_layer_sizes: tuple[int, ...]
+    over_arch_layer_sizes: tuple[int, ...]
+    interaction: str = "dot"
+    dcn_num_layers: int = 3
+    dcn_low_rank_dim: int = 512
+    hotness: tuple[int, ...] = ()  # ids per sample of each feature, if known; for the planner
+
+    @property
+    def interaction_size(self) -> int:
+        """Width of the top MLP's input: crossed vectors, or the bottom MLP's output and one number a pair."""
+        if self.interaction == "dcn":
+            return self.embedding_dim * (len(self.num_embeddings) + 1)
+        return self.embedding_dim + math.comb(len(self.num_embeddings) + 1, 2)
+
+
+class _ScaledGradient(torch.autograd.Function):
+    """Identity in forward; in backward, multiplies gradients by a factor, and may clear NaN and inf."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, factor: Tensor, cleaned: bool) -> Tensor:  # noqa: ANN401, FBT001 - autograd's protocol
+        ctx.save_for_backward(factor)
+        ctx.cleaned = cleaned
+        return values.view_as(values)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:  # noqa: ANN401 - autograd's context
+        (factor,) = ctx.saved_tensors
+        scaled = gradient * factor
+        if ctx.cleaned:
+            scaled = torch.nan_to_num(scaled, nan=0.0, posinf=0.0, neginf=0.0)
+        return scaled, None, None
+
+
+class _ClippedGradient(torch.autograd.Function):
+    """Identity on vectors [..., dim] in forward; in backward, clips the norm of each vector's gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, vectors: Tensor, limit: float) -> Tensor:  # noqa: ANN401 - autograd's protocol
+        ctx.limit = limit
+        return vectors.view_as(vectors)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:  # noqa: ANN401 - autograd's context
+        lengths = torch.linalg.vector_norm(gradient, dim=-1, keepdim=True)
+        return gradient * (ctx.limit / lengths.clamp_min(ctx.limit)), None
+
+
+class DenseArch(nn.Module):
+    """Everything behind the tables: (dense [B, num_dense], embeddings by feature) -> logits [B]."""
+
+    def __init__(
+        self,
+        shape: ModelShape,
+        *,
+        dtype: torch.dtype,
+        device: torch.device,
+        recompute: bool = False,
+        compiled: bool = False,
+    ) -> None:
+        super().__init__()
+        self.features = tuple(shape.num_embeddings)
+        self.embedding_dim = shape.embedding_dim
+        self.dtype = dtype
+        self.recompute = recompute
+        self.bottom = FusedMLP(shape.num_dense, shape.dense_arch_layer_sizes, relu_last=True, device=device)
+        self.crosses: CrossNet | None = None
+        if shape.interaction == "dcn":
+            self.crosses = CrossNet(
+                shape.interaction_size, shape.dcn_num_layers, shape.dcn_low_rank_dim, device=device
+            )
+        self.top = FusedMLP(
+            shape.interaction_size, shape.over_arch_layer_sizes, relu_last=False, device=device
+        )
+        self.loss_scale: Tensor | None = None  # 0-d, for fp16: the factor on gradients within this module
+        self.table_gradient_limit: float | None = None  # on the gradient of each vector from a table
+        self._pairs: dict[tuple[str, ...], tuple[Tensor, Tensor]] = {}
+        self._compiled = CompiledDense(self.bottom, self.crosses, self.top, dtype) if compiled else None
+
+    def forward(self, dense: Tensor, embedded: KeyedTensor) -> Tensor:
+        """Return logits [B], fp32."""
+        tables = embedded.values().view(-1, len(self.features), self.embedding_dim)
+        if self.table_gradient_limit is not None:
+            tables = _ClippedGradient.apply(tables, self.table_gradient_limit)
+        # Tables are updated during backward, before dense gradients are unscaled: theirs are unscaled here.
+        if self.loss_scale is not None:
+            tables = _ScaledGradient.apply(tables, 1.0 / self.loss_scale, True)  # noqa: FBT003 - apply() takes no keywords
+        logits = self._score(dense, tables, tuple(embedded.keys())).float()
+        return logits if self.loss_scale is None else _ScaledGradient.apply(logits, self.loss_scale, False)  # noqa: FBT003 - as above
+
+    def _score(self, dense: Tensor, tables: Tensor, keys: tuple[str, ...]) -> Tensor:
+        indices = self._pair_indices(keys, dense.device) if self.crosses is None else None
+        if self.crosses is not None and keys != self.features:
+            tables = torch.stack([tables[:, keys.index(feature)] for feature in self.features], dim=1)
+        if self._compiled is not None:
+            return self._compiled(dense, tables, indices, recompute=self.recompute and self.training)
+        bottom = self._run(self.bottom, dense)
+        if indices is not None:
+            crossed = DotInteraction.apply(bottom, tables, *indices)
+        else:
+            crossed = self._run(self.crosses, torch.cat([bottom, tables.flatten(1).to(bottom.dtype)], dim=1))
+        return self._run(self.top, crossed).view(-1)
+
+    def _run(self, part: nn.Module, inputs: Tensor) -> Tensor:
+        if self.recompute and self.training:
+            return checkpoint(part, inputs, dtype=self.dtype, use_reentrant=False)
+        return part(inputs, dtype=self.dtype)
+
+    def _pair_indices(self, keys: tuple[str, ...], device: torch.device) -> tuple[Tensor, Tensor]:
+        """Return the indices of the canonical pairs for tables in this order.
+
+        A sharding plan may deliver the tables in any order, but the top MLP must always see the same order:
+        otherwise its weights would fit one plan only. Selecting the pairs by index costs nothing extra.
+        """
+        if keys not in self._pairs:
+            self._pairs[keys] = DotInteraction.make_indices(
+                [0, *(1 + keys.index(feature) for feature in self.features)], device
+            )
+        return self._pairs[keys]
+
+
+class DLRM(nn.Module):
+    """Scores a batch: (dense [B, num_dense], ids) -> logits [B]."""
+
+    def __init__(self, shape: ModelShape, dense: DenseArch, table_type: DataType = DataType.FP32) -> None:
+        super().__init__()
+        self.embeddings = EmbeddingBagCollection(
+            tables=[
+                EmbeddingBagConfig(
+                    name=name,
+                    embedding_dim=shape.embedding_dim,
+                    num_embeddings=rows,
+                    feature_names=[name],
+                    data_type=table_type,
+                )
+                for name, rows in shape.num_embeddings.items()
+            ],
+            device=torch.device("meta"),
+        )
+        self.dense = dense
+        self.look_up: Callable[[KeyedJaggedTensor], KeyedTensor] | None = None  # replaces the tables' forward
+
+    def forward(self, dense: Tensor, sparse: KeyedJaggedTensor) -> Tensor:
+        """Return logits [B]."""
+        embedded = self.embeddings(sparse) if self.look_up is None else self.look_up(sparse)
+        return self.dense(dense, embedded)
+
+
+def make_model(config: TrainerConfig, shape: ModelShape, device: torch.device) -> DLRM:
+    """Return the configured model, with its tables on the meta device, for training or scoring."""
+    dense = DenseArch(
+        shape,
+        dtype=DENSE_TYPES[config.precision],
+        device=device,
+        recompute=config.activation_checkpointing,
+        compiled=config.compile,
+    )
+    return DLRM(shape, dense, TABLE_TYPES[config.embedding_weight_precision])
+
+
+class GlobalMeanLoss(nn.Module):
+    """Binary cross-entropy whose gradients, averaged over the ranks, are those of the mean over ALL samples.
+
+    DDP and the tables' all-to-all both divide gradients by the number of ranks, and ranks may have different
+    numbers of samples. So each rank's sum is multiplied by (number of ranks) / (samples of the step).
+    """
+
+    def forward(self, logits: Tensor, labels: Tensor, scale: Tensor, samples: int) -> Tensor:
+        """Return the loss of the first `samples` logits [B] and labels [B]; the others are padding.
+
+        `scale` is 0-d: world_size / global samples, or 0 on a rank that has padding only.
+        """
+        if 0 < samples < len(logits):
+            logits, labels = logits[:samples], labels[:samples]
+        return functional.binary_cross_entropy_with_logits(logits, labels, reduction="sum") * scale
+
+
+class TrainTask(nn.Module):
+    """The module that a training pipeline runs: input -> (loss for backward, (its value, logits [B]))."""
+
+    def __init__(self, model: DLRM) -> None:
+        super().__init__()
+        self.model = model
+        self.loss = GlobalMeanLoss()
+
+    def forward(self, batch: ModelInput) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """Return (loss, output), as torchrec's pipelines require; they pass only the output on."""
+        logits = self.model(batch.dense, batch.sparse)
+        loss = self.loss(logits, batch.labels, batch.loss_scale, batch.samples)
+        return loss, (loss.detach(), logits.detach())
+
+
+def seeded_generator(*parts: object) -> torch.Generator:
+    """Return a CPU generator whose seed depends on the parts only, on every machine."""
+    digest = hashlib.sha256("/".join(map(str, parts)).encode()).digest()
+    return torch.Generator().manual_seed(int.from_bytes(digest[:8], "little") >> 1)
+
+
+@torch.no_grad()
+def initialise_dense(dense: DenseArch, seed: int) -> None:
+    """Initialise every dense weight from (seed, its name) only, so all ranks and world sizes agree."""
+    for name, parameter in dense.named_parameters():
+        generator = seeded_generator(seed, "dense", name)
+        if parameter.dim() == 1:
+            bound = 1.0 / math.sqrt(parameter.numel())
+            values = torch.empty(parameter.shape).uniform_(-bound, bound, generator=generator)
+        else:
+            deviation = math.sqrt(2.0 / sum(parameter.shape))
+            values = torch.empty(parameter.shape).normal_(0.0, deviation, generator=generator)
+        parameter.copy_(values)

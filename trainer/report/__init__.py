@@ -1,0 +1,1 @@
+"""Reports: metrics, TensorBoard, the summary, goodput and profiles."""

@@ -1,0 +1,1 @@
+"""Trained models for serving: export and scoring."""

@@ -1,0 +1,126 @@
+"""The export of a trained model: plain files for a server or trainer.commands.predict.
+
+FOLDER/tables/<table>.npy     float32 [rows, dim], or uint8 [rows, bytes] if quantised (trainer.tables.tables)
+FOLDER/dense/<parameter>.npy  float32, one file a weight
+FOLDER/vocabulary/<table>.npy uint32 [rows - 2]: the value of each id from 2 on, if a vocabulary gave ids
+FOLDER/config.json            written last: sizes, configuration, encoding, and every file's bytes and sha256
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from trainer.base.errors import CheckpointError, ConfigError
+from trainer.checkpoint.vocabulary import in_folder
+from trainer.data.encoding import of_model
+from trainer.serving.scorer import TrainedModel, parse_shape, scoring_config
+from trainer.tables.tables import row_bytes
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from torch import Tensor
+
+FILE_NAME = "config.json"
+FORMAT = "cloudrec-model"
+SCHEMA_VERSION = 1
+
+
+def write_export(trained: TrainedModel, folder: Path) -> int:
+    """Write all files into a new or empty folder; return the bytes written."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ConfigError(f"out {folder}: is not an empty folder; give a new one")
+    files: dict[str, dict[str, Any]] = {}
+    for kind, tensors in (("tables", trained.tables), ("dense", trained.dense)):
+        (folder / kind).mkdir(parents=True)
+        for name, tensor in tensors.items():
+            path = f"{kind}/{name}.npy"
+            np.save(folder / path, tensor.detach().cpu().contiguous().numpy())
+            files[path] = {"bytes": (folder / path).stat().st_size, "sha256": _sha256(folder / path)}
+    encoding = None
+    if trained.vocabulary is not None:
+        trained.vocabulary.export_to(folder)
+        encoding = dict(trained.vocabulary.encoding.document)
+    document = {
+        "format": FORMAT,
+        "schema_version": SCHEMA_VERSION,
+        "step": trained.step,
+        "quantization": trained.quantization,
+        "model": asdict(trained.shape),
+        "config": trained.config.model_dump(mode="json"),
+        "encoding": encoding,
+        "files": files,
+    }
+    temporary = folder / f".{FILE_NAME}.tmp"
+    temporary.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    temporary.replace(folder / FILE_NAME)
+    return sum(file["bytes"] for file in files.values())
+
+
+def read_export(folder: Path) -> TrainedModel:
+    """Read an export; CheckpointError if a file is missing or its sha256 differs."""
+    path = folder / FILE_NAME
+    try:
+        document = json.loads(path.read_bytes())
+        if document["format"] != FORMAT or document["schema_version"] != SCHEMA_VERSION:
+            found = f"{document['format']} version {document['schema_version']}"
+            raise CheckpointError(f"{path}: is {found}, this trainer reads {FORMAT} version {SCHEMA_VERSION}")
+        tensors = {name: _load(folder / name, entry) for name, entry in document["files"].items()}
+        encoding = of_model(document, path)
+        trained = TrainedModel(
+            config=scoring_config(document["config"]),
+            shape=parse_shape(document["model"]),
+            step=int(document["step"]),
+            quantization=document["quantization"],
+            tables=_of_kind(tensors, "tables"),
+            dense=_of_kind(tensors, "dense"),
+            vocabulary=None if encoding is None else in_folder(folder, encoding),
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CheckpointError(f"{path}: cannot be read: {error!r}; export the model again") from error
+    _check_tables(path, trained)
+    return trained
+
+
+def is_export(folder: Path) -> bool:
+    """Whether a folder holds an export and not checkpoints."""
+    return (folder / FILE_NAME).is_file()
+
+
+def _of_kind(tensors: dict[str, Tensor], kind: str) -> dict[str, Tensor]:
+    return {
+        name.removeprefix(f"{kind}/").removesuffix(".npy"): tensor
+        for name, tensor in tensors.items()
+        if name.startswith(f"{kind}/")
+    }
+
+
+def _load(path: Path, entry: dict[str, Any]) -> Tensor:
+    found = _sha256(path)
+    if found != entry["sha256"]:
+        raise CheckpointError(
+            f"{path}: its sha256 is {found}, not {FILE_NAME}'s {entry['sha256']}; export or copy it again"
+        )
+    return torch.from_numpy(np.load(path, allow_pickle=False))
+
+
+def _check_tables(path: Path, trained: TrainedModel) -> None:
+    dim, kind = trained.shape.embedding_dim, trained.quantization
+    width = dim if kind == "none" else row_bytes(dim, kind)
+    for name, rows in trained.shape.num_embeddings.items():
+        found = tuple(trained.tables[name].shape) if name in trained.tables else None
+        if found != (rows, width):
+            raise CheckpointError(
+                f"{path}: the table {name} is {found}, not {(rows, width)}; export it again"
+            )
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

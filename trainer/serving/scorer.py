@@ -1,0 +1,153 @@
+"""Scoring batches with a trained model from a checkpoint or an export, on one device and without ranks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from trainer.base.arguments import make_config
+from trainer.base.entry import Entry, TensorShard
+from trainer.base.errors import CheckpointError
+from trainer.checkpoint.vocabulary import kept_in
+from trainer.data.encoding import of_model
+from trainer.models.inputs import InputMaker
+from trainer.models.model import DLRM, ModelShape, make_model
+from trainer.report.metrics import BinaryMetrics
+from trainer.sharding.state import InitialTables
+from trainer.tables.tables import Quantization, QuantizedTables, quantize_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from torch import Tensor
+
+    from trainer.base.config import TrainerConfig
+    from trainer.checkpoint.load.reading import CommittedCheckpoint
+    from trainer.checkpoint.vocabulary import Vocabulary
+    from trainer.data.batch import Batch
+    from trainer.report.metrics import Metrics
+
+_SHARDING = ("sharding_types", "table_constraints", "sharding_plan")
+
+
+@dataclass(frozen=True, slots=True)
+class TrainedModel:
+    """A trained model for scoring, as plain tensors."""
+
+    config: TrainerConfig
+    shape: ModelShape
+    step: int
+    quantization: Quantization
+    tables: Mapping[str, Tensor]  # float32 [rows, dim], or quantised rows (trainer.tables.tables)
+    dense: Mapping[str, Tensor]  # by parameter
+    vocabulary: Vocabulary | None  # how the training's values got their ids; None: unknown
+
+    def quantized(self, kind: Quantization) -> TrainedModel:
+        """Return the model with quantised tables; CheckpointError if they are quantised in another way."""
+        if kind in ("none", self.quantization):
+            return self
+        if self.quantization != "none":
+            raise CheckpointError(
+                f"the export's tables are {self.quantization} already and cannot become {kind}; "
+                "start from the checkpoint"
+            )
+        tables = {name: quantize_rows(weight, kind) for name, weight in self.tables.items()}
+        return replace(self, quantization=kind, tables=tables)
+
+
+def scoring_config(values: Mapping[str, Any]) -> TrainerConfig:
+    """Return a run's configuration without sharding, which scoring ignores and this version may refuse."""
+    kept = {name: value for name, value in values.items() if name not in _SHARDING}
+    return make_config(kept | {"compile": False})
+
+
+def read_checkpoint(checkpoint: CommittedCheckpoint) -> TrainedModel:
+    """Return the model of a checkpoint, built from the configuration and sizes in it."""
+    extra = checkpoint.commit.extra
+    if "config" not in extra or "model" not in extra:
+        raise CheckpointError(
+            f"{checkpoint.place}: has no model configuration: an older version wrote it; "
+            "continue with the run for a step, which writes one that does"
+        )
+    config, shape = scoring_config(extra["config"]), parse_shape(extra["model"])
+    model = make_model(config, shape, torch.device("cpu"))
+    dense = {name: parameter.detach() for name, parameter in model.dense.named_parameters()}
+    stored = checkpoint.dtypes()
+    tables = {
+        name: torch.empty(rows, shape.embedding_dim, dtype=stored.get(f"tables/{name}/weight"))
+        for name, rows in shape.num_embeddings.items()
+    }
+    named = {f"dense/{name}": value for name, value in dense.items()}
+    named |= {f"tables/{name}/weight": value for name, value in tables.items()}
+    state = {name: _whole(value) for name, value in named.items()}
+    entries = {name: state[f"tables/{name}/weight"] for name in tables}
+    initial = InitialTables(entries, (), seed=config.seed, scale=config.embedding_init_scale)
+    checkpoint.fill(state, initial)
+    tables = {name: weight.float() for name, weight in tables.items()}
+    encoding = of_model(extra, checkpoint.place)
+    return TrainedModel(
+        config=config,
+        shape=shape,
+        step=checkpoint.commit.step,
+        quantization="none",
+        tables=tables,
+        dense=dense,
+        vocabulary=None if encoding is None else kept_in(checkpoint.store, encoding),
+    )
+
+
+def parse_shape(values: Mapping[str, Any]) -> ModelShape:
+    """Return the model's sizes from JSON values."""
+    fields: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list) else value for key, value in values.items()
+    }
+    return ModelShape(**fields)
+
+
+class Scorer:
+    """Scores batches on one device."""
+
+    def __init__(self, trained: TrainedModel, device: torch.device) -> None:
+        self.device = device
+        self.model = make_model(trained.config, trained.shape, device)
+        _copy_dense(self.model, trained.dense)
+        self.model.embeddings = _make_tables(self.model, trained, device)
+        self.model.eval()
+        self.make_input = InputMaker(tuple(trained.shape.num_embeddings), world_size=1)
+
+    @torch.no_grad()
+    def score(self, batches: Iterable[Batch]) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield logits and labels [B], batch by batch, on the CPU."""
+        for batch in batches:
+            made = self.make_input(batch).to(self.device)
+            yield self.model(made.dense, made.sparse).cpu(), batch.labels
+
+    def evaluate(self, batches: Iterable[Batch]) -> tuple[Tensor, Metrics]:
+        """Return all logits in the order of the batches, and the same metrics as a run's evaluation."""
+        metrics = BinaryMetrics()
+        logits = [torch.empty(0)]
+        for scores, labels in self.score(batches):
+            metrics.update(scores, labels)
+            logits.append(scores)
+        return torch.cat(logits), metrics.compute()
+
+
+def _make_tables(model: DLRM, trained: TrainedModel, device: torch.device) -> torch.nn.Module:
+    if trained.quantization != "none":
+        return QuantizedTables(trained.tables, dim=trained.shape.embedding_dim, kind=trained.quantization)
+    for name, weight in trained.tables.items():
+        model.embeddings.embedding_bags[name].weight = torch.nn.Parameter(weight.to(device))
+    return model.embeddings
+
+
+@torch.no_grad()
+def _copy_dense(model: DLRM, dense: Mapping[str, Tensor]) -> None:
+    for name, parameter in model.dense.named_parameters():
+        parameter.copy_(dense[name])
+
+
+def _whole(tensor: Tensor) -> Entry:
+    shape = tuple(tensor.shape)
+    return Entry(shape=shape, shards=(TensorShard(tensor, (0,) * len(shape)),), replicated=True)

@@ -1,0 +1,161 @@
+"""Sharding plans as JSON files: the place of every shard, independent of torchrec's classes."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.distributed._shard.metadata import ShardMetadata
+from torch.distributed._shard.sharding_spec import EnumerableShardingSpec
+from torchrec.distributed.types import (
+    CacheParams,
+    EmbeddingModuleShardingPlan,
+    ParameterSharding,
+    ShardingPlan,
+)
+
+from trainer.base.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from trainer.models.model import ModelShape
+    from trainer.sharding.topology import Machines
+
+FORMAT = "cloudrec-sharding-plan"
+MODULE = "model.embeddings"  # the collection's place in a TrainTask
+CACHING = "fused_uvm_caching"  # the kernel that keeps some rows in GPU memory
+
+
+def to_document(plan: ShardingPlan, shape: ModelShape, machines: Machines) -> dict[str, Any]:
+    """Describe a plan in JSON types; the same plan gives the same document."""
+    return {
+        "format": FORMAT,
+        "schema_version": 1,
+        "world_size": machines.world_size,
+        "local_world_size": machines.local_world_size,
+        "device": machines.device,
+        "embedding_dim": shape.embedding_dim,
+        "tables": {
+            table: _describe(plan.plan[MODULE][table], rows, shape.embedding_dim)
+            for table, rows in shape.num_embeddings.items()
+        },
+    }
+
+
+def read_plan(path: Path, shape: ModelShape, machines: Machines) -> ShardingPlan:
+    """Read a plan for this model on these machines; ConfigError names the first difference."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot read the sharding plan {path}: {error}") from error
+    except json.JSONDecodeError as error:
+        raise ConfigError(f"the sharding plan {path} is not JSON: {error}") from error
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise ConfigError(f"{path} is no sharding plan; OUTPUT_DIR/sharding_plan.json of a run is one")
+    try:
+        _check_fits(document, shape, machines)
+        tables = {
+            table: _parse(table, document["tables"][table], rows, shape.embedding_dim, machines)
+            for table, rows in shape.num_embeddings.items()
+        }
+    except ConfigError as error:
+        raise ConfigError(f"the sharding plan {path} cannot be used: {error}") from None
+    except (KeyError, TypeError, ValueError) as error:
+        raise ConfigError(
+            f"the sharding plan {path} is damaged ({type(error).__name__}: {error}); make a new one"
+        ) from error
+    return ShardingPlan(plan={MODULE: EmbeddingModuleShardingPlan(tables)})
+
+
+def _check_fits(document: dict[str, Any], shape: ModelShape, machines: Machines) -> None:
+    here = {
+        "world_size": machines.world_size,
+        "local_world_size": machines.local_world_size,
+        "embedding_dim": shape.embedding_dim,
+    }
+    for name, value in here.items():
+        if document[name] != value:
+            raise ConfigError(
+                f"it was made for {name} {document[name]}, but this run has {value}; "
+                "leave sharding_plan out to make a new plan"
+            )
+    planned = {table: entry["rows"] for table, entry in document["tables"].items()}
+    for table in sorted(planned.keys() ^ shape.num_embeddings.keys()):
+        owner, other = ("plan", "model") if table in planned else ("model", "plan")
+        raise ConfigError(f"the {owner} has a table {table}, which the {other} has not")
+    for table, rows in shape.num_embeddings.items():
+        if planned[table] != rows:
+            raise ConfigError(f"it has {planned[table]} rows for {table}, but the model's table has {rows}")
+
+
+def _describe(parameter: ParameterSharding, rows: int, dim: int) -> dict[str, Any]:
+    spec = parameter.sharding_spec
+    shards = [
+        {
+            "rows": [piece.shard_offsets[0], piece.shard_sizes[0]],
+            "columns": [piece.shard_offsets[1], piece.shard_sizes[1]],
+            "rank": piece.placement.rank(),
+        }
+        for piece in (spec.shards if spec is not None else ())
+    ]
+    caching = parameter.compute_kernel == CACHING and parameter.cache_params is not None
+    return {
+        "rows": rows,
+        "columns": dim,
+        "sharding_type": parameter.sharding_type,
+        "compute_kernel": parameter.compute_kernel,
+        **({"uvm_cache_load_factor": parameter.cache_params.load_factor} if caching else {}),
+        "ranks": parameter.ranks,
+        "shards": shards,
+    }
+
+
+def _parse(table: str, entry: dict[str, Any], rows: int, dim: int, machines: Machines) -> ParameterSharding:
+    kind, kernel = entry["sharding_type"], entry["compute_kernel"]
+    if (kind == "data_parallel") != (kernel == "dense"):
+        raise ConfigError(
+            f"{table} is {kind} with the kernel {kernel}; data_parallel needs dense, others refuse it"
+        )
+    if kernel not in ("dense", "fused") and machines.device == "cpu":
+        raise ConfigError(f"{table} has the kernel {kernel}, which needs a GPU; the device is cpu")
+    if kind == "data_parallel":
+        return ParameterSharding(kind, kernel, ranks=list(range(machines.world_size)))
+    pieces = [_parse_shard(table, piece, machines) for piece in entry["shards"]]
+    covered = sum(piece.shard_sizes[0] * piece.shard_sizes[1] for piece in pieces)
+    if covered != rows * dim:
+        raise ConfigError(f"its shards of {table} hold {covered} elements, but the table has {rows * dim}")
+    return ParameterSharding(
+        kind,
+        kernel,
+        ranks=entry["ranks"],
+        sharding_spec=EnumerableShardingSpec(pieces),
+        cache_params=_parse_cache(table, entry) if kernel == CACHING else None,
+    )
+
+
+def _parse_cache(table: str, entry: dict[str, Any]) -> CacheParams | None:
+    """Return the size of a table's cache; None if the plan leaves it to torchrec."""
+    share = entry.get("uvm_cache_load_factor")
+    if share is None:
+        return None
+    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share < 1:
+        raise ConfigError(
+            f"its uvm_cache_load_factor of {table} is {share!r}; it must be a number between 0 and 1"
+        )
+    return CacheParams(load_factor=float(share))
+
+
+def _parse_shard(table: str, piece: dict[str, Any], machines: Machines) -> ShardMetadata:
+    rank = piece["rank"]
+    if not 0 <= rank < machines.world_size:
+        raise ConfigError(
+            f"it puts a shard of {table} on rank {rank}; ranks are 0 to {machines.world_size - 1}"
+        )
+    device = "cpu" if machines.device == "cpu" else f"cuda:{rank % machines.local_world_size}"
+    return ShardMetadata(
+        shard_offsets=[piece["rows"][0], piece["columns"][0]],
+        shard_sizes=[piece["rows"][1], piece["columns"][1]],
+        placement=torch.distributed._remote_device(f"rank:{rank}/{device}"),  # noqa: SLF001 - torch has no public name for it
+    )

@@ -1,0 +1,1 @@
+"""Embedding tables: kernels, optimizers and quantised tables."""

@@ -1,0 +1,260 @@
+"""Sharded tables on CPUs: look-up and fused update that replace fbgemm's kernel, on fbgemm's memory.
+
+fbgemm's CPU kernel sorts ids and waits for memory row by row. rows.c prefetches the next rows, which is five
+times as fast, and has all optimizers; fbgemm has three of them on CPUs. Without a C compiler, torch
+operations do the same.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torchrec.sparse.jagged_tensor import KeyedTensor
+
+from trainer.base.errors import ConfigError
+from trainer.native import load_rows
+from trainer.tables.kernels import replace_kernels, table_kernels
+from trainer.tables.row_rules import BETAS, KINDS, STATE_WIDTHS, update_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from ctypes import CDLL
+
+    from torchrec.distributed.model_parallel import DistributedModelParallel
+    from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
+
+    from trainer.base.config import TrainerConfig
+
+_FOUND_ALL, _NO_MEMORY = -1, -2
+
+
+def take_over_tables(model: DistributedModelParallel, config: TrainerConfig) -> None:
+    """Replace every kernel that HostTables supports; the others stay fbgemm's.
+
+    Raises:
+        ConfigError: table_kernel is native, and the C kernels cannot be compiled.
+    """
+    if config.table_kernel == "fbgemm":
+        return
+    library = None if config.table_kernel == "torch" else load_rows()
+    if config.table_kernel == "native" and library is None:
+        raise ConfigError(
+            "table_kernel is native, but the C kernels could not be compiled (see the warning above); "
+            "install gcc or clang, or leave table_kernel at auto"
+        )
+
+    def replace(kernel: Any) -> nn.Module | None:  # noqa: ANN401 - fbgemm's modules are untyped
+        if not _fits(kernel):
+            return None
+        return HostTables(kernel, kind=config.table_optimizer, eps=config.optimizer_eps, library=library)
+
+    replace_kernels(model, replace)
+
+
+def find_short_way(
+    model: DistributedModelParallel, features: Sequence[str]
+) -> Callable[[KeyedJaggedTensor], KeyedTensor] | None:
+    """Return a look-up without torchrec's exchanges if one kernel has all tables, in this order; else None.
+
+    In a world of one nothing is sent, but torchrec's bookkeeping for it takes a millisecond per step.
+    """
+    kernels = list(table_kernels(model))
+    names = [[table.name for table in tables] for _, tables in kernels]
+    if names != [list(features)] or not isinstance(kernels[0][0], HostTables):
+        return None
+    tables = kernels[0][0]
+    widths = [weight.shape[1] for weight in tables.split_embedding_weights()]
+
+    def look_up(sparse: KeyedJaggedTensor) -> KeyedTensor:
+        values = tables(indices=sparse.values(), offsets=sparse.offsets())
+        return KeyedTensor(keys=sparse.keys(), length_per_key=widths, values=values)
+
+    return look_up
+
+
+def _fits(kernel: Any) -> bool:  # noqa: ANN401 - fbgemm's modules are untyped
+    """Whether a kernel has fp32 tables of one width, one per feature; of the trainer's, all but fp16 do."""
+    weights = kernel.split_embedding_weights()
+    return (
+        hasattr(kernel, "split_optimizer_states")
+        and bool(weights)
+        and all(weight.dtype == torch.float32 for weight in weights)
+        and len({weight.shape[1] for weight in weights}) == 1
+        and list(kernel.feature_table_map) == list(range(len(weights)))
+    )
+
+
+class HostTables(nn.Module):
+    """Several tables [rows, dim] in one piece of memory, that of fbgemm's training kernel.
+
+    Its forward has that kernel's arguments: ids feature by feature, and the offsets of the bags. It returns
+    the sums of the bags' rows, [batch, features * dim]. Backward updates the rows.
+    """
+
+    def __init__(self, kernel: Any, *, kind: str, eps: float, library: CDLL | None) -> None:  # noqa: ANN401 - untyped
+        super().__init__()
+        self.kernel = kernel
+        self.kind = kind
+        self.eps = eps
+        self.iter = torch.zeros(1, dtype=torch.int64)  # updates done: Adam's bias correction needs it
+        self._library = library
+        sizes = [weight.shape for weight in kernel.split_embedding_weights()]
+        self._dim = sizes[0][1]
+        self._rows = torch.tensor([rows for rows, _ in sizes])
+        self._first_rows = self._rows.cumsum(0) - self._rows
+        total = int(self._rows.sum())
+        self._weights = kernel.weights_host.detach().view(total, self._dim)
+        self._states = self._find_states(total)
+        # An input with a gradient, without which autograd would not call _LookUp.backward: ids have none.
+        self._anchor = torch.zeros((), requires_grad=True)
+        self._threads: ThreadPoolExecutor | None = None
+
+    def forward(self, indices: Tensor, offsets: Tensor, per_sample_weights: Tensor | None = None) -> Tensor:
+        """Return the sums of the bags' rows; see the class."""
+        if per_sample_weights is not None:
+            raise NotImplementedError("ids with weights: set table_kernel to fbgemm")
+        looked_up: Tensor = _LookUp.apply(self._anchor, self, indices.long().contiguous(), offsets.long())
+        return looked_up
+
+    def split_embedding_weights(self) -> list[Tensor]:
+        """Return live views [rows, dim], one per table."""
+        weights: list[Tensor] = self.kernel.split_embedding_weights()
+        return weights
+
+    def split_optimizer_states(self) -> list[tuple[Tensor, ...]]:
+        """Return live views of each table's states: [rows, dim], or [rows] for one number per row."""
+        parts = [state.split(self._rows.tolist()) for state in self._states]
+        return list(zip(*parts, strict=True)) if parts else []
+
+    def look_up(self, ids: Tensor, offsets: Tensor) -> Tensor:
+        """Return the sums of the bags' rows [batch, features * dim], without a gradient."""
+        batch = (len(offsets) - 1) // len(self._rows)
+        if self._library is None:
+            bags = nn.functional.embedding_bag(
+                ids + self._spread(offsets, self._first_rows),
+                self._weights,
+                offsets,
+                mode="sum",
+                include_last_offset=True,
+            )
+            return bags.view(len(self._rows), batch, self._dim).transpose(0, 1).reshape(batch, -1)
+        out = torch.empty(batch, len(self._rows) * self._dim)
+        self._share(batch, lambda first, last: self._look_up_natively(ids, offsets, out, first, last))
+        return out
+
+    def update(self, ids: Tensor, offsets: Tensor, gradient: Tensor) -> None:
+        """Update every row that was looked up once, by the sum of its bags' gradients."""
+        self.iter += 1
+        if gradient.stride(1) != 1 or gradient.dtype != torch.float32:
+            gradient = gradient.float().contiguous()
+        if self._library is None:
+            self._update_by_torch(ids, offsets, gradient)
+        else:
+            corrections = [1 - beta ** int(self.iter) for beta in BETAS]
+            rates = (self.kernel.get_learning_rate(), self.eps, *corrections)
+            self._share(
+                len(self._rows),
+                lambda *part: self._update_natively(ids, offsets, gradient, rates, part),
+            )
+
+    def _find_states(self, total: int) -> tuple[Tensor, ...]:
+        """Return all tables' states, [rows, dim] or [rows]: fbgemm's memory for adagrad, otherwise zeros."""
+        shapes = [(total,) if width == 1 else (total, self._dim) for width in STATE_WIDTHS[self.kind]]
+        if self.kind.endswith("adagrad"):
+            return (self.kernel.momentum1_host.detach().view(shapes[0]),)
+        return tuple(torch.zeros(shape) for shape in shapes)
+
+    def _update_by_torch(self, ids: Tensor, offsets: Tensor, gradient: Tensor) -> None:
+        features, batch = len(self._rows), (len(offsets) - 1) // len(self._rows)
+        # The index of each id's gradient among the [batch * features] vectors; ids are ordered by bag.
+        vectors = torch.arange(batch * features).view(batch, features).t().reshape(-1)
+        places = self._spread(offsets, vectors, batch=1)
+        rows, order = torch.unique(ids + self._spread(offsets, self._first_rows), return_inverse=True)
+        each = gradient.reshape(-1, self._dim).index_select(0, places)
+        update_rows(
+            self.kind,
+            self._weights,
+            self._states,
+            rows,
+            torch.zeros(len(rows), self._dim).index_add_(0, order, each),
+            learning_rate=self.kernel.get_learning_rate(),
+            eps=self.eps,
+            steps=int(self.iter),
+        )
+
+    def _spread(self, offsets: Tensor, values: Tensor, *, batch: int | None = None) -> Tensor:
+        """Repeat a feature's value (or, with batch 1, a bag's) for each of its ids."""
+        step = (len(offsets) - 1) // len(self._rows) if batch is None else batch
+        return values.repeat_interleave(offsets[::step].diff() if step else offsets[:0])
+
+    def _look_up_natively(self, ids: Tensor, offsets: Tensor, out: Tensor, first: int, last: int) -> int:
+        return int(
+            self._library.look_up(  # type: ignore[union-attr] # only called where there is one
+                self._weights.data_ptr(),
+                ids.data_ptr(),
+                offsets.data_ptr(),
+                self._first_rows.data_ptr(),
+                self._rows.data_ptr(),
+                len(self._rows),
+                len(out),
+                self._dim,
+                first,
+                last,
+                out.data_ptr(),
+                out.stride(0),
+            )
+        )
+
+    def _update_natively(
+        self, ids: Tensor, offsets: Tensor, gradient: Tensor, rates: Sequence[float], part: tuple[int, int]
+    ) -> int:
+        pointers = [state.data_ptr() for state in self._states] + [0, 0]
+        widths = [width or self._dim for width in STATE_WIDTHS[self.kind]] + [0, 0]
+        return int(
+            self._library.update(  # type: ignore[union-attr] # only called where there is one
+                self._weights.data_ptr(),
+                *pointers[:2],
+                *widths[:2],
+                ids.data_ptr(),
+                offsets.data_ptr(),
+                self._first_rows.data_ptr(),
+                self._rows.data_ptr(),
+                *part,
+                len(gradient),
+                self._dim,
+                gradient.data_ptr(),
+                gradient.stride(0),
+                KINDS.index(self.kind),
+                *rates,
+            )
+        )
+
+    def _share(self, count: int, work: Callable[[int, int], int]) -> None:
+        """Divide 0..count among threads; the parts write to disjoint memory."""
+        workers = min(torch.get_num_threads(), count)
+        cuts = [count * index // max(workers, 1) for index in range(workers + 1)]
+        parts = list(pairwise(cuts))
+        if len(parts) > 1 and self._threads is None:
+            self._threads = ThreadPoolExecutor(torch.get_num_threads() - 1, "tables")
+        others = [self._threads.submit(work, *part) for part in parts[1:]] if self._threads else []
+        found = [work(*part) for part in parts[:1]] + [other.result() for other in others]
+        if _NO_MEMORY in found:
+            raise MemoryError("no memory to sort a step's ids")
+        if bad := [at for at in found if at != _FOUND_ALL]:
+            raise IndexError(f"id {bad[0]} of the step is not a row of its table")
+
+
+class _LookUp(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, _anchor: Tensor, tables: HostTables, ids: Tensor, offsets: Tensor) -> Tensor:  # noqa: ANN401 - autograd's context
+        ctx.tables, ctx.ids, ctx.offsets = tables, ids, offsets
+        return tables.look_up(ids, offsets)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[None, None, None, None]:  # noqa: ANN401 - as above
+        ctx.tables.update(ctx.ids, ctx.offsets, gradient)
+        return None, None, None, None

@@ -1,0 +1,1 @@
+from google.cloud.compute_v1.types.compute import *
