@@ -98,7 +98,7 @@ def _report(
 ) -> dict[str, dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
-        command = [sys.executable, "-m", "pip", "install", "--dry-run", "--quiet", "--ignore-installed"]
+        command = [sys.executable, "-P", "-m", "pip", "install", "--dry-run", "--quiet", "--ignore-installed"]
         command += ["--report", str(report), "--target", str(Path(folder) / "none")]
         command += ["--python-version", python, "--implementation", "cp"]
         for abi in (f"cp{python.replace('.', '')}", "abi3", "none"):

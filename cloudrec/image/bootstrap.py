@@ -182,7 +182,7 @@ def _pip(
 ) -> None:
     requirements = target / "requirements.txt"
     requirements.write_text("".join(each.requirement + "\n" for each in packages), encoding="utf-8")
-    command = [sys.executable, "-m", "pip", "--python", str(target), "install", "--quiet", "--no-deps"]
+    command = [sys.executable, "-P", "-m", "pip", "--python", str(target), "install", "--quiet", "--no-deps"]
     command += ["--require-hashes", "--no-compile", *flags, "--requirement", str(requirements)]
     scratch = target / "tmp"  # packages of several gigabytes are unpacked there first
     scratch.mkdir(exist_ok=True)

@@ -37,6 +37,7 @@ class Server:
     announcement: dict[str, Any] | None = None  # of the stand-in
     nodes: JoinedNodes | None = None  # of a real control plane
     namespace: str = field(default_factory=lambda: f"cloudrec-test-{uuid.uuid4().hex[:8]}")
+    served: list[str] = field(default_factory=list)  # the definitions that a test has added to a real server
 
     def target(self, **changes: Any) -> ClusterTarget:
         usual = {
@@ -87,6 +88,18 @@ class Server:
         with self.connect() as kube:
             for each in _definitions(operator):
                 kube.apply(each)
+                self.served.append(each["metadata"]["name"])
+
+    def remove_kinds(self) -> None:
+        """Delete the operators' kinds from a real server, which other modules' tests expect without them."""
+        with self.connect() as kube:
+            for name in self.served:
+                kube.delete("CustomResourceDefinition", name)
+            deadline = time.monotonic() + 60
+            while {each["metadata"]["name"] for each in kube.list("CustomResourceDefinition")} & {*self.served}:
+                assert time.monotonic() < deadline
+                time.sleep(0.1)
+        self.served.clear()
 
     def calls(self, since: int) -> list[str]:
         """The requests after the first n, such as "list pods"."""
@@ -116,7 +129,11 @@ def joined_server(kubeconfig: Path) -> Iterator[Server]:
     """A real control plane, with two nodes of this process."""
     with JoinedNodes(kubeconfig) as nodes:
         nodes.order(nodes=NODES)
-        yield Server(kubeconfig=str(kubeconfig), context="", nodes=nodes)
+        server = Server(kubeconfig=str(kubeconfig), context="", nodes=nodes)
+        try:
+            yield server
+        finally:
+            server.remove_kinds()
 
 
 @contextmanager
