@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 _STRATEGIC = "application/strategic-merge-patch+json"
 _NOT_FOUND = 404
+# Lists that a strategic merge patch merges by address. A pod of an earlier kubelet of this node name has
+# another address, and the API server refuses two of one family, so these are replaced.
+_MERGED, _REPLACE = ("podIPs", "hostIPs"), {"$patch": "replace"}
 # What a kubelet watches. It reads ConfigMaps, Secrets and accounts when a pod needs them.
 _WATCHED = (("pods", "spec.nodeName!="), ("services", ""), ("nodes", ""))
 _FORGOTTEN = 20_000
@@ -114,9 +117,10 @@ class JoinedStore(Store):
     ) -> dict[str, Any]:
         """Change an object as kubelets do, by a strategic merge patch."""
         path = self._path(self.resources.by_key(resource), namespace, name, subresource)
-        return self._kept(
-            resource, self._connection.call("PATCH", path, body=dict(merge_patch), kind=_STRATEGIC)
-        )
+        body = dict(merge_patch)
+        if status := body.get("status"):
+            body["status"] = {**status, **{key: [_REPLACE, *status[key]] for key in _MERGED if key in status}}
+        return self._kept(resource, self._connection.call("PATCH", path, body=body, kind=_STRATEGIC))
 
     def delete(
         self,

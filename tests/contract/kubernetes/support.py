@@ -96,7 +96,8 @@ class Server:
             for name in self.served:
                 kube.delete("CustomResourceDefinition", name)
             deadline = time.monotonic() + 60
-            while {each["metadata"]["name"] for each in kube.list("CustomResourceDefinition")} & {*self.served}:
+            kind = "CustomResourceDefinition"
+            while any(each["metadata"]["name"] in self.served for each in kube.list(kind)):
                 assert time.monotonic() < deadline
                 time.sleep(0.1)
         self.served.clear()
