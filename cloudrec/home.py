@@ -12,6 +12,7 @@ import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from threading import get_ident
 from typing import TYPE_CHECKING, BinaryIO
 
 from cloudrec.errors import BusyError, StorageError
@@ -107,9 +108,17 @@ def read_text(path: Path) -> str:
         return file.read().decode("utf-8")
 
 
+def draft_of(path: Path) -> Path:
+    """Return the path of a file's next version, in the same folder; each thread has its own.
+
+    `train` follows a run in two threads, and `status` may look at it at the same time.
+    """
+    return path.with_name(f".{path.name}.{os.getpid()}.{get_ident()}.tmp")
+
+
 def write_atomically(path: Path, text: str) -> None:
     """Replace a file's text atomically: readers see the old text or the new one, also after a crash."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = draft_of(path)
     try:
         with temporary.open("w", encoding="utf-8") as file:
             file.write(text)

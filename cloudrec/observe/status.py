@@ -28,10 +28,13 @@ def watch_run(run: RunFolder, *, rank: int = 0, tail: int | None = None) -> Iter
         run: the run.
         rank: the rank.
         tail: number of present lines to begin with; 0 for only new ones, None for all.
+
+    Raises:
+        CloudrecError: the lines or the state cannot be read. The run continues.
     """
     engine = launcher(run.spec().launcher)
     # The log blocks until a line comes; with a thread, changes of state are seen in between.
-    lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+    lines: queue.SimpleQueue[str | BaseException | None] = queue.SimpleQueue()
     threading.Thread(
         target=_pump, args=(engine.logs(run, rank=rank, follow=True, tail=tail), lines), daemon=True
     ).start()
@@ -46,6 +49,8 @@ def watch_run(run: RunFolder, *, rank: int = 0, tail: int | None = None) -> Iter
         else:
             if line is None:
                 break
+            if isinstance(line, BaseException):
+                raise line
             yield line
         if time.monotonic() - asked >= _POLL_S:
             asked, before, status = time.monotonic(), status, engine.state(run)
@@ -65,10 +70,12 @@ def wait_for_end(run: RunFolder, *, timeout_s: float | None = None) -> RunStatus
     return status
 
 
-def _pump(source: Iterator[str], lines: queue.SimpleQueue[str | None]) -> None:
-    """Put all lines into the queue, and None after the last one."""
+def _pump(source: Iterator[str], lines: queue.SimpleQueue[str | BaseException | None]) -> None:
+    """Put all lines into the queue, and None after the last one, or the error that ended them."""
     try:
         for line in source:
             lines.put(line)
-    finally:
+    except BaseException as error:  # noqa: BLE001 - the reader of the queue raises it
+        lines.put(error)
+    else:
         lines.put(None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,15 @@ def test_an_atomic_write_leaves_no_temporary_file(tmp_path: Path) -> None:
     write_atomically(target, "one")
     write_atomically(target, "two")
     assert target.read_text() == "two"
+    assert [p.name for p in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_threads_that_write_one_file_at_the_same_time_do_not_fail(tmp_path: Path) -> None:
+    target = tmp_path / "a.json"
+    with ThreadPoolExecutor(max_workers=4) as pool:
+        for done in [pool.submit(write_atomically, target, str(number) * 1000) for number in range(200)]:
+            done.result()
+    assert len(set(target.read_text())) <= len("199")
     assert [p.name for p in tmp_path.iterdir()] == ["a.json"]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from abc import ABC, abstractmethod
 from dataclasses import replace
@@ -30,14 +31,19 @@ class RunObserver(ABC):
     def __init__(self, run: RunFolder, spec: RunSpec) -> None:
         self._run, self._spec = run, spec
         self._status: RunStatus | None = None
+        self._looking = threading.Lock()
         self._asked = self._brought = float("-inf")
 
     def status(self) -> RunStatus:
-        """Return the run's state. The engine is not called if the ledger has the end of the launch."""
-        if self._status is None or time.monotonic() - self._asked >= _FRESH_S:
-            self._status = self._now()
-            self._asked = time.monotonic()
-        return self._status
+        """Return the run's state. The engine is not called if the ledger has the end of the launch.
+
+        Several threads may call this: one of them looks, and the others get what it saw.
+        """
+        with self._looking:
+            if self._status is None or time.monotonic() - self._asked >= _FRESH_S:
+                self._status = self._now()
+                self._asked = time.monotonic()
+            return self._status
 
     @abstractmethod
     def _now(self) -> RunStatus:

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cloudrec.home import make_private, storage_error
+from cloudrec.home import draft_of, make_private, storage_error
 from cloudrec.launchers.base.outputs import json_lines, number
 from cloudrec.launchers.base.protocol import Skipped
 from cloudrec.launchers.base.results_store import Place, open_place
@@ -172,7 +172,7 @@ def _copy(place: Place, name: str, folder: Path, *, size: int) -> str:
 
 def _replace(target: Path, data: bytes) -> None:
     make_private(target.parent)
-    draft = target.with_name(f".{target.name}.new")
+    draft = draft_of(target)
     try:
         draft.unlink(missing_ok=True)  # the draft of a process that was killed, or a link
         with draft.open("xb") as file:

@@ -166,10 +166,9 @@ class SlurmLauncher:
         return judge(SlurmSnapshot(job=job, address=str(address), finished=job.state == "COMPLETED"))
 
     def _observer(self, run: RunFolder) -> SlurmObserver:
-        key = str(run.path)
-        if key not in self._memories:
-            self._memories[key] = SlurmObserver(_site(run, run.spec()))
-        return self._memories[key]
+        observer = self._memories.get(str(run.path))
+        # `setdefault`: the thread that follows the lines may make it at the same time.
+        return observer or self._memories.setdefault(str(run.path), SlurmObserver(_site(run, run.spec())))
 
     def _has_ended(self, run: RunFolder, within_s: float) -> bool:
         give_up = time.monotonic() + within_s

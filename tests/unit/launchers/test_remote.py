@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -30,6 +32,20 @@ class Counting(observer.RunObserver):
 def test_status_polls_the_engine_at_most_once_per_second(run: RunFolder) -> None:
     watching = Counting(run, run.spec())
     assert [watching.status() for _ in range(5)] == [RunStatus(state=RunState.RUNNING)] * 5
+    assert watching.asked == 1
+
+
+class Slow(Counting):
+    def _now(self) -> RunStatus:
+        time.sleep(0.1)
+        return super()._now()
+
+
+def test_threads_that_ask_at_the_same_time_share_one_look(run: RunFolder) -> None:
+    watching = Slow(run, run.spec())
+    with ThreadPoolExecutor(max_workers=3) as pool:
+        asked = [pool.submit(watching.status) for _ in range(3)]
+    assert {each.result().state for each in asked} == {RunState.RUNNING}
     assert watching.asked == 1
 
 

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cloudrec.errors import UsageError
+from cloudrec.errors import DataError, UsageError
 from cloudrec.launchers.base.follow import follow_lines
 from cloudrec.launchers.base.run_folder import RunFolder, create_run
 from cloudrec.launchers.base.runspec import RunSpec
 from cloudrec.observe.logs import read_logs
+from cloudrec.observe.status import watch_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,6 +46,12 @@ def test_a_log_is_read_with_its_unfinished_last_line(run: RunFolder) -> None:
 def test_a_tail_starts_with_the_last_lines(run: RunFolder, tail: int, lines: list[str]) -> None:
     run.rank_log(0).write_text("a\nb\nc\n")
     assert list(read_logs(run, tail=tail)) == lines
+
+
+def test_lines_that_cannot_be_read_are_an_error_and_not_the_end_of_the_run(run: RunFolder) -> None:
+    run.rank_log(0).mkdir(parents=True)
+    with pytest.raises(DataError, match="cannot read"):
+        list(watch_run(run, tail=0))
 
 
 def test_a_missing_log_has_no_lines(run: RunFolder) -> None:
