@@ -101,6 +101,8 @@ def _kind(annotation: Any) -> str:  # noqa: ANN401 - any annotation
 def _default(field: FieldInfo) -> str:
     if field.is_required():
         return "required"
+    if field.default_factory_takes_validated_data:
+        return ""  # it depends on other keys; the description says how
     value = field.get_default(call_default_factory=True)
     if field.default_factory is not None and isinstance(value, str):
         return "from the environment"  # such as the user's name, which this page must not depend on

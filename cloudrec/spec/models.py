@@ -30,6 +30,7 @@ MIN_TTL, MAX_TTL = (
     timedelta(days=365),
 )  # an end sooner or later is a slip of the keyboard
 MAX_BUDGET_USD = 10_000_000
+_EXISTING_MACHINES = ("local", "kubernetes")  # providers that create no nodes
 _TTL_REMEDY = "give a time such as 90m, 8h or 2d"
 ACCESS_AUTO, ACCESS_PRIVATE = "auto", "private"
 _WIDEST_ACCESS = 8  # prefix length: a wider block is the internet rather than a network
@@ -183,6 +184,11 @@ def default_owner() -> str:
     return re.sub(r"[^a-z0-9-]+", "-", login.lower()).strip("-")[:40] or "unknown"
 
 
+def _usual_nodes(earlier: dict[str, Any]) -> int:
+    """Return the default number of nodes: two where they are created, so that a run is sharded over nodes."""
+    return 1 if earlier.get("provider") in _EXISTING_MACHINES else 2
+
+
 class ClusterSpec(Model):
     """The cluster: which provider makes it, under which name, and that provider's own settings."""
 
@@ -204,7 +210,10 @@ class ClusterSpec(Model):
         (),
         description="instance types to try, in order of preference; the provider's default when empty",
     )
-    nodes: Annotated[PositiveInt, Field(le=MAX_NODES)] = Field(1, description="number of GPU nodes")
+    nodes: Annotated[PositiveInt, Field(le=MAX_NODES)] = Field(
+        default_factory=_usual_nodes,
+        description="number of GPU nodes; 2 when absent, but 1 on this machine and on adopted clusters",
+    )
     capacity: Literal["on-demand", "spot", "spot-first"] = Field(
         "on-demand",
         description="capacity type of GPU nodes; spot-first takes on-demand when there is no spot capacity",

@@ -150,7 +150,7 @@ def test_the_line_trains_and_leaves_nothing_also_after_sigkill(
 def the_line(cloud: str, access: str, run: str) -> list[tuple[str, ...]]:
     """Return the commands; the run's name is given so that the test finds it."""
     return [
-        ("up", cloud, "--nodes", "2", "--yes", *ACCESS[access]),
+        ("up", cloud, "--yes", *ACCESS[access]),
         ("data", "push", "prepared"),
         ("train", "--nodes", "2", "--nproc-per-node", "1", "--name", run, "--yes", "--detach", *TRAINER),
         ("logs", run, "--follow"),

@@ -44,6 +44,7 @@ class Site:
             "name": "t",
             "provider": "aws",
             "owner": "tester",
+            "nodes": 1,
             "access": "private",
             **cluster,
         }

@@ -51,6 +51,7 @@ class Site:
             "name": "t",
             "provider": "azure",
             "owner": "tester",
+            "nodes": 1,
             "access": "private",
             **cluster,
         }

@@ -66,7 +66,7 @@ class Site:
     ) -> None:
         self.cloud = cloud
         self.parts = parts
-        given: dict[str, Any] = {"name": "t", "provider": "gcp", "owner": "tester", **spec}
+        given: dict[str, Any] = {"name": "t", "provider": "gcp", "owner": "tester", "nodes": 1, **spec}
         self.cluster = ClusterSpec.model_validate(given)
         self.title = self.cluster.title
         self.gcp = Gcp(cloud.env)

@@ -19,7 +19,7 @@ UNPRICED = "a3-ultragpu-8g"  # neither the table nor the stand-in's catalogue ha
 
 
 def planned(cloud: Cloud, folder: Path, **given: Any) -> Plan:
-    cluster = ClusterSpec(name="t", provider="gcp", owner="tester", **given)
+    cluster = ClusterSpec(name="t", provider="gcp", owner="tester", nodes=1, **given)
     context = AppContext(home=Home(root=folder / "home"), environment=cloud.env)
     return app.up(context, cluster, decide=lambda _plan: False)
 

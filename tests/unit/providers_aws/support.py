@@ -16,7 +16,9 @@ def layout(
     capacity: Literal["on-demand", "spot", "spot-first"] = "on-demand",
     **settings: Any,
 ) -> AwsLayout:
-    cluster = ClusterSpec(name=name, provider="aws", owner="tester", capacity=capacity, settings=settings)
+    cluster = ClusterSpec(
+        name=name, provider="aws", owner="tester", nodes=1, capacity=capacity, settings=settings
+    )
     return AwsLayout(
         cluster=cluster,
         settings=settings_of(cluster),

@@ -24,7 +24,8 @@ def layout(
 ) -> GcpLayout:
     """A layout without any cloud call; arguments that are not fields of the spec are settings."""
     fields = {name: given.pop(name) for name in list(given) if name in ClusterSpec.model_fields}
-    spec: dict[str, Any] = {"name": "t", "provider": "gcp", "owner": "tester", **fields, "settings": given}
+    base: dict[str, Any] = {"name": "t", "provider": "gcp", "owner": "tester", "nodes": 1}
+    spec = {**base, **fields, "settings": given}
     cluster = ClusterSpec.model_validate(spec)
     return GcpLayout(
         cluster=cluster,

@@ -142,3 +142,15 @@ def test_a_version_is_a_string_and_keeps_its_zeros(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match=r"kubernetes_version is 1\.3: ") as error:
         loaded(tmp_path, "cluster: {kubernetes_version: 1.30}")
     assert error.value.remedy == 'put it in quotes: "1.3"'
+
+
+@pytest.mark.parametrize(
+    ("provider", "nodes"), [("aws", 2), ("azure", 2), ("gcp", 2), ("local", 1), ("kubernetes", 1)]
+)
+def test_a_cluster_has_two_nodes_by_default_where_they_are_created(
+    provider: str, nodes: int, tmp_path: Path
+) -> None:
+    given = loaded(tmp_path, f"cluster: {{provider: {provider}}}")
+    assert given.spec.cluster.nodes == nodes
+    given = loaded(tmp_path, f"cluster: {{provider: {provider}, nodes: 3}}")
+    assert given.spec.cluster.nodes == 3
