@@ -10,7 +10,7 @@ from cloudrec import providers
 from cloudrec.app.accounts import check_account
 from cloudrec.app.records import known_clusters
 from cloudrec.errors import PreflightError, UsageError
-from cloudrec.spec.models import ClusterSpec
+from cloudrec.spec.models import ClusterSpec, default_owner
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -58,16 +58,32 @@ def cluster_to_remove(
 ) -> ClusterSpec | None:
     """Return the cluster to remove; if the journal does not have it, the one that a search by tag finds.
 
+    One with another owner's tag must be named: several people may use one account or Kubernetes cluster.
+
     Raises:
         PreflightError: no provider could be searched.
-        UsageError: several match.
+        UsageError: several match, or the only ones have other owners and none is named.
     """
     fitting = [each.cluster for each in known_clusters(app, provider_name, cluster_name)]
-    if provider_name or not cluster_name:
-        fitting += _strangers(app, provider_name or _USUAL, cluster_name, fitting)
+    if not cluster_name:
+        fitting += _own(_strangers(app, provider_name or _USUAL, None, fitting), is_alone=not fitting)
+    elif provider_name:
+        fitting += _strangers(app, provider_name, cluster_name, fitting)
     elif not fitting:
         fitting = _found_anywhere(app, cluster_name)
     return _only(fitting) if fitting else None
+
+
+def _own(found: Sequence[ClusterSpec], *, is_alone: bool) -> list[ClusterSpec]:
+    """Return those of the user; UsageError if there are only other owners' and nothing else matches."""
+    own = [cluster for cluster in found if cluster.owner == default_owner()]
+    if found and not own and is_alone:
+        names = ", ".join(f"{cluster.title} (owner {cluster.owner})" for cluster in found)
+        raise UsageError(
+            f"this machine has no record of a cluster, and those found have another owner: {names}",
+            remedy=f"name the one to remove: cloudrec down {found[0].provider} --cluster {found[0].title}",
+        )
+    return own
 
 
 def _found_anywhere(app: AppContext, cluster_name: str) -> list[ClusterSpec]:

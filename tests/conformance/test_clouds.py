@@ -17,7 +17,7 @@ from cloudrec import app
 from cloudrec.app import AppContext
 from cloudrec.app.accounts import OtherAccountError
 from cloudrec.engine.plan import PlanStep
-from cloudrec.errors import INTERRUPTED, CloudrecError, PreflightError
+from cloudrec.errors import INTERRUPTED, CloudrecError, PreflightError, UsageError
 from cloudrec.providers.base.protocol import CanScaleToZero, account_of
 from tests.conformance.support_clouds import CLOUDS, Cloud, Site, stand_in
 
@@ -282,6 +282,30 @@ def test_another_cluster_of_a_similar_name_is_never_touched(site: Site, tmp_path
     site.up()
     site.down()
     assert site.cloud.state() == before
+
+
+def test_down_without_a_name_removes_no_cluster_of_another_owner(site: Site, tmp_path: Path) -> None:
+    def down(home: Site, *, named: bool = False) -> app.Removal | None:
+        return app.down(
+            home.application,
+            provider_name=site.cloud.name,
+            cluster_name=site.cluster.title if named else None,
+            keep_data=False,
+            decide=lambda _removal: True,
+        )
+
+    site.up()
+    before = site.cloud.state()
+    elsewhere = Site(site.cloud, tmp_path / "elsewhere", "mine")
+    with pytest.raises(UsageError, match=r"conformance \(owner tester\)") as refused:
+        down(elsewhere)
+    assert refused.value.remedy is not None
+    assert refused.value.remedy.endswith("--cluster conformance")
+    elsewhere.up()
+    down(elsewhere)
+    assert site.cloud.state() == before
+    down(elsewhere, named=True)
+    assert site.cloud.state() == []
 
 
 def test_a_manually_deleted_resource_is_recreated(calm: Calm, site: Site) -> None:
