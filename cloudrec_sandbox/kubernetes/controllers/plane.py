@@ -41,7 +41,7 @@ _CONTROLLERS = (
     ClaimController,
     EndpointsController,
 )
-_OPERATED = (
+OPERATED = (
     PyTorchJobController,
     TrainJobController,
     JobSetController,
@@ -69,7 +69,7 @@ class Controllers:
         self.scheduler = Scheduler(self.cluster, self.worker)
         self.controllers = [
             *(each(self.cluster, self.worker) for each in _CONTROLLERS),
-            *(each(self.cluster, self.worker, self.operators) for each in _OPERATED),
+            *(each(self.cluster, self.worker, self.operators) for each in OPERATED),
         ]
         store.logs = LogServer(self.kubelet)
         self.kubelet.accounts.serve(address, authority)

@@ -40,8 +40,11 @@ class Answer:
 class Connection:
     """Connections to one API server, one for each thread."""
 
-    def __init__(self, kubeconfig: Path, context: str = "") -> None:
-        """Read the kubeconfig; UsageError for a context or a credential that cannot be used."""
+    def __init__(self, kubeconfig: Path, context: str = "", *, agent: str = "kubelet") -> None:
+        """Read the kubeconfig; UsageError for a context or a credential that cannot be used.
+
+        `agent` is what the API server records as the manager of the fields that it changes.
+        """
         text = kubeconfig.read_text(encoding="utf-8")
         document: Any = safe_yaml(text, where=str(kubeconfig), error=UsageError, most=_LARGEST).value
         named = _named(document, "contexts", context or document.get("current-context", ""))["context"]
@@ -54,6 +57,7 @@ class Connection:
         self._tls = ssl.create_default_context(cadata=self.authority or None)
         if not self._token:
             self._present(_pem(user, "client-certificate"), _pem(user, "client-key"), kubeconfig)
+        self._agent = agent
         self._own = threading.local()
         self._lines: set[http.client.HTTPSConnection] = set()
         self._lock = threading.Lock()
@@ -131,7 +135,7 @@ class Connection:
             self._drop(line)
 
     def _headers(self) -> dict[str, str]:
-        usual = {"Accept": "application/json", "User-Agent": "kubelet/sandbox"}
+        usual = {"Accept": "application/json", "User-Agent": f"{self._agent}/sandbox"}
         return {**usual, "Authorization": f"Bearer {self._token}"} if self._token else usual
 
     def _dial(self, patience_s: float) -> http.client.HTTPSConnection:

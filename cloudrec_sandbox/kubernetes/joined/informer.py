@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from cloudrec_sandbox.kubernetes.joined.connection import Connection
+    from cloudrec_sandbox.kubernetes.objects.resources import Resource
 
 _AGAIN_S = 0.5
 
@@ -31,16 +32,18 @@ class Keeper(Protocol):
 class Informer:
     """One thread that follows one kind."""
 
-    def __init__(self, connection: Connection, path: str, fields: str, keeper: Keeper, plural: str) -> None:
+    def __init__(
+        self, connection: Connection, path: str, fields: str, keeper: Keeper, kind: Resource
+    ) -> None:
         self._connection = connection
         self._path = path
         self._query = {"fieldSelector": fields} if fields else {}
         self._keeper = keeper
-        self._plural = plural
+        self._kind = kind
         self._known: dict[str, dict[str, Any]] = {}
         self._first = ""
         self._end = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"informer-{plural}", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"informer-{kind.plural}", daemon=True)
 
     def start(self) -> None:
         """Read the objects that exist, then follow them in a thread."""
@@ -96,11 +99,11 @@ class Informer:
 
     def _note(self, obj: dict[str, Any]) -> None:
         # The objects of a list come without these two.
-        obj.setdefault("apiVersion", "v1")
-        obj.setdefault("kind", self._plural[:-1].title())
+        obj.setdefault("apiVersion", self._kind.api_version)
+        obj.setdefault("kind", self._kind.kind)
         self._known[obj["metadata"]["uid"]] = {"metadata": obj["metadata"]}
-        self._keeper.note(self._plural, obj)
+        self._keeper.note(self._kind.key, obj)
 
     def _forget(self, obj: Mapping[str, Any]) -> None:
         self._known.pop(obj["metadata"]["uid"], None)
-        self._keeper.forget(self._plural, obj)
+        self._keeper.forget(self._kind.key, obj)

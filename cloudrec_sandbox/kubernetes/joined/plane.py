@@ -1,4 +1,4 @@
-"""Kubelets of nodes that joined an API server, started and stopped together."""
+"""Kubelets of nodes that joined an API server, and operators, started and stopped together."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from cloudrec_sandbox.core.clock import Clock
 from cloudrec_sandbox.kubernetes.joined.connection import Connection
 from cloudrec_sandbox.kubernetes.joined.log_server import NodePort
 from cloudrec_sandbox.kubernetes.joined.nodes import JoinedPools, MachineLosses
+from cloudrec_sandbox.kubernetes.joined.operators import JoinedOperators
 from cloudrec_sandbox.kubernetes.joined.store import JoinedStore
 from cloudrec_sandbox.kubernetes.kubelet.pods.agent import Kubelet
 from cloudrec_sandbox.kubernetes.kubelet.serving import LogServer
@@ -38,6 +39,7 @@ class JoinedNodes:
         self._port = NodePort(self.cluster, LogServer(self.kubelet), folder, self.connection.authority)
         self.nodes = JoinedPools(self.cluster, self.kubelet, self._port, version)
         self._losses = MachineLosses(self.cluster, self._worker, self.nodes, self.kubelet)
+        self._operators = JoinedOperators(kubeconfig, context, self.kubelet)
         authority = folder / "authority.pem"
         authority.write_text(self.connection.authority, encoding="utf-8")
         self.kubelet.accounts.serve(self.connection.server, authority)
@@ -54,8 +56,9 @@ class JoinedNodes:
     def order(self, **wishes: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON
         """Change what is named, as the stand-in's /_control does; ValueError for what only the stand-in has.
 
-        The keys are nodes, node_timing, evict, environment, images, processes and bookkeeping; see
-        `cloudrec_sandbox.kubernetes.controllers.settings`.
+        The keys are nodes, node_timing, evict, environment, images, operators, processes and bookkeeping; see
+        `cloudrec_sandbox.kubernetes.controllers.settings`. The definitions of the operators' kinds must be in
+        the cluster.
         """
         keys: dict[str, Callable[[Any], None]] = {
             "nodes": self.nodes.order,
@@ -63,6 +66,7 @@ class JoinedNodes:
             "evict": self._losses.order,
             "environment": lambda value: setattr(self.kubelet, "given", dict(value)),
             "images": self.kubelet.images.order,
+            "operators": self._operators.order,
             "processes": lambda value: setattr(self.kubelet, "books_only", not value),
             "bookkeeping": lambda value: setattr(self.kubelet, "bookkeeping", dict(value)),
         }
@@ -74,6 +78,7 @@ class JoinedNodes:
 
     def close(self) -> None:
         """Remove the nodes, and end every process."""
+        self._operators.close()
         self._worker.close()
         self.nodes.close()
         self._port.close()

@@ -1,4 +1,4 @@
-"""The objects of another API server, as a kubelet uses them: read by watches, changed by calls."""
+"""The objects of another API server, for kubelets and operators: read by watches, changed by calls."""
 
 from __future__ import annotations
 
@@ -20,32 +20,40 @@ if TYPE_CHECKING:
     from cloudrec_sandbox.kubernetes.storage.store import Track
 
 _STRATEGIC = "application/strategic-merge-patch+json"
+_MERGE = "application/merge-patch+json"  # the only one of the two that custom kinds have
 _NOT_FOUND = 404
 # Lists that a strategic merge patch merges by address. A pod of an earlier kubelet of this node name has
 # another address, and the API server refuses two of one family, so these are replaced.
 _MERGED, _REPLACE = ("podIPs", "hostIPs"), {"$patch": "replace"}
 # What a kubelet watches. It reads ConfigMaps, Secrets and accounts when a pod needs them.
-_WATCHED = (("pods", "spec.nodeName!="), ("services", ""), ("nodes", ""))
+_WATCHED = {"pods": "spec.nodeName!=", "services": "", "nodes": ""}
 _FORGOTTEN = 20_000
 
 
 class JoinedStore(Store):
-    """The part of a `Store` that kubelets use, in front of an API server."""
+    """The part of a `Store` that kubelets and operators use, in front of an API server."""
 
-    def __init__(self, connection: Connection, clock: Clock) -> None:
+    def __init__(
+        self, connection: Connection, clock: Clock, watched: Mapping[str, str] | None = None
+    ) -> None:
+        """Follow the kinds `watched`: field selectors by plural; what kubelets watch by default.
+
+        Custom kinds must be among its `resources` before `start`.
+        """
         super().__init__(clock, lock=threading.RLock())
+        self._watched = dict(_WATCHED if watched is None else watched)
         self._connection = connection
         self.tokens = _AccountTokens(self)
         self._versions: dict[str, int] = {}  # by uid
         self._gone: dict[str, None] = {}  # uids, in the order of their deletion
-        self._informers = [
-            Informer(connection, self._path(self.resources.by_key(plural), None, ""), selector, self, plural)
-            for plural, selector in _WATCHED
-        ]
+        self._informers: list[Informer] = []
 
     def start(self) -> None:
         """Read what there is, then follow the changes."""
-        for informer in self._informers:
+        for plural, fields in self._watched.items():
+            kind = self.resources.by_key(plural)
+            informer = Informer(self._connection, self._path(kind, None, ""), fields, self, kind)
+            self._informers.append(informer)
             informer.start()
 
     def close(self) -> None:
@@ -85,7 +93,7 @@ class JoinedStore(Store):
 
     def get(self, resource: str, namespace: str | None, name: str) -> dict[str, Any] | None:
         """Return one object, or None."""
-        if resource in dict(_WATCHED):
+        if resource in self._watched:
             return super().get(resource, namespace, name)
         kind = self.resources.by_key(resource)
         try:
@@ -115,9 +123,12 @@ class JoinedStore(Store):
         merge_patch: Mapping[str, Any],
         subresource: str = "",
     ) -> dict[str, Any]:
-        """Change an object as kubelets do, by a strategic merge patch."""
-        path = self._path(self.resources.by_key(resource), namespace, name, subresource)
+        """Change an object: a built-in one as kubelets do, by a strategic merge patch."""
+        kind = self.resources.by_key(resource)
+        path = self._path(kind, namespace, name, subresource)
         body = dict(merge_patch)
+        if kind.custom:
+            return self._kept(resource, self._connection.call("PATCH", path, body=body, kind=_MERGE))
         if status := body.get("status"):
             body["status"] = {**status, **{key: [_REPLACE, *status[key]] for key in _MERGED if key in status}}
         return self._kept(resource, self._connection.call("PATCH", path, body=body, kind=_STRATEGIC))
@@ -157,7 +168,7 @@ class JoinedStore(Store):
         return str(made["status"]["token"])
 
     def _kept(self, resource: str, obj: dict[str, Any]) -> dict[str, Any]:
-        if resource in dict(_WATCHED):
+        if resource in self._watched:
             self.note(resource, obj)
         return obj
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -56,8 +57,8 @@ class Server:
         """Configure the stand-in, or the nodes of a real control plane; skip what that does not have."""
         if self.nodes is None:
             return self._control.order(**wishes)
-        if wishes.pop("operators", None):
-            pytest.skip("a real control plane has no operators")
+        if (operators := wishes.get("operators")) is not None:
+            self._serve_only(operators)
         try:
             found = self.nodes.order(**wishes)
         except ValueError as error:
@@ -78,6 +79,16 @@ class Server:
                 assert time.monotonic() < deadline
                 time.sleep(0.1)
 
+    def _serve_only(self, operators: Sequence[str]) -> None:
+        """Serve exactly these operators' kinds on a real control plane, as the stand-in does."""
+        assert self.nodes is not None
+        wanted = {each["metadata"]["name"] for name in operators for each in of_operator(name)}
+        if not set(self.served) <= wanted:
+            self.nodes.order(operators=[])
+            self.remove_kinds()
+        for name in operators:
+            self.serve_kinds(name)
+
     def serve_kinds(self, operator: str) -> None:
         """Serve an operator's kinds; a real server gets the published definitions where there are some."""
         if self.announcement is not None:
@@ -86,9 +97,10 @@ class Server:
         if self.nodes is None:
             pytest.skip(f"this server has no operator for {operator}")
         with self.connect() as kube:
-            for each in _definitions(operator):
-                kube.apply(each)
-                self.served.append(each["metadata"]["name"])
+            for name, definition in _definitions(operator):
+                if name not in self.served:
+                    kube.apply(definition())
+                    self.served.append(name)
 
     def remove_kinds(self) -> None:
         """Delete the operators' kinds from a real server, which other modules' tests expect without them."""
@@ -113,16 +125,20 @@ class Server:
         return Control.of(self.announcement)
 
 
-def _definitions(operator: str) -> Iterator[dict[str, Any]]:
+def _definitions(operator: str) -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
+    """The names of an operator's definitions, and what reads each: some have a megabyte."""
     head = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition"}
     for open_ in of_operator(operator):
         group, plural = open_["spec"]["group"], open_["spec"]["names"]["plural"]
         published = KINDS / f"{group}_{plural}.yaml"
-        if published.exists():
-            # The definitions have a megabyte each, for which the parser in Python takes ten seconds.
-            yield yaml.load(published.read_text("utf-8"), yaml.CSafeLoader)
-        else:
-            yield {**head, **open_}
+        read = partial(_read, published) if published.exists() else partial(dict, head, **open_)
+        yield open_["metadata"]["name"], read
+
+
+def _read(path: Path) -> dict[str, Any]:
+    # The parser in Python takes ten seconds for a megabyte.
+    read: dict[str, Any] = yaml.load(path.read_text("utf-8"), yaml.CSafeLoader)
+    return read
 
 
 @contextmanager

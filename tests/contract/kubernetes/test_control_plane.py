@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -108,8 +109,9 @@ def listing(kube: Kube) -> dict[str, Any]:
     return found
 
 
-def others(kube: Kube) -> None:
-    """Make what other people have in a shared cluster: a namespace with rules and accounts, a cordon."""
+@contextmanager
+def others(kube: Kube) -> Iterator[None]:
+    """What other people have in a shared cluster: a namespace with rules and accounts, a cordon."""
     space: dict[str, Any] = {"namespace": "team"}
     labels = {"team": "ml", "pod-security.kubernetes.io/enforce": "baseline"}
     made: list[dict[str, Any]] = [
@@ -122,6 +124,9 @@ def others(kube: Kube) -> None:
     for each in made:
         kube.create(each)
     kube.patch("Node", f"{NODES[0]['name']}-theirs", {"spec": {"unschedulable": True}})
+    yield
+    kube.delete("Namespace", "team")
+    await_true(lambda: kube.get("Namespace", "team") is None)
 
 
 def nodes_of(kube: Kube) -> dict[str, Any]:
@@ -131,22 +136,26 @@ def nodes_of(kube: Kube) -> dict[str, Any]:
     }
 
 
+@pytest.mark.parametrize(
+    "launcher", ["torchrun", "pytorchjob", "trainjob", pytest.param("rayjob", marks=pytest.mark.soak)]
+)
 def test_a_life_of_a_cluster_trains_stops_resumes_and_leaves_what_others_have(
-    server: Server, laptop: Laptop
+    server: Server, laptop: Laptop, launcher: str
 ) -> None:
     assert server.nodes is not None
     shared = [*NODES, {"name": f"{NODES[0]['name']}-theirs"}]
     server.nodes.order(nodes=shared)
-    with server.connect() as kube:
-        others(kube)
+    server.control(operators=[launcher] if launcher in OPERATORS else [])
+    with server.connect() as kube, others(kube):
         before, nodes = _settled(kube), nodes_of(kube)
         setting = "cluster.settings."
         laptop.run(
             "up", "kubernetes", "--yes", "--set", f"{setting}storage=s3://bucket/runs", "--set",
             f"{setting}context=real",
         )  # fmt: skip
-        usual = ("--nodes", "2", "--nproc-per-node", "1", "--dataset", "s3://bucket/data", "--yes",
-                 "--detach", "--image", PROGRAM, "--set", "train.settings.cpus=1")  # fmt: skip
+        usual = ("--launcher", launcher, "--nodes", "2", "--nproc-per-node", "1", "--dataset",
+                 "s3://bucket/data", "--yes", "--detach", "--image", PROGRAM,
+                 "--set", "train.settings.cpus=1")  # fmt: skip
         laptop.run("train", "--name", "whole", *usual, "--", *_TRAINER, "--num_epochs=1")
         assert "samples" in laptop.run("logs", "whole", "--follow")
         laptop.wait("whole", "SUCCEEDED")
@@ -157,15 +166,22 @@ def test_a_life_of_a_cluster_trains_stops_resumes_and_leaves_what_others_have(
         laptop.run("train", "--resume", "stopped", "--yes", "--detach")
         laptop.wait("stopped", "RUNNING")
         laptop.run("stop", "stopped")
-        gpus = {"labels": {"nvidia.com/gpu.present": "true"}, "hardware": {"gpus": 1}}
-        server.nodes.order(nodes=[*shared, {"name": "gpu", **gpus}])
-        laptop.run("addons", "install", "nvidia-device-plugin", "--yes")
-        assert "nvidia-device-plugin" in laptop.run("addons", "list")
-        laptop.run("addons", "remove", "nvidia-device-plugin", "--yes")
+        if launcher == "torchrun":
+            _add_on(server, laptop, shared)
         laptop.run("down", "kubernetes", "--cluster", "kubernetes", "--yes")  # of other tests, runs are left
         server.nodes.order(nodes=shared)
         assert _settled(kube) == before
         assert nodes_of(kube) == nodes
+
+
+def _add_on(server: Server, laptop: Laptop, shared: list[dict[str, Any]]) -> None:
+    """Install an add-on and remove it."""
+    assert server.nodes is not None
+    gpus = {"labels": {"nvidia.com/gpu.present": "true"}, "hardware": {"gpus": 1}}
+    server.nodes.order(nodes=[*shared, {"name": "gpu", **gpus}])
+    laptop.run("addons", "install", "nvidia-device-plugin", "--yes")
+    assert "nvidia-device-plugin" in laptop.run("addons", "list")
+    laptop.run("addons", "remove", "nvidia-device-plugin", "--yes")
 
 
 def test_an_evicted_node_costs_a_run_one_pod_which_the_job_controller_replaces(

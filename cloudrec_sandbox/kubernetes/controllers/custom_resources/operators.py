@@ -8,7 +8,7 @@ from cloudrec_sandbox.kubernetes.api import definitions
 from cloudrec_sandbox.kubernetes.objects.errors import ApiError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from cloudrec_sandbox.kubernetes.kubelet.cni.network import Network
     from cloudrec_sandbox.kubernetes.kubelet.pods.agent import Kubelet
@@ -34,8 +34,12 @@ class Operators:
         for name in self.ordered - set(names):
             definitions.remove(self._cluster.store, name)
         definitions.install(self._cluster.store, [name for name in names if name in definitions.OPERATORS])
+        self.begin(names)
+
+    def begin(self, names: Iterable[str]) -> None:
+        """Let exactly these operators work without a pod; their kinds are served, or soon will be."""
         self.ordered = set(names)
-        if "trainjob" in names:
+        if "trainjob" in self.ordered:
             self._make_runtime()
 
     @property
