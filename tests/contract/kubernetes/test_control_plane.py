@@ -143,7 +143,7 @@ def test_a_life_of_a_cluster_trains_stops_resumes_and_leaves_what_others_have(
     server: Server, laptop: Laptop, launcher: str
 ) -> None:
     assert server.nodes is not None
-    shared = [*NODES, {"name": f"{NODES[0]['name']}-theirs"}]
+    shared: list[dict[str, Any]] = [*NODES, {"name": f"{NODES[0]['name']}-theirs"}]
     server.nodes.order(nodes=shared)
     server.control(operators=[launcher] if launcher in OPERATORS else [])
     with server.connect() as kube, others(kube):
