@@ -4,8 +4,9 @@
 
 The stand-in is a separate process that only stores the pods: no trainer runs. Measured are cloudrec's parts:
 rendering and applying the manifests; the commands `status` and `logs`, each as a new process; the same
-requests by a process that knows the cluster; and the memory of a process that watches. The instance type and
-the transport profile are the largest ones, with eight ranks per node.
+requests by a process that knows the cluster; the calls and bytes of a `status` after the first one; and the
+memory of a process that watches. The instance type and the transport profile are the largest ones, with eight
+ranks per node.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from cloudrec.launchers.base.run_folder import RunFolder, create_run
 from cloudrec.launchers.base.runspec import RunSpec
 from cloudrec.launchers.kubernetes.context import disconnect
 from cloudrec.launchers.kubernetes.watch.observer import KubernetesObserver
+from tests.contract.kubernetes.support_bytes import counted
 from tests.standins.kubernetes import StandIn, kubernetes
 
 if TYPE_CHECKING:
@@ -41,6 +43,7 @@ NAME = "thousand"  # the run's
 LOG_LINES = 100  # of each rank of the first and the last pod
 WATCH_S = 30.0
 APPLY_S, STATUS_S, WATCH_MB, LOGS_S = 10.0, 2.0, 200.0, 1.0
+CALLS, LOOK_KB = 2, 50.0  # of a look at a run that was seen before
 PATIENCE_S = 900.0
 RESULTS = Path(__file__).parent / "results"
 GPUS = {"nvidia.com/gpu": str(RANKS), "vpc.amazonaws.com/efa": "32", "hugepages-2Mi": "5120Mi"}
@@ -150,23 +153,31 @@ def await_pods(run: RunFolder) -> float:
     return time.perf_counter() - began
 
 
-def command(home: Path, *arguments: str) -> float:
+def command(home: Path, *arguments: str, proxy: str = "") -> float:
     """Seconds of one `cloudrec` command, from nothing to its end."""
-    environment = {**os.environ, "CLOUDREC_HOME": str(home)}
-    whole = [sys.executable, "-m", "cloudrec", *arguments]
+    environment = {**os.environ, "CLOUDREC_HOME": str(home), **({"HTTPS_PROXY": proxy} if proxy else {})}
+    whole = [sys.executable, "-P", "-m", "cloudrec", *arguments]
     return clocked(lambda: subprocess.run(whole, env=environment, check=True, stdout=subprocess.DEVNULL))
 
 
 def peak_mb(home: Path, *arguments: str) -> float:
     """The most memory that a command which continues held within some time, in MB."""
     environment = {**os.environ, "CLOUDREC_HOME": str(home)}
-    whole = [sys.executable, "-m", "cloudrec", *arguments]
+    whole = [sys.executable, "-P", "-m", "cloudrec", *arguments]
     with subprocess.Popen(whole, env=environment, stdout=subprocess.DEVNULL) as process:
         time.sleep(WATCH_S)
         status = Path(f"/proc/{process.pid}/status").read_text(encoding="utf-8")
         process.terminate()
     peak = next(line for line in status.splitlines() if line.startswith("VmHWM:"))
     return int(peak.split()[1]) / 1000
+
+
+def cost(stand_in: StandIn, home: Path, *arguments: str) -> tuple[float, float]:
+    """Return the calls of a command, and the kilobytes of all answers on the wire."""
+    with counted() as proxy:
+        calls = stand_in.control()["calls"]
+        command(home, *arguments, proxy=proxy.url)
+        return stand_in.control()["calls"] - calls, proxy.received / 1000
 
 
 def measure(stand_in: StandIn, folder: Path, nodes: int) -> Iterator[Row]:
@@ -199,6 +210,11 @@ def measure(stand_in: StandIn, folder: Path, nodes: int) -> Iterator[Row]:
     }
     for name, (act, limit) in repeated.items():
         yield Row(name=name, values=[act() for _ in range(ROUNDS)], unit="s", limit=limit)
+    looks = [cost(stand_in, home, "status", run.name) for _ in range(ROUNDS)]
+    yield Row(
+        name="calls of `cloudrec status RUN`", values=[calls for calls, _ in looks], unit="", limit=CALLS
+    )
+    yield Row(name="what it receives", values=[kb for _, kb in looks], unit="kB", limit=LOOK_KB)
     for name, arguments in {
         "memory of `status --watch`": ("status", run.name, "--watch", "--interval", "1"),
         "memory of `logs --follow`": ("logs", run.name, "--follow"),
