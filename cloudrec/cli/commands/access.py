@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 def access(
     who: str | None, cluster: str | None, provider: str | None, *, force: bool, dry_run: bool, yes: bool
 ) -> None:
-    r"""Show who reaches a cluster's Kubernetes API and storage, or change it to WHO.
+    """Show who reaches a cluster's Kubernetes API and storage, or change it to WHO.
 
     WHO is auto (this machine's public address), private (only the cluster's network), or addresses and
     blocks, separated by commas. The cluster is changed in place; everything else of it stays as it is.
@@ -48,7 +48,7 @@ def access(
       cloudrec access
       cloudrec access auto --cluster ads
       cloudrec access auto,198.51.100.0/24
-    """
+    """  # noqa: D301  # \b is click's mark for lines that are not to be joined
     from cloudrec import app  # noqa: PLC0415  # `--help` needs none of it
 
     application = context()
