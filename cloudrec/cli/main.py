@@ -90,7 +90,7 @@ def root() -> None:
 
     \b
     cloudrec up local                      use this machine as a cluster
-    cloudrec data synth data/raw           write Criteo-format files with a known best AUC
+    cloudrec data synth data/raw           write Criteo-format files
     cloudrec data prepare data/raw data/prepared
     cloudrec train --dataset data/prepared
     cloudrec down

@@ -97,6 +97,7 @@ def test_every_command_prints_help_without_torch_or_polars(command: str) -> None
     assert done.returncode == 0
     assert done.stdout.startswith("Usage: cloudrec")
     assert r"\b" not in done.stdout  # click's mark for lines that are not to be joined
+    assert max(map(len, done.stdout.splitlines())) <= 80
     assert done.stdout.endswith("[]\n")
 
 

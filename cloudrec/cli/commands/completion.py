@@ -11,8 +11,8 @@ def completion(shell: str) -> None:
     """Print the completion script for SHELL.
 
     \b
-    bash:  eval "$(cloudrec completion bash)"                            in ~/.bashrc
-    zsh:   eval "$(cloudrec completion zsh)"                             in ~/.zshrc
+    bash:  eval "$(cloudrec completion bash)"      in ~/.bashrc
+    zsh:   eval "$(cloudrec completion zsh)"       in ~/.zshrc
     fish:  cloudrec completion fish > ~/.config/fish/completions/cloudrec.fish
     """  # noqa: D301  # \b is click's mark for lines that are not to be joined
     from click.shell_completion import get_completion_class  # noqa: PLC0415  # only here

@@ -153,9 +153,9 @@ def doctor(
     """Check what `up` needs at PROVIDER, or the health of the cluster that --cluster names.
 
     \b
-    cloudrec doctor aws                      credentials, quotas, offers, orphaned resources
-    cloudrec doctor --cluster NAME           nodes, GPUs, fabric cards, add-ons, obsolete settings
-    cloudrec doctor --cluster NAME --smoke   a small job: ranks, all-reduce, all-to-all bandwidth
+    cloudrec doctor aws                      credentials, quotas, offers, leaks
+    cloudrec doctor --cluster NAME           nodes, GPUs, cards, add-ons
+    cloudrec doctor --cluster NAME --smoke   a small job: ranks, bandwidths
     """  # noqa: D301  # \b is click's mark for lines that are not to be joined
     from cloudrec import app  # noqa: PLC0415  # `--help` needs none of it
 

@@ -115,10 +115,10 @@ def train(
 
     \b
     cloudrec train --dataset data/prepared --nproc-per-node 2 -- --num_epochs 2
-    cloudrec train --nodes 2                   with the dataset pushed last, or named in cloudrec.yaml
-    cloudrec train --resume RUN                from its newest checkpoint
-    cloudrec train --provider aws --dry-run -o yaml   what would be applied to the cluster
-    cloudrec train --resume RUN --nproc-per-node 1    with other processes, but the same steps
+    cloudrec train --nodes 2               with the dataset pushed last
+    cloudrec train --resume RUN            from its newest checkpoint
+    cloudrec train --dry-run -o yaml       what would be applied to the cluster
+    cloudrec train --resume RUN --nproc-per-node 1  other processes, same steps
 
     A run saves checkpoints by default; `-- --checkpoint_interval 10m` sets how often.
     Ctrl-C stops the run gracefully: it writes a checkpoint, and --resume continues from it.
