@@ -19,12 +19,14 @@ from tests.sandbox.azure.support_aks import (
     delete_pool,
     get_cluster,
     get_pool,
+    grant,
     ground,
     make_cluster,
     make_pool,
     system,
 )
 
+CONTRIBUTOR, READER = "b24988ac-6180-42a0-ab88-20f7382dd24c", "acdd72a7-3385-48ef-bd42-f606fba81ae7"
 SPOT: dict[str, Any] = {"scaleSetPriority": "Spot", "scaleSetEvictionPolicy": "Delete", "spotMaxPrice": -1}
 
 
@@ -213,6 +215,29 @@ def test_capacity_in_a_proximity_placement_group_is_lower(azure: Azure) -> None:
 def test_an_invalid_pool_is_refused(azure: Azure, properties: dict[str, Any], code: str) -> None:
     with refused(code, status=400):
         begin_pool(azure, **properties)
+
+
+def test_a_reservation_needs_a_contributor_of_its_resource_group(azure: Azure) -> None:
+    compute = azure.client("compute")
+    group = compute.capacity_reservation_groups.create_or_update(
+        GROUP, "held", {"location": LOCATION, "zones": ["1"]}
+    )
+    wish = {"location": LOCATION, "zones": ["1"], "sku": {"name": T4, "capacity": 1}}
+    azure.done(compute.capacity_reservations.begin_create_or_update, GROUP, "held", "one", wish)
+    scope = str(group.id).partition("/providers/")[0]
+    principal = get_cluster(azure).identity.principal_id
+    given: dict[str, Any] = {"availabilityZones": ["1"], "capacityReservationGroupID": group.id}
+    action = "Microsoft.Compute/capacityReservationGroups/deploy/action"
+    for role in (None, READER, CONTRIBUTOR):
+        if role is not None:
+            grant(azure, principal, role, scope)
+        with refused("LinkedAuthorizationFailed", action, status=403):
+            begin_pool(azure, **given)  # a new role does not count yet
+        azure.advance(600)
+        if role == READER:
+            with refused("LinkedAuthorizationFailed", action, status=403):
+                begin_pool(azure, **given)
+    assert make_pool(azure, **given).properties.capacity_reservation_group_id == group.id
 
 
 def test_a_pool_must_be_in_the_network_of_its_cluster(azure: Azure, aks: Any) -> None:
