@@ -1,8 +1,9 @@
-"""What GKE refuses of disks and of maintenance policies."""
+"""What GKE refuses of disks and of maintenance policies, and what of a pool has no effect."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from google.cloud.container_v1 import (
@@ -12,7 +13,7 @@ from google.cloud.container_v1 import (
     TimeWindow,
 )
 
-from tests.sandbox.gcp.support import Gcp, refused
+from tests.sandbox.gcp.support import PROJECT, Gcp, refused
 from tests.sandbox.gcp.support_gke import PATH, done, ready
 
 H200 = {"accelerator_type": "nvidia-h200-141gb", "accelerator_count": 8}
@@ -70,3 +71,32 @@ def test_a_maintenance_policy_is_replaced_by_the_holder_of_its_version(there: Gc
     assert kept.window.maintenance_exclusions["mine"].end_time > datetime.now(UTC) + timedelta(days=30)
     with refused("FAILED_PRECONDITION", "resource version"):
         there.gke.set_maintenance_policy(request={"name": PATH, "maintenance_policy": wanted})
+
+
+def streaming(gcp: Gcp) -> list[str]:
+    found: dict[str, list[str]] = gcp.control()["effects"]
+    return [name.rpartition("/")[2] for name in found["image_streaming"]]
+
+
+def test_image_streaming_needs_its_api_and_a_role_of_the_nodes_account(there: Gcp) -> None:
+    _, account = there.rest("POST", f"/v1/projects/{PROJECT}/serviceAccounts", {"accountId": "nodes-of-one"})
+    there.advance(60)
+    config: dict[str, Any] = {
+        "machine_type": "e2-standard-4",
+        "service_account": account["email"],
+    }
+    for name, on in (("streams", True), ("plain", False)):
+        wish = NodePool({"name": name, "config": {**config, "gcfs_config": {"enabled": on}}})
+        done(there, there.gke.create_node_pool(parent=PATH, node_pool=wish))
+    api = "containerfilesystem.googleapis.com"
+    there.control(apis={api: True})
+    assert streaming(there) == []  # accepted without the role
+    holder = f"/v3/projects/{PROJECT}"
+    policy = there.rest("POST", f"{holder}:getIamPolicy", {})[1]
+    role = "roles/serviceusage.serviceUsageConsumer"
+    policy["bindings"].append({"role": role, "members": [f"serviceAccount:{account['email']}"]})
+    assert there.rest("POST", f"{holder}:setIamPolicy", {"policy": policy})[0] == 200
+    there.advance(600)
+    assert streaming(there) == ["streams"]
+    there.control(apis={api: False})
+    assert streaming(there) == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from google.cloud.compute_v1 import Address
+from google.cloud.compute_v1 import Address, Allowed, Firewall
 from google.cloud.lustre_v1 import Instance
 
 from tests.sandbox.gcp.support import NUMBER, PROJECT, ZONE, Gcp, refused
@@ -181,3 +181,32 @@ def test_an_instance_can_grow_and_not_shrink(connected: Gcp) -> None:
     with refused("INVALID_ARGUMENT", "cannot shrink"):
         resize(18_000)
     assert connected.lustre.get_instance(name=name).capacity_gib == 36_000
+
+
+@pytest.mark.parametrize(
+    ("ports", "sources", "mountable"),
+    [
+        (["988", "6988"], None, True),
+        (["900-7000"], None, True),
+        (["988"], None, False),
+        (["988", "6988"], "192.0.2.0/24", False),
+    ],
+)
+def test_machines_mount_an_instance_only_if_a_rule_admits_it(
+    connected: Gcp, *, ports: list[str], sources: str | None, mountable: bool
+) -> None:
+    create(connected)
+    connected.advance(901)
+    path = f"{PARENT}/instances/fs"
+    assert connected.control()["effects"]["lustre"] == []  # ACTIVE, but no rule admits its servers
+    address = connected.lustre.get_instance(name=path).mount_point.partition("@")[0]
+    rule = Firewall(
+        name="lustre",
+        network=NET,
+        direction="INGRESS",
+        source_ranges=[sources or f"{address}/32"],
+        allowed=[Allowed(I_p_protocol="tcp", ports=ports)],
+    )
+    connected.compute("Firewalls").insert_unary(project=PROJECT, firewall_resource=rule)
+    connected.advance(60)
+    assert connected.control()["effects"]["lustre"] == ([path] if mountable else [])
