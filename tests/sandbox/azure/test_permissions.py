@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+import ssl
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from http.client import HTTPSConnection
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
+from cloudrec_sandbox.azure.identity.tokens import KUBERNETES
+from tests.conformance import support_clouds as clouds
 from tests.sandbox.azure.support import GROUP, LOCATION, Azure, refused
 from tests.sandbox.azure.support_aks import (
     NAME,
@@ -18,9 +26,11 @@ from tests.sandbox.azure.support_aks import (
     ground,
     make_cluster,
 )
+from tests.sandbox.azure.support_blobs import OPERATOR
 
 CLIENT, PRINCIPAL = "12121212-3434-4565-8787-909090909090", "abababab-cdcd-4efe-8ada-bcbcbcbcbcbc"
 READER, AKS_WRITER = "acdd72a7-3385-48ef-bd42-f606fba81ae7", "5f0c9a2e-1d3b-4c55-9a77-2f6c1b7d9e10"
+RBAC_CLUSTER_ADMIN = "b1ff04bb-8a4e-4dc4-8eb5-8693973ce19b"
 NAT = {"location": LOCATION, "sku": {"name": "Standard"}}
 
 
@@ -101,3 +111,35 @@ def test_permissions_are_checked_only_if_enabled(azure: Azure, limited: Any) -> 
     azure.control(enforce_iam=False)
     with azure.client("resource", credential=limited) as client:
         assert client.resource_groups.get(GROUP).name == GROUP
+
+
+def _answer(announced: Mapping[str, Any], token: str) -> tuple[int, str]:
+    """The cluster's answer to a list of nodes: its status and its reason."""
+    tls = ssl.create_default_context(cafile=announced["certificate_authority"])
+    place = urlsplit(announced["endpoints"]["kubernetes"]).netloc
+    connection = HTTPSConnection(place, timeout=60, context=tls)
+    with closing(connection):
+        connection.request("GET", "/api/v1/nodes", headers={"Authorization": f"Bearer {token}"})
+        answer = connection.getresponse()
+        return answer.status, str(json.loads(answer.read()).get("reason", ""))
+
+
+def test_who_created_a_cluster_may_nothing_in_it_until_its_role_counts(azure: Azure) -> None:
+    azure.control(quotas=QUOTAS)
+    azure.group()
+    with clouds.stand_in("kubernetes") as server:
+        announced = server._announcement
+        azure.control(kubernetes=announced)
+        profile = {"managed": True, "enableAzureRBAC": True}
+        id_ = str(make_cluster(azure, body(aadProfile=profile, disableLocalAccounts=True)).id)
+        token = azure.credential().get_token(f"{KUBERNETES}/.default").token
+
+        def answers(*wanted: object) -> bool:
+            return _answer(announced, token) == wanted
+
+        clouds.until(lambda: answers(403, "Forbidden"), "the cluster knows the user")
+        grant(azure, OPERATOR, RBAC_CLUSTER_ADMIN, id_)
+        time.sleep(1)  # the link looks every 0.2 s
+        assert answers(403, "Forbidden")
+        azure.advance(600)
+        clouds.until(lambda: answers(200, ""), "the role counts")
