@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from typing import Any
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 import pytest
-from azure.core.exceptions import ResourceNotFoundError
+from azure.core.exceptions import ClientAuthenticationError, ResourceNotFoundError
+from azure.identity import ClientAssertionCredential
 
 from tests.sandbox.azure.support import GROUP, LOCATION, Azure, refused
 
@@ -204,6 +207,31 @@ def test_a_federated_credential_is_unique_per_identity(azure: Azure) -> None:
         _credential(azure, "second")
     azure.advance(2)
     _credential(azure)  # the same again
+
+
+def test_a_new_federated_credential_counts_with_a_delay(azure: Azure) -> None:
+    made = _identity(azure)
+    trusted = _credential(azure)
+    claims = {"iss": trusted.issuer, "sub": trusted.subject, "aud": trusted.audiences}
+    token = f"e30.{base64.urlsafe_b64encode(json.dumps(claims).encode()).decode().rstrip('=')}.unsigned"
+
+    def refusal() -> str:
+        words = (azure.env["AZURE_TENANT_ID"], made.client_id, lambda: token)
+        options: dict[str, Any] = {
+            "authority": azure.env["AZURE_AUTHORITY_HOST"],
+            "connection_verify": azure.env["AZURE_CA_BUNDLE"],
+            "disable_instance_discovery": True,
+        }
+        with (
+            ClientAssertionCredential(*words, **options) as credential,
+            pytest.raises(ClientAuthenticationError) as caught,
+        ):
+            credential.get_token("https://storage.azure.com/.default")
+        return str(caught.value)
+
+    assert "AADSTS700211" in refusal()  # no credential matches yet
+    azure.advance(15)
+    assert "AADSTS700027" in refusal()  # it matches: the signature is looked at
 
 
 def test_an_identity_has_at_most_twenty_federated_credentials(azure: Azure) -> None:
