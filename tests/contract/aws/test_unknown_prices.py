@@ -67,7 +67,7 @@ def test_unknown_prices_need_confirmation_and_are_shown_by_status_and_leaks(aws:
     lines = asked.stderr.partition(title)[2].partition("warning:")[0].splitlines()
     assert len(lines) <= 8
     assert max(len(line) for line in [title, *lines]) <= 80
-    assert "  nodes    1 x p5e.48xlarge (8 GPUs); on-demand" in lines
+    assert "  nodes    2 x p5e.48xlarge (16 GPUs); on-demand" in lines
     table = cloudrec(aws, tmp_path, *UNPRICED_UP, "--dry-run", "--verbose").stderr
     assert [line.split()[:3] for line in table.splitlines() if " vpc/t " in line] == [
         ["create", "vpc/t", "$0.00"]
