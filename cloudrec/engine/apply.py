@@ -149,6 +149,8 @@ class _Work:
             return self._create(resource)
         if action.step is PlanStep.KEEP:
             self._adopt(resource, observed.identity)
+            # An earlier process may have ended after the resource was ready and before it recorded that.
+            self.context.journal.operate(self.cluster, resource.key, "")
             return observed.identity
         return self._finish(resource, observed)
 
@@ -198,6 +200,7 @@ class _Work:
             change = partial(driver.change, resource, observed, identities=dict(self.identities))
             context.call(driver, change)
             self._await_ready(resource, observed.identity)
+        context.journal.operate(self.cluster, resource.key, "")
         context.note(self.cluster, resource.key, "ready")
         return observed.identity
 

@@ -262,6 +262,16 @@ def test_a_failure_known_only_to_its_operation_is_reported_by_the_next_process(
     assert bench.journal.operations("c") == []
 
 
+def test_an_operation_that_ended_after_its_process_is_removed_from_the_journal(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.cloud.faults["condition id-net"] = [Crash()]
+    with pytest.raises(Crash):
+        bench.up()
+    assert "id-net" in {begun.identity for begun in bench.journal.operations("c")}
+    bench.up()
+    assert bench.journal.operations("c") == []
+
+
 def test_down_resumes_operations_in_progress(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.cloud.faults["condition id-net"] = [Crash()]

@@ -140,7 +140,7 @@ def test_a_resource_of_another_cluster_with_the_same_name_is_never_changed(tmp_p
 
 
 def test_waiting_ends_at_the_deadline(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, Cloud(pending_polls=1000))
+    bench = Bench(tmp_path, Cloud(pending_polls=1_000_000))
     with pytest.raises(CloudrecError, match="is pending, not ready, after 10000 s"):
         bench.up()
 
