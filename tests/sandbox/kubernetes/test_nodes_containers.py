@@ -130,7 +130,7 @@ def test_pods_of_a_service_find_each_other_by_name(cluster: Cluster) -> None:
         "    server = socket.create_server((own, 29400))\n"
         "    print(server.accept()[0].recv(9).decode())\n"
         "else:\n"
-        "    for _ in range(200):\n"
+        "    while True:\n"  # the other pod may start much later
         "        try:\n"
         "            socket.create_connection(('pair-0.pair', 29400)).sendall(b'hello')\n"
         "            break\n"

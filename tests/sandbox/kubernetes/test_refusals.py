@@ -242,11 +242,11 @@ def test_an_immutable_config_map_cannot_be_changed(kube: Kubernetes) -> None:
 
 
 def test_pods_need_an_existing_service_account_and_priority_class(process: Kubernetes) -> None:
-    told = process.refused("POST", PODS, pod("one", serviceAccountName="absent"))
+    told = process.refused("POST", PODS, pod("refused", serviceAccountName="absent"))
     assert (told["code"], told["reason"]) == (403, "Forbidden")
     assert told["message"].endswith('serviceaccount "absent" not found')
-    told = process.refused("POST", PODS, pod("one", priorityClassName="urgent"))
-    assert told["message"] == 'pods "one" is forbidden: no PriorityClass with name urgent was found'
+    told = process.refused("POST", PODS, pod("refused", priorityClassName="urgent"))
+    assert told["message"] == 'pods "refused" is forbidden: no PriorityClass with name urgent was found'
 
 
 def test_a_namespace_can_enforce_restricted_pods(kube: Kubernetes) -> None:

@@ -87,8 +87,7 @@ class Names:
             text = head + "".join(_line(namespace, *record) for record in records)
             if text != self._written.get(uid):
                 self._written[uid] = text
-                # Written in place: containers have the file itself mounted, not its folder.
-                path.write_text(text, encoding="utf-8")
+                _overwrite(path, text)
 
     def _records(self) -> Iterator[tuple[str, str, str, str]]:
         """Yield namespace, Service, hostname (or "") and address of each name."""
@@ -104,6 +103,17 @@ class Names:
                     yield space, name, "", address
                     if headless and pod["spec"].get("hostname") and pod["spec"].get("subdomain") == name:
                         yield space, name, pod["spec"]["hostname"], address
+
+
+def _overwrite(path: Path, text: str) -> None:
+    """Write a file in place: containers have the file itself mounted, not its folder.
+
+    It is truncated after the write. A pod that resolves a name meanwhile never reads an empty file.
+    """
+    content = text.encode()
+    with path.open("r+b", buffering=0) as file:
+        file.write(content)
+        file.truncate(len(content))
 
 
 def _is_published(pod: Mapping[str, Any], service: Mapping[str, Any]) -> bool:
