@@ -7,7 +7,7 @@ from typing import Any
 from cloudrec_sandbox.aws import services
 from cloudrec_sandbox.aws.api import registry
 from cloudrec_sandbox.aws.engine import Engine
-from cloudrec_sandbox.aws.services.permissions.enforcement import ROOT_KEY
+from cloudrec_sandbox.aws.services.iam import ROOT_KEY
 from cloudrec_sandbox.core import server
 
 _REGION = "us-east-1"

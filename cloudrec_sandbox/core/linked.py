@@ -85,8 +85,8 @@ class Picture:
     Attributes:
         cluster: an id that no later cluster has; empty if there is no cluster.
         nodes: its machines, in the format of the Kubernetes stand-in's `nodes`.
-        callers: the users that the cloud's tokens stand for in the cluster, in the format of its `tokens`;
-            None if every token is an administrator's.
+        callers: the users that the cloud's tokens stand for in the cluster, in the format of its `tokens`.
+            To reach the cloud's own API makes no one an administrator of a cluster.
         is_reachable: whether the API server answers the user's machine. Its requests are known by the cloud's
             tokens: those of pods have tokens of the API server.
         orders: further settings of the server that the cloud decides, such as the issuer of its tokens.
@@ -94,7 +94,7 @@ class Picture:
 
     cluster: str = ""
     nodes: Sequence[Mapping[str, Any]] = field(default=())
-    callers: Sequence[Mapping[str, Any]] | None = None
+    callers: Sequence[Mapping[str, Any]] = ()
     is_reachable: bool = True
     orders: Mapping[str, Any] = field(default_factory=dict)
 
@@ -105,15 +105,12 @@ def of(world: World) -> Linked | None:
     return linked if linked.server else None
 
 
-def order(
-    world: World, announcement: Mapping[str, Any] | None, *, prefix: str, look: Callable[[Any], Picture]
-) -> None:
+def order(world: World, announcement: Mapping[str, Any] | None, *, look: Callable[[Any], Picture]) -> None:
     """Link clusters to the server of an announcement; ValueError if it is not an announcement.
 
     Args:
         world: the cloud's world.
         announcement: what the Kubernetes stand-in on this machine printed; None to end the link.
-        prefix: what the cloud's tokens for clusters begin with.
         look: returns the cluster's picture; called under the world's lock.
     """
     linked = world.state(Linked)
@@ -130,7 +127,7 @@ def order(
     if place.scheme != "https" or place.hostname not in LOOPBACK:
         raise ValueError(f"kubernetes is at {control.address}; it must be https and on this machine")
     linked.server, linked.authority = control.address, _certificates(file)
-    follower = _Follower(world, control, prefix, look)
+    follower = _Follower(world, control, look)
     threading.Thread(target=follower.follow, name="linked", daemon=True).start()
 
 
@@ -157,10 +154,9 @@ def read(world: World) -> dict[str, Any] | None:
 class _Follower:
     """Keeps the Kubernetes stand-in's nodes and tokens equal to the cloud's, while they are linked."""
 
-    def __init__(self, world: World, control: Control, prefix: str, look: Callable[[Any], Picture]) -> None:
+    def __init__(self, world: World, control: Control, look: Callable[[Any], Picture]) -> None:
         self._world = world
         self._control = control
-        self._tokens = [{"prefix": prefix, "user": "cloud-administrator", "groups": ["system:masters"]}]
         self._look = look
         self._sent: Picture | None = None
 
@@ -179,8 +175,7 @@ class _Follower:
 
     def _send(self, picture: Picture) -> bool:
         """Send the picture, after a reset if the cluster is another one; return its success."""
-        callers = self._tokens if picture.callers is None else picture.callers
-        tokens = [{**each, "reachable": picture.is_reachable} for each in callers]
+        tokens = [{**each, "reachable": picture.is_reachable} for each in picture.callers]
         wishes: dict[str, Any] = {**picture.orders, "nodes": [dict(node) for node in picture.nodes]}
         wishes["tokens"] = tokens
         if self._sent is None or self._sent.cluster != picture.cluster:

@@ -14,7 +14,8 @@
                 process of the same user that began after the stand-in
     reset       true: back to an empty cluster of the same identity
     identity    makes it another cluster at the same address: the namespaces get other uids
-    tokens      list of {"token" or "prefix", "user", "groups"}: the bearer tokens that are accepted
+    tokens      list of {"token", "prefix" or "aws_key", "user", "groups"}: the bearer tokens that are
+                accepted; "aws_key" is the access key that signed a token of EKS
     issuer      {"url", "key"}: who issues service accounts' tokens; with "azure": {"tenant", "authority"},
                 pods get Azure's workload identity, too
     history     how many changes watches can go back; compact: true forgets them, and the rests of lists

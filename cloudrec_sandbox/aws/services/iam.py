@@ -16,6 +16,7 @@ from botocore.loaders import Loader
 
 from cloudrec_sandbox.aws.api.errors import AwsError
 from cloudrec_sandbox.aws.api.registry import durations, operation
+from cloudrec_sandbox.aws.api.world import ACCOUNT
 
 if TYPE_CHECKING:
     from cloudrec_sandbox.aws.api.call import Call
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from cloudrec_sandbox.core.http import Reply
 
 GLOBAL = "aws"
+# The access key of the account's owner, which no policy restricts.
+ROOT_KEY, _OWNER = "AKIASANDBOX000000000", f"arn:aws:iam::{ACCOUNT}:user/sandbox"
 # Principals whose names are not a service's name in botocore ("AWS services that work with IAM" names them).
 _PARTS = frozenset(
     {"batch", "codebuild", "delivery.logs", "ecs-tasks", "edgelambda", "eks-fargate-pods", "eks-nodegroup"}
@@ -62,12 +65,23 @@ def role_of(world: World, arn: str) -> Any | None:  # noqa: ANN401 - moto's role
 
 def caller(call: Call) -> str:
     """Return the ARN of the caller: of the role, not of its session."""
-    iam = call.world.backend("iam", GLOBAL)
-    key = call.target.access_key
-    for user in iam.users.values():
-        if any(known.access_key_id == key for known in user.access_keys):
-            return str(user.arn)
-    return f"arn:aws:iam::{call.account}:user/sandbox"
+    return keys(call.world).get(call.target.access_key, _OWNER)
+
+
+def keys(world: World) -> dict[str, str]:
+    """Return the ARN of the user or role of each active access key; a role has those of its sessions."""
+    users = world.backend("iam", GLOBAL).users.values()
+    sessions = world.backend("sts", GLOBAL).assumed_roles
+    return {
+        ROOT_KEY: _OWNER,
+        **{
+            key.access_key_id: str(user.arn)
+            for user in users
+            for key in user.access_keys
+            if key.status == "Active"
+        },
+        **{session.access_key_id: str(session.role_arn) for session in sessions},
+    }
 
 
 def is_principal(world: World, arn: str) -> bool:

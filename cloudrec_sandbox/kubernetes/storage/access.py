@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import secrets
 import time
 from dataclasses import asdict, dataclass, field
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, urlsplit
 
 from cloudrec_sandbox.kubernetes.objects.errors import ApiError
 from cloudrec_sandbox.kubernetes.storage.issuer import OWN, Issuer
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 MASTERS = "system:masters"
 AUTHENTICATED = "system:authenticated"
 _HOUR_S = 3600
+_EKS = "k8s-aws-v1."  # what the tokens of EKS begin with
+_WISHES = frozenset({"token", "prefix", "aws_key", "user", "groups", "reachable", "rules"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,10 +38,11 @@ class User:
 
 @dataclass(frozen=True, kw_only=True)
 class _Known:
-    """A token, or all with a prefix, with its user; a service account's expires."""
+    """A token, or all with a prefix or of an AWS access key, with its user; a service account's expires."""
 
     user: User
     prefix: str = ""
+    aws_key: str = ""
     expires: float = float("inf")
     account: tuple[str, str] | None = None
     audience: str = OWN
@@ -51,7 +56,7 @@ class Tokens:
         self.issuer = Issuer()
         self._known: dict[str, _Known] = {}
         self._ordered: list[dict[str, Any]] = []
-        self._prefixes: list[_Known] = []
+        self._patterns: list[_Known] = []
         self._outside: tuple[str, ...] = ()
         self.clear()
 
@@ -65,24 +70,25 @@ class Tokens:
     def order(self, wishes: Sequence[Mapping[str, Any]]) -> None:
         """Accept these tokens, instead of those ordered before.
 
-        Each has `token`, or `prefix` for all tokens with that prefix, `user` and `groups`. `rules` is what a
-        cloud's own authority allows the user besides RBAC; a rule with `custom` is of kinds from definitions.
+        Each has `token`, or `prefix` for all tokens with that prefix, or `aws_key` for all tokens of EKS that
+        an AWS access key signed, `user` and `groups`. `rules` is what a cloud's own authority allows the user
+        besides RBAC; a rule with `custom` is of kinds from definitions.
         """
         for old in self._ordered:
             self._known.pop(old.get("token", ""), None)
-        self._ordered, self._prefixes = [dict(wish) for wish in wishes], []
+        self._ordered, self._patterns = [dict(wish) for wish in wishes], []
         for wish in wishes:
-            if unknown := set(wish) - {"token", "prefix", "user", "groups", "reachable", "rules"}:
+            if unknown := set(wish) - _WISHES:
                 raise ValueError(f"a token has no {', '.join(sorted(unknown))}")
             groups, rules = (*wish.get("groups", ()), AUTHENTICATED), tuple(wish.get("rules", ()))
             user = User(name=wish["user"], groups=groups, rules=rules)
-            if "prefix" in wish:
-                self._prefixes.append(_Known(user=user, prefix=wish["prefix"]))
-            else:
+            if "token" in wish:
                 self._known[wish["token"]] = _Known(user=user)
-        self._outside = tuple(
-            wish.get("prefix") or wish["token"] for wish in wishes if not wish.get("reachable", True)
-        )
+            else:
+                key = wish.get("aws_key", "")
+                self._patterns.append(_Known(user=user, aws_key=key, prefix=_EKS if key else wish["prefix"]))
+        outside = [wish for wish in wishes if not wish.get("reachable", True)]
+        self._outside = tuple(wish.get("token") or wish.get("prefix") or _EKS for wish in outside)
 
     def is_outside(self, authorization: str) -> bool:
         """Return whether a caller with this header is at an address that the API server does not answer."""
@@ -119,7 +125,7 @@ class Tokens:
         """Return the user of a token; None if it is unknown or expired."""
         known = self._known.get(token)
         if known is None:
-            known = next((each for each in self._prefixes if token.startswith(each.prefix)), None)
+            known = next((each for each in self._patterns if _fits(each, token)), None)
         if known is None or known.expires < time.time() or known.audience != OWN:
             return None
         if known.account is not None:
@@ -148,3 +154,22 @@ def described(user: User) -> dict[str, Any]:
         "groups": list(plain["groups"]),
         **({"uid": user.uid} if user.uid else {}),
     }
+
+
+def _fits(known: _Known, token: str) -> bool:
+    """Return whether a token has the prefix, and the access key if one is meant."""
+    return token.startswith(known.prefix) and known.aws_key in ("", _signer(token))
+
+
+def _signer(token: str) -> str:
+    """Return the access key that signed a token of EKS, which is a presigned URL of STS; empty if none did.
+
+    The signature is not verified: secrets stay in the stand-in of AWS.
+    """
+    text = token.removeprefix(_EKS)
+    try:
+        url = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode()
+        found = parse_qs(urlsplit(url).query).get("X-Amz-Credential", [""])
+    except ValueError:
+        return ""
+    return found[0].partition("/")[0]

@@ -1,5 +1,10 @@
 """Clusters that the Kubernetes stand-in serves: `kubernetes` of /_control (`cloudrec_sandbox.core.linked`).
 
+A token for a cluster's API is a signed request to STS, so it authenticates the role or user of its access
+key. A principal without an access entry is not authenticated; one with an entry may do what RBAC allows its
+groups, and what its access policies allow it ("Grant IAM users access to Kubernetes with EKS access
+entries", EKS user guide).
+
 Also {"endpoint": ..., "certificate_authority": ...}: the API server that clusters report, of any other
 server.
 """
@@ -11,21 +16,26 @@ from typing import TYPE_CHECKING, Any
 from moto.ec2.models.instance_types import INSTANCE_TYPES
 
 from cloudrec_sandbox.aws.api.registry import setting
+from cloudrec_sandbox.aws.services import iam
 from cloudrec_sandbox.aws.services.eks.node_groups import nodes
 from cloudrec_sandbox.aws.services.eks.state import Eks, Wishes
 from cloudrec_sandbox.core import linked
 from cloudrec_sandbox.core.linked import Picture
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
     from cloudrec_sandbox.aws.api.world import World
-    from cloudrec_sandbox.aws.services.eks.state import Cluster, Nodegroup
+    from cloudrec_sandbox.aws.services.eks.state import AccessEntry, Cluster, Nodegroup
 
-_PREFIX = "k8s-aws-v1."  # what EKS's tokens begin with
 _EFFECTS = {"NO_SCHEDULE": "NoSchedule", "NO_EXECUTE": "NoExecute", "PREFER_NO_SCHEDULE": "PreferNoSchedule"}
 # 5128 pages of 2 MiB, which an EFA node reserves (EKS user guide, "node-efa").
 _MEMLOCK_GPUS = {"hugepages-2Mi": "10256Mi"}
+# "Review access policy permissions", EKS user guide. The policies of single namespaces allow nothing here.
+_POLICIES: Mapping[str, Sequence[str]] = {
+    "AmazonEKSClusterAdminPolicy": ("*",),
+    "AmazonEKSAdminViewPolicy": ("get", "list", "watch"),
+}
 
 
 def server_of(world: World) -> dict[str, str]:
@@ -44,9 +54,33 @@ def look(world: World) -> Picture:
                 return Picture(
                     cluster=cluster.uid,
                     nodes=tuple(_machines(world, region, cluster)),
+                    callers=_callers(world, cluster),
                     is_reachable=_is_reachable(world, cluster),
                 )
     return Picture()
+
+
+def _callers(world: World, cluster: Cluster) -> list[dict[str, Any]]:
+    """Return the users of the cluster's API, with what they may do now, as `Picture.callers`."""
+    return [
+        {
+            "aws_key": key,
+            "user": entry.document["username"],
+            "groups": entry.document["kubernetesGroups"],
+            "rules": _rules(entry),
+        }
+        for key, principal in sorted(iam.keys(world).items())
+        if (entry := cluster.entries.get(principal)) is not None and entry.document["type"] == "STANDARD"
+    ]
+
+
+def _rules(entry: AccessEntry) -> list[dict[str, Any]]:
+    return [
+        {"apiGroups": ["*"], "resources": ["*"], "verbs": list(verbs)}
+        for policy, found in sorted(entry.policies.items())
+        if (verbs := _POLICIES.get(policy.rpartition("/")[2]))
+        and found["accessScope"].get("type") == "cluster"
+    ]
 
 
 def _is_reachable(world: World, cluster: Cluster) -> bool:
@@ -108,7 +142,7 @@ def _write(world: World, value: dict[str, Any] | None) -> None:
         world.state(Wishes).kubernetes = dict(value)
         return
     world.state(Wishes).kubernetes = {}
-    linked.order(world, value, prefix=_PREFIX, look=look)
+    linked.order(world, value, look=look)
 
 
 setting("kubernetes", read=lambda world: linked.read(world) or world.state(Wishes).kubernetes, write=_write)

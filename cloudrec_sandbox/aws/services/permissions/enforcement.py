@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from cloudrec_sandbox.aws.api.errors import AwsError
 from cloudrec_sandbox.aws.api.registry import operation, setting
-from cloudrec_sandbox.aws.services.iam import GLOBAL, trusted_by
+from cloudrec_sandbox.aws.services.iam import GLOBAL, ROOT_KEY, trusted_by
 from cloudrec_sandbox.aws.services.permissions.demands import demands
 from cloudrec_sandbox.aws.services.permissions.policies import Document, Wish, allows, denies
 
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from cloudrec_sandbox.aws.api.call import Call
     from cloudrec_sandbox.aws.api.world import World
     from cloudrec_sandbox.core.http import Reply
-
-ROOT_KEY = "AKIASANDBOX000000000"
 
 
 @dataclass

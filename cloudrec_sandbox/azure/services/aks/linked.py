@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from cloudrec_sandbox.core.world import World
 
 _TYPE = "Microsoft.ContainerService/managedClusters"
-_PREFIX = "ey"  # what Entra's tokens begin with; `authority` has one for each principal
 _CARDS = 8  # InfiniBand cards, on every size that has any
 
 
@@ -99,5 +98,5 @@ def _taint(text: str) -> dict[str, str]:
 setting(
     "kubernetes",
     read=linked.read,
-    write=lambda world, value: linked.order(world, value, prefix=_PREFIX, look=look),
+    write=lambda world, value: linked.order(world, value, look=look),
 )

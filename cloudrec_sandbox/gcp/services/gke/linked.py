@@ -109,5 +109,5 @@ def _node(cluster: ClusterState, pool: PoolState, zone: str, name: str) -> dict[
 setting(
     "kubernetes",
     read=linked.read,
-    write=lambda world, value: linked.order(world, value, prefix=_PREFIX, look=look),
+    write=lambda world, value: linked.order(world, value, look=look),
 )
