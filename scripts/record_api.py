@@ -12,14 +12,20 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from cloudrec_sandbox.kubernetes.joined.connection import Connection
-from tests.contract.kubernetes_recorded import script_objects, script_others, script_workloads
+from tests.contract.kubernetes_recorded import (
+    script_objects,
+    script_others,
+    script_subresources,
+    script_workloads,
+)
 from tests.contract.kubernetes_recorded.replay import FILE, play
 from tests.standins.control_plane import control_plane
 
 
 def main(arguments: list[str]) -> int:
     """Write the data file; return the exit code."""
-    steps = [*script_objects.steps(), *script_workloads.steps(), *script_others.steps()]
+    parts = (script_objects, script_workloads, script_others, script_subresources)
+    steps = [step for part in parts for step in part.steps()]
     with nullcontext(Path(arguments[0])) if arguments else control_plane() as kubeconfig:
         connection = Connection(kubeconfig)
         version = connection.call("GET", "/version")["gitVersion"]

@@ -7,10 +7,12 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from cloudrec_sandbox.core.http import Reply, json_reply
+from cloudrec_sandbox.kubernetes import openapi
 from cloudrec_sandbox.kubernetes.objects import errors, schema
 from cloudrec_sandbox.kubernetes.storage.access import AUTHENTICATED
 
 if TYPE_CHECKING:
+    from cloudrec_sandbox.kubernetes.api.world import Cluster
     from cloudrec_sandbox.kubernetes.objects.resources import Resource, Resources
     from cloudrec_sandbox.kubernetes.storage.access import User
 
@@ -32,12 +34,16 @@ def check(user: User, path: str) -> None:
         )
 
 
-def answer(resources: Resources, path: str, host: str) -> Reply:
+def answer(world: Cluster, path: str, host: str) -> Reply:
     """Return the document at a path without a resource; refused if there is none."""
     if path.rstrip("/") in _HEALTH:
         return Reply(headers=(("Content-Type", "text/plain"),), body=b"ok")
     parts = [part for part in path.split("/") if part]
-    document = _document(resources, parts, host)
+    resources = world.store.resources
+    if parts[:2] == ["openapi", "v3"]:
+        document = openapi.document(world, "/".join(parts[2:])) if parts[2:] else openapi.index(world)
+    else:
+        document = _document(resources, parts, host)
     if document is None:
         # An unknown version of a known group has a handler, which finds nothing.
         known = parts[:1] == ["api"] or (

@@ -71,7 +71,7 @@ class Engine(engine.Engine[Cluster, Target]):
             discovery.check(user, target.path)
             if target.path == "/version" and target.verb != "get":
                 raise options.not_allowed()
-            return discovery.answer(store.resources, target.path, host)
+            return discovery.answer(self.world, target.path, host)
         return gate.pass_through(self.world, target, request, user)
 
     def defect(self, target: Target, trace: str) -> Reply:

@@ -10,6 +10,7 @@ from cloudrec_sandbox.kubernetes import logs, reviews
 from cloudrec_sandbox.kubernetes.api import forms, options, rbac, reads, subresources, watch, writes
 from cloudrec_sandbox.kubernetes.api.call import Call
 from cloudrec_sandbox.kubernetes.objects import errors
+from cloudrec_sandbox.kubernetes.objects.lifecycle import RESIZE
 from cloudrec_sandbox.kubernetes.rules import security
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def pass_through(world: Cluster, target: Target, request: HttpRequest, user: Use
     options.check(call)
     if resource.is_review:
         return reviews.answer(call)
-    if target.subresource in ("", "status"):
+    if target.subresource in ("", "status", RESIZE):
         if target.subresource and target.verb not in _STATUS_VERBS:
             raise options.not_allowed()
         reply = forms.shown(call, _HANDLERS[target.verb](call))

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 # list is a new generation.
 _FORGOTTEN = {"networkpolicies": ("ingress", "egress")}
 
+RESIZE = "resize"  # the subresource that changes the resources of a pod's containers
 FOREGROUND, ORPHAN = "Foreground", "Orphan"
 FOREGROUND_FINALIZER, ORPHAN_FINALIZER = "foregroundDeletion", "orphan"
 
@@ -69,13 +70,38 @@ def mark_finalizers(metadata: dict[str, Any], propagation: str) -> None:
 def separated(
     kind: Resource, old: Mapping[str, Any], new: Mapping[str, Any], subresource: str
 ) -> dict[str, Any]:
-    """Return what a change may change: only the status, or everything else."""
+    """Return what a change may change: only the status, a pod's resources, or all but the status."""
+    if subresource == RESIZE:
+        return {**copied(dict(old)), "spec": _resized(old["spec"], new.get("spec") or {})}
     if subresource == "status":
         return {**copied(dict(old)), **({"status": new["status"]} if "status" in new else {})}
     kept = {name: value for name, value in new.items() if name != "status" or not kind.has_status}
     if kind.has_status and "status" in old:
         kept["status"] = copied(old["status"])
     return kept
+
+
+def _resized(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a pod's spec with another one's resources; all else is ignored (`podResizeStrategy`).
+
+    Containers that were renamed or moved stay, so that the rules refuse them.
+    """
+    spec = copied(dict(old))
+    if [each["name"] for each in spec["containers"]] != [
+        each["name"] for each in new.get("containers") or ()
+    ]:
+        spec["containers"] = [copied(dict(each)) for each in new.get("containers") or ()]
+    wanted = {
+        each["name"]: each for field in ("containers", "initContainers") for each in new.get(field) or ()
+    }
+    for each in (*spec["containers"], *(spec.get("initContainers") or ())):
+        for name in ("resources", "resizePolicy"):
+            source = wanted.get(each["name"], each)
+            if name in source:
+                each[name] = copied(source[name])
+            else:
+                each.pop(name, None)
+    return spec
 
 
 def stamp_change(kind: Resource, old: Mapping[str, Any], new: dict[str, Any]) -> None:

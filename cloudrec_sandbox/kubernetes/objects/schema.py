@@ -144,6 +144,12 @@ def built_in(group: str, version: str, kind: str) -> Node:
     return Node({"$ref": f"#/$defs/{name}"}, _published()[1]) if name else ANYTHING
 
 
+def definition(name: str) -> dict[str, Any]:
+    """Return a published definition."""
+    found: dict[str, Any] = _published()[1][name]
+    return found
+
+
 def custom(raw: dict[str, Any]) -> Node:
     """Return the schema of a defined kind."""
     definitions = _published()[1]

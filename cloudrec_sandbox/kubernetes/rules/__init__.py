@@ -8,9 +8,11 @@ from cloudrec_sandbox.kubernetes.rules.kinds import (  # they register their rul
     limits,
     networks,
     nodes,
+    resizes,
     runs,
     services,
     specs,
+    statuses,
     stores,
 )
 from cloudrec_sandbox.kubernetes.rules.policy import Rules
@@ -22,8 +24,10 @@ __all__ = [
     "limits",
     "networks",
     "nodes",
+    "resizes",
     "runs",
     "services",
     "specs",
+    "statuses",
     "stores",
 ]

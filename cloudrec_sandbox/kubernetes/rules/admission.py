@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from cloudrec_sandbox.kubernetes.objects import errors
 from cloudrec_sandbox.kubernetes.rules import operators, quotas, security
-from cloudrec_sandbox.kubernetes.rules.amounts import amount
-from cloudrec_sandbox.kubernetes.rules.defaults import containers
+from cloudrec_sandbox.kubernetes.rules.amounts import quality
 from cloudrec_sandbox.kubernetes.rules.kinds import limits
 from cloudrec_sandbox.kubernetes.rules.kinds.services import SERVICE_NETWORK
 
@@ -112,31 +111,6 @@ def _priority(store: Store, spec: Mapping[str, Any]) -> tuple[int, str]:
     if found is None:
         return 0, "PreemptLowerPriority"  # `check` refuses the unknown class
     return found.obj.get("value", 0), found.obj.get("preemptionPolicy", "PreemptLowerPriority")
-
-
-def quality(spec: Mapping[str, Any]) -> str:
-    """Return the QoS class, by which the kubelet chooses pods to end: Guaranteed, Burstable or BestEffort.
-
-    Only cores and memory count (Kubernetes' documentation, "Pod Quality of Service Classes"): a pod that
-    states only its GPUs is BestEffort.
-    """
-    each = [container.get("resources") or {} for container in containers(dict(spec))]
-    stated = [{*(one.get("requests") or {}), *(one.get("limits") or {})} for one in each]
-    if not any(names & {"cpu", "memory"} for names in stated):
-        return "BestEffort"
-    for one in each:
-        limits, requests = one.get("limits") or {}, one.get("requests") or {}
-        for name in ("cpu", "memory"):
-            if name not in limits or _number(requests.get(name)) != _number(limits[name]):
-                return "Burstable"
-    return "Guaranteed"
-
-
-def _number(value: object) -> object:
-    try:
-        return amount(value)
-    except ValueError:
-        return None
 
 
 def _choose_class(store: Store, new: dict[str, Any]) -> None:

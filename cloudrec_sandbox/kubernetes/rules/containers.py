@@ -53,7 +53,7 @@ def _check(container: Mapping[str, Any], path: str, volumes: set[str], problems:
     _check_ports(container.get("ports") or (), f"{path}.ports", problems)
     _check_environment(container.get("env") or (), f"{path}.env", problems)
     _check_mounts(container.get("volumeMounts") or (), f"{path}.volumeMounts", volumes, problems)
-    _check_resources(container.get("resources") or {}, f"{path}.resources", problems)
+    check_resources(container.get("resources") or {}, f"{path}.resources", problems)
     _check_security(container.get("securityContext") or {}, f"{path}.securityContext", problems)
 
 
@@ -119,7 +119,8 @@ def _check_mounts(
             problems.invalid(f"{below}.subPath", mount["subPath"], "must not contain '..'")
 
 
-def _check_resources(resources: Mapping[str, Any], path: str, problems: Problems) -> None:
+def check_resources(resources: Mapping[str, Any], path: str, problems: Problems) -> None:
+    """Report what is wrong in a container's requests and limits."""
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
     for field, amounts in (("limits", limits), ("requests", requests)):
         for name, value in amounts.items():

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cloudrec_sandbox.kubernetes import workload_identity
+from cloudrec_sandbox.kubernetes.objects.lifecycle import RESIZE
 from cloudrec_sandbox.kubernetes.rules import admission, defaults, jobs, names, others, pods, registry
+from cloudrec_sandbox.kubernetes.rules.kinds import resizes
 from cloudrec_sandbox.kubernetes.rules.problems import Problems
 from cloudrec_sandbox.kubernetes.rules.registry import Change
 
@@ -40,13 +42,16 @@ class Rules:
         metadata = new["metadata"]
         if old is None or metadata != old["metadata"]:
             names.check_metadata(resource, metadata, problems)
-        if not subresource:
-            change = Change(store=self._store, resource=resource, new=new, old=old)
-            for function in registry.checks.get(resource.key, ()):
-                function(change, problems)
+        change = Change(store=self._store, resource=resource, new=new, old=old)
+        for function in registry.checks.get(
+            f"{resource.key}/{subresource}" if subresource else resource.key, ()
+        ):
+            function(change, problems)
         problems.refuse(resource, metadata.get("name", ""))
         if not subresource:
             admission.check(self._store, resource, new, old)
+        elif subresource == RESIZE:
+            resizes.refuse(self._store, new)
 
     def grace_s(self, resource: Resource, obj: Mapping[str, Any], asked: int | None) -> int:
         """Return a pod's grace period, unless it has ended or has no node; 0 for all other kinds."""

@@ -25,6 +25,10 @@ class Problems:
         shown = f'"{value}"' if isinstance(value, str) else errors.go_like(value)
         self._causes.append(errors.cause(field, f"Invalid value: {shown}: {why}"))
 
+    def invalid_whole(self, field: str, why: str) -> None:
+        """Add a field whose value is too long to show."""
+        self._causes.append(errors.cause(field, f"Invalid value: {why}"))
+
     def required(self, field: str, why: str = "") -> None:
         """Add a missing value."""
         text = f"Required value: {why}" if why else "Required value"

@@ -54,7 +54,7 @@ def default(*keys: str) -> Callable[[Default], Default]:
 
 
 def check(*keys: str) -> Callable[[Check], Check]:
-    """Register a function that checks objects of these kinds."""
+    """Register a function that checks changes of these kinds, or of a subresource such as "jobs/status"."""
 
     def add(function: Check) -> Check:
         for key in keys:

@@ -18,7 +18,7 @@ from cloudrec.kubernetes.manifests import (
     run_objects,
 )
 from cloudrec.kubernetes.manifests.guard import KINDS
-from cloudrec_sandbox.kubernetes.rules.admission import quality
+from cloudrec_sandbox.kubernetes.rules.amounts import quality
 from tests.unit.kubernetes_manifests.support_matrix import (
     FAMILIES,
     IMAGE,

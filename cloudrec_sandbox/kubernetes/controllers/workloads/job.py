@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _BACKOFF_S, _LONGEST_BACKOFF_S = 10.0, 600.0
 _DEFAULT_BACKOFF_LIMIT = 6
+_OWN_NAME = "kubernetes.io/job-controller"
 _WHOLE_JOB = -1  # index of failures that count for the Job as a whole
 _NO_LIMIT = 10**9
 _EVENT_PODS = 5000  # more creations at once are not reported one by one
@@ -67,6 +68,10 @@ class JobController(Controller):
         """Bring a Job one step further."""
         if not hasattr(self, "_failures"):
             self._failures = {}
+        # Another controller keeps such a Job, and this one ignores it (Kubernetes, "Delegation of managing a
+        # Job object to external controller").
+        if obj["spec"].get("managedBy", _OWN_NAME) != _OWN_NAME:
+            return
         if is_ending(obj):
             # A finalizer holds each pod until it is counted, so a Job's end must release those that remain.
             self._release(self.cluster.mirror.owned(obj, "pods"))

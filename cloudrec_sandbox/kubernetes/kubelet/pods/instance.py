@@ -47,6 +47,7 @@ class Instance:
         self.ran_out_of_memory = False
         self.logs: list[Log] = []
         self.is_stopping = False
+        self._is_resized = False
         self.is_resting = False  # it waits for a back-off to end
         self._backoff_s = 0.0
         self._pulls = 0
@@ -66,6 +67,24 @@ class Instance:
     def is_done(self) -> bool:
         """Return whether it has ended and will not be started again."""
         return self.code is not None and not self._is_to_restart()
+
+    def resize(self, wanted: Mapping[str, Any]) -> bool:
+        """Take new requests and limits; return whether its resize policy demands a restart."""
+        old, new = self.container.get("resources") or {}, wanted.get("resources") or {}
+        if new == old:
+            return False
+        self.container, self._is_resized = {**self.container, "resources": new}, True
+        self.worker.changed()
+        changed = {
+            name
+            for field in ("requests", "limits")
+            for name in {*(old.get(field) or {}), *(new.get(field) or {})}
+            if (old.get(field) or {}).get(name) != (new.get(field) or {}).get(name)
+        }
+        return self.is_live and any(
+            each["resourceName"] in changed and each["restartPolicy"] == "RestartContainer"
+            for each in wanted.get("resizePolicy") or ()
+        )
 
     def start(self) -> None:
         """Start it, unless it runs or waits."""
@@ -129,6 +148,9 @@ class Instance:
             status["containerID"] = self.identity
         if self.restarts == 0 and not self.identity:
             status["imageID"] = ""
+        if self._is_resized:
+            resources = self.container.get("resources") or {}
+            status |= {"allocatedResources": resources.get("requests") or {}, "resources": resources}
         return status
 
     def forget_running(self) -> None:

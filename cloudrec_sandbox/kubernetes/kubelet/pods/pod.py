@@ -73,8 +73,19 @@ class PodWorker:
     def update(self, pod: Mapping[str, Any]) -> None:
         """Take the pod's new state."""
         self.pod = self._preparation.pod = pod
+        self._resize()
         if is_to_end(pod) and not self.is_ending:
             self.end(float(pod["metadata"].get("deletionGracePeriodSeconds") or 0))
+
+    def _resize(self) -> None:
+        """Give the containers their new requests and limits; restart those whose policy demands it."""
+        spec = self.pod["spec"]
+        wanted = {each["name"]: each for each in (*(spec.get("initContainers") or ()), *spec["containers"])}
+        grace_s = float(spec.get("terminationGracePeriodSeconds", _DEFAULT_GRACE_S))
+        for instance in self.instances:
+            if instance.resize(wanted[instance.name]):
+                self._stop(instance, grace_s)
+                self._kill_after(instance, grace_s)
 
     def end(self, grace_s: float, *, by_shutdown: bool = False) -> None:
         """End its containers, by force once `grace_s` real seconds have passed."""
@@ -214,6 +225,11 @@ class PodWorker:
         else:
             running.signal(_TERM)
         if instance.role == SIDECAR:
+            self._kill_after(instance, grace_s)
+
+    def _kill_after(self, instance: Instance, grace_s: float) -> None:
+        running = instance.running
+        if running is not None:
             self.loop.after(grace_s, lambda: running.signal(_KILL) if instance.running is running else None)
 
     def _force(self) -> None:
