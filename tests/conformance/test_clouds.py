@@ -130,7 +130,9 @@ def refuse(site: Site, calm: Calm, service: str, action: str) -> None:
     site.cloud.reset()  # clears enabled services too, which `down` keeps
     code, words = site.cloud.ways.denial
     denied = {"kind": "error", "code": code, "message": words.format(asked), "status": 403}
-    site.cloud.control(faults=[{**denied, "service": service, "action": re.escape(action), "times": 1000}])
+    site.cloud.control(
+        faults=[{**denied, "service": service, "action": re.escape(action), "times": 1_000_000}]
+    )
     running = site.start("up")
     assert running.wait() == 3, (action, running.told)
     assert asked in running.told
