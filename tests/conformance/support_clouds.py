@@ -99,7 +99,7 @@ WAYS: Mapping[str, Ways] = {
         lags={"groups": 15, "resources": 15, "role-assignments": 10},
         denial=(
             "AuthorizationFailed",
-            "The client 'c' with object id 'o' does not have authorization to perform action '{}' over scope 's'",
+            "The client 'c' with object id 'o' does not have authorization to perform '{}' over scope 's'.",
         ),
         halting=frozenset(
             f"Microsoft.ContainerService/managedClusters/agentPools/{verb}" for verb in ("read", "write")
