@@ -89,7 +89,7 @@ class Expected:
         mtu: the smallest MTU of those interfaces, in bytes; 0 to check none.
         memlock: bytes that a process must be able to pin: -1 for no limit, 0 to check nothing.
         hugepages_2mi: number of free huge pages of 2 MiB; 0 to check none.
-        kernel_modules: kernel modules that must be loaded.
+        gpu_memory: whether the cards must be able to read and write GPU memory, by nvidia_peermem or DMA-BUF.
         files: files that must exist, such as a plug-in's library.
         nccl_log: regular expression that a line of NCCL's log (INIT, NET) must match.
         nccl_fallback: regular expression of the line by which NCCL reports a slower transport.
@@ -103,7 +103,7 @@ class Expected:
     mtu: int = 0
     memlock: int = 0
     hugepages_2mi: int = 0
-    kernel_modules: tuple[str, ...] = ()
+    gpu_memory: bool = False
     files: tuple[str, ...] = ()
     nccl_log: str = ""
     nccl_fallback: str = ""

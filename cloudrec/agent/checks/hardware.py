@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import resource
 import shutil
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 _GIB = 2**30
+_DMA_BUF_KERNEL = (5, 12)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,10 +67,27 @@ def free_huge_pages(root: Path) -> int:
     return _number(root / "sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages") or 0
 
 
-def kernel_modules(root: Path) -> frozenset[str]:
-    """Return the names of the kernel modules, loaded or built in, that the kernel lists."""
-    loaded = {line.partition(" ")[0] for line in _text(root / "proc/modules").splitlines()}
-    return frozenset(loaded | {path.name for path in root.glob("sys/module/*")})
+def gpu_memory_access(root: Path) -> Literal["", "dma-buf", "nvidia_peermem"]:
+    """Return by what network cards can read and write GPU memory; empty if they cannot.
+
+    NVIDIA's documentation of the GPU Operator ("GPUDirect RDMA and GPUDirect Storage") has the requirements:
+    DMA-BUF needs the open kernel modules and Linux 5.12, and it makes nvidia_peermem needless.
+    """
+    if _has_module(root, "nvidia_peermem"):
+        return "nvidia_peermem"
+    is_open = "Open Kernel Module" in _text(root / "proc/driver/nvidia/version")
+    return "dma-buf" if is_open and _kernel(root) >= _DMA_BUF_KERNEL else ""
+
+
+def _has_module(root: Path, name: str) -> bool:
+    loaded = (line.partition(" ")[0] for line in _text(root / "proc/modules").splitlines())
+    return (root / "sys/module" / name).exists() or name in loaded
+
+
+def _kernel(root: Path) -> tuple[int, ...]:
+    """Return the numbers of the kernel's release, such as (6, 8); none if it is unknown."""
+    found = re.match(r"(\d+)\.(\d+)", _text(root / "proc/sys/kernel/osrelease"))
+    return tuple(int(part) for part in found.groups()) if found else ()
 
 
 def has_capability(root: Path, number: int) -> bool:

@@ -222,10 +222,13 @@ def _limit_problems(expected: Expected, profile: Profile, facts: dict[str, objec
         facts["hugepages_2mi"] = pages = hardware.free_huge_pages(root)
         if pages < expected.hugepages_2mi:
             problems.append(f"{pages} free huge pages of 2 MiB, of {expected.hugepages_2mi}")
-    modules = hardware.kernel_modules(root) if expected.kernel_modules else frozenset()
-    problems += [
-        f"the kernel module {name} is not loaded" for name in expected.kernel_modules if name not in modules
-    ]
+    if expected.gpu_memory:
+        facts["gpu_memory"] = by = hardware.gpu_memory_access(root)
+        if not by:
+            problems.append(
+                "the cards cannot read GPU memory: the kernel module nvidia_peermem is not loaded, and there "
+                "is no DMA-BUF, which needs NVIDIA's open kernel modules and Linux 5.12"
+            )
     facts["shm_gib"] = shm = hardware.shared_memory_gib(root)
     if profile.fabric != "none" and shm < profile.shm_gib * _SHM_SHARE:
         problems.append(f"{shm:.1f} GiB of shared memory (/dev/shm), of {profile.shm_gib}")

@@ -20,6 +20,11 @@ if TYPE_CHECKING:
     from cloudrec.kubernetes.manifests import TemplateContext
 
 _MELLANOX = "15b3"  # the PCI vendor id
+_DRIVER = "doca-driver"
+# AKS sets it on every node, with the release even where the pool's OS SKU is Ubuntu (azure-aks-docs,
+# use-labels.md).
+_RELEASE_LABEL = "kubernetes.azure.com/os-sku-effective"
+_AWAIT_DRIVER = "until [ -e /run/mellanox/drivers/.driver-ready ]; do sleep 5; done"
 # DaemonSets that need no values besides their images.
 _DAEMONS: Mapping[str, type[contexts.OnNodes]] = {
     "nvidia-peermem": contexts.NvidiaPeermem,
@@ -65,18 +70,37 @@ def _efa(addon: Addon, target: ClusterTarget, labels: Mapping[str, str]) -> list
     return [contexts.EfaDevicePlugin(labels=labels, image=addon.images["plugin"], **_on(target))]
 
 
+def _doca(addon: Addon, target: ClusterTarget, labels: Mapping[str, str]) -> list[TemplateContext]:
+    """Return a DaemonSet for each Ubuntu release, since an image has the packages of one release."""
+    return [
+        contexts.DocaDriver(
+            labels=labels,
+            image=image,
+            name=f"cloudrec-{_DRIVER}-{release}",
+            node_selector={**target.node_selector, _RELEASE_LABEL: release.capitalize()},
+        )
+        for release, image in sorted(addon.images.items())
+    ]
+
+
 def _rdma(addon: Addon, target: ClusterTarget, labels: Mapping[str, str]) -> list[TemplateContext]:
     """Return the plugin and its configuration, which selects the InfiniBand cards."""
+    profile = profile_of("infiniband", target.instance_type)
+    # The plugin looks for cards once, when it starts, and finds none before their modules are loaded.
+    wait = ("sh", "-c", _AWAIT_DRIVER) if _DRIVER in profile.addons else ("true",)
     # One of the mlx5 cards of an ND machine is its Ethernet card, so the link type decides.
-    prefix, _, name = profile_of("infiniband", target.instance_type).card_resource.partition("/")
+    prefix, _, name = profile.card_resource.partition("/")
     selectors = {"vendors": [_MELLANOX], "linkTypes": ["infiniband"], "isRdma": True}
     config = json.dumps(
         {"resourceList": [{"resourcePrefix": prefix, "resourceName": name, "selectors": selectors}]}
     )
+    image = addon.images["plugin"]
     digest = hashlib.sha256(config.encode()).hexdigest()[:16]
     return [
         contexts.RdmaDeviceConfig(labels=labels, config=config),
-        contexts.RdmaDevicePlugin(labels=labels, image=addon.images["plugin"], digest=digest, **_on(target)),
+        contexts.RdmaDevicePlugin(
+            labels=labels, digest=digest, wait=wait, image=image, loader=addon.images["loader"], **_on(target)
+        ),
     ]
 
 
@@ -137,6 +161,7 @@ def _volumes(target: ClusterTarget, cluster: str, labels: Mapping[str, str]) -> 
 _MAKERS: Mapping[str, Callable[[Addon, ClusterTarget, Mapping[str, str]], list[TemplateContext]]] = {
     "nvidia-device-plugin": _nvidia,
     "efa-device-plugin": _efa,
+    _DRIVER: _doca,
     "rdma-device-plugin": _rdma,
     "gke-networks": _networks,
 }

@@ -60,6 +60,19 @@ class EfaDevicePlugin(OnNodes):
 
 
 @dataclass(frozen=True, kw_only=True)
+class DocaDriver(OnNodes):
+    """Builds and loads the kernel modules of NVIDIA's network cards on nodes of one Ubuntu release.
+
+    Args:
+        image: the driver's image for that release.
+        name: the DaemonSet's name, which ends with the release.
+    """
+
+    image: str
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class RdmaDeviceConfig(Labelled):
     """The configuration of the plugin for InfiniBand cards.
 
@@ -77,10 +90,14 @@ class RdmaDevicePlugin(OnNodes):
     Args:
         image: the plugin's image.
         digest: the digest of its configuration, so that a change of it restarts the pods.
+        loader: image with a shell.
+        wait: command of that image, which ends once the cards' driver is loaded.
     """
 
     image: str
     digest: str
+    loader: str
+    wait: Sequence[str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,11 +106,9 @@ class NvidiaPeermem(OnNodes):
 
     Args:
         loader: image with a shell and nsenter.
-        pause: image that does nothing.
     """
 
     loader: str
-    pause: str
 
 
 @dataclass(frozen=True, kw_only=True)

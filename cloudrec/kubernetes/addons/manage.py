@@ -26,7 +26,7 @@ from cloudrec.transport import profile_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from cloudrec.kubernetes.addons.inventory import AddonRecord, ObjectReference
+    from cloudrec.kubernetes.addons.inventory import AddonRecord
     from cloudrec.kubernetes.client.client import Kube
     from cloudrec.kubernetes.client.target import ClusterTarget
 
@@ -88,7 +88,7 @@ def converge(
     report: Callable[[str], None],
     *,
     clock: Clock | None = None,
-    wait_s: float = _READY_S,
+    wait_s: float | None = None,
 ) -> list[AddonRecord]:
     """Install the add-ons that a cluster needs, upgrade older ones, and wait until they are ready.
 
@@ -102,7 +102,7 @@ def converge(
         owner: the owner for the labels.
         report: receives one line for each step.
         clock: the clock for the wait.
-        wait_s: the limit of the wait in seconds; 0 not to wait.
+        wait_s: the limit of the wait in seconds; 0 not to wait; None for what the add-ons need.
 
     Returns:
         The records of the needed add-ons that cloudrec has installed.
@@ -112,7 +112,7 @@ def converge(
     )
     made = [site.install(addon) for addon in needed(target)]
     records = [record for record in made if record is not None]
-    site.wait([each for record in records for each in record.objects], wait_s)
+    site.wait(records, wait_s)
     return records
 
 
@@ -151,7 +151,7 @@ def install(
     sha256: str = "",
     force: bool = False,
     clock: Clock | None = None,
-    wait_s: float = _READY_S,
+    wait_s: float | None = None,
 ) -> AddonRecord | None:
     """Install or upgrade one add-on; return its record, or None if others have installed it.
 
@@ -165,7 +165,7 @@ def install(
         sha256: digest of the release, if the table has none.
         force: take over an add-on that others have installed.
         clock: the clock for the wait.
-        wait_s: the limit of the wait in seconds; 0 not to wait.
+        wait_s: the limit of the wait in seconds; 0 not to wait; None for what the add-on needs.
 
     Raises:
         UsageError: there is no such add-on.
@@ -176,7 +176,7 @@ def install(
         kube=kube, target=target, cluster=cluster, owner=owner, report=report, clock=clock or Clock()
     )
     record = site.install(addon, sha256=sha256, force=force)
-    site.wait(record.objects if record else (), wait_s)
+    site.wait([record] if record else [], wait_s)
     return record
 
 
@@ -288,8 +288,11 @@ class _Site:
         self.report(_summary(addon, before, len(applied.removed)))
         return applied.record
 
-    def wait(self, references: Sequence[ObjectReference], wait_s: float) -> None:
-        """Wait until objects are ready, and report those that are not."""
+    def wait(self, records: Sequence[AddonRecord], wait_s: float | None) -> None:
+        """Wait until the objects of add-ons are ready, and report those that are not."""
+        if wait_s is None:
+            wait_s = max([_READY_S, *(addon_of(record.name).ready_s for record in records)])
+        references = [each for record in records for each in record.objects]
         for state in waiting(self.kube, references, self.clock, wait_s) if wait_s else []:
             self.report(f"{state.what} is not ready yet: {state.found}")
 

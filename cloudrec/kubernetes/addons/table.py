@@ -86,6 +86,7 @@ class Addon(_AddonRow):
         launcher: the launcher that needs it as operator; empty for none.
         needs: other add-ons that must be installed first.
         requires: kinds that the cluster must have.
+        ready_s: seconds that its pods need on a new node; the wait for an installation is at least as long.
         images: images for cloudrec's templates, by the name of the value.
         provides: the signs by which it is recognised.
         release: the upstream release; None for an add-on of cloudrec's templates.
@@ -100,6 +101,7 @@ class Addon(_AddonRow):
     launcher: str = ""
     needs: tuple[str, ...] = ()
     requires: tuple[str, ...] = ()
+    ready_s: float = 0
     images: dict[str, str] = {}
     provides: Provides = Provides()
     release: Release | None = None

@@ -36,7 +36,9 @@ class Pool:
         taints: taints.
         capacity: resources, all of them allocatable at once.
         hardware: gpus, efa, infiniband: cards that become allocatable through a device plugin;
-            memlock: bytes that a container may lock.
+            memlock: bytes that a container may lock; rdma_driver: 1 if the node's image has the kernel
+            modules of its InfiniBand cards, without which a driver's pod must load them first.
+        os_image: the operating system that the nodes report.
         provider_id: what the provider id has before the node's name.
     """
 
@@ -46,6 +48,7 @@ class Pool:
     taints: Sequence[Mapping[str, str]] = ()
     capacity: Mapping[str, str] = field(default_factory=dict)
     hardware: Mapping[str, int] = field(default_factory=dict)
+    os_image: str = "cloudrec sandbox"
     provider_id: str = "cloudrec-sandbox://"
 
     @classmethod
@@ -224,7 +227,7 @@ class Nodes:
                 "kubeletVersion": VERSION,
                 "machineID": secrets.token_hex(16),
                 "operatingSystem": "linux",
-                "osImage": "cloudrec sandbox",
+                "osImage": pool.os_image,
                 "systemUUID": secrets.token_hex(16),
             },
         }

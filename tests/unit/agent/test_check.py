@@ -16,7 +16,12 @@ from tests.unit.agent.support_pod import write
 P5 = PodSettings(fabric="efa", instance_type="p5.48xlarge", gpus=8, node="ip-10-0-0-1")
 GOOD_LOG = ("ip-10:7:7 [0] NCCL INFO NET/OFI Selected provider is efa, fabric is efa (found 32 nics)",)
 SOCKET_LOG = ("ip-10:7:7 [0] NCCL INFO NET/Socket : Using [0]eth0:10.0.0.1<0>",)
+ND = PodSettings(fabric="infiniband", instance_type="Standard_ND96isr_H100_v5", gpus=8)
+IB_LOG = ("NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/IB [RO]; OOB eth0:10.0.0.1<0>",)
 GOOD = Nccl(gpus=8, built_for_cuda=True, log=GOOD_LOG)
+IB = Nccl(gpus=8, built_for_cuda=True, log=IB_LOG)
+OPEN = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.172.08  Release Build\n"
+CLOSED = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.172.08  Tue Jul  8 18:33:51 UTC 2025\n"
 
 
 def _node(root: Path, *, gpus: int = 8, cards: int = 32, mtu: int = 9001, pages: int = 5128) -> Path:
@@ -28,6 +33,11 @@ def _node(root: Path, *, gpus: int = 8, cards: int = 32, mtu: int = 9001, pages:
     files["sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages"] = f"{pages}\n"
     files["proc/self/status"] = "CapEff:\t0000000000004000\n"  # IPC_LOCK alone
     return write(root, files)
+
+
+def _nd(root: Path, *, ports: int = 8) -> Path:
+    links = {f"sys/class/infiniband/rdmap{n}/ports/1/link_layer": "InfiniBand\n" for n in range(ports)}
+    return write(_node(root, cards=8), links)
 
 
 def _profile(profile: Profile) -> Profile:
@@ -84,13 +94,41 @@ def test_gpus_unusable_by_torch_are_a_problem(tmp_path: Path, nccl: Nccl, words:
 
 
 def test_infiniband_needs_active_ports_with_an_infiniband_link_layer(tmp_path: Path) -> None:
-    settings = PodSettings(fabric="infiniband", instance_type="Standard_ND96isr_H100_v5", gpus=8)
-    root = _node(tmp_path, cards=8)
-    links = {f"sys/class/infiniband/rdmap{n}/ports/1/link_layer": "InfiniBand\n" for n in range(7)}
-    write(root, {**links, "dev/infiniband/rdma_cm": "", "sys/module/nvidia_peermem/refcnt": "0"})
-    log = ("NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/IB [RO]; OOB eth0:10.0.0.1<0>",)
-    nccl = Nccl(gpus=8, built_for_cuda=True, log=log)
-    assert _problems(root, nccl, settings) == ["7 active InfiniBand ports of 8"]
+    root = write(_nd(tmp_path, ports=7), {"sys/module/nvidia_peermem/refcnt": "0"})
+    assert _problems(root, IB, ND) == ["7 active InfiniBand ports of 8"]
+
+
+KERNELS = {"new": "6.8.0-1041-azure\n", "old": "5.4.0-1089-azure\n"}
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"sys/module/nvidia_peermem/refcnt": "0"},
+        {"proc/modules": "nvidia_peermem 20480 0 - Live 0x0\n"},
+        {"proc/driver/nvidia/version": OPEN, "proc/sys/kernel/osrelease": KERNELS["new"]},
+    ],
+)
+def test_infiniband_cards_reach_gpu_memory_by_peermem_or_dma_buf(
+    tmp_path: Path, files: dict[str, str]
+) -> None:
+    assert _problems(write(_nd(tmp_path), files), IB, ND) == []
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {},
+        {"proc/driver/nvidia/version": OPEN, "proc/sys/kernel/osrelease": KERNELS["old"]},
+        {"proc/driver/nvidia/version": CLOSED, "proc/sys/kernel/osrelease": KERNELS["new"]},
+    ],
+)
+def test_infiniband_cards_without_access_to_gpu_memory_are_a_problem(
+    tmp_path: Path, files: dict[str, str]
+) -> None:
+    (problem,) = _problems(write(_nd(tmp_path), files), IB, ND)
+    assert "nvidia_peermem is not loaded" in problem
+    assert "no DMA-BUF" in problem
 
 
 def test_a_locked_memory_limit_is_a_problem(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from cloudrec_sandbox.azure.arm.registry import setting
 from cloudrec_sandbox.azure.arm.store import store
-from cloudrec_sandbox.azure.services.aks import authority, nodes, scale_sets
+from cloudrec_sandbox.azure.services.aks import authority, nodes, pool_checks, scale_sets
 from cloudrec_sandbox.azure.services.compute import sizes
 from cloudrec_sandbox.core import linked
 from cloudrec_sandbox.core.linked import Picture
@@ -66,6 +66,7 @@ def _node(cluster: Resource, pool: Resource, size: sizes.Size, name: str) -> dic
     is_spot = properties.get("scaleSetPriority") == scale_sets.SPOT
     zones = properties.get("availabilityZones") or ["0"]
     spot = {"kubernetes.azure.com/scalesetpriority": "spot"} if is_spot else {}
+    release = pool_checks.ubuntu_release(properties)
     taints = [_taint(text) for text in properties.get("nodeTaints") or ()]
     return {
         "name": name,
@@ -73,6 +74,9 @@ def _node(cluster: Resource, pool: Resource, size: sizes.Size, name: str) -> dic
             "agentpool": pool.name,
             "kubernetes.azure.com/agentpool": pool.name,
             "kubernetes.azure.com/mode": str(properties.get("mode", "User")).lower(),
+            # azure-aks-docs, use-labels.md: `effective` always has the release, `requested` is as in the API.
+            "kubernetes.azure.com/os-sku-effective": f"Ubuntu{release}",
+            "kubernetes.azure.com/os-sku-requested": properties["osSKU"],
             "node.kubernetes.io/instance-type": size.name,
             "topology.kubernetes.io/region": cluster.location,
             "topology.kubernetes.io/zone": f"{cluster.location}-{zones[0]}",
@@ -85,6 +89,7 @@ def _node(cluster: Resource, pool: Resource, size: sizes.Size, name: str) -> dic
             **({"gpus": size.gpus} if size.gpus else {}),
             **({"infiniband": _CARDS} if size.family.infiniband else {}),
         },
+        "os_image": f"Ubuntu {release[:2]}.{release[2:]} LTS",
         "provider_id": f"azure:///subscriptions/{cluster.path.subscription}/",
     }
 

@@ -26,7 +26,10 @@ _RESERVED = "kubernetes.azure.com/"
 _SPOT_KEY = f"{_RESERVED}scalesetpriority"
 _MOST_NODES, _FEWEST_PODS, _MOST_PODS = 1000, 10, 250
 _LEAST_SYSTEM_VCPUS, _LEAST_SYSTEM_GIB = 2, 4
-_IMAGE = "AKSUbuntu-2404gen2containerd-202611.10.0"
+_IMAGE = "AKSUbuntu-{release}gen2containerd-202611.10.0"
+# The release of the OS SKU Ubuntu, by the first Kubernetes version that has it (azure-aks-docs,
+# upgrade-os-version.md).
+_UBUNTU = {(1, 35): "2404", (1, 25): "2204"}
 _MANAGED_GPU = "Microsoft.ContainerService/ManagedGPUExperiencePreview"
 # AKS cannot change these on a pool.
 FIXED = (
@@ -256,7 +259,6 @@ def completed(wish: dict[str, Any], *, version: str) -> None:
         "enableUltraSSD": False,
         "enableFIPS": False,
         "powerState": {"code": "Running"},
-        "nodeImageVersion": _IMAGE,
     }
     if spot:
         defaults |= {"scaleSetEvictionPolicy": "Delete", "spotMaxPrice": -1.0}
@@ -266,7 +268,17 @@ def completed(wish: dict[str, Any], *, version: str) -> None:
         if wish.get(key) is None:
             wish[key] = value
     wish["currentOrchestratorVersion"] = wish["orchestratorVersion"]
+    wish["nodeImageVersion"] = _IMAGE.format(release=ubuntu_release(wish))
     if spot:
         wish["nodeLabels"] = {**(wish.get("nodeLabels") or {}), _SPOT_KEY: "spot"}
         taint = f"{_SPOT_KEY}=spot:NoSchedule"
         wish["nodeTaints"] = [*[each for each in wish.get("nodeTaints") or [] if each != taint], taint]
+
+
+def ubuntu_release(properties: Mapping[str, Any]) -> str:
+    """Return the Ubuntu release of a pool's nodes without the point, such as 2404."""
+    sku = str(properties.get("osSKU", "Ubuntu")).removeprefix("Ubuntu")
+    if sku:
+        return sku
+    version = tuple(int(part) for part in properties["orchestratorVersion"].split(".")[:2])
+    return next(release for first, release in _UBUNTU.items() if version >= first)

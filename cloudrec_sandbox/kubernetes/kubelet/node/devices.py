@@ -11,6 +11,7 @@ from cloudrec_sandbox.kubernetes.objects.quantities import requested
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+HAS_RDMA_DRIVER = "rdma_driver"  # member of a node's hardware: its image has the modules of its RDMA cards
 _RESOURCES = {GPU: "nvidia.com/gpu", EFA: "vpc.amazonaws.com/efa"}
 _CONTROL_FILES = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools")
 _INFINIBAND_PORT = {
@@ -43,6 +44,20 @@ class Devices:
         self._offered: dict[str, int] = {}
         self._kinds: dict[str, str] = {}
         self._taken: dict[str, dict[int, str]] = {}  # by resource: number -> uid of the pod
+        self._drivers = {RDMA} if hardware.get(HAS_RDMA_DRIVER) else set()
+
+    def has_driver(self, kind: str) -> bool:
+        """Return whether the kernel modules of a kind of hardware are loaded."""
+        return kind in self._drivers
+
+    def load(self, kind: str) -> None:
+        """Load the kernel modules of a kind of hardware."""
+        self._drivers.add(kind)
+
+    def unload(self, kind: str) -> None:
+        """Unload the kernel modules of a kind of hardware, unless the node's own image has them."""
+        if not self._hardware.get(HAS_RDMA_DRIVER):
+            self._drivers.discard(kind)
 
     def offer(self, plugin: str, *, names: Mapping[str, int] | None = None) -> dict[str, int]:
         """Let a plugin offer the node's hardware; return what becomes allocatable.
@@ -52,13 +67,20 @@ class Devices:
             names: resources of an RDMA plugin, and how many pods can share the cards.
         """
         if plugin == RDMA:
-            found = dict(names or {}) if self._hardware.get("infiniband") else {}
+            # Without the modules a card has no RDMA device, and no network device with a link type, so the
+            # plugins find 0 devices (k8snetworkplumbingwg/sriov-network-device-plugin#146, #424).
+            is_usable = self._hardware.get("infiniband") and self.has_driver(RDMA)
+            found = dict(names or {}) if is_usable else {}
         else:
             count = self._hardware.get("gpus" if plugin == GPU else "efa", 0)
             found = {_RESOURCES[plugin]: count} if count else {}
         for name, count in found.items():
             self._offered[name], self._kinds[name] = count, plugin
         return found
+
+    def offered(self, plugin: str) -> list[str]:
+        """Return the names of the resources that a kind of plugin has offered."""
+        return [name for name, kind in self._kinds.items() if kind == plugin]
 
     def given(self, name: str, count: int) -> None:
         """Make a resource allocatable without a plugin."""
@@ -102,7 +124,6 @@ class Devices:
                 sight.cards[f"rdmap{16 + number}s27"] = _card("0xefa2", _EFA_PORT)
         elif kind == RDMA:
             # All cards: the shared plugin gives each pod every one of them.
-            sight.files.append("infiniband/rdma_cm")
             for number in range(self._hardware.get("infiniband", 0)):
                 sight.files += [f"infiniband/uverbs{number}", f"infiniband/umad{number}"]
                 sight.cards[f"mlx5_{number}"] = _card("MT4129", _INFINIBAND_PORT)

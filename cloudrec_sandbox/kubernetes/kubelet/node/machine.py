@@ -50,6 +50,11 @@ class Machine:
         """Return its Node object; an empty one if it is gone."""
         return self._cluster.store.get("nodes", None, self.name) or {"metadata": {"name": self.name}}
 
+    @property
+    def os_image(self) -> str:
+        """Return the operating system that its Node object reports, such as Ubuntu 24.04.3 LTS."""
+        return str(self.object().get("status", {}).get("nodeInfo", {}).get("osImage", ""))
+
     def plug_in(self, program: Program, names: Mapping[str, int]) -> None:
         """Make a device plugin's resources allocatable."""
         self._plugins[program.plugin] += 1
@@ -58,12 +63,11 @@ class Machine:
             quantities = {name: str(count) for name, count in found.items()}
             self._write({"capacity": quantities, "allocatable": quantities})
 
-    def plug_out(self, program: Program, names: Mapping[str, int]) -> None:
+    def plug_out(self, program: Program) -> None:
         """Set a device plugin's resources to 0 allocatable, after it has ended."""
         self._plugins[program.plugin] -= 1
         if self._plugins[program.plugin] == 0 and not self.is_gone:
-            found = self.devices.offer(program.plugin, names=names)
-            self._write({"allocatable": dict.fromkeys(found, "0")})
+            self._write({"allocatable": dict.fromkeys(self.devices.offered(program.plugin), "0")})
 
     def _write(self, status: Mapping[str, Any]) -> None:
         self._cluster.patch_status("nodes", {"metadata": {"name": self.name}}, status)

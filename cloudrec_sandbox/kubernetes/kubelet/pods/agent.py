@@ -17,7 +17,7 @@ from cloudrec_sandbox.kubernetes.kubelet.pods.pod import PodWorker
 from cloudrec_sandbox.kubernetes.kubelet.processes.logs import Log
 from cloudrec_sandbox.kubernetes.kubelet.processes.loop import Loop
 from cloudrec_sandbox.kubernetes.kubelet.processes.process import Process
-from cloudrec_sandbox.kubernetes.kubelet.processes.programs import RDMA, Simulated, program_of
+from cloudrec_sandbox.kubernetes.kubelet.processes.programs import RDMA, Simulated, program_of, release_of
 from cloudrec_sandbox.kubernetes.objects.quantities import amount
 
 if TYPE_CHECKING:
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 _MEMORY_LOOK_S = 0.25
 _RDMA_DEFAULT = {"rdma/hca_shared_devices_a": 63}
 _KILL = 9
+# The file by which doca-driver reports that it is ready; the Network Operator's own pods wait for it.
+_DRIVER_READY = "/run/mellanox/drivers/.driver-ready"
+_DRIVER_LOOK_S = 0.2
 
 
 class Kubelet:
@@ -120,8 +123,22 @@ class Kubelet:
     def _launch_program(self, instance: Instance, program: Program) -> Running:
         names = self._rdma_names(instance) if program.plugin == RDMA else {}
         listener = _Plugged(instance, self, program=program, names=names)
+        if instance.role == INIT and _waits_for_driver(instance):
+            running = Simulated(listener, defer=self.loop.soon, says=[f"waiting for {_DRIVER_READY}"])
+            self.loop.after(_DRIVER_LOOK_S, lambda: self._end_with_driver(instance, running))
+            return running
+        if program.driver and release_of(image := instance.container["image"]) not in _words(instance):
+            text = f"{image} has no packages for {instance.worker.machine.os_image}"
+            return Simulated(instance, defer=self.loop.soon, says=[text], ends_with=1)
         ends_with = 0 if instance.role == INIT else None
         return Simulated(listener, defer=self.loop.soon, says=[program.says], ends_with=ends_with)
+
+    def _end_with_driver(self, instance: Instance, running: Simulated) -> None:
+        """End a container that waits for the modules of the RDMA cards once they are loaded."""
+        if _sees_driver(instance):
+            running.end(0)
+        elif instance.is_live:
+            self.loop.after(_DRIVER_LOOK_S, lambda: self._end_with_driver(instance, running))
 
     def _keep_books(self, instance: Instance) -> Running:
         wish = self.bookkeeping
@@ -233,6 +250,26 @@ class Kubelet:
             self.loop.after(_MEMORY_LOOK_S, self._watch_memory)
 
 
+def _waits_for_driver(instance: Instance) -> bool:
+    """Return whether a container waits for the file by which the driver reports that it is ready."""
+    return any(_DRIVER_READY in word for word in instance.container.get("command") or ())
+
+
+def _sees_driver(instance: Instance) -> bool:
+    """Return whether the driver's file exists where a container looks for it: in the node's own folder."""
+    folder = _DRIVER_READY.rpartition("/")[0]
+    volumes = instance.worker.pod["spec"].get("volumes") or ()
+    paths = {each["name"]: (each.get("hostPath") or {}).get("path") for each in volumes}
+    mounts = instance.container.get("volumeMounts") or ()
+    is_mounted = any((paths.get(each["name"]), each["mountPath"]) == (folder, folder) for each in mounts)
+    return is_mounted and instance.worker.machine.devices.has_driver(RDMA)
+
+
+def _words(instance: Instance) -> set[str]:
+    """Return the words of the node's operating system, with a release such as 24.04 instead of 24.04.3."""
+    return {".".join(word.split(".")[:2]) for word in instance.worker.machine.os_image.split()}
+
+
 class _Plugged:
     """Listens to a known program for its instance, and switches its effects on and off."""
 
@@ -256,6 +293,8 @@ class _Plugged:
         self._instance.started(pid)
         if self._program.plugin:
             self._machine.plug_in(self._program, self._names)
+        if self._program.driver:
+            self._machine.devices.load(self._program.driver)
         if self._program.operator:
             self._kubelet.programs.setdefault(self._program.operator, set()).add(self._uid)
 
@@ -266,7 +305,9 @@ class _Plugged:
     def ended(self, code: int) -> None:
         """Switch its effects off."""
         if self._program.plugin:
-            self._machine.plug_out(self._program, self._names)
+            self._machine.plug_out(self._program)
+        if self._program.driver:
+            self._machine.devices.unload(self._program.driver)
         if self._program.operator:
             self._kubelet.programs[self._program.operator].discard(self._uid)
         self._instance.ended(code)

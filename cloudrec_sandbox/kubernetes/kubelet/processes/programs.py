@@ -6,6 +6,7 @@ until they are ended. An operator's controller (`controllers`) works while its p
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ class Program:
     """The effects of a known image."""
 
     plugin: str = ""  # the kind of hardware that it makes allocatable
+    driver: str = ""  # the kind of hardware that needs the kernel modules that it loads
     operator: str = ""  # the operator whose controller works while it runs
     says: str = "started"
 
@@ -36,6 +38,8 @@ _PROGRAMS = {
         plugin=RDMA, says="Starting K8s RDMA Shared Device Plugin"
     ),
     "mellanox/sriov-network-device-plugin": Program(plugin=RDMA, says="Starting SRIOV Network Device Plugin"),
+    # The entrypoint of Mellanox/doca-driver-build builds and loads the modules of the node's own kernel.
+    "mellanox/doca-driver": Program(driver=RDMA, says="All drivers loaded"),
     "kubeflow/training-operator": Program(operator="pytorchjob", says="starting manager"),
     "kubeflow/training-v1/training-operator": Program(operator="pytorchjob", says="starting manager"),
     "kubeflow/trainer/trainer-controller-manager": Program(operator="trainjob", says="starting manager"),
@@ -47,6 +51,17 @@ _OTHERS = (
     "ghcr.io/kubeflow/", "ghcr.io/mellanox/", "registry.k8s.io/", "quay.io/kuberay/", "mcr.microsoft.com/",
     "us-docker.pkg.dev/gce-ai-infra/", "gcr.io/gke-release/", "gke.gcr.io/", "docker.io/kubeflow/",
 )  # fmt: skip
+
+
+# A tag of doca-driver ends with the distribution whose packages it installs on the node: NVIDIA's
+# documentation of the Network Operator ("DOCA-OFED Driver Container Images") lists one for each.
+_DISTRIBUTION = re.compile(r"-ubuntu(?P<release>[0-9]{2}\.[0-9]{2})-amd64$")
+
+
+def release_of(image: str) -> str:
+    """Return the Ubuntu release that a driver's image is for; empty if its tag names none."""
+    found = _DISTRIBUTION.search(image.partition("@")[0])
+    return found["release"] if found else ""
 
 
 def program_of(image: str) -> Program | None:
