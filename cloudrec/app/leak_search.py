@@ -9,6 +9,9 @@ from cloudrec.app.accounts import OtherAccountError, check_account
 from cloudrec.app.records import known_clusters, regions_of
 from cloudrec.engine.destroy import destroy, plan_removal
 from cloudrec.engine.graph import Condition, Graph
+from cloudrec.errors import UsageError
+from cloudrec.providers.base.audit import UNMANAGED, Audit
+from cloudrec.providers.base.protocol import AuditsAccount, audited
 from cloudrec.spec.models import ClusterSpec
 
 if TYPE_CHECKING:
@@ -37,15 +40,38 @@ class Leak:
         return self.found.cluster, self.found.location
 
 
-def leaks(app: AppContext, provider_name: str, *, locations: Sequence[str] = ()) -> Sequence[Leak]:
-    """Return all resources with cloudrec's tags and names.
+@dataclass(frozen=True, kw_only=True)
+class LeakSearch:
+    """The result of a search.
+
+    Attributes:
+        leaks: the resources that were found.
+        unsearched: sentences on what could not be searched, and why.
+    """
+
+    leaks: tuple[Leak, ...]
+    unsearched: tuple[str, ...] = ()
+
+
+def leaks(
+    app: AppContext, provider_name: str, *, locations: Sequence[str] = (), everywhere: bool = False
+) -> LeakSearch:
+    """Return all resources with cloudrec's tags and names, or in the networks of its clusters.
 
     Args:
         app: the context of the use case.
         provider_name: the provider to search.
         locations: regions; if empty, the default region and those of the journal's clusters.
+        everywhere: search every region that is enabled for the account, instead of `locations`.
+
+    Raises:
+        UsageError: the provider has no regions.
     """
     provider = app.provider(provider_name)
+    if everywhere:
+        if not isinstance(provider, AuditsAccount):
+            raise UsageError(f"provider {provider_name!r} has no regions", remedy="leave --all-regions out")
+        locations = provider.regions()
     records = known_clusters(app, provider_name)
     regions = regions_of(records)
     for each in records:
@@ -53,7 +79,12 @@ def leaks(app: AppContext, provider_name: str, *, locations: Sequence[str] = ())
     searched = [*provider.search(None, locations=locations)]
     if regions and not locations:
         searched += provider.search(None, locations=regions)
-    found = list({(seen.kind, seen.identity): seen for seen in searched}.values())
+    managed = list({(seen.kind, seen.identity): seen for seen in searched}.values())
+    audits = [audited(provider, None, managed, locations=locations)]
+    if regions and not locations:
+        audits.append(audited(provider, None, managed, locations=regions))
+    audit = Audit.of(audits)
+    found = [*managed, *audit.found]
     known = {each.record.name for each in records}
     # By name only: better keep an orphaned resource than remove one of a cluster in another region.
     alive = {
@@ -67,7 +98,9 @@ def leaks(app: AppContext, provider_name: str, *, locations: Sequence[str] = ())
             return "known"
         return "alive" if seen.cluster in alive else ""
 
-    return [Leak(found=seen, claim=claim(seen)) for seen in found]
+    return LeakSearch(
+        leaks=tuple(Leak(found=seen, claim=claim(seen)) for seen in found), unsearched=audit.unsearched
+    )
 
 
 def _note_other_account(
@@ -84,7 +117,7 @@ def _note_other_account(
 def remove_leaks(
     app: AppContext, provider_name: str, found: Sequence[Leak], *, decide: Callable[[Sequence[Leak]], bool]
 ) -> Sequence[Leak]:
-    """Remove the orphaned resources, cluster by cluster; return them.
+    """Remove the orphaned resources that have a driver, cluster by cluster; return them.
 
     Args:
         app: the context of the use case.
@@ -95,7 +128,7 @@ def remove_leaks(
     Raises:
         ResourcesRemainError: names each remaining resource with its $/h.
     """
-    orphaned = [leak for leak in found if not leak.claim]
+    orphaned = [leak for leak in found if not leak.claim and leak.found.kind != UNMANAGED]
     if not orphaned or not decide(orphaned):
         return orphaned
     places = sorted({leak.place for leak in orphaned})

@@ -25,7 +25,7 @@ from cloudrec.engine.plan import plan as make_plan
 from cloudrec.errors import CloudrecError, PreflightError, SpecError, UsageError
 from cloudrec.home import storage_error
 from cloudrec.observe.runs import list_runs
-from cloudrec.providers.base.protocol import AsksPrices, ProbesStorage, account_of
+from cloudrec.providers.base.protocol import AsksPrices, ProbesStorage, account_of, audited
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from cloudrec.engine.plan import Plan
     from cloudrec.findings import Finding
     from cloudrec.observe.runs import RunView
+    from cloudrec.providers.base.audit import Audit
     from cloudrec.providers.base.protocol import Offer, Provider
     from cloudrec.spec.models import ClusterSpec
 
@@ -59,11 +60,19 @@ class ClusterView:
 
 @dataclass(frozen=True, kw_only=True)
 class Removal:
-    """What `down` would do: the engine's plan, and the runs that end with the cluster."""
+    """What `down` would do, or has done.
+
+    Attributes:
+        plan: the engine's plan.
+        runs: the runs that end with the cluster.
+        keep_data: whether buckets and file systems stay.
+        unsearched: sentences on what the search at the end could not look at.
+    """
 
     plan: Plan
     runs: Sequence[RunView]
     keep_data: bool
+    unsearched: tuple[str, ...] = ()
 
 
 def up(
@@ -225,6 +234,12 @@ def down(
         app.journal.set_account(cluster.title, account)
         _end_runs(app, removal)
         empty(app, cluster)
+        audits: list[Audit] = []
+
+        def inspect() -> Sequence[Observed]:
+            audits.append(audited(provider, cluster.title, (), locations=provider.locations(cluster)))
+            return audits[-1].found
+
         destroy(
             removal.plan,
             _graph_to_remove(provider, cluster),
@@ -232,7 +247,9 @@ def down(
             lambda: _searched(provider, cluster),
             kinds=provider.kinds,
             settle_s=provider.settle_s,
+            inspect=inspect,
         )
+        removal = replace(removal, unsearched=audits[-1].unsearched)
         if any(action.step is PlanStep.KEEP for action in removal.plan.actions):
             app.journal.mark_down(cluster.title)
         else:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from cloudrec.engine.graph import Graph, Observed
 
     Search = Callable[[], Sequence[Observed]]
+    Inspection = Callable[[], Sequence[Observed]]
     Kinds = Mapping[str, AbstractSet[str]]
 
 # Searches and removals: a controller may create resources while its cluster is being removed, and the next
@@ -51,6 +52,7 @@ def destroy(
     *,
     kinds: Kinds | None = None,
     settle_s: float = 0.0,
+    inspect: Inspection = tuple,
 ) -> None:
     """Remove the plan's resources, then search again and remove those that appeared meanwhile.
 
@@ -63,6 +65,7 @@ def destroy(
             spec, or made by a controller). Kinds that it does not name are removed before the graph's.
         settle_s: seconds until a listing can be trusted. After an empty listing, a second one is made after
             this time.
+        inspect: finds resources that no driver manages, at the end. They are named and not removed.
 
     Raises:
         ResourcesRemainError: resources remain; the message names each with its price an hour.
@@ -92,8 +95,9 @@ def destroy(
         targets = fresh
     remaining = {_id(found): found for found in _left(search, kept, context)} if failed or left else {}
     remaining |= {key: targets[key] for key in failed}
-    if remaining:
-        _raise_remaining(remaining, failed)
+    unmanaged = {_id(found): found for found in inspect()}
+    if remaining or unmanaged:
+        _raise_remaining(remaining, failed, unmanaged)
 
 
 def _id(found: Observed) -> str:
@@ -150,14 +154,26 @@ def _under(kind: str, kinds: Kinds) -> set[str]:
     return found
 
 
-def _raise_remaining(remaining: Mapping[str, Observed], failed: Mapping[str, Exception]) -> None:
+def _raise_remaining(
+    managed: Mapping[str, Observed], failed: Mapping[str, Exception], unmanaged: Mapping[str, Observed]
+) -> None:
     lines = []
+    remaining = {**managed, **unmanaged}
     for key, found in sorted(remaining.items()):
         why = f": {failed[key]}" if key in failed else ""
         price = hourly_text(found.hourly_usd)
         lines.append(f"  {found.key}  {found.identity or '(identity unknown)'}  {price}{why}")
     cost = cost_of(remaining.values())
+    count = f"{len(remaining)} resources remain" if len(remaining) > 1 else "1 resource remains"
     raise ResourcesRemainError(
-        "\n".join([f"{len(remaining)} resources remain ({cost.text}):", *lines]),
-        remedy="run the same command again; it continues with what is left",
+        "\n".join([f"{count} ({cost.text}):", *lines]), remedy=_remedy(managed, unmanaged)
     )
+
+
+def _remedy(managed: Mapping[str, Observed], unmanaged: Mapping[str, Observed]) -> str:
+    again = "run the same command again; it continues with what is left"
+    if not unmanaged:
+        return again
+    kinds = ", ".join(sorted({found.kind for found in unmanaged.values()}))
+    by_hand = f"cloudrec did not make the resources of kind {kinds}: remove them with the cloud's own tools"
+    return f"{again}. {by_hand}" if managed else f"{by_hand}, then {again}"

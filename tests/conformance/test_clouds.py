@@ -62,7 +62,7 @@ def test_a_second_up_makes_no_changing_call_and_down_restores_the_account(site: 
     site.down()
     assert site.cloud.state() == []
     assert app.clusters(site.application) == []
-    assert app.leaks(site.application, site.cloud.name) == []
+    assert app.leaks(site.application, site.cloud.name).leaks == ()
 
 
 @pytest.mark.parametrize(
@@ -247,7 +247,7 @@ def test_leaks_removes_orphaned_resources_and_nothing_else(site: Site, tmp_path:
     before = site.cloud.state()
     assert lost.run("up", action=site.cloud.ways.control_plane, when="before") == -signal.SIGKILL
     site.cloud.control(kill=None)
-    found = app.leaks(site.application, site.cloud.name)
+    found = app.leaks(site.application, site.cloud.name).leaks
     claims = {(leak.found.cluster, leak.claim) for leak in found}
     assert claims == {("lost", ""), ("other", "alive")}
     gone = app.remove_leaks(site.application, site.cloud.name, found, decide=lambda _stray: False)

@@ -103,13 +103,13 @@ def test_up_then_down_restores_the_initial_state(tmp_path: Path, cluster: Asked)
     down(application, cluster)
     assert files_under(tmp_path) == before
     assert app.clusters(application) == []
-    assert app.leaks(application, cluster.provider) == []
+    assert app.leaks(application, cluster.provider).leaks == ()
 
 
 def test_a_dry_run_changes_nothing(tmp_path: Path, cluster: Asked) -> None:
     application = context(tmp_path, cluster)
     app.up(application, cluster.spec, decide=lambda _plan: False)
-    assert app.leaks(application, cluster.provider) == []
+    assert app.leaks(application, cluster.provider).leaks == ()
     assert app.clusters(application) == []
 
 
@@ -121,12 +121,12 @@ def test_a_declined_plan_changes_nothing(tmp_path: Path, cluster: Asked) -> None
 
     with pytest.raises(DeclinedError):
         app.up(application, cluster.spec, decide=decline)
-    assert app.leaks(application, cluster.provider) == []
+    assert app.leaks(application, cluster.provider).leaks == ()
     up(application, cluster)
-    found = app.leaks(application, cluster.provider)
+    found = app.leaks(application, cluster.provider).leaks
     with pytest.raises(DeclinedError):
         app.down(application, provider_name=None, cluster_name=None, keep_data=False, decide=decline)
-    assert app.leaks(application, cluster.provider) == found
+    assert app.leaks(application, cluster.provider).leaks == found
 
 
 def test_down_works_without_a_journal(tmp_path: Path, cluster: Asked) -> None:
@@ -136,7 +136,7 @@ def test_down_works_without_a_journal(tmp_path: Path, cluster: Asked) -> None:
         file.unlink()
     again = context(tmp_path, cluster)
     down(again, cluster)
-    assert app.leaks(again, cluster.provider) == []
+    assert app.leaks(again, cluster.provider).leaks == ()
 
 
 def test_a_cluster_with_an_unreadable_record_is_shown_as_such_and_can_be_removed(
@@ -153,7 +153,7 @@ def test_a_cluster_with_an_unreadable_record_is_shown_as_such_and_can_be_removed
     assert "renamed_meanwhile" in view.problem
     down(application, cluster)
     assert app.clusters(application) == []
-    assert app.leaks(application, cluster.provider) == []
+    assert app.leaks(application, cluster.provider).leaks == ()
 
 
 def test_an_unknown_setting_is_refused_with_the_closest_match(tmp_path: Path, cluster: Asked) -> None:

@@ -77,7 +77,7 @@ def test_a_spec_that_this_version_refuses_is_shown_with_the_reason_and_can_be_re
     assert "cloudrec down --cluster odd" in views["odd"].problem
     _down(application, "odd")
     assert [(view.name, view.state) for view in app.clusters(application)] == [("good", "READY")]
-    assert {leak.found.cluster for leak in app.leaks(application, "local")} == {"good"}
+    assert {leak.found.cluster for leak in app.leaks(application, "local").leaks} == {"good"}
 
 
 @pytest.mark.parametrize("text", ["", "[]", "null", '{"name"', "[" * 100_000, b"\xff\xfe"])

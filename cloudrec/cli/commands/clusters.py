@@ -223,11 +223,14 @@ def _take_down(
     done = "would be removed" if dry_run else "is removed; no resources remain"
     if keep_data and not dry_run:
         done = "is down; its data and runs are kept"
+    if removal.unsearched:
+        done = f"{done.partition('; no resources')[0]}. Not searched: {'; '.join(removal.unsearched)}"
     document = {
         "name": removal.plan.cluster,
         **plan_document(removal.plan),
         "runs": [
             {"name": run.name, "state": str(run.state), "removed": not keep_data} for run in removal.runs
         ],
+        "unsearched": list(removal.unsearched),
     }
     return document, f"cluster {removal.plan.cluster!r} {done}"

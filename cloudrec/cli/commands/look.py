@@ -23,7 +23,7 @@ from cloudrec.cli.options import (
 from cloudrec.cli.output import columns, duration, emit
 from cloudrec.engine.cost import price_text
 from cloudrec.engine.graph import cost_of
-from cloudrec.errors import PreflightError
+from cloudrec.errors import PreflightError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,15 +40,25 @@ if TYPE_CHECKING:
 @click.option(
     "--region", "regions", multiple=True, metavar="NAME", help="A region to search; repeat for several."
 )
-@click.option("--delete", is_flag=True, help="Remove orphaned resources.")
+@click.option("--all-regions", is_flag=True, help="Search every region that is enabled for the account.")
+@click.option("--delete", is_flag=True, help="Remove orphaned resources that cloudrec made.")
 @yes_option
 @output_option
-def leaks(provider: str | None, regions: tuple[str, ...], *, delete: bool, yes: bool) -> None:
-    """List resources with cloudrec's tags at PROVIDER: their cluster, or orphaned, and their $/h."""
+def leaks(
+    provider: str | None, regions: tuple[str, ...], *, all_regions: bool, delete: bool, yes: bool
+) -> None:
+    """List resources with cloudrec's tags or names at PROVIDER, or in its clusters' networks, with $/h.
+
+    Resources of kind `unmanaged` have cloudrec's tags or use a cluster's network, but cloudrec did not make
+    them: they are listed and never removed.
+    """
     from cloudrec import app  # noqa: PLC0415  # `--help` needs none of it
 
+    if regions and all_regions:
+        raise UsageError("--region and --all-regions exclude each other", remedy="give one of them")
     application, name = context(), provider_spec(provider).provider
-    found = app.leaks(application, name, locations=regions)
+    search = app.leaks(application, name, locations=regions, everywhere=all_regions)
+    found = search.leaks
     gone: Sequence[Leak] = []
     if delete:
 
@@ -60,9 +70,14 @@ def leaks(provider: str | None, regions: tuple[str, ...], *, delete: bool, yes: 
         gone = app.remove_leaks(application, name, found, decide=decide)
     removed = {leak.found.identity for leak in gone}
     left = [leak for leak in found if leak.found.identity not in removed]
+    unsearched = [f"not searched: {text}" for text in search.unsearched]
     emit(
-        {"resources": [_leak(leak) for leak in left], "removed": [_leak(leak) for leak in gone]},
-        (f"{len(gone)} removed\n" if delete else "") + _leaks_table(left),
+        {
+            "resources": [_leak(leak) for leak in left],
+            "removed": [_leak(leak) for leak in gone],
+            "unsearched": list(search.unsearched),
+        },
+        "\n".join([*([f"{len(gone)} removed"] if delete else []), _leaks_table(left), *unsearched]),
     )
 
 

@@ -9,7 +9,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from cloudrec.providers.aws import access, errors, offers, preflight, price_list, zones
 from cloudrec.providers.aws.api.client import Aws
-from cloudrec.providers.aws.cleanup import leftovers
+from cloudrec.providers.aws.cleanup import leftovers, unmanaged
 from cloudrec.providers.aws.cluster import addons, admins, logs
 from cloudrec.providers.aws.cluster import cluster as control_plane
 from cloudrec.providers.aws.identity import encryption, identity
@@ -26,9 +26,11 @@ from cloudrec.providers.base.protocol import GuardAccess
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from cloudrec.engine.graph import Observed
     from cloudrec.errors import CloudrecError
     from cloudrec.findings import Finding
     from cloudrec.providers.base.access import KubernetesAccess
+    from cloudrec.providers.base.audit import Audit
     from cloudrec.providers.base.prices import Price
     from cloudrec.providers.base.protocol import Halt, Offer, Registry
     from cloudrec.spec.models import ClusterSpec
@@ -78,6 +80,15 @@ class AwsProvider(CloudProvider[Aws, AwsLayout]):
     def findings(self, account: Aws, layout: AwsLayout) -> Sequence[Finding]:
         """Check quotas, offers, names that are in use and orphaned resources."""
         return preflight.findings(account, layout)
+
+    def audited(self, account: Aws, cluster: str | None, managed: Sequence[Observed]) -> Audit:
+        """Return resources with cloudrec's tags or names, or in its networks, that no driver manages."""
+        return unmanaged.audit(account, cluster, managed)
+
+    def regions(self) -> Sequence[str]:
+        """Return the regions that are enabled for the account."""
+        with self.explained():
+            return unmanaged.regions(self.account())
 
     def account_of(self, cluster: ClusterSpec) -> str:
         """Return the account's number, with a partition other than `aws` and an endpoint other than AWS's."""

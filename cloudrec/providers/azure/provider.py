@@ -9,7 +9,7 @@ from azure.core.exceptions import AzureError
 
 from cloudrec.providers.azure import access, errors, groups, offers, preflight, prices, zones
 from cloudrec.providers.azure.api.client import Azure
-from cloudrec.providers.azure.cleanup import leftovers
+from cloudrec.providers.azure.cleanup import leftovers, unmanaged
 from cloudrec.providers.azure.cluster import cluster as control_plane
 from cloudrec.providers.azure.identity import federation, identity, reservation
 from cloudrec.providers.azure.layout import AzureLayout
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from cloudrec.errors import CloudrecError
     from cloudrec.findings import Finding
     from cloudrec.providers.base.access import KubernetesAccess
+    from cloudrec.providers.base.audit import Audit
     from cloudrec.providers.base.prices import Price, Prices
     from cloudrec.providers.base.protocol import Halt, Offer, Registry
     from cloudrec.spec.models import ClusterSpec
@@ -78,6 +79,15 @@ class AzureProvider(CloudProvider[Azure, AzureLayout]):
     def findings(self, account: Azure, layout: AzureLayout) -> Sequence[Finding]:
         """Check quotas, offers, names that are taken and orphaned resources."""
         return preflight.findings(account, layout)
+
+    def audited(self, account: Azure, cluster: str | None, managed: Sequence[Observed]) -> Audit:
+        """Return resources with cloudrec's tags or names, or in its networks, that no driver manages."""
+        return unmanaged.audit(account, cluster, managed)
+
+    def regions(self) -> Sequence[str]:
+        """Return the regions that are enabled for the account."""
+        with self.explained():
+            return unmanaged.regions(self.account())
 
     def account_of(self, cluster: ClusterSpec) -> str:
         """Return the subscription's id, which is unique in all of Azure's clouds."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import date, timedelta
 from types import MappingProxyType
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 from cloudrec.errors import CloudrecError
 from cloudrec.home import make_private
+from cloudrec.providers.base.audit import Audit
 from cloudrec.providers.base.driver import search_all
 from cloudrec.providers.base.offers import ON_DEMAND
 from cloudrec.providers.base.prices import renewed_at, save, today
@@ -39,6 +41,7 @@ class Account(Protocol):
         ...
 
 
+_REGIONS_AT_ONCE = 8
 A = TypeVar("A", bound=Account)
 L = TypeVar("L")
 _A_contra = TypeVar("_A_contra", contravariant=True)
@@ -213,6 +216,24 @@ class CloudProvider(ABC, Generic[A, L]):
             accounts = [self.account(region) for region in locations or (None,)]
             looking = [driver for account in accounts for driver in self.drivers_of(account).values()]
             return search_all(looking, cluster)
+
+    def audit(
+        self, cluster: str | None, managed: Sequence[Observed], *, locations: Sequence[str] = ()
+    ) -> Audit:
+        """Audit each region at the same time; see `AuditsAccount.audit`."""
+        with self.explained():
+            accounts = [self.account(region) for region in locations or (None,)]
+            with ThreadPoolExecutor(_REGIONS_AT_ONCE, thread_name_prefix="audit") as pool:
+                return Audit.of(pool.map(lambda account: self.audited(account, cluster, managed), accounts))
+
+    def audited(self, account: A, cluster: str | None, managed: Sequence[Observed]) -> Audit:
+        """Return what no driver manages in an account's region; a cloud without an audit reports that."""
+        del account, cluster, managed
+        return Audit(unsearched=(f"{self.name}: resources that cloudrec did not make itself",))
+
+    def regions(self) -> Sequence[str]:
+        """Return the regions that are enabled for the account; none for a cloud without an audit."""
+        return ()
 
     @staticmethod
     def reached_at(account: str, endpoint: str) -> str:

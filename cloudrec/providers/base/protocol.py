@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from pydantic import SecretStr
 
+from cloudrec.providers.base.audit import Audit
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from collections.abc import Set as AbstractSet
@@ -226,6 +228,27 @@ class CreatesClusters(Protocol):
 
 
 @runtime_checkable
+class AuditsAccount(Protocol):
+    """A provider that can list resources that none of its drivers manages."""
+
+    def audit(
+        self, cluster: str | None, managed: Sequence[Observed], *, locations: Sequence[str] = ()
+    ) -> Audit:
+        """Find resources with cloudrec's tags or names, or in its networks, without a filter of types.
+
+        Args:
+            cluster: its name; None for all of cloudrec's clusters.
+            managed: the result of `search`; these resources are left out.
+            locations: the regions to search; the environment's region if empty.
+        """
+        ...
+
+    def regions(self) -> Sequence[str]:
+        """Return the regions that are enabled for the account."""
+        ...
+
+
+@runtime_checkable
 class HasRegistry(Protocol):
     """A provider whose clusters run images from a registry."""
 
@@ -290,3 +313,12 @@ def account_of(provider: Provider, cluster: ClusterSpec) -> str:
 def closed_api(provider: Provider, cluster: ClusterSpec) -> ClosedApi | None:
     """Return a cluster's private Kubernetes API; None if it is public, or the provider creates none."""
     return provider.closed_api(cluster) if isinstance(provider, CreatesClusters) else None
+
+
+def audited(
+    provider: Provider, cluster: str | None, managed: Sequence[Observed], *, locations: Sequence[str] = ()
+) -> Audit:
+    """Return a provider's audit; an empty one for a provider without accounts. See `AuditsAccount.audit`."""
+    if not isinstance(provider, AuditsAccount):
+        return Audit()
+    return provider.audit(cluster, managed, locations=locations)

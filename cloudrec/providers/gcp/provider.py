@@ -11,7 +11,7 @@ from cloudrec.providers.base.protocol import GuardAccess
 from cloudrec.providers.gcp import access, errors, offers, preflight, prices, zones
 from cloudrec.providers.gcp.api import apis
 from cloudrec.providers.gcp.api.client import Gcp
-from cloudrec.providers.gcp.cleanup import leftovers
+from cloudrec.providers.gcp.cleanup import leftovers, unmanaged
 from cloudrec.providers.gcp.cluster import cluster as control_plane
 from cloudrec.providers.gcp.identity import guard, identity, prepared
 from cloudrec.providers.gcp.layout import GcpLayout
@@ -24,9 +24,11 @@ from cloudrec.providers.gcp.storage import lustre, storage
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from cloudrec.engine.graph import Observed
     from cloudrec.errors import CloudrecError
     from cloudrec.findings import Finding
     from cloudrec.providers.base.access import KubernetesAccess
+    from cloudrec.providers.base.audit import Audit
     from cloudrec.providers.base.prices import Price
     from cloudrec.providers.base.protocol import Halt, Offer, Registry
     from cloudrec.spec.models import ClusterSpec
@@ -73,6 +75,15 @@ class GcpProvider(CloudProvider[Gcp, GcpLayout]):
     def findings(self, account: Gcp, layout: GcpLayout) -> Sequence[Finding]:
         """Check quotas, offers, names in use and orphaned resources."""
         return preflight.findings(account, layout)
+
+    def audited(self, account: Gcp, cluster: str | None, managed: Sequence[Observed]) -> Audit:
+        """Return resources with cloudrec's tags or names, or in its networks, that no driver manages."""
+        return unmanaged.audit(account, cluster, managed)
+
+    def regions(self) -> Sequence[str]:
+        """Return the regions that are enabled for the account."""
+        with self.explained():
+            return unmanaged.regions(self.account())
 
     def account_of(self, cluster: ClusterSpec) -> str:
         """Return the project's id, which Google never gives to another project."""

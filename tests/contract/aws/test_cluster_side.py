@@ -284,7 +284,7 @@ def test_orphaned_resources_of_a_deleted_cluster_are_listed_with_their_cost(aws:
     aws.advance(3600)
     drivers["cluster"].delete(site.found()["cluster/t"])
     aws.advance(3600)
-    left = {leak.found.kind: leak.found for leak in app.leaks(site.application, "aws")}
+    left = {leak.found.kind: leak.found for leak in app.leaks(site.application, "aws").leaks}
     assert {
         "load-balancer",
         "target-group",

@@ -65,7 +65,7 @@ def test_a_second_up_changes_nothing_and_down_leaves_nothing(site: Site) -> None
     assert [view.state for view in app.clusters(site.application)] == ["READY"]
     site.down()
     assert site.aws.state() == []
-    assert app.leaks(site.application, "aws") == []
+    assert app.leaks(site.application, "aws").leaks == ()
 
 
 def test_resources_are_tagged_and_billed_resources_show_their_cost(site: Site) -> None:

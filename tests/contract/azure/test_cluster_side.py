@@ -311,7 +311,7 @@ def test_orphaned_resources_of_a_deleted_cluster_are_listed_with_their_cost(site
     stray(site)
     site.sdk.containerservice.managed_clusters.begin_delete(GROUP, GROUP, polling=False)
     site.azure.advance(3600)
-    left = [leak.found for leak in app.leaks(site.application, "azure") if leak.found.kind == "stray"]
+    left = [leak.found for leak in app.leaks(site.application, "azure").leaks if leak.found.kind == "stray"]
     usd = {seen.identity.rpartition("/")[2]: seen.hourly_usd for seen in left}
     assert usd == {"kubernetes-a1": 0.005, "pvc-1": None}  # the price of a disk is not known
     assert "leftovers" in {

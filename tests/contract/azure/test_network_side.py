@@ -61,7 +61,7 @@ def test_a_second_up_changes_nothing_and_down_leaves_nothing(site: Site) -> None
     assert [view.state for view in app.clusters(site.application)] == ["READY"]
     site.down()
     assert site.azure.state() == []
-    assert app.leaks(site.application, "azure") == []
+    assert app.leaks(site.application, "azure").leaks == ()
 
 
 def test_resources_are_tagged_and_billed_resources_show_their_cost(site: Site) -> None:
