@@ -14,18 +14,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from cloudrec.app import Removal
+    from cloudrec.engine.cost import Cost
     from cloudrec.engine.journal import Missing
     from cloudrec.engine.plan import Action, Plan
 
 _WIDEST = 70  # characters of a resource's properties in a table
 _COLUMNS, _NAMES = 80, 7  # characters of a summary's line, and of the name that it begins with
 _HOUR_S = 3600.0
+_HOURS_A_MONTH = 730  # as in the vendors' price lists
 
 
 def plan_document(plan: Plan) -> dict[str, Any]:
     """Return a plan as a JSON document."""
     return {
         **plan.cost.to_json(),
+        "idle": plan.idle.to_json(),
         "at_most": plan.most.to_json(),
         "actions": [
             {
@@ -56,6 +59,8 @@ def plan_summary(plan: Plan) -> str:
     rows = [*_nodes(plan), ("now", plan.cost.text)]
     if plan.most != plan.cost:
         rows.append(("at most", f"{plan.most.text}, with the most expensive choice"))
+    if plan.idle != plan.cost:
+        rows.append(("idle", _idle(plan.idle)))
     rows.append(("ends", _end(plan)))
     if plan.minutes is not None:
         rows.append(("ready", f"in {plan.minutes[0]} to {plan.minutes[1]} minutes, as a rule"))
@@ -97,6 +102,11 @@ def _end(plan: Plan) -> str:
     usd, hours = plan.most.usd, plan.left_s / _HOUR_S
     most = f"costs at most ${usd * hours:,.2f} until then" if usd is not None else "at an unknown cost"
     return f"{plan.expires}, in {duration(plan.left_s)}; {most}"
+
+
+def _idle(cost: Cost) -> str:
+    month = f" (${cost.usd * _HOURS_A_MONTH:,.0f} a month)" if cost.usd is not None else ""
+    return f"{cost.text}{month} without GPU nodes"
 
 
 def _wrapped(name: str, text: str) -> str:

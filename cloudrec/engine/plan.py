@@ -93,6 +93,15 @@ class Plan:
         )
 
     @property
+    def idle(self) -> Cost:
+        """The cluster's cost after the plan while it has no GPU nodes, which are what has candidates."""
+        return Cost.of(
+            (each.item, each.hourly_usd)
+            for each in self.actions
+            if each.step is not PlanStep.DELETE and not (each.resource and each.resource.candidates)
+        )
+
+    @property
     def most(self) -> Cost:
         """The highest possible cost after the plan: a new resource counts as its dearest candidate."""
         return Cost.of(

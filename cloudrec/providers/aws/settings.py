@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 
 _WIDEST, _NARROWEST = 16, 20  # prefix lengths of a VPC's block: EC2's limit, and room for all subnets
 _LUSTRE_STEP_GIB, _LUSTRE_FIRST_GIB = 2400, 1200  # FSx's sizes: the first, then multiples of the step
-# Services that nodes use through the VPC; `s3` is a gateway endpoint, which is free.
+# Services that nodes can use through the VPC. `s3` is a gateway endpoint: it is free, and the layers of ECR's
+# images come from S3, so the NAT gateway carries little.
 ENDPOINTS = ("s3", "ec2", "ecr-api", "ecr-dkr", "sts", "logs", "eks-auth", "eks")
+FREE_ENDPOINTS = ("s3",)
 LOG_TYPES = ("api", "audit", "authenticator", "controllerManager", "scheduler")
 
 
@@ -62,8 +64,9 @@ class AwsSettings(Model):
         "plug-in comes from nvcr.io",
     )
     endpoints: Annotated[Names, _known(ENDPOINTS)] = Field(
-        ENDPOINTS,
-        description="services that nodes reach without leaving the VPC; each but s3 costs $/h",
+        FREE_ENDPOINTS,
+        description="services that nodes reach without leaving the VPC: s3 for nothing, and ec2, ecr-api, "
+        "ecr-dkr, sts, logs, eks-auth and eks at a price an hour and zone; others go through the NAT gateway",
     )
     log_types: Annotated[Names, _known(LOG_TYPES)] = Field(
         LOG_TYPES, description="logs of the control plane to keep"
@@ -120,13 +123,6 @@ class AwsSettings(Model):
     def _one_kind_of_reservation(self) -> Self:
         if self.capacity_reservation_id and self.capacity_block_id:
             raise ValueError("capacity_reservation_id and capacity_block_id exclude each other")
-        return self
-
-    @model_validator(mode="after")
-    def _a_way_out(self) -> Self:
-        missing = [name for name in ENDPOINTS if name not in self.endpoints]
-        if not self.nat and missing:
-            raise ValueError(f"without nat, nodes need every endpoint; missing: {', '.join(missing)}")
         return self
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from cloudrec import app
 from cloudrec.errors import CloudrecError
+from cloudrec.providers.aws.settings import ENDPOINTS
 from tests.contract.aws.support import Site
 from tests.contract.aws.support_policies import (
     ACCOUNT_ONLY,
@@ -247,9 +248,10 @@ def test_each_action_of_the_policies_is_used_by_some_command(aws: Aws, tmp_path:
     admin(aws)
     aws.control(capacity={f"p4d.24xlarge/{ZONES[0]}/spot": 0})
     first = {"zones": ZONES[:1], "capacity": "spot-first", "kubernetes_version": "1.34"}
-    deployer = Deployer(aws, tmp_path, **first, settings={"lustre_gib": 1200, "admins": [ADMIN]})
+    same = {"lustre_gib": 1200, "admins": [ADMIN], "endpoints": list(ENDPOINTS)}
+    deployer = Deployer(aws, tmp_path, **first, settings=same)
     deployer.act("up")
-    changes = {"lustre_gib": 1200, "max_price": 99.0, "gpu_root_gib": 300, "admins": [ADMIN]}
+    changes = {**same, "max_price": 99.0, "gpu_root_gib": 300}
     then = {"zones": (ZONES[0], "us-east-1c"), "capacity": "spot-first", "kubernetes_version": "1.35"}
     deployer.site = Site(aws, tmp_path, **then, nodes=2, settings={**changes, "log_types": ["audit"]})
     deployer.act("up")

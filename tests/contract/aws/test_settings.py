@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from cloudrec.errors import CloudrecError
+from cloudrec.providers.aws.settings import ENDPOINTS
 from tests.contract.aws.support import Site
 from tests.contract.aws.test_cluster_side import CLUSTER, ZONES
 from tests.sandbox.aws.support import Aws, trust
@@ -86,7 +87,7 @@ def test_a_session_of_a_role_and_the_alias_of_a_key_are_resolved(aws: Aws, tmp_p
 def test_endpoints_are_made_in_the_zones_that_have_their_service(aws: Aws, tmp_path: Path) -> None:
     missing = {"eks-auth": [ZONES[1]], "logs": list(ZONES)}
     aws.control(endpoint_zones_missing=missing)
-    site = Site(aws, tmp_path, zones=ZONES)
+    site = Site(aws, tmp_path, zones=ZONES, settings={"endpoints": list(ENDPOINTS)})
     site.up()
     rows = {
         row["ServiceName"].rpartition(".")[2]: len(row["SubnetIds"])

@@ -59,7 +59,7 @@ def plan(*choices: Resource[Nodes], others: int = 40) -> Plan:
     )
 
 
-def test_a_plan_is_summed_up_in_eight_lines() -> None:
+def test_a_plan_is_summed_up_in_nine_lines() -> None:
     choices = [
         node("p4d.24xlarge", zone, capacity, usd)
         for capacity, usd in (("spot", 30.0), ("on-demand", 87.83))
@@ -72,6 +72,7 @@ def test_a_plan_is_summed_up_in_eight_lines() -> None:
         "  price    spot price of 2026-11-23, us-east-1a, a list",
         "  now      $30.50/h",
         "  at most  $88.33/h, with the most expensive choice",
+        "  idle     $0.50/h ($365 a month) without GPU nodes",
         "  ends     2026-11-24T06:00:00Z, in 8h00m; costs at most $706.64 until then",
         "  ready    in 14 to 30 minutes, as a rule",
     ]
@@ -84,6 +85,7 @@ def test_an_unknown_price_and_a_missing_end_are_named() -> None:
         "  nodes    4 x p5e.48xlarge (32 GPUs); on-demand",
         "  where    us-east-1, zones tried: a",
         "  now      $0.50/h + unknown: gpu-nodes (p5e.48xlarge)",
+        "  idle     $0.50/h ($365 a month) without GPU nodes",
         "  ends     never: there is no --ttl and no --budget",
     ]
     ends = replace(found, expires="2026-11-24T06:00:00Z")

@@ -15,7 +15,7 @@ from cloudrec.providers.aws.identity import identity
 from cloudrec.providers.aws.layout import AwsLayout
 from cloudrec.providers.aws.network import endpoints, firewall, nat, network, routes
 from cloudrec.providers.aws.provider import AwsProvider
-from cloudrec.providers.aws.settings import settings_of
+from cloudrec.providers.aws.settings import ENDPOINTS, settings_of
 from cloudrec.providers.aws.storage import storage
 from cloudrec.spec.models import ClusterSpec
 from tests.unit.providers_aws.support import layout
@@ -85,7 +85,6 @@ def test_subnets_do_not_overlap_and_do_not_move_when_zones_are_added() -> None:
         ({"vpc_cidr": "10.0.0.1/16"}, "host bits"),
         ({"lustre_gib": 1300}, "not a size of FSx"),
         ({"endpoints": ["s3", "sqs"]}, "has 'sqs'"),
-        ({"nat": False, "endpoints": ["s3"]}, "without nat, nodes need every endpoint"),
         ({"bucket": "Not_A_Bucket"}, "bucket"),
         ({"prefix": "/leading"}, "prefix"),
         ({"vpc_cidrs": "10.0.0.0/16"}, "vpc_cidr"),
@@ -121,7 +120,7 @@ def test_only_the_gateway_and_its_route_wait_for_the_nat() -> None:
 
 
 def test_an_endpoint_costs_in_each_zone_and_s3_costs_nothing() -> None:
-    there = described(layout(zones=("us-east-1a", "us-east-1b", "us-east-1c")))
+    there = described(layout(zones=("us-east-1a", "us-east-1b", "us-east-1c"), endpoints=list(ENDPOINTS)))
     assert there["endpoint/t-sts"].hourly_usd == pytest.approx(3 * 0.01)
     assert there["endpoint/t-s3"].hourly_usd == 0
     ecr = properties(there["endpoint/t-ecr-api"], endpoints.EndpointProperties)
