@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         forget,
         up,
     )
+    from cloudrec.app.money.costs import ClusterCost, costs
     from cloudrec.app.readiness import missing_of
     from cloudrec.app.run.launch import PreparedRun, resume, train
     from cloudrec.app.run.manage import fetch, run_folder, runs, runs_of, stop_run
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AccessView",
     "AppContext",
+    "ClusterCost",
     "ClusterView",
     "Leak",
     "PreparedRun",
@@ -42,6 +44,7 @@ __all__ = [
     "catalog",
     "choose",
     "clusters",
+    "costs",
     "doctor",
     "down",
     "examine",
@@ -70,6 +73,7 @@ _PLACES = {
     "context": "AppContext",
     "access": "AccessView access_view",
     "leak_search": "Leak leaks remove_leaks",
+    "money.costs": "ClusterCost costs",
     "readiness": "missing_of",
     "run.manage": "fetch run_folder runs runs_of stop_run",
     "run.smoke_test": "smoke_run",

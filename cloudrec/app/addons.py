@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cloudrec.app.access import excluded, refuse_unreachable
-from cloudrec.app.guard import hold_to_end, is_installed
-from cloudrec.app.lifetime import is_over
+from cloudrec.app.guard import has_guard, hold_to_end, is_installed
+from cloudrec.app.money.lifetime import is_over
 from cloudrec.app.readiness import (
     ADDONS,
     BRIEFLY_S,
@@ -80,7 +80,8 @@ def equip(app: AppContext, cluster: ClusterSpec) -> tuple[Missing, ...]:
         with Kube.connect(target, patience_s=BRIEFLY_S if closed else PATIENCE_S) as kube:
             return _equipped(app, cluster, kube, access)
     except CloudrecError as error:
-        guard = [lacks_guard(error, cluster, closed)] if cluster.expires else []
+        is_guarded = has_guard(app.provider(cluster.provider), cluster)
+        guard = [lacks_guard(error, cluster, closed)] if is_guarded else []
         return (lacks_addons(error, cluster, closed), *guard)
 
 
@@ -201,7 +202,7 @@ def prepare_run(app: AppContext, cluster: ClusterSpec, access: Access, *, image:
     cluster = cluster.model_copy(update={"expires": access.expires or cluster.expires})
     is_ours = not _are_left_alone(app, cluster)
     is_lacking = is_ours and any(each.what == ADDONS for each in missing_of(app, cluster.title))
-    is_guarded = is_ours and cluster.expires is not None
+    is_guarded = is_ours and has_guard(app.provider(cluster.provider), cluster)
     if access.is_adopted and not is_guarded and not is_lacking:
         return
     with opened(app, cluster) as (kube, target):

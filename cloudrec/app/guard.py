@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from cloudrec import providers
+from cloudrec.app.money.tariffs import tariffs_of
 from cloudrec.app.readiness import guard_not_ready
 from cloudrec.errors import PreflightError
 from cloudrec.keeper.guard import NAME, Note
@@ -16,7 +17,8 @@ from cloudrec.kubernetes.manifests import Guarding, guard_objects
 from cloudrec.kubernetes.manifests.guard import GUARD, KINDS
 from cloudrec.kubernetes.manifests.names import CLUSTER, ROLE
 from cloudrec.providers.base.access import KubernetesAccess
-from cloudrec.providers.base.protocol import CanScaleToZero
+from cloudrec.providers.base.facts import facts_of
+from cloudrec.providers.base.protocol import CanScaleToZero, CreatesClusters
 
 if TYPE_CHECKING:
     from cloudrec.app.context import AppContext
@@ -33,6 +35,16 @@ _LEAST_S = 120.0  # in real time, where a stand-in's clock is fast: the pod's pr
 _POLL_S = 1.0
 
 
+def has_guard(provider: Provider, cluster: ClusterSpec) -> bool:
+    """Return whether a cluster should have a guard.
+
+    One that cloudrec creates always has: the guard meters its cost and ends the pods of dead nodes. In an
+    adopted one it only keeps an end.
+    """
+    has_end = cluster.expires is not None or cluster.budget_usd is not None
+    return has_end or isinstance(provider, CreatesClusters)
+
+
 def guard_of(
     provider: Provider,
     cluster: ClusterSpec,
@@ -42,7 +54,7 @@ def guard_of(
     hourly_usd: float | None = None,
     began: float | None = None,
 ) -> tuple[dict[str, Any], ...]:
-    """Return the guard's objects in the order of applying them; none without an expiry or budget.
+    """Return the guard's objects in the order of applying them; none for a cluster without a guard.
 
     Args:
         provider: the cluster's provider.
@@ -55,7 +67,7 @@ def guard_of(
     Raises:
         PreflightError: the cluster is not up, or has no nodes that can be scaled to zero.
     """
-    if cluster.expires is None and cluster.budget_usd is None:
+    if not has_guard(provider, cluster):
         return ()
     access = provider.access(cluster)
     if not isinstance(provider, CanScaleToZero) or not isinstance(access, KubernetesAccess):
@@ -63,13 +75,22 @@ def guard_of(
             f"cluster {cluster.title!r} has no guard: it has no node pool that can be scaled to zero"
         )
     settings = provider.guard(cluster)
+    facts = facts_of(provider.name)
+    pool_label = facts.pool_label if facts is not None and not access.is_adopted else ""
     since = datetime.fromtimestamp(began, UTC).isoformat() if began is not None else ""
     guarding = Guarding(
         cluster=cluster.title,
         owner=cluster.owner,
         image=image,
         setup=setup,
-        note=Note(cluster=settings.cluster, hourly_usd=hourly_usd, began=since).to_json(),
+        note=Note(
+            cluster=settings.cluster,
+            hourly_usd=hourly_usd,
+            began=since,
+            pool_label=pool_label,
+            tariffs=tariffs_of(provider.resources(cluster)) if pool_label else (),
+        ).to_json(),
+        meters=bool(pool_label),
         environment=settings.environment,
         annotations=settings.annotations,
         pod_labels=settings.pod_labels,
@@ -86,7 +107,7 @@ def hold_to_end(
     image: str,
     wait: bool = False,
 ) -> Missing | None:
-    """Install or update the guard, which ends the cluster at its expiry without this machine.
+    """Install or update the guard, which ends the cluster at its expiry and meters it without this machine.
 
     Args:
         app: the context of the use case.
@@ -100,10 +121,10 @@ def hold_to_end(
     Returns:
         What is missing if it does not run.
     """
-    if cluster.expires is None and cluster.budget_usd is None:
+    provider = app.provider(cluster.provider)
+    if not has_guard(provider, cluster):
         _remove(kube, target, cluster.title)
         return None
-    provider = app.provider(cluster.provider)
     image = image or _own_image(kube, target)
     setup = None if image else _setup(cluster)
     if setup is not None:
@@ -111,7 +132,8 @@ def hold_to_end(
 
         image = cluster.base_image or _python()
         deliver(kube, target, setup.digest, cluster=cluster.title, owner=cluster.owner)
-    made = [kube.apply(each) for each in guard_of(provider, cluster, image=image, setup=setup)]
+    began = next((each.created for each in app.journal.clusters() if each.name == cluster.title), None)
+    made = [kube.apply(each) for each in guard_of(provider, cluster, image=image, setup=setup, began=began)]
     if setup is None:
         return None
     _end_others(kube, target, cluster.title, setup)
@@ -142,7 +164,7 @@ def _setup(cluster: ClusterSpec) -> PodSetup:
 
 
 def _remove(kube: Kube, target: ClusterTarget, cluster: str) -> None:
-    """Remove all objects of a guard, including its permissions."""
+    """Remove all objects of an adopted cluster's guard, including its permissions."""
     for kind in KINDS:
         found = kube.get(kind, NAME, namespace=target.namespace)
         labels = found["metadata"].get("labels") or {} if found else {}

@@ -11,7 +11,8 @@ from cloudrec.app.access import refusal, resolved
 from cloudrec.app.accounts import OtherAccountError, check_account, check_found
 from cloudrec.app.addons import empty, equip, lacks_until_equipped, renew_end
 from cloudrec.app.choosing import cluster_to_remove, stranger
-from cloudrec.app.lifetime import Past, check_end, is_over, price_of, tagged_end, with_end
+from cloudrec.app.money.costs import final_reading
+from cloudrec.app.money.lifetime import Past, check_end, is_over, price_of, tagged_end, with_end
 from cloudrec.app.reach.private import check_private
 from cloudrec.app.records import fitted, known_clusters
 from cloudrec.app.run.manage import stop_run
@@ -232,6 +233,7 @@ def down(
         if not decide(removal):
             return removal
         app.journal.set_account(cluster.title, account)
+        reading = final_reading(app, cluster.title)
         _end_runs(app, removal)
         empty(app, cluster)
         audits: list[Audit] = []
@@ -250,6 +252,8 @@ def down(
             inspect=inspect,
         )
         removal = replace(removal, unsearched=audits[-1].unsearched)
+        if reading is not None:
+            reading.close()
         if any(action.step is PlanStep.KEEP for action in removal.plan.actions):
             app.journal.mark_down(cluster.title)
         else:

@@ -61,7 +61,7 @@ def still_lacks(problems: Sequence[str], cluster: ClusterSpec) -> list[Missing]:
 
 def lacks_guard(error: CloudrecError, cluster: ClusterSpec, closed: ClosedApi | None) -> Missing:
     """Return what it means that the guard could not be installed."""
-    reason = f"the cluster has no guard that removes it at {cluster.expires}: {error.message}"
+    reason = f"the cluster has no guard, which {_duty(cluster)}: {error.message}"
     return Missing(what=GUARD, reason=reason, remedy=_remedy(error, cluster, closed))
 
 
@@ -69,11 +69,17 @@ def guard_not_ready(cluster: ClusterSpec, why: str) -> Missing:
     """Return what it means that the guard is installed and does not run."""
     return Missing(
         what=GUARD,
-        reason=f"the guard that removes the cluster at {cluster.expires} does not run: {why}",
+        reason=f"the guard, which {_duty(cluster)}, does not run: {why}",
         remedy=f"`cloudrec addons install --cluster {cluster.title}` tries again. If its pod reaches no "
         "package index, set cluster.package_index to a mirror, or push an image: `cloudrec image build && "
         f"cloudrec image push --cluster {cluster.title}`",
     )
+
+
+def _duty(cluster: ClusterSpec) -> str:
+    if cluster.expires is None:
+        return "meters the cost and ends the pods of dead nodes"
+    return f"removes the GPU nodes at {cluster.expires}"
 
 
 def missing_of(app: AppContext, title: str) -> Sequence[Missing]:

@@ -25,6 +25,7 @@ _COMMANDS = {
     "stop": ("cloudrec.cli.commands.runs:stop", "Stop a run gracefully: checkpoint, then end."),
     "report": ("cloudrec.cli.commands.runs:report", "Write an HTML report of a run."),
     "fetch": ("cloudrec.cli.commands.runs:fetch", "Copy the results of a run to a local folder."),
+    "cost": ("cloudrec.cli.commands.cost:cost", "Show what clusters and runs have cost."),
     "access": ("cloudrec.cli.commands.access:access", "Show or change who reaches a cluster."),
     "down": ("cloudrec.cli.commands.clusters:down", "Remove everything that was created."),
     "leaks": ("cloudrec.cli.commands.look:leaks", "List resources with cloudrec's tags and their $/h."),

@@ -58,6 +58,9 @@ class Resource(Generic[P_co]):
             because a default would look like a known price.
         node_type: the type of its nodes, which decides their price; empty if it has no nodes.
         gpus: GPUs of each of its nodes.
+        pool: the name of its pool, as the nodes' label has it; empty if it has no nodes.
+        nodes: how many nodes its price is for; 0 if the price of the pool's nodes is in that of something
+            else, such as the control plane.
         priced: the market, date and source of the price of its nodes; empty if it has none.
         holds_data: whether `down --keep-data` keeps it.
         candidates: alternatives for a resource that the cloud may be out of, the best first. The engine
@@ -74,6 +77,8 @@ class Resource(Generic[P_co]):
     hourly_usd: float | None
     node_type: str = ""
     gpus: int = 0
+    pool: str = ""
+    nodes: int = 0
     priced: str = ""
     holds_data: bool = False
     candidates: tuple[Resource, ...] = ()

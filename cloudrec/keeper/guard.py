@@ -25,6 +25,8 @@ from cloudrec import providers
 from cloudrec.errors import CloudrecError, PreflightError, UsageError
 from cloudrec.home import Home
 from cloudrec.keeper import in_cluster
+from cloudrec.keeper.census import live_nodes
+from cloudrec.keeper.meter import CostLedger, Tariff, advance, rate
 from cloudrec.keeper.tending import tend
 from cloudrec.kubernetes.client.errors import AbsentError, KubeError
 from cloudrec.kubernetes.manifests.guard import MARK
@@ -39,7 +41,9 @@ if TYPE_CHECKING:
     from cloudrec.kubernetes.client.client import Kube
 
 NAME = "cloudrec-guard"  # the name of all of the guard's objects
-NOTE, RECORD = "guard.json", "state.json"  # the keys of its ConfigMap: its orders, and what it did
+# The keys of its ConfigMap: its orders, what it did, and what the cluster has cost.
+NOTE, RECORD, METER = "guard.json", "state.json", "costs.json"
+_LONGEST_H = 100 * 365 * 24.0  # dates end in the year 9999
 _RUNS = "app.kubernetes.io/managed-by=cloudrec,cloudrec/run"
 _LONGEST_WAIT_S = 480.0  # for checkpoints: one round has ten minutes
 _SPARE_S = 15.0  # beyond a pod's grace period
@@ -50,6 +54,21 @@ _POLL_S = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
+class Metered:
+    """What a cluster has cost so far, and what it costs now.
+
+    Attributes:
+        at: the time of the reading.
+        spent_usd: USD so far.
+        hourly_usd: USD an hour now.
+    """
+
+    at: datetime
+    spent_usd: float
+    hourly_usd: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class Note:
     """The guard's orders.
 
@@ -57,16 +76,31 @@ class Note:
         cluster: the cluster's spec for a provider that runs in the cluster.
         hourly_usd: its price in USD an hour; None if unknown.
         began: when it began to cost that, ISO 8601; empty if unknown.
+        pool_label: the label by which the cloud names a node's pool; empty if costs are not metered.
+        tariffs: the prices of a node of each pool, and of all that has no nodes.
     """
 
     cluster: ClusterSpec
     hourly_usd: float | None = None
     began: str = ""
+    pool_label: str = ""
+    tariffs: tuple[Tariff, ...] = ()
 
-    def end(self) -> datetime | None:
-        """Return the cluster's end: the expiry that `up` wrote, or the time when the budget is spent."""
+    def end(self, metered: Metered | None = None) -> datetime | None:
+        """Return the cluster's end: the expiry that `up` wrote, or the time when the budget is spent.
+
+        Args:
+            metered: what was spent so far, and the price now; None if it is not known.
+        """
         ends = [datetime.fromisoformat(self.cluster.expires)] if self.cluster.expires else []
-        if self.cluster.budget_usd is not None and self.hourly_usd and self.began:
+        if self.cluster.budget_usd is not None and metered is not None:
+            left = self.cluster.budget_usd - metered.spent_usd
+            if left <= 0:
+                ends.append(metered.at)
+            elif metered.hourly_usd:
+                hours = min(left / metered.hourly_usd, _LONGEST_H)
+                ends.append(metered.at + timedelta(hours=hours))
+        elif self.cluster.budget_usd is not None and self.hourly_usd and self.began:
             hours = self.cluster.budget_usd / self.hourly_usd
             ends.append(datetime.fromisoformat(self.began) + timedelta(hours=hours))
         return min(ends, default=None)
@@ -75,7 +109,15 @@ class Note:
         """Return the orders as the ConfigMap holds them."""
         # The guard's image may be of an earlier version, which rejects unknown keys.
         cluster = self.cluster.model_dump(mode="json", exclude={"access", "base_image", "package_index"})
-        return json.dumps({"cluster": cluster, "hourly_usd": self.hourly_usd, "began": self.began})
+        return json.dumps(
+            {
+                "cluster": cluster,
+                "hourly_usd": self.hourly_usd,
+                "began": self.began,
+                "pool_label": self.pool_label,
+                "tariffs": [asdict(tariff) for tariff in self.tariffs],
+            }
+        )
 
     @classmethod
     def of(cls, text: str) -> Note:
@@ -88,6 +130,9 @@ class Note:
                 cluster=cluster,
                 hourly_usd=float(hourly_usd) if hourly_usd else None,
                 began=document["began"],
+                # Versions before 0.3 did not meter.
+                pool_label=document.get("pool_label", ""),
+                tariffs=tuple(Tariff(**each) for each in document.get("tariffs", ())),
             )
         except (ValueError, KeyError, TypeError) as error:
             raise UsageError(
@@ -166,12 +211,36 @@ class Guard:
             )
         data = found.get("data") or {}
         note = Note.of(data.get(NOTE, ""))
-        end = note.end()
+        end = note.end(self._meter(note, data.get(METER, "")))
         if end is None or self.now() < end:
             self.report(f"{note.cluster.title} ends {end.isoformat()}" if end else "there is no end")
             return True
         are_ended = self._end_runs()
         return self._halt(note, end, GuardRecord.of(data.get(RECORD, ""))) and are_ended
+
+    def _meter(self, note: Note, text: str) -> Metered | None:
+        """Add the time since the last round to the ledger; return None if the cost is not known.
+
+        An error is reported: the end by the clock is enforced even so.
+        """
+        if not note.pool_label:
+            return None
+        now = self.now()
+        try:
+            ledger = CostLedger.of(text) if text else CostLedger.begun(_epoch(note.began, now))
+            nodes = live_nodes(self.kube, self.namespace, note.pool_label)
+            ledger = advance(ledger, nodes, note.tariffs, now.timestamp())
+            change = {"data": {METER: ledger.to_json()}}
+            self.kube.patch("ConfigMap", NAME, change, namespace=self.namespace)
+        except CloudrecError as error:
+            self.report(f"the cost is not metered: {error.message}")
+            return None
+        hourly_usd = rate(nodes, note.tariffs)
+        if ledger.usd is None or hourly_usd is None:
+            self.report("the cost is not known: a pool has no price")
+            return None
+        self.report(f"{note.cluster.title} has cost ${ledger.usd:,.2f}, and costs ${hourly_usd:.2f}/h now")
+        return Metered(at=now, spent_usd=ledger.usd, hourly_usd=hourly_usd)
 
     def _end_runs(self) -> bool:
         """Suspend every run and wait until its pods have ended; return False if a launcher's runs failed.
@@ -279,6 +348,10 @@ def main(arguments: Sequence[str]) -> int:
         if time.monotonic() - began + options.pause_s > options.shift_s:
             return code
         time.sleep(options.pause_s)
+
+
+def _epoch(text: str, otherwise: datetime) -> float:
+    return (datetime.fromisoformat(text) if text else otherwise).timestamp()
 
 
 def _one_round() -> int:

@@ -92,6 +92,29 @@ def test_commands_share_one_account_until_it_is_stopped(laptop: Laptop) -> None:
     assert laptop.run("sandbox", "stop").stdout == "no sandbox is running\n"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("cloud", ["aws", "azure", "gcp"])
+def test_the_cost_of_a_cluster_is_metered_and_known_after_its_removal(laptop: Laptop, cloud: str) -> None:
+    made = laptop.run("--sandbox", "up", cloud, "--yes")
+    assert made.returncode == 0, made.stderr
+    (before,) = json.loads(laptop.run("--sandbox", "cost", "-o", "json").stdout)["clusters"]
+    assert before["problem"] is None
+    assert before["usd"] > 0
+    gpus = [row for row in before["rows"] if row["instance_type"] and row["pool"].startswith("gpu")]
+    assert sum(row["node_s"] for row in gpus) > 0
+    assert before["unpriced_pools"] == []
+    assert laptop.run("--sandbox", "down", cloud, "--yes").returncode == 0
+    (after,) = json.loads(laptop.run("--sandbox", "cost", cloud, "-o", "json").stdout)["clusters"]
+    assert after["removed"]
+    assert after["usd"] > before["usd"]
+    table = laptop.run("--sandbox", "cost", "--by", "pool").stdout
+    assert "NODE-HOURS" in table
+    assert "(no nodes)" in table
+    unknown = laptop.run("--sandbox", "cost", "other")
+    assert unknown.returncode == 2
+    assert "no cluster 'other' is known here" in unknown.stderr
+
+
 def test_a_command_without_a_cloud_needs_exactly_one_sandbox(laptop: Laptop) -> None:
     refused = laptop.run("--sandbox", "status")
     assert refused.returncode == 2

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cloudrec.app.lifetime import Past, check_end, is_over, price_of, tagged_end, with_end
+from cloudrec.app.money.lifetime import Past, check_end, is_over, price_of, tagged_end, with_end
 from cloudrec.engine.cost import Cost, Item
 from cloudrec.engine.graph import TAG_EXPIRES, Condition, Observed, Resource
 from cloudrec.errors import SpecError, UsageError

@@ -1,8 +1,8 @@
 """The manifests of the guard, which checks every few minutes whether the cluster's time or budget has ended.
 
-The guard may list and suspend the namespace's runs, end pods of dead nodes, and record its actions. The
-identity of its service account decides about its permissions for the cloud's node pools. It is cloudrec's
-only pod with a token of the API server.
+The guard may list and suspend the namespace's runs, end pods of dead nodes, and record its actions. Where it
+meters the cluster's cost, it may also list the nodes. The identity of its service account decides about its
+permissions for the cloud's node pools. It is cloudrec's only pod with a token of the API server.
 """
 
 from __future__ import annotations
@@ -26,12 +26,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from cloudrec.kubernetes.client.target import ClusterTarget, PodSetup
+    from cloudrec.kubernetes.manifests.templates.rendering import TemplateContext
 
 GUARD = "guard"
 NAME = "cloudrec-guard"
 NOTE = "guard.json"  # the key in its ConfigMap
 MARK = "/tmp/cloudrec-guard"  # noqa: S108 - a file on the pod's volume, which each completed round touches
-# The kinds of `guard_objects`. All are deleted when the end is lifted; the CronJob first, so no round starts.
+# The kinds of `guard_objects` in its namespace. All are deleted when the end is lifted; the CronJob first, so
+# no round starts.
 KINDS = (
     "batch/v1/CronJob",
     "ConfigMap",
@@ -70,6 +72,7 @@ class Guarding:
         annotations: annotations that give its service account an identity of the cloud.
         pod_labels: labels by which its pod uses that identity.
         schedule: the times of its rounds, in cron's notation.
+        meters: whether it lists the cluster's nodes, to meter what they cost.
     """
 
     cluster: str
@@ -81,6 +84,7 @@ class Guarding:
     annotations: Mapping[str, str] = field(default_factory=dict)
     pod_labels: Mapping[str, str] = field(default_factory=dict)
     schedule: str = "*/2 * * * *"
+    meters: bool = False
 
 
 def guard_objects(target: ClusterTarget, guarding: Guarding) -> tuple[dict[str, Any], ...]:
@@ -104,6 +108,7 @@ def guard_objects(target: ClusterTarget, guarding: Guarding) -> tuple[dict[str, 
         contexts.ConfigMap(**named, data={NOTE: guarding.note}),
         contexts.Role(**named, rules=_rules()),
         contexts.RoleBinding(**named, role=NAME, service_account=NAME),
+        *(_meter(target, labels) if guarding.meters else ()),
         contexts.NetworkPolicy(
             **named,
             selector={ROLE: GUARD},
@@ -119,6 +124,15 @@ def guard_objects(target: ClusterTarget, guarding: Guarding) -> tuple[dict[str, 
         ),
     )
     return tuple(render(each) for each in parts)
+
+
+def _meter(target: ClusterTarget, labels: Mapping[str, str]) -> tuple[TemplateContext, ...]:
+    """Return what lets the guard list the nodes."""
+    rules = [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["list"]}]
+    binding = contexts.ClusterRoleBinding(
+        name=NAME, labels=labels, service_account=NAME, namespace=target.namespace
+    )
+    return contexts.ClusterRole(name=NAME, labels=labels, rules=rules), binding
 
 
 def _rules() -> list[dict[str, Any]]:

@@ -22,4 +22,5 @@ FACTS = CloudFacts(
         ),
     ),
     notice=NOTICE,
+    pool_label="eks.amazonaws.com/nodegroup",
 )

@@ -20,4 +20,5 @@ FACTS = CloudFacts(
         ),
     ),
     notice=NOTICE,
+    pool_label="kubernetes.azure.com/agentpool",
 )

@@ -76,11 +76,13 @@ class CloudFacts:
         name: the provider's name.
         fabrics: fabrics beyond TCP.
         notice: the notice of a preemption; None if there is none.
+        pool_label: the label by which the cloud names a node's pool; empty if it sets none.
     """
 
     name: str
     fabrics: tuple[Fabric, ...] = ()
     notice: PreemptionNotice | None = None
+    pool_label: str = ""
 
 
 @cache

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from cloudrec.spec.models import ClusterSpec
 
+GUARD_ACCOUNT = "cloudrec-guard"
 _HASH = 8
 _P = TypeVar("_P", bound=Properties, default=Properties)
 
@@ -62,6 +63,8 @@ class CloudLayout:
         hourly_usd: float | None,
         node_type: str = "",
         gpus: int = 0,
+        pool: str = "",
+        nodes: int = 0,
         priced: str = "",
         holds_data: bool = False,
         candidates: tuple[Resource, ...] = (),
@@ -77,6 +80,8 @@ class CloudLayout:
             hourly_usd=hourly_usd,
             node_type=node_type,
             gpus=gpus,
+            pool=pool,
+            nodes=nodes,
             priced=priced,
             holds_data=holds_data,
             candidates=candidates,
@@ -101,3 +106,11 @@ def shortened(name: str, longest: int) -> str:
         return name
     digest = hashlib.sha256(name.encode()).hexdigest()[:_HASH]
     return f"{name[: longest - _HASH - 1].rstrip('-')}-{digest}"
+
+
+def guard_account_of(service_account: str) -> str:
+    """Return the guard's service account as NAMESPACE/NAME, in the namespace of the runs' account.
+
+    It is separate from the runs': no run may have the guard's rights.
+    """
+    return f"{service_account.partition('/')[0]}/{GUARD_ACCOUNT}"

@@ -14,4 +14,5 @@ FACTS = CloudFacts(
         Fabric(name="tcpxo", machines="GKE A3", image="gcp", base_image=PLAIN_IMAGE),
     ),
     notice=NOTICE,
+    pool_label="cloud.google.com/gke-nodepool",
 )

@@ -165,6 +165,7 @@ def others(family: str) -> tuple[dict[str, Any], ...]:
         image=IMAGE,
         note='{"cluster": {"expires": "2026-11-21T08:00:00Z"}}',
         environment={"AWS_REGION": "us-east-1"},
+        meters=not family.startswith("kubernetes"),
     )
     return (
         *namespace_objects(target, workload(family).cluster, workload(family).owner),

@@ -41,7 +41,7 @@ def test_checkov_has_no_unexplained_finding(tmp_path: Path) -> None:
         needed.update(why)
         if not why:
             unexplained.append(f"{finding['check_id']} {finding['check_name']}: {which}")
-    assert sorted(set(unexplained)) == []
+    assert not unexplained, "\n".join(sorted(set(unexplained)))
     assert needed == {each["check"] for each in _EXPLAINED["explained"]}, "some explanations explain nothing"
     print(report["summary"])
 

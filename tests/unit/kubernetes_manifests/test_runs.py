@@ -17,7 +17,7 @@ from cloudrec.kubernetes.manifests import (
     probe_objects,
     run_objects,
 )
-from cloudrec.kubernetes.manifests.guard import KINDS
+from cloudrec.kubernetes.manifests.guard import KINDS, NAME
 from cloudrec_sandbox.kubernetes.rules.amounts import quality
 from tests.unit.kubernetes_manifests.support_matrix import (
     FAMILIES,
@@ -326,6 +326,16 @@ def test_the_guard_can_only_stop_runs_and_end_pods() -> None:
 def test_the_guard_has_no_rights_beyond_its_namespace(family: str) -> None:
     found = guard_objects(FAMILIES[family], Guarding(cluster="c", owner="ann", image=IMAGE))
     assert {each["metadata"]["namespace"] for each in found} == {FAMILIES[family].namespace}
+
+
+def test_a_guard_that_meters_may_also_list_the_nodes_and_nothing_else_outside_its_namespace() -> None:
+    guarding = Guarding(cluster="c", owner="ann", image=IMAGE, meters=True)
+    found = guard_objects(FAMILIES["aws-p5"], guarding)
+    wide = [each for each in found if "namespace" not in each["metadata"]]
+    assert [each["kind"] for each in wide] == ["ClusterRole", "ClusterRoleBinding"]
+    assert wide[0]["rules"] == [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["list"]}]
+    (subject,) = wide[1]["subjects"]
+    assert (subject["name"], subject["namespace"]) == (NAME, FAMILIES["aws-p5"].namespace)
 
 
 def test_every_kind_of_the_guard_is_deleted_with_it() -> None:

@@ -261,6 +261,38 @@ class Role(Named):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ClusterRole(TemplateContext):
+    """Permissions in the whole cluster.
+
+    Args:
+        name: its name.
+        labels: its labels.
+        rules: API groups, resources and verbs.
+    """
+
+    name: str
+    labels: Mapping[str, str]
+    rules: Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterRoleBinding(TemplateContext):
+    """The binding of the cluster role of the same name to a service account.
+
+    Args:
+        name: its name.
+        labels: its labels.
+        service_account: the service account's name.
+        namespace: the service account's namespace.
+    """
+
+    name: str
+    labels: Mapping[str, str]
+    service_account: str
+    namespace: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class RoleBinding(Named):
     """The binding of a role to a service account.
 

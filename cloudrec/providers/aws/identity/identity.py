@@ -14,7 +14,7 @@ from cloudrec.providers.aws import errors
 from cloudrec.providers.aws.api.driver import AwsDriver, as_list, as_map
 from cloudrec.providers.aws.layout import TAG_REGION
 from cloudrec.providers.base.driver import is_ours, name_of
-from cloudrec.providers.base.guard import account_of
+from cloudrec.providers.base.layout import guard_account_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -133,7 +133,7 @@ def _trust(layout: AwsLayout, service: str, account: str) -> Mapping[str, object
 
 def guard_account(layout: AwsLayout) -> str:
     """Return the guard's service account as namespace/name."""
-    return account_of(layout.settings.service_account)
+    return guard_account_of(layout.settings.service_account)
 
 
 def _guard_policy(layout: AwsLayout) -> Mapping[str, object]:

@@ -117,6 +117,8 @@ def _cpu(layout: AwsLayout) -> list[Resource]:
         tags={TAG_DIGEST: digest, TAG_TYPE: first},
         hourly_usd=layout.prices.nodes(first, settings.cpu_nodes),
         node_type=first,
+        pool=asked.group,
+        nodes=settings.cpu_nodes,
     )
     return [template, group]
 
@@ -193,6 +195,8 @@ def _candidate(
         hourly_usd=layout.prices.nodes(way.instance_type, cluster.nodes, way.capacity, way.zone),
         node_type=way.instance_type,
         gpus=layout.hardware[way.instance_type].gpus,
+        pool=asked.group,
+        nodes=cluster.nodes,
         priced=layout.prices.priced(way.instance_type, way.capacity, way.zone),
     )
 

@@ -88,6 +88,7 @@ def resources(layout: AzureLayout) -> list[Resource[AzureClusterProperties]]:
             ),
             hourly_usd=_price(layout.prices, tier, settings.system_vm_size, settings.system_nodes),
             node_type=settings.system_vm_size,
+            pool=cluster_model.SYSTEM,
         )
     ]
 

@@ -13,7 +13,7 @@ from cloudrec.providers.azure.api.rows import group_name, inherited, place
 from cloudrec.providers.azure.api.tracked import Calls, GroupDriver, group_names
 from cloudrec.providers.azure.identity import identity
 from cloudrec.providers.base.driver import is_ours, name_of, needed
-from cloudrec.providers.base.guard import account_of
+from cloudrec.providers.base.layout import guard_account_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -52,7 +52,7 @@ def resources(layout: AzureLayout) -> list[Resource]:
     runs = layout.settings.service_account
     return [
         _credential(layout, identity.POD, runs),
-        _credential(layout, identity.GUARD, account_of(runs)),
+        _credential(layout, identity.GUARD, guard_account_of(runs)),
     ]
 
 

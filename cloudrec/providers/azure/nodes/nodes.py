@@ -108,6 +108,8 @@ def _candidate(
         hourly_usd=layout.prices.nodes(place.instance_type, cluster.nodes, place.capacity),
         node_type=place.instance_type,
         gpus=hardware.gpus,
+        pool=pool_name(place),
+        nodes=cluster.nodes,
         priced=layout.prices.priced(place.instance_type, place.capacity),
     )
 

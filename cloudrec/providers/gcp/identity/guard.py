@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from cloudrec.engine.cost import FREE
 from cloudrec.engine.graph import TAG_CLUSTER, TAG_KEY, Condition, Observed, Properties
 from cloudrec.providers.base.driver import needed
-from cloudrec.providers.base.guard import account_of
+from cloudrec.providers.base.layout import guard_account_of
 from cloudrec.providers.gcp.api import policies
 from cloudrec.providers.gcp.api.driver import GcpDriver
 from cloudrec.providers.gcp.api.gke import CLUSTER
@@ -53,7 +53,7 @@ def resources(layout: GcpLayout) -> list[Resource]:
         BINDING,
         needs=(layout.key(CLUSTER),),  # the workload identity pool exists once the project has a cluster
         properties=GuardBindingProperties(
-            member=layout.principal(account_of(layout.settings.service_account)),
+            member=layout.principal(guard_account_of(layout.settings.service_account)),
             role=layout.settings.guard_role or layout.guard_role,
         ),
         hourly_usd=FREE,

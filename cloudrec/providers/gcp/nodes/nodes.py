@@ -63,12 +63,15 @@ def drivers(gcp: Gcp) -> Mapping[str, GcpDriver]:
 
 
 def _cpu(layout: GcpLayout) -> Resource[CpuPoolProperties]:
+    asked = cpu_nodes.properties(layout)
     return layout.resource(
         CPU,
         needs=(layout.key(CLUSTER), *identity.keys(layout)),
-        properties=cpu_nodes.properties(layout),
+        properties=asked,
         hourly_usd=cpu_nodes.hourly_usd(layout),
         node_type=layout.settings.cpu_machine_type,
+        pool=asked.pool,
+        nodes=asked.nodes * len(asked.zones),
     )
 
 
@@ -131,6 +134,8 @@ def _candidate(layout: GcpLayout, way: Placement) -> Resource[GpuPoolProperties]
         ),
         node_type=way.instance_type,
         gpus=hardware.gpus,
+        pool=pool,
+        nodes=cluster.nodes,
         priced=layout.prices.priced(way.instance_type, way.capacity),
     )
 

@@ -1,0 +1,1 @@
+"""What clusters cost: their ends, and what was metered."""
