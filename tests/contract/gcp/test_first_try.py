@@ -15,6 +15,7 @@ from cloudrec.providers.gcp.cluster import cluster_model
 from cloudrec.providers.gcp.storage import lustre, storage
 from tests.contract.gcp.support import WHOLE, Site, whole
 from tests.contract.gcp.test_cluster_side import CLUSTER, had, tried
+from tests.sandbox.gcp.support import PROJECT
 from tests.sandbox.gcp.support import Gcp as Cloud
 
 ZONES = ("us-central1-a", "us-central1-b")
@@ -90,6 +91,10 @@ def test_several_nodes_of_a_type_without_a_fabric_profile_are_refused(cloud: Clo
     assert not [each for each in preflight.findings(one.gcp, one.layout()) if not each.ok and each.blocks]
     one.up()
     assert had(one) == [f"a3-ultragpu-8g-{ZONES[1]}-on-demand"]
+    # Google makes such a node without the RDMA cards.
+    _, listed = cloud.rest("GET", f"/compute/v1/projects/{PROJECT}/zones/{ZONES[1]}/instances")
+    (machine,) = [each for each in listed["items"] if each["machineType"].endswith("a3-ultragpu-8g")]
+    assert [each["nicType"] for each in machine["networkInterfaces"]] == ["GVNIC"]
 
 
 def test_images_are_streamed_though_the_project_had_not_enabled_that(cloud: Cloud, tmp_path: Path) -> None:

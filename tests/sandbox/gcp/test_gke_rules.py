@@ -1,4 +1,4 @@
-"""What GKE refuses of disks and of maintenance policies, and what of a pool has no effect."""
+"""What GKE refuses of disks, of networks and of maintenance policies, and what of a pool has no effect."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from google.cloud.compute_v1 import Network
 from google.cloud.container_v1 import (
     MaintenanceExclusionOptions,
     MaintenancePolicy,
@@ -14,7 +15,7 @@ from google.cloud.container_v1 import (
 )
 
 from tests.sandbox.gcp.support import PROJECT, Gcp, refused
-from tests.sandbox.gcp.support_gke import PATH, done, ready
+from tests.sandbox.gcp.support_gke import PATH, done, network, pool, ready, subnetwork
 
 H200 = {"accelerator_type": "nvidia-h200-141gb", "accelerator_count": 8}
 Scope = MaintenanceExclusionOptions.Scope
@@ -35,6 +36,85 @@ def test_a_machine_type_without_persistent_disk_needs_hyperdisk(there: Gcp, disk
         there.gke.create_node_pool(parent=PATH, node_pool=wish)
     wish.config.disk_type = "hyperdisk-balanced"
     done(there, there.gke.create_node_pool(parent=PATH, node_pool=wish))
+
+
+ROCE = "us-central1-b"  # a zone with H200
+
+
+def roce(gcp: Gcp, zone: str = ROCE, name: str = "roce") -> list[dict[str, str]]:
+    """Nine subnetworks of a network with an RDMA profile, then one of an ordinary network."""
+    made = Network(
+        name=name,
+        auto_create_subnetworks=False,
+        network_profile=f"projects/{PROJECT}/global/networkProfiles/{zone}-vpc-roce",
+    )
+    gcp.compute("Networks").insert_unary(project=PROJECT, network_resource=made)
+    gcp.advance(60)
+    network(gcp, "second")
+    nets = [(name, f"rdma-{number}") for number in range(9)] + [("second", "second")]
+    for number, (net, subnet) in enumerate(nets, start=40):
+        subnetwork(gcp, net, subnet, number=number, ranges=())
+    return [{"network": net, "subnetwork": subnet} for net, subnet in nets]
+
+
+def h200(extras: list[dict[str, str]], zone: str = ROCE) -> NodePool:
+    """A pool of one A3 Ultra machine with additional networks."""
+    config = {"machine_type": "a3-ultragpu-8g", "disk_type": "hyperdisk-balanced", "accelerators": [H200]}
+    more = {"network_config": {"additional_node_network_configs": extras}} if extras else {}
+    return NodePool({"name": "gpu", "initial_node_count": 1, "locations": [zone], "config": config, **more})
+
+
+def cards(gcp: Gcp) -> list[str]:
+    """The types of the interfaces of the one machine with H200."""
+    (found,) = [
+        each
+        for each in gcp.compute("Instances").list(project=PROJECT, zone=ROCE)
+        if each.machine_type.endswith("a3-ultragpu-8g")
+    ]
+    return [each.nic_type for each in found.network_interfaces]
+
+
+def test_a_machine_with_rdma_has_as_many_rdma_cards_as_networks_for_them(there: Gcp) -> None:
+    done(there, there.gke.create_node_pool(parent=PATH, node_pool=h200([])))
+    assert cards(there) == ["GVNIC"]
+    done(there, there.gke.delete_node_pool(name=f"{PATH}/nodePools/gpu"))
+    *rdma, second = roce(there)
+    done(there, there.gke.create_node_pool(parent=PATH, node_pool=h200([second, *rdma[:8]])))
+    assert cards(there) == ["GVNIC"] * 2 + ["MRDMA"] * 8
+
+
+def test_a_network_with_an_rdma_profile_takes_only_rdma_cards_in_its_own_zone(there: Gcp) -> None:
+    *rdma, second = roce(there)
+    assert there.compute("Networks").get(project=PROJECT, network="roce").mtu == 8896
+    wrong = [
+        (h200(rdma), "9 additional node networks of MRDMA are more than 8"),
+        (h200([rdma[0], rdma[0]]), "is used by more than one interface"),
+        (h200([second, second]), "is used by more than one interface"),
+        (
+            pool(network_config={"additional_node_network_configs": rdma[:1]}, locations=[ROCE]),
+            "1 additional node networks of MRDMA are more than 0",
+        ),
+    ]
+    for wish, words in wrong:
+        with refused("INVALID_ARGUMENT", words):
+            there.gke.create_node_pool(parent=PATH, node_pool=wish)
+    network(there, "third")
+    subnetwork(there, "third", "third", number=60, ranges=())
+    with refused("INVALID_ARGUMENT", "2 additional node networks of GVNIC are more than 1"):
+        third = {"network": "third", "subnetwork": "third"}
+        there.gke.create_node_pool(parent=PATH, node_pool=h200([second, third]))
+
+
+def test_networks_for_rdma_that_cannot_be_had_are_refused(there: Gcp) -> None:
+    first, *_ = roce(there, "us-central1-a", "elsewhere")
+    with refused("INVALID_ARGUMENT", 'is in zone "us-central1-a", and the node pool is not'):
+        there.gke.create_node_pool(parent=PATH, node_pool=h200([first]))
+    made = h200([])
+    made.network_config.accelerator_network_profile = "auto"
+    with refused("UNIMPLEMENTED", "makes no networks for accelerators"):
+        there.gke.create_node_pool(parent=PATH, node_pool=made)
+    with refused("NOT_FOUND", "networkProfiles/nowhere-vpc-roce"):
+        roce(there, "nowhere", "none")
 
 
 def policy(days: int, scope: Scope, until: Until = Until.END_TIME_BEHAVIOR_UNSPECIFIED) -> MaintenancePolicy:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cloudrec_sandbox.gcp.resources import store
+from cloudrec_sandbox.gcp.services.compute.network.networks import roce_zone
 from cloudrec_sandbox.gcp.services.gke import network
 
 if TYPE_CHECKING:
@@ -102,6 +103,6 @@ def _interface(world: World, index: int, net: str, subnet: str, *, addresses: bo
         "name": f"nic{index}",
         "network": store.link(net),
         "subnetwork": store.link(subnet),
-        "nicType": "GVNIC",
+        "nicType": "MRDMA" if roce_zone(store.need(world, "compute", net).document) else "GVNIC",
         **address,
     }

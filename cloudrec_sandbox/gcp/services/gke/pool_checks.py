@@ -19,6 +19,7 @@ from cloudrec_sandbox.gcp.api.errors import GcpError
 from cloudrec_sandbox.gcp.resources import checks, store
 from cloudrec_sandbox.gcp.resources.places import region_of
 from cloudrec_sandbox.gcp.services.compute.capacity import machines
+from cloudrec_sandbox.gcp.services.compute.network.networks import roce_zone
 from cloudrec_sandbox.gcp.services.gke import network, nodes, versions
 from cloudrec_sandbox.gcp.services.iam import accounts
 
@@ -29,6 +30,14 @@ LONGEST_NAME = 40
 _MOST_NODES = 1000  # of a pool in one zone
 _LEAST_DISK_GB = 10
 _MOST_NETWORKS = 8  # beside the first one: A3 Mega has eight GPU networks
+# Machine types with RDMA have two gVNICs, the first one included, and eight MRDMA cards ("Networking and
+# GPU machines", https://cloud.google.com/compute/docs/gpus/gpu-network-bandwidth). No page of Google's is
+# known to say that they must be used: a pool asks for networks of them ("Configure automated networking for
+# accelerator VMs", https://cloud.google.com/kubernetes-engine/docs/how-to/config-auto-net-for-accelerators),
+# and dstack had A4 machines on an ordinary network (https://github.com/dstackai/dstack/pull/3100). So a pool
+# without such networks is not refused; its machines have no RDMA.
+_WITH_RDMA = ("a3-ultragpu-", "a4-", "a4x-")
+_MOST_WITH_RDMA = {"GVNIC": 1, "MRDMA": 8}
 # 0, 30 or 120 from 1.35.0-gke.1171000 on (google-cloud-container's NodeKubeletConfig; "Spot VMs").
 _GRACE_SECONDS = (0, 30, 120)
 _GRACE_SINCE = "1.35.0-gke.1171000"
@@ -190,23 +199,37 @@ def _check_placement(call: Call, pool: NodePool, project: str, region: str) -> N
 
 
 def _check_networks(call: Call, cluster: Cluster, pool: NodePool, project: str, region: str) -> None:
+    if pool.network_config.accelerator_network_profile:
+        raise GcpError("UNIMPLEMENTED", "this stand-in makes no networks for accelerators")
     extras = pool.network_config.additional_node_network_configs
-    if not extras:
-        return
     # Additional networks need the cluster's multi-networking, and so Dataplane V2 (google-cloud-container).
-    if not cluster.network_config.enable_multi_networking:
+    if extras and not cluster.network_config.enable_multi_networking:
         raise invalid("Additional node networks require multi-networking to be enabled on the cluster.")
-    if len(extras) > _MOST_NETWORKS:
-        raise invalid(f"{len(extras)} additional node networks are more than {_MOST_NETWORKS}.")
+    has_rdma = pool.config.machine_type.startswith(_WITH_RDMA)
+    most = _MOST_WITH_RDMA if has_rdma else {"GVNIC": _MOST_NETWORKS, "MRDMA": 0}
+    zones = set(pool.locations or cluster.locations)
+    count = dict.fromkeys(most, 0)
     seen = {cluster.network_config.network}
     for extra in extras:
         net = network.network(call.world, extra.network, project)
         subnet = network.subnetwork(call.world, extra.subnetwork, project, region)
         if not network.belongs(subnet, net):
             raise invalid(f'Subnetwork "{subnet.name}" is not one of network "{net.name}".')
-        if net.path in seen:
-            raise invalid(f'Network "{net.name}" is used by more than one interface of the nodes.')
-        seen.add(net.path)
+        zone = roce_zone(net.document)
+        if zone and {zone} != zones:
+            raise invalid(f'Network "{net.name}" is in zone "{zone}", and the node pool is not.')
+        # The cards of a machine share one RDMA network: each is in another subnetwork of it.
+        used = subnet if zone else net
+        if used.path in seen:
+            raise invalid(f'Network "{used.name}" is used by more than one interface of the nodes.')
+        seen.add(used.path)
+        count["MRDMA" if zone else "GVNIC"] += 1
+    for kind, limit in most.items():
+        if count[kind] > limit:
+            raise invalid(
+                f"{count[kind]} additional node networks of {kind} are more than {limit}, those of machine"
+                f' type "{pool.config.machine_type}".'
+            )
 
 
 def check_account(call: Call, project: str, email: str) -> None:
