@@ -263,7 +263,7 @@ def _passes(error: Exception, grants: Grants) -> bool:
     what, text = code(error), message(error)
     if any(pattern.search(what) for pattern in (_BUSY, _FAULT, _IN_USE, _NOT_YET)):
         return True
-    return _BUSY_WORDS.search(text) is not None or (_is_denied(error) and grants.may_lag(text))
+    return _BUSY_WORDS.search(text) is not None or (is_denied(error) and grants.may_lag(text))
 
 
 def is_capacity(error: Exception) -> bool:
@@ -292,7 +292,7 @@ def explain(error: Exception) -> CloudrecError:
 
 def _explain_refusal(error: Exception) -> CloudrecError:
     what, words = code(error), message(error)
-    if _is_denied(error) and _PERMISSION.search(what):
+    if is_denied(error) and _PERMISSION.search(what):
         return PreflightError(
             f"{_denied(words)} ({what}): {words}",
             remedy="assign a role with this action; infra/azure/deployer-role.json lists all that are needed",
@@ -315,7 +315,8 @@ def _denied(text: str) -> str:
     return f"the credentials, or the cluster's identity, may not do {action}" if action else "not allowed"
 
 
-def _is_denied(error: Exception) -> bool:
+def is_denied(error: Exception) -> bool:
+    """Return whether the credentials, or an identity of the cluster, lack a permission."""
     return _status(error) == _DENIED or _PERMISSION.search(code(error)) is not None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -80,9 +81,22 @@ class AzureProvider(CloudProvider[Azure, AzureLayout]):
         """Check quotas, offers, names that are taken and orphaned resources."""
         return preflight.findings(account, layout)
 
-    def audited(self, account: Azure, cluster: str | None, managed: Sequence[Observed]) -> Audit:
-        """Return resources with cloudrec's tags or names, or in its networks, that no driver manages."""
-        return unmanaged.audit(account, cluster, managed)
+    def audit(
+        self, cluster: str | None, managed: Sequence[Observed], *, locations: Sequence[str] = ()
+    ) -> Audit:
+        """Return resources with cloudrec's tags or names, or in its networks, that no driver manages.
+
+        As in a search, one audit is enough for any number of locations.
+        """
+        wanted = {*locations, _EVERYWHERE, ""}
+        with self.explained():
+            account = self.account(locations[0] if len(locations) == 1 else None)
+            # After `down --keep-data` a cluster's storage exists although nothing is managed any more.
+            kept = [] if cluster is None else [seen for seen in self.search(cluster) if seen.holds_data]
+            found = unmanaged.audit(account, cluster, [*managed, *kept])
+        return replace(
+            found, found=tuple(seen for seen in found.found if not locations or seen.location in wanted)
+        )
 
     def regions(self) -> Sequence[str]:
         """Return the regions that are enabled for the account."""

@@ -10,34 +10,24 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from cloudrec_sandbox.azure.arm.kinds import Kind
 from cloudrec_sandbox.azure.arm.paths import GROUP, SUBSCRIPTION
-from cloudrec_sandbox.azure.arm.registry import resource as register
 from cloudrec_sandbox.azure.arm.registry import setting
 from cloudrec_sandbox.azure.arm.store import Resource, store
 from cloudrec_sandbox.azure.services.authorization.access import grant
 from cloudrec_sandbox.azure.services.compute import disks
+from cloudrec_sandbox.azure.services.monitoring import WORKSPACE
 from cloudrec_sandbox.azure.services.network import dns, interfaces, references
 from cloudrec_sandbox.azure.services.storage import blob_service, containers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from cloudrec_sandbox.core.world import World
 
 _READER = "acdd72a7-3385-48ef-bd42-f606fba81ae7"
-WORKSPACE = "Microsoft.OperationalInsights/workspaces"
-
-
-@register
-class Workspaces(Kind):
-    """Log Analytics workspaces; they can only be created and deleted."""
-
-    type = WORKSPACE
-    apis: ClassVar[Sequence[str]] = ("2025-02-01", "2023-09-01", "2022-10-01")
 
 
 @dataclass

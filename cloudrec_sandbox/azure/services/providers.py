@@ -29,6 +29,7 @@ _NAMESPACES = (
     "Microsoft.Compute",
     "Microsoft.ContainerRegistry",
     "Microsoft.ContainerService",
+    "Microsoft.DevTestLab",
     "Microsoft.Insights",
     "Microsoft.ManagedIdentity",
     "Microsoft.Network",

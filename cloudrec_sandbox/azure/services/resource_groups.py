@@ -21,7 +21,7 @@ from cloudrec_sandbox.azure.services.lag import GROUPS, lag
 from cloudrec_sandbox.core.http import Reply, json_reply
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from cloudrec_sandbox.azure.arm.call import Call
     from cloudrec_sandbox.azure.arm.operations import Operation
@@ -33,6 +33,7 @@ _APIS = ("2025-04-01", "2024-11-01", "2022-09-01", "2021-04-01")
 _STEP_S = 5
 _COMPARED = re.compile(r"([\w/]+)\s+(?:eq|ne)\s")
 _PAGE = 1000
+_TAG = ("tagName", "tagValue")
 
 durations({"resource-group": 15, "resource-group-blocked": 600})
 
@@ -166,18 +167,27 @@ def head(call: Call) -> Reply:
     return Reply(status=HTTPStatus.NO_CONTENT if there else HTTPStatus.NOT_FOUND)
 
 
-def tagged_as(text: str, document: dict[str, Any]) -> bool:
-    """Return whether a document matches a filter, which may name one tag by tagName and tagValue."""
+def tagged_as(
+    text: str,
+    document: dict[str, Any],
+    *,
+    fields: Collection[str] | None = None,
+    functions: Mapping[str, Callable[..., bool]] | None = None,
+) -> bool:
+    """Return whether a document matches a filter, which may name one tag by tagName and tagValue.
+
+    `fields`: those that the list can be filtered by, beside tags; None for any. `functions`: its own.
+    """
     if not text:
         return True
     try:
-        test = parse(text)
+        test = parse(text, functions=functions, names=None if fields is None else (*fields, *_TAG))
     except FilterError as error:
         raise malformed("InvalidFilterInQueryString", [str(error)]) from error
     names = {name.lower() for name in _COMPARED.findall(text)}
     if "tagname" not in names:
         return test(document)
-    if others := sorted(names - {"tagname", "tagvalue"}):
+    if others := sorted(names - {name.lower() for name in _TAG}):
         raise malformed(
             "InvalidFilterInQueryString", [f"tags cannot be filtered by together with {', '.join(others)}"]
         )

@@ -24,6 +24,17 @@ if TYPE_CHECKING:
 
 _PAGE = 1000
 _TIMES = ("createdTime", "changedTime", "provisioningState")  # shown only if $expand names them
+# What the list can be filtered by, with eq and ne (REST API: Resources - List).
+_FIELDS = (
+    "location",
+    "resourceType",
+    "name",
+    "resourceGroup",
+    "identity",
+    "identity/principalId",
+    *(f"plan{member}" for member in ("", "/publisher", "/product", "/name", "/version", "/promotionCode")),
+)
+_FUNCTIONS = {"substringof": lambda document, part, name: part.lower() in str(document.get(name)).lower()}
 _SHOWN = ("id", "name", "type", "location", "tags", "sku", "kind", "identity", "zones", "managedBy")
 
 
@@ -58,9 +69,8 @@ def listing(call: Call) -> Reply:
     ghosts = [row for gone_at, row in world.state(Gone).rows if world.now() - gone_at < behind]
     rows += [row for row in ghosts if row["id"].lower() not in there]
     prefix, text = f"{scope.lower()}/", call.query.get("$filter", "")
-    found = [
-        row for row in rows if row["id"].lower().startswith(prefix) and tagged_as(text, _for_filter(row))
-    ]
+    _matches({}, text)  # refuses an invalid filter, also where there are no rows
+    found = [row for row in rows if row["id"].lower().startswith(prefix) and _fits(row, text)]
     hidden = set(_TIMES) - {name.strip() for name in call.query.get("$expand", "").split(",")}
     if "tagvalue" in text.lower():
         hidden.add("tags")  # ARM leaves out the tags if the filter is by tag
@@ -82,8 +92,13 @@ def _row(resource: Resource) -> dict[str, Any]:
     }
 
 
-def _for_filter(row: dict[str, Any]) -> dict[str, Any]:
-    return {**row, "resourceType": row["type"], "resourceGroup": row["id"].split("/")[4]}
+def _fits(row: dict[str, Any], text: str) -> bool:
+    document = {**row, "resourceType": row["type"], "resourceGroup": row["id"].split("/")[4]}
+    return _matches(document, text)
+
+
+def _matches(document: dict[str, Any], text: str) -> bool:
+    return tagged_as(text, document, fields=_FIELDS, functions=_FUNCTIONS)
 
 
 @inventory

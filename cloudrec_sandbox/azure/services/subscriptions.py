@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _STATES = ("Enabled", "Disabled", "Warned", "PastDue")
 _READ_ONLY = ("Disabled", "Warned")
+_LOGICAL = ("europe", "global", "unitedstates")  # listed, but no resource can be in them
+_CATEGORIES = {"Physical": "Recommended", "Logical": "Other"}
 
 
 @dataclass
@@ -91,30 +93,25 @@ def tenants(_call: Call) -> dict[str, Any]:
 
 @route("GET", "Microsoft.Resources/locations")
 def locations(call: Call) -> dict[str, Any]:
-    """Return the regions, with the subscription's own numbers for their zones."""
-    return {
-        "value": [
-            {
-                "id": f"{call.path.scope}/locations/{name}",
-                "subscriptionId": call.path.subscription,
-                "name": name,
-                "type": "Region",
-                "displayName": name,
-                "regionalDisplayName": name,
-                "metadata": {"regionType": "Physical", "regionCategory": "Recommended"},
-                **(
-                    {
-                        "availabilityZoneMappings": [
-                            {"logicalZone": zone, "physicalZone": f"{name}-az{zone}"} for zone in zones
-                        ]
-                    }
-                    if zones
-                    else {}
-                ),
-            }
-            for name, zones in REGIONS.items()
-        ]
-    }
+    """Return the regions, with the subscription's own numbers for their zones, and Azure's logical ones."""
+    rows = []
+    for name in [*REGIONS, *_LOGICAL]:
+        place = "Logical" if name in _LOGICAL else "Physical"
+        row: dict[str, Any] = {
+            "id": f"{call.path.scope}/locations/{name}",
+            "subscriptionId": call.path.subscription,
+            "name": name,
+            "type": "Region",
+            "displayName": name,
+            "regionalDisplayName": name,
+            "metadata": {"regionType": place, "regionCategory": _CATEGORIES[place]},
+        }
+        if zones := REGIONS.get(name):
+            row["availabilityZoneMappings"] = [
+                {"logicalZone": zone, "physicalZone": f"{name}-az{zone}"} for zone in zones
+            ]
+        rows.append(row)
+    return {"value": rows}
 
 
 def _write(world: World, wishes: Mapping[str, str | None]) -> None:

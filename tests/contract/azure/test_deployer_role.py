@@ -22,6 +22,8 @@ INFRA = Path(__file__).parents[3] / "infra" / "azure"
 ROLE: dict[str, Any] = json.loads((INFRA / "deployer-role.json").read_text(encoding="utf-8"))
 CONDITION = (INFRA / "grants.condition").read_text(encoding="utf-8")
 _CLIENT, _OBJECT = (str(uuid5(NAMESPACE_DNS, name)) for name in ("deployer.client", "deployer.object"))
+# Without these, `down` succeeds and reports what it could not search: see test_audit.py.
+REPORTED = {"Microsoft.Resources/subscriptions/resources/read"}
 # A sample of each service's create and delete calls; `make soak` covers every call of a cluster lifecycle.
 SOME = (
     "Microsoft.Network/natGateways/write",
@@ -171,7 +173,7 @@ def test_each_missing_action_fails_a_command_that_names_it(deployer: Deployer) -
     needed = {action.lower() for action in called(deployer.azure, since)}
     # Providers are registered once per subscription; the action is not needed later.
     wanted = [action for action in ROLE["Actions"] if "register/action" not in action]
-    actions = [action for action in wanted if action.lower() in needed]
+    actions = [action for action in wanted if action.lower() in needed and action not in REPORTED]
     for action in actions:
         deployer.lacks(action)
     print(f"each of {len(actions)} actions is needed")

@@ -294,9 +294,10 @@ def test_a_pool_cannot_be_newer_than_its_cluster(azure: Azure) -> None:
     assert made.properties.current_orchestrator_version == "1.36.3"
 
 
-def test_scale_sets_cannot_be_created_directly(azure: Azure) -> None:
+def test_scale_sets_of_aks_cannot_be_changed_directly(azure: Azure) -> None:
     sets = azure.client("compute").virtual_machine_scale_sets
-    found = list(sets.list(NODES))
-    assert [(row.sku.name, row.sku.capacity) for row in found] == [(D4, 2)]
-    with refused("OperationNotAllowed", status=400):
-        sets.begin_create_or_update(NODES, "mine", {"location": LOCATION})
+    (found,) = sets.list(NODES)
+    assert (found.sku.name, found.sku.capacity) == (D4, 2)
+    wish = {"location": LOCATION, "sku": {"name": D4, "capacity": 3}}
+    with refused("OperationNotAllowed", found.name, status=400):
+        sets.begin_create_or_update(NODES, found.name, wish)

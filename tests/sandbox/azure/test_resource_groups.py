@@ -125,3 +125,21 @@ def test_resources_are_filtered_by_type_and_can_be_expanded(azure: Azure) -> Non
     assert next(resources.list(expand="createdTime")).created_time is not None
     with refused("InvalidFilterInQueryString", status=400):
         list(resources.list(filter="tagName eq 'a' and resourceType eq 'Microsoft.Network/natGateways'"))
+
+
+def test_the_list_of_resources_has_pages(azure: Azure) -> None:
+    azure.group()
+    gateways, resources = azure.client("network").nat_gateways, azure.client("resource").resources
+    for name in ("one", "two", "three"):
+        azure.done(gateways.begin_create_or_update, GROUP, name, {**NAT, "tags": {"a": name}}, seconds=60)
+    pages = [[row.name for row in page] for page in resources.list(filter="tagName eq 'a'", top=2).by_page()]
+    assert pages == [["one", "two"], ["three"]]
+
+
+def test_resources_cannot_be_filtered_by_other_fields(azure: Azure) -> None:
+    azure.group()
+    resources = azure.client("resource").resources
+    assert list(resources.list(filter="substringof('nat', name)")) == []
+    for text in ("sku eq 'Standard'", "tagName eq 'a' and location eq 'eastus'"):
+        with refused("InvalidFilterInQueryString", status=400):
+            list(resources.list(filter=text))

@@ -18,7 +18,7 @@ from cloudrec.engine.clock import Clock
 from cloudrec.errors import PreflightError, SpecError
 from cloudrec.providers.azure import errors
 from cloudrec.providers.azure.api.clients import Clients
-from cloudrec.providers.azure.api.rows import place
+from cloudrec.providers.azure.api.rows import place, plain
 from cloudrec.providers.azure.prices import shipped
 from cloudrec.providers.base import reading
 from cloudrec.spec.suggest import did_you_mean
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from cloudrec.providers.azure.api import models
     from cloudrec.providers.base.prices import Prices
 
+_PHYSICAL = "Physical"
 P = ParamSpec("P")
 T = TypeVar("T")
 # The SDK logs a response that it cannot parse, with a traceback; cloudrec raises an error instead.
@@ -80,14 +81,21 @@ class Azure(Clients):
             raise PreflightError(
                 "no Azure region is given", remedy="give --region eastus, or set AZURE_REGION"
             )
-        listed = self.rows(self.subscriptions.subscriptions.list_locations, self.subscription)
-        known = {str(row.name) for row in listed}
-        if region not in known:
+        if region not in self.regions:
             raise SpecError(
                 f"subscription {self.subscription} has no region {region!r}",
-                remedy=did_you_mean(region, known),
+                remedy=did_you_mean(region, self.regions),
             )
         return region
+
+    @cached_property
+    def regions(self) -> Sequence[str]:
+        """The physical regions of the subscription; a logical one, such as `europe`, has no resources."""
+        listed = self.rows(self.subscriptions.subscriptions.list_locations, self.subscription)
+        metadata = {place(row.name): row.metadata for row in listed}
+        return sorted(
+            name for name, data in metadata.items() if data and plain(data.region_type) == _PHYSICAL
+        )
 
     @cached_property
     def subscription(self) -> str:

@@ -11,41 +11,39 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from cloudrec.engine.cost import FREE
 from cloudrec.engine.graph import TAG_CLUSTER, Condition, Observed
 from cloudrec.providers.azure.api import aks, ids
+from cloudrec.providers.azure.api.anything import Anything, type_of
 from cloudrec.providers.azure.api.driver import AzureDriver
 from cloudrec.providers.azure.api.rows import group_name, place, state_of
+from cloudrec.providers.azure.cleanup import tariffs
 from cloudrec.providers.base.leftovers import Leftover
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from azure.mgmt.resource.resources.operations import ResourceGroupsOperations, ResourcesOperations
+    from azure.mgmt.resource.resources.operations import ResourceGroupsOperations
 
     from cloudrec.providers.azure.api import models
     from cloudrec.providers.azure.api.client import Azure
-    from cloudrec.providers.base.prices import Prices
 
 NODE_GROUP, STRAY = "node-resource-group", "stray"
 SUFFIX = "-nodes"  # of AKS's resource group for the nodes, after the name of the cluster's group
 # The types that controllers create, in the order of deletion: Azure refuses to delete one that an earlier one
-# uses. With each, the name of its price in the table; empty if it costs nothing by the hour or by its size.
-_TYPES: tuple[tuple[str, str], ...] = (
-    ("microsoft.network/loadbalancers", "load-balancer"),
-    ("microsoft.network/privateendpoints", "private-endpoint"),
-    ("microsoft.network/networkinterfaces", ""),
-    ("microsoft.network/publicipaddresses", "public-ip"),
-    ("microsoft.network/privatednszones/virtualnetworklinks", ""),
-    ("microsoft.network/privatednszones", "private-dns-zone"),
-    ("microsoft.compute/disks", ""),
-    ("microsoft.compute/snapshots", "snapshot"),
-    ("microsoft.operationsmanagement/solutions", ""),
-    ("microsoft.operationalinsights/workspaces", ""),
+# uses.
+_TYPES: tuple[str, ...] = (
+    "microsoft.network/loadbalancers",
+    "microsoft.network/privateendpoints",
+    "microsoft.network/networkinterfaces",
+    "microsoft.network/publicipaddresses",
+    "microsoft.network/privatednszones/virtualnetworklinks",
+    "microsoft.network/privatednszones",
+    "microsoft.compute/disks",
+    "microsoft.compute/snapshots",
+    "microsoft.operationsmanagement/solutions",
+    "microsoft.operationalinsights/workspaces",
 )
-_ORDER = {of_type: index for index, (of_type, _) in enumerate(_TYPES)}
-_PRICES = dict(_TYPES)
-_DISK = "microsoft.compute/disks"
+_ORDER = {of_type: index for index, of_type in enumerate(_TYPES)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,12 +132,7 @@ class StrayResourceDriver(AzureOrphanDriver):
 
     def __init__(self, azure: Azure) -> None:
         super().__init__(azure)
-        self._versions: dict[str, str] = {}  # type -> version of the API
-
-    @property
-    def calls(self) -> ResourcesOperations:
-        """The SDK's methods for resources of any type."""
-        return self.azure.resources.resources
+        self._anything = Anything(azure)
 
     def left(self, where: AzureOrphanScope) -> Sequence[Observed]:
         """Return the resources of these types that do not have cloudrec's tag.
@@ -148,48 +141,27 @@ class StrayResourceDriver(AzureOrphanDriver):
         """
         rows = [
             row
-            for row in self.azure.rows(self.calls.list_by_resource_group, where.group)
+            for row in self.azure.rows(self._anything.calls.list_by_resource_group, where.group)
             if _type(row) in _ORDER and TAG_CLUSTER not in (row.tags or {})
         ]
         rows.sort(key=lambda row: _ORDER[_type(row)])
-        found = [row for each in rows if (row := self._read(ids.known(each.id))) is not None]
+        found = [row for each in rows if (row := self._anything.read(ids.known(each.id))) is not None]
         return [
             self.observe(where, row, ids.known(row.id), _state(row), self._hourly_usd(row)) for row in found
         ]
 
     def look(self, identity: str) -> tuple[Condition, str]:
         """Return whether the resource exists."""
-        return (Condition.GONE if self._read(identity) is None else Condition.READY), ""
+        return (Condition.GONE if self._anything.read(identity) is None else Condition.READY), ""
 
     def remove(self, observed: Observed) -> None:
         """Delete the resource; Azure refuses while another one uses it."""
-        delete = partial(self.calls.begin_delete_by_id, api_version=self._version(observed.identity))
+        version = self._anything.version(observed.identity)
+        delete = partial(self._anything.calls.begin_delete_by_id, api_version=version)
         self.start(observed.identity, delete, observed.identity, is_removal=True)
 
-    def _read(self, identity: str) -> models.resources.GenericResource | None:
-        return self.azure.get(self.calls.get_by_id, identity, api_version=self._version(identity))
-
-    def _version(self, identity: str) -> str:
-        """Return the newest stable version of the API of a resource's type."""
-        namespace, _, of_type = type_of(identity).partition("/")
-        key = f"{namespace}/{of_type}"
-        # Each type has separate versions of the API, and the calls for any type need one.
-        if key not in self._versions:
-            provider = self.azure.read(self.azure.resources.providers.get, namespace)
-            types = provider.resource_types or ()
-            rows = [row for row in types if (row.resource_type or "").lower() == of_type]
-            offered = [version for row in rows for version in row.api_versions or ()]
-            stable = [version for version in offered if "preview" not in version]
-            self._versions[key] = max(stable or offered)
-        return self._versions[key]
-
     def _hourly_usd(self, row: models.resources.GenericResource) -> float | None:
-        prices: Prices = self.azure.prices_at(row.location)
-        of_type = _type(row)
-        if of_type == _DISK:
-            size: int = (row.properties or {}).get("diskSizeGB") or 0
-            return prices.service("disk-premium-gib", size)
-        return prices.service(_PRICES[of_type]) if _PRICES[of_type] else FREE
+        return tariffs.hourly_usd(row, self.azure.prices_at(row.location))
 
 
 def _type(row: models.resources.GenericResource) -> str:
@@ -203,12 +175,6 @@ def _state(row: models.resources.GenericResource) -> Condition:
 
 # In the order of deletion.
 DRIVERS: tuple[type[AzureOrphanDriver], ...] = (NodeGroupDriver, StrayResourceDriver)
-
-
-def type_of(identity: str) -> str:
-    """Return a resource's type, in lower case, such as microsoft.network/loadbalancers."""
-    namespace, *rest = identity.lower().rpartition("/providers/")[2].split("/")
-    return "/".join([namespace, *rest[::2]])
 
 
 def is_of_aks(row: models.resources.ResourceGroup) -> bool:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from cloudrec_sandbox.azure.arm.errors import ArmError
 from cloudrec_sandbox.azure.arm.kinds import Kind
 from cloudrec_sandbox.azure.arm.registry import resource as register
-from cloudrec_sandbox.azure.arm.store import Resource, store
+from cloudrec_sandbox.azure.arm.store import Resource, region_of, store
 from cloudrec_sandbox.azure.services.aks import subnets
 from cloudrec_sandbox.azure.services.aks.refusals import stock_out
 from cloudrec_sandbox.azure.services.compute import machines
@@ -20,11 +21,12 @@ if TYPE_CHECKING:
 
 TYPE = "Microsoft.Compute/virtualMachineScaleSets"
 SPOT = "Spot"
+OF_POOL = "aks-managed-poolName"  # a tag of each scale set that AKS makes
 
 
 @register
 class ScaleSets(Kind):
-    """Scale sets; in this stand-in only AKS makes them."""
+    """Scale sets: those of AKS, which only AKS changes, and those of users."""
 
     type = TYPE
     apis = ("2026-04-01", "2025-04-01", "2024-11-01")
@@ -33,10 +35,39 @@ class ScaleSets(Kind):
     delete_time = "scale-set-delete"
 
     def check(self, call: Call, body: dict[str, Any], old: Resource | None) -> None:
-        """Refuse every PUT: only AKS makes scale sets."""
-        raise ArmError(
-            "OperationNotAllowed", "this stand-in has scale sets of AKS alone: change the agent pool instead"
+        """Refuse a change of AKS's; check the size, the quota and the stock of a user's."""
+        if old is not None and OF_POOL in (old.document.get("tags") or {}):
+            raise ArmError(
+                "OperationNotAllowed",
+                f"{call.path.name} is a scale set of AKS: change its agent pool instead",
+            )
+        sku, properties = body.get("sku") or {}, body.get("properties") or {}
+        profile = properties.get("virtualMachineProfile")
+        if not sku.get("name") or profile is None:
+            raise ArmError(
+                "InvalidParameter", "Required parameter 'sku' or 'virtualMachineProfile' is missing."
+            )
+        shortage = machines.claim(
+            call.world,
+            call.path.text,
+            size=str(sku["name"]),
+            region=region_of(body),
+            zones=list(body.get("zones") or []),
+            spot=profile.get("priority") == SPOT,
+            count=int(sku.get("capacity") or 0),
         )
+        if shortage is not None:
+            raise ArmError(shortage.code, shortage.message, status=HTTPStatus.CONFLICT)
+
+    def build(self, call: Call, body: dict[str, Any], resource: Resource, old: dict[str, Any] | None) -> None:
+        """Take the machines' addresses in their subnets."""
+        count = int(resource.document["sku"].get("capacity") or 0)
+        network = resource.properties["virtualMachineProfile"].get("networkProfile") or {}
+        interfaces.detach(call.world, resource.id)
+        for interface in network.get("networkInterfaceConfigurations") or []:
+            for row in (interface.get("properties") or {}).get("ipConfigurations") or []:
+                subnet = str(((row.get("properties") or {}).get("subnet") or {}).get("id") or "")
+                interfaces.attach(call.world, subnet, resource.id, count)
 
     def removed(self, world: World, resource: Resource) -> None:
         """Release the machines; their interfaces linger."""
@@ -91,7 +122,7 @@ def _made(world: World, name: str, pool: Resource) -> Resource:
         "location": cluster.location if cluster else "",
         "tags": {
             **(properties.get("tags") or {}),
-            "aks-managed-poolName": pool.name,
+            OF_POOL: pool.name,
             "aks-managed-orchestrator": f"Kubernetes:{properties['orchestratorVersion']}",
         },
         "sku": {"name": properties["vmSize"], "tier": "Standard", "capacity": 0},

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from cloudrec_sandbox.azure.arm.errors import ArmError
 from cloudrec_sandbox.azure.arm.registry import resource as register
 from cloudrec_sandbox.azure.arm.store import store
-from cloudrec_sandbox.azure.services.network import interfaces, references
+from cloudrec_sandbox.azure.services.network import endpoints, interfaces, references
 from cloudrec_sandbox.azure.services.network.addresses import check_spaces, check_subnet
 from cloudrec_sandbox.azure.services.network.base import MODELS, NetworkKind
 
@@ -184,10 +184,12 @@ class Subnets(NetworkKind):
     def show(self, world: World, resource: Resource) -> dict[str, Any]:
         """Return the document with what is in the subnet."""
         shown = super().show(world, resource)
-        inside = list(_configurations(world, resource.id))
-        if inside:
-            shown["properties"] = {**resource.properties, "ipConfigurations": inside}
-        return shown
+        used = {
+            "ipConfigurations": list(_configurations(world, resource.id)),
+            "privateEndpoints": list(endpoints.inside(world, resource.id)),
+        }
+        present = {member: rows for member, rows in used.items() if rows}
+        return shown | {"properties": {**resource.properties, **present}}
 
 
 def _configurations(world: World, subnet_id: str) -> Iterator[dict[str, str]]:
