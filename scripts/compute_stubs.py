@@ -20,14 +20,15 @@ ROOT = Path(__file__).resolve().parents[1]
 STUBS = ROOT / "typings/google/cloud/compute_v1"
 MESSAGES = (
     *("Firewall", "Network", "NetworksRemovePeeringRequest", "Operation", "ResourcePolicy", "Router"),
-    *("Subnetwork", "SubnetworksSetPrivateIpGoogleAccessRequest"),
+    *("Image", "Instance", "InstanceTemplate", "MachineImage", "Snapshot", "Subnetwork"),
+    *("SubnetworksSetPrivateIpGoogleAccessRequest", "TargetVpnGateway", "VpnGateway", "VpnTunnel"),
 )
 # The folders of the clients that are used.
 CLIENTS = (
     *("addresses", "backend_services", "disks", "firewalls", "forwarding_rules", "global_addresses"),
     *("global_forwarding_rules", "global_network_endpoint_groups", "global_operations", "health_checks"),
     *("instance_group_managers", "instance_groups", "machine_types", "network_endpoint_groups", "networks"),
-    *("projects", "region_backend_services", "region_health_checks", "region_operations"),
+    *("projects", "region_backend_services", "region_disks", "region_health_checks", "region_operations"),
     *("region_target_http_proxies", "region_target_https_proxies", "region_url_maps", "regions"),
     *("reservations", "resource_policies", "routers", "subnetworks", "target_http_proxies"),
     *("target_https_proxies", "target_pools", "url_maps", "zone_operations", "zones"),

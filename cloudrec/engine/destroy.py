@@ -95,7 +95,8 @@ def destroy(
         targets = fresh
     remaining = {_id(found): found for found in _left(search, kept, context)} if failed or left else {}
     remaining |= {key: targets[key] for key in failed}
-    unmanaged = {_id(found): found for found in inspect()}
+    named = {found.identity for found in remaining.values()}
+    unmanaged = {_id(found): found for found in inspect() if found.identity not in named}
     if remaining or unmanaged:
         _raise_remaining(remaining, failed, unmanaged)
 

@@ -19,6 +19,7 @@ class Api:
         anonymous: calls without a token are accepted: under an emulator's address the SDKs send none.
         free: it works without billing.
         shared: calls count for the caller's own project, not for the project of the resource.
+        dormant: the project has not enabled it at the start.
     """
 
     host: str
@@ -27,22 +28,29 @@ class Api:
     anonymous: bool = False
     free: bool = False
     shared: bool = False
+    dormant: bool = False
 
 
 APIS = {
     "artifactregistry": Api(host="artifactregistry.googleapis.com", title="Artifact Registry API"),
+    "cloudasset": Api(
+        host="cloudasset.googleapis.com", title="Cloud Asset API", free=True, shared=True, dormant=True
+    ),
     "cloudbilling": Api(
         host="cloudbilling.googleapis.com", title="Cloud Billing API", free=True, shared=True
     ),
     "cloudquotas": Api(host="cloudquotas.googleapis.com", title="Cloud Quotas API", free=True, shared=True),
+    "cloudscheduler": Api(host="cloudscheduler.googleapis.com", title="Cloud Scheduler API", dormant=True),
     "cloudresourcemanager": Api(
         host="cloudresourcemanager.googleapis.com", title="Cloud Resource Manager API", free=True, shared=True
     ),
     "compute": Api(host="compute.googleapis.com", title="Compute Engine API", classic=True),
     "container": Api(host="container.googleapis.com", title="Kubernetes Engine API"),
     "containerfilesystem": Api(host="containerfilesystem.googleapis.com", title="Container File System API"),
+    "file": Api(host="file.googleapis.com", title="Cloud Filestore API", dormant=True),
     "iam": Api(host="iam.googleapis.com", title="Identity and Access Management (IAM) API", free=True),
     "lustre": Api(host="lustre.googleapis.com", title="Managed Lustre API"),
+    "secretmanager": Api(host="secretmanager.googleapis.com", title="Secret Manager API", dormant=True),
     "servicenetworking": Api(
         host="servicenetworking.googleapis.com", title="Service Networking API", shared=True
     ),
@@ -50,4 +58,5 @@ APIS = {
         host="serviceusage.googleapis.com", title="Service Usage API", free=True, shared=True
     ),
     "storage": Api(host="storage.googleapis.com", title="Cloud Storage API", classic=True, anonymous=True),
+    "tpu": Api(host="tpu.googleapis.com", title="Cloud TPU API", dormant=True),
 }

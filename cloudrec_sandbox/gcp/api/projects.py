@@ -38,7 +38,7 @@ class Project:
 
 
 def _home() -> dict[str, Project]:
-    apis = {api.host: 0.0 for api in APIS.values()}
+    apis = {api.host: 0.0 for api in APIS.values() if not api.dormant}
     return {HOME: Project(id=HOME, number=NUMBER, name="Sandbox", apis=apis)}
 
 

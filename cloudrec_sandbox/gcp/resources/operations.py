@@ -249,6 +249,12 @@ def find_long(world: World, name: str) -> LongRunning:
     "GET",
     "/v1/projects/{project}/locations/{location}/operations/{operation}",
 )
+@rest(
+    "tpu",
+    "projects.locations.operations.get",
+    "GET",
+    "/v2/projects/{project}/locations/{location}/operations/{operation}",
+)
 @rest("servicenetworking", "operations.get", "GET", "/v1/operations/pssn.{operation}")
 @rest("serviceusage", "operations.get", "GET", "/v1/operations/{operation}")
 @rest("cloudresourcemanager", "operations.get", "GET", "/v3/operations/{operation}")

@@ -15,12 +15,13 @@ from cloudrec.kubernetes.client.client import Kube
 from cloudrec.kubernetes.client.errors import DeniedError
 from cloudrec.providers.gcp import access, preflight, provider
 from cloudrec.providers.gcp.api import policies
-from cloudrec.providers.gcp.cleanup import orphans
+from cloudrec.providers.gcp.cleanup import orphans, unmanaged
 from cloudrec.providers.gcp.nodes import scale_to_zero
 from cloudrec.providers.gcp.registry import registry
 from cloudrec_sandbox.gcp.services.iam import expressions
 from tests.conformance.support_clouds import stand_in, until
 from tests.contract.gcp.support import Site
+from tests.contract.gcp.support_audit import APIS
 from tests.contract.gcp.test_leftovers import claim, ingress, service
 from tests.sandbox.gcp.support import PROJECT, refused
 from tests.sandbox.gcp.support import Gcp as Cloud
@@ -201,7 +202,7 @@ def test_the_roles_suffice_for_every_flow_and_have_no_unused_permission(cloud: C
     given: dict[str, Any] = {"zones": ("us-central1-a",), "capacity": "spot-first"}
     lustre = {"lustre_gib": 36000}
     site = Site(cloud, tmp_path, parts=parts, **given, nodes=2, settings=lustre)
-    cloud.control(apis={"lustre.googleapis.com": False})
+    cloud.control(apis={**APIS, "lustre.googleapis.com": False})
     reserved = {**given, "instance_types": ("a3-highgpu-8g",), "settings": {"reservation": "ours"}}
     preflight.findings(site.gcp, Site(cloud, tmp_path, parts=parts, **reserved).layout())
     assert not [found for found in preflight.credentials(site.gcp) if not found.ok]
@@ -224,6 +225,7 @@ def test_the_roles_suffice_for_every_flow_and_have_no_unused_permission(cloud: C
         ingress(cloud)
         claim(cloud)
     registry.login(changed.layout(), changed.gcp)
+    assert unmanaged.audit(changed.gcp, None, changed.search()).unsearched == ()
     halt_as_guard(cloud, changed)
     # Another machine without the journal finds everything, and removes it.
     other = Site(cloud, tmp_path / "other", parts=parts, **given, nodes=3, settings=changed.cluster.settings)

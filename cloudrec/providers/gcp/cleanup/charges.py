@@ -1,7 +1,7 @@
 """What a resource costs an hour, from Google's description of it and the price table.
 
-A price that the table does not have is unknown. So is that of a machine with parts that are billed on their
-own and have no row: accelerators or local disks that the machine type does not include.
+A price that the table does not have is unknown. So is that of a machine with parts that are billed
+separately and have no row: accelerators or local disks that the machine type does not include.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def unknown(prices: Prices, row: Document) -> float | None:
 
 
 def instance(prices: Prices, row: Document) -> float | None:
-    """Return the price of a machine as it is sold, without its disks, which are resources of their own."""
+    """Return the price of a machine as it is sold, without its disks, which are separate resources."""
     if row.get("status") in _STOPPED:
         return FREE
     if row.get("status") == _IN_MEMORY:

@@ -3,7 +3,7 @@
 Every collection is listed, and Cloud Asset Inventory is searched beside them, not instead of them. Its
 searchAllResources finds labelled resources of every type in one call, but not what is here by its name or its
 network; it needs an API that a new project has not enabled ("Enable the Cloud Asset Inventory API in the
-project", cloud.google.com/asset-inventory/docs/search-resources) and a permission of its own; and "not all
+project", cloud.google.com/asset-inventory/docs/search-resources) and another permission; and "not all
 resources can be searched" (same page). It is an index: what was deleted a moment ago may still be in it, so
 that `down` would name it. The search adds the types that no collection here has.
 
@@ -30,6 +30,7 @@ from cloudrec.providers.gcp.storage import lustre
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from cloudrec.providers.gcp.api import sdk
     from cloudrec.providers.gcp.api.client import Gcp
     from cloudrec.providers.gcp.cleanup.charges import Charge, Document
 
@@ -42,6 +43,8 @@ _ASSETS = "cloudasset.googleapis.com"
 SEARCH = "cloudasset.assets.searchAllResources"
 
 BY_LABEL, BY_DESCRIPTION = "label", "description"
+INSTANCE, DISK, BUCKET = "instance", "disk", "bucket"
+GROUPS = frozenset({"instance group", "instance group manager"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +96,6 @@ class Collection:
         permission: what listing it needs.
         url: the list's path; {project} and {region} are replaced.
         items: the field of the answer that has the resources; in aggregated lists, of each scope.
-        type: the type in Cloud Asset Inventory, without the service.
         charge: returns the price.
         has_labels: whether its resources can have labels.
         driver: where the tags are by which a driver of cloudrec finds its resources; empty without one.
@@ -103,7 +105,6 @@ class Collection:
     permission: str
     url: str
     items: str = "items"
-    type: str = ""
     charge: Charge = charges.unknown
     has_labels: bool = True
     driver: str = ""
@@ -133,8 +134,8 @@ def _global(name: str, noun: str, charge: Charge) -> Collection:
 
 
 COLLECTIONS: tuple[Collection, ...] = (
-    _compute("instances", "instance", charges.instance),
-    _compute("disks", "disk", charges.disk),
+    _compute("instances", INSTANCE, charges.instance),
+    _compute("disks", DISK, charges.disk),
     _compute("addresses", "address", charges.address, driver=BY_DESCRIPTION),
     _compute("forwardingRules", "forwarding rule", charges.forwarding_rule),
     _compute("instanceGroups", "instance group", charges.free, has_labels=False),
@@ -142,12 +143,10 @@ COLLECTIONS: tuple[Collection, ...] = (
     # The labels of a template are those of its instances.
     _compute("instanceTemplates", "instance template", charges.free, has_labels=False),
     _compute("reservations", "reservation", charges.reservation, has_labels=False),
-    _compute(
-        "resourcePolicies", "resource policy", charges.free, has_labels=False, driver=BY_DESCRIPTION
-    ),
+    _compute("resourcePolicies", "resource policy", charges.free, has_labels=False, driver=BY_DESCRIPTION),
     _compute("routers", "router", charges.router, has_labels=False, driver=BY_DESCRIPTION),
     _compute("subnetworks", "subnetwork", charges.free, has_labels=False, driver=BY_DESCRIPTION),
-    # A gateway is free, the tunnels through it are not: cloud.google.com/network-connectivity/docs/vpn/pricing
+    # A gateway is free, the tunnels through it are not: Google bills Cloud VPN by the tunnel.
     _compute("vpnGateways", "VPN gateway", charges.free),
     _compute("targetVpnGateways", "classic VPN gateway", charges.free),
     _compute("vpnTunnels", "VPN tunnel", charges.unknown),
@@ -155,7 +154,7 @@ COLLECTIONS: tuple[Collection, ...] = (
     _global("images", "image", charges.unknown),
     _global("machineImages", "machine image", charges.unknown),
     Collection(
-        noun="bucket",
+        noun=BUCKET,
         permission="storage.buckets.list",
         url="/storage/v1/b?project={project}",
         charge=charges.free,  # by the stored bytes, as the bucket of a cluster
@@ -240,7 +239,7 @@ class Listing:
 
 def read(gcp: Gcp, collection: Collection) -> Listing:
     """List one collection; a refusal is reported and hides no other collection."""
-    return _tried(f"{collection.noun}s", collection.permission, lambda: list(_rows(gcp, collection)))
+    return _tried(gcp, _many(collection.noun), collection.permission, lambda: _rows(gcp, collection))
 
 
 def search(gcp: Gcp, unread: frozenset[str]) -> Listing:
@@ -256,13 +255,12 @@ def search(gcp: Gcp, unread: frozenset[str]) -> Listing:
         url = f"/v1/projects/{gcp.project}:searchAllResources?query={quote(_QUERY)}"
         found = _pages(gcp, "cloudasset", url, "pageSize", lambda answer: answer.get("results", ()))
         return [
-            row
+            _asset(each)
             for each in found
             if each["assetType"] not in skipped and _IN_A_CLUSTER not in each["assetType"]
-            for row in _here(gcp, _asset(each))
         ]
 
-    return _tried("types of resources that cloudrec does not list itself", SEARCH, rows)
+    return _tried(gcp, "types of resources that cloudrec does not list itself", SEARCH, rows)
 
 
 def not_enabled() -> str:
@@ -273,42 +271,52 @@ def not_enabled() -> str:
     )
 
 
-def _tried(what: str, permission: str, rows: Callable[[], list[Row]]) -> Listing:
+def _many(noun: str) -> str:
+    if noun.endswith("y"):
+        return f"{noun.removesuffix('y')}ies"
+    return f"{noun}es" if noun.endswith("s") else f"{noun}s"
+
+
+def _tried(gcp: Gcp, what: str, permission: str, rows: Callable[[], list[Row]]) -> Listing:
+    """Return the rows that are in this region or global, or why there are none."""
     try:
-        return Listing(rows=rows())
+        return Listing(rows=[row for row in rows() if row.region in {"", gcp.region}])
+    except api.Unauthorized:
+        raise  # of the credentials, not of the collection
     except api.GoogleAPICallError as error:
         if errors.is_disabled(error):
             return Listing(absent=True)
         if errors.is_absent(error):
             return Listing()
-        if isinstance(error, api.Unauthorized) or errors.is_transient(error):
-            raise
+        said = errors.message(error)
         if isinstance(error, api.Forbidden):
-            lacking = errors.permission_of(errors.message(error)) or permission
+            lacking = errors.permission_of(said) or permission
             return Listing(unsearched=f"gcp: {what}: the credentials lack the permission {lacking}")
-        return Listing(unsearched=f"gcp: {what}: {errors.message(error)}")
+        return Listing(unsearched=f"gcp: {what}: {said}")
 
 
-def _rows(gcp: Gcp, collection: Collection) -> Iterator[Row]:
+def _rows(gcp: Gcp, collection: Collection) -> list[Row]:
     if not collection.url:
-        for each in lustre.instances(gcp):
-            made = each.create_time.isoformat() if each.create_time else ""
-            document = {"network": each.network, "labels": dict(each.labels), "createTime": made}
-            yield from _here(gcp, partial(_row, collection, {**document, "name": each.name}))
-        return
+        return [_row(gcp, collection, _file_system(each)) for each in lustre.instances(gcp)]
     url = collection.url.format(project=gcp.project, region=gcp.region)
     size = "maxResults" if collection.service in {"compute", "storage"} else "pageSize"
     documents = _pages(gcp, collection.service, url, size, partial(_items, collection))
-    for document in documents:
-        yield from _here(gcp, partial(_row, collection, document))
+    return [_row(gcp, collection, document) for document in documents]
+
+
+def _file_system(row: sdk.lustre.Instance) -> Document:
+    """Return a Lustre instance as the other lists describe theirs."""
+    made = row.create_time.isoformat() if row.create_time else ""
+    return {"name": row.name, "network": row.network, "labels": dict(row.labels), "createTime": made}
 
 
 def _items(collection: Collection, answer: Document) -> Sequence[Document]:
     """Return the resources in an answer, which an aggregated list has by scope."""
-    scopes = answer.get("items", ())
-    if collection.service == "compute" and collection.items != "items":
-        return [row for scope in scopes.values() for row in scope.get(collection.items, ())]
-    return answer.get(collection.items, ())
+    if "/aggregated/" in collection.url:
+        scopes = answer.get("items", {}).values()
+        return [row for scope in scopes for row in scope.get(collection.items, ())]
+    found: Sequence[Document] = answer.get(collection.items, ())
+    return found
 
 
 def _pages(
@@ -319,26 +327,19 @@ def _pages(
     while True:
         query = urlencode({size: _PAGE, **({"pageToken": token} if token else {})})
         page = f"{url}{'&' if '?' in url else '?'}{query}"
-        answer = gcp.repeat(lambda: gcp.send(service, "GET", page))  # noqa: B023 - called in this round
+        answer = gcp.repeat(partial(gcp.send, service, "GET", page))
         yield from items(answer)
         token = answer.get("nextPageToken", "")
         if not token:
             return
 
 
-def _here(gcp: Gcp, make: Callable[[Gcp], Row]) -> Iterator[Row]:
-    """Yield the row if it is in this region, or global."""
-    row = make(gcp)
-    if row.region in {"", gcp.region}:
-        yield row
-
-
-def _row(collection: Collection, document: Document, gcp: Gcp) -> Row:
+def _row(gcp: Gcp, collection: Collection, document: Document) -> Row:
     path = ids.path(document.get("selfLink") or document["name"])
     place = _place(path)
-    if collection.noun == "bucket":
-        path, place = document["name"], document["location"].lower()
-        place = place if document.get("locationType") == "region" else ""
+    if collection.noun == BUCKET:
+        path = document["name"]
+        place = document["location"].lower() if document.get("locationType") == "region" else ""
     mine = document.get("labels") or document.get("properties", {}).get("labels") or {}
     said = document.get("description", "")
     tagged = {BY_LABEL: labels.decode(mine), BY_DESCRIPTION: labels.described(said)}
@@ -360,12 +361,12 @@ def _row(collection: Collection, document: Document, gcp: Gcp) -> Row:
     )
 
 
-def _asset(document: Document) -> Callable[[Gcp], Row]:
-    """Return what makes the row of a result of the search; its name is //SERVICE.googleapis.com/PATH."""
+def _asset(document: Document) -> Row:
+    """Return the row of a result of the search, whose name is //SERVICE.googleapis.com/PATH."""
     place = document.get("location", "")
-    region = "" if place == "global" or "-" not in place else gke.region_of(place)
+    region = gke.region_of(place) if "-" in place else ""
     mine = document.get("labels", {})
-    row = Row(
+    return Row(
         noun=document["assetType"],
         path=document["name"].removeprefix("//").partition("/")[2],
         region=region,
@@ -380,7 +381,6 @@ def _asset(document: Document) -> Callable[[Gcp], Row]:
         has_labels=True,
         has_driver=False,
     )
-    return lambda _: row
 
 
 def _place(path: str) -> str:

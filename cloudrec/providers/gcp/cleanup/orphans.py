@@ -45,11 +45,13 @@ class Collection:
 
     Attributes:
         somewhere: returns the client class for regional or zonal resources; None if there are none.
+        in_region: returns the client class for regional ones, if that for zonal ones is another.
         everywhere: returns the client class for global resources; None if there are none.
         price: the key in the price table; empty if the resources are free.
     """
 
     somewhere: Callable[[], Callable[..., OrphanCalls]] | None = None
+    in_region: Callable[[], Callable[..., OrphanCalls]] | None = None
     everywhere: Callable[[], Callable[..., OrphanCalls]] | None = None
     price: str = ""
 
@@ -93,7 +95,9 @@ COLLECTIONS: Mapping[str, Collection] = MappingProxyType(
             everywhere=lambda: sdk.compute.GlobalAddressesClient,
             price="address",
         ),
-        "disks": Collection(somewhere=lambda: sdk.compute.DisksClient),
+        "disks": Collection(
+            somewhere=lambda: sdk.compute.DisksClient, in_region=lambda: sdk.compute.RegionDisksClient
+        ),
         "resourcePolicies": Collection(somewhere=lambda: sdk.compute.ResourcePoliciesClient),
         "subnetworks": Collection(somewhere=lambda: sdk.compute.SubnetworksClient),
         "firewalls": Collection(everywhere=lambda: sdk.compute.FirewallsClient),
@@ -151,7 +155,7 @@ class GcpOrphanDriver(Leftover, GcpDriver):
         return ()
 
     def disks(self) -> list[sdk.compute.Disk]:
-        """List all disks in this region."""
+        """List all disks in this region, zonal and regional ones."""
         scopes = self._here(self.gcp.rest(sdk.compute.DisksClient).aggregated_list)
         return [row for scope in scopes for row in scope.disks]
 
@@ -173,6 +177,8 @@ class GcpOrphanDriver(Leftover, GcpDriver):
     def _calls(self, identity: str) -> OrphanCalls:
         of = COLLECTIONS[_collection(identity)]
         made = of.everywhere if ids.location(identity) == "global" else of.somewhere
+        if "/regions/" in identity:
+            made = of.in_region or made
         if made is None:
             raise ValueError(f"Compute Engine has no collection for {identity}")
         return self.gcp.rest(made())
@@ -246,6 +252,10 @@ class GcpOrphanDriver(Leftover, GcpDriver):
     def _hourly_usd(self, collection: str, row: Found) -> float | None:
         prices = self.gcp.prices
         if isinstance(row, sdk.compute.Disk):
+            if row.replica_zones:  # the table has no price of a disk in two zones
+                return None
             return prices.service(f"disk-{ids.name(row.type_)}-gib", row.size_gb)
+        if isinstance(row, sdk.compute.Address) and row.address_type == "INTERNAL":
+            return FREE
         price = COLLECTIONS[collection].price
         return prices.service(price) if price else FREE

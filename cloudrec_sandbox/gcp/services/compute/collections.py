@@ -34,6 +34,7 @@ class Collection:
         noun: of one resource, as in `compute#address`.
         scope: global, region or zone.
         front: the discovery document's name, if it is not `name`: globalAddresses.
+        right: the name in permissions, if it is not the one in methods: disks for regionDisks.
         message: the class of an insert's body.
         duration: the name of an insert's duration.
         quota: the metric that counts the resources.
@@ -45,6 +46,7 @@ class Collection:
     noun: str
     scope: str
     front: str = ""
+    right: str = ""
     message: Any = None
     duration: str = "compute-change"
     quota: str = ""
@@ -53,8 +55,13 @@ class Collection:
 
     @property
     def title(self) -> str:
-        """Return the name in methods and permissions."""
+        """Return the name in methods."""
         return self.front or self.name
+
+    @property
+    def demands(self) -> str:
+        """Return the beginning of the permissions."""
+        return f"compute.{self.right or self.title}"
 
     @property
     def folder(self) -> str:
@@ -68,12 +75,12 @@ class Collection:
 
     def permission(self, verb: str) -> str:
         """Return the permission to create or delete one; '' if it depends on the document."""
-        return "" if self.suffix else f"compute.{self.title}.{verb}"
+        return "" if self.suffix else f"{self.demands}.{verb}"
 
     def demand(self, call: Call, verb: str, document: Mapping[str, Any]) -> None:
         """Raise GcpError unless the caller may do this, if the permission depends on the document."""
         if self.suffix:
-            access.demand(call, f"compute.{self.title}.{verb}{self.suffix(document)}")
+            access.demand(call, f"{self.demands}.{verb}{self.suffix(document)}")
 
     def path(self, call: Call, name: str | None = None) -> str:
         """Return the path of the call's resource, or of another one in the same place."""
@@ -114,7 +121,7 @@ def shown(world: World, resource: Resource) -> dict[str, Any]:
 
 def reads(collection: Collection, *, aggregated: bool = True) -> None:
     """Register get, list and, unless it has none, aggregatedList."""
-    title, permission = collection.title, f"compute.{collection.title}"
+    title, permission = collection.title, collection.demands
 
     @rest("compute", f"{title}.get", "GET", collection.url + "/{name}", permission=f"{permission}.get")
     def get(call: Call) -> dict[str, Any]:

@@ -19,7 +19,16 @@ if TYPE_CHECKING:
 
     Guard = Callable[[World, Resource], str]
 
-_NO_USE = ("selfLink", "users", "targetLink")  # keys whose links do not prevent a deletion
+# Keys whose links do not prevent a deletion: a snapshot outlives its disk.
+_NO_USE = (
+    "selfLink",
+    "users",
+    "targetLink",
+    "sourceDisk",
+    "sourceImage",
+    "sourceInstance",
+    "sourceSnapshot",
+)
 _guards: dict[str, list[Guard]] = {}
 
 

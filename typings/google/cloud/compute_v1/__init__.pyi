@@ -713,6 +713,43 @@ class RegionBackendServicesClient:
         timeout: object = ...,
     ) -> compute.Operation: ...
 
+class RegionDisksClient:
+    def __init__(
+        self,
+        *,
+        credentials: Credentials | None = ...,
+        transport: str | Callable[..., object] | None = ...,
+        client_options: ClientOptions | dict[str, object] | None = ...,
+    ) -> None: ...
+    def delete_unary(
+        self,
+        request: compute.DeleteRegionDiskRequest | dict[str, object] | None = ...,
+        *,
+        retry: object = ...,
+        timeout: object = ...,
+    ) -> compute.Operation: ...
+    def get(
+        self,
+        request: compute.GetRegionDiskRequest | dict[str, object] | None = ...,
+        *,
+        retry: object = ...,
+        timeout: object = ...,
+    ) -> compute.Disk: ...
+    def insert_unary(
+        self,
+        request: compute.InsertRegionDiskRequest | dict[str, object] | None = ...,
+        *,
+        retry: object = ...,
+        timeout: object = ...,
+    ) -> compute.Operation: ...
+    def list(
+        self,
+        request: compute.ListRegionDisksRequest | dict[str, object] | None = ...,
+        *,
+        retry: object = ...,
+        timeout: object = ...,
+    ) -> Iterable[compute.Disk]: ...
+
 class RegionHealthChecksClient:
     def __init__(
         self,

@@ -19,6 +19,18 @@ class Accelerators(proto.Message):
     guest_accelerator_count: int
     guest_accelerator_type: str
 
+class AccessConfig(proto.Message):
+    external_ipv6: str
+    external_ipv6_prefix_length: int
+    kind: str
+    name: str
+    nat_i_p: str
+    network_tier: str
+    public_ptr_domain_name: str
+    security_policy: str
+    set_public_ptr: bool
+    type_: str
+
 class Address(proto.Message):
     address: str
     address_type: str
@@ -45,6 +57,14 @@ class Address(proto.Message):
 class AddressesScopedList(proto.Message):
     addresses: MutableSequence[Address]
     warning: Warning
+
+class AdvancedMachineFeatures(proto.Message):
+    enable_nested_virtualization: bool
+    enable_uefi_networking: bool
+    performance_monitoring_unit: str
+    threads_per_core: int
+    turbo_mode: str
+    visible_core_count: int
 
 class AggregatedListAddressesRequest(proto.Message):
     filter: str
@@ -208,6 +228,10 @@ class AggregatedListUrlMapsRequest(proto.Message):
     page_token: str
     project: str
     service_project_number: int
+
+class AliasIpRange(proto.Message):
+    ip_cidr_range: str
+    subnetwork_range_name: str
 
 class AllocationAggregateReservation(proto.Message):
     in_use_resources: MutableSequence[AllocationAggregateReservationReservedResourceInfo]
@@ -548,6 +572,10 @@ class CircuitBreakers(proto.Message):
     max_requests_per_connection: int
     max_retries: int
 
+class ConfidentialInstanceConfig(proto.Message):
+    confidential_instance_type: str
+    enable_confidential_compute: bool
+
 class ConnectionDraining(proto.Message):
     draining_timeout_sec: int
 
@@ -676,6 +704,12 @@ class DeleteNetworkRequest(proto.Message):
 
 class DeleteRegionBackendServiceRequest(proto.Message):
     backend_service: str
+    project: str
+    region: str
+    request_id: str
+
+class DeleteRegionDiskRequest(proto.Message):
+    disk: str
     project: str
     region: str
     request_id: str
@@ -821,6 +855,12 @@ class DiskAsyncReplication(proto.Message):
 class DiskAsyncReplicationList(proto.Message):
     async_replication_disk: DiskAsyncReplication
 
+class DiskInstantiationConfig(proto.Message):
+    auto_delete: bool
+    custom_image: str
+    device_name: str
+    instantiate_from: str
+
 class DiskParams(proto.Message):
     resource_manager_tags: MutableMapping[str, str]
 
@@ -834,6 +874,9 @@ class DiskResourceStatusAsyncReplicationStatus(proto.Message):
 class DisksScopedList(proto.Message):
     disks: MutableSequence[Disk]
     warning: Warning
+
+class DisplayDevice(proto.Message):
+    enable_display: bool
 
 class DistributionPolicy(proto.Message):
     target_shape: str
@@ -1052,6 +1095,11 @@ class GetProjectRequest(proto.Message):
 
 class GetRegionBackendServiceRequest(proto.Message):
     backend_service: str
+    project: str
+    region: str
+
+class GetRegionDiskRequest(proto.Message):
+    disk: str
     project: str
     region: str
 
@@ -1303,6 +1351,46 @@ class HttpRouteRuleMatch(proto.Message):
     query_parameter_matches: MutableSequence[HttpQueryParameterMatch]
     regex_match: str
 
+class Image(proto.Message):
+    architecture: str
+    archive_size_bytes: int
+    creation_timestamp: str
+    deprecated: DeprecationStatus
+    description: str
+    disk_size_gb: int
+    enable_confidential_compute: bool
+    family: str
+    guest_os_features: MutableSequence[GuestOsFeature]
+    id: int
+    image_encryption_key: CustomerEncryptionKey
+    kind: str
+    label_fingerprint: str
+    labels: MutableMapping[str, str]
+    license_codes: MutableSequence[int]
+    licenses: MutableSequence[str]
+    name: str
+    params: ImageParams
+    raw_disk: RawDisk
+    satisfies_pzi: bool
+    satisfies_pzs: bool
+    self_link: str
+    shielded_instance_initial_state: InitialStateConfig
+    source_disk: str
+    source_disk_encryption_key: CustomerEncryptionKey
+    source_disk_id: str
+    source_image: str
+    source_image_encryption_key: CustomerEncryptionKey
+    source_image_id: str
+    source_snapshot: str
+    source_snapshot_encryption_key: CustomerEncryptionKey
+    source_snapshot_id: str
+    source_type: str
+    status: str
+    storage_locations: MutableSequence[str]
+
+class ImageParams(proto.Message):
+    resource_manager_tags: MutableMapping[str, str]
+
 class InitialStateConfig(proto.Message):
     dbs: MutableSequence[FileContentBuffer]
     dbxs: MutableSequence[FileContentBuffer]
@@ -1387,6 +1475,13 @@ class InsertRegionBackendServiceRequest(proto.Message):
     region: str
     request_id: str
 
+class InsertRegionDiskRequest(proto.Message):
+    disk_resource: Disk
+    project: str
+    region: str
+    request_id: str
+    source_image: str
+
 class InsertRegionHealthCheckRequest(proto.Message):
     health_check_resource: HealthCheck
     project: str
@@ -1455,6 +1550,56 @@ class InsertUrlMapRequest(proto.Message):
     project: str
     request_id: str
     url_map_resource: UrlMap
+
+class Instance(proto.Message):
+    advanced_machine_features: AdvancedMachineFeatures
+    can_ip_forward: bool
+    confidential_instance_config: ConfidentialInstanceConfig
+    cpu_platform: str
+    creation_timestamp: str
+    deletion_protection: bool
+    description: str
+    disks: MutableSequence[AttachedDisk]
+    display_device: DisplayDevice
+    fingerprint: str
+    guest_accelerators: MutableSequence[AcceleratorConfig]
+    hostname: str
+    id: int
+    instance_encryption_key: CustomerEncryptionKey
+    key_revocation_action_type: str
+    kind: str
+    label_fingerprint: str
+    labels: MutableMapping[str, str]
+    last_start_timestamp: str
+    last_stop_timestamp: str
+    last_suspended_timestamp: str
+    local_ssd_encryption_mode: str
+    machine_type: str
+    metadata: Metadata
+    min_cpu_platform: str
+    name: str
+    network_interfaces: MutableSequence[NetworkInterface]
+    network_performance_config: NetworkPerformanceConfig
+    params: InstanceParams
+    private_ipv6_google_access: str
+    reservation_affinity: ReservationAffinity
+    resource_policies: MutableSequence[str]
+    resource_status: ResourceStatus
+    satisfies_pzi: bool
+    satisfies_pzs: bool
+    scheduling: Scheduling
+    self_link: str
+    service_accounts: MutableSequence[ServiceAccount]
+    shielded_instance_config: ShieldedInstanceConfig
+    shielded_instance_integrity_policy: ShieldedInstanceIntegrityPolicy
+    source_machine_image: str
+    source_machine_image_encryption_key: CustomerEncryptionKey
+    start_restricted: bool
+    status: str
+    status_message: str
+    tags: Tags
+    workload_identity_config: WorkloadIdentityConfig
+    zone: str
 
 class InstanceGroup(proto.Message):
     creation_timestamp: str
@@ -1634,10 +1779,51 @@ class InstanceGroupsScopedList(proto.Message):
     instance_groups: MutableSequence[InstanceGroup]
     warning: Warning
 
+class InstanceParams(proto.Message):
+    request_valid_for_duration: Duration
+    resource_manager_tags: MutableMapping[str, str]
+
+class InstanceProperties(proto.Message):
+    advanced_machine_features: AdvancedMachineFeatures
+    can_ip_forward: bool
+    confidential_instance_config: ConfidentialInstanceConfig
+    description: str
+    disks: MutableSequence[AttachedDisk]
+    guest_accelerators: MutableSequence[AcceleratorConfig]
+    key_revocation_action_type: str
+    labels: MutableMapping[str, str]
+    local_ssd_encryption_mode: str
+    machine_type: str
+    metadata: Metadata
+    min_cpu_platform: str
+    network_interfaces: MutableSequence[NetworkInterface]
+    network_performance_config: NetworkPerformanceConfig
+    private_ipv6_google_access: str
+    reservation_affinity: ReservationAffinity
+    resource_manager_tags: MutableMapping[str, str]
+    resource_policies: MutableSequence[str]
+    scheduling: Scheduling
+    service_accounts: MutableSequence[ServiceAccount]
+    shielded_instance_config: ShieldedInstanceConfig
+    tags: Tags
+    workload_identity_config: WorkloadIdentityConfig
+
 class InstancePropertiesPatch(proto.Message):
     expose_host_topology: bool
     labels: MutableMapping[str, str]
     metadata: MutableMapping[str, str]
+
+class InstanceTemplate(proto.Message):
+    creation_timestamp: str
+    description: str
+    id: int
+    kind: str
+    name: str
+    properties: InstanceProperties
+    region: str
+    self_link: str
+    source_instance: str
+    source_instance_params: SourceInstanceParams
 
 class InstancesBulkInsertOperationMetadata(proto.Message):
     per_location_status: MutableMapping[str, BulkInsertOperationStatus]
@@ -1763,6 +1949,14 @@ class ListNetworksRequest(proto.Message):
     project: str
 
 class ListRegionBackendServicesRequest(proto.Message):
+    filter: str
+    max_results: int
+    order_by: str
+    page_token: str
+    project: str
+    region: str
+
+class ListRegionDisksRequest(proto.Message):
     filter: str
     max_results: int
     order_by: str
@@ -1898,6 +2092,32 @@ class LocalizedMessage(proto.Message):
     locale: str
     message: str
 
+class MachineImage(proto.Message):
+    creation_timestamp: str
+    description: str
+    guest_flush: bool
+    id: int
+    instance_properties: InstanceProperties
+    kind: str
+    label_fingerprint: str
+    labels: MutableMapping[str, str]
+    machine_image_encryption_key: CustomerEncryptionKey
+    name: str
+    params: MachineImageParams
+    satisfies_pzi: bool
+    satisfies_pzs: bool
+    saved_disks: MutableSequence[SavedDisk]
+    self_link: str
+    source_disk_encryption_keys: MutableSequence[SourceDiskEncryptionKey]
+    source_instance: str
+    source_instance_properties: SourceInstanceProperties
+    status: str
+    storage_locations: MutableSequence[str]
+    total_storage_bytes: int
+
+class MachineImageParams(proto.Message):
+    resource_manager_tags: MutableMapping[str, str]
+
 class MachineType(proto.Message):
     accelerators: MutableSequence[Accelerators]
     architecture: str
@@ -2005,6 +2225,30 @@ class NetworkEndpointGroupsScopedList(proto.Message):
     network_endpoint_groups: MutableSequence[NetworkEndpointGroup]
     warning: Warning
 
+class NetworkInterface(proto.Message):
+    access_configs: MutableSequence[AccessConfig]
+    alias_ip_ranges: MutableSequence[AliasIpRange]
+    alias_ipv6_ranges: MutableSequence[AliasIpRange]
+    enable_vpc_scoped_dns: bool
+    fingerprint: str
+    igmp_query: str
+    internal_ipv6_prefix_length: int
+    ipv6_access_configs: MutableSequence[AccessConfig]
+    ipv6_access_type: str
+    ipv6_address: str
+    kind: str
+    name: str
+    network: str
+    network_attachment: str
+    network_i_p: str
+    nic_type: str
+    parent_nic_name: str
+    queue_count: int
+    service_class_id: str
+    stack_type: str
+    subnetwork: str
+    vlan: int
+
 class NetworkParams(proto.Message):
     resource_manager_tags: MutableMapping[str, str]
 
@@ -2039,6 +2283,9 @@ class NetworkPeeringConnectionStatusTrafficConfiguration(proto.Message):
     import_custom_routes_from_peer: bool
     import_subnet_routes_with_public_ip_from_peer: bool
     stack_type: str
+
+class NetworkPerformanceConfig(proto.Message):
+    total_egress_bandwidth_tier: str
 
 class NetworkRoutingConfig(proto.Message):
     bgp_always_compare_med: bool
@@ -2278,6 +2525,11 @@ class QuotaStatusWarning(proto.Message):
     data: MutableSequence[Data]
     message: str
 
+class RawDisk(proto.Message):
+    container_type: str
+    sha1_checksum: str
+    source: str
+
 class RegexRewrite(proto.Message):
     path_pattern: str
     path_substitution: str
@@ -2333,6 +2585,11 @@ class Reservation(proto.Message):
 
 class ReservationAdvancedDeploymentControl(proto.Message):
     reservation_operational_mode: str
+
+class ReservationAffinity(proto.Message):
+    consume_reservation_type: str
+    key: str
+    values: MutableSequence[str]
 
 class ReservationParams(proto.Message):
     resource_manager_tags: MutableMapping[str, str]
@@ -2434,6 +2691,52 @@ class ResourcePolicyWorkloadPolicy(proto.Message):
     accelerator_topology_mode: str
     max_topology_distance: str
     type_: str
+
+class ResourceStatus(proto.Message):
+    effective_instance_metadata: ResourceStatusEffectiveInstanceMetadata
+    physical_host: str
+    physical_host_topology: ResourceStatusPhysicalHostTopology
+    reservation_consumption_info: ResourceStatusReservationConsumptionInfo
+    scheduling: ResourceStatusScheduling
+    shutdown_details: ResourceStatusShutdownDetails
+    upcoming_maintenance: UpcomingMaintenance
+
+class ResourceStatusEffectiveInstanceMetadata(proto.Message):
+    block_project_ssh_keys_metadata_value: bool
+    enable_guest_attributes_metadata_value: bool
+    enable_os_inventory_metadata_value: bool
+    enable_osconfig_metadata_value: bool
+    enable_oslogin_metadata_value: bool
+    gce_container_declaration_metadata_value: bool
+    serial_port_enable_metadata_value: bool
+    serial_port_logging_enable_metadata_value: bool
+    vm_dns_setting_metadata_value: str
+
+class ResourceStatusPhysicalHostTopology(proto.Message):
+    additional_attributes: ResourceStatusPhysicalHostTopologyAdditionalAttributes
+    block: str
+    cluster: str
+    host: str
+    subblock: str
+
+class ResourceStatusPhysicalHostTopologyAdditionalAttributes(proto.Message):
+    accelerator_topology_ids: MutableMapping[str, str]
+
+class ResourceStatusReservationConsumptionInfo(proto.Message):
+    consumed_reservation: str
+    consumed_reservation_block: str
+    consumed_reservation_sub_block: str
+
+class ResourceStatusScheduling(proto.Message):
+    availability_domain: int
+    graceful_shutdown_timestamp: str
+    termination_timestamp: str
+
+class ResourceStatusShutdownDetails(proto.Message):
+    max_duration: Duration
+    request_timestamp: str
+    stop_state: str
+    target_state: str
 
 class Router(proto.Message):
     bgp: RouterBgp
@@ -2579,10 +2882,71 @@ class SSLHealthCheck(proto.Message):
     request: str
     response: str
 
+class SavedAttachedDisk(proto.Message):
+    auto_delete: bool
+    boot: bool
+    device_name: str
+    disk_encryption_key: CustomerEncryptionKey
+    disk_size_gb: int
+    disk_type: str
+    guest_os_features: MutableSequence[GuestOsFeature]
+    index: int
+    interface: str
+    kind: str
+    licenses: MutableSequence[str]
+    mode: str
+    source: str
+    storage_bytes: int
+    storage_bytes_status: str
+    type_: str
+
+class SavedDisk(proto.Message):
+    architecture: str
+    kind: str
+    source_disk: str
+    storage_bytes: int
+    storage_bytes_status: str
+
+class Scheduling(proto.Message):
+    automatic_restart: bool
+    availability_domain: int
+    expose_host_topology: bool
+    graceful_shutdown: SchedulingGracefulShutdown
+    host_error_timeout_seconds: int
+    instance_termination_action: str
+    local_ssd_recovery_timeout: Duration
+    location_hint: str
+    max_run_duration: Duration
+    min_node_cpus: int
+    node_affinities: MutableSequence[SchedulingNodeAffinity]
+    on_host_maintenance: str
+    on_instance_stop_action: SchedulingOnInstanceStopAction
+    preemptible: bool
+    preemption_notice_duration: Duration
+    provisioning_model: str
+    skip_guest_os_shutdown: bool
+    termination_time: str
+
+class SchedulingGracefulShutdown(proto.Message):
+    enabled: bool
+    max_duration: Duration
+
+class SchedulingNodeAffinity(proto.Message):
+    key: str
+    operator: str
+    values: MutableSequence[str]
+
+class SchedulingOnInstanceStopAction(proto.Message):
+    discard_local_ssd: bool
+
 class SecuritySettings(proto.Message):
     aws_v4_authentication: AWSV4Signature
     client_tls_policy: str
     subject_alt_names: MutableSequence[str]
+
+class ServiceAccount(proto.Message):
+    email: str
+    scopes: MutableSequence[str]
 
 class SetCommonInstanceMetadataOperationMetadata(proto.Message):
     client_operation_id: str
@@ -2607,6 +2971,84 @@ class ShareSettings(proto.Message):
 
 class ShareSettingsProjectConfig(proto.Message):
     project_id: str
+
+class ShieldedInstanceConfig(proto.Message):
+    enable_integrity_monitoring: bool
+    enable_secure_boot: bool
+    enable_vtpm: bool
+
+class ShieldedInstanceIntegrityPolicy(proto.Message):
+    update_auto_learn_policy: bool
+
+class Snapshot(proto.Message):
+    architecture: str
+    auto_created: bool
+    chain_name: str
+    creation_size_bytes: int
+    creation_timestamp: str
+    description: str
+    disk_size_gb: int
+    download_bytes: int
+    enable_confidential_compute: bool
+    guest_flush: bool
+    guest_os_features: MutableSequence[GuestOsFeature]
+    id: int
+    kind: str
+    label_fingerprint: str
+    labels: MutableMapping[str, str]
+    license_codes: MutableSequence[int]
+    licenses: MutableSequence[str]
+    location_hint: str
+    name: str
+    params: SnapshotParams
+    region: str
+    satisfies_pzi: bool
+    satisfies_pzs: bool
+    self_link: str
+    snapshot_encryption_key: CustomerEncryptionKey
+    snapshot_group_id: str
+    snapshot_group_name: str
+    snapshot_type: str
+    source_disk: str
+    source_disk_encryption_key: CustomerEncryptionKey
+    source_disk_for_recovery_checkpoint: str
+    source_disk_id: str
+    source_instant_snapshot: str
+    source_instant_snapshot_encryption_key: CustomerEncryptionKey
+    source_instant_snapshot_id: str
+    source_snapshot_schedule_policy: str
+    source_snapshot_schedule_policy_id: str
+    status: str
+    storage_bytes: int
+    storage_bytes_status: str
+    storage_locations: MutableSequence[str]
+
+class SnapshotParams(proto.Message):
+    resource_manager_tags: MutableMapping[str, str]
+
+class SourceDiskEncryptionKey(proto.Message):
+    disk_encryption_key: CustomerEncryptionKey
+    source_disk: str
+
+class SourceInstanceParams(proto.Message):
+    disk_configs: MutableSequence[DiskInstantiationConfig]
+
+class SourceInstanceProperties(proto.Message):
+    can_ip_forward: bool
+    deletion_protection: bool
+    description: str
+    disks: MutableSequence[SavedAttachedDisk]
+    guest_accelerators: MutableSequence[AcceleratorConfig]
+    key_revocation_action_type: str
+    labels: MutableMapping[str, str]
+    machine_type: str
+    metadata: Metadata
+    min_cpu_platform: str
+    network_interfaces: MutableSequence[NetworkInterface]
+    post_key_revocation_action_type: str
+    scheduling: Scheduling
+    service_accounts: MutableSequence[ServiceAccount]
+    tags: Tags
 
 class StatefulPolicy(proto.Message):
     preserved_state: StatefulPolicyPreservedState
@@ -2713,6 +3155,10 @@ class TCPHealthCheck(proto.Message):
     request: str
     response: str
 
+class Tags(proto.Message):
+    fingerprint: str
+    items: MutableSequence[str]
+
 class TargetHttpProxiesScopedList(proto.Message):
     target_http_proxies: MutableSequence[TargetHttpProxy]
     warning: Warning
@@ -2772,6 +3218,25 @@ class TargetPool(proto.Message):
 class TargetPoolsScopedList(proto.Message):
     target_pools: MutableSequence[TargetPool]
     warning: Warning
+
+class TargetVpnGateway(proto.Message):
+    creation_timestamp: str
+    description: str
+    forwarding_rules: MutableSequence[str]
+    id: int
+    kind: str
+    label_fingerprint: str
+    labels: MutableMapping[str, str]
+    name: str
+    network: str
+    params: TargetVpnGatewayParams
+    region: str
+    self_link: str
+    status: str
+    tunnels: MutableSequence[str]
+
+class TargetVpnGatewayParams(proto.Message):
+    resource_manager_tags: MutableMapping[str, str]
 
 class TimeZone(proto.Message):
     id: str
@@ -2836,6 +3301,77 @@ class UsageExportLocation(proto.Message):
     bucket_name: str
     report_name_prefix: str
 
+class VpnGateway(proto.Message):
+    creation_timestamp: str
+    description: str
+    gateway_ip_version: str
+    id: int
+    kind: str
+    label_fingerprint: str
+    labels: MutableMapping[str, str]
+    name: str
+    network: str
+    params: VpnGatewayParams
+    region: str
+    self_link: str
+    stack_type: str
+    vpn_interfaces: MutableSequence[VpnGatewayVpnGatewayInterface]
+
+class VpnGatewayParams(proto.Message):
+    resource_manager_tags: MutableMapping[str, str]
+
+class VpnGatewayVpnGatewayInterface(proto.Message):
+    id: int
+    interconnect_attachment: str
+    ip_address: str
+    ipv6_address: str
+
+class VpnTunnel(proto.Message):
+    cipher_suite: VpnTunnelCipherSuite
+    creation_timestamp: str
+    description: str
+    detailed_status: str
+    id: int
+    ike_version: int
+    kind: str
+    label_fingerprint: str
+    labels: MutableMapping[str, str]
+    local_traffic_selector: MutableSequence[str]
+    name: str
+    params: VpnTunnelParams
+    peer_external_gateway: str
+    peer_external_gateway_interface: int
+    peer_gcp_gateway: str
+    peer_ip: str
+    region: str
+    remote_traffic_selector: MutableSequence[str]
+    router: str
+    self_link: str
+    shared_secret: str
+    shared_secret_hash: str
+    status: str
+    target_vpn_gateway: str
+    vpn_gateway: str
+    vpn_gateway_interface: int
+
+class VpnTunnelCipherSuite(proto.Message):
+    phase1: VpnTunnelPhase1Algorithms
+    phase2: VpnTunnelPhase2Algorithms
+
+class VpnTunnelParams(proto.Message):
+    resource_manager_tags: MutableMapping[str, str]
+
+class VpnTunnelPhase1Algorithms(proto.Message):
+    dh: MutableSequence[str]
+    encryption: MutableSequence[str]
+    integrity: MutableSequence[str]
+    prf: MutableSequence[str]
+
+class VpnTunnelPhase2Algorithms(proto.Message):
+    encryption: MutableSequence[str]
+    integrity: MutableSequence[str]
+    pfs: MutableSequence[str]
+
 class Warning(proto.Message):
     code: str
     data: MutableSequence[Data]
@@ -2850,6 +3386,10 @@ class WeightedBackendService(proto.Message):
     backend_service: str
     header_action: HttpHeaderAction
     weight: int
+
+class WorkloadIdentityConfig(proto.Message):
+    identity: str
+    identity_certificate_enabled: bool
 
 class Zone(proto.Message):
     available_cpu_platforms: MutableSequence[str]
