@@ -13,7 +13,7 @@ from cloudrec.app.leak_search import LeakSearch
 from cloudrec.engine.graph import Observed
 from cloudrec.errors import ResourcesRemainError
 from cloudrec.providers.base.audit import UNMANAGED
-from tests.contract.azure.planted import KINDS, Gardener, Planted
+from tests.contract.azure.planted import KINDS, SIZE, Gardener, Planted
 from tests.contract.azure.support import Site, fresh
 from tests.contract.azure.test_deployer_role import ROLE, Deployer
 from tests.sandbox.azure.support import Azure
@@ -162,6 +162,40 @@ def test_a_running_cluster_has_no_unmanaged_resources(azure: Azure, tmp_path: Pa
     search = app.leaks(site.application, "azure", everywhere=True)
     assert (unmanaged(search), search.unsearched) == ({}, ())
     assert len(search.leaks) > 20
+
+
+def scale_set(azure: Azure, group: str) -> str:
+    """The id of a new scale set of others, with two machines."""
+    wish = {
+        "location": "eastus",
+        "sku": {"name": SIZE, "capacity": 2},
+        "properties": {"virtualMachineProfile": {}},
+    }
+    sets = azure.client("compute").virtual_machine_scale_sets
+    return str(azure.done(sets.begin_create_or_update, group, "strangers", wish, seconds=60).id)
+
+
+def test_of_the_scale_sets_in_the_group_for_nodes_only_those_of_aks_are_managed(standing: Site) -> None:
+    made = scale_set(standing.azure, "cloudrec-t-nodes")
+    (found,) = unmanaged(app.leaks(standing.application, "azure")).values()
+    assert (found.identity, found.cluster, found.location) == (made, "t", "eastus")
+    assert (found.hourly_usd or 0) > 0
+    standing.down()  # AKS deletes the group with all that is in it
+
+
+def test_what_a_removed_cluster_left_in_the_group_for_nodes_is_named_with_its_price(
+    azure: Azure, site: Site
+) -> None:
+    azure.control(registered=["*"])
+    cluster = azure.id("Microsoft.ContainerService/managedClusters", "cloudrec-old", group="cloudrec-old")
+    body = {"location": "eastus", "managedBy": cluster}
+    azure.client("resource").resource_groups.create_or_update("cloudrec-old-nodes", body)
+    made = scale_set(azure, "cloudrec-old-nodes")
+    search = app.leaks(site.application, "azure")
+    (found,) = unmanaged(search).values()
+    assert (found.identity, found.cluster) == (made, "old")
+    assert (found.hourly_usd or 0) > 0
+    assert "node-resource-group" in {leak.found.kind for leak in search.leaks}
 
 
 def test_a_clean_down_leaves_nothing_to_name_while_the_index_still_has_deleted_resources(

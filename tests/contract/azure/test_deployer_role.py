@@ -32,6 +32,7 @@ SOME = (
     "Microsoft.ContainerService/managedClusters/delete",
     "Microsoft.Authorization/roleAssignments/write",
     "Microsoft.ManagedIdentity/userAssignedIdentities/read",
+    "Microsoft.Resources/subscriptions/resourcegroups/resources/read",
 )
 
 

@@ -12,7 +12,7 @@ from urllib.request import urlopen
 import pytest
 
 from tests.sandbox.azure.support import GROUP, LOCATION, Azure, refused
-from tests.sandbox.azure.support_network import make_network, make_subnet
+from tests.sandbox.azure.support_network import make_interface, make_network, make_subnet
 
 _SIZE = "Standard_ND96isr_H100_v5"
 _FAMILY = "standardNDSH100v5Family"
@@ -206,3 +206,71 @@ def test_controllers_leave_orphaned_resources(azure: Azure, compute: Any) -> Non
 def test_invalid_control_requests_are_refused(azure: Azure, wish: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"there (is|are)|is not|is no|none of"):
         azure.control(**wish)
+
+
+def test_a_machine_takes_an_interface_and_leaves_it_with_its_disk(azure: Azure, compute: Any) -> None:
+    make_network(azure)
+    make_subnet(azure)
+    nic = make_interface(azure)
+    size = "Standard_D4s_v5"
+    wish = {
+        "location": LOCATION,
+        "properties": {
+            "hardwareProfile": {"vmSize": size},
+            "storageProfile": {"osDisk": {"createOption": "FromImage"}},
+            "networkProfile": {"networkInterfaces": [{"id": nic.id}]},
+        },
+    }
+    machine = azure.done(compute.virtual_machines.begin_create_or_update, GROUP, "one", wish, seconds=60)
+    interfaces = azure.client("network").network_interfaces
+    assert interfaces.get(GROUP, nic.name).virtual_machine.id == machine.id
+    (disk,) = compute.disks.list_by_resource_group(GROUP)
+    assert (disk.managed_by, disk.disk_state) == (machine.id, "Attached")
+    with refused("NicInUse"):
+        compute.virtual_machines.begin_create_or_update(GROUP, "two", wish)
+    with refused("NicInUse"):
+        interfaces.begin_delete(GROUP, nic.name)
+    azure.done(compute.virtual_machines.begin_delete, GROUP, "one", seconds=60)
+    assert interfaces.get(GROUP, nic.name).virtual_machine is None
+    (disk,) = compute.disks.list_by_resource_group(GROUP)
+    assert (disk.managed_by, disk.disk_state) == (None, "Unattached")
+    wish["properties"]["hardwareProfile"]["vmSize"] = "Standard_D5s_v9"
+    with refused("InvalidParameter", "Standard_D5s_v9"):
+        compute.virtual_machines.begin_create_or_update(GROUP, "one", wish)
+
+
+def test_an_image_needs_a_disk_or_a_snapshot_in_its_region(azure: Azure, compute: Any) -> None:
+    copy = {"createOption": "Copy", "sourceResourceId": azure.id("Microsoft.Compute/disks", "none")}
+    with refused("NotFound", status=404):
+        wish = {"location": LOCATION, "properties": {"creationData": copy}}
+        compute.snapshots.begin_create_or_update(GROUP, "copy", wish)
+    empty = {"creationData": {"createOption": "Empty"}, "diskSizeGB": 8}
+    disk = azure.done(
+        compute.disks.begin_create_or_update,
+        GROUP,
+        "disk",
+        {"location": LOCATION, "properties": empty},
+        seconds=60,
+    )
+    copy["sourceResourceId"] = disk.id
+    wish = {"location": LOCATION, "properties": {"creationData": copy}}
+    snapshot = azure.done(compute.snapshots.begin_create_or_update, GROUP, "copy", wish, seconds=60)
+    assert snapshot.disk_size_gb == 8
+    system = {"osType": "Linux", "osState": "Generalized", "snapshot": {"id": snapshot.id}}
+    image = {"location": "westus2", "properties": {"storageProfile": {"osDisk": system}}}
+    with refused("BadRequest", "westus2"):
+        compute.images.begin_create_or_update(GROUP, "image", image)
+
+
+def test_machines_of_a_scale_set_count_against_the_quota(azure: Azure, compute: Any) -> None:
+    sets = compute.virtual_machine_scale_sets
+    wish = {
+        "location": LOCATION,
+        "sku": {"name": "Standard_D4s_v5", "capacity": 3},
+        "properties": {"virtualMachineProfile": {}},
+    }
+    with refused("OperationNotAllowed", "quota", status=409):
+        sets.begin_create_or_update(GROUP, "machines", wish)
+    wish["sku"]["capacity"] = 2
+    made = azure.done(sets.begin_create_or_update, GROUP, "machines", wish, seconds=60)
+    assert made.sku.capacity == 2

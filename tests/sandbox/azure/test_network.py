@@ -270,3 +270,35 @@ def test_a_linked_dns_zone_cannot_be_deleted(azure: Azure) -> None:
     azure.raw("DELETE", f"{zone}/virtualNetworkLinks/one{api}")
     azure.advance(60)
     assert azure.raw("DELETE", f"{zone}{api}")[0] == 202
+
+
+def test_a_private_endpoint_has_an_interface_in_its_subnet(azure: Azure, networks: Any) -> None:
+    azure.control(registered=["Microsoft.Storage"])
+    make_network(azure)
+    subnet = make_subnet(azure)
+    connection = {
+        "name": "blob",
+        "properties": {"privateLinkServiceId": subnet.id + "-none", "groupIds": ["blob"]},
+    }
+    properties = {"subnet": {"id": subnet.id}, "privateLinkServiceConnections": [connection]}
+    wish = {"location": LOCATION, "properties": properties}
+    with refused("PrivateLinkServiceNotFound"):
+        networks.private_endpoints.begin_create_or_update(GROUP, "endpoint", wish)
+    account = azure.done(
+        azure.client("storage").storage_accounts.begin_create,
+        GROUP,
+        "endpointed",
+        {"location": LOCATION, "sku": {"name": "Standard_LRS"}, "kind": "StorageV2"},
+        seconds=60,
+    )
+    connection["properties"]["privateLinkServiceId"] = account.id
+    made = azure.done(networks.private_endpoints.begin_create_or_update, GROUP, "endpoint", wish, seconds=60)
+    (interface,) = networks.network_interfaces.list(GROUP)
+    assert [each.id for each in made.network_interfaces] == [interface.id]
+    assert interface.private_endpoint.id == made.id
+    found = networks.subnets.get(GROUP, NETWORK, SUBNET)
+    assert [each.id for each in found.private_endpoints] == [made.id]
+    assert [each.id.startswith(interface.id) for each in found.ip_configurations] == [True]
+    azure.done(networks.private_endpoints.begin_delete, GROUP, "endpoint", seconds=60)
+    assert list(networks.network_interfaces.list(GROUP)) == []
+    assert networks.subnets.get(GROUP, NETWORK, SUBNET).private_endpoints is None
