@@ -188,6 +188,23 @@ def refuse_ended(app: AppContext, cluster: ClusterSpec, access: Access) -> None:
         )
 
 
+def refuse_without_nodes(cluster: ClusterSpec, access: Access) -> None:
+    """Refuse a run on a cluster whose GPU nodes were scaled to zero: its pods would wait without end.
+
+    Raises:
+        PreflightError: there are no GPU nodes.
+    """
+    if not isinstance(access, KubernetesAccess) or access.is_adopted or access.nodes:
+        return
+    why = ""
+    if cluster.autostop is not None:
+        why = f": they are scaled to zero when no run was active for {cluster.autostop} (autostop)"
+    raise PreflightError(
+        f"cluster {cluster.title!r} has no GPU nodes{why}",
+        remedy=f"`cloudrec up {cluster.provider} --cluster {cluster.title}` brings them back",
+    )
+
+
 def prepare_run(app: AppContext, cluster: ClusterSpec, access: Access, *, image: str) -> None:
     """Create what a run needs: a namespace, a service account, and a guard if the cluster has an expiry.
 

@@ -26,7 +26,7 @@ from cloudrec.engine.plan import plan as make_plan
 from cloudrec.errors import CloudrecError, PreflightError, SpecError, UsageError
 from cloudrec.home import storage_error
 from cloudrec.observe.runs import list_runs
-from cloudrec.providers.base.protocol import AsksPrices, ProbesStorage, account_of, audited
+from cloudrec.providers.base.protocol import AsksPrices, CreatesClusters, ProbesStorage, account_of, audited
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -101,6 +101,7 @@ def up(
     check_end(cluster, app.now())
     provider = app.provider(cluster.provider, complete=True)
     provider.check(cluster)
+    _check_autostop(provider, cluster)
     with app.cluster_lock(cluster.title):
         _refuse_other_provider(app, cluster)
         record = next((each.record for each in known_clusters(app, name=cluster.title)), None)
@@ -346,6 +347,22 @@ def _past(app: AppContext, provider: Provider, title: str) -> Past | None:
 def _searched(provider: Provider, cluster: ClusterSpec) -> Sequence[Observed]:
     """Search by tag where the spec says that the cluster is."""
     return provider.search(cluster.title, locations=provider.locations(cluster))
+
+
+def _check_autostop(provider: Provider, cluster: ClusterSpec) -> None:
+    """Raise SpecError for an autostop that nothing would carry out."""
+    if cluster.autostop is None:
+        return
+    if not isinstance(provider, CreatesClusters):
+        raise SpecError(
+            f"cluster.autostop is {cluster.autostop}, but provider {provider.name!r} creates no nodes",
+            remedy="leave --autostop out",
+        )
+    if cluster.addons == "none":
+        raise SpecError(
+            "cluster.autostop needs the guard, which cluster.addons: none leaves out",
+            remedy="leave --autostop or cluster.addons out",
+        )
 
 
 def _refuse_other_provider(app: AppContext, cluster: ClusterSpec) -> None:

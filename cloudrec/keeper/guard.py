@@ -26,14 +26,15 @@ from cloudrec.errors import CloudrecError, PreflightError, UsageError
 from cloudrec.home import Home
 from cloudrec.keeper import in_cluster
 from cloudrec.keeper.census import live_nodes
-from cloudrec.keeper.meter import CostLedger, Tariff, advance, rate
+from cloudrec.keeper.idle import IDLE, IdleRecord, gpu_nodes, idleness
+from cloudrec.keeper.meter import CostLedger, LiveNode, Tariff, advance, rate
 from cloudrec.keeper.tending import tend
 from cloudrec.kubernetes.client.errors import AbsentError, KubeError
 from cloudrec.kubernetes.manifests.guard import MARK
 from cloudrec.launchers import launchers
 from cloudrec.launchers.kubernetes.launcher import KubeLauncher
 from cloudrec.providers.base.protocol import CanScaleToZero, Halt
-from cloudrec.spec.models import ClusterSpec
+from cloudrec.spec.models import ClusterSpec, seconds_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -108,7 +109,10 @@ class Note:
     def to_json(self) -> str:
         """Return the orders as the ConfigMap holds them."""
         # The guard's image may be of an earlier version, which rejects unknown keys.
-        cluster = self.cluster.model_dump(mode="json", exclude={"access", "base_image", "package_index"})
+        unread = {"access", "base_image", "package_index"}
+        if self.cluster.autostop is None:
+            unread.add("autostop")
+        cluster = self.cluster.model_dump(mode="json", exclude=unread)
         return json.dumps(
             {
                 "cluster": cluster,
@@ -211,24 +215,34 @@ class Guard:
             )
         data = found.get("data") or {}
         note = Note.of(data.get(NOTE, ""))
-        end = note.end(self._meter(note, data.get(METER, "")))
+        nodes = self._nodes(note)
+        end = note.end(self._meter(note, data.get(METER, ""), nodes))
         if end is None or self.now() < end:
             self.report(f"{note.cluster.title} ends {end.isoformat()}" if end else "there is no end")
-            return True
+            return self._stop_idle(note, IdleRecord.of(data.get(IDLE, "")), nodes)
         are_ended = self._end_runs()
         return self._halt(note, end, GuardRecord.of(data.get(RECORD, ""))) and are_ended
 
-    def _meter(self, note: Note, text: str) -> Metered | None:
+    def _nodes(self, note: Note) -> list[LiveNode] | None:
+        """Return the nodes; None if they are not metered or cannot be listed, which is reported."""
+        if not note.pool_label:
+            return None
+        try:
+            return live_nodes(self.kube, self.namespace, note.pool_label)
+        except KubeError as error:
+            self.report(f"the nodes cannot be listed: {error.message}")
+            return None
+
+    def _meter(self, note: Note, text: str, nodes: list[LiveNode] | None) -> Metered | None:
         """Add the time since the last round to the ledger; return None if the cost is not known.
 
         An error is reported: the end by the clock is enforced even so.
         """
-        if not note.pool_label:
+        if nodes is None:
             return None
         now = self.now()
         try:
             ledger = CostLedger.of(text) if text else CostLedger.begun(_epoch(note.began, now))
-            nodes = live_nodes(self.kube, self.namespace, note.pool_label)
             ledger = advance(ledger, nodes, note.tariffs, now.timestamp())
             change = {"data": {METER: ledger.to_json()}}
             self.kube.patch("ConfigMap", NAME, change, namespace=self.namespace)
@@ -241,6 +255,30 @@ class Guard:
             return None
         self.report(f"{note.cluster.title} has cost ${ledger.usd:,.2f}, and costs ${hourly_usd:.2f}/h now")
         return Metered(at=now, spent_usd=ledger.usd, hourly_usd=hourly_usd)
+
+    def _stop_idle(self, note: Note, before: IdleRecord, nodes: list[LiveNode] | None) -> bool:
+        """Scale the GPU nodes to zero if no run was active for the time that the user gave."""
+        if note.cluster.autostop is None or nodes is None:
+            return True
+        now = self.now().timestamp()
+        is_active = any(
+            self._under_way(each) for each in launchers().values() if isinstance(each, KubeLauncher)
+        )
+        found = idleness(before, gpu_nodes(nodes, note.tariffs), is_active=is_active, now=now)
+        record, is_done = found.record, True
+        if found.idle_s is not None and found.idle_s >= seconds_of(note.cluster.autostop):
+            self.report(
+                f"no run was active for {found.idle_s / 60:.0f} minutes: the GPU nodes are scaled to zero"
+            )
+            done = self.halt(note.cluster)
+            for left in done.left:
+                self.report(f"left: {left}")
+            is_done = not done.left or done.is_final
+            record = replace(record, stopped=record.stopped or now)
+        if record != before:
+            change = {"data": {IDLE: record.to_json()}}
+            self.kube.patch("ConfigMap", NAME, change, namespace=self.namespace)
+        return is_done
 
     def _end_runs(self) -> bool:
         """Suspend every run and wait until its pods have ended; return False if a launcher's runs failed.
@@ -265,21 +303,26 @@ class Guard:
 
     def _suspend(self, launcher: KubeLauncher) -> bool:
         """Suspend a launcher's runs in progress; return whether there were any."""
+        under_way = self._under_way(launcher)
+        for job in under_way:
+            name = job["metadata"]["name"]
+            self.report(f"run {name}: its cluster's end has come; it is suspended")
+            engine = launcher.engine
+            self.kube.patch(engine.kind, name, engine.suspension(), namespace=self.namespace)
+        return bool(under_way)
+
+    def _under_way(self, launcher: KubeLauncher) -> list[dict[str, Any]]:
+        """Return a launcher's runs that have not ended and are not suspended."""
         engine = launcher.engine
         try:
             jobs = self.kube.list(engine.kind, namespace=self.namespace, labels=_RUNS)
         except (AbsentError, UsageError):  # the kind of an operator that is not installed
-            return False
-        under_way = [
+            return []
+        return [
             job
             for job in jobs
             if engine.phase(job).state not in ("succeeded", "failed") and not engine.is_suspended(job)
         ]
-        for job in under_way:
-            name = job["metadata"]["name"]
-            self.report(f"run {name}: its cluster's end has come; it is suspended")
-            self.kube.patch(engine.kind, name, engine.suspension(), namespace=self.namespace)
-        return bool(under_way)
 
     def _pods(self) -> list[dict[str, Any]]:
         """Return the trainer pods that have not ended; ended ones stay for their logs."""

@@ -31,12 +31,14 @@ class Tariff:
         instance_type: the type of its nodes.
         capacity: how they are paid for: on-demand, spot, ...
         hourly_usd: price of one node in USD an hour; None if unknown.
+        gpus: GPUs of each node; 0 for nodes that do not train.
     """
 
     pool: str
     instance_type: str = ""
     capacity: str = ""
     hourly_usd: float | None
+    gpus: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

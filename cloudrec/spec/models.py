@@ -31,6 +31,8 @@ MIN_TTL, MAX_TTL = (
 )  # an end sooner or later is a slip of the keyboard
 MAX_BUDGET_USD = 10_000_000
 _EXISTING_MACHINES = ("local", "kubernetes")  # providers that create no nodes
+MIN_AUTOSTOP = timedelta(minutes=10)
+_AUTOSTOP_REMEDY = "give a time such as 30m or 2h"
 _TTL_REMEDY = "give a time such as 90m, 8h or 2d"
 ACCESS_AUTO, ACCESS_PRIVATE = "auto", "private"
 _WIDEST_ACCESS = 8  # prefix length: a wider block is the internet rather than a network
@@ -88,6 +90,19 @@ def _ttl(value: str, info: ValidationInfo) -> str:
         raise refusal(
             f"a cluster lives at least {MIN_TTL.seconds // 60} minutes and at most {MAX_TTL.days} days",
             _TTL_REMEDY,
+        )
+    return value
+
+
+def _autostop(value: str, info: ValidationInfo) -> str:
+    try:
+        seconds = seconds_of(value)
+    except ValueError as error:
+        raise refusal(str(error), _AUTOSTOP_REMEDY) from None
+    if _is_asked(info) and not MIN_AUTOSTOP.total_seconds() <= seconds <= MAX_TTL.total_seconds():
+        raise refusal(
+            f"an autostop is at least {MIN_AUTOSTOP.seconds // 60} minutes and at most {MAX_TTL.days} days",
+            _AUTOSTOP_REMEDY,
         )
     return value
 
@@ -226,6 +241,11 @@ class ClusterSpec(Model):
     )
     budget_usd: Annotated[float, AfterValidator(_budget)] | None = Field(
         None, description="cost in USD at which the cluster is removed; no limit when absent"
+    )
+    autostop: Annotated[str, AfterValidator(_autostop)] | None = Field(
+        None,
+        description="time without an active run after which the GPU nodes are scaled to zero, e.g. 30m; "
+        "`up` brings them back; never when absent",
     )
     expires: Annotated[str, AfterValidator(_moment)] | None = Field(
         None,

@@ -42,4 +42,5 @@ def _of_pool(resource: Resource) -> Tariff:
         instance_type=resource.node_type,
         capacity=str(resource.properties.requested().get("capacity", "")),
         hourly_usd=each,
+        gpus=resource.gpus,
     )

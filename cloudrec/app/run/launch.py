@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cloudrec import __version__, providers
 from cloudrec.app.access import refuse_unreachable
-from cloudrec.app.addons import image_for, prepare_run, refuse_ended
+from cloudrec.app.addons import image_for, prepare_run, refuse_ended, refuse_without_nodes
 from cloudrec.app.choosing import choose
 from cloudrec.app.readiness import report_missing
 from cloudrec.app.run.pods_image import pods_image
@@ -79,6 +79,7 @@ def train(
     report_missing(app, cluster)
     place = place_of(app, loaded, cluster)
     launcher = place.launcher
+    refuse_without_nodes(cluster, place.access)
     spec = run_spec(loaded, place, flags)
     require_store(spec.storage)
     refuse_unreachable(app, cluster, place.access)
@@ -128,6 +129,7 @@ def resume(
     if launcher.nodes_of_cluster and spec.is_on_kubernetes:
         access = app.provider(cluster.provider).access(cluster)
         refuse_ended(app, cluster, access)
+        refuse_without_nodes(cluster, access)
         refuse_unreachable(app, cluster, access)
     if nproc_per_node is not None:
         spec = _resized(spec, nproc_per_node)

@@ -47,6 +47,9 @@ if TYPE_CHECKING:
 @click.option("--nodes", type=int, metavar="N", help="Number of GPU nodes.")
 @click.option("--capacity", metavar="TYPE", help="Capacity type: on-demand, spot or spot-first.")
 @click.option("--ttl", metavar="TIME", help="Remove the cluster after this time, e.g. 8h or 2d.")
+@click.option(
+    "--autostop", metavar="TIME", help="Scale GPU nodes to zero after this time without an active run."
+)
 @click.option("--ray", is_flag=True, default=None, help="For the provider local: also start a Ray head.")
 @click.option("--budget", type=float, metavar="USD", help="Remove the cluster once it has cost this much.")
 @click.option(

@@ -16,6 +16,7 @@ from cloudrec.app.guard import guard_of, hold_to_end
 from cloudrec.errors import PreflightError, UsageError
 from cloudrec.keeper import in_cluster
 from cloudrec.keeper.guard import NAME, Guard, Note, halting
+from cloudrec.keeper.meter import Tariff
 from cloudrec.kubernetes.client.client import Kube
 from cloudrec.providers.base.access import KubernetesAccess
 from cloudrec.providers.base.protocol import CanScaleToZero, Halt
@@ -131,6 +132,58 @@ def halts(asked: list[str], nodes: list[int]) -> Callable[[ClusterSpec], Halt]:
 def ends(hour: int, **given: Any) -> Note:
     expires = f"2026-11-21T{hour}:00:00Z"
     return Note(cluster=ClusterSpec(name="conformance", provider="aws", expires=expires, **given))
+
+
+def metered(site: Site, **given: Any) -> Note:
+    """Two GPU nodes at $60 an hour and the rest at $1 an hour, on the stand-in's nodes."""
+    site.cloud.control(nodes=[{"name": "gpu", "count": 2}, {"name": "cpu", "count": 1}])
+    return Note(
+        cluster=ClusterSpec(name="conformance", provider="aws", **given),
+        began=datetime.now(UTC).isoformat(),
+        pool_label="cloudrec-sandbox/pool",
+        tariffs=(
+            Tariff(pool="gpu", instance_type="p5.48xlarge", hourly_usd=60.0, gpus=8),
+            Tariff(pool="cpu", instance_type="m6i.large", hourly_usd=0.0),
+            Tariff(pool="", hourly_usd=1.0),
+        ),
+    )
+
+
+def test_the_guard_ends_the_cluster_when_the_money_is_spent(site: Site, client: Kube) -> None:
+    asked, nodes = list[str](), [2]
+    guard = Watched(client, metered(site, budget_usd=242.0), halts(asked, nodes))
+    guard.now = datetime.now(UTC)
+    assert guard.round(minutes=118)
+    assert asked == []
+    assert "costs $121.00/h now" in guard.said[-2]
+    assert guard.round(minutes=4)  # $242 are spent after two hours
+    assert len(asked) == 1
+
+
+def test_the_guard_meters_nothing_without_a_price(site: Site, client: Kube) -> None:
+    note = metered(site, budget_usd=1.0)
+    unpriced = replace(note, tariffs=(*note.tariffs[1:], Tariff(pool="gpu", hourly_usd=None, gpus=8)))
+    asked = list[str]()
+    guard = Watched(client, unpriced, halts(asked, [2]))
+    assert guard.round(minutes=600)
+    assert "the cost is not known: a pool has no price" in guard.said
+    assert asked == []  # the end by the clock is what remains
+
+
+def test_idle_gpu_nodes_are_scaled_to_zero_and_an_active_run_keeps_them(site: Site, client: Kube) -> None:
+    asked, nodes = list[str](), [2]
+    guard = Watched(client, metered(site, autostop="30m"), halts(asked, nodes))
+    guard.now = datetime.now(UTC)
+    assert guard.round(minutes=29)
+    assert asked == []
+    job(client, "r")
+    assert guard.round(minutes=20)
+    client.delete("Job", "r", namespace=NAMESPACE)
+    assert guard.round(minutes=29)
+    assert asked == []
+    assert guard.round(minutes=2)
+    assert len(asked) == 1
+    assert "no run was active for 31 minutes: the GPU nodes are scaled to zero" in "\n".join(guard.said)
 
 
 def test_a_renewed_expiry_is_enforced_like_the_first(client: Kube) -> None:

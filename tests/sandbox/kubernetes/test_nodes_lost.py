@@ -53,6 +53,12 @@ def _nodes(cluster: Cluster) -> dict[str, dict[str, Any]]:
     return {node["metadata"]["name"]: node for node in cluster.get("/api/v1/nodes")["items"]}
 
 
+def _container(cluster: Cluster, name: str) -> str:
+    """The id of a pod's container; empty while it does not run."""
+    found = cluster.pod(name)["status"].get("containerStatuses") or [{}]
+    return str(found[0].get("containerID", "")) if "running" in found[0].get("state", {}) else ""
+
+
 def _trained(cluster: Cluster) -> dict[str, dict[str, Any]]:
     """A Job of two pods, each on its own node, by index."""
     cluster.apply(job("t", *_TRAINS, pods=2, podFailurePolicy=_POLICY, pod=_ALONE))
@@ -104,6 +110,16 @@ def test_a_lost_node_is_detected_with_a_delay_and_its_pods_are_replaced(cluster:
         time.sleep(0.1)
     wait(lambda: cluster.job("t")["status"].get("ready") == 2, what="another pod")
     assert cluster.job("t")["status"].get("failed", 0) == 0
+
+
+def test_a_new_machine_with_the_name_of_a_lost_one_starts_the_pods_of_that_name(cluster: Cluster) -> None:
+    pool = {"name": "gpu", "count": 1}
+    cluster.control(nodes=[pool])
+    cluster.apply(pod("p", *_TRAINS))
+    before = wait(lambda: _container(cluster, "p"), what="the pod runs")
+    cluster.control(nodes=[])
+    cluster.control(nodes=[pool])
+    wait(lambda: _container(cluster, "p") not in ("", before), what="it runs again", timeout_s=20)
 
 
 def test_a_drain_respects_disruption_budgets(cluster: Cluster) -> None:

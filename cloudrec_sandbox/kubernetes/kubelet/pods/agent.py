@@ -190,10 +190,16 @@ class Kubelet:
                 del self.workers[uid]
                 worker.kill()
                 shutil.rmtree(worker.folder, ignore_errors=True)
-        elif worker is not None:
-            worker.update(pod)
-        else:
+        elif worker is None or self._is_replaced(worker.machine):
+            if worker is not None:
+                shutil.rmtree(worker.folder, ignore_errors=True)
             self._begin(pod)
+        else:
+            worker.update(pod)
+
+    def _is_replaced(self, machine: Machine) -> bool:
+        """Return whether another machine has a lost one's name: its kubelet starts the pods of that name."""
+        return machine.is_gone and machine.name in self.machines
 
     def _begin(self, pod: dict[str, Any]) -> None:
         machine = self.machines.get(pod["spec"]["nodeName"])
