@@ -213,7 +213,7 @@ def test_a_machine_takes_an_interface_and_leaves_it_with_its_disk(azure: Azure, 
     make_subnet(azure)
     nic = make_interface(azure)
     size = "Standard_D4s_v5"
-    wish = {
+    wish: dict[str, Any] = {
         "location": LOCATION,
         "properties": {
             "hardwareProfile": {"vmSize": size},
@@ -264,7 +264,7 @@ def test_an_image_needs_a_disk_or_a_snapshot_in_its_region(azure: Azure, compute
 
 def test_machines_of_a_scale_set_count_against_the_quota(azure: Azure, compute: Any) -> None:
     sets = compute.virtual_machine_scale_sets
-    wish = {
+    wish: dict[str, Any] = {
         "location": LOCATION,
         "sku": {"name": "Standard_D4s_v5", "capacity": 3},
         "properties": {"virtualMachineProfile": {}},

@@ -276,7 +276,7 @@ def test_a_private_endpoint_has_an_interface_in_its_subnet(azure: Azure, network
     azure.control(registered=["Microsoft.Storage"])
     make_network(azure)
     subnet = make_subnet(azure)
-    connection = {
+    connection: dict[str, Any] = {
         "name": "blob",
         "properties": {"privateLinkServiceId": subnet.id + "-none", "groupIds": ["blob"]},
     }
