@@ -158,6 +158,14 @@ ATTEMPTS: dict[str, tuple[str, Callable[[Any, Foreign], Any]]] = {
             tags={"cloudrec-cluster": "x"},
         ),
     ),
+    "a cluster of cloudrec's names without the tag": (
+        "eks",
+        lambda eks, _: eks.create_cluster(
+            name="cloudrec-x",
+            roleArn=f"arn:aws:iam::{ACCOUNT}:role/cloudrec/x/cloudrec-x-cluster",
+            resourcesVpcConfig={"subnetIds": ["subnet-1", "subnet-2"]},
+        ),
+    ),
     "a pod's role for machines": (
         "eks",
         lambda eks, _: eks.create_nodegroup(
