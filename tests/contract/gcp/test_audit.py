@@ -156,10 +156,27 @@ def test_down_names_what_it_does_not_remove_and_removes_the_rest(
     for kind, path in planted.items():
         named = [line for line in lines if f"  {path}  " in line]
         assert len(named) == (kind not in REMOVED), (kind, path, named)
+        ending = path if "/" in path else f":b/{path}"
+        exists = [entry for entry in cloud.state() if entry.endswith(ending)]
+        assert bool(exists) == (kind not in REMOVED | {"Memorystore instance"}), (kind, path)
     print(told.value.message)
     machine = next(line for line in lines if planted["instance"] in line)
     assert f"${MACHINE[REGION]:.2f}/h" in machine
     assert "remove them with the cloud's own tools" in (told.value.remedy or "")
+
+
+@pytest.mark.slow
+def test_an_orphaned_resource_that_cannot_be_deleted_is_named_once(
+    cloud: Cloud, application: AppContext
+) -> None:
+    up(application)
+    claim(cloud)
+    denied = {"service": "compute", "action": "disks.delete", "kind": "error", "times": 99}
+    cloud.control(faults=[{**denied, "code": "forbidden", "status": 403, "message": "no"}])
+    with pytest.raises(ResourcesRemainError) as refused:
+        down(application)
+    disk = f"projects/{PROJECT}/zones/us-central1-a/disks/pvc-1"
+    assert len([line for line in refused.value.message.splitlines() if f"  {disk}  " in line]) == 1
 
 
 def test_a_healthy_cluster_with_load_balancers_and_volumes_has_no_unmanaged_resources(
