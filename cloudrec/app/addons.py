@@ -67,7 +67,7 @@ def opened(app: AppContext, cluster: ClusterSpec) -> Iterator[tuple[Kube, Cluste
 
 def equip(app: AppContext, cluster: ClusterSpec) -> tuple[Missing, ...]:
     """Install the add-ons and the guard of a new cluster; return what it still lacks, with the reasons."""
-    if _are_left_alone(app, cluster):
+    if are_left_alone(app, cluster):
         _report_left_alone(app, cluster)
         return ()
     closed = closed_api(app.provider(cluster.provider), cluster)
@@ -87,7 +87,7 @@ def equip(app: AppContext, cluster: ClusterSpec) -> tuple[Missing, ...]:
 
 def lacks_until_equipped(app: AppContext, cluster: ClusterSpec) -> tuple[Missing, ...]:
     """Return what a cluster lacks until `equip` has run; recorded first, so that a killed `up` leaves it."""
-    return () if _are_left_alone(app, cluster) else not_yet(cluster)
+    return () if are_left_alone(app, cluster) else not_yet(cluster)
 
 
 def _equipped(
@@ -133,7 +133,7 @@ def image_for(app: AppContext, access: Access) -> str:
 
 def renew_end(app: AppContext, cluster: ClusterSpec) -> None:
     """Set the new expiry in an existing guard before nodes are created: it would end them by the old one."""
-    if _are_left_alone(app, cluster):
+    if are_left_alone(app, cluster):
         return
     try:
         access = app.provider(cluster.provider).access(cluster)
@@ -160,7 +160,7 @@ def _hold(
 ) -> None:
     """Install or update the guard, and record in the journal whether it is missing."""
     missing = hold_to_end(app, cluster, kube, target, image=image, wait=wait)
-    if _are_left_alone(app, cluster):
+    if are_left_alone(app, cluster):
         return
     # A guard that was updated just now is not ready for a moment.
     if missing is None or wait or any(each.what == GUARD for each in missing_of(app, cluster.title)):
@@ -217,7 +217,7 @@ def prepare_run(app: AppContext, cluster: ClusterSpec, access: Access, *, image:
     if not isinstance(access, KubernetesAccess):
         return
     cluster = cluster.model_copy(update={"expires": access.expires or cluster.expires})
-    is_ours = not _are_left_alone(app, cluster)
+    is_ours = not are_left_alone(app, cluster)
     is_lacking = is_ours and any(each.what == ADDONS for each in missing_of(app, cluster.title))
     is_guarded = is_ours and has_guard(app.provider(cluster.provider), cluster)
     if access.is_adopted and not is_guarded and not is_lacking:
@@ -278,7 +278,7 @@ def _note_missing(
     app: AppContext, cluster: ClusterSpec, kube: Kube, target: ClusterTarget, *, removed: str = ""
 ) -> None:
     """Update the journal's list of the add-ons that a cluster lacks; `removed` names one just removed."""
-    if not _are_left_alone(app, cluster):
+    if not are_left_alone(app, cluster):
         problems = engine.lacking(kube, target, clock=app.clock, removed=removed)
         lacks = still_lacks(problems, cluster)
         update_missing(app, cluster.title, ADDONS, lacks)
@@ -333,7 +333,7 @@ def empty(app: AppContext, cluster: ClusterSpec) -> None:
     Errors are only reported: an incomplete or unreachable cluster must still be removed. A search by tag
     afterwards finds the resources that remain.
     """
-    if _are_left_alone(app, cluster):
+    if are_left_alone(app, cluster):
         return
     try:
         access = app.provider(cluster.provider).access(cluster)
@@ -350,6 +350,6 @@ def empty(app: AppContext, cluster: ClusterSpec) -> None:
         app.report(f"the cluster is not drained: {error.message}")
 
 
-def _are_left_alone(app: AppContext, cluster: ClusterSpec) -> bool:
+def are_left_alone(app: AppContext, cluster: ClusterSpec) -> bool:
     """Whether cloudrec must not change objects in the cluster; a variable counts, too: `down` has no spec."""
     return app.environment.get("CLOUDREC_CLUSTER_ADDONS", cluster.addons) == "none"

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from cloudrec.app.access import refusal, resolved
 from cloudrec.app.accounts import OtherAccountError, check_account, check_found
-from cloudrec.app.addons import empty, equip, lacks_until_equipped, renew_end
+from cloudrec.app.addons import are_left_alone, empty, equip, lacks_until_equipped, renew_end
 from cloudrec.app.choosing import cluster_to_remove, stranger
 from cloudrec.app.money.costs import final_reading
 from cloudrec.app.money.lifetime import Past, check_end, is_over, price_of, tagged_end, with_end
@@ -31,6 +32,7 @@ from cloudrec.providers.base.protocol import AsksPrices, CreatesClusters, Probes
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from collections.abc import Set as AbstractSet
+    from pathlib import Path
 
     from cloudrec.app.context import AppContext
     from cloudrec.app.records import KnownCluster
@@ -234,7 +236,8 @@ def down(
         if not decide(removal):
             return removal
         app.journal.set_account(cluster.title, account)
-        reading = final_reading(app, cluster.title)
+        # Without add-ons there is no guard, and so no meter.
+        reading = None if are_left_alone(app, cluster) else final_reading(app, cluster.title)
         _end_runs(app, removal)
         empty(app, cluster)
         audits: list[Audit] = []
@@ -255,11 +258,19 @@ def down(
         removal = replace(removal, unsearched=audits[-1].unsearched)
         if reading is not None:
             reading.close()
+        _remove_kubeconfig(app.home.clusters / cluster.title)
         if any(action.step is PlanStep.KEEP for action in removal.plan.actions):
             app.journal.mark_down(cluster.title)
         else:
             app.journal.forget_cluster(cluster.title)
     return removal
+
+
+def _remove_kubeconfig(folder: Path) -> None:
+    """Remove the kubeconfig of a removed cluster; other files in the folder, such as kept data, remain."""
+    with suppress(OSError):
+        (folder / "kubeconfig").unlink(missing_ok=True)
+        folder.rmdir()  # fails if the folder has other files
 
 
 def forget(app: AppContext, name: str, *, decide: Callable[[Sequence[Observed]], bool]) -> bool:

@@ -66,7 +66,10 @@ def _existing(ec2: Any) -> dict[str, Iterable[str]]:  # noqa: ANN401 - moto's EC
     """Return ids by the kind that ARNs name."""
     groups = [group for groups in ec2.groups.values() for group in groups.values()]
     return {
+        "customer-gateway": ec2.customer_gateways,
+        "dhcp-options": ec2.dhcp_options_sets,
         "elastic-ip": [address.allocation_id for address in ec2.addresses],
+        "image": ec2.amis,
         "instance": [
             instance.id for reservation in ec2.reservations.values() for instance in reservation.instances
         ],
@@ -74,15 +77,22 @@ def _existing(ec2: Any) -> dict[str, Iterable[str]]:  # noqa: ANN401 - moto's EC
         "key-pair": [pair.id for pair in ec2.key_pairs.values()],
         "launch-template": ec2.launch_templates,
         "natgateway": ec2.nat_gateways,
+        "network-acl": ec2.network_acls,
         "network-interface": ec2.enis,
+        "prefix-list": ec2.managed_prefix_lists,
         "route-table": ec2.route_tables,
         "security-group": [group.id for group in groups],
         "security-group-rule": [
             rule.id for group in groups for rule in (*group.ingress_rules, *group.egress_rules)
         ],
         "snapshot": ec2.snapshots,
+        "spot-instances-request": ec2.spot_instance_requests,
         "subnet": [name for zone in ec2.subnets.values() for name in zone],
+        "transit-gateway": ec2.transit_gateways,
         "volume": ec2.volumes,
         "vpc": ec2.vpcs,
         "vpc-endpoint": ec2.vpc_end_points,
+        "vpc-flow-log": ec2.flow_logs,
+        "vpc-peering-connection": ec2.vpc_pcxs,
+        "vpn-gateway": ec2.vpn_gateways,
     }
