@@ -171,7 +171,7 @@ def _run(command: Mapping[str, Any], *, folder: Path) -> dict[str, Any]:
         done = subprocess.run(
             arguments,
             env={**os.environ, **variables, "KUBERNETES_EXEC_INFO": json.dumps(info)},
-            cwd=folder,
+            cwd=folder if folder.is_dir() else None,  # `down` removes the kubeconfig with its folder
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

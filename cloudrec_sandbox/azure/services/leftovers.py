@@ -13,13 +13,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from cloudrec_sandbox.azure.arm import references
 from cloudrec_sandbox.azure.arm.paths import GROUP, SUBSCRIPTION
 from cloudrec_sandbox.azure.arm.registry import setting
 from cloudrec_sandbox.azure.arm.store import Resource, store
 from cloudrec_sandbox.azure.services.authorization.access import grant
 from cloudrec_sandbox.azure.services.compute import disks
 from cloudrec_sandbox.azure.services.monitoring import WORKSPACE
-from cloudrec_sandbox.azure.services.network import dns, interfaces, references
+from cloudrec_sandbox.azure.services.network import dns, interfaces
 from cloudrec_sandbox.azure.services.storage import blob_service, containers
 
 if TYPE_CHECKING:

@@ -88,7 +88,7 @@ class Row:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Collection:
+class AuditedCollection:
     """One collection of resources.
 
     Attributes:
@@ -115,9 +115,9 @@ class Collection:
         return self.permission.partition(".")[0]
 
 
-def _compute(name: str, noun: str, charge: Charge, **more: Any) -> Collection:  # noqa: ANN401 - the fields above
+def _compute(name: str, noun: str, charge: Charge, **more: Any) -> AuditedCollection:  # noqa: ANN401 - the fields above
     """Return a collection of Compute Engine that has a list of all zones and regions."""
-    return Collection(
+    return AuditedCollection(
         noun=noun,
         permission=f"compute.{name}.list",
         url=f"/compute/v1/projects/{{project}}/aggregated/{name}",
@@ -127,13 +127,13 @@ def _compute(name: str, noun: str, charge: Charge, **more: Any) -> Collection:  
     )
 
 
-def _global(name: str, noun: str, charge: Charge) -> Collection:
+def _global(name: str, noun: str, charge: Charge) -> AuditedCollection:
     """Return a collection of Compute Engine that is global."""
     url = f"/compute/v1/projects/{{project}}/global/{name}"
-    return Collection(noun=noun, permission=f"compute.{name}.list", url=url, charge=charge)
+    return AuditedCollection(noun=noun, permission=f"compute.{name}.list", url=url, charge=charge)
 
 
-COLLECTIONS: tuple[Collection, ...] = (
+COLLECTIONS: tuple[AuditedCollection, ...] = (
     _compute("instances", INSTANCE, charges.instance),
     _compute("disks", DISK, charges.disk),
     _compute("addresses", "address", charges.address, driver=BY_DESCRIPTION),
@@ -153,7 +153,7 @@ COLLECTIONS: tuple[Collection, ...] = (
     _global("snapshots", "snapshot", charges.snapshot),
     _global("images", "image", charges.unknown),
     _global("machineImages", "machine image", charges.unknown),
-    Collection(
+    AuditedCollection(
         noun=BUCKET,
         permission="storage.buckets.list",
         url="/storage/v1/b?project={project}",
@@ -161,32 +161,32 @@ COLLECTIONS: tuple[Collection, ...] = (
         driver=BY_LABEL,
     ),
     # "To retrieve instance information for all locations, use '-'": ListInstancesRequest of Filestore.
-    Collection(
+    AuditedCollection(
         noun="Filestore instance",
         permission="file.instances.list",
         url="/v1/projects/{project}/locations/-/instances",
         items="instances",
     ),
-    Collection(
+    AuditedCollection(
         noun="TPU node",
         permission="tpu.nodes.list",
         url="/v2/projects/{project}/locations/-/nodes",
         items="nodes",
     ),
-    Collection(
+    AuditedCollection(
         noun="secret",
         permission="secretmanager.secrets.list",
         url="/v1/projects/{project}/secrets",
         items="secrets",
     ),
-    Collection(
+    AuditedCollection(
         noun="Scheduler job",
         permission="cloudscheduler.jobs.list",
         url="/v1/projects/{project}/locations/{region}/jobs",
         items="jobs",
         has_labels=False,
     ),
-    Collection(
+    AuditedCollection(
         noun="Lustre instance",
         permission="lustre.instances.list",
         url="",  # its client of the SDK lists it
@@ -223,7 +223,7 @@ _IN_A_CLUSTER = "k8s.io/"  # in the types of objects of Kubernetes, which end wi
 
 
 @dataclass(kw_only=True)
-class Listing:
+class ListedRows:
     """What one list gave.
 
     Attributes:
@@ -237,12 +237,12 @@ class Listing:
     absent: bool = False
 
 
-def read(gcp: Gcp, collection: Collection) -> Listing:
+def read(gcp: Gcp, collection: AuditedCollection) -> ListedRows:
     """List one collection; a refusal is reported and hides no other collection."""
     return _tried(gcp, _many(collection.noun), collection.permission, lambda: _rows(gcp, collection))
 
 
-def search(gcp: Gcp, unread: frozenset[str]) -> Listing:
+def search(gcp: Gcp, unread: frozenset[str]) -> ListedRows:
     """Search Cloud Asset Inventory for labelled resources of the types that were not listed.
 
     Args:
@@ -277,25 +277,25 @@ def _many(noun: str) -> str:
     return f"{noun}es" if noun.endswith("s") else f"{noun}s"
 
 
-def _tried(gcp: Gcp, what: str, permission: str, rows: Callable[[], list[Row]]) -> Listing:
+def _tried(gcp: Gcp, what: str, permission: str, rows: Callable[[], list[Row]]) -> ListedRows:
     """Return the rows that are in this region or global, or why there are none."""
     try:
-        return Listing(rows=[row for row in rows() if row.region in {"", gcp.region}])
+        return ListedRows(rows=[row for row in rows() if row.region in {"", gcp.region}])
     except api.Unauthorized:
         raise  # of the credentials, not of the collection
     except api.GoogleAPICallError as error:
         if errors.is_disabled(error):
-            return Listing(absent=True)
+            return ListedRows(absent=True)
         if errors.is_absent(error):
-            return Listing()
+            return ListedRows()
         said = errors.message(error)
         if isinstance(error, api.Forbidden):
             lacking = errors.permission_of(said) or permission
-            return Listing(unsearched=f"gcp: {what}: the credentials lack the permission {lacking}")
-        return Listing(unsearched=f"gcp: {what}: {said}")
+            return ListedRows(unsearched=f"gcp: {what}: the credentials lack the permission {lacking}")
+        return ListedRows(unsearched=f"gcp: {what}: {said}")
 
 
-def _rows(gcp: Gcp, collection: Collection) -> list[Row]:
+def _rows(gcp: Gcp, collection: AuditedCollection) -> list[Row]:
     if not collection.url:
         return [_row(gcp, collection, _file_system(each)) for each in lustre.instances(gcp)]
     url = collection.url.format(project=gcp.project, region=gcp.region)
@@ -310,7 +310,7 @@ def _file_system(row: sdk.lustre.Instance) -> Document:
     return {"name": row.name, "network": row.network, "labels": dict(row.labels), "createTime": made}
 
 
-def _items(collection: Collection, answer: Document) -> Sequence[Document]:
+def _items(collection: AuditedCollection, answer: Document) -> Sequence[Document]:
     """Return the resources in an answer, which an aggregated list has by scope."""
     if "/aggregated/" in collection.url:
         scopes = answer.get("items", {}).values()
@@ -334,7 +334,7 @@ def _pages(
             return
 
 
-def _row(gcp: Gcp, collection: Collection, document: Document) -> Row:
+def _row(gcp: Gcp, collection: AuditedCollection, document: Document) -> Row:
     path = ids.path(document.get("selfLink") or document["name"])
     place = _place(path)
     if collection.noun == BUCKET:

@@ -7,6 +7,7 @@ from uuid import NAMESPACE_URL, uuid5
 
 from cloudrec_sandbox.azure.arm import operations
 from cloudrec_sandbox.azure.arm.errors import ArmError
+from cloudrec_sandbox.azure.arm.references import ADDRESS, BALANCER, GROUP, INTERFACE
 from cloudrec_sandbox.azure.arm.registry import kinds
 from cloudrec_sandbox.azure.arm.store import Resource, store
 from cloudrec_sandbox.azure.identity import entra
@@ -14,7 +15,6 @@ from cloudrec_sandbox.azure.services import resource_groups
 from cloudrec_sandbox.azure.services.authorization import access
 from cloudrec_sandbox.azure.services.identity import identities
 from cloudrec_sandbox.azure.services.network import dns, interfaces
-from cloudrec_sandbox.azure.services.network.references import ADDRESS, BALANCER, GROUP, INTERFACE
 
 if TYPE_CHECKING:
     from cloudrec_sandbox.core.world import World

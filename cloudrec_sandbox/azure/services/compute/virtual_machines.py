@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import NAMESPACE_URL, uuid5
 
 from cloudrec_sandbox.azure.arm.errors import ArmError
+from cloudrec_sandbox.azure.arm.references import INTERFACE, resolve
 from cloudrec_sandbox.azure.arm.registry import durations
 from cloudrec_sandbox.azure.arm.registry import resource as register
 from cloudrec_sandbox.azure.arm.store import Resource, region_of, store
 from cloudrec_sandbox.azure.services.compute import disks, machines
 from cloudrec_sandbox.azure.services.compute.placement import ComputeKind
-from cloudrec_sandbox.azure.services.network.references import INTERFACE, resolve
 from cloudrec_sandbox.core.clock import as_datetime
 
 if TYPE_CHECKING:

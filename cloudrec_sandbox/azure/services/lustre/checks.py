@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cloudrec_sandbox.azure.arm.errors import ArmError
+from cloudrec_sandbox.azure.arm.references import SUBNET
 from cloudrec_sandbox.azure.arm.regions import REGIONS
 from cloudrec_sandbox.azure.arm.registry import route
 from cloudrec_sandbox.azure.arm.store import region_of, store
 from cloudrec_sandbox.azure.services.lustre.tiers import TIERS, Tier, addresses, prefix_length
 from cloudrec_sandbox.azure.services.network import interfaces
-from cloudrec_sandbox.azure.services.network.references import SUBNET
 from cloudrec_sandbox.azure.services.storage.containers import TYPE as CONTAINER
 from cloudrec_sandbox.core.http import Reply, json_reply
 

@@ -15,6 +15,7 @@ from uuid import NAMESPACE_URL, uuid5
 
 from cloudrec_sandbox.azure.arm.errors import ArmError
 from cloudrec_sandbox.azure.arm.kinds import Kind
+from cloudrec_sandbox.azure.arm.references import SUBNET
 from cloudrec_sandbox.azure.arm.regions import REGIONS
 from cloudrec_sandbox.azure.arm.registry import durations, setting
 from cloudrec_sandbox.azure.arm.registry import resource as register
@@ -23,7 +24,6 @@ from cloudrec_sandbox.azure.services.compute import quotas
 from cloudrec_sandbox.azure.services.lustre import checks
 from cloudrec_sandbox.azure.services.lustre.tiers import TIERS, addresses
 from cloudrec_sandbox.azure.services.network import interfaces
-from cloudrec_sandbox.azure.services.network.references import SUBNET
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -6,12 +6,12 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from cloudrec_sandbox.azure.arm.errors import ArmError
+from cloudrec_sandbox.azure.arm.references import ADDRESS, BALANCER, INTERFACE, SUBNET, resolve
 from cloudrec_sandbox.azure.arm.registry import resource as register
 from cloudrec_sandbox.azure.arm.store import region_of
 from cloudrec_sandbox.azure.services.network import interfaces
 from cloudrec_sandbox.azure.services.network.base import MODELS, NetworkKind, guid
 from cloudrec_sandbox.azure.services.network.outbound import users_of
-from cloudrec_sandbox.azure.services.network.references import ADDRESS, BALANCER, INTERFACE, SUBNET, resolve
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

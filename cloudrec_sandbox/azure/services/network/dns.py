@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from cloudrec_sandbox.azure import crud
 from cloudrec_sandbox.azure.arm.errors import ArmError
 from cloudrec_sandbox.azure.arm.kinds import Kind
+from cloudrec_sandbox.azure.arm.references import NETWORK, id_of, resolve
 from cloudrec_sandbox.azure.arm.registry import durations, kinds, route
 from cloudrec_sandbox.azure.arm.registry import resource as register
 from cloudrec_sandbox.azure.arm.store import store
-from cloudrec_sandbox.azure.services.network.references import NETWORK, id_of, resolve
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from cloudrec_sandbox.azure.arm import operations
 from cloudrec_sandbox.azure.arm.errors import ArmError
+from cloudrec_sandbox.azure.arm.references import INTERFACE, SUBNET, id_of, resolve
 from cloudrec_sandbox.azure.arm.registry import resource as register
 from cloudrec_sandbox.azure.arm.store import Resource, region_of, store
 from cloudrec_sandbox.azure.services.network import interfaces
 from cloudrec_sandbox.azure.services.network.base import MODELS, NetworkKind, guid
-from cloudrec_sandbox.azure.services.network.references import INTERFACE, SUBNET, id_of, resolve
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cloudrec_sandbox.azure.arm.errors import ArmError
+from cloudrec_sandbox.azure.arm.references import GROUP, SUBNET, referring
 from cloudrec_sandbox.azure.arm.registry import resource as register
 from cloudrec_sandbox.azure.services.network.base import MODELS, NetworkKind, guid
-from cloudrec_sandbox.azure.services.network.references import GROUP, SUBNET, referring
 
 if TYPE_CHECKING:
     from cloudrec_sandbox.azure.arm.call import Call

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cloudrec_sandbox.azure.arm.errors import ArmError
+from cloudrec_sandbox.azure.arm.references import NETWORK, SUBNET
 from cloudrec_sandbox.azure.arm.registry import resource as register
 from cloudrec_sandbox.azure.arm.store import Resource, region_of, store
 from cloudrec_sandbox.azure.services.network import interfaces
 from cloudrec_sandbox.azure.services.network.addresses import check_spaces
 from cloudrec_sandbox.azure.services.network.base import MODELS, NetworkKind, guid
-from cloudrec_sandbox.azure.services.network.references import NETWORK, SUBNET
 from cloudrec_sandbox.azure.services.network.subnets import (
     Subnets,
     check_properties,

@@ -5,12 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cloudrec_sandbox.azure.arm.errors import ArmError
-from cloudrec_sandbox.azure.arm.regions import check_zones
-from cloudrec_sandbox.azure.arm.registry import resource as register
-from cloudrec_sandbox.azure.arm.store import region_of, store
-from cloudrec_sandbox.azure.services.compute import quotas
-from cloudrec_sandbox.azure.services.network.base import MODELS, NetworkKind, guid
-from cloudrec_sandbox.azure.services.network.references import (
+from cloudrec_sandbox.azure.arm.references import (
     ADDRESS,
     BALANCER,
     NAT,
@@ -19,6 +14,11 @@ from cloudrec_sandbox.azure.services.network.references import (
     referring,
     resolve,
 )
+from cloudrec_sandbox.azure.arm.regions import check_zones
+from cloudrec_sandbox.azure.arm.registry import resource as register
+from cloudrec_sandbox.azure.arm.store import region_of, store
+from cloudrec_sandbox.azure.services.compute import quotas
+from cloudrec_sandbox.azure.services.network.base import MODELS, NetworkKind, guid
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

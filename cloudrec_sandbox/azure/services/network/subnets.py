@@ -5,10 +5,11 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
+from cloudrec_sandbox.azure.arm import references
 from cloudrec_sandbox.azure.arm.errors import ArmError
 from cloudrec_sandbox.azure.arm.registry import resource as register
 from cloudrec_sandbox.azure.arm.store import store
-from cloudrec_sandbox.azure.services.network import endpoints, interfaces, references
+from cloudrec_sandbox.azure.services.network import endpoints, interfaces
 from cloudrec_sandbox.azure.services.network.addresses import check_spaces, check_subnet
 from cloudrec_sandbox.azure.services.network.base import MODELS, NetworkKind
 

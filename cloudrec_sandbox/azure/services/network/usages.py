@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from cloudrec_sandbox.azure.arm.references import ADDRESS
 from cloudrec_sandbox.azure.arm.registry import route
 from cloudrec_sandbox.azure.arm.store import store
 from cloudrec_sandbox.azure.services.compute import quotas
-from cloudrec_sandbox.azure.services.network.references import ADDRESS
 
 if TYPE_CHECKING:
     from cloudrec_sandbox.azure.arm.call import Call

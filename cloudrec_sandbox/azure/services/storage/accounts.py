@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from cloudrec_sandbox.azure.arm.errors import ArmError
 from cloudrec_sandbox.azure.arm.kinds import Kind
+from cloudrec_sandbox.azure.arm.references import SUBNET
 from cloudrec_sandbox.azure.arm.registry import durations, route
 from cloudrec_sandbox.azure.arm.registry import resource as register
 from cloudrec_sandbox.azure.arm.store import region_of, store
 from cloudrec_sandbox.azure.services import names
 from cloudrec_sandbox.azure.services.compute import quotas
-from cloudrec_sandbox.azure.services.network.references import SUBNET
 from cloudrec_sandbox.azure.services.storage import blob_service
 from cloudrec_sandbox.azure.services.storage.blob_service import ACCOUNT as TYPE
 from cloudrec_sandbox.azure.services.storage.blob_service import APIS, MODELS
