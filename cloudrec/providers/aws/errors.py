@@ -56,12 +56,13 @@ _FRESH_CODES = frozenset(
         "InvalidNetworkSettings",
         "InvalidRequestException",
     }
-    | {"MalformedPolicyDocument", "MalformedPolicyDocumentException"}
+    | {"MalformedPolicyDocument", "MalformedPolicyDocumentException", "ValidationException"}
 )
 _FRESH_WORDS = re.compile(
     r"(role|profile|principal|policy).*(does not exist|not assumable|(cannot|could not) be assumed)"
     r"|(role|profile|principal|policy).*can(not|'t) be found"
     r"|trusted entity|policy must include|Error in role params|invalid principal|Invalid IAM Instance Profile"
+    r"|role you provide must allow AWS EventBridge Scheduler to assume"
     r"|do not permit Lustre|being created|not in ACTIVE",
     re.IGNORECASE | re.DOTALL,
 )

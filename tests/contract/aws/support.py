@@ -40,6 +40,7 @@ class Site:
     def __init__(self, aws: Aws, folder: Path, **cluster: Any) -> None:
         self.aws = aws
         self.home = Home(root=folder / "home")
+        self.unsearched: tuple[str, ...] = ()  # what the last `down` could not search
         given: dict[str, Any] = {
             "name": "t",
             "provider": "aws",
@@ -67,13 +68,14 @@ class Site:
         return {action.key: action for action in plan.changes}
 
     def down(self, *, keep_data: bool = False) -> None:
-        app.down(
+        removal = app.down(
             self.application,
             provider_name="aws",
             cluster_name=self.cluster.title,
             keep_data=keep_data,
             decide=lambda _removal: True,
         )
+        self.unsearched = removal.unsearched if removal is not None else ()
 
     def found(self) -> dict[str, Observed]:
         """The resources that a search by tag finds, by key."""

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from types_boto3_pricing import PricingClient
     from types_boto3_resourcegroupstaggingapi import ResourceGroupsTaggingAPIClient
     from types_boto3_s3 import S3Client
+    from types_boto3_scheduler import EventBridgeSchedulerClient
     from types_boto3_service_quotas import ServiceQuotasClient
     from types_boto3_sts import STSClient
 
@@ -166,6 +167,11 @@ class AwsClients:
     def s3(self) -> S3Client:
         """Buckets and objects."""
         return _made(lambda: self.session.client("s3", **self._options("s3")))
+
+    @cached_property
+    def scheduler(self) -> EventBridgeSchedulerClient:
+        """EventBridge Scheduler, which ends clusters."""
+        return _made(lambda: self.session.client("scheduler", **self._options("scheduler")))
 
     @cached_property
     def service_quotas(self) -> ServiceQuotasClient:

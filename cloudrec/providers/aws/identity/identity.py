@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 ROLE = "role"
 GUARD = "guard"  # the suffix of the guard's role
+END = (
+    "end"  # the suffix of the role of the schedules that end the cluster; the deployer's policy relies on it
+)
 GPU_GROUPS = "gpu-"  # prefix of the names of GPU node groups, on which the guard's policy relies
 CNI_ACCOUNT = "kube-system/aws-node"  # namespace/name, created by the add-on
 LUSTRE_CSI_ACCOUNT = "kube-system/fsx-csi-controller-sa"  # namespace/name, created by the add-on
@@ -38,6 +41,7 @@ _INLINE = "cloudrec"  # name of the inline policy of a role
 _BOUNDARY = "cloudrec-boundary"  # the policy that is the boundary of every role, if the account has it
 _ROOT = "/cloudrec/"  # the IAM path that contains the paths of all clusters
 _EKS, _EC2, _PODS = "eks.amazonaws.com", "ec2.amazonaws.com", "pods.eks.amazonaws.com"
+_SCHEDULER = "scheduler.amazonaws.com"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +67,7 @@ class AwsRoleProperties(Properties):
 
 
 def resources(layout: AwsLayout) -> list[Resource]:
-    """Describe the roles of control plane, nodes, network plugin, runs, guard and Lustre's CSI driver."""
+    """Describe the roles of control plane, nodes, network plugin, runs, guard, end and Lustre's driver."""
     node = ["AmazonEKSWorkerNodePolicy", "AmazonEC2ContainerRegistryPullOnly"]
     roles: list[Resource] = [
         _role(layout, "cluster", _EKS, managed=["AmazonEKSClusterPolicy"]),
@@ -77,7 +81,14 @@ def resources(layout: AwsLayout) -> list[Resource]:
         # cloudrec creates the file system, not the CSI driver, so that the driver needs only to read.
         managed = ["AmazonFSxReadOnlyAccess"]
         roles.append(_role(layout, "lustre-csi", _PODS, account=LUSTRE_CSI_ACCOUNT, managed=managed))
+    if layout.cluster.expires:
+        roles.append(_role(layout, END, _SCHEDULER, inline=_end_policy(layout)))
     return roles
+
+
+def role_arn(layout: AwsLayout, suffix: str) -> str:
+    """Return the ARN that a role of the cluster has or will have."""
+    return f"arn:{layout.partition}:iam::{layout.account}:role{layout.role_path}{layout.role(suffix)}"
 
 
 def drivers(aws: Aws) -> Mapping[str, AwsDriver]:
@@ -111,7 +122,7 @@ def _role(
 
 
 def _trust(layout: AwsLayout, service: str, account: str) -> Mapping[str, object]:
-    """Return the trust policy: a service, or the pods of one service account of this cluster."""
+    """Return the trust policy: a service, the cluster's schedules, or the pods of one service account."""
     statement: dict[str, object] = {
         "Effect": "Allow",
         "Principal": {"Service": service},
@@ -127,6 +138,14 @@ def _trust(layout: AwsLayout, service: str, account: str) -> Mapping[str, object
                 "aws:RequestTag/kubernetes-namespace": namespace,
                 "aws:RequestTag/kubernetes-service-account": name,
             }
+        }
+    if service == _SCHEDULER:
+        # Without the condition, schedules of others could use the role (confused deputy).
+        group = (
+            f"arn:{layout.partition}:scheduler:{layout.region}:{layout.account}:schedule-group/{layout.name}"
+        )
+        statement["Condition"] = {
+            "StringEquals": {"aws:SourceAccount": layout.account, "aws:SourceArn": group}
         }
     return {"Version": "2012-10-17", "Statement": [statement]}
 
@@ -152,6 +171,18 @@ def _guard_policy(layout: AwsLayout) -> Mapping[str, object]:
         "Resource": f"{front}:nodegroup/{layout.name}/{GPU_GROUPS}*/*",
     }
     return {"Version": "2012-10-17", "Statement": [look, scale]}
+
+
+def _end_policy(layout: AwsLayout) -> Mapping[str, object]:
+    """Return the policy of the schedules that end the cluster: they may scale the groups of GPU nodes."""
+    groups = f"nodegroup/{layout.name}/{GPU_GROUPS}*/*"
+    statement = {
+        "Sid": "Scale",
+        "Effect": "Allow",
+        "Action": "eks:UpdateNodegroupConfig",
+        "Resource": f"arn:{layout.partition}:eks:{layout.region}:{layout.account}:{groups}",
+    }
+    return {"Version": "2012-10-17", "Statement": [statement]}
 
 
 def _pod_policy(layout: AwsLayout) -> Mapping[str, object]:

@@ -11,6 +11,7 @@ from cloudrec.providers.aws.cluster.cluster import CLUSTER
 from cloudrec.providers.aws.identity import identity
 from cloudrec.providers.aws.network import endpoints, firewall, network, routes
 from cloudrec.providers.aws.nodes import templates
+from cloudrec.providers.aws.nodes.end_schedule import END, AwsEndDriver, AwsEndProperties
 from cloudrec.providers.aws.nodes.launch_templates import (
     PLACEMENT,
     TAG_DIGEST,
@@ -58,7 +59,8 @@ KINDS: Mapping[str, AbstractSet[str]] = {
     TEMPLATE: frozenset({CLUSTER, firewall.GROUP, PLACEMENT}),
     PLACEMENT: frozenset(),
     CPU: _NODES,
-    GPU: _NODES,
+    END: frozenset({identity.ROLE}),
+    GPU: _NODES | {END},
 }
 
 _CPU_ROOT_GIB = 50
@@ -69,8 +71,8 @@ LABEL = "cloudrec.io/nodes"  # label of every node: cpu or gpu
 
 
 def resources(layout: AwsLayout) -> list[Resource]:
-    """Describe placement groups, launch templates and node groups."""
-    return [*_cpu(layout), *_gpu(layout)]
+    """Describe placement groups, launch templates, node groups, and the schedules that end the cluster."""
+    return [*_cpu(layout), *_end(layout), *_gpu(layout)]
 
 
 def drivers(aws: Aws) -> Mapping[str, AwsDriver]:
@@ -79,6 +81,7 @@ def drivers(aws: Aws) -> Mapping[str, AwsDriver]:
         TEMPLATE: LaunchTemplateDriver(aws),
         PLACEMENT: PlacementGroupDriver(aws),
         CPU: AwsCpuNodesDriver(aws),
+        END: AwsEndDriver(aws),
         GPU: AwsGpuNodesDriver(aws),
     }
 
@@ -123,6 +126,31 @@ def _cpu(layout: AwsLayout) -> list[Resource]:
     return [template, group]
 
 
+def _end(layout: AwsLayout) -> list[Resource]:
+    """Describe the schedules that end the cluster, if it has an end."""
+    if not layout.cluster.expires:
+        return []
+    asked = AwsEndProperties(
+        group=layout.name,
+        expires=layout.cluster.expires,
+        node_groups=tuple(sorted(_group_name(layout, way) for way in places(layout))),
+        role=identity.role_arn(layout, identity.END),
+    )
+    needs = (layout.key(identity.ROLE, identity.END),)
+    return [layout.resource(END, needs=needs, properties=asked, hourly_usd=FREE)]
+
+
+def _ends(layout: AwsLayout) -> tuple[str, ...]:
+    """Return the key of the schedules, which must exist before the first GPU node; empty without an end."""
+    return (layout.key(END),) if layout.cluster.expires else ()
+
+
+def _group_name(layout: AwsLayout, way: Placement) -> str:
+    """Return the name of a candidate's group of nodes; EKS allows 63 characters."""
+    zone = way.zone.removeprefix(layout.region).lstrip("-")
+    return f"{identity.GPU_GROUPS}{way.instance_type.replace('.', '-')}-{zone}-{_SHORT[way.capacity]}"
+
+
 def _gpu(layout: AwsLayout) -> list[Resource]:
     """Describe the GPU nodes as a choice of candidates, with the candidates' templates and placement groups.
 
@@ -146,6 +174,7 @@ def _gpu(layout: AwsLayout) -> list[Resource]:
             *_needs(layout, sorted({way.zone for way in ways})),
             *(template.key for template in made.values()),
             *(group.key for group in groups.values()),
+            *_ends(layout),
         ),
         candidates=candidates,
         hourly_usd=candidates[0].hourly_usd if candidates else None,
@@ -170,11 +199,9 @@ def _candidate(
     layout: AwsLayout, way: Placement, template: Resource[LaunchTemplateProperties]
 ) -> Resource[AwsGpuNodesProperties]:
     cluster = layout.cluster
-    plain = way.instance_type.replace(".", "-")
-    zone = way.zone.removeprefix(layout.region).lstrip("-")
     digest = template.properties.digest
     asked = AwsGpuNodesProperties(
-        group=f"{identity.GPU_GROUPS}{plain}-{zone}-{_SHORT[way.capacity]}",  # EKS allows 63 characters
+        group=_group_name(layout, way),
         gpu=True,
         instance_type=way.instance_type,
         zone=way.zone,
@@ -189,7 +216,7 @@ def _candidate(
     return layout.resource(
         GPU,
         f"{way.instance_type}-{way.zone}-{way.capacity}",
-        needs=(*_needs(layout, [way.zone]), template.key),
+        needs=(*_needs(layout, [way.zone]), template.key, *_ends(layout)),
         properties=asked,
         tags={TAG_DIGEST: digest, TAG_TYPE: way.instance_type},
         hourly_usd=layout.prices.nodes(way.instance_type, cluster.nodes, way.capacity, way.zone),

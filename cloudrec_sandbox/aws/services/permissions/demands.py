@@ -294,6 +294,30 @@ def _balancers(call: Call) -> Iterator[Wish]:
         yield Wish(action=call.target.iam_action, facts=_asked(call))
 
 
+def _schedules(call: Call) -> Iterator[Wish]:
+    wish, action, asked = call.params, call.target.iam_action, _asked(call)
+    if call.action in ("ListScheduleGroups", "ListSchedules"):
+        yield Wish(action=action, resource="*")
+        return
+    if call.action in ("CreateSchedule", "UpdateSchedule", "GetSchedule", "DeleteSchedule"):
+        group = wish.get("GroupName", "default")
+        yield Wish(
+            action=action, resource=resources.arn(call, "scheduler", f"schedule/{group}/{wish['Name']}")
+        )
+        if role := (wish.get("Target") or {}).get("RoleArn"):
+            facts = {"iam:passedtoservice": ["scheduler.amazonaws.com"]}
+            yield Wish(action="iam:PassRole", resource=role, facts=facts)
+        return
+    given = wish.get("ResourceArn")
+    resource = given or resources.arn(call, "scheduler", f"schedule-group/{wish.get('Name', '*')}")
+    yield Wish(action=action, resource=resource, facts=asked)
+    if call.action == "CreateScheduleGroup" and wish.get("Tags"):
+        yield Wish(action="scheduler:TagResource", resource=resource, facts=asked)
+    if call.action == "DeleteScheduleGroup":  # its dependent action in the reference
+        schedules = resources.arn(call, "scheduler", f"schedule/{wish['Name']}/*")
+        yield Wish(action="scheduler:DeleteSchedule", resource=schedules)
+
+
 _SERVICES: dict[str, Callable[[Call], Iterator[Wish]]] = {
     "ec2": _ec2,
     "ecr": _ecr,
@@ -305,5 +329,6 @@ _SERVICES: dict[str, Callable[[Call], Iterator[Wish]]] = {
     "kms": _kms,
     "logs": _logs,
     "s3": _s3,
+    "scheduler": _schedules,
     "sts": _sts,
 }

@@ -41,12 +41,19 @@ class Caller:
 def check(call: Call) -> Reply:
     """Refuse what the caller's policies do not allow."""
     if call.world.state(Enforcement).on and call.target.access_key != ROOT_KEY and not call.is_aside:
-        caller = _caller(call)
-        for wish in demands(call):
-            if not _may(call, caller, wish):
-                raise _denied(call, caller, wish)
-            call.world.state(Enforcement).used.add(wish.action)
+        for action in refuse(call):
+            call.world.state(Enforcement).used.add(action)
     return call.pass_on()
+
+
+def refuse(call: Call) -> list[str]:
+    """Raise AwsError if the caller's policies do not allow a call; return the actions that it needs."""
+    caller, actions = _caller(call), []
+    for wish in demands(call):
+        if not _may(call, caller, wish):
+            raise _denied(call, caller, wish)
+        actions.append(wish.action)
+    return actions
 
 
 def _may(call: Call, caller: Caller, wish: Wish) -> bool:

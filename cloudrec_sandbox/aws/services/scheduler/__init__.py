@@ -1,0 +1,1 @@
+"""EventBridge Scheduler: schedules, their groups, and the calls that they make."""
