@@ -5,15 +5,24 @@ from __future__ import annotations
 import shutil
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from cloudrec.app.access import refusal, resolved
 from cloudrec.app.accounts import OtherAccountError, check_account, check_found
 from cloudrec.app.addons import are_left_alone, empty, equip, lacks_until_equipped, renew_end
 from cloudrec.app.choosing import cluster_to_remove, stranger
-from cloudrec.app.money.costs import final_reading
-from cloudrec.app.money.lifetime import Past, check_end, is_over, price_of, tagged_end, with_end
+from cloudrec.app.money.costs import final_reading, spent_usd
+from cloudrec.app.money.lifetime import (
+    Past,
+    check_end,
+    check_rate,
+    is_over,
+    price_of,
+    settled_end,
+    tagged_end,
+    with_end,
+)
 from cloudrec.app.reach.private import check_private
 from cloudrec.app.records import fitted, known_clusters
 from cloudrec.app.run.manage import stop_run
@@ -28,6 +37,7 @@ from cloudrec.errors import CloudrecError, PreflightError, SpecError, UsageError
 from cloudrec.home import storage_error
 from cloudrec.observe.runs import list_runs
 from cloudrec.providers.base.protocol import AsksPrices, CreatesClusters, ProbesStorage, account_of, audited
+from cloudrec.spec.models import seconds_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -118,10 +128,12 @@ def up(
             check_found(app, provider, cluster, record, searched)
         past, tagged = _past(app, provider, cluster.title), tagged_end(searched, provider.control_plane)
         check_private(app, provider, cluster, force=force)
-        cluster = _with_access(app, provider, cluster)
+        cluster = asked = _with_access(app, provider, cluster)
+        cost = price_of(provider.resources(cluster))
+        check_rate(cluster, cost)
         cluster = with_end(
             cluster,
-            cost=price_of(provider.resources(cluster)),
+            cost=cost,
             past=past,
             tagged=tagged,
             now=app.now(),
@@ -150,8 +162,46 @@ def up(
             if before and cluster.expires != before:
                 renew_end(app, cluster)
             apply(plan, graph, context, settle_s=provider.settle_s)
+            if asked.expires is None:
+                cluster = _settle_end(app, provider, cluster, past)
             app.journal.set_missing(cluster.title, equip(app, cluster))
     return plan
+
+
+def _settle_end(app: AppContext, provider: Provider, cluster: ClusterSpec, past: Past | None) -> ClusterSpec:
+    """Move the end of a budget to what the nodes that were made cost; return the spec with it."""
+    if cluster.budget_usd is None or (past is not None and cluster.ttl is not None):
+        return cluster  # the end of an earlier request's ttl is not recorded apart from that of its budget
+    spent = 0.0 if past is None else None
+    if past is not None and not are_left_alone(app, cluster):
+        spent = spent_usd(app, cluster.title)
+    if spent is None:
+        return cluster
+    now, found = app.now(), _searched(provider, cluster)
+    ttl_end = now + timedelta(seconds=seconds_of(cluster.ttl)) if cluster.ttl is not None else None
+    rate = cost_of(found)
+    settled = settled_end(cluster, rate=rate, spent_usd=spent, ttl_end=ttl_end, now=now)
+    if settled.expires == cluster.expires:
+        return cluster
+    app.report(f"the budget of ${cluster.budget_usd:g} lasts until {settled.expires}, at {rate.text} now")
+    graph, context = Graph.of(provider.resources(settled)), app.engine(provider.drivers(settled))
+    plan = make_plan(
+        settled.title,
+        graph,
+        context,
+        known=app.journal.known(settled.title),
+        searched=found,
+        settle_s=provider.settle_s,
+    )
+    app.journal.put_cluster(
+        settled.title,
+        provider.name,
+        settled.model_dump(mode="json"),
+        account=account_of(provider, settled),
+        missing=lacks_until_equipped(app, settled),
+    )
+    apply(plan, graph, context, settle_s=provider.settle_s)
+    return settled
 
 
 def _foreseen(app: AppContext, provider: Provider, cluster: ClusterSpec, plan: Plan) -> Plan:

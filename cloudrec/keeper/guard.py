@@ -109,7 +109,7 @@ class Note:
     def to_json(self) -> str:
         """Return the orders as the ConfigMap holds them."""
         # The guard's image may be of an earlier version, which rejects unknown keys.
-        unread = {"access", "base_image", "package_index"}
+        unread = {"access", "base_image", "package_index", "max_hourly_usd"}
         if self.cluster.autostop is None:
             unread.add("autostop")
         cluster = self.cluster.model_dump(mode="json", exclude=unread)

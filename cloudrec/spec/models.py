@@ -116,6 +116,15 @@ def _budget(value: float, info: ValidationInfo) -> float:
     return value
 
 
+def _rate(value: float, info: ValidationInfo) -> float:
+    if _is_asked(info) and not 0 < value <= MAX_BUDGET_USD:
+        raise refusal(
+            f"a limit of the hourly cost is more than 0 and at most {MAX_BUDGET_USD:,} USD",
+            "give the most that the cluster may cost in an hour, such as 50",
+        )
+    return value
+
+
 def _owner(value: str, info: ValidationInfo) -> str:
     if not _is_asked(info):
         return value
@@ -241,6 +250,11 @@ class ClusterSpec(Model):
     )
     budget_usd: Annotated[float, AfterValidator(_budget)] | None = Field(
         None, description="cost in USD at which the cluster is removed; no limit when absent"
+    )
+    max_hourly_usd: Annotated[float, AfterValidator(_rate)] | None = Field(
+        None,
+        description="USD an hour that the cluster may cost with its most expensive candidate; `up` refuses "
+        "more, and unknown prices; no limit when absent",
     )
     autostop: Annotated[str, AfterValidator(_autostop)] | None = Field(
         None,

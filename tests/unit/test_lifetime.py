@@ -7,7 +7,16 @@ from typing import Any
 
 import pytest
 
-from cloudrec.app.money.lifetime import Past, check_end, is_over, price_of, tagged_end, with_end
+from cloudrec.app.money.lifetime import (
+    Past,
+    check_end,
+    check_rate,
+    is_over,
+    price_of,
+    settled_end,
+    tagged_end,
+    with_end,
+)
 from cloudrec.engine.cost import Cost, Item
 from cloudrec.engine.graph import TAG_EXPIRES, Condition, Observed, Resource
 from cloudrec.errors import SpecError, UsageError
@@ -175,3 +184,36 @@ def test_an_expiry_within_the_bounds_is_accepted() -> None:
 
 def test_a_large_budget_for_a_cheap_cluster_has_a_representable_expiry() -> None:
     assert end(spec(budget_usd=1e7), cost=Cost(known_usd=0.001)).startswith("2126-")
+
+
+def settled(cluster: ClusterSpec, rate: Cost, *, spent_usd: float = 0.0, ttl: float | None = None) -> str:
+    ttl_end = NOW + ttl * HOUR if ttl is not None else None
+    found = settled_end(cluster, rate=rate, spent_usd=spent_usd, ttl_end=ttl_end, now=NOW)
+    return found.expires or ""
+
+
+def test_the_end_of_a_budget_settles_at_the_price_of_the_nodes_that_were_made() -> None:
+    cluster = spec(budget_usd=30.0, expires=moment(3))  # at $10/h, the most expensive candidate
+    assert settled(cluster, Cost(known_usd=4.0)) == moment(7.5)
+    assert settled(cluster, Cost(known_usd=4.0), spent_usd=10.0) == moment(5)
+    assert settled(cluster, Cost(known_usd=4.0), ttl=6) == moment(6)
+    assert settled(cluster, Cost(known_usd=15.0)) == moment(2)
+
+
+def test_an_end_stays_where_nothing_better_is_known() -> None:
+    cluster = spec(budget_usd=30.0, expires=moment(3))
+    assert settled(cluster, Cost(known_usd=10.1)) == moment(3)  # the meter is no more exact
+    assert settled(cluster, UNKNOWN) == moment(3)
+    assert settled(cluster, Cost()) == moment(3)
+    assert settled(cluster, TEN, spent_usd=30.0) == moment(3)  # the guard ends it
+    assert settled(spec(ttl="3h", expires=moment(3)), Cost(known_usd=1.0)) == moment(3)
+    assert settled(spec(budget_usd=30.0), Cost(known_usd=1.0)) == ""
+
+
+def test_a_limit_of_the_hourly_cost_refuses_more_and_unknown_prices() -> None:
+    check_rate(spec(), UNKNOWN)
+    check_rate(spec(max_hourly_usd=10.0), TEN)
+    with pytest.raises(SpecError, match=r"can cost \$10.00/h.*max_hourly_usd is 9.5"):
+        check_rate(spec(max_hourly_usd=9.5), TEN)
+    with pytest.raises(SpecError, match="not known: gpu-nodes"):
+        check_rate(spec(max_hourly_usd=10.0), UNKNOWN)

@@ -111,6 +111,17 @@ def final_reading(app: AppContext, name: str) -> FinalReading | None:
     return None
 
 
+def spent_usd(app: AppContext, name: str) -> float | None:
+    """Return what a cluster has cost so far, in USD; None if its meter cannot be read."""
+    for known in known_clusters(app, name=name):
+        try:
+            reading = _read(app, known)
+        except CloudrecError:
+            return None
+        return reading[0].usd if reading is not None else None
+    return None
+
+
 def _of_known(app: AppContext, known: KnownCluster) -> ClusterCost:
     """Return the cost of a cluster of the journal: from its API server, or else as it was read last."""
     cost = _unread(known)

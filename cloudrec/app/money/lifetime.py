@@ -22,6 +22,7 @@ def price_of(resources: Iterable[Resource]) -> Cost:
     return Cost.of(price for resource in resources for price in resource.most)
 
 
+_SMALL = 0.02  # of the time that is left
 _LONGEST_H = 100 * 365 * 24.0  # the limit on the time that a budget lasts, since dates end in the year 9999
 
 
@@ -84,6 +85,32 @@ def with_end(
     return cluster.model_copy(update={"expires": _written(min(ends))}) if ends else cluster
 
 
+def settled_end(
+    cluster: ClusterSpec, *, rate: Cost, spent_usd: float, ttl_end: datetime | None, now: datetime
+) -> ClusterSpec:
+    """Return the specification with the end of its budget at the price of what exists.
+
+    `with_end` computes the end before anything exists, with the most expensive candidate. The nodes that were
+    made may be cheaper, and a stock-out costs nothing, so the budget lasts longer.
+
+    Args:
+        cluster: the specification with an expiry.
+        rate: the hourly cost of what exists.
+        spent_usd: what the cluster has cost so far, in USD.
+        ttl_end: the end of its ttl; None without a ttl.
+        now: the time.
+    """
+    if cluster.budget_usd is None or cluster.expires is None or rate.unknown or not rate.known_usd:
+        return cluster
+    hours = min((cluster.budget_usd - spent_usd) / rate.known_usd, _LONGEST_H)
+    before = datetime.fromisoformat(cluster.expires)
+    end = min(filter(None, (now + timedelta(hours=hours), ttl_end)))
+    # The meter reads to the minute: a small difference is none.
+    if end <= now + MIN_TTL or abs(end - before) < max(_SMALL * (end - now), MIN_TTL):
+        return cluster
+    return cluster.model_copy(update={"expires": _written(end)})
+
+
 def _new_ends(cluster: ClusterSpec, cost: Cost, now: datetime) -> list[datetime]:
     """Return the end of the ttl and the end of the budget, of those that the specification has."""
     ends = []
@@ -135,6 +162,26 @@ def check_end(cluster: ClusterSpec, now: datetime) -> None:
             f"cluster.expires is {cluster.expires}; it must be between {_written(soonest)} (in five minutes) "
             f"and {_written(latest)} (in a year)",
             remedy="give a time within these bounds, or use --ttl instead of cluster.expires",
+        )
+
+
+def check_rate(cluster: ClusterSpec, cost: Cost) -> None:
+    """Raise SpecError for a cluster that can cost more an hour than its limit, or an unknown amount."""
+    limit = cluster.max_hourly_usd
+    if limit is None:
+        return
+    if cost.unknown:
+        raise SpecError(
+            f"cluster.max_hourly_usd is {limit:g}; the limit needs all prices, and these are not known: "
+            f"{cost.unknown_text}",
+            remedy="leave --max-hourly out, or leave out what has no known price",
+        )
+    if cost.known_usd > limit:
+        raise SpecError(
+            f"the cluster can cost {cost.text} with its most expensive candidate; cluster.max_hourly_usd is "
+            f"{limit:g}",
+            remedy="use fewer nodes (--nodes), cheaper types (--instance-types) or --capacity spot, or raise "
+            "--max-hourly",
         )
 
 

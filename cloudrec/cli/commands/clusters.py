@@ -51,6 +51,9 @@ if TYPE_CHECKING:
     "--autostop", metavar="TIME", help="Scale GPU nodes to zero after this time without an active run."
 )
 @click.option("--ray", is_flag=True, default=None, help="For the provider local: also start a Ray head.")
+@click.option(
+    "--max-hourly", type=float, metavar="USD", help="Refuse a cluster that can cost more than this an hour."
+)
 @click.option("--budget", type=float, metavar="USD", help="Remove the cluster once it has cost this much.")
 @click.option(
     "--access",
@@ -82,7 +85,7 @@ def up(
     """Create a cluster at PROVIDER, or reconcile one that exists. Running it again changes nothing."""
     from cloudrec import app  # noqa: PLC0415  # `--help` needs none of it
 
-    keys = {"budget": "budget_usd"}
+    keys = {"budget": "budget_usd", "max_hourly": "max_hourly_usd"}
     flags: Flags = {
         ("cluster", "provider"): ("PROVIDER", provider),
         ("cluster", "name"): ("--cluster", cluster),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -153,6 +153,21 @@ def test_schedules_that_others_changed_or_deleted_are_repaired(aws: Aws, limited
     limited.up()
     after = {each["Name"]: each["Target"] for each in schedules(aws)}
     assert after == {each["Name"]: each["Target"] for each in before}
+
+
+def test_a_budget_ends_within_five_percent_of_its_money_though_the_nodes_are_cheaper(
+    aws: Aws, tmp_path: Path
+) -> None:
+    # The first end is that of on-demand nodes; spot nodes are made.
+    site = Site(aws, tmp_path, zones=("us-east-1a",), capacity="spot-first", budget_usd=1000.0)
+    site.up()
+    ends = {row["ScheduleExpression"] for row in schedules(aws)}
+    assert ends == {f"at({end_of(site).removesuffix('Z')})"}
+    (view,) = app.clusters(site.application, "t")
+    left = datetime.fromisoformat(end_of(site)) - datetime.now(UTC)
+    assert not view.cost.unknown
+    assert left.total_seconds() / 3600 * view.cost.known_usd == pytest.approx(1000.0, rel=0.05)
+    assert site.planned() == {}
 
 
 @pytest.mark.slow
