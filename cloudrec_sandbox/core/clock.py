@@ -33,6 +33,16 @@ class Clock:
         """Return the virtual time, in seconds since the epoch."""
         return self._virtual + (time.monotonic() - self._real) * self._speed
 
+    def moment_of(self, real: float) -> float:
+        """Return the virtual time that it will be when a client's clock shows `real`.
+
+        Clients name times of their clocks, which run in real time: an end in 8 h is in 8 h of theirs.
+
+        Args:
+            real: seconds since the epoch.
+        """
+        return self.now() + (real - time.time()) * self._speed
+
     def advance(self, seconds: float) -> None:
         """Let `seconds` of virtual time pass at once."""
         if seconds < 0:

@@ -43,7 +43,7 @@ SOME = (
 
 @pytest.fixture
 def deployer(aws: Aws, tmp_path: Path) -> Deployer:
-    return Deployer(aws, tmp_path, ttl="200d")  # the stand-in's clock is days ahead of that of `up`
+    return Deployer(aws, tmp_path, ttl="8h")
 
 
 def boundaries(aws: Aws, cluster: str) -> dict[str, str]:
@@ -102,15 +102,14 @@ def drift(deployer: Deployer) -> None:
 
 
 def test_the_policies_suffice_to_create_change_and_delete_a_cluster(aws: Aws, tmp_path: Path) -> None:
-    # The stand-in's clock is days ahead of that of `up`.
-    deployer = Deployer(aws, tmp_path, settings={"lustre_gib": 1200}, ttl="200d")
+    deployer = Deployer(aws, tmp_path, settings={"lustre_gib": 1200}, ttl="8h")
     deployer.act("up")
     assert len(aws.state()) > len(deployer.before) + 40
     since = len(aws.calls())
     deployer.act("up")
     assert deployer.site.changes(since) == []
     changes = {"lustre_gib": 1200, "gpu_root_gib": 300, "log_days": 7}
-    deployer.site = Site(aws, tmp_path, nodes=2, settings=changes, ttl="201d")
+    deployer.site = Site(aws, tmp_path, nodes=2, settings=changes, ttl="9h")
     deployer.act("up")
     deployer.act("down")
     assert aws.state() == deployer.before
@@ -249,12 +248,12 @@ def test_each_action_of_the_policies_is_used_by_some_command(aws: Aws, tmp_path:
     aws.control(capacity={f"p4d.24xlarge/{ZONES[0]}/spot": 0})
     first = {"zones": ZONES[:1], "capacity": "spot-first", "kubernetes_version": "1.34"}
     same = {"lustre_gib": 1200, "admins": [ADMIN], "endpoints": list(ENDPOINTS)}
-    deployer = Deployer(aws, tmp_path, **first, settings=same, ttl="200d")
+    deployer = Deployer(aws, tmp_path, **first, settings=same, ttl="8h")
     deployer.act("up")
     changes = {**same, "max_price": 99.0, "gpu_root_gib": 300}
     then = {"zones": (ZONES[0], "us-east-1c"), "capacity": "spot-first", "kubernetes_version": "1.35"}
     logged = {**changes, "log_types": ["audit"]}
-    deployer.site = Site(aws, tmp_path, **then, nodes=2, settings=logged, ttl="201d")
+    deployer.site = Site(aws, tmp_path, **then, nodes=2, settings=logged, ttl="9h")
     deployer.act("up")
     drift(deployer)
     more_drift(deployer)
