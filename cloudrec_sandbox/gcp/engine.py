@@ -11,7 +11,7 @@ from google.cloud.lustre_v1.services.lustre.transports.grpc import LustreGrpcTra
 from cloudrec_sandbox.core import engine
 from cloudrec_sandbox.core.snapshots import Snapshots
 from cloudrec_sandbox.gcp import sdk
-from cloudrec_sandbox.gcp.api import access, projects, protocol, schemas, tokens
+from cloudrec_sandbox.gcp.api import admission, protocol, schemas, tokens
 from cloudrec_sandbox.gcp.api.apis import APIS
 from cloudrec_sandbox.gcp.api.call import Call
 from cloudrec_sandbox.gcp.api.errors import GcpError, ordered
@@ -73,14 +73,14 @@ class Engine(engine.Engine[World, Target]):
         call.body = message
         token = request.lower.get("authorization")
         call.caller = self.tokens.caller(token) if token else tokens.CALLER
-        self._admit(call)
+        admission.admit(call)
         return method.handler(call, message)
 
     def _over_rest(self, target: Target, method: Rest, request: HttpRequest) -> Any:  # noqa: ANN401
         call = Call(self.world, target, request, params=target.params, tokens=self.tokens)
         if not method.open:
             self._authenticate(call, method)
-            self._admit(call)
+            admission.admit(call)
         call.body = schemas.read(request.body, method.body)
         return operations.replayed(call) or method.handler(call)
 
@@ -99,17 +99,6 @@ class Engine(engine.Engine[World, Target]):
                 f'Invalid JSON payload received. Unknown name "{unknown[0]}": Cannot bind query parameter.'
                 f" Field '{unknown[0]}' could not be found in request message.",
             )
-
-    def _admit(self, call: Call) -> None:
-        """Refuse what the project cannot do, or the caller may not."""
-        if call.service not in APIS:
-            return  # a service that every project has: none enables it
-        shared = APIS[call.service].shared or not call.project
-        project = projects.check(self.world, call.service, projects.HOME if shared else call.project)
-        permission = call.target.iam_action
-        resource = next(iter(call.params.values()), f"projects/{project.id}")
-        if not access.permitted(call, permission, call.project or project.id, resource):
-            raise access.denied(call, permission, resource)
 
 
 def _names(message: Any) -> dict[str, str]:  # noqa: ANN401 - any request of the SDK's

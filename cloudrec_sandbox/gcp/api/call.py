@@ -38,7 +38,7 @@ class Call:
         request: HttpRequest,
         *,
         params: Mapping[str, str],
-        tokens: Tokens,
+        tokens: Tokens | None,
     ) -> None:
         self.world = world
         self.target = target

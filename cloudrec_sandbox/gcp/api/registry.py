@@ -104,7 +104,7 @@ def rest(
     """Register a function for a method of REST.
 
     In the template {name} is a segment without a colon, {name=*} one with any, {name=**} all that
-    follows.
+    follows, {name=projects/*/locations/*} segments without colons as Google's own templates write them.
     """
 
     def register(handler: RestHandler) -> RestHandler:
@@ -127,14 +127,18 @@ def rest(
     return register
 
 
-_VARIABLES = {None: "[^/:]+", "*": "[^/]+", "**": ".+"}
+_SEGMENT = "[^/:]+"
+_VARIABLES = {None: _SEGMENT, "*": "[^/]+", "**": ".+"}
 
 
 def _pattern(template: str) -> re.Pattern[str]:
-    parts = re.split(r"\{(\w+)(?:=(\*+))?\}", template)
+    parts = re.split(r"\{(\w+)(?:=([^}]+))?\}", template)
     text = re.escape(parts[0])
     for name, kind, after in zip(parts[1::3], parts[2::3], parts[3::3], strict=True):
-        text += f"(?P<{name}>{_VARIABLES[kind]}){re.escape(after)}"
+        inner = _VARIABLES.get(kind) or "/".join(
+            _SEGMENT if word == "*" else re.escape(word) for word in kind.split("/")
+        )
+        text += f"(?P<{name}>{inner}){re.escape(after)}"
     return re.compile(text)
 
 

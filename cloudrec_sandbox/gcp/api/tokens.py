@@ -164,6 +164,8 @@ class Tokens:
 @rest("oauth2", "token", "POST", "/token", body=bytes, open=True)
 def grant(call: Call) -> Reply:
     """Answer as Google's token endpoint."""
+    if call.tokens is None:
+        raise missing()
     return call.tokens.grant(call.body)
 
 

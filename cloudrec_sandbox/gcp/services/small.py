@@ -1,12 +1,11 @@
 """Services that no cluster needs, as far as lists of a project show their resources.
 
-Cloud Filestore v1, Cloud TPU v2, Secret Manager v1 and Cloud Scheduler v1: create, list and delete, with the
+Cloud Filestore v1, Cloud TPU v2 and Secret Manager v1: create, list and delete, with the
 required fields of their discovery documents. Filestore and TPU create by operations.
 """
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +36,7 @@ class Kind:
         noun: of one resource, in messages.
         required: the fields that a creation must have.
         known: the fields that it may have.
-        parameter: the query's parameter with the new resource's name; empty if the body has it.
+        parameter: the query's parameter with the new resource's name.
         version: of the API.
         places: the locations; empty for global resources.
         seconds: the name of a creation's duration; empty if it has none.
@@ -48,7 +47,7 @@ class Kind:
     noun: str
     required: tuple[str, ...]
     known: tuple[str, ...]
-    parameter: str = ""
+    parameter: str
     version: str = "v1"
     places: Mapping[str, object] | None = None
     seconds: str = ""
@@ -95,30 +94,15 @@ KINDS = (
         known=("annotations", "expireTime", "labels", "topics", "ttl"),
         parameter="secretId",
     ),
-    Kind(
-        service="cloudscheduler",
-        name="jobs",
-        noun="job",
-        required=("name", "schedule"),
-        known=("description", "httpTarget", "pubsubTarget", "retryConfig", "timeZone", "attemptDeadline"),
-        places=REGIONS,
-    ),
 )
-_JOB = re.compile(r"[A-Za-z0-9_-]{1,500}")
 
 
 def _named(kind: Kind, call: Call) -> str:
     """Return the path of the new resource."""
-    folder = kind.folder(call)
-    if kind.parameter:
-        name = call.query.get(kind.parameter, "")
-        if not checks.is_name(name):
-            raise _invalid(f"Invalid {kind.parameter}: '{name}'")
-        return f"{folder}/{name}"
-    front, _, name = str(call.body["name"]).rpartition("/")
-    if front != folder or not _JOB.fullmatch(name):
-        raise _invalid(f"Job name must be formatted: '{folder}/JOB_ID'.")
-    return f"{folder}/{name}"
+    name = call.query.get(kind.parameter, "")
+    if not checks.is_name(name):
+        raise _invalid(f"Invalid {kind.parameter}: '{name}'")
+    return f"{kind.folder(call)}/{name}"
 
 
 def _invalid(text: str) -> GcpError:
@@ -133,7 +117,7 @@ def _check_place(kind: Kind, call: Call, *, may_be_all: bool = False) -> None:
 
 def _creates(kind: Kind, method: str) -> None:
     permission = f"{kind.service}.{kind.name}.create"
-    query = (kind.parameter,) if kind.parameter else ()
+    query = (kind.parameter,)
 
     @rest(kind.service, f"{method}.create", "POST", kind.url, body=dict, query=query, permission=permission)
     def create(call: Call) -> Any:  # noqa: ANN401 - an operation or the resource
@@ -175,8 +159,7 @@ def _lists(kind: Kind, method: str) -> None:
 
     @rest(kind.service, f"{method}.list", "GET", kind.url, query=paging.QUERY, permission=permission)
     def list_(call: Call) -> dict[str, Any]:
-        # Cloud Scheduler lists one location at a time.
-        _check_place(kind, call, may_be_all=kind.service != "cloudscheduler")
+        _check_place(kind, call, may_be_all=True)
         folder = kind.folder(call)
         if call.params.get("location") == "-":
             folder = f"projects/{call.project}/locations/"

@@ -199,7 +199,10 @@ class Planter:
             networkConfig=net,
         )
         job = f"{region}/jobs/{self.own}"
-        self.post("Scheduler job", job, f"/v1/{region}/jobs", name=job, schedule="0 * * * *")
+        calls = {"uri": "https://example.com/"}
+        self.post(
+            "Scheduler job", job, f"/v1/{region}/jobs", name=job, schedule="0 * * * *", httpTarget=calls
+        )
         ours = {**self.labels, "cloudrec-region": self.region}
         bucket: dict[str, Any] = {"name": self.name, "location": self.region, "labels": ours}
         bucket |= {"hierarchicalNamespace": {"enabled": True}, "iamConfiguration": UNIFORM}

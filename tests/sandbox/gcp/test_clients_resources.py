@@ -158,7 +158,9 @@ def test_scheduler_lists_one_location_and_names_jobs_by_their_path(gcp: Gcp) -> 
     gcp.control(apis={"cloudscheduler.googleapis.com": True})
     assert gcp.rest("POST", JOBS, {"name": "j", "schedule": "* * * * *"})[0] == 400
     path = JOBS.removeprefix("/v1/")
-    assert gcp.rest("POST", JOBS, {"name": f"{path}/j", "schedule": "* * * * *"})[0] == 200
+    target = {"uri": "https://example.com/"}
+    wish = {"name": f"{path}/j", "schedule": "* * * * *", "httpTarget": target}
+    assert gcp.rest("POST", JOBS, wish)[0] == 200
     assert [job["name"] for job in gcp.rest("GET", JOBS)[1]["jobs"]] == [f"{path}/j"]
     assert gcp.rest("GET", JOBS.replace(REGION, "-"))[0] == 400
 

@@ -9,16 +9,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from google.cloud.container_v1.types import (
+    DeleteNodePoolRequest,
     ListNodePoolsResponse,
     NodeManagement,
     NodePool,
     NodeTaint,
     Operation,
+    SetNodePoolSizeRequest,
     WorkloadMetadataConfig,
 )
 
 from cloudrec_sandbox.gcp.api.errors import GcpError
-from cloudrec_sandbox.gcp.api.registry import durations, rpc
+from cloudrec_sandbox.gcp.api.registry import durations, rest, rpc
 from cloudrec_sandbox.gcp.services.gke import machine, nodes, operations, pool_checks
 from cloudrec_sandbox.gcp.services.gke.operations import Kind, Later, Trouble
 from cloudrec_sandbox.gcp.services.gke.state import (
@@ -33,10 +35,8 @@ from cloudrec_sandbox.gcp.services.gke.state import (
 if TYPE_CHECKING:
     from google.cloud.container_v1.types import (
         CreateNodePoolRequest,
-        DeleteNodePoolRequest,
         GetNodePoolRequest,
         ListNodePoolsRequest,
-        SetNodePoolSizeRequest,
     )
 
     from cloudrec_sandbox.gcp.api.call import Call
@@ -55,6 +55,7 @@ durations(
 )
 
 _SERVICE = "google.container.v1.ClusterManager"
+_POOL = "/v1/{name=projects/*/locations/*/clusters/*/nodePools/*}"  # REST, for callers without the SDK
 _GPU_TAINT = NodeTaint(key="nvidia.com/gpu", value="present", effect=NodeTaint.Effect.NO_SCHEDULE)
 
 
@@ -235,3 +236,29 @@ def delete_node_pool(call: Call, request: DeleteNodePoolRequest) -> Operation:
 def deleted(world: World, path: str, name: str) -> None:
     """Remove the pool with its machines."""
     nodes.empty(world, world.state(Gke).clusters[path].pools.pop(name))
+
+
+@rest(
+    "container",
+    "projects.locations.clusters.nodePools.setSize",
+    "POST",
+    f"{_POOL}:setSize",
+    body=SetNodePoolSizeRequest,
+    permission="container.clusters.update",
+)
+def set_size(call: Call) -> Operation:
+    """Begin to resize a pool, as `set_node_pool_size`."""
+    count = call.body.get("nodeCount", 0)
+    return set_node_pool_size(call, SetNodePoolSizeRequest(name=call.params["name"], node_count=count))
+
+
+@rest(
+    "container",
+    "projects.locations.clusters.nodePools.delete",
+    "DELETE",
+    _POOL,
+    permission="container.clusters.update",
+)
+def delete(call: Call) -> Operation:
+    """Begin to delete a pool, as `delete_node_pool`."""
+    return delete_node_pool(call, DeleteNodePoolRequest(name=call.params["name"]))

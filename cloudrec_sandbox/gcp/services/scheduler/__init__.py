@@ -1,0 +1,1 @@
+"""Cloud Scheduler v1: jobs, their cron schedules, and the calls that they make."""

@@ -1,0 +1,131 @@
+"""The executions of jobs: the call of a job's target, as its account, and its repetitions.
+
+The schedule of the repetitions is RetryConfig's of google/cloud/scheduler/v1/job.proto. A call to one of
+Google's services goes to this stand-in's method, with the same checks as a client's: the API, the account's
+permissions, the method's own. Calls to other hosts fail, since nothing here can be reached.
+"""
+
+from __future__ import annotations
+
+import base64
+import itertools
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from cloudrec_sandbox.core.clock import as_datetime
+from cloudrec_sandbox.core.http import HttpRequest
+from cloudrec_sandbox.gcp.api import admission, protocol, schemas, tokens
+from cloudrec_sandbox.gcp.api.call import Call
+from cloudrec_sandbox.gcp.api.errors import CODES, GcpError
+from cloudrec_sandbox.gcp.api.registry import Rest
+from cloudrec_sandbox.gcp.resources import store
+from cloudrec_sandbox.gcp.services.iam import accounts
+from cloudrec_sandbox.gcp.services.scheduler import checks, cron
+
+if TYPE_CHECKING:
+    from cloudrec_sandbox.gcp.api.world import World
+    from cloudrec_sandbox.gcp.resources.store import Resource
+
+_GOOGLE = ".googleapis.com"
+_MIN_S, _MAX_S, _DOUBLINGS = 5.0, 3600.0, 5  # RetryConfig's defaults
+
+
+@dataclass
+class Executions:
+    """Numbers that tell one job, and one schedule of a job, from others of its name."""
+
+    numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
+
+
+def wait(world: World, resource: Resource, schedule: cron.Cron) -> None:
+    """Let a job wait for its next time; an earlier schedule of it is forgotten."""
+    resource.hidden.setdefault("job", next(world.state(Executions).numbers))
+    resource.hidden["schedule"] = next(world.state(Executions).numbers)
+    due = schedule.after(world.now())
+    if due is None:
+        return
+    resource.document["scheduleTime"] = as_datetime(due).isoformat().replace("+00:00", "Z")
+    world.after(
+        due - world.now(), execute, resource.path, resource.hidden["job"], resource.hidden["schedule"]
+    )
+
+
+def execute(world: World, path: str, job: int, schedule: int) -> None:
+    """Begin an execution, and wait for the next one."""
+    resource = store.find(world, "cloudscheduler", path)
+    if resource is None or (resource.hidden["job"], resource.hidden["schedule"]) != (job, schedule):
+        return
+    document = resource.document
+    wait(world, resource, cron.parse(document["schedule"], document.get("timeZone", "")))
+    if document["state"] == "ENABLED":
+        attempt(world, path, job, world.now(), 0)
+
+
+def attempt(world: World, path: str, job: int, since: float, number: int) -> None:
+    """Make one call, and plan the next one if it fails."""
+    resource = store.find(world, "cloudscheduler", path)
+    if resource is None or resource.hidden["job"] != job or resource.document["state"] != "ENABLED":
+        return
+    document = resource.document
+    document["lastAttemptTime"] = as_datetime(world.now()).isoformat().replace("+00:00", "Z")
+    try:
+        _call(world, path, document)
+    except GcpError as error:
+        document["status"] = {"code": CODES[error.code].number, "message": error.message}
+        delay = _delay(document.get("retryConfig", {}), number, world.now() - since)
+        if delay is not None:
+            world.after(delay, attempt, path, job, since, number + 1)
+    else:
+        document["status"] = {}
+
+
+def _delay(config: dict[str, Any], number: int, passed: float) -> float | None:
+    """Return the seconds until the next attempt; None after the last one.
+
+    "If specified with retry_count, the job will be retried until both limits are reached" (RetryConfig).
+    """
+    most = int(config.get("retryCount", 0))
+    if not most or (number >= most and passed >= checks.seconds(config.get("maxRetryDuration"), 0.0)):
+        return None
+    least = checks.seconds(config.get("minBackoffDuration"), _MIN_S)
+    longest = checks.seconds(config.get("maxBackoffDuration"), _MAX_S)
+    doublings = int(config.get("maxDoublings", _DOUBLINGS))
+    step = least * 2 ** min(number, doublings)
+    return float(min(step * max(1, number - doublings + 1), longest))
+
+
+def _call(world: World, path: str, document: dict[str, Any]) -> None:
+    """Make the call of a job; GcpError if it fails."""
+    target = document.get("httpTarget")
+    if target is None:
+        return  # a message of Pub/Sub or a call of App Engine, which this stand-in does not have
+    where = urlsplit(target["uri"])
+    host = str(where.hostname)
+    if not host.endswith(_GOOGLE):
+        raise GcpError("UNAVAILABLE", f"URL_UNREACHABLE: {host}")
+    request = HttpRequest(
+        method=target.get("httpMethod", "POST"),
+        target=f"{where.path}?{where.query}" if where.query else where.path,
+        headers=target.get("headers", {}),
+        body=base64.b64decode(target.get("body", "")),
+    )
+    found = protocol.identify(request)
+    method = found.method
+    if not isinstance(method, Rest) or method.service != host.removesuffix(_GOOGLE):
+        raise GcpError("NOT_FOUND", f"this stand-in has no {request.method} {target['uri']}")
+    call = Call(world, found, request, params=found.params, tokens=None)
+    call.caller = _caller(world, target)
+    admission.admit(call)
+    call.body = schemas.read(request.body, method.body)
+    method.handler(call)
+
+
+def _caller(world: World, target: dict[str, Any]) -> str:
+    """Return the account of the call's token; GcpError if there is none."""
+    email = target.get("oauthToken", {}).get("serviceAccountEmail", "")
+    if not email:
+        raise tokens.missing()
+    if not accounts.usable(world, email):
+        raise GcpError("UNAUTHENTICATED", f"Service account {email} does not exist.")
+    return str(email)
