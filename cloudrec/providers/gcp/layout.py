@@ -42,6 +42,8 @@ class GcpLayout(CloudLayout):
         shared_account: the e-mail address of the service account that an administrator made for the nodes of
             all clusters; empty if the cluster has its own.
         guard_role: the role that the guard gets for its cluster.
+        shared_end: the e-mail address of the service account that an administrator made to end clusters;
+            empty if the cluster has its own.
     """
 
     settings: GcpSettings
@@ -56,6 +58,7 @@ class GcpLayout(CloudLayout):
     prices: Prices = field(default_factory=shipped)
     shared_account: str = ""
     guard_role: str = ""
+    shared_end: str = ""
 
     def __post_init__(self) -> None:
         # Prices of another region are never used.
@@ -157,6 +160,11 @@ class GcpLayout(CloudLayout):
     def node_account(self) -> str:
         """The e-mail address of the nodes' service account: that of the project, or the cluster's own."""
         return self.shared_account or self.account("nodes")
+
+    @property
+    def end_account(self) -> str:
+        """The e-mail address of the service account that ends the cluster: the project's, or its own."""
+        return self.shared_end or self.account("end")
 
 
 def shared_name(cluster: str, region: str, suffix: str = "") -> str:

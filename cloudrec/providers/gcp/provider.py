@@ -13,10 +13,10 @@ from cloudrec.providers.gcp.api import apis
 from cloudrec.providers.gcp.api.client import Gcp
 from cloudrec.providers.gcp.cleanup import leftovers, unmanaged
 from cloudrec.providers.gcp.cluster import cluster as control_plane
-from cloudrec.providers.gcp.identity import guard, identity, prepared
+from cloudrec.providers.gcp.identity import ending, guard, identity, prepared
 from cloudrec.providers.gcp.layout import GcpLayout
 from cloudrec.providers.gcp.network import firewall, nat, network, placement
-from cloudrec.providers.gcp.nodes import nodes, scale_to_zero
+from cloudrec.providers.gcp.nodes import end_schedule, nodes, scale_to_zero
 from cloudrec.providers.gcp.registry import registry
 from cloudrec.providers.gcp.settings import settings_of
 from cloudrec.providers.gcp.storage import lustre, storage
@@ -44,6 +44,8 @@ _PARTS: Sequence[ProviderPart[Gcp, GcpLayout]] = (
     leftovers,
     control_plane,
     guard,
+    ending,
+    end_schedule,
     placement,
     nodes,
     lustre,
@@ -173,4 +175,5 @@ class GcpProvider(CloudProvider[Gcp, GcpLayout]):
                 prices=gcp.prices,
                 shared_account=has.node_account,
                 guard_role=has.guard_role,
+                shared_end=prepared.end_account(gcp, cluster.title) if cluster.expires else "",
             )

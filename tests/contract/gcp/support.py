@@ -25,10 +25,10 @@ from cloudrec.providers.gcp.api import apis
 from cloudrec.providers.gcp.api.client import Gcp
 from cloudrec.providers.gcp.cleanup import leftovers
 from cloudrec.providers.gcp.cluster import cluster
-from cloudrec.providers.gcp.identity import identity, prepared
+from cloudrec.providers.gcp.identity import ending, identity, prepared
 from cloudrec.providers.gcp.layout import GcpLayout
 from cloudrec.providers.gcp.network import firewall, nat, network, placement
-from cloudrec.providers.gcp.nodes import nodes
+from cloudrec.providers.gcp.nodes import end_schedule, nodes
 from cloudrec.providers.gcp.settings import settings_of
 from cloudrec.providers.gcp.storage import storage
 from cloudrec.spec.models import ClusterSpec
@@ -38,7 +38,19 @@ from tests.unit.providers_gcp.support import PARTS
 SPEED = 600.0  # of the stand-in's clock; a wait takes a tenth of a second
 SETTLE_S = 5.0
 # The cluster's resources, and the network resources that they need.
-WHOLE = (apis, network, nat, firewall, identity, leftovers, cluster, placement, nodes)
+WHOLE = (
+    apis,
+    network,
+    nat,
+    firewall,
+    identity,
+    leftovers,
+    cluster,
+    ending,
+    end_schedule,
+    placement,
+    nodes,
+)
 
 
 def fresh(cloud: Cloud, **control: Any) -> None:
@@ -94,6 +106,7 @@ class Site:
             prices=prices.shipped(),
             shared_account=has.node_account,
             guard_role=has.guard_role,
+            shared_end=prepared.end_account(self.gcp, self.title) if self.cluster.expires else "",
         )
 
     def graph(self) -> Graph:

@@ -30,6 +30,7 @@ _ALWAYS = (
     "iam.googleapis.com",
     "storage.googleapis.com",
 )
+_ENDING = ("cloudscheduler.googleapis.com",)
 _LUSTRE = ("lustre.googleapis.com", "servicenetworking.googleapis.com")
 
 
@@ -62,7 +63,11 @@ def drivers(gcp: Gcp) -> Mapping[str, GcpDriver]:
 
 def services(layout: GcpLayout) -> tuple[str, ...]:
     """Return the names of the APIs that this cluster needs."""
-    return (*_ALWAYS, *(_LUSTRE if layout.settings.lustre_gib else ()))
+    return (
+        *_ALWAYS,
+        *(_ENDING if layout.cluster.expires else ()),
+        *(_LUSTRE if layout.settings.lustre_gib else ()),
+    )
 
 
 def needs(layout: GcpLayout) -> tuple[str, ...]:

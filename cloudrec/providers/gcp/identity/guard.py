@@ -8,7 +8,7 @@ condition that names the cluster.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from cloudrec.engine.cost import FREE
 from cloudrec.engine.graph import TAG_CLUSTER, TAG_KEY, Condition, Observed, Properties
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 BINDING = "guard-binding"
 KINDS: Mapping[str, AbstractSet[str]] = {BINDING: frozenset({CLUSTER})}
 
-_TITLE = "cloudrec guard"  # the beginning of a condition's title: "cloudrec guard REGION CLUSTER"
 _AT = "#"  # in an identity: HOLDER#TITLE
 
 
@@ -67,9 +66,14 @@ def drivers(gcp: Gcp) -> Mapping[str, GcpDriver]:
 
 
 class GuardBindingDriver(GcpDriver[GuardBindingProperties]):
-    """Handles the grants of guards. The identity is HOLDER#TITLE, with the title of the grant's condition."""
+    """Handles the grants of guards. The identity is HOLDER#TITLE, with the title of the grant's condition.
+
+    Attributes:
+        title: the beginning of a condition's title: "cloudrec guard REGION CLUSTER".
+    """
 
     kind = BINDING
+    title: ClassVar[str] = "cloudrec guard"
     changeable = frozenset({"member", "role"})
 
     @property
@@ -79,9 +83,8 @@ class GuardBindingDriver(GcpDriver[GuardBindingProperties]):
 
     def search(self, cluster: str | None) -> Sequence[Observed]:
         """Return the grants in the project's policy that have a guard's title."""
-        found = [
-            self._observe(grant) for grant in policies.grants(self.gcp, self.holder) if _words(grant.title)
-        ]
+        there = policies.grants(self.gcp, self.holder)
+        found = [self._observe(grant) for grant in there if self._words(grant.title)]
         return [seen for seen in found if self.is_mine(seen.tags, cluster)]
 
     def fetch(self, resource: Resource[GuardBindingProperties]) -> Observed | None:
@@ -98,7 +101,7 @@ class GuardBindingDriver(GcpDriver[GuardBindingProperties]):
     ) -> str:
         """Grant the role. The API has no idempotency token; a repeated grant changes nothing."""
         del token
-        title = f"{_TITLE} {resource.tags[TAG_REGION]} {resource.tags[TAG_CLUSTER]}"
+        title = f"{self.title} {resource.tags[TAG_REGION]} {resource.tags[TAG_CLUSTER]}"
         identity = f"{self.holder}{_AT}{title}"
         self.complete(resource, identity, identities=identities)
         return identity
@@ -126,10 +129,10 @@ class GuardBindingDriver(GcpDriver[GuardBindingProperties]):
         return [grant for grant in policies.grants(self.gcp, holder) if grant.title == title]
 
     def _observe(self, grant: policies.Grant) -> Observed:
-        region, title = _words(grant.title)
-        tags = {TAG_CLUSTER: title, TAG_KEY: f"{BINDING}/{title}", TAG_REGION: region}
+        region, title = self._words(grant.title)
+        tags = {TAG_CLUSTER: title, TAG_KEY: f"{self.kind}/{title}", TAG_REGION: region}
         return Observed(
-            kind=BINDING,
+            kind=self.kind,
             name=title,
             identity=f"{self.holder}{_AT}{grant.title}",
             condition=Condition.READY,
@@ -139,8 +142,8 @@ class GuardBindingDriver(GcpDriver[GuardBindingProperties]):
             hourly_usd=FREE,
         )
 
-
-def _words(title: str) -> tuple[str, ...]:
-    """Return the region and the cluster in a title; empty if it is no guard's title."""
-    words = tuple(title.removeprefix(f"{_TITLE} ").split(" "))
-    return words if title.startswith(f"{_TITLE} ") and len(words) == len(("region", "cluster")) else ()
+    def _words(self, title: str) -> tuple[str, ...]:
+        """Return the region and the cluster in a title; empty if it is another one."""
+        front = f"{self.title} "
+        words = tuple(title.removeprefix(front).split(" "))
+        return words if title.startswith(front) and len(words) == len(("region", "cluster")) else ()

@@ -14,7 +14,7 @@ from cloudrec.engine.graph import TAG_CLUSTER, Condition, Observed, Properties
 from cloudrec.providers.base.driver import name_of
 from cloudrec.providers.gcp.api import apis, labels, policies
 from cloudrec.providers.gcp.api.driver import GcpDriver
-from cloudrec.providers.gcp.identity.prepared import NODES
+from cloudrec.providers.gcp.identity.prepared import END, NODES
 from cloudrec.providers.gcp.layout import account_address, account_id
 
 if TYPE_CHECKING:
@@ -52,16 +52,31 @@ class AccountProperties(Properties):
 
     Attributes:
         email: its address.
+        shown: what the console shows as its name, before that of the cluster.
     """
 
     email: str
+    shown: str = "Nodes"
 
 
 def resources(layout: GcpLayout) -> list[Resource]:
     """Describe the nodes' account and its roles in the project; without these if the account is shared.
 
-    Its roles are then the administrator's, who made it for all clusters of the project.
+    Its roles are then the administrator's, who made it for all clusters of the project. A cluster with an end
+    has another account, which ends it: the nodes must not have its role.
     """
+    ender = layout.resource(
+        ACCOUNT,
+        END,
+        needs=apis.needs(layout),
+        properties=AccountProperties(email=layout.end_account, shown="End"),
+        is_shared=bool(layout.shared_end),
+        hourly_usd=FREE,
+    )
+    return [*_of_nodes(layout), *([ender] if layout.cluster.expires else [])]
+
+
+def _of_nodes(layout: GcpLayout) -> list[Resource]:
     account = layout.resource(
         ACCOUNT,
         NODES,
@@ -140,7 +155,7 @@ class GcpAccountDriver(GcpDriver[AccountProperties]):
         body = {
             "accountId": email.partition("@")[0],
             "serviceAccount": {
-                "displayName": f"Nodes of cluster {resource.tags[TAG_CLUSTER]}",
+                "displayName": f"{resource.properties.shown} of cluster {resource.tags[TAG_CLUSTER]}",
                 "description": labels.describe(resource.tags, _LONGEST),
             },
         }

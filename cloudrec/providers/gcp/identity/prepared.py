@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 NODES = "nodes"  # the suffix of the account of a cluster's nodes
 SHARED = "cloudrec-nodes"
+END = "end"  # the suffix of the account that ends a cluster
+SHARED_END = "cloudrec-end"
 GUARD = "cloudrecGuard"
 _GUARD_DEFAULT = "roles/container.clusterAdmin"
 
@@ -47,16 +49,33 @@ def find(gcp: Gcp, cluster: str) -> Prepared:
     return found
 
 
+def end_account(gcp: Gcp, cluster: str) -> str:
+    """Return the address of the account that an administrator made to end clusters; empty if there is none.
+
+    A cluster that has a separate account keeps it.
+    """
+    key = f"prepared end {cluster}"
+    if key not in gcp.cache:
+        gcp.cache[key] = _shared(gcp, cluster, END, SHARED_END)
+    found: str = gcp.cache[key]
+    return found
+
+
 def _search(gcp: Gcp, cluster: str) -> Prepared:
-    own = account_address(account_id(cluster, gcp.region, NODES), gcp.project)
-    shared = account_address(SHARED, gcp.project)
-    accounts = f"projects/{gcp.project}/serviceAccounts"
     role = f"projects/{gcp.project}/roles/{GUARD}"
-    is_shared = not _exists(gcp, f"{accounts}/{own}") and _exists(gcp, f"{accounts}/{shared}")
     return Prepared(
-        node_account=shared if is_shared else "",
+        node_account=_shared(gcp, cluster, NODES, SHARED),
         guard_role=role if _exists(gcp, role) else _GUARD_DEFAULT,
     )
+
+
+def _shared(gcp: Gcp, cluster: str, suffix: str, name: str) -> str:
+    """Return the administrator's account; empty if there is none, or the cluster has its own."""
+    own = account_address(account_id(cluster, gcp.region, suffix), gcp.project)
+    shared = account_address(name, gcp.project)
+    accounts = f"projects/{gcp.project}/serviceAccounts"
+    is_shared = not _exists(gcp, f"{accounts}/{own}") and _exists(gcp, f"{accounts}/{shared}")
+    return shared if is_shared else ""
 
 
 def _exists(gcp: Gcp, path: str) -> bool:

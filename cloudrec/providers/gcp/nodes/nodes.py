@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cloudrec.engine.cost import total
-from cloudrec.providers.base.layout import shortened
 from cloudrec.providers.base.offers import ON_DEMAND, SPOT
 from cloudrec.providers.gcp.api import gke, ids
 from cloudrec.providers.gcp.api.gke import CLUSTER
 from cloudrec.providers.gcp.identity import identity
 from cloudrec.providers.gcp.network import network, placement
-from cloudrec.providers.gcp.nodes import cpu_nodes
+from cloudrec.providers.gcp.nodes import cpu_nodes, end_schedule
 from cloudrec.providers.gcp.nodes.cpu_nodes import CPU
 from cloudrec.providers.gcp.nodes.node_pools import GPU, GcpCpuNodesDriver, GcpGpuNodesDriver
 from cloudrec.providers.gcp.nodes.pool_model import CpuPoolProperties, GpuPoolProperties, Hardware
@@ -39,12 +38,11 @@ KINDS: Mapping[str, AbstractSet[str]] = {
             network.SUBNET,
             identity.ACCOUNT,
             identity.BINDING,
+            end_schedule.SCHEDULE,
         }
     ),
 }
 
-_LONGEST = 40  # characters of a pool's name; GKE's limit
-_SHORT: Mapping[str, str] = {SPOT: "spot", ON_DEMAND: "od", FLEX: "flex", RESERVED: "res"}
 # Seconds to wait for nodes of each capacity type if GKE does not report that there is no capacity.
 _PATIENCE_S: Mapping[str, float] = {SPOT: 1200.0, ON_DEMAND: 1800.0, RESERVED: 1800.0, FLEX: 0.0}
 _FLEX_RUN = "7d"
@@ -88,8 +86,7 @@ def _gpu(layout: GcpLayout) -> Resource:
 
 def _candidate(layout: GcpLayout, way: Placement) -> Resource[GpuPoolProperties]:
     cluster, settings, hardware = layout.cluster, layout.settings, layout.hardware[way.instance_type]
-    version, zone = cluster.kubernetes_version, way.zone.rpartition("-")[2]
-    pool = shortened(f"gpu-{way.instance_type}-{zone}-{_SHORT[way.capacity]}", _LONGEST)
+    version, pool = cluster.kubernetes_version, end_schedule.pool_of(way)
     run = settings.max_run_duration or _FLEX_RUN
     is_close = placement.is_close(layout, way)
     return layout.resource(
@@ -99,6 +96,7 @@ def _candidate(layout: GcpLayout, way: Placement) -> Resource[GpuPoolProperties]
             layout.key(CLUSTER),
             layout.key(CPU),
             *identity.keys(layout),
+            *end_schedule.keys(layout),
             *_cards(layout, hardware.gpu_nics),
             *((layout.key(placement.PLACEMENT, way.zone),) if is_close else ()),
         ),

@@ -249,7 +249,10 @@ def deleted(world: World, path: str, name: str) -> None:
 def set_size(call: Call) -> Operation:
     """Begin to resize a pool, as `set_node_pool_size`."""
     count = call.body.get("nodeCount", 0)
-    return set_node_pool_size(call, SetNodePoolSizeRequest(name=call.params["name"], node_count=count))
+    begun: Operation = set_node_pool_size(
+        call, SetNodePoolSizeRequest(name=call.params["name"], node_count=count)
+    )
+    return begun
 
 
 @rest(
@@ -261,4 +264,5 @@ def set_size(call: Call) -> Operation:
 )
 def delete(call: Call) -> Operation:
     """Begin to delete a pool, as `delete_node_pool`."""
-    return delete_node_pool(call, DeleteNodePoolRequest(name=call.params["name"]))
+    begun: Operation = delete_node_pool(call, DeleteNodePoolRequest(name=call.params["name"]))
+    return begun

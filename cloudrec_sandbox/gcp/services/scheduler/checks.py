@@ -42,7 +42,7 @@ def invalid(text: str) -> GcpError:
 
 
 def seconds(text: object, default: float, name: str = "duration") -> float:
-    """Return a duration of JSON ("3.5s") in seconds; `default` for an absent one, GcpError for no duration."""
+    """Return a duration of JSON ("3.5s") in seconds; `default` for an absent one."""
     if text is None:
         return default
     found = _DURATION.fullmatch(str(text))

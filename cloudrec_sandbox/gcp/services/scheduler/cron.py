@@ -7,9 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from cloudrec_sandbox.core.clock import as_datetime
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _MONTHS = {
     name: number
@@ -18,7 +22,13 @@ _MONTHS = {
     )
 }
 _DAYS = {name: number for number, name in enumerate(("sun", "mon", "tue", "wed", "thu", "fri", "sat"))}
-_FIELDS = ((0, 59, {}), (0, 23, {}), (1, 31, {}), (1, 12, _MONTHS), (0, 7, _DAYS))
+_FIELDS: tuple[tuple[int, int, Mapping[str, int]], ...] = (
+    (0, 59, {}),
+    (0, 23, {}),
+    (1, 31, {}),
+    (1, 12, _MONTHS),
+    (0, 7, _DAYS),
+)
 _LONGEST_DAYS = 8 * 366 + 2  # a 29 February can be eight years away
 _UTC = ("", "utc", "UTC", "Etc/UTC")
 
@@ -92,17 +102,20 @@ def parse(text: str, zone: str) -> Cron:
     return cron
 
 
-def _numbers(word: str, low: int, high: int, names: dict[str, int]) -> frozenset[int]:
+def _numbers(word: str, low: int, high: int, names: Mapping[str, int]) -> frozenset[int]:
     """Return the numbers of a field: of its list of ranges, each with an optional step."""
+
+    def number(text: str) -> int:
+        return names[text] if text in names else int(text)
+
     found: set[int] = set()
     for part in word.split(","):
         span, _, step = part.partition("/")
-        first, _, last = ("*", "", "") if span == "*" else span.partition("-")
-        begin = low if first == "*" else names.get(first) if first in names else int(first)
-        ends = high if first == "*" or (step and not last) else begin if not last else names.get(last, -1)
-        end = int(last) if last and last not in names else ends
-        by = int(step) if step else 1
-        if begin is None or not low <= begin <= end <= high or by < 1:
+        first, _, last = span.partition("-")
+        begin = low if first == "*" else number(first)
+        alone = high if first == "*" or step else begin
+        end, by = number(last) if last else alone, int(step or 1)
+        if not low <= begin <= end <= high or by < 1:
             raise ValueError(f"{part!r} is not in {low}-{high}")
         found.update(range(begin, end + 1, by))
     return frozenset(found)

@@ -70,7 +70,7 @@ def attempt(world: World, path: str, job: int, since: float, number: int) -> Non
     document = resource.document
     document["lastAttemptTime"] = as_datetime(world.now()).isoformat().replace("+00:00", "Z")
     try:
-        _call(world, path, document)
+        _call(world, document)
     except GcpError as error:
         document["status"] = {"code": CODES[error.code].number, "message": error.message}
         delay = _delay(document.get("retryConfig", {}), number, world.now() - since)
@@ -95,7 +95,7 @@ def _delay(config: dict[str, Any], number: int, passed: float) -> float | None:
     return float(min(step * max(1, number - doublings + 1), longest))
 
 
-def _call(world: World, path: str, document: dict[str, Any]) -> None:
+def _call(world: World, document: dict[str, Any]) -> None:
     """Make the call of a job; GcpError if it fails."""
     target = document.get("httpTarget")
     if target is None:

@@ -1,7 +1,7 @@
 """Jobs of Cloud Scheduler v1: create, get, list, patch, delete, pause and resume, and the list of locations.
 
-Written from google/cloud/scheduler/v1/cloudscheduler.proto, job.proto and target.proto of googleapis, and the
-discovery document of cloudscheduler.googleapis.com. Jobs have no labels, no operations, and are there at once.
+Written from google/cloud/scheduler/v1/cloudscheduler.proto, job.proto and target.proto of googleapis. Jobs
+have no labels and no operations, and are there at once.
 
 `scheduler_regions` of /_control: the regions that Cloud Scheduler is in; all of them at the start. A change
 leaves jobs elsewhere as they are.
