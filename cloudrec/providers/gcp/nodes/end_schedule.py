@@ -244,14 +244,19 @@ class EndScheduleDriver(GcpDriver[EndProperties]):
             self.gcp.clock.sleep(left + 1)
 
     def _folder(self) -> str:
-        """Return the path of the jobs in this region or the one for it; Forbidden if the API is disabled."""
-        key = "scheduler locations"
+        """Return the path of the jobs, which this process decides once; Forbidden if the API is disabled."""
+        key = "scheduler location"
         if key not in self.gcp.cache:
-            url = f"/v1/projects/{self.gcp.project}/locations"
-            rows = self._rows(url, "locations")
-            self.gcp.cache[key] = [row["locationId"] for row in rows]
-        place = location(self.gcp.region, self.gcp.cache[key])
-        return f"projects/{self.gcp.project}/locations/{place}/jobs"
+            self.gcp.cache[key] = self._place()
+        return f"projects/{self.gcp.project}/locations/{self.gcp.cache[key]}/jobs"
+
+    def _place(self) -> str:
+        url, region = f"/v1/projects/{self.gcp.project}/locations", self.gcp.region
+        try:
+            self.gcp.send(_SERVICE, "GET", f"{url}/{region}/jobs?pageSize=1")
+        except (api.BadRequest, api.NotFound):  # Cloud Scheduler is not in each region
+            return location(region, [row["locationId"] for row in self._rows(url, "locations")])
+        return region
 
     def _ours(self) -> dict[str, list[Job]]:
         """Return the jobs of the clusters in this region, by identity."""
