@@ -185,6 +185,7 @@ COLLECTIONS: tuple[AuditedCollection, ...] = (
         url="/v1/projects/{project}/locations/{region}/jobs",
         items="jobs",
         has_labels=False,
+        driver=BY_DESCRIPTION,
     ),
     AuditedCollection(
         noun="Lustre instance",
