@@ -1,4 +1,4 @@
-"""Google Cloud itself keeps a cluster's end: no guard, no image of ours and no running client is needed."""
+"""Google Cloud itself keeps a cluster's end: without a guard, without an image, without a running client."""
 
 from __future__ import annotations
 
@@ -226,6 +226,9 @@ def test_a_region_without_cloud_scheduler_uses_another_one(cloud: Cloud, tmp_pat
     site.up()
     assert not with_end(cloud, tmp_path / "other", expires).planned()
     assert {entry.split("/")[3] for entry in cloud.state("cloudscheduler:")} == {"us-east1"}
+    assert not [
+        what for what in unmanaged.audit(site.gcp, "t", site.search()).unsearched if "Scheduler" in what
+    ]
     pass_end(cloud, expires)
     assert machines(cloud, "gpu") == 0
     run_on(cloud)

@@ -40,6 +40,7 @@ _PLACES = ("locations", "regions", "zones")
 _LINKS = frozenset({"network", "router", "subnetwork", "targetVpnGateway", "vpnGateway"})
 _QUERY = "labels.cloudrec-cluster:* OR labels.goog-k8s-cluster-name:cloudrec"
 _ASSETS = "cloudasset.googleapis.com"
+_NOT_HERE = "is not a valid location"  # of Cloud Scheduler, which is not in each region
 SEARCH = "cloudasset.assets.searchAllResources"
 
 BY_LABEL, BY_DESCRIPTION = "label", "description"
@@ -287,9 +288,9 @@ def _tried(gcp: Gcp, what: str, permission: str, rows: Callable[[], list[Row]]) 
     except api.GoogleAPICallError as error:
         if errors.is_disabled(error):
             return ListedRows(absent=True)
-        if errors.is_absent(error):
-            return ListedRows()
         said = errors.message(error)
+        if errors.is_absent(error) or _NOT_HERE in said:
+            return ListedRows()
         if isinstance(error, api.Forbidden):
             lacking = errors.permission_of(said) or permission
             return ListedRows(unsearched=f"gcp: {what}: the credentials lack the permission {lacking}")

@@ -9,8 +9,11 @@ Why not max_run_duration: it ends a node, but the managed instance group of the 
 A pool of flex-start nodes is deleted instead: its autoscaler would make the nodes again while pods need them.
 
 Cloud Scheduler has cron schedules only, without a year, so a job is due again a year later; `down` has
-removed it by then. GKE refuses a change of a cluster during another one, so a refused call is repeated for two hours.
-A job of a pool that was a candidate once stays until the cluster is removed, since the pool may exist.
+removed it by then. GKE refuses a change of a cluster during another one, so a refused call is repeated for
+two hours. A job of a pool that was a candidate once stays until the cluster is removed: the pool may exist.
+
+Cloud Scheduler is not in each region. A cluster elsewhere has its jobs in the first location, by name, of its
+continent (`location`).
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ _MIN_S, _MAX_S, _DOUBLINGS = 5.0, 3600.0, 5  # RetryConfig's defaults
 
 @dataclass
 class Executions:
-    """Numbers that tell one job, and one schedule of a job, from others of its name."""
+    """The numbers of the jobs and of their schedules, since a new job may have the name of a deleted one."""
 
     numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
 

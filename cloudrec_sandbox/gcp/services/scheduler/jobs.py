@@ -134,7 +134,7 @@ def list_(call: Call) -> dict[str, Any]:
     permission="cloudscheduler.jobs.update",
 )
 def patch(call: Call) -> dict[str, Any]:
-    """Change the fields of the mask. Attempts that are being repeated go on: the model promises no more."""
+    """Change the fields of the mask. Attempts in progress continue: the model promises no more."""
     resource = _need(call)
     mask = [
         _MASKED.sub(lambda found: found[1].upper(), name)
