@@ -9,9 +9,15 @@ DEFAULT_SPEED = 60.0
 
 
 class Clock:
-    """Seconds since the epoch in the stand-in's cloud; they never run backwards."""
+    """Seconds since the epoch in the stand-in's cloud; they never run backwards.
+
+    Attributes:
+        real_times: whether the times that clients name, such as the end of a cluster in 8 h, are those of a
+            clock in real time, whatever the speed; else they are virtual times.
+    """
 
     def __init__(self, speed: float = DEFAULT_SPEED) -> None:
+        self.real_times = True
         self._speed = speed
         self._virtual = time.time()
         self._real = time.monotonic()
@@ -32,16 +38,6 @@ class Clock:
     def now(self) -> float:
         """Return the virtual time, in seconds since the epoch."""
         return self._virtual + (time.monotonic() - self._real) * self._speed
-
-    def moment_of(self, real: float) -> float:
-        """Return the virtual time that it will be when a client's clock shows `real`.
-
-        Clients name times of their clocks, which run in real time: an end in 8 h is in 8 h of theirs.
-
-        Args:
-            real: seconds since the epoch.
-        """
-        return self.now() + (real - time.time()) * self._speed
 
     def advance(self, seconds: float) -> None:
         """Let `seconds` of virtual time pass at once."""

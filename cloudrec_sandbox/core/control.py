@@ -8,9 +8,10 @@ from cloudrec_sandbox.core.faults import Kill
 
 if TYPE_CHECKING:
     from cloudrec_sandbox.core.book import Entry
+    from cloudrec_sandbox.core.clock import Clock
     from cloudrec_sandbox.core.engine import Engine
 
-_KEYS = ("speed", "advance_s", "durations", "faults", "kill", "reset")
+_KEYS = ("speed", "real_times", "advance_s", "durations", "faults", "kill", "reset")
 
 
 def change(engine: Engine[Any, Any], wishes: dict[str, Any]) -> None:
@@ -24,8 +25,7 @@ def change(engine: Engine[Any, Any], wishes: dict[str, Any]) -> None:
         if wishes.get("reset"):
             engine.reset()
         world.settle()
-        if "speed" in wishes:
-            world.clock.speed = float(wishes["speed"])
+        _set_clock(world.clock, wishes)
         if "durations" in wishes:
             world.set_durations(wishes["durations"])
         for name, value in wishes.items():
@@ -40,6 +40,11 @@ def change(engine: Engine[Any, Any], wishes: dict[str, Any]) -> None:
             world.settle()
 
 
+def _set_clock(clock: Clock, wishes: dict[str, Any]) -> None:
+    clock.speed = float(wishes.get("speed", clock.speed))
+    clock.real_times = bool(wishes.get("real_times", clock.real_times))
+
+
 def document(engine: Engine[Any, Any]) -> dict[str, Any]:
     """Return everything that can be changed, with its value."""
     with engine.lock:
@@ -47,6 +52,7 @@ def document(engine: Engine[Any, Any]) -> dict[str, Any]:
         world.settle()
         return {
             "speed": world.clock.speed,
+            "real_times": world.clock.real_times,
             "virtual_time": world.now(),
             "durations": world.durations(),
             "faults": engine.faults.document(),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import threading
+import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from cloudrec_sandbox.core.clock import Clock
@@ -31,6 +32,19 @@ class World:
     def now(self) -> float:
         """Return the virtual time. It does not move while a request is answered or a step runs."""
         return self.clock.now() if self._moment is None else self._moment
+
+    def client_now(self) -> float:
+        """Return what a client's clock shows, in seconds since the epoch; see `Clock.real_times`."""
+        return time.time() if self.clock.real_times else self.now()
+
+    def until(self, shown: float) -> float:
+        """Return the virtual seconds until a client's clock shows `shown`; 0 if it has passed.
+
+        Args:
+            shown: seconds since the epoch.
+        """
+        speed = self.clock.speed if self.clock.real_times else 1.0
+        return max(0.0, (shown - self.client_now()) * speed)
 
     def settle(self) -> None:
         """Run every step that is due, each at its own moment; then take the present moment."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -21,10 +22,12 @@ DAY = timedelta(days=1)
 
 
 @pytest.fixture
-def cloud(process: Cloud) -> Cloud:
-    """A project without Cloud Scheduler's API, where calls need permissions."""
+def cloud(process: Cloud) -> Iterator[Cloud]:
+    """A project without Cloud Scheduler's API, where calls need permissions; the ends are virtual times."""
     fresh(process, enforce_iam=True)
-    return process
+    process.control(real_times=False)
+    yield process
+    process.control(real_times=True)
 
 
 def now(cloud: Cloud) -> datetime:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -28,10 +29,11 @@ OFTEN = {
 
 
 @pytest.fixture
-def cloud(gcp: Gcp) -> Gcp:
-    gcp.control(apis={HOST: True})
+def cloud(gcp: Gcp) -> Iterator[Gcp]:
+    gcp.control(apis={HOST: True}, real_times=False)
     account(gcp)
-    return gcp
+    yield gcp
+    gcp.control(real_times=True)
 
 
 def account(gcp: Gcp) -> None:

@@ -64,9 +64,10 @@ def moment(expression: str, zone: str) -> float:
 
 def plan(world: World, region: str, row: dict[str, Any]) -> None:
     """Put a schedule's invocation on the agenda. Its time is one of the client's clock."""
-    when = world.clock.moment_of(moment(row["ScheduleExpression"], row["ScheduleExpressionTimezone"]))
-    wait = max(0.0, when - world.now()) + world.duration("scheduler-precision")
-    world.after(wait, _run, Invocation(region, row["GroupName"], row["Name"], row["_version"], when), 0)
+    left = world.until(moment(row["ScheduleExpression"], row["ScheduleExpressionTimezone"]))
+    due = world.now() + left
+    wait = left + world.duration("scheduler-precision")
+    world.after(wait, _run, Invocation(region, row["GroupName"], row["Name"], row["_version"], due), 0)
 
 
 def _run(world: World, of: Invocation, attempt: int) -> None:

@@ -38,17 +38,19 @@ class Executions:
     numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
 
 
-def wait(world: World, resource: Resource, schedule: cron.Cron) -> None:
-    """Let a job wait for its next time; an earlier schedule of it is forgotten."""
+def wait(world: World, resource: Resource, schedule: cron.Cron, *, past: float = 0.0) -> None:
+    """Let a job wait for its next time after `past`; an earlier schedule of it is forgotten.
+
+    The times of a schedule are those of the client's clock.
+    """
     resource.hidden.setdefault("job", next(world.state(Executions).numbers))
     resource.hidden["schedule"] = next(world.state(Executions).numbers)
-    due = schedule.after(world.now())
+    due = schedule.after(max(world.client_now(), past))
     if due is None:
         return
     resource.document["scheduleTime"] = as_datetime(due).isoformat().replace("+00:00", "Z")
-    world.after(
-        due - world.now(), execute, resource.path, resource.hidden["job"], resource.hidden["schedule"]
-    )
+    resource.hidden["due"] = due
+    world.after(world.until(due), execute, resource.path, resource.hidden["job"], resource.hidden["schedule"])
 
 
 def execute(world: World, path: str, job: int, schedule: int) -> None:
@@ -57,7 +59,8 @@ def execute(world: World, path: str, job: int, schedule: int) -> None:
     if resource is None or (resource.hidden["job"], resource.hidden["schedule"]) != (job, schedule):
         return
     document = resource.document
-    wait(world, resource, cron.parse(document["schedule"], document.get("timeZone", "")))
+    times = cron.parse(document["schedule"], document.get("timeZone", ""))
+    wait(world, resource, times, past=resource.hidden["due"])
     if document["state"] == "ENABLED":
         attempt(world, path, job, world.now(), 0)
 
