@@ -144,7 +144,7 @@ def test_mutable_gke_settings_are_changed_in_place(
     cloud: Cloud, tmp_path: Path, change: dict[str, Any], calls: list[str]
 ) -> None:
     settings = {"compact": False}  # one node needs no placement policy, two do
-    given = {"zones": ZONES[:1], "settings": settings}
+    given = {"zones": ZONES[:1], "settings": settings, "expires": "2027-01-01T03:04:05Z"}
     whole(cloud, tmp_path, **given).up()
     since = len(cloud.calls())
     changed = {**given, **change, "settings": {**settings, **change.get("settings", {})}}
