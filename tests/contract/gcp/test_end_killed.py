@@ -24,7 +24,7 @@ SPEED = 1500.0  # of the stand-in's clock: `up` makes dozens of calls from the f
 def cloud() -> Iterator[Cloud]:
     with stand_in("gcp") as running:
         running.reset()
-        running.control(enforce_iam=True)
+        running.control(enforce_iam=True, real_times=False)
         yield running
 
 

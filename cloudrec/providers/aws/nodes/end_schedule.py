@@ -138,18 +138,16 @@ class AwsEndDriver(AwsDriver[AwsEndProperties]):
     def complete(
         self, resource: Resource[AwsEndProperties], identity: str, *, identities: Mapping[str, str]
     ) -> None:
-        """Create or replace the schedules that differ, and delete those of other groups of nodes."""
+        """Create or replace the schedules that differ; a group that was a candidate once may exist."""
         del identities
         asked = resource.properties
         existing = self._schedules(identity)
-        for name in asked.node_groups:
+        for name in sorted({*asked.node_groups, *existing}):
             wanted = _schedule(asked, identity, name)
             if name not in existing:
                 self.scheduler.create_schedule(**wanted, ActionAfterCompletion="DELETE")
             elif _summary(existing[name]) != _summary(wanted):
                 self.scheduler.update_schedule(**wanted, ActionAfterCompletion="DELETE")
-        for name in sorted(existing.keys() - set(asked.node_groups)):
-            self.scheduler.delete_schedule(GroupName=identity, Name=name)
 
     def remove(self, observed: Observed) -> None:
         """Begin to delete the group with its schedules."""
@@ -160,7 +158,7 @@ class AwsEndDriver(AwsDriver[AwsEndProperties]):
         rows = self._schedules(group)
         wrong = [
             name
-            for name in asked.node_groups
+            for name in {*asked.node_groups, *rows}
             if name not in rows or _summary(rows[name]) != _summary(_schedule(asked, group, name))
         ]
         ends = {_end(row["ScheduleExpression"]) for row in rows.values()} - {_moment(asked.expires)}
@@ -168,7 +166,7 @@ class AwsEndDriver(AwsDriver[AwsEndProperties]):
             "group": group,
             # A schedule that differs otherwise, such as in its target, counts as one without an end.
             "expires": asked.expires if not wrong and not ends else ", ".join(sorted(ends)) or "not set",
-            "node_groups": tuple(sorted(rows)),
+            "node_groups": tuple(sorted(rows.keys() & set(asked.node_groups))),
             "role": next((row["Target"]["RoleArn"] for row in rows.values()), asked.role),
         }
 
