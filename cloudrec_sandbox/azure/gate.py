@@ -38,6 +38,7 @@ def pass_through(world: World, target: Target, request: HttpRequest, fault: Faul
     return _routed(call)
 
 
+@registry.answers
 def _routed(call: Call) -> Reply:
     type_ = call.path.type.lower()
     known = registry.routes.get((call.target.method, type_))

@@ -91,6 +91,11 @@ class Login:
         return str(self.own_endpoint or self._arm["resource_manager"]).rstrip("/")
 
     @property
+    def cloud_endpoint(self) -> str:
+        """URL of the cloud's resource manager for callers in the cloud, without a slash at its end."""
+        return str(self._arm["resource_manager"]).rstrip("/")
+
+    @property
     def scopes(self) -> list[str]:
         """The scopes of a token for the resource manager."""
         scopes: list[str] = self._arm["credential_scopes"]

@@ -33,12 +33,13 @@ _NAMESPACES: Mapping[str, str] = {
     "compute": "Microsoft.Compute",
     "containerregistry": "Microsoft.ContainerRegistry",
     "containerservice": "Microsoft.ContainerService",
+    "logic": "Microsoft.Logic",
     "managedidentity": "Microsoft.ManagedIdentity",
     "network": "Microsoft.Network",
     "storage": "Microsoft.Storage",
     "storagecache": "Microsoft.StorageCache",
 }
-_LUSTRE = "storagecache"
+_LUSTRE, LOGIC = "storagecache", "logic"
 INFINIBAND = "aks-infiniband"  # suffix of the registration that must precede a pool with InfiniBand
 _INFINIBAND_FEATURE = "Microsoft.ContainerService/AKSInfinibandSupport"
 _FEATURES_VERSION = "2021-07-01"  # of the features API, which has no client in the SDK
@@ -128,7 +129,8 @@ def _group(layout: AzureLayout) -> Resource[ResourceGroupProperties]:
 
 def registrations(layout: AzureLayout) -> list[Resource[RegistrationProperties]]:
     """Return the registrations that the cluster's resources need."""
-    suffixes = [name for name in _NAMESPACES if name != _LUSTRE or layout.settings.lustre_tib]
+    optional = {_LUSTRE: bool(layout.settings.lustre_tib), LOGIC: layout.cluster.expires is not None}
+    suffixes = [name for name in _NAMESPACES if optional.get(name, True)]
     found: list[Resource[RegistrationProperties]] = [
         layout.resource(
             REGISTRATION,

@@ -37,6 +37,7 @@ class AzureLayout(CloudLayout):
         instance_types: sizes of GPU nodes to try, the best first.
         hardware: instance type -> its hardware.
         offered: instance type -> the zones that have it.
+        arm: the URL of the cloud's resource manager.
         prices: the prices in the region.
     """
 
@@ -49,6 +50,7 @@ class AzureLayout(CloudLayout):
     instance_types: tuple[str, ...] = field(default=())
     hardware: Mapping[str, AzureVmSize] = field(default_factory=dict)
     offered: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    arm: str = "https://management.azure.com"
     prices: Prices = field(default_factory=shipped)
 
     def __post_init__(self) -> None:

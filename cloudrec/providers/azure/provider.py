@@ -217,5 +217,6 @@ class AzureProvider(CloudProvider[Azure, AzureLayout]):
                 instance_types=types,
                 hardware=offers.hardware_of(types, sizes, azure.region),
                 offered=zones.offered(sizes, zones.laid_out(azure, cluster.title)),
+                arm=azure.login.cloud_endpoint,
                 prices=azure.prices,
             )

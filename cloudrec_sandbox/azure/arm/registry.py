@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 __all__ = [
     "Entry",
     "Handler",
+    "answer",
+    "answers",
     "book",
     "durations",
     "forgotten",
@@ -47,6 +49,7 @@ kinds: dict[str, Kind] = {}  # by type, in lower case
 routes: dict[
     tuple[str, str], tuple[str, Handler]
 ] = {}  # by method and type in lower case: the type, the handler
+_answerers: list[Callable[[Call], Reply]] = []  # the one that `answers` registers
 listeners: list[Callable[[World, Resource], None]] = []
 
 
@@ -68,6 +71,17 @@ def route(method: str, type_: str) -> Callable[[Handler], Handler]:
         return handler
 
     return register
+
+
+def answers(function: Callable[[Call], Reply]) -> Callable[[Call], Reply]:
+    """Register the function that answers the calls of the stand-in's services to each other."""
+    _answerers[:] = [function]
+    return function
+
+
+def answer(call: Call) -> Reply:
+    """Return the reply to a call that a service makes; ArmError for a refusal."""
+    return _answerers[0](call)
 
 
 def forgotten(function: Callable[[World, Resource], None]) -> Callable[[World, Resource], None]:

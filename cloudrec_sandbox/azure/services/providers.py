@@ -31,6 +31,7 @@ _NAMESPACES = (
     "Microsoft.ContainerService",
     "Microsoft.DevTestLab",
     "Microsoft.Insights",
+    "Microsoft.Logic",
     "Microsoft.ManagedIdentity",
     "Microsoft.Network",
     "Microsoft.OperationalInsights",

@@ -41,7 +41,7 @@ class Deployer:
 
     def __init__(self, azure: Azure, folder: Path) -> None:
         self.azure = azure
-        self.site = Site(azure, folder)
+        self.site = Site(azure, folder, ttl="8h")
         self.owner = dict(azure.env)
         self.keys = {"AZURE_CLIENT_ID": _CLIENT, "AZURE_CLIENT_SECRET": "deployer"}
         azure.control(clients={_CLIENT: {"secret": "deployer", "object_id": _OBJECT}})
@@ -118,7 +118,7 @@ def called(azure: Azure, since: int = 0) -> set[str]:
 
 
 def test_every_call_of_a_cluster_lifecycle_is_allowed(azure: Azure, tmp_path: Path) -> None:
-    common = {"zones": ZONES, "capacity": "spot-first"}
+    common = {"zones": ZONES, "capacity": "spot-first", "ttl": "8h"}
     born = Site(azure, tmp_path, **common, settings={"lustre_tib": 8})
     since = len(azure.calls())
     born.up()

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 IDENTITY, ROLE = "identity", "role-assignment"
 CONTROL, KUBELET, POD, GUARD = "cluster", "kubelet", "pod", "guard"  # the identities' suffixes
+END = "end"  # the suffix of the identity of the workflow that ends the cluster
+END_ROLE = "end-stop"  # the suffix of that identity's role
 # The kinds that roles are assigned on, from other modules; the cluster's imports this one.
 _CLUSTER, _CONTAINER, _REGISTRY = "cluster", "container", "registry"
 KINDS: Mapping[str, AbstractSet[str]] = {
@@ -100,7 +102,7 @@ def resources(layout: AzureLayout) -> list[Resource]:
             properties=LocatedProperties(location=layout.region),
             hourly_usd=FREE,
         )
-        for suffix in (CONTROL, KUBELET, POD, GUARD)
+        for suffix in (CONTROL, KUBELET, POD, GUARD, *((END,) if layout.cluster.expires else ()))
     ]
     return [*made, *_roles(layout)]
 
@@ -121,7 +123,9 @@ def of_nodes(layout: AzureLayout) -> tuple[str, ...]:
 
 
 def _roles(layout: AzureLayout) -> list[Resource]:
-    control, kubelet, pod, guard = (_Principal(identity=suffix) for suffix in (CONTROL, KUBELET, POD, GUARD))
+    control, kubelet, pod, guard, end = (
+        _Principal(identity=suffix) for suffix in (CONTROL, KUBELET, POD, GUARD, END)
+    )
     caller = _Principal(kind=layout.caller.kind, object_id=layout.caller.object_id.lower())
 
     def below(of_type: str, *names: str) -> str:
@@ -150,6 +154,12 @@ def _roles(layout: AzureLayout) -> list[Resource]:
         # The role to scale the pool is in `guard`; scaling adds machines to a subnet, which needs guard-join.
         _role(layout, "guard-look", "Reader", guard, cluster),
         _role(layout, "guard-join", "Virtual Machine Contributor", guard, subnet),
+        # No pod and no node has this identity, so a role on the whole cluster is no risk of a run.
+        *(
+            [_role(layout, END_ROLE, "Azure Kubernetes Service Contributor Role", end, cluster)]
+            if layout.cluster.expires
+            else []
+        ),
         *(
             _role(
                 layout,

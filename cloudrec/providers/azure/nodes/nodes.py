@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING
 
-from cloudrec.engine.cost import FREE
+from cloudrec.engine.cost import BY_USE, FREE
 from cloudrec.providers.azure import groups
-from cloudrec.providers.azure.api.aks import LABEL
+from cloudrec.providers.azure.api import ids
+from cloudrec.providers.azure.api.aks import CLUSTER_TYPE, LABEL
 from cloudrec.providers.azure.cluster.cluster import CLUSTER
 from cloudrec.providers.azure.identity import identity
 from cloudrec.providers.azure.network import network
@@ -16,11 +17,12 @@ from cloudrec.providers.azure.network.placement import (
     AzurePlacementDriver,
     AzurePlacementProperties,
 )
+from cloudrec.providers.azure.nodes.end_schedule import END, AzureEndDriver, AzureEndProperties, definition
 from cloudrec.providers.azure.nodes.node_pools import GPU, AzureGpuNodesDriver, AzureGpuNodesProperties
 from cloudrec.providers.base.offers import CAPACITY_TYPES, ON_DEMAND, SPOT, Placement, all_ways
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
     from cloudrec.engine.graph import Resource
@@ -30,7 +32,8 @@ if TYPE_CHECKING:
 
 KINDS: Mapping[str, AbstractSet[str]] = {
     PLACEMENT: frozenset({groups.GROUP, groups.REGISTRATION}),
-    GPU: frozenset({CLUSTER, PLACEMENT, network.SUBNET, identity.ROLE, groups.REGISTRATION}),
+    END: frozenset({CLUSTER, identity.IDENTITY, identity.ROLE, groups.GROUP, groups.REGISTRATION}),
+    GPU: frozenset({CLUSTER, END, PLACEMENT, network.SUBNET, identity.ROLE, groups.REGISTRATION}),
 }
 
 _SHORT = {SPOT: "spot", ON_DEMAND: "od"}
@@ -54,12 +57,47 @@ def resources(layout: AzureLayout) -> list[Resource]:
         candidates=candidates,
         hourly_usd=candidates[0].hourly_usd if candidates else None,
     )
-    return [*close.values(), choice]
+    return [*close.values(), *_end(layout, found), choice]
 
 
 def drivers(azure: Azure) -> Mapping[str, AzureDriver]:
     """Return the drivers by kind."""
-    return {PLACEMENT: AzurePlacementDriver(azure), GPU: AzureGpuNodesDriver(azure)}
+    return {
+        PLACEMENT: AzurePlacementDriver(azure),
+        END: AzureEndDriver(azure),
+        GPU: AzureGpuNodesDriver(azure),
+    }
+
+
+def _end(layout: AzureLayout, places: Sequence[Placement]) -> list[Resource]:
+    """Return the workflow that ends the cluster, if it has an end."""
+    if not layout.cluster.expires:
+        return []
+    properties = AzureEndProperties(
+        location=layout.region,
+        state="Enabled",
+        definition=definition(
+            arm=layout.arm,
+            cluster=ids.resource(layout.subscription, layout.group, CLUSTER_TYPE, layout.name),
+            pools=[pool_name(place) for place in places],
+            identity=ids.resource(
+                layout.subscription, layout.group, identity.IDENTITY_TYPE, f"{layout.name}-{identity.END}"
+            ),
+            expires=layout.cluster.expires,
+        ),
+    )
+    needs = (
+        *groups.needs(layout, groups.LOGIC),
+        layout.key(CLUSTER),
+        layout.key(identity.IDENTITY, identity.END),
+        layout.key(identity.ROLE, identity.END_ROLE),
+    )
+    return [layout.resource(END, needs=needs, properties=properties, hourly_usd=BY_USE)]
+
+
+def _ends(layout: AzureLayout) -> tuple[str, ...]:
+    """Return the key of the workflow, which must exist before the first GPU node; empty without an end."""
+    return (layout.key(END),) if layout.cluster.expires else ()
 
 
 def places(layout: AzureLayout) -> list[Placement]:
@@ -89,6 +127,7 @@ def _candidate(
             layout.key(CLUSTER),
             layout.key(network.SUBNET, network.NODES),
             *identity.of_nodes(layout),
+            *_ends(layout),
             *((layout.key(groups.REGISTRATION, groups.INFINIBAND),) if hardware.infiniband else ()),
             *((group.key,) if group is not None else ()),
         ),
