@@ -18,6 +18,7 @@ from tests.contract.aws.support import Site, fresh
 from tests.sandbox.aws.support import Aws, stand_in
 
 FIVE_MINUTES = 300.0
+EARLY = 7200.0  # the stand-in's clock takes some seconds for it
 TTL = "1h"
 ARGUMENTS = ("up", "aws", "--cluster", "t", "--ttl", TTL, "--nodes", "1", "--access", "private", "--yes")
 
@@ -60,10 +61,18 @@ def gpu_machines(aws: Aws) -> list[str]:
     ]
 
 
-def pass_end(aws: Aws, expires: str, *, by_s: float) -> None:
-    """Let time pass up to this many virtual seconds after an end, which is a time of this machine's clock."""
+def virtual_end(aws: Aws, expires: str) -> float:
+    """The stand-in's time at an end, which is a time of this machine's clock; no time may be skipped yet."""
+    settings = aws.ask("GET", "")
     left = datetime.fromisoformat(expires).timestamp() - time.time()
-    aws.advance(left * float(aws.ask("GET", "")["speed"]) + by_s)
+    return float(settings["virtual_time"]) + left * float(settings["speed"])
+
+
+def pass_until(aws: Aws, moment: float) -> None:
+    """Let the stand-in's time pass until a moment."""
+    left = moment - float(aws.ask("GET", "")["virtual_time"])
+    assert left > 0
+    aws.advance(left)
 
 
 def end_of(site: Site) -> str:
@@ -84,9 +93,10 @@ def test_gpu_nodes_end_within_five_minutes_of_the_end_without_guard_and_client(
 ) -> None:
     limited.up()
     assert len(gpu_machines(aws)) == 1
-    pass_end(aws, end_of(limited), by_s=-FIVE_MINUTES)
+    end = virtual_end(aws, end_of(limited))
+    pass_until(aws, end - EARLY)
     assert len(gpu_machines(aws)) == 1
-    pass_end(aws, end_of(limited), by_s=FIVE_MINUTES)
+    pass_until(aws, end + FIVE_MINUTES)
     assert gpu_machines(aws) == []
     groups = aws.client("eks").list_nodegroups(clusterName="cloudrec-t")["nodegroups"]
     sizes = {
@@ -118,7 +128,7 @@ def test_each_group_of_nodes_that_a_fallback_can_make_has_a_schedule(aws: Aws, t
     site.up()
     names = {row["Name"] for row in schedules(aws)}
     assert names == {f"gpu-p4d-24xlarge-{zone}-{way}" for zone in ("a", "b") for way in ("spot", "od")}
-    pass_end(aws, end_of(site), by_s=FIVE_MINUTES)
+    pass_until(aws, virtual_end(aws, end_of(site)) + FIVE_MINUTES)
     assert gpu_machines(aws) == []
 
 
@@ -220,10 +230,11 @@ def ended_after(aws: Aws, folder: Path, calls: Sequence[int]) -> list[int]:
         begin(aws)
         site = Site(aws, folder / str(turn))
         site.killed(ARGUMENTS, call=number, when="after")
+        end = virtual_end(aws, end_of(site))
         aws.advance(1800)  # what was begun is completed
         if number > calls[0] and not gpu_machines(aws):
             raise AssertionError(f"no GPU node exists after call {number}")
-        pass_end(aws, end_of(site), by_s=FIVE_MINUTES)
+        pass_until(aws, end + FIVE_MINUTES)
         if gpu_machines(aws):
             left.append(number)
     return left

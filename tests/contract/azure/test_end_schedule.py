@@ -21,6 +21,7 @@ from tests.contract.azure.support import Site, fresh
 from tests.sandbox.azure.support import Azure, stand_in
 
 FIVE_MINUTES = 300.0
+EARLY = 7200.0  # the stand-in's clock takes some seconds for it
 TTL = "1h"
 ARGUMENTS = ("up", "azure", "--cluster", "t", "--ttl", TTL, "--nodes", "1", "--access", "private", "--yes")
 # One real command that waits for a line on stdin before it starts, so that its pid can be printed.
@@ -64,10 +65,18 @@ def gpu_nodes(azure: Azure) -> int:
     )
 
 
-def pass_end(azure: Azure, expires: str, *, by_s: float) -> None:
-    """Let time pass up to this many virtual seconds after an end, which is a time of this machine's clock."""
+def virtual_end(azure: Azure, expires: str) -> float:
+    """The stand-in's time at an end, which is a time of this machine's clock; no time may be skipped yet."""
+    settings = azure.ask("GET", "")
     left = datetime.fromisoformat(expires).timestamp() - time.time()
-    azure.advance(left * float(azure.ask("GET", "")["speed"]) + by_s)
+    return float(settings["virtual_time"]) + left * float(settings["speed"])
+
+
+def pass_until(azure: Azure, moment: float) -> None:
+    """Let the stand-in's time pass until a moment."""
+    left = moment - float(azure.ask("GET", "")["virtual_time"])
+    assert left > 0
+    azure.advance(left)
 
 
 def end_of(site: Site) -> str:
@@ -95,9 +104,10 @@ def test_gpu_nodes_end_within_five_minutes_of_the_end_without_guard_and_client(
 ) -> None:
     limited.up()
     assert gpu_nodes(azure) == 1
-    pass_end(azure, end_of(limited), by_s=-FIVE_MINUTES)
+    end = virtual_end(azure, end_of(limited))
+    pass_until(azure, end - EARLY)
     assert gpu_nodes(azure) == 1
-    pass_end(azure, end_of(limited), by_s=FIVE_MINUTES)
+    pass_until(azure, end + FIVE_MINUTES)
     assert gpu_nodes(azure) == 0
     clusters = limited.sdk.containerservice
     assert [pool.name for pool in clusters.agent_pools.list("cloudrec-t", "cloudrec-t")] == ["system"]
@@ -119,15 +129,16 @@ def test_the_workflow_exists_before_the_first_gpu_node_and_names_each_candidate(
 
 def test_the_end_comes_although_aks_is_busy(azure: Azure, limited: Site) -> None:
     limited.up()
-    pass_end(azure, end_of(limited), by_s=-60)
-    azure.control(durations={"aks-update": 600})
+    end = virtual_end(azure, end_of(limited))
+    pass_until(azure, end - EARLY)
+    azure.control(durations={"aks-update": 3 * EARLY})
     cluster = limited.sdk.containerservice.managed_clusters
     row = cluster.get("cloudrec-t", "cloudrec-t")
     row.tags = {**row.tags, "other": "x"}
     cluster.begin_create_or_update("cloudrec-t", "cloudrec-t", row, polling=False)
-    azure.advance(300)
+    pass_until(azure, end + FIVE_MINUTES)
     assert gpu_nodes(azure) == 1  # refused: AKS runs one operation at a time
-    azure.advance(600)
+    azure.advance(3 * EARLY)
     assert gpu_nodes(azure) == 0
 
 
@@ -248,9 +259,10 @@ def ended_after(azure: Azure, folder: Path, calls: Sequence[int]) -> list[int]:
         begin(azure)
         site = Site(azure, folder / str(turn))
         killed(azure, site.home.root, call=number)
+        end = virtual_end(azure, end_of(site))
         azure.advance(1800)  # what was begun is completed
         without += not gpu_nodes(azure)  # calls of threads may come in another order
-        pass_end(azure, end_of(site), by_s=FIVE_MINUTES)
+        pass_until(azure, end + FIVE_MINUTES)
         if gpu_nodes(azure):
             left.append(number)
     assert without <= len(calls) // 2
