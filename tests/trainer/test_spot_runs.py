@@ -38,7 +38,7 @@ def metadata() -> Iterator[Metadata]:
 
 def _committed(run: Path) -> list[int]:
     return sorted(
-        int(path.parent.name.removeprefix("step-")) for path in run.glob("checkpoints/*/commit-*.json")
+        int(path.parent.name.removeprefix("step-")) for path in run.glob("checkpoints/step-*/commit-*.json")
     )
 
 
