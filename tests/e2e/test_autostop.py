@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -81,8 +82,12 @@ def test_idle_gpu_nodes_are_stopped_and_up_brings_them_back(laptop: Laptop, clou
     assert made.returncode == 0, made.stderr
     inside = Inside(laptop, cloud)
     assert inside.gpus() == 2
-    assert "scaled to zero" not in inside.round(9)
-    assert "no run was active for 11 minutes: the GPU nodes are scaled to zero" in inside.round(11)
+    # The test's own real time counts as well, so both rounds are some minutes away from the limit.
+    assert "scaled to zero" not in inside.round(5)
+    said = inside.round(11)
+    idle = re.search(r"no run was active for (\d+) minutes: the GPU nodes are scaled to zero", said)
+    assert idle is not None, said
+    assert 11 <= int(idle[1]) < 16, said
     until(lambda: inside.gpus() == 0, "the nodes end")
     stopped = laptop.run("--sandbox", "train", "--yes")
     assert stopped.returncode == 3, stopped.stderr
