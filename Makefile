@@ -29,11 +29,12 @@ demo-spot: $(STAMP) ## kill one run, resume another with fewer processes, beside
 demo-cluster: $(STAMP) ## a cloud's whole flow on stand-ins: up, train in pods, lose a node, resume, down
 	$(BIN)/python -m scripts.demo_cluster
 
-lint: $(STAMP) ## ruff, mypy, import-linter, plain words in the prose
+lint: $(STAMP) ## ruff, mypy, import-linter, the boundary of foreign data, plain words in the prose
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python scripts/boundary.py
 	$(BIN)/python scripts/prose.py
 
 format: $(STAMP) ## let ruff lay out and mend what it can

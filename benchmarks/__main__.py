@@ -24,6 +24,8 @@ BENCHMARKS = (
     "quantized_restores",
     "kubernetes",
     "launchers",
+    "user_script",
+    "mutants",
 )
 
 

@@ -7,7 +7,7 @@ and restarts are subtracted. There are no waits for capacity.
     none        never saves: every interruption loses all
     fixed       every 1000 steps of a second
     young       sqrt(2 MTBF C), given the true mean of the up-times
-    ours        trainer.base.interval, which is given nothing: it learns from this job's own past
+    ours        cloudrec_contract.interval, which is given nothing: it learns from this job's own past
     oracle      saves once before each end, at the last moment at which the save still fits
 
 Three savers: `blocking` stops the steps for the whole save, 30 s; `background` stops them for 0.3 s and
@@ -26,7 +26,7 @@ from pathlib import Path
 
 import numpy as np
 
-from trainer.base.interval import Hazard, SaveCosts, Uptime, best_interval, plan_stop
+from cloudrec_contract.interval import Hazard, SaveCosts, Uptime, best_interval, plan_stop
 
 Interval = Callable[[SaveCosts, float], float]  # seconds to the next save, from what saves cost and the age
 DAY_S = 86_400.0

@@ -16,6 +16,8 @@ from threading import get_ident
 from typing import TYPE_CHECKING, BinaryIO
 
 from cloudrec.errors import BusyError, StorageError
+from cloudrec.safe_path import check_part
+from cloudrec_contract.safe_json import safe_object
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -35,6 +37,11 @@ class Home:
         named = environment.get("CLOUDREC_HOME", "")
         root = Path(named).expanduser() if named else Path.home() / ".cloudrec"
         return cls(root=root.absolute())
+
+    @property
+    def costs(self) -> Path:
+        """The folder of what was read of clusters' meters."""
+        return self.root / "costs"
 
     @property
     def runs(self) -> Path:
@@ -57,8 +64,19 @@ class Home:
         return self.root / "journal.sqlite"
 
     def run(self, name: str) -> Path:
-        """Return the folder of a run; it may not exist."""
-        return self.runs / name
+        """Return the folder of a run; it may not exist. UnsafeNameError if the name is that of no folder."""
+        return self.runs / check_part(name)
+
+    def cluster(self, name: str) -> Path:
+        """Return the folder of a cluster; it may not exist. UnsafeNameError as in `run`.
+
+        A cluster's name may come from the tags of a resource, which anyone may write who may tag it.
+        """
+        return self.clusters / check_part(name)
+
+    def cluster_lock(self, name: str) -> Path:
+        """Return the lock file of a cluster; UnsafeNameError as in `run`."""
+        return self.locks / f"cluster-{check_part(name)}.lock"
 
 
 def make_private(path: Path) -> Path:
@@ -72,6 +90,33 @@ def make_private(path: Path) -> Path:
     except OSError as error:
         raise storage_error(path, error) from error
     return path
+
+
+def refuse_shared(root: Path, environment: Mapping[str, str]) -> None:
+    """Raise StorageError if another user may write a home: `train --resume` runs commands from it.
+
+    As git does for repositories (safe.directory), the user who called sudo counts as the owner, too.
+
+    Args:
+        root: the home; it may not exist.
+        environment: the process's variables.
+    """
+    try:
+        found = root.stat()
+    except OSError:
+        return
+    caller = environment.get("SUDO_UID", "") if os.geteuid() == 0 else ""
+    owners = {os.geteuid(), *([int(caller)] if caller.isdecimal() else [])}
+    if found.st_uid not in owners:
+        raise StorageError(
+            f"{root} belongs to the user with id {found.st_uid}, and this is {os.geteuid()}",
+            remedy="name another folder with CLOUDREC_HOME, or make it yours: chown",
+        )
+    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise StorageError(
+            f"other users may write {root} (mode {stat.S_IMODE(found.st_mode):04o})",
+            remedy=f"chmod go-w {root}; cloudrec runs commands that its files name",
+        )
 
 
 def storage_error(path: Path, error: OSError) -> StorageError:
@@ -147,7 +192,7 @@ def locked(path: Path, *, what: str, wait_s: float = 0.0, poll_s: float = 0.05) 
     """
     make_private(path.parent)
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = open_lock(path)
     except OSError as error:
         raise storage_error(path, error) from error
     try:
@@ -165,10 +210,23 @@ def locked(path: Path, *, what: str, wait_s: float = 0.0, poll_s: float = 0.05) 
         os.close(descriptor)
 
 
+def open_lock(path: Path, *, create: bool = True) -> int:
+    """Open a lock file and return its descriptor. Raises OSError for a symbolic link or a pipe, too.
+
+    A lock is written by its holder: a link in its place would lead the write to another file.
+    """
+    flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | (os.O_CREAT if create else 0)
+    descriptor = os.open(path, flags, 0o600)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is not a file, but a folder, a pipe or a device", str(path))
+    return descriptor
+
+
 def is_locked(path: Path) -> bool:
     """Return whether a process holds the lock at this path."""
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        descriptor = open_lock(path, create=False)
     except FileNotFoundError:
         return False
     except OSError as error:
@@ -196,7 +254,7 @@ def _sign(descriptor: int) -> None:
 
 def _holder(path: Path) -> str:
     try:
-        signature = json.loads(path.read_text(encoding="utf-8"))
+        signature = safe_object(read_text(path))
         return f"process {signature['pid']} ({signature['command']})"
     except (OSError, ValueError, KeyError):
         return "another process"

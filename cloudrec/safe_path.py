@@ -36,6 +36,13 @@ def check_name(name: str) -> str:
     return name
 
 
+def check_part(name: str) -> str:
+    """Return the name if it is safe as that of one file or folder, so without '/'; raises UnsafeNameError."""
+    if "/" in name:
+        raise UnsafeNameError(f"the name {name[:_SHOWN]!r} is a path, not the name of one file or folder")
+    return check_name(name)
+
+
 def safe_join(folder: Path, name: str) -> Path:
     """Return the path of `name` below `folder`.
 

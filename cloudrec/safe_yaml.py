@@ -111,7 +111,7 @@ def _read(text: str, most: int) -> Yaml:
         line = text.count("\n", 0, odd.start()) + 1
         raise _RefusedError(f"not valid YAML: it holds the character {odd.group()!r}", line)
     try:
-        _measure(yaml.parse(text, Loader=_LOADER), _EXPANSION * most)
+        _measure(yaml.parse(text, Loader=_LOADER), _EXPANSION * most)  # noqa: TID251 - the limits themselves
         loader = _Loader(text)
         try:
             root = loader.get_single_node()

@@ -13,7 +13,6 @@ import json
 import re
 import shlex
 import warnings
-from fnmatch import fnmatchcase
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Dict, List, Optional
@@ -156,13 +155,15 @@ def _profile(machine: str, fabric: str) -> Optional[Dict[str, Any]]:
     """Return the transport profile of a machine or a fabric; None if neither is given."""
     if not machine and not fabric:
         return None
-    rows = json.loads(files("cloudrec").joinpath(_PROFILES).read_text(encoding="utf-8"))["profiles"]
+    rows = json.loads(files("cloudrec").joinpath(_PROFILES).read_text(encoding="utf-8"))["profiles"]  # noqa: TID251 - a shipped table; TorchX loads this file alone
     fabrics = sorted({row["fabric"] for row in rows})
-    for row in rows:
-        is_named = any(fnmatchcase(machine, pattern) for pattern in row["machines"])
-        is_general = bool(fabric) and not row["machines"]
-        if (is_named or is_general) and fabric in ("", row["fabric"]):
-            return dict(row)
+    named = [row for row in rows if machine in row["machines"] and fabric in ("", row["fabric"])]
+    # A fabric without a general profile has one kind of machine.
+    of_fabric = sorted(
+        (row for row in rows if row["fabric"] == fabric), key=lambda row: bool(row["machines"])
+    )
+    for row in (*named, *of_fabric):
+        return dict(row)
     what = f"machine {machine!r}" if machine else f"fabric {fabric!r}"
     raise SystemExit(f"error: the {what} is not known; name one of {', '.join(fabrics)} with --fabric")
 

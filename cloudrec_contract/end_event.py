@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from cloudrec_contract.exit_codes import BAD_CONFIG, BAD_DATA, FINISHED, PEER_LOST, STOPPED
+from cloudrec_contract.safe_json import safe_json
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -72,8 +73,8 @@ class EndEvent:
         """Read a file; None if it is missing or damaged."""
         try:
             with path.open("rb") as file:
-                return cls.of(json.loads(file.read(_LARGEST)))
-        except (OSError, ValueError, RecursionError):
+                return cls.of(safe_json(file.read(_LARGEST)))
+        except (OSError, ValueError):
             return None
 
     def document(self) -> dict[str, Any]:

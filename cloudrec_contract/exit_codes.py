@@ -16,6 +16,7 @@ BAD_DATA: Final = (
 )
 UNFIT_NODE: Final = 69  # EX_UNAVAILABLE, of the agent: the node does not meet the run's requirements
 RESTARTS_SPENT: Final = 70  # EX_SOFTWARE, of the agent: the ranks crashed more often than `max_restarts`
+GANG_INCOMPLETE: Final = 71  # of the agent: too few nodes joined the run in time, and no rank has started
 STOPPED: Final = 75  # EX_TEMPFAIL: stopped with a committed checkpoint; start again to resume
 PEER_LOST: Final = 76  # EX_PROTOCOL: another rank was lost; start again, and do not count this as a crash
 STOPPED_FOR_OPERATOR: Final = 203

@@ -16,3 +16,13 @@ def checkpoints_uri(results: str) -> str:
 def node_range(fewest: int, most: int) -> str:
     """Return the value of torchrun's --nnodes: `4`, or `2:4` for a run that may shrink."""
     return str(most) if fewest == most else f"{fewest}:{most}"
+
+
+def storage_of(results: str) -> str:
+    """Return the storage in which a run's folder is: the inverse of `run_uri`."""
+    return results.rstrip("/").rpartition("/runs/")[0]
+
+
+def code_name(digest: str) -> str:
+    """Return the name of a packed working folder in a storage; it is the same for all runs of this code."""
+    return f"code/{digest}.tar.gz"

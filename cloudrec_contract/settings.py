@@ -9,10 +9,11 @@ A setting has one name and two spellings, `batch_size` and `batch-size`; only `u
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping  # noqa: TC003 - pydantic reads it in the dataclass below
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self
+
+from cloudrec_contract.safe_json import safe_object
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,11 +56,9 @@ class TrainerSettings:
     def from_json(cls, text: str) -> Self:
         """Read the output of `--check_config`; SettingsError if it is not a JSON object of settings."""
         try:
-            document = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise SettingsError(f"it is not JSON: {error}") from error
-        if not isinstance(document, dict):
-            raise SettingsError(f"it holds a {type(document).__name__}, not an object")
+            document = safe_object(text)
+        except ValueError as error:
+            raise SettingsError(str(error)) from error
         return cls.of(document)
 
     @classmethod

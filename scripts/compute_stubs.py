@@ -25,17 +25,19 @@ MESSAGES = (
 )
 # The folders of the clients that are used.
 CLIENTS = (
-    *("addresses", "backend_services", "disks", "firewalls", "forwarding_rules", "global_addresses"),
+    *("addresses", "advice", "backend_services", "disks", "firewalls", "forwarding_rules"),
+    "global_addresses",
     *("global_forwarding_rules", "global_network_endpoint_groups", "global_operations", "health_checks"),
-    *("instance_group_managers", "instance_groups", "machine_types", "network_endpoint_groups", "networks"),
-    *("projects", "region_backend_services", "region_disks", "region_health_checks", "region_operations"),
+    *("instance_group_managers", "instance_groups", "machine_types", "network_endpoint_groups"),
+    *("network_profiles", "networks", "projects"),
+    *("region_backend_services", "region_disks", "region_health_checks", "region_operations"),
     *("region_target_http_proxies", "region_target_https_proxies", "region_url_maps", "regions"),
     *("reservations", "resource_policies", "routers", "subnetworks", "target_http_proxies"),
     *("target_https_proxies", "target_pools", "url_maps", "zone_operations", "zones"),
 )
 METHODS = frozenset(
     {
-        *("aggregated_list", "delete_unary", "get", "insert_unary", "list", "patch_unary"),
+        *("aggregated_list", "calendar_mode", "delete_unary", "get", "insert_unary", "list", "patch_unary"),
         "set_private_ip_google_access_unary",
     }
 )

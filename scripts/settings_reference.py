@@ -57,7 +57,7 @@ def page() -> str:
     """Return the whole page."""
     sections = [_section(title, _rows(prefix, model)) for title, prefix, model in _SECTIONS]
     sections.append(
-        _section("Launchers torchrun, pytorchjob, trainjob, rayjob", _documented(KubernetesSetup))
+        _section("Launchers torchrun, pytorchjob, trainjob, jobset, rayjob", _documented(KubernetesSetup))
     )
     return _HEAD + "".join(sections)
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from cloudrec.app.addons import examine, install, installed, uninstall, wanted
     from cloudrec.app.choosing import choose
     from cloudrec.app.context import AppContext
+    from cloudrec.app.gpu_catalog import GpuMachine, gpu_machines
     from cloudrec.app.leak_search import Leak, leaks, remove_leaks
     from cloudrec.app.lifecycle import (
         ClusterView,
@@ -24,10 +25,15 @@ if TYPE_CHECKING:
         down,
         expired,
         forget,
+        recorded,
         up,
     )
-    from cloudrec.app.money.costs import ClusterCost, costs
+    from cloudrec.app.money.blocks import block_offers
+    from cloudrec.app.money.costs import costs, run_cost
+    from cloudrec.app.money.kept import ClusterCost
+    from cloudrec.app.planning.traces import read_traces, spot_plan
     from cloudrec.app.readiness import missing_of
+    from cloudrec.app.run.data_tier import DatasetWish
     from cloudrec.app.run.launch import PreparedRun, resume, train
     from cloudrec.app.run.manage import fetch, run_folder, runs, runs_of, stop_run
     from cloudrec.app.run.smoke_test import smoke_run
@@ -37,10 +43,13 @@ __all__ = [
     "AppContext",
     "ClusterCost",
     "ClusterView",
+    "DatasetWish",
+    "GpuMachine",
     "Leak",
     "PreparedRun",
     "Removal",
     "access_view",
+    "block_offers",
     "catalog",
     "choose",
     "clusters",
@@ -51,16 +60,21 @@ __all__ = [
     "expired",
     "fetch",
     "forget",
+    "gpu_machines",
     "install",
     "installed",
     "leaks",
     "missing_of",
+    "read_traces",
+    "recorded",
     "remove_leaks",
     "resume",
+    "run_cost",
     "run_folder",
     "runs",
     "runs_of",
     "smoke_run",
+    "spot_plan",
     "stop_run",
     "train",
     "uninstall",
@@ -72,13 +86,18 @@ _PLACES = {
     "choosing": "choose",
     "context": "AppContext",
     "access": "AccessView access_view",
+    "gpu_catalog": "GpuMachine gpu_machines",
     "leak_search": "Leak leaks remove_leaks",
-    "money.costs": "ClusterCost costs",
+    "money.blocks": "block_offers",
+    "money.costs": "costs run_cost",
+    "money.kept": "ClusterCost",
     "readiness": "missing_of",
     "run.manage": "fetch run_folder runs runs_of stop_run",
     "run.smoke_test": "smoke_run",
+    "planning.traces": "read_traces spot_plan",
+    "run.data_tier": "DatasetWish",
     "run.launch": "PreparedRun resume train",
-    "lifecycle": "ClusterView Removal catalog clusters doctor down expired forget up",
+    "lifecycle": "ClusterView Removal catalog clusters doctor down expired forget recorded up",
 }
 _MODULES = {name: module for module, names in _PLACES.items() for name in names.split()}
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from cloudrec.app.access import excluded, refuse_unreachable
 from cloudrec.app.guard import has_guard, hold_to_end, is_installed
-from cloudrec.app.money.lifetime import is_over
+from cloudrec.app.money.lifetime import is_over, kept_end
 from cloudrec.app.readiness import (
     ADDONS,
     BRIEFLY_S,
@@ -24,6 +24,7 @@ from cloudrec.app.readiness import (
 from cloudrec.errors import CloudrecError, PreflightError, UsageError
 from cloudrec.findings import Finding
 from cloudrec.image.records import newest
+from cloudrec.keeper.ends import is_movable
 from cloudrec.kubernetes.addons import manage as engine
 from cloudrec.kubernetes.client.client import Kube
 from cloudrec.kubernetes.client.errors import ApiUnreachableError, KubeError
@@ -181,7 +182,12 @@ def refuse_ended(app: AppContext, cluster: ClusterSpec, access: Access) -> None:
         PreflightError: the expiry has passed.
     """
     end = access.expires or cluster.expires
-    if isinstance(access, KubernetesAccess) and is_over(end, app.now()):
+    if not isinstance(access, KubernetesAccess):
+        return
+    if is_over(end, app.now()) and is_movable(cluster):  # the tag has the end that `up` computed
+        provider = app.provider(cluster.provider)
+        end = kept_end(provider.search(cluster.title, locations=provider.locations(cluster))) or end
+    if is_over(end, app.now()):
         raise PreflightError(
             f"cluster {cluster.title!r} ended at {end}, and its guard suspends all runs",
             remedy=f"give it a new expiry: cloudrec up {cluster.provider} --cluster {cluster.title} --ttl 8h",

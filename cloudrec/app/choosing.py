@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from cloudrec import providers
 from cloudrec.app.accounts import check_account
 from cloudrec.app.records import known_clusters
-from cloudrec.errors import PreflightError, UsageError
+from cloudrec.errors import DataError, PreflightError, UsageError
 from cloudrec.spec.models import ClusterSpec, default_owner
 
 if TYPE_CHECKING:
@@ -112,16 +112,26 @@ def _strangers(
         if seen.cluster and seen.cluster not in titles:
             try:
                 found[seen.cluster] = stranger(provider_name, seen)
-            except ValidationError:  # not a valid name of a cluster; `cloudrec leaks` shows such resources
+            except DataError:  # not a valid name of a cluster; `cloudrec leaks` shows such resources
                 continue
     return [found[title] for title in sorted(found)]
 
 
 def stranger(provider_name: str, seen: Observed) -> ClusterSpec:
-    """Return the specification of a cluster that is not in the journal, from one of its resources."""
-    return ClusterSpec(
-        name=seen.cluster,
-        provider=provider_name,
-        owner=seen.owner or "unknown",
-        region=seen.location or None,
-    )
+    """Return the specification of a cluster that is not in the journal, from one of its resources.
+
+    Raises:
+        DataError: the resource's tags have values that no cluster has; anyone who may tag it can write them.
+    """
+    try:
+        return ClusterSpec(
+            name=seen.cluster,
+            provider=provider_name,
+            owner=seen.owner or "unknown",
+            region=seen.location or None,
+        )
+    except ValidationError as error:
+        raise DataError(
+            f"{seen.kind} {seen.identity} is tagged with the cluster {seen.cluster!r}, which is no name",
+            remedy="remove the tag, or the resource, with the cloud's own tools",
+        ) from error

@@ -75,6 +75,5 @@ class AppContext:
     @contextmanager
     def cluster_lock(self, name: str) -> Iterator[None]:
         """Lock a cluster while it or its runs change."""
-        path = self.home.locks / f"cluster-{name}.lock"
-        with locked(path, what=f"cluster {name!r}", wait_s=_LOCK_WAIT_S):
+        with locked(self.home.cluster_lock(name), what=f"cluster {name!r}", wait_s=_LOCK_WAIT_S):
             yield

@@ -5,14 +5,15 @@ from __future__ import annotations
 import shutil
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from cloudrec.app.access import refusal, resolved
 from cloudrec.app.accounts import OtherAccountError, check_account, check_found
 from cloudrec.app.addons import are_left_alone, empty, equip, lacks_until_equipped, renew_end
 from cloudrec.app.choosing import cluster_to_remove, stranger
-from cloudrec.app.money.costs import final_reading, spent_usd
+from cloudrec.app.money.blocks import bought, check_block, lacks_nodes, upfront_of, with_block
+from cloudrec.app.money.costs import cost_now, final_reading, spent_usd
 from cloudrec.app.money.lifetime import (
     Past,
     check_end,
@@ -22,9 +23,11 @@ from cloudrec.app.money.lifetime import (
     settled_end,
     tagged_end,
     with_end,
+    with_kept_end,
 )
 from cloudrec.app.reach.private import check_private
 from cloudrec.app.records import fitted, known_clusters
+from cloudrec.app.run.data_tier import planned
 from cloudrec.app.run.manage import stop_run
 from cloudrec.engine.apply import apply
 from cloudrec.engine.cost import Cost
@@ -33,11 +36,11 @@ from cloudrec.engine.graph import Graph, Observed, Resource, cost_of
 from cloudrec.engine.journal import Missing
 from cloudrec.engine.plan import PlanStep, merge
 from cloudrec.engine.plan import plan as make_plan
-from cloudrec.errors import CloudrecError, PreflightError, SpecError, UsageError
+from cloudrec.errors import CloudrecError, DataError, PreflightError, SpecError, UsageError
 from cloudrec.home import storage_error
+from cloudrec.keeper.ends import is_movable
 from cloudrec.observe.runs import list_runs
 from cloudrec.providers.base.protocol import AsksPrices, CreatesClusters, ProbesStorage, account_of, audited
-from cloudrec.spec.models import seconds_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -46,6 +49,8 @@ if TYPE_CHECKING:
 
     from cloudrec.app.context import AppContext
     from cloudrec.app.records import KnownCluster
+    from cloudrec.app.run.data_tier import DatasetWish
+    from cloudrec.engine.context import Context
     from cloudrec.engine.journal import ClusterRecord
     from cloudrec.engine.plan import Plan
     from cloudrec.findings import Finding
@@ -67,6 +72,7 @@ class ClusterView:
     cost: Cost
     created: float | None
     expires: str | None = None
+    spent_usd: float | None = None  # what it has cost so far, as metered; None if that is unknown
     missing: Sequence[Missing] = ()  # what it lacks before runs can use it
     problem: str = ""  # why the cloud could not be asked, or its record in the journal not be read
 
@@ -94,6 +100,8 @@ def up(
     *,
     decide: Callable[[Plan], bool],
     force: bool = False,
+    most_upfront_usd: float | None = None,
+    dataset: DatasetWish | None = None,
 ) -> Plan:
     """Create or converge a cluster; run again it continues where it stopped, and changes nothing once done.
 
@@ -104,8 +112,11 @@ def up(
         cluster: what is asked for.
         decide: is shown the plan; False goes no further (a dry run), DeclinedError when the user says no.
         force: create a private cluster although this machine does not reach its API.
+        most_upfront_usd: the highest price of a block of capacity, in USD; None for any.
+        dataset: the dataset that the nodes must have room for; None for no check.
 
     Raises:
+        NoCapacityError: no block of capacity is offered, or none at this price.
         PreflightError: something that must be there first is not.
         OtherAccountError: the cluster is in another account than the credentials are of.
         DeclinedError: the user said no.
@@ -119,6 +130,7 @@ def up(
         record = next((each.record for each in known_clusters(app, name=cluster.title)), None)
         if record is not None and record.account:  # else its own checks say better what credentials lack
             check_account(provider, cluster, record)
+        cluster, offer = with_block(provider, cluster, most_usd=most_upfront_usd)
         blocking = [finding for finding in provider.preflight(cluster) if not finding.ok and finding.blocks]
         if blocking:
             raise _unfit(blocking)
@@ -126,8 +138,10 @@ def up(
         searched = _searched(provider, cluster)
         if record is not None:
             check_found(app, provider, cluster, record, searched)
-        past, tagged = _past(app, provider, cluster.title), tagged_end(searched, provider.control_plane)
+        past = _past(app, provider, cluster.title, searched)
+        tagged = tagged_end(searched, provider.control_plane)
         check_private(app, provider, cluster, force=force)
+        data = planned(app, provider, cluster, dataset)
         cluster = asked = _with_access(app, provider, cluster)
         cost = price_of(provider.resources(cluster))
         check_rate(cluster, cost)
@@ -138,19 +152,16 @@ def up(
             tagged=tagged,
             now=app.now(),
         )
-        graph = Graph.of(provider.resources(cluster))
-        context = app.engine(provider.drivers(cluster))
-        plan = make_plan(
-            cluster.title,
-            graph,
-            context,
-            known=app.journal.known(cluster.title),
-            searched=searched,
-            settle_s=provider.settle_s,
-        )
-        plan = _foreseen(app, provider, cluster, plan)
+        check_block(cluster, cost, app.now())
+        graph, context, plan = _planned(app, provider, cluster, searched)
+        plan = replace(_foreseen(app, provider, cluster, plan), upfront=upfront_of(offer), data=data)
         if decide(plan):
             _check_storage(provider, cluster)
+            if offer is not None:
+                cluster = bought(provider, cluster, offer)
+                app.report(f"bought: {cluster.block.id if cluster.block else ''}")
+                graph, context, again = _planned(app, provider, cluster, searched)
+                plan = replace(plan, actions=again.actions)
             app.journal.put_cluster(
                 cluster.title,
                 provider.name,
@@ -164,35 +175,42 @@ def up(
             apply(plan, graph, context, settle_s=provider.settle_s)
             if asked.expires is None:
                 cluster = _settle_end(app, provider, cluster, past)
-            app.journal.set_missing(cluster.title, equip(app, cluster))
+            app.journal.set_missing(cluster.title, (*lacks_nodes(cluster), *equip(app, cluster)))
     return plan
+
+
+def _planned(
+    app: AppContext, provider: Provider, cluster: ClusterSpec, found: Sequence[Observed]
+) -> tuple[Graph, Context, Plan]:
+    """Return a cluster's graph, the engine's context, and the plan for what a search has found."""
+    graph, context = Graph.of(provider.resources(cluster)), app.engine(provider.drivers(cluster))
+    plan = make_plan(
+        cluster.title,
+        graph,
+        context,
+        known=app.journal.known(cluster.title),
+        searched=found,
+        settle_s=provider.settle_s,
+    )
+    return graph, context, plan
 
 
 def _settle_end(app: AppContext, provider: Provider, cluster: ClusterSpec, past: Past | None) -> ClusterSpec:
     """Move the end of a budget to what the nodes that were made cost; return the spec with it."""
-    if cluster.budget_usd is None or (past is not None and cluster.ttl is not None):
-        return cluster  # the end of an earlier request's ttl is not recorded apart from that of its budget
+    if not is_movable(cluster):
+        return cluster
     spent = 0.0 if past is None else None
     if past is not None and not are_left_alone(app, cluster):
         spent = spent_usd(app, cluster.title)
     if spent is None:
         return cluster
     now, found = app.now(), _searched(provider, cluster)
-    ttl_end = now + timedelta(seconds=seconds_of(cluster.ttl)) if cluster.ttl is not None else None
     rate = cost_of(found)
-    settled = settled_end(cluster, rate=rate, spent_usd=spent, ttl_end=ttl_end, now=now)
+    settled = settled_end(cluster, rate=rate, spent_usd=spent, now=now)
     if settled.expires == cluster.expires:
         return cluster
     app.report(f"the budget of ${cluster.budget_usd:g} lasts until {settled.expires}, at {rate.text} now")
-    graph, context = Graph.of(provider.resources(settled)), app.engine(provider.drivers(settled))
-    plan = make_plan(
-        settled.title,
-        graph,
-        context,
-        known=app.journal.known(settled.title),
-        searched=found,
-        settle_s=provider.settle_s,
-    )
+    graph, context, plan = _planned(app, provider, settled, found)
     app.journal.put_cluster(
         settled.title,
         provider.name,
@@ -308,7 +326,7 @@ def down(
         removal = replace(removal, unsearched=audits[-1].unsearched)
         if reading is not None:
             reading.close()
-        _remove_kubeconfig(app.home.clusters / cluster.title)
+        _remove_kubeconfig(app.home.cluster(cluster.title))
         if any(action.step is PlanStep.KEEP for action in removal.plan.actions):
             app.journal.mark_down(cluster.title)
         else:
@@ -356,6 +374,13 @@ def _graph_to_remove(provider: Provider, cluster: ClusterSpec) -> Graph:
         return Graph.of([])
 
 
+def recorded(app: AppContext, cluster: ClusterSpec) -> ClusterSpec:
+    """Return the journal's specification of a cluster, for another `up`: with the end that it has now."""
+    if not is_movable(cluster):
+        return cluster
+    return with_kept_end(cluster, _searched(app.provider(cluster.provider), cluster))
+
+
 def clusters(app: AppContext, name: str | None = None) -> Sequence[ClusterView]:
     """Return every cluster that this machine knows of, or the one named, with what exists of it now."""
     return [_view(app, known) for known in known_clusters(app, name=name)]
@@ -370,16 +395,24 @@ def expired(app: AppContext, provider_name: str) -> Sequence[ClusterSpec]:
         for known in known_clusters(app, provider_name)
         if not known.problem or known.cluster.expires
     }
-    over = {name for name, spec in found.items() if is_over(spec.expires, now)}
     provider = app.provider(provider_name)
-    strangers: dict[str, list[Observed]] = {}
+    by_cluster: dict[str, list[Observed]] = {}
     for seen in provider.search(None):
-        if seen.cluster and seen.cluster not in found:
-            strangers.setdefault(seen.cluster, []).append(seen)
-    for name, things in strangers.items():
-        if is_over(tagged_end(things, provider.control_plane), now):
+        if seen.cluster:
+            by_cluster.setdefault(seen.cluster, []).append(seen)
+    over = {
+        name
+        for name, spec in found.items()
+        if is_over(with_kept_end(spec, by_cluster.get(name, ())).expires, now)
+    }
+    for name, things in by_cluster.items():
+        if name not in found and is_over(tagged_end(things, provider.control_plane), now):
+            try:
+                found[name] = stranger(provider_name, things[0])
+            except DataError as error:  # one tag that another user wrote must not keep the others
+                app.report(f"warning: {error.message}; {error.remedy}")
+                continue
             over.add(name)
-            found[name] = stranger(provider_name, things[0])
     return [found[name] for name in sorted(over)]
 
 
@@ -395,11 +428,11 @@ def doctor(app: AppContext, cluster: ClusterSpec) -> Sequence[Finding]:
     return provider.preflight(cluster)
 
 
-def _past(app: AppContext, provider: Provider, title: str) -> Past | None:
-    """What was asked for before under this name."""
+def _past(app: AppContext, provider: Provider, title: str, found: Sequence[Observed]) -> Past | None:
+    """What was asked for before under this name, with the end that the cloud keeps now."""
     for known in known_clusters(app, name=title):
         if not known.record.is_down:
-            spec = known.whole()
+            spec = with_kept_end(known.whole(), found)
             budgeted = spec.budget_usd is not None  # else no one asks what it cost
             return Past(cluster=spec, cost=price_of(provider.resources(spec)) if budgeted else Cost())
     return None
@@ -453,7 +486,7 @@ def _end_runs(app: AppContext, removal: Removal) -> None:
 
 
 def _view(app: AppContext, known: KnownCluster) -> ClusterView:
-    record, cluster, problem = known.record, known.cluster, ""
+    record, cluster, problem, spent = known.record, known.cluster, "", None
     missing = record.missing
     found: Sequence[Observed] = app.journal.known(record.name)
     try:
@@ -468,6 +501,9 @@ def _view(app: AppContext, known: KnownCluster) -> ClusterView:
             if state == "READY" and (cause := refusal(provider, cluster, app.environment)):
                 state = "NOT READY"
                 missing = (Missing(what="access", reason=cause.message, remedy=cause.remedy or ""),)
+            elif state in {"READY", "NOT READY"} and not are_left_alone(app, cluster):
+                ledger = cost_now(app, known).ledger
+                spent = ledger.usd if ledger is not None else None
     except OtherAccountError as error:
         state, problem = "OTHER ACCOUNT", error.message
     except CloudrecError as error:  # no credentials, no network: the journal still knows something
@@ -483,7 +519,8 @@ def _view(app: AppContext, known: KnownCluster) -> ClusterView:
         resources=found,
         cost=cost_of(found),
         created=record.created,
-        expires=cluster.expires,
+        expires=with_kept_end(cluster, found).expires,
+        spent_usd=spent,
         missing=missing,
         problem=problem,
     )

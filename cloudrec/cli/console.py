@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from cloudrec.cli.plain import plain
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -17,7 +19,7 @@ _PLAIN_EVERY_S = 5.0
 
 def announce(line: str) -> None:
     """Print one line of progress to stderr."""
-    click.echo(line, err=True)
+    click.echo(plain(line), err=True)
 
 
 @contextmanager

@@ -25,6 +25,7 @@ _COMMANDS = {
     "stop": ("cloudrec.cli.commands.runs:stop", "Stop a run gracefully: checkpoint, then end."),
     "report": ("cloudrec.cli.commands.runs:report", "Write an HTML report of a run."),
     "fetch": ("cloudrec.cli.commands.runs:fetch", "Copy the results of a run to a local folder."),
+    "plan": ("cloudrec.cli.commands.plan:plan", "Compare policies for spot nodes on traces."),
     "cost": ("cloudrec.cli.commands.cost:cost", "Show what clusters and runs have cost."),
     "access": ("cloudrec.cli.commands.access:access", "Show or change who reaches a cluster."),
     "down": ("cloudrec.cli.commands.clusters:down", "Remove everything that was created."),
@@ -153,13 +154,14 @@ def _end_early(end: BaseException) -> int:
 
 def _report(message: str, remedy: str | None, code: int) -> int:
     from cloudrec.cli.output import chosen_format, emit_error  # noqa: PLC0415  # only after an error
+    from cloudrec.cli.plain import plain  # noqa: PLC0415  # as above
 
-    first, *rest = message.splitlines() or [""]
+    first, *rest = plain(message).split("\n")
     click.echo(f"error: {first}", err=True)
     for line in rest:
         click.echo(f"       {line}", err=True)
     if remedy:
-        click.echo(f"remedy: {remedy}", err=True)
+        click.echo(f"remedy: {plain(remedy)}", err=True)
     if chosen_format() != "table":
         emit_error(message, remedy, code)
     return code

@@ -11,7 +11,7 @@ import click
 from cloudrec.cli.console import announce
 from cloudrec.cli.output import FORMATS, choose_format
 from cloudrec.errors import DeclinedError, SpecError
-from cloudrec.home import Home
+from cloudrec.home import Home, refuse_shared
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -81,7 +81,9 @@ def context() -> AppContext:
     """Return the context of the use cases, with progress on stderr."""
     from cloudrec.app import AppContext  # noqa: PLC0415  # `--help` needs none of it
 
-    return AppContext(home=Home.from_environment(os.environ), environment=os.environ, report=announce)
+    home = Home.from_environment(os.environ)
+    refuse_shared(home.root, os.environ)
+    return AppContext(home=home, environment=os.environ, report=announce)
 
 
 def load_spec(file: Path | None, settings: tuple[str, ...], flags: Flags) -> Loaded:

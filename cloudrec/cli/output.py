@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cloudrec.cli.plain import one_line, plain
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -35,7 +37,7 @@ def emit(document: Mapping[str, Any], table: str) -> None:
     """Print the text for people, or keep the document for `flush`. A command calls this once."""
     if chosen_format() == "table":
         if table:
-            click.echo(table)
+            click.echo(plain(table))
         return
     _held.update(document)
 
@@ -55,7 +57,7 @@ def emit_error(message: str, remedy: str | None, code: int) -> None:
 
 def columns(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     """Format rows in aligned columns, numbers to the right, as plain text that is never cut."""
-    cells = [[("-" if cell is None else str(cell)) for cell in row] for row in rows]
+    cells = [[("-" if cell is None else one_line(str(cell))) for cell in row] for row in rows]
     widths = [max(len(row[i]) for row in [list(headers), *cells]) for i in range(len(headers))]
     right = [
         bool(rows) and all(isinstance(row[i], int | float | None) for row in rows)
@@ -87,8 +89,7 @@ def _print(document: Mapping[str, Any]) -> None:
     if chosen_format() == "yaml":
         import yaml  # noqa: PLC0415  # only for this format
 
-        click.echo(
-            yaml.safe_dump(json.loads(json.dumps(document)), sort_keys=False, allow_unicode=True), nl=False
-        )
+        plain = json.loads(json.dumps(document))  # noqa: TID251 - its own text
+        click.echo(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True), nl=False)
     else:
         click.echo(json.dumps(document, indent=2, allow_nan=False))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections import Counter
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from cloudrec.cli.output import columns, duration
@@ -30,6 +31,8 @@ def plan_document(plan: Plan) -> dict[str, Any]:
         **plan.cost.to_json(),
         "idle": plan.idle.to_json(),
         "at_most": plan.most.to_json(),
+        "upfront": asdict(plan.upfront) if plan.upfront is not None else None,
+        "data": asdict(plan.data) if plan.data else None,
         "actions": [
             {
                 "step": action.step.value,
@@ -56,7 +59,11 @@ def plan_summary(plan: Plan) -> str:
     counts = (
         ", ".join(f"{steps[step]} to {step.value}" for step in PlanStep if steps[step]) or "nothing to do"
     )
-    rows = [*_nodes(plan), ("now", plan.cost.text)]
+    rows = [*_nodes(plan), *([("data", plan.data.line)] if plan.data else [])]
+    if plan.upfront is not None:
+        paid = f"{price_text(plan.upfront.usd)} in advance, not refunded, for {plan.upfront.what}"
+        rows.append(("buys", paid))
+    rows.append(("now", plan.cost.text))
     if plan.most != plan.cost:
         rows.append(("at most", f"{plan.most.text}, with the most expensive choice"))
     if plan.idle != plan.cost:
@@ -77,7 +84,9 @@ def _nodes(plan: Plan) -> list[tuple[str, str]]:
             continue
         choices = action.resource.candidates
         asked = [one.properties.requested() for one in choices]
-        count, gpus = asked[0].get("nodes", 0), {one.node_type: one.gpus for one in choices}
+        # Nodes that come later, with their block, count too.
+        count = choices[0].nodes or asked[0].get("nodes", 0)
+        gpus = {one.node_type: one.gpus for one in choices}
         types = " or ".join(f"{count} x {name} ({count * each} GPUs)" for name, each in gpus.items())
         zones = _distinct(
             str(one["zone"]).removeprefix(plan.region).lstrip("-") for one in asked if "zone" in one
@@ -100,6 +109,8 @@ def _end(plan: Plan) -> str:
     if plan.expires is None:
         return "never: there is no --ttl and no --budget"
     usd, hours = plan.most.usd, plan.left_s / _HOUR_S
+    if plan.upfront is not None and usd is not None:
+        usd = None if plan.upfront.usd is None else usd + plan.upfront.usd / hours
     most = f"costs at most ${usd * hours:,.2f} until then" if usd is not None else "at an unknown cost"
     return f"{plan.expires}, in {duration(plan.left_s)}; {most}"
 
@@ -135,6 +146,8 @@ def plan_text(plan: Plan) -> str:
                 f"\n  {number}. {one.name}  {hourly_text(one.hourly_usd)}"
                 for number, one in enumerate(action.resource.candidates, start=1)
             )
+    if plan.upfront is not None:
+        text += f"\nbuys {plan.upfront.what} for {price_text(plan.upfront.usd)} in advance"
     at_most = f"; at most {plan.most.text}" if plan.most != plan.cost else ""
     return text + f"\n{total}{plan.cost.text} in all{at_most}"
 

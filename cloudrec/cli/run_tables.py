@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cloudrec.cli.output import columns, duration
+from cloudrec.cli.plain import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,7 +50,7 @@ def runs_table(runs: Sequence[RunView]) -> str:
         "TIME",
         "$",
     )
-    causes = [f"{run.name}: {run.cause}" for run in runs if run.cause]
+    causes = [f"{run.name}: {one_line(run.cause)}" for run in runs if run.cause]
     return "\n".join([columns(headers, rows), *causes])
 
 

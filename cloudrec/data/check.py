@@ -88,7 +88,7 @@ def _check_vocabulary(folder: Path, encoding: Encoding, *, deep: bool) -> None:
     for table in encoding.tables:
         if table.file is None:
             continue
-        path = folder / table.file.path
+        path = manifest.file_in(folder, table.file.path)
         _check_size(path, table.file.bytes)
         if deep:
             check_bytes(path, table, path.read_bytes())

@@ -6,7 +6,6 @@ missing or unverified files: an older dataset.json is removed first, and the new
 
 from __future__ import annotations
 
-import json
 import threading
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass
@@ -24,6 +23,7 @@ from cloudrec_contract.objectstore.base import UploadFile, crc32_of
 from cloudrec_contract.objectstore.errors import DamagedUploadError, ObjectStoreError
 from cloudrec_contract.objectstore.retries import cancel_requests
 from cloudrec_contract.objectstore.schemes import is_remote, scheme_of, shared_schemes
+from cloudrec_contract.safe_json import safe_object
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -318,7 +318,7 @@ def _find_in(store: ObjectStore) -> _Found | None:
     if found is None:
         return None
     try:
-        document = json.loads(found)
+        document = safe_object(found)
         encoding = document["encoding"].get("digest", "") if "encoding" in document else ""
         return _Found(str(document["digest"]), str(encoding))
     except (ValueError, KeyError, TypeError, AttributeError):

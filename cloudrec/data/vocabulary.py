@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ from cloudrec.data.format.encoding import AGAIN, DTYPE, FIRST, FOLDER, Encoding,
 from cloudrec.data.format.shards import header_of
 from cloudrec.data.format.tsv import CATEGORIES
 from cloudrec.errors import DataError
+from cloudrec_contract.safe_json import safe_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -103,9 +103,9 @@ def _required(encoding: Encoding | None, store: ObjectStore, remedy: str) -> Enc
 
 def _exported(found: bytes, where: str) -> dict[str, Any]:
     try:
-        document = json.loads(found)
+        document = safe_json(found)
     except ValueError as error:
-        raise DataError(f"{where} is not JSON: {error}", remedy="export the model again") from error
+        raise DataError(f"{where}: {error}", remedy="export the model again") from error
     if not isinstance(document, dict) or document.get("format") != _EXPORT_FORMAT:
         raise DataError(f"{where} does not describe an export of a model", remedy="name another folder")
     return document

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from uuid import NAMESPACE_URL, uuid5
 
 from cloudrec.engine.context import UnavailableError
-from cloudrec.engine.graph import Condition, ErrorVerdict, Holding, Resumable
+from cloudrec.engine.graph import Condition, ErrorVerdict, Growing, Holding, Resumable
 from cloudrec.engine.plan import PlanStep, look_again
 from cloudrec.engine.walk import walk
 from cloudrec.errors import CloudrecError, NoCapacityError
@@ -99,6 +99,7 @@ class _Work:
             try:
                 return self._converge_one(action.candidate, action)
             except UnavailableError as error:
+                self._keep_those_in_use(action.candidate, action, error)
                 refused = {action.candidate.key: error.message}
                 self._give_up(action.candidate, error.message)
         else:
@@ -122,6 +123,30 @@ class _Work:
             remedy="`cloudrec up` again continues from here; allow other instance types or zones, or "
             "on-demand beside spot; `cloudrec down` removes what is there",
         )
+
+    def _keep_those_in_use(self, candidate: Resource, action: Action, error: UnavailableError) -> None:
+        """Give the further nodes of a pool back if the cloud has not all of them, and keep the others.
+
+        Returns if the pool had no nodes before: it is then given up like a new one.
+
+        Raises:
+            NoCapacityError: it had some, which may be in use.
+        """
+        driver, seen = self.context.drivers[candidate.kind], action.observed
+        if seen is None or not isinstance(driver, Growing):
+            return
+        before = driver.as_before(candidate, seen)
+        if before is None:
+            return
+        self.context.note(self.cluster, candidate.key, "unavailable", error.message)
+        now = self.context.call(driver, partial(driver.find, before)) or seen
+        change = partial(driver.change, before, now, identities=dict(self.identities))
+        self.context.call(driver, change)
+        self._await_ready(before, seen.identity)
+        raise NoCapacityError(
+            f"{candidate.key} keeps the nodes that it has, and there are no more: {error.message}",
+            remedy="run `cloudrec up` again later, or set cluster.nodes to the number that it has",
+        ) from error
 
     def _give_up(self, candidate: Resource, reason: str) -> None:
         """Record why a candidate is unavailable; `apply` removes its remains once another one is ready.

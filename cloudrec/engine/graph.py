@@ -45,6 +45,17 @@ P_contra = TypeVar("P_contra", contravariant=True, bound=Properties, default=Any
 
 
 @dataclass(frozen=True, kw_only=True)
+class Prepaid:
+    """Nodes that are paid for in advance: by the hour, they cost nothing more.
+
+    Attributes:
+        hourly_usd: the price of all of them, spread over the time that is paid for; None if unknown.
+    """
+
+    hourly_usd: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Resource(Generic[P_co]):
     """One resource that should exist.
 
@@ -62,6 +73,7 @@ class Resource(Generic[P_co]):
         nodes: how many nodes its price is for; 0 if the price of the pool's nodes is in that of something
             else, such as the control plane.
         priced: the market, date and source of the price of its nodes; empty if it has none.
+        prepaid: what was paid for its nodes in advance; None if they are paid by the hour.
         holds_data: whether `down --keep-data` keeps it.
         candidates: alternatives for a resource that the cloud may be out of, the best first. The engine
             creates the first one that is available, and never a resource with this resource's own name.
@@ -80,6 +92,7 @@ class Resource(Generic[P_co]):
     pool: str = ""
     nodes: int = 0
     priced: str = ""
+    prepaid: Prepaid | None = None
     holds_data: bool = False
     candidates: tuple[Resource, ...] = ()
     is_shared: bool = False
@@ -273,6 +286,22 @@ class Holding(Protocol):
 
     def holds(self, observed: Observed) -> bool:
         """Return whether the remains of an unavailable candidate hold capacity now."""
+        ...
+
+
+@runtime_checkable
+class Growing(Protocol):
+    """A driver of pools whose nodes may be in use while more are requested."""
+
+    def as_before(self, resource: Resource[Any], observed: Observed) -> Resource[Any] | None:
+        """Return the pool as it is requested, but with the size that it had; None if it had no nodes.
+
+        If the cloud does not have the further nodes, the engine gives them back and keeps the others.
+
+        Args:
+            resource: the requested pool.
+            observed: the pool before the change.
+        """
         ...
 
 

@@ -14,7 +14,7 @@ import sqlite3
 import threading
 import time
 import weakref
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,7 @@ from cloudrec.engine.graph import TAG_CLUSTER, TAG_KEY, Condition, Observed
 from cloudrec.errors import StorageError
 from cloudrec.home import make_private
 from cloudrec.spec import REQUEST_VERSION
+from cloudrec_contract.safe_json import safe_object
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -67,6 +68,17 @@ _UPGRADES: tuple[tuple[str, ...], ...] = (
         "drop table entries_3",
     ),
 )
+# What this version reads and writes. A newer schema that has all of it can be used for removal.
+_COLUMNS = {
+    "clusters": {
+        *("name", "provider", "request", "created", "is_down", "request_version", "account", "missing"),
+    },
+    "entries": {
+        *("cluster", "key", "kind", "name", "identity", "tags", "hourly_usd", "holds_data", "written"),
+        "operation",
+    },
+    "events": {"time", "cluster", "key", "event", "detail"},
+}
 _MISSING_VERSION = 1  # format of the column `missing`
 _DAMAGED = ("no such table", "no such column", "already exists")  # SQLite's errors for a foreign schema
 
@@ -143,7 +155,8 @@ class Operation:
 class Journal:
     """The record of this home's clusters, their resources and their events. Safe for several threads.
 
-    Every method raises StorageError if the file cannot be used.
+    Every method raises StorageError if the file cannot be used. A journal of a newer cloudrec is read, and
+    what is removed is written to it, but it takes no cluster of this version.
     """
 
     def __init__(self, path: Path) -> None:
@@ -152,6 +165,7 @@ class Journal:
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
         self._process = 0  # the process that opened it: SQLite forbids use of a connection after a fork
+        self._newer = 0  # the schema of a newer cloudrec, if it is one
         with self._connected() as connection:
             if _version(connection) != _SCHEMA_VERSION:
                 self._upgrade(connection)
@@ -162,14 +176,21 @@ class Journal:
         connection.execute("begin immediate")
         version = _version(connection)
         if version > _SCHEMA_VERSION:
-            raise StorageError(
-                f"{self._path} is of a newer cloudrec (schema {version}; this one knows {_SCHEMA_VERSION})",
-                remedy="upgrade cloudrec, or set CLOUDREC_HOME to another folder",
-            )
+            self._newer = version
+            if _has_columns(connection):
+                return  # its version stays, for the newer cloudrec
+            raise self._refused("lacks what this one reads")
         steps = _UPGRADES[version - 1 :] if version else (_SCHEMA,)
         for statement in chain.from_iterable(steps) if version < _SCHEMA_VERSION else ():
             connection.execute(statement)
         connection.execute(f"pragma user_version = {_SCHEMA_VERSION}")
+
+    def _refused(self, why: str) -> StorageError:
+        return StorageError(
+            f"{self._path} is of a newer cloudrec (schema {self._newer}; this one knows {_SCHEMA_VERSION}) "
+            f"and {why}",
+            remedy="upgrade cloudrec, or set CLOUDREC_HOME to another folder",
+        )
 
     @contextmanager
     def _connected(self) -> Iterator[sqlite3.Connection]:
@@ -198,6 +219,9 @@ class Journal:
 
     def _open(self) -> sqlite3.Connection:
         if self._connection is None or self._process != os.getpid():
+            if not self._path.exists():  # SQLite gives its other files the same mode
+                with suppress(OSError):  # which SQLite explains
+                    os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             connection = sqlite3.connect(self._path, timeout=_BUSY_S, check_same_thread=False)
             weakref.finalize(self, connection.close)
             connection.text_factory = _text
@@ -218,6 +242,8 @@ class Journal:
         missing: Sequence[Missing] = (),
     ) -> None:
         """Write a cluster's request, provider and account; called before any of its resources is created."""
+        if self._newer:
+            raise self._refused("takes no cluster of this one; `status` and `down` work")
         with self._connected() as connection:
             connection.execute(
                 "insert into clusters (name, provider, request, created, request_version, account, missing) "
@@ -382,6 +408,16 @@ def _version(connection: sqlite3.Connection) -> int:
     return version
 
 
+def _has_columns(connection: sqlite3.Connection) -> bool:
+    """Return whether each table has the columns that this version uses, and no other must be given."""
+    for table, wanted in _COLUMNS.items():
+        rows = connection.execute('select name, "notnull", dflt_value from pragma_table_info(?)', (table,))
+        found = {str(name): not required or default is not None for name, required, default in rows}
+        if not wanted <= found.keys() or not all(found[name] for name in found.keys() - wanted):
+            return False
+    return True
+
+
 def _text(value: bytes) -> str:
     """Return a column's text."""
     # One damaged byte must not make all rows unreadable.
@@ -436,10 +472,9 @@ def _missing(text: object) -> Sequence[Missing]:
 def _object(text: object) -> dict[str, Any] | None:
     """Return a column's JSON object; None if it holds anything else."""
     try:
-        document = json.loads(str(text))
-    except (ValueError, RecursionError):
+        return safe_object(str(text), numbers="any")  # the error then names the key
+    except ValueError:
         return None
-    return document if isinstance(document, dict) else None
 
 
 def _tags(text: object) -> dict[str, str]:

@@ -61,6 +61,40 @@ class Action:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Upfront:
+    """What a plan buys in advance, and cannot give back.
+
+    Attributes:
+        what: what it is, for people.
+        usd: its price in USD; None if unknown.
+    """
+
+    what: str
+    usd: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedData:
+    """Where the nodes read the dataset that a cluster is for.
+
+    Attributes:
+        line: all of it in one line of at most 69 characters.
+        tier: local, lustre or bucket.
+        size_gb: the dataset's size; None if it is not known.
+        read_gb_s: GB/s that one node reads; None if it is not known.
+        basis: whose number that is, and its date; empty for an unknown one.
+        source: where it is from; empty for an unknown one.
+    """
+
+    line: str
+    tier: str
+    size_gb: float | None
+    read_gb_s: float | None
+    basis: str
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Plan:
     """The actions for one cluster. `--dry-run` prints the same plan that `apply` carries out.
 
@@ -71,6 +105,8 @@ class Plan:
         expires: the cluster's end in ISO 8601; None if it has none.
         left_s: the time until then.
         minutes: how long the actions take, at least and at most, as a rule; None if that is not known.
+        upfront: what it buys in advance; None for nothing.
+        data: where the nodes read the dataset; None without one.
     """
 
     cluster: str
@@ -79,6 +115,8 @@ class Plan:
     expires: str | None = None
     left_s: float = 0.0
     minutes: tuple[int, int] | None = None
+    upfront: Upfront | None = None
+    data: PlannedData | None = None
 
     @property
     def changes(self) -> Sequence[Action]:

@@ -87,7 +87,7 @@ def packages_of(lock: str, extras: Iterable[str]) -> list[Package]:
     """Return the packages of the lock that these extras need."""
     wanted = set(extras)
     found = []
-    for each in json.loads(lock)["packages"]:
+    for each in json.loads(lock)["packages"]:  # noqa: TID251 - runs alone, on the lock that cloudrec ships
         if wanted.intersection(each["extras"]):
             package = Package(
                 each["name"], each["version"], tuple(each["sha256"]), bool(each.get("is_source"))

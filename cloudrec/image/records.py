@@ -7,7 +7,8 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from cloudrec.errors import StorageError
-from cloudrec.home import locked, make_private, storage_error, write_atomically
+from cloudrec.home import locked, make_private, read_text, storage_error, write_atomically
+from cloudrec_contract.safe_json import safe_object
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -131,7 +132,7 @@ def _path(home: Home) -> Path:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        content: dict[str, Any] = safe_object(read_text(path))
     except FileNotFoundError:
         return {"schema_version": _SCHEMA_VERSION, "built": [], "pushed": []}
     except OSError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import platform
 import re
 import tempfile
@@ -21,6 +20,7 @@ from cloudrec.image.records import BuiltImage, PushedImage, note_built, note_pus
 from cloudrec.image.running import run
 from cloudrec.image.stages import needed
 from cloudrec.providers.base.facts import fabric_of
+from cloudrec_contract.safe_json import safe_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -204,7 +204,7 @@ def _digest(file: Path, output: str, repository: str) -> str:
     if file.is_file():
         found = _DIGEST.search(file.read_text(encoding="ascii", errors="replace"))
     else:
-        names = [name for name in json.loads(output or "[]") if name.partition("@")[0] == repository]
+        names = [name for name in safe_json(output or "[]") if name.partition("@")[0] == repository]
         found = _DIGEST.search(names[-1]) if names else None
     if found is None:
         raise CloudrecError(

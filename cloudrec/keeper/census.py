@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from cloudrec.kubernetes.client.client import Kube
 
 _ENDED = ("Succeeded", "Failed")
+_ZONE = "topology.kubernetes.io/zone"
 
 
 def live_nodes(kube: Kube, namespace: str, pool_label: str) -> list[LiveNode]:
@@ -37,6 +38,7 @@ def live_nodes(kube: Kube, namespace: str, pool_label: str) -> list[LiveNode]:
             pool=(metadata.get("labels") or {}).get(pool_label, ""),
             created=datetime.fromisoformat(metadata["creationTimestamp"]).timestamp(),
             run=runs.get(metadata["name"], ""),
+            zone=(metadata.get("labels") or {}).get(_ZONE, ""),
         )
         for metadata in found
     ]

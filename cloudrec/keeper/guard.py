@@ -26,15 +26,20 @@ from cloudrec.errors import CloudrecError, PreflightError, UsageError
 from cloudrec.home import Home
 from cloudrec.keeper import in_cluster
 from cloudrec.keeper.census import live_nodes
+from cloudrec.keeper.ends import ENDING, Metered, MovedEnd, is_movable, money_end, moved
 from cloudrec.keeper.idle import IDLE, IdleRecord, gpu_nodes, idleness
-from cloudrec.keeper.meter import CostLedger, LiveNode, Tariff, advance, rate
+from cloudrec.keeper.meter import CostLedger, LiveNode, Tariff, advance, most, rate
+from cloudrec.keeper.spot import EVERY_S, SPOT_PRICES, SpotRecord, by_pool, types_in_use
 from cloudrec.keeper.tending import tend
+from cloudrec.kubernetes import topology
 from cloudrec.kubernetes.client.errors import AbsentError, KubeError
 from cloudrec.kubernetes.manifests.guard import MARK
 from cloudrec.launchers import launchers
 from cloudrec.launchers.kubernetes.launcher import KubeLauncher
-from cloudrec.providers.base.protocol import CanScaleToZero, Halt
+from cloudrec.providers.base.prices import KnowsSpotPrices
+from cloudrec.providers.base.protocol import CanScaleToZero, Halt, MovesEnd
 from cloudrec.spec.models import ClusterSpec, seconds_of
+from cloudrec_contract.safe_json import safe_object
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -44,7 +49,6 @@ if TYPE_CHECKING:
 NAME = "cloudrec-guard"  # the name of all of the guard's objects
 # The keys of its ConfigMap: its orders, what it did, and what the cluster has cost.
 NOTE, RECORD, METER = "guard.json", "state.json", "costs.json"
-_LONGEST_H = 100 * 365 * 24.0  # dates end in the year 9999
 _RUNS = "app.kubernetes.io/managed-by=cloudrec,cloudrec/run"
 _LONGEST_WAIT_S = 480.0  # for checkpoints: one round has ten minutes
 _SPARE_S = 15.0  # beyond a pod's grace period
@@ -52,21 +56,6 @@ _SPARE_S = 15.0  # beyond a pod's grace period
 # the same call in every round.
 _SETTLE_S = 300.0
 _POLL_S = 1.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Metered:
-    """What a cluster has cost so far, and what it costs now.
-
-    Attributes:
-        at: the time of the reading.
-        spent_usd: USD so far.
-        hourly_usd: USD an hour now.
-    """
-
-    at: datetime
-    spent_usd: float
-    hourly_usd: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,20 +76,21 @@ class Note:
     pool_label: str = ""
     tariffs: tuple[Tariff, ...] = ()
 
-    def end(self, metered: Metered | None = None) -> datetime | None:
+    def end(self, metered: Metered | None = None, *, kept: str = "", moves: bool = False) -> datetime | None:
         """Return the cluster's end: the expiry that `up` wrote, or the time when the budget is spent.
 
         Args:
             metered: what was spent so far, and the price now; None if it is not known.
+            kept: the end that the cloud keeps; empty for the expiry that `up` wrote.
+            moves: whether the guard can move the cloud's end.
         """
-        ends = [datetime.fromisoformat(self.cluster.expires)] if self.cluster.expires else []
+        if metered is not None and moves and is_movable(self.cluster):
+            return money_end(self.cluster, metered, metered.hourly_usd)
+        expires = kept or self.cluster.expires
+        ends = [datetime.fromisoformat(expires)] if expires else []
         if self.cluster.budget_usd is not None and metered is not None:
-            left = self.cluster.budget_usd - metered.spent_usd
-            if left <= 0:
-                ends.append(metered.at)
-            elif metered.hourly_usd:
-                hours = min(left / metered.hourly_usd, _LONGEST_H)
-                ends.append(metered.at + timedelta(hours=hours))
+            spent = money_end(self.cluster, metered, metered.hourly_usd)
+            ends += [spent] if spent is not None else []
         elif self.cluster.budget_usd is not None and self.hourly_usd and self.began:
             hours = self.cluster.budget_usd / self.hourly_usd
             ends.append(datetime.fromisoformat(self.began) + timedelta(hours=hours))
@@ -109,7 +99,10 @@ class Note:
     def to_json(self) -> str:
         """Return the orders as the ConfigMap holds them."""
         # The guard's image may be of an earlier version, which rejects unknown keys.
-        unread = {"access", "base_image", "package_index", "max_hourly_usd"}
+        unread = {"access", "base_image", "package_index", "max_hourly_usd", "allow_tcp"}
+        unread |= {"block", "block_hours", "block_start"}
+        if self.cluster.end_limit is None:
+            unread.add("end_limit")
         if self.cluster.autostop is None:
             unread.add("autostop")
         cluster = self.cluster.model_dump(mode="json", exclude=unread)
@@ -127,7 +120,7 @@ class Note:
     def of(cls, text: str) -> Note:
         """Return the orders from the ConfigMap's text; UsageError if it is invalid."""
         try:
-            document = json.loads(text)
+            document = safe_object(text)
             cluster = ClusterSpec.model_validate(document["cluster"])
             hourly_usd = document["hourly_usd"]  # older versions wrote 0 for an unknown price
             return cls(
@@ -168,7 +161,7 @@ class GuardRecord:
     def of(cls, text: str) -> GuardRecord:
         """Return the record from the ConfigMap's text; an empty record if it is invalid."""
         try:
-            known = json.loads(text)
+            known = safe_object(text)
             pools, left = tuple(known.pop("pools")), tuple(known.pop("left"))
             record = cls(**known, pools=pools, left=left)
             datetime.fromisoformat(record.at)
@@ -192,6 +185,8 @@ class Guard:
         kube: a client of the cluster's API server.
         namespace: the namespace of the runs and the guard.
         halt: scales the GPU nodes to zero.
+        pricer: returns what knows current spot prices; None if the provider does not.
+        mover: returns what moves the end that the cloud keeps; None if the provider cannot.
         now: returns the time.
         report: receives each log line.
     """
@@ -199,6 +194,8 @@ class Guard:
     kube: Kube
     namespace: str
     halt: Callable[[ClusterSpec], Halt]
+    mover: Callable[[ClusterSpec], MovesEnd | None] = field(default=lambda _: None)
+    pricer: Callable[[ClusterSpec], KnowsSpotPrices | None] = field(default=lambda _: None)
     now: Callable[[], datetime] = field(default=lambda: datetime.now(UTC))
     report: Callable[[str], None] = field(default=lambda line: print(line, flush=True))
 
@@ -216,8 +213,16 @@ class Guard:
         data = found.get("data") or {}
         note = Note.of(data.get(NOTE, ""))
         nodes = self._nodes(note)
-        end = note.end(self._meter(note, data.get(METER, ""), nodes))
+        if nodes is not None:
+            self._refresh_topology()
+        note = self._repriced(note, data.get(SPOT_PRICES, ""), nodes or ())
+        metered = self._meter(note, data.get(METER, ""), nodes)
+        kept = MovedEnd.of(data.get(ENDING, ""), note.cluster.expires or "")
+        mover = self._mover(note)
+        end = note.end(metered, kept=kept.expires, moves=mover is not None)
         if end is None or self.now() < end:
+            if mover is not None and metered is not None:
+                self._move_end(mover, note, metered, kept)
             self.report(f"{note.cluster.title} ends {end.isoformat()}" if end else "there is no end")
             return self._stop_idle(note, IdleRecord.of(data.get(IDLE, "")), nodes)
         are_ended = self._end_runs()
@@ -232,6 +237,14 @@ class Guard:
         except KubeError as error:
             self.report(f"the nodes cannot be listed: {error.message}")
             return None
+
+    def _refresh_topology(self) -> None:
+        """Write new nodes into the table by which runs order their ranks."""
+        try:
+            if topology.refresh(self.kube, self.namespace):
+                self.report("the table of the network's topology has the present nodes")
+        except KubeError as error:  # ranks on new nodes come last until the next round
+            self.report(f"the network's topology is not written: {error.message}")
 
     def _meter(self, note: Note, text: str, nodes: list[LiveNode] | None) -> Metered | None:
         """Add the time since the last round to the ledger; return None if the cost is not known.
@@ -254,7 +267,59 @@ class Guard:
             self.report("the cost is not known: a pool has no price")
             return None
         self.report(f"{note.cluster.title} has cost ${ledger.usd:,.2f}, and costs ${hourly_usd:.2f}/h now")
-        return Metered(at=now, spent_usd=ledger.usd, hourly_usd=hourly_usd)
+        return Metered(
+            at=now,
+            spent_usd=ledger.usd,
+            hourly_usd=hourly_usd,
+            most_usd=most(ledger, nodes, note.tariffs, note.cluster.nodes),
+        )
+
+    def _repriced(self, note: Note, text: str, nodes: Sequence[LiveNode]) -> Note:
+        """Return the orders with current spot prices, which it reads every 15 minutes, if it can."""
+        record, now = SpotRecord.of(text), self.now().timestamp()
+        types = types_in_use(nodes, note.tariffs)
+        if types and now - record.at >= EVERY_S:
+            # After an error too, it asks again in 15 minutes only: the end must not wait for a price list.
+            record = replace(record, at=now)
+            try:
+                pricer = self.pricer(note.cluster)
+                if pricer is None:
+                    return note
+                prices = by_pool(nodes, note.tariffs, pricer.spot_now(note.cluster, types))
+                record = replace(record, hourly_usd={**record.hourly_usd, **prices})
+            except CloudrecError as error:
+                self.report(f"the spot prices are those of before: {error.message}")
+            self._keep(SPOT_PRICES, record.to_json())
+        return replace(note, tariffs=record.applied(note.tariffs))
+
+    def _mover(self, note: Note) -> MovesEnd | None:
+        """Return what moves the end in the cloud; None if it stays there. An error is reported."""
+        try:
+            return self.mover(note.cluster) if is_movable(note.cluster) else None
+        except CloudrecError as error:
+            self.report(f"the end in the cloud stays: {error.message}")
+            return None
+
+    def _keep(self, key: str, text: str) -> None:
+        """Write a key of the ConfigMap; an error is reported, since the next round writes it again."""
+        try:
+            self.kube.patch("ConfigMap", NAME, {"data": {key: text}}, namespace=self.namespace)
+        except KubeError as error:
+            self.report(f"{key} is not written: {error.message}")
+
+    def _move_end(self, mover: MovesEnd, note: Note, metered: Metered, kept: MovedEnd) -> None:
+        """Move the cloud's end to where the budget lasts at the highest price; an error is reported."""
+        expires = moved(note.cluster, metered, kept) if kept.expires else ""
+        if not expires:
+            return
+        try:
+            pools = [tariff.pool for tariff in note.tariffs if tariff.gpus]
+            mover.move_end(note.cluster.model_copy(update={"expires": expires}), pools)
+        except CloudrecError as error:
+            self.report(f"the cloud still ends the nodes at {kept.expires}: {error.message}")
+            return
+        self.report(f"the cloud ends the nodes at {expires}, no longer at {kept.expires}")
+        self._keep(ENDING, replace(kept, expires=expires).to_json())
 
     def _stop_idle(self, note: Note, before: IdleRecord, nodes: list[LiveNode] | None) -> bool:
         """Scale the GPU nodes to zero if no run was active for the time that the user gave."""
@@ -374,6 +439,26 @@ def halting(home: Path, environment: Mapping[str, str]) -> Callable[[ClusterSpec
     return halt
 
 
+def pricing(home: Path, environment: Mapping[str, str]) -> Callable[[ClusterSpec], KnowsSpotPrices | None]:
+    """Return a function that returns a cluster's provider if it knows spot prices. See `halting`."""
+
+    def pricer(cluster: ClusterSpec) -> KnowsSpotPrices | None:
+        provider = providers.load(cluster.provider, home=Home(root=home), environment=environment)
+        return provider if isinstance(provider, KnowsSpotPrices) else None
+
+    return pricer
+
+
+def moving(home: Path, environment: Mapping[str, str]) -> Callable[[ClusterSpec], MovesEnd | None]:
+    """Return a function that returns a cluster's provider if it moves ends. The arguments are `halting`'s."""
+
+    def mover(cluster: ClusterSpec) -> MovesEnd | None:
+        provider = providers.load(cluster.provider, home=Home(root=home), environment=environment)
+        return provider if isinstance(provider, MovesEnd) else None
+
+    return mover
+
+
 def main(arguments: Sequence[str]) -> int:
     """Make one round, or rounds for some time; return 0 if the last did all that was due, 1 if not."""
     parser = argparse.ArgumentParser(prog="python -m cloudrec.agent guard", allow_abbrev=False)
@@ -402,8 +487,13 @@ def _one_round() -> int:
         place = in_cluster.place(os.environ, folder)
         environment = {**os.environ, "KUBECONFIG": str(place.kubeconfig)}
         with place.connect() as kube:
+            home = place.kubeconfig.parent
             guard = Guard(
-                kube=kube, namespace=place.namespace, halt=halting(place.kubeconfig.parent, environment)
+                kube=kube,
+                namespace=place.namespace,
+                halt=halting(home, environment),
+                mover=moving(home, environment),
+                pricer=pricing(home, environment),
             )
             try:
                 is_done = guard.round()

@@ -6,6 +6,8 @@ import json
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
+from cloudrec_contract.safe_json import safe_object
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -30,7 +32,7 @@ class IdleRecord:
     def of(cls, text: str) -> IdleRecord:
         """Return the record from the ConfigMap's text; an empty one if it is invalid."""
         try:
-            document = json.loads(text)
+            document = safe_object(text)
             return cls(active=float(document["active"]), stopped=float(document["stopped"]))
         except (ValueError, KeyError, TypeError):
             return cls()

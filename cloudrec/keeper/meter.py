@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from cloudrec.errors import DataError
+from cloudrec_contract.safe_json import safe_object
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -50,12 +51,14 @@ class LiveNode:
         pool: the pool in its labels; empty if it has no such label.
         created: creation of its Node object, in seconds since the epoch.
         run: the run whose pods it has; empty for none.
+        zone: its zone; empty if it is unknown.
     """
 
     uid: str
     pool: str
     created: float
     run: str = ""
+    zone: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,7 +129,7 @@ class CostLedger:
     def of(cls, text: str) -> CostLedger:
         """Return the ledger from its JSON; DataError if it is invalid."""
         try:
-            document: dict[str, Any] = json.loads(text)
+            document: dict[str, Any] = safe_object(text)
             made = cls(
                 since=float(document["since"]),
                 at=float(document["at"]),
@@ -153,10 +156,12 @@ def advance(
         ledger: the ledger of the last round.
         nodes: the nodes that exist now.
         tariffs: the prices now. One without a pool is the price of all that has no nodes.
-        now: the time, in seconds since the epoch. A clock that was set back adds nothing.
+        now: the time, in seconds since the epoch. A clock that was set back changes nothing.
     """
+    if now < ledger.at:
+        return ledger  # a new node would count as seen, and so from `ledger.at` on rather than its creation
     by_pool = {tariff.pool: tariff for tariff in tariffs}
-    gap = max(now - ledger.at, 0.0)
+    gap = now - ledger.at
     spans = [_Span(pool=node.pool, run=node.run, start=_start(ledger, node), end=now) for node in nodes]
     alive = {node.uid for node in nodes}
     spans += [
@@ -172,7 +177,7 @@ def advance(
             _add(rows, _row(by_pool.get(span.pool), span, day, seconds))
     return replace(
         ledger,
-        at=max(now, ledger.at),
+        at=now,
         seen={node.uid: (node.pool, node.run) for node in nodes},
         rows=tuple(rows[key] for key in sorted(rows)),
     )
@@ -185,6 +190,25 @@ def rate(nodes: Iterable[LiveNode], tariffs: Iterable[Tariff]) -> float | None:
     prices.append(by_pool.get("", 0.0))
     known = [usd for usd in prices if usd is not None]
     return sum(known) if len(known) == len(prices) else None
+
+
+def most(ledger: CostLedger, nodes: Iterable[LiveNode], tariffs: Sequence[Tariff], count: int) -> float:
+    """Return what a cluster costs when no node is missing, in USD an hour.
+
+    Nodes that train can only come back in pools that exist, which are those that have had nodes; before the
+    first node, any pool may be created.
+
+    Args:
+        ledger: the costs, with the nodes that exist now.
+        nodes: the nodes that exist now.
+        tariffs: the prices, all known.
+        count: the number of nodes that train.
+    """
+    training = {tariff.pool: tariff.hourly_usd or 0.0 for tariff in tariffs if tariff.gpus}
+    used = training.keys() & {row.pool for row in ledger.rows if row.node_s}
+    highest = max((training[pool] for pool in used or training), default=0.0)
+    others = [node for node in nodes if node.pool not in training]
+    return (rate(others, tariffs) or 0.0) + count * highest
 
 
 @dataclass(frozen=True, kw_only=True)

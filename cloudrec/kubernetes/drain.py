@@ -26,6 +26,7 @@ _RUNS = (
     "batch/v1/Job",
     "kubeflow.org/v1/PyTorchJob",
     "trainer.kubeflow.org/v1alpha1/TrainJob",
+    "jobset.x-k8s.io/v1alpha2/JobSet",
     "ray.io/v1/RayJob",
 )
 

@@ -50,7 +50,8 @@ def latest_metrics(path: Path) -> LatestMetrics:
     train, evaluation = newest.get("train", {}), newest.get("eval", {})
     last = next(reversed(newest.values()), {})  # of any kind: a run may end between two train records
     return LatestMetrics(
-        step=_integer(last.get("step")),
+        # The start of another attempt is a record without a step.
+        step=_integer(last.get("step", train.get("step"))),
         epoch=_integer(train.get("epoch")),
         loss=finite(train.get("loss")),
         samples_per_s=finite(train.get("samples_per_s")),

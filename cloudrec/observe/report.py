@@ -46,14 +46,19 @@ class Moment:
     text: str
 
 
-def write_report(run: RunFolder, path: Path) -> Path:
-    """Write the page about a run's present state; StorageError if the disk refuses."""
-    write_atomically(path, render_report(run))
+def write_report(run: RunFolder, path: Path, *, cost_usd: float | None = None) -> Path:
+    """Write the page about a run's present state; StorageError if the disk refuses. See `render_report`."""
+    write_atomically(path, render_report(run, cost_usd=cost_usd))
     return path
 
 
-def render_report(run: RunFolder) -> str:
-    """Return the page about a run's present state: running, failed or finished."""
+def render_report(run: RunFolder, *, cost_usd: float | None = None) -> str:
+    """Return the page about a run's present state: running, failed or finished.
+
+    Args:
+        run: the run's folder.
+        cost_usd: what it has cost, in USD; None if that is unknown.
+    """
     from jinja2 import Environment, StrictUndefined  # noqa: PLC0415 - only this command needs it
 
     view, spec = view_run(run), run.spec()
@@ -63,7 +68,7 @@ def render_report(run: RunFolder) -> str:
     template = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     return template.from_string(source).render(
         view=view,
-        figures=_figures(view, outputs.read_summary(run)),
+        figures=[*_figures(view, outputs.read_summary(run)), *_cost(cost_usd)],
         charts=_charts(read_records(run.metrics_file)),
         moments=_moments(events),
         facts=_facts(view),
@@ -101,6 +106,10 @@ def _figures(view: RunView, summary: dict[str, Any]) -> list[Figure]:
     known = {name: first if first is not None else second for name, (first, second) in numbers.items()}
     figures = [Figure(name=name, value=_shown(value)) for name, value in known.items() if value is not None]
     return [*figures, Figure(name="Wall time", value=duration(view.wall_s))]
+
+
+def _cost(usd: float | None) -> list[Figure]:
+    return [] if usd is None else [Figure(name="Cost", value=f"${usd:,.2f}")]
 
 
 def _shown(value: float) -> str:

@@ -49,7 +49,7 @@ class RunView:
         restarts: how often the workers were started again, over all launches.
         preemptions: how often a machine was preempted; 0 for engines that do not report it.
         workers: its machines, from its engine; empty for a run on this machine.
-        cost_usd: cost of its nodes so far, in USD; None if their price is unknown or zero.
+        cost_usd: cost of its nodes so far, in USD, as metered if it was; None if a price is unknown or zero.
         launches: the number of launches: 1, and one more for each resume.
         created: time of its first submit, in seconds since the epoch.
         started: time of the start of its newest launch.

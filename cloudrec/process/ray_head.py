@@ -24,8 +24,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cloudrec.errors import MissingExtraError, PreflightError
-from cloudrec.home import make_private, storage_error, write_atomically
+from cloudrec.home import make_private, read_text, storage_error, write_atomically
 from cloudrec.process.ports import free_port
+from cloudrec_contract.safe_json import safe_object
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,7 +80,7 @@ def token_file(folder: Path) -> Path:
 def read_head(folder: Path) -> RayHead | None:
     """Return the head that was started for a folder, even if it has ended; None if none was started."""
     try:
-        return RayHead(**json.loads((folder / _RECORD).read_text(encoding="utf-8")))
+        return RayHead(**safe_object(read_text(folder / _RECORD)))
     except (OSError, ValueError, TypeError):
         return None
 
@@ -177,7 +178,7 @@ def last_words(folder: Path) -> str:
 def _write_token(folder: Path) -> None:
     path = folder / _TOKEN
     if not path.exists():
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(secrets.token_urlsafe(32))
 

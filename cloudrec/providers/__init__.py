@@ -19,9 +19,11 @@ if TYPE_CHECKING:
 
     from cloudrec.home import Home
     from cloudrec.providers.base.facts import CloudFacts
+    from cloudrec.providers.base.hardware.machines import MachineRow
+    from cloudrec.providers.base.offers import InstanceType
     from cloudrec.providers.base.protocol import Needs, Provider
 
-__all__ = ["facts", "load", "names", "needs"]
+__all__ = ["facts", "hardware", "load", "names", "needs"]
 
 _SHARED = "base"  # what providers share, which is none itself
 
@@ -70,6 +72,28 @@ def facts(name: str) -> CloudFacts | None:
 
     _folder(name)
     return facts_of(name)
+
+
+def hardware(name: str) -> Mapping[str, InstanceType]:
+    """Return the GPU machine types that the provider of a name knows; none for one without a table.
+
+    Raises:
+        SpecError: there is no such provider.
+    """
+    folder = _folder(name)
+    known: Mapping[str, InstanceType] = getattr(import_module(f"{folder.__name__}.offers"), "KNOWN", {})
+    return known
+
+
+def refused(name: str) -> Mapping[str, MachineRow]:
+    """Return the machine types that the provider of a name knows and cannot use; none without a table.
+
+    Raises:
+        SpecError: there is no such provider.
+    """
+    folder = _folder(name)
+    table: Mapping[str, MachineRow] = getattr(import_module(f"{folder.__name__}.offers"), "TABLE", {})
+    return {type_: row for type_, row in table.items() if row.refused}
 
 
 def _folder(name: str) -> ModuleType:

@@ -32,6 +32,7 @@ MIN_TTL, MAX_TTL = (
 MAX_BUDGET_USD = 10_000_000
 _EXISTING_MACHINES = ("local", "kubernetes")  # providers that create no nodes
 MIN_AUTOSTOP = timedelta(minutes=10)
+MAX_BLOCK_HOURS = 182 * 24  # half a year: more is a slip of the keyboard
 _AUTOSTOP_REMEDY = "give a time such as 30m or 2h"
 _TTL_REMEDY = "give a time such as 90m, 8h or 2d"
 ACCESS_AUTO, ACCESS_PRIVATE = "auto", "private"
@@ -176,6 +177,16 @@ def _listed(value: object) -> object:
 Names = Annotated[tuple[str, ...], BeforeValidator(_listed)]
 
 
+def _words(value: object) -> object:
+    """Accept what files hold, a list of words, with numbers as they are written."""
+    if not isinstance(value, list):
+        return value
+    return tuple(str(word) if isinstance(word, int | float) else word for word in value)
+
+
+Arguments = Annotated[tuple[str, ...], BeforeValidator(_words)]
+
+
 def _joined(value: object) -> object:
     """Accept what files hold, a list, and what one flag or variable holds: a,b."""
     is_list = isinstance(value, list | tuple) and all(isinstance(part, str) for part in value)
@@ -208,6 +219,43 @@ def default_owner() -> str:
     return re.sub(r"[^a-z0-9-]+", "-", login.lower()).strip("-")[:40] or "unknown"
 
 
+class BlockSpec(Model):
+    """A block of capacity: nodes of one type in one zone for a fixed time, paid for in advance.
+
+    Attributes:
+        id: the cloud's name of it; empty until it is bought.
+        instance_type: the type of its nodes.
+        nodes: its number of nodes.
+        zone: the zone that it is in.
+        start: when it begins, ISO 8601.
+        end: when it ends, ISO 8601.
+        usable_until: when the cloud begins to take its nodes back, ISO 8601.
+        is_active: whether nodes could be started in it when the cloud was last asked.
+        upfront_usd: what it costs, in USD; None if that is not known.
+    """
+
+    id: str = ""
+    instance_type: str
+    nodes: PositiveInt
+    zone: str
+    start: Annotated[str, AfterValidator(_moment)]
+    end: Annotated[str, AfterValidator(_moment)]
+    usable_until: Annotated[str, AfterValidator(_moment)]
+    is_active: bool = False
+    upfront_usd: float | None = None
+
+    @property
+    def hours(self) -> float:
+        """Its length in hours."""
+        length = datetime.fromisoformat(self.end) - datetime.fromisoformat(self.start)
+        return length.total_seconds() / 3600
+
+    @property
+    def node_usd(self) -> float | None:
+        """The price of one of its nodes in USD an hour of its length; None if unknown."""
+        return None if self.upfront_usd is None else self.upfront_usd / (self.nodes * self.hours)
+
+
 def _usual_nodes(earlier: dict[str, Any]) -> int:
     """Return the default number of nodes: two where they are created, so that a run is sharded over nodes."""
     return 1 if earlier.get("provider") in _EXISTING_MACHINES else 2
@@ -238,9 +286,20 @@ class ClusterSpec(Model):
         default_factory=_usual_nodes,
         description="number of GPU nodes; 2 when absent, but 1 on this machine and on adopted clusters",
     )
-    capacity: Literal["on-demand", "spot", "spot-first"] = Field(
+    capacity: Literal["on-demand", "spot", "spot-first", "block", "flex-start"] = Field(
         "on-demand",
-        description="capacity type of GPU nodes; spot-first takes on-demand when there is no spot capacity",
+        description="capacity type of GPU nodes; spot-first takes on-demand when there is no spot capacity, "
+        "block buys nodes for a fixed time in advance, flex-start waits in the cloud's queue",
+    )
+    block_hours: Annotated[PositiveInt, Field(le=MAX_BLOCK_HOURS)] | None = Field(
+        None, description="hours of the block that `up` buys, if capacity is block"
+    )
+    block_start: Annotated[str, AfterValidator(_moment)] | None = Field(
+        None,
+        description="earliest start of that block (UTC), e.g. 2026-12-01T11:30:00Z; the next one when absent",
+    )
+    block: BlockSpec | None = Field(
+        None, description="the block of capacity that the cluster has; computed by `up`"
     )
     kubernetes_version: Annotated[str, AfterValidator(_version)] | None = Field(
         None, description="version of Kubernetes; the newest in standard support when absent"
@@ -256,6 +315,11 @@ class ClusterSpec(Model):
         description="USD an hour that the cluster may cost with its most expensive candidate; `up` refuses "
         "more, and unknown prices; no limit when absent",
     )
+    allow_tcp: bool = Field(
+        default=False,
+        description="create several nodes of a machine although no transport profile is for its fabric: they "
+        "may train over plain TCP",
+    )
     autostop: Annotated[str, AfterValidator(_autostop)] | None = Field(
         None,
         description="time without an active run after which the GPU nodes are scaled to zero, e.g. 30m; "
@@ -264,6 +328,11 @@ class ClusterSpec(Model):
     expires: Annotated[str, AfterValidator(_moment)] | None = Field(
         None,
         description="time at which the cluster is removed (UTC); computed by `up` from ttl and budget_usd",
+    )
+    end_limit: Annotated[str, AfterValidator(_moment)] | None = Field(
+        None,
+        description="time at which the cluster is removed whatever is left of its budget (UTC); computed by "
+        "`up` from ttl or expires",
     )
     addons: Literal["install", "none"] = Field(
         "install", description="whether `up` installs the add-ons that training on Kubernetes needs"
@@ -300,6 +369,14 @@ class ClusterSpec(Model):
         """Whether only the cluster's network reaches its API and its storage."""
         return self.access == ACCESS_PRIVATE
 
+    @property
+    def has_movable_end(self) -> bool:
+        """Whether the end depends on what the cluster costs.
+
+        A request of an earlier version with a ttl does not have the end of that ttl: its end stays.
+        """
+        return self.budget_usd is not None and (self.ttl is None or self.end_limit is not None)
+
 
 class TrainSpec(Model):
     """How a run is launched; what the model learns, and from what, is the section `trainer`."""
@@ -307,6 +384,19 @@ class TrainSpec(Model):
     name: RunName | None = Field(None, description="the run's name; generated from the time when absent")
     launcher: str | None = Field(
         None, description="what starts the processes; the cluster's launcher when absent"
+    )
+    script: str | None = Field(
+        None,
+        description="your Python script to run under torchrun; cloudrec's trainer when absent",
+    )
+    workdir: str = Field(
+        ".", description="the folder that a script gets, and runs in; .cloudrecignore and .gitignore apply"
+    )
+    arguments: Arguments = Field((), description="arguments of the script, before those on the command line")
+    requirements: str | None = Field(
+        None,
+        description="file with requirements that pip installs for the script; requirements.txt of its folder "
+        "when absent",
     )
     nodes: Annotated[PositiveInt, Field(le=MAX_NODES)] | None = Field(
         None, description="number of nodes to train on; all of the cluster's when absent"
@@ -327,11 +417,26 @@ class TrainSpec(Model):
     allow_tcp: bool = Field(
         default=False, description="train even if the cluster's fast transport is not found"
     )
+    data_tier: Literal["auto", "local", "lustre", "bucket"] = Field(
+        "auto",
+        description="from where nodes read a dataset in an object store: local (their own disks, to which "
+        "it is copied first), lustre, bucket (mounted with a cache), or auto: the first with room",
+    )
     settings: dict[str, Any] = Field(default_factory=dict, description="settings of the launcher")
     stop_grace_s: NonNegativeFloat = Field(
         120.0, description="grace period of `stop`, in seconds, in which a run saves a checkpoint"
     )
-    env: dict[str, str] = Field(default_factory=dict, description="environment variables for the trainer")
+    env: dict[str, str] = Field(
+        default_factory=dict, description="environment variables for the trainer or the script"
+    )
+    env_file: Names = Field(
+        (), description="files with lines NAME=VALUE, whose variables come before those of `env`"
+    )
+    secrets: dict[str, str] = Field(
+        default_factory=dict,
+        description="variables whose values are secret, each with its source: SECRET/KEY in Kubernetes (KEY "
+        "alone is a key of the Secret cloudrec-secrets), else a variable of the environment of `train`",
+    )
 
 
 class Spec(Model):

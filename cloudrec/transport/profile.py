@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
 
+HUGE_PAGES = "hugepages-2Mi"  # Kubernetes' name of the resource
 UNPRIVILEGED = 10001  # the user and the group that pods run as
 
 
@@ -90,6 +91,9 @@ class Expected:
         memlock: bytes that a process must be able to pin: -1 for no limit, 0 to check nothing.
         hugepages_2mi: number of free huge pages of 2 MiB; 0 to check none.
         gpu_memory: whether the cards must be able to read and write GPU memory, by nvidia_peermem or DMA-BUF.
+        gpu_direct: whether NCCL must report GPUDirect RDMA for each card, so that no copy passes the CPU.
+        plugin: the name of NCCL's plug-in for the fabric; empty if NCCL needs none.
+        nccl_version: bounds of NCCL's version, such as >=2.17.1; empty to check none.
         files: files that must exist, such as a plug-in's library.
         nccl_log: regular expression that a line of NCCL's log (INIT, NET) must match.
         nccl_fallback: regular expression of the line by which NCCL reports a slower transport.
@@ -104,6 +108,9 @@ class Expected:
     memlock: int = 0
     hugepages_2mi: int = 0
     gpu_memory: bool = False
+    gpu_direct: bool = False
+    plugin: str = ""
+    nccl_version: str = ""
     files: tuple[str, ...] = ()
     nccl_log: str = ""
     nccl_fallback: str = ""
@@ -158,15 +165,20 @@ class Profile:
         """The variables of every process of a run."""
         return MappingProxyType({each.name: each.value for each in self.settings})
 
-    def pod_resources(self, gpus: int, cards: int | None = None) -> dict[str, str]:
+    def pod_resources(
+        self, gpus: int, cards: int | None = None, huge_pages_mib: int | None = None
+    ) -> dict[str, str]:
         """Return the resource requests of a pod that uses a whole node.
 
         Args:
             gpus: GPUs of the node.
             cards: cards of the fabric; None for the profile's number.
+            huge_pages_mib: huge pages of 2 MiB that the machine has for a pod; None for the profile's.
         """
         requests = {"nvidia.com/gpu": str(gpus)} if gpus else {}
         count = self.cards if cards is None else cards
         if self.card_resource and count:
             requests |= {self.card_resource: str(count), **self.resources}
+            if huge_pages_mib:
+                requests[HUGE_PAGES] = f"{huge_pages_mib}Mi"
         return requests

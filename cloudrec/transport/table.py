@@ -7,7 +7,6 @@ come first, and it may use the groups and sources of the shared file.
 from __future__ import annotations
 
 from collections.abc import Mapping  # noqa: TC003 - pydantic reads the annotations
-from fnmatch import fnmatchcase
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -77,15 +76,20 @@ def profile_of(fabric: str, instance_type: str, *, versions: Mapping[str, str] |
     Raises:
         SpecError: there is no such fabric.
     """
-    # The first match counts: the general profile of a fabric has no machines, and is its last one.
     rows = [row for row in _table().profiles if row.fabric == fabric]
-    for row in rows:
-        if not row.machines or any(fnmatchcase(instance_type, pattern) for pattern in row.machines):
-            return _built(row, versions or {})
+    named = [row for row in rows if instance_type in row.machines]
+    # Of a fabric without a general profile, all machines are of one kind.
+    for row in (*named, *(row for row in rows if not row.machines), *rows):
+        return _built(row, versions or {})
     raise SpecError(
         f"the fabric {fabric!r} is not known",
         remedy=f"name one of {', '.join(fabrics())} in the cluster's settings",
     )
+
+
+def is_named(fabric: str, instance_type: str) -> bool:
+    """Return whether a profile of a fabric is for this machine, and not merely for any with that fabric."""
+    return any(row.fabric == fabric and instance_type in row.machines for row in _table().profiles)
 
 
 def profiles() -> tuple[Profile, ...]:
@@ -99,15 +103,15 @@ def fabrics() -> tuple[str, ...]:
 
 
 def machines_of(name: str) -> tuple[str, ...]:
-    """Return the patterns of a profile's machine names; none for the general profile of a fabric."""
+    """Return the names of a profile's machines; none for the general profile of a fabric."""
     return next(row.machines for row in _table().profiles if row.name == name)
 
 
 @cache
 def _table() -> _ProfileTable:
     text = files("cloudrec.transport").joinpath(_FILE).read_text(encoding="utf-8")
-    shared = _ProfileTable.model_validate(yaml.safe_load(text))
-    stated = [_ProfileTable.model_validate(yaml.safe_load(each)) for each in provider_tables(_FILE)]
+    shared = _ProfileTable.model_validate(yaml.safe_load(text))  # noqa: TID251 - shipped tables
+    stated = [_ProfileTable.model_validate(yaml.safe_load(each)) for each in provider_tables(_FILE)]  # noqa: TID251 - shipped tables
     # The providers' profiles come first, so that they are found before a fabric's general profile.
     return _ProfileTable(
         date=shared.date,

@@ -7,7 +7,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from cloudrec_sandbox.aws.api import protocol
+from cloudrec_sandbox.aws.api import protocol, wire
 from cloudrec_sandbox.aws.api.call import Call
 from cloudrec_sandbox.aws.api.errors import AwsError, PassedOnError, ordered
 from cloudrec_sandbox.aws.api.protocol import Target
@@ -70,6 +70,7 @@ def _check(target: Target, request: HttpRequest, fault: Fault | None) -> None:
     if not target.action or not protocol.is_known(target):
         raise _unknown(target, request)
     protocol.refuse_unknown(target, request)
+    wire.refuse_mistyped(target, request)
 
 
 def _unknown(target: Target, request: HttpRequest) -> AwsError:

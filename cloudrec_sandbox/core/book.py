@@ -1,11 +1,11 @@
-"""What the modules of one stand-in declare beside their operations: an inventory, settings, durations."""
+"""What the modules of a stand-in declare beside operations: inventory, charges, settings, durations."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from cloudrec_sandbox.core.world import World
+from cloudrec_sandbox.core.world import Charge, World
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -36,12 +36,18 @@ class Book(Generic[W]):
     """The declarations of one stand-in; each has its own book."""
 
     inventories: list[Callable[[W], Iterable[Entry]]] = field(default_factory=list)
+    charges: list[Callable[[W], Iterable[Charge]]] = field(default_factory=list)
     settings: dict[str, Setting[W]] = field(default_factory=dict)
     default_durations: dict[str, float] = field(default_factory=dict)
 
     def inventory(self, function: Callable[[W], Iterable[Entry]]) -> Callable[[W], Iterable[Entry]]:
         """Register a function that yields, for /_control/state, what exists."""
         self.inventories.append(function)
+        return function
+
+    def charge(self, function: Callable[[W], Iterable[Charge]]) -> Callable[[W], Iterable[Charge]]:
+        """Register a function that yields what costs money now, for the bill."""
+        self.charges.append(function)
         return function
 
     def setting(self, name: str, *, read: Callable[[W], Any], write: Callable[[W, Any], None]) -> None:

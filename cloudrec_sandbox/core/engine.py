@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import traceback
 from abc import ABC, abstractmethod
 from enum import Enum
@@ -61,6 +62,8 @@ class Engine(ABC, Generic[W, T]):
         self.faults = Faults(self.fault_kinds)
         self.kill: Kill | None = None
         self.calls: list[dict[str, Any]] = []
+        self.keeps_requests = False
+        self.requests: list[dict[str, Any]] = []
 
     @abstractmethod
     def identify(self, request: HttpRequest) -> T:
@@ -83,6 +86,8 @@ class Engine(ABC, Generic[W, T]):
         self.faults.order([])
         self.kill = None
         self.calls.clear()
+        self.keeps_requests = False
+        self.requests.clear()
 
     @property
     def lock(self) -> threading.RLock:
@@ -95,6 +100,7 @@ class Engine(ABC, Generic[W, T]):
         with self.lock:
             defect = self._settle()
             line = self._note(target)
+            self._keep(line, request)
             death = self._death(target)
             if death and death.when == "before":
                 if silence := self._strike(death, line):
@@ -133,6 +139,20 @@ class Engine(ABC, Generic[W, T]):
         }
         self.calls.append(line)
         return line
+
+    def _keep(self, line: dict[str, Any], request: HttpRequest) -> None:
+        """Keep the request as it arrived, without its headers, which have the caller's credentials."""
+        if self.keeps_requests:
+            self.requests.append(
+                {
+                    "n": line["n"],
+                    "service": line["service"],
+                    "action": line["action"],
+                    "method": request.method,
+                    "target": request.target,
+                    "body": base64.b64encode(request.body).decode(),
+                }
+            )
 
     def _death(self, target: T) -> Kill | None:
         """Return the kill that is due with this call, and use it up; None if there is none."""

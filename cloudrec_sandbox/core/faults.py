@@ -72,7 +72,8 @@ class Kill:
     """A signal for process `pid` at the `call`-th matching call, before or after the call's effect.
 
     After KILL the client hears no answer. INT is Ctrl-C: the call is answered as usual. The process must
-    belong to the same user and must have begun after the stand-in, as clients in tests do.
+    belong to the same user and must have begun after the stand-in, as clients in tests do. With `since`, the
+    first call of an action that matches it is call 1: what a client polls before that varies.
     """
 
     pid: int
@@ -81,6 +82,7 @@ class Kill:
     service: str = ".*"
     action: str = ".*"
     signal: str = "KILL"
+    since: str = ""
     _process: processes.Process = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -100,6 +102,9 @@ class Kill:
 
     def is_due(self, service: str, action: str) -> bool:
         """Return whether it is due with this call, and count the call if it matches."""
+        if self.since and not re.fullmatch(self.since, action):
+            return False
+        self.since = ""
         if not (re.fullmatch(self.service, service) and re.fullmatch(self.action, action)):
             return False
         self.call -= 1

@@ -245,6 +245,10 @@ def _control_document(
 ) -> Any:  # noqa: ANN401 - JSON
     if request.method == "GET" and path == "/calls":
         return control.calls(engine, int(query.get("since", ["0"])[0]))
+    if request.method == "GET" and path == "/requests":
+        return control.requests(engine, int(query.get("since", ["0"])[0]))
+    if request.method == "GET" and path == "/bill":
+        return control.bill(engine)
     if request.method == "GET" and path == "/state":
         return control.state(engine)
     if request.method == "POST" and path in _SNAPSHOTS:

@@ -1,4 +1,4 @@
-"""What a stand-in knows: time, the agenda, durations, and the state of each service."""
+"""What a stand-in knows: time, the agenda, durations, the state of each service, and the account's bill."""
 
 from __future__ import annotations
 
@@ -6,14 +6,79 @@ import heapq
 import itertools
 import threading
 import time
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from cloudrec_sandbox.core.clock import Clock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
 T = TypeVar("T")
+_HOUR_S = 3600.0
+
+
+@dataclass(frozen=True)
+class Charge:
+    """What one resource costs now: its kind, its id, and USD an hour."""
+
+    kind: str
+    id: str
+    hourly_usd: float
+
+
+@dataclass
+class BillLine:
+    """What one resource has cost: seconds with a charge, and USD."""
+
+    seconds: float = 0.0
+    usd: float = 0.0
+
+
+@dataclass
+class Bill:
+    """The account's bill: seconds times the price at the time, by kind and id of a resource.
+
+    Attributes:
+        charges: returns what the account's resources cost now.
+        moment: the virtual time up to which it is complete.
+        shown: what a client's clock showed then.
+        lines: what each resource has cost.
+    """
+
+    charges: Callable[[], Iterable[Charge]]
+    moment: float
+    shown: float
+    lines: dict[tuple[str, str], BillLine] = field(default_factory=dict)
+
+    def add(self, moment: float, present: float, shown: float) -> None:
+        """Add the time up to `moment`, for which nothing has changed.
+
+        Args:
+            moment: a virtual time, not after `present`.
+            present: the virtual time now.
+            shown: what a client's clock shows now; the time of the bill is the client's.
+        """
+        if moment <= self.moment:
+            return
+        seconds = (shown - self.shown) * (moment - self.moment) / (present - self.moment)
+        for charge in self.charges():
+            line = self.lines.setdefault((charge.kind, charge.id), BillLine())
+            line.seconds += seconds
+            line.usd += charge.hourly_usd * seconds / _HOUR_S
+        self.moment, self.shown = moment, self.shown + seconds
+
+    def once(self, kind: str, name: str, usd: float) -> None:
+        """Add what is paid by use and not by time."""
+        self.lines.setdefault((kind, name), BillLine()).usd += usd
+
+    def document(self) -> dict[str, Any]:
+        """Return the bill as JSON."""
+        rows = [
+            {"kind": kind, "id": name, "seconds": line.seconds, "usd": line.usd}
+            for (kind, name), line in sorted(self.lines.items())
+        ]
+        return {"usd": sum(line.usd for line in self.lines.values()), "lines": rows}
 
 
 class World:
@@ -28,6 +93,7 @@ class World:
         self._states: dict[tuple[type, str], Any] = {}
         self._default_durations = default_durations
         self._durations: dict[str, float] = {}
+        self.bill: Bill | None = None  # None: no bill is kept
 
     def now(self) -> float:
         """Return the virtual time. It does not move while a request is answered or a step runs."""
@@ -49,10 +115,16 @@ class World:
     def settle(self) -> None:
         """Run every step that is due, each at its own moment; then take the present moment."""
         present = self.clock.now()
+        shown = time.time() if self.clock.real_times else present
         # A step runs at the time at which it was due, so that the steps that it adds are not late either.
         while self._agenda and self._agenda[0][0] <= present:
-            self._moment, _, step, arguments = heapq.heappop(self._agenda)
+            moment, _, step, arguments = heapq.heappop(self._agenda)
+            if self.bill is not None:
+                self.bill.add(moment, present, shown)
+            self._moment = moment
             step(self, *arguments)
+        if self.bill is not None:
+            self.bill.add(present, present, shown)
         self._moment = present
 
     def after(self, seconds: float, step: Callable[..., None], *arguments: Any) -> None:  # noqa: ANN401 - the step's own
@@ -92,6 +164,14 @@ class World:
         """Return a service's state by region."""
         return {region: state for (found, region), state in self._states.items() if found is kind}
 
+    def keep_bill(self, charges: Callable[[], Iterable[Charge]] | None) -> None:
+        """Begin a bill now, with these charges; None ends it."""
+        self.settle()
+        if charges is None:
+            self.bill = None
+        else:
+            self.bill = Bill(charges=charges, moment=self.now(), shown=self.client_now())
+
     def export(self) -> dict[str, Any]:
         """Return all that it knows, for a snapshot to copy."""
         return {"agenda": self._agenda, "states": self._states, "durations": self._durations}
@@ -101,6 +181,8 @@ class World:
         self._agenda, self._states, self._durations = known["agenda"], known["states"], known["durations"]
         self.clock.go_to(moment)
         self._moment = moment
+        if self.bill is not None:  # it continues from here
+            self.bill.moment, self.bill.shown = moment, self.client_now()
 
     def clear(self) -> None:
         """Forget all resources, steps and durations; the clock continues."""

@@ -161,9 +161,10 @@ class Cloud:
         if speed != 1:
             self.env["CLOUDREC_SANDBOX_SPEED"] = str(speed)
 
-    def control(self, **wishes: Any) -> None:
-        """Set the stand-in's options."""
-        self._ask("POST", "", wishes)
+    def control(self, **wishes: Any) -> dict[str, Any]:
+        """Set the stand-in's options; return all of them."""
+        changed: dict[str, Any] = self._ask("POST", "", wishes)
+        return changed
 
     def settings(self) -> dict[str, Any]:
         """The stand-in's options."""

@@ -321,6 +321,7 @@ ENGINES: Mapping[str, Callable[[Path], AbstractContextManager[Engine]]] = {
     "control-plane": partial(kubernetes, start=joined),
     "pytorchjob": partial(kubernetes, how="pytorchjob"),
     "trainjob": partial(kubernetes, how="trainjob"),
+    "jobset": partial(kubernetes, how="jobset"),
     "rayjob": partial(kubernetes, how="rayjob"),
     "ray": ray,
     "slurm": slurm,

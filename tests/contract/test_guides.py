@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -54,6 +56,33 @@ def test_a_model_added_by_the_guide_learns(copy: Path) -> None:
     follow("add-a-model.md", copy)
     before, after = (float(line.split()[-1]) for line in _run(copy, "try_sum.py"))
     assert after < 0.5 * before
+
+
+def test_a_script_runs_by_the_guide(tmp_path: Path) -> None:
+    guide = "run-your-own-script.md"
+    follow(guide, tmp_path)
+    commands = re.findall(
+        r"^```console\n(.*?)^```$", (DOCS / guide).read_text("utf-8"), re.DOTALL | re.MULTILINE
+    )
+    environment = {**os.environ, "CLOUDREC_HOME": str(tmp_path / "home"), "PYTHONPATH": str(ROOT)}
+    printed = {}
+    for line in "".join(commands).splitlines():
+        words = shlex.split(line)
+        assert words[0] == "cloudrec"
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", *words],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert done.returncode == 0, f"{line}: {done.stderr}"
+        printed[words[1]] = done.stdout
+    (run,) = json.loads(printed["status"])["runs"]
+    assert (run["state"], run["step"], run["loss"] < 1) == ("SUCCEEDED", 20, True)
+    assert "from 0 to 20: 3.000" in printed["logs"]
 
 
 def test_the_guides_lead_to_files_that_exist() -> None:

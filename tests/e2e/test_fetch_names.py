@@ -63,7 +63,7 @@ def everything(work: Path) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize("launcher", ["ray", "torchrun", "pytorchjob", "trainjob", "rayjob"])
+@pytest.mark.parametrize("launcher", ["ray", "torchrun", "pytorchjob", "trainjob", "jobset", "rayjob"])
 def test_hostile_keys_are_skipped_and_the_rest_of_the_run_is_fetched(
     work: Path, store: tuple[Any, dict[str, str]], capsys: pytest.CaptureFixture[str], launcher: str
 ) -> None:

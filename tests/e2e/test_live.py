@@ -72,7 +72,7 @@ def test_the_line_trains_in_the_sandbox_and_the_report_has_every_command(live: L
     output, _ = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, output[-3000:]
     assert "resources in a sandbox account, $" in output
-    assert "at most $4.54 (a budget of $5 or 3h, whichever ends first)" in output
+    assert "at most $4.55 (a budget of $5 or 3h, whichever ends first)" in output
     verbs = ["data synth", "data prepare", "up", "data push", "train", "logs", "status", "down", "leaks"]
     codes = live.codes()
     assert [verb for verb in verbs if codes.get(verb) != 0] == []

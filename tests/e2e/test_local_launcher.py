@@ -289,7 +289,8 @@ def test_logs_follow_a_rank_across_a_restart_until_the_run_ends(runs: Path) -> N
     crashes = [{"rank": 1, "attempt": 0, "step": 6, "how": 1}]
     run = _launch(runs, {"steps": 60, "step_s": 0.02, "crashes": crashes})
     lines = list(read_logs(run, rank=1, follow=True))  # the log is not there yet when this begins
-    assert [line.split(",")[1] for line in lines if line.startswith("===")] == [" attempt 0", " attempt 1"]
+    attempts = [line.split(",")[1] for line in lines if line.startswith("===")]
+    assert attempts == [" attempt 0", " attempt 1"], (lines, run.ledger.read())
     assert lines[-1] == "rank 1 has finished"
     assert sum(line.startswith("error: asked to fail at step ") for line in lines) == 1
     assert list(read_logs(run, rank=1, tail=2)) == lines[-2:]

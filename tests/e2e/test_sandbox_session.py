@@ -103,6 +103,9 @@ def test_the_cost_of_a_cluster_is_metered_and_known_after_its_removal(laptop: La
     gpus = [row for row in before["rows"] if row["instance_type"] and row["pool"].startswith("gpu")]
     assert sum(row["node_s"] for row in gpus) > 0
     assert before["unpriced_pools"] == []
+    (shown,) = json.loads(laptop.run("--sandbox", "status", "-o", "json").stdout)["clusters"]
+    assert shown["spent_usd"] >= before["usd"]
+    assert f"${shown['spent_usd']:.1f}"[:2] in laptop.run("--sandbox", "status").stdout
     assert laptop.run("--sandbox", "down", cloud, "--yes").returncode == 0
     (after,) = json.loads(laptop.run("--sandbox", "cost", cloud, "-o", "json").stdout)["clusters"]
     assert after["removed"]

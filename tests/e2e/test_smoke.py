@@ -46,7 +46,24 @@ def test_every_rank_reports_and_an_all_reduce_equals_the_world_size(tmp_path: Pa
         found = {check["check"]: check for check in json.loads(done.stdout)["findings"]}
         assert found["smoke: ranks"]["found"].startswith("2 on ")
         assert found["smoke: all-reduce"]["found"] == "2"
+        assert "GB/s a rank" in found["smoke: all-to-all bandwidth"]["found"]
+        assert "GB/s bus bandwidth" in found["smoke: all-reduce bandwidth"]["found"]
         assert list((home / "runs").iterdir()) == [], "nothing is left of it"
+
+
+def test_a_bandwidth_below_half_of_the_hardwares_is_a_warning_that_names_both(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    assert _cloudrec(home, {}, "up", "local", "--yes").returncode == 0
+    nvlink = ("--set", 'train.env.INTRA_NODE_BANDWIDTH="900000000000"')  # no CPU exchanges 450 GB/s
+    done = _cloudrec(
+        home, {}, "doctor", "--cluster", "local", "--smoke", "--nproc-per-node", "2", *nvlink, "-o", "json"
+    )
+    assert done.returncode == 0, done.stderr
+    found = {check["check"]: check for check in json.loads(done.stdout)["findings"]}
+    for name in ("all-to-all", "all-reduce"):
+        slow = found[f"smoke: {name} bandwidth"]
+        assert slow["ok"] is False
+        assert slow["needed"] == "225.00, half of the hardware's 450.00"
 
 
 def _size(name: str) -> tuple[str, ...]:

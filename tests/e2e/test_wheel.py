@@ -74,6 +74,7 @@ def test_the_wheel_contains_the_packages_and_their_data_files(wheel: Path) -> No
         "cloudrec/image/files/constraints.txt",
         "cloudrec/py.typed",
         "cloudrec/providers/local/__init__.py",
+        *(f"cloudrec/providers/{cloud}/machines.csv" for cloud in ("aws", "azure", "gcp")),
         "trainer/__main__.py",
         "trainer/py.typed",
         "templates/report.html.j2",

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import socket
 import subprocess
 import sys
+from http.client import HTTPConnection
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -51,3 +54,30 @@ def test_a_failed_start_is_reported_in_one_line(words: list[str], message: str) 
     assert (done.returncode, done.stdout) == (2, "")
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_requests_are_kept_as_they_arrived_from_the_order_on() -> None:
+    words = [*COMMAND, "aws", "--port", "0"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            announcement = json.loads(process.stdout.readline())
+            control = Control.of(announcement)
+            address = announcement["endpoints"]["aws"]
+            form = b"Action=DescribeVpcs&Version=2016-11-15"
+            scope = "k/20260101/us-east-1/ec2/aws4_request"
+            signed = f"AWS4-HMAC-SHA256 Credential={scope}, SignedHeaders=host, Signature=0"
+            head = {"Authorization": signed, "Content-Type": "application/x-www-form-urlencoded"}
+            for _ in range(2):
+                line = HTTPConnection(urlsplit(address).netloc, timeout=60)
+                line.request("POST", "/", body=form, headers=head)
+                line.getresponse().read()
+                line.close()
+                control.order(requests=True)
+            (kept,) = control.ask("GET", "/requests")
+        finally:
+            process.terminate()
+        assert process.wait(300) == 0
+    assert base64.b64decode(kept["body"]) == form
+    assert (kept["n"], kept["action"], kept["method"]) == (2, "DescribeVpcs", "POST")
+    assert signed not in json.dumps(kept)

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from cloudrec_contract.interval import Uptime
 from trainer.base.errors import NonFiniteLossError, PeerError
-from trainer.base.interval import Uptime
 from trainer.report.clock import SystemClock
 from trainer.report.goodput import AttemptRecord, GoodputParts, Mark, Spent, account
 from trainer.report.ledger import GoodputLedger, read_ledger

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks import interval as simulation
-from trainer.base.interval import (
+from cloudrec_contract.interval import (
     CheckpointTimer,
     Every,
     Hazard,

@@ -78,6 +78,26 @@ def test_a_watch_reports_notices_during_the_run(metadata: Metadata, cloud: str) 
         watch.close()
 
 
+@pytest.mark.parametrize(
+    ("cloud", "lead_s", "least", "most"),
+    [
+        pytest.param("gcp", 100.0, 95, 100, id="longer than the default, which no response contains"),
+        pytest.param("gcp", 10.0, 5, 10, id="shorter: the rest is for the system's pods"),
+        pytest.param("azure", 10.0, 0, 10, id="the process ends before the machine"),
+        pytest.param("azure", 300.0, 15, 30, id="an announced time counts"),
+        pytest.param("aws", 300.0, 60, 120, id="an announced time counts, on AWS"),
+    ],
+)
+def test_the_time_after_a_notice_is_that_of_the_machines_settings(
+    metadata: Metadata, cloud: str, lead_s: float, least: float, most: float
+) -> None:
+    metadata.control(**{cloud: ANNOUNCED[cloud]})
+    with open_watches([cloud], {cloud: metadata.url}, lead_s=lead_s) as watches:
+        flag = StopFlag(watches)
+        _eventually(lambda: flag.requested)
+        assert least <= flag.seconds_left <= most
+
+
 def test_gcp_waits_for_a_change_instead_of_polling(metadata: Metadata) -> None:
     path = "/computeMetadata/v1/instance/preempted"
     poller, before = _poller(metadata, "gcp"), metadata.asked(path)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import fcntl
+import os
+import stat
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -10,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from cloudrec.cli.main import run
+from cloudrec.engine.journal import Journal
 from cloudrec.errors import BusyError, StorageError
-from cloudrec.home import Home, is_locked, locked, make_private, write_atomically
+from cloudrec.home import Home, is_locked, locked, make_private, refuse_shared, write_atomically
 
 
 def test_the_home_is_set_by_the_environment(tmp_path: Path) -> None:
@@ -84,3 +88,48 @@ def test_checking_a_lock_does_not_acquire_it(tmp_path: Path) -> None:
     with lock.open("r+") as asking:
         fcntl.flock(asking, fcntl.LOCK_SH | fcntl.LOCK_NB)  # another process that checks the lock
         assert not is_locked(lock)
+
+
+def test_a_lock_file_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
+    target = tmp_path / "precious"
+    target.write_text("kept")
+    link = tmp_path / "home" / "locks" / "x"
+    link.parent.mkdir(parents=True)
+    link.symlink_to(target)
+    with pytest.raises(StorageError, match="symbolic link"), locked(link, what="cluster 'x'"):
+        pass
+    with pytest.raises(StorageError, match="symbolic link"):
+        is_locked(link)
+    assert target.read_text() == "kept"
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o770, 0o720, 0o702])
+def test_a_home_that_others_may_write_is_refused(
+    tmp_path: Path, mode: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    home.chmod(mode)
+    monkeypatch.setenv("CLOUDREC_HOME", str(home))
+    assert run(["status"]) == 1
+    said = capsys.readouterr().err
+    assert f"other users may write {home} (mode 0{mode:o})" in said
+    assert f"chmod go-w {home}" in said
+    home.chmod(0o755)
+    assert run(["status"]) == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to another user")
+def test_a_home_of_another_user_is_refused_but_for_the_caller_of_sudo(tmp_path: Path) -> None:
+    os.chown(tmp_path, 4711, -1)
+    with pytest.raises(StorageError, match="belongs to the user with id 4711, and this is 0"):
+        refuse_shared(tmp_path, {})
+    refuse_shared(tmp_path, {"SUDO_UID": "4711"})
+
+
+def test_a_journal_is_private_in_a_home_that_others_may_read(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir(mode=0o755)
+    Journal(home / "journal.sqlite")
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in home.iterdir()}
+    assert set(modes.values()) == {0o600}

@@ -126,7 +126,7 @@ def test_a_later_ttl_does_not_lift_a_budget() -> None:
     assert asked.expires == moment(2)
 
 
-def test_the_expiry_is_the_tag_of_the_control_plane_or_else_the_latest_tag() -> None:
+def test_the_expiry_is_the_tag_of_the_end_schedule_or_the_control_plane_or_else_the_latest_tag() -> None:
     def thing(kind: str, hours: float) -> Observed:
         tags = {TAG_EXPIRES: moment(hours)}
         return Observed(
@@ -135,6 +135,7 @@ def test_the_expiry_is_the_tag_of_the_control_plane_or_else_the_latest_tag() -> 
 
     things = [thing("vpc", 9), thing("role", 1)]
     assert tagged_end([*things, thing("cluster", 3)], "cluster") == moment(3)
+    assert tagged_end([*things, thing("cluster", 3), thing("end-schedule", 5)], "cluster") == moment(5)
     assert tagged_end(things, "cluster") == moment(9)
     assert tagged_end([], "cluster") == ""
 
@@ -187,8 +188,8 @@ def test_a_large_budget_for_a_cheap_cluster_has_a_representable_expiry() -> None
 
 
 def settled(cluster: ClusterSpec, rate: Cost, *, spent_usd: float = 0.0, ttl: float | None = None) -> str:
-    ttl_end = NOW + ttl * HOUR if ttl is not None else None
-    found = settled_end(cluster, rate=rate, spent_usd=spent_usd, ttl_end=ttl_end, now=NOW)
+    limit = {"end_limit": moment(ttl)} if ttl is not None else {}
+    found = settled_end(cluster.model_copy(update=limit), rate=rate, spent_usd=spent_usd, now=NOW)
     return found.expires or ""
 
 

@@ -143,6 +143,46 @@ def test_a_journal_of_the_previous_version_is_migrated(application: AppContext) 
     assert [view.name for view in app.clusters(again)] == ["good"]
 
 
+@pytest.mark.parametrize(
+    "changes", [[], ["alter table clusters add column planet text not null default 'earth'"]]
+)
+def test_with_a_journal_of_a_newer_schema_status_and_down_work_and_up_is_refused(
+    application: AppContext, changes: list[str]
+) -> None:
+    for statement in [*changes, "pragma user_version = 9"]:
+        application = _write(application, statement)
+    assert [(view.name, view.state) for view in app.clusters(application)] == [
+        ("good", "READY"),
+        ("odd", "READY"),
+    ]
+    with pytest.raises(
+        StorageError, match=r"of a newer cloudrec .schema 9; this one knows .*status"
+    ) as refused:
+        app.up(application, _spec("third"), decide=lambda _plan: True)
+    assert "upgrade cloudrec" in (refused.value.remedy or "")
+    _down(application, "odd")
+    assert [view.name for view in app.clusters(_again(application))] == ["good"]
+    with sqlite3.connect(application.home.journal) as file:
+        assert file.execute("pragma user_version").fetchone() == (9,)
+    file.close()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["alter table entries rename column tags to labels", "alter table events add column by text not null"],
+)
+def test_a_newer_schema_that_lacks_what_this_version_uses_is_refused(
+    application: AppContext, statement: str
+) -> None:
+    if "not null" in statement:
+        application = _write(application, "drop table events")
+        statement = "create table events (time, cluster, key, event, detail, by text not null)"
+    for each in (statement, "pragma user_version = 9"):
+        application = _write(application, each)
+    with pytest.raises(StorageError, match=r"of a newer cloudrec .* lacks what this one reads"):
+        app.clusters(application)
+
+
 def test_a_spec_of_an_older_version_is_migrated_step_by_step() -> None:
     steps = {
         1: lambda values: {"hosts": values["machines"]},
@@ -188,3 +228,18 @@ def test_missing_parts_of_a_cluster_are_unknown_if_unreadable(application: AppCo
     assert "cannot be read" in views["odd"].missing[0].reason
     app.up(application, _spec("odd"), decide=lambda _plan: True)
     assert [view.state for view in app.clusters(application)] == ["READY", "READY"]
+
+
+def test_a_tag_that_is_no_name_of_a_cluster_does_not_keep_others_from_their_end(
+    application: AppContext,
+) -> None:
+    said: list[str] = []
+    application = AppContext(home=application.home, environment={}, report=said.append)
+    ended = {"cloudrec-expires": "2020-01-01T00:00:00+00:00", "cloudrec-owner": "x"}
+    for folder, name in (("left", "left"), ("foreign", "../../x")):
+        record = {"properties": {"gpus": [], "cores": 1}, "tags": {"cloudrec-cluster": name, **ended}}
+        path = application.home.clusters / folder / "machine.json"
+        path.parent.mkdir()
+        path.write_text(json.dumps(record))
+    assert [spec.title for spec in app.expired(application, "local")] == ["left"]
+    assert any("'../../x', which is no name" in line for line in said)

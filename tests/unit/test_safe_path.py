@@ -8,7 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from cloudrec.safe_path import UnsafeNameError, check_name, safe_join
+from cloudrec.home import Home
+from cloudrec.safe_path import UnsafeNameError, check_name, check_part, safe_join
 
 HOSTILE = [
     "",
@@ -97,3 +98,12 @@ def test_any_name_gives_a_path_inside_the_folder_or_is_refused(linked: Path, par
         return
     assert path.resolve().is_relative_to(linked.resolve())
     assert path.resolve() != linked.resolve()
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../x", "/etc", "a\\b", "a\nb", "x" * 300])
+def test_a_folder_of_the_home_has_a_plain_name(tmp_path: Path, name: str) -> None:
+    home = Home(root=tmp_path)
+    for of in (home.run, home.cluster, home.cluster_lock, check_part):
+        with pytest.raises(UnsafeNameError):
+            of(name)
+    assert home.run("first") == tmp_path / "runs" / "first"

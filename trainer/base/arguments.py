@@ -77,7 +77,7 @@ def read_config_file(path: Path) -> dict[str, Any]:
     if len(data) > _LARGEST:
         raise ConfigError(f"the configuration file {path} is larger than {_LARGEST:,} bytes")
     try:
-        content = tomllib.loads(text) if path.suffix == ".toml" else safe_yaml(text)
+        content = tomllib.loads(text) if path.suffix == ".toml" else safe_yaml(text)  # noqa: TID251 - the limits are checked around it
     except (ConfigError, RecursionError, ValueError) as error:
         raise ConfigError(
             f"the configuration file {path} cannot be parsed: {' '.join(str(error).split())}"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from trainer.base.interval import Every, parse_interval
+from cloudrec_contract.interval import Every, parse_interval
 from trainer.base.notice_services import check_notice_service
 from trainer.base.table_optimizers import COLUMN_CUTS, explain_column_cut
 
@@ -206,6 +206,9 @@ class RunConfig(_Group):
     )
     preemption_notices: tuple[NoticeServiceName, ...] = Field(
         (), description="clouds whose metadata service is watched for the end of this machine"
+    )
+    preemption_notice_seconds: PositiveFloat | None = Field(
+        None, description="between such a notice and the end of this process (default: as the cloud states)"
     )
     aws_metadata_url: str | None = Field(
         None, description="of EC2's (default: $AWS_EC2_METADATA_SERVICE_ENDPOINT, or http://169.254.169.254)"

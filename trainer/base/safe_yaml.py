@@ -57,7 +57,7 @@ def _read(text: str) -> object:
         line = text.count("\n", 0, odd.start()) + 1
         raise _UnsafeError(f"not valid YAML: it holds the character {odd.group()!r}", line)
     try:
-        _measure(yaml.parse(text, Loader=_LOADER), _EXPANSION * _MOST)
+        _measure(yaml.parse(text, Loader=_LOADER), _EXPANSION * _MOST)  # noqa: TID251 - the limits themselves
         loader = _PlainLoader(text)
         try:
             root = loader.get_single_node()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from trainer.base.interval import CheckpointTimer, Every, SaveCosts, StopPlan, plan_stop
+from cloudrec_contract.interval import CheckpointTimer, Every, SaveCosts, StopPlan, plan_stop
 from trainer.preempt import StopFlag, open_watches
 
 if TYPE_CHECKING:
@@ -138,7 +138,8 @@ def _plan(wishes: list[Wish], seconds_left: float, *, committed: bool) -> StopPl
 def watching(config: TrainerConfig, world: World) -> Iterator[StopFlag]:
     """Handle signals; on one rank per machine, also watch the cloud's notices."""
     names = config.preemption_notices if world.local_rank == 0 else ()
-    with open_watches(names, config.metadata_urls) as watches:
+    lead_s = config.preemption_notice_seconds
+    with open_watches(names, config.metadata_urls, lead_s=lead_s) as watches:
         stop = StopFlag(watches, grace_s=config.stop_grace_seconds)
         stop.install()
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import socket
 import threading
 from contextlib import contextmanager, suppress
@@ -11,6 +10,7 @@ from http.client import HTTPConnection, HTTPException
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from cloudrec_contract.safe_json import safe_object
 from trainer.base.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class MetadataResponse:
     def json(self) -> dict[str, Any]:
         """Return the body as a JSON object; MetadataError if it is not one."""
         try:
-            values = json.loads(self.body)
+            values = safe_object(self.body)
         except ValueError:
             values = None
         if not isinstance(values, dict):

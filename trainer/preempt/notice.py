@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 
@@ -17,6 +17,8 @@ class Notice:
         reason: a description for messages.
         ends_at: when this machine ends, on `time.monotonic`'s clock; infinity if that is not known.
         fixed: whether the end comes at that time and not before, so that training may continue until then.
+        announced: whether the source announced the time; otherwise it counts from the notice, by the cloud's
+            usual lead time.
         final: False for advice: the end has become more likely but is not decided, so a checkpoint is useful.
     """
 
@@ -24,12 +26,22 @@ class Notice:
     reason: str
     ends_at: float = math.inf
     fixed: bool = False
+    announced: bool = True
     final: bool = True
 
     @property
     def seconds_left(self) -> float:
         """Seconds until this machine ends; 0 after that, infinity if it is not known."""
         return max(self.ends_at - time.monotonic(), 0.0)
+
+    def within(self, lead_s: float) -> Notice:
+        """Return the notice for a process that has `lead_s` seconds, or less if an earlier end is announced.
+
+        A machine's settings, such as the grace of its kubelet, may leave a process more or less time than the
+        cloud's usual notice.
+        """
+        limit = time.monotonic() + lead_s
+        return replace(self, ends_at=min(self.ends_at, limit) if self.announced else limit)
 
 
 class NoticeSource(Protocol):

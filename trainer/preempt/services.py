@@ -23,12 +23,15 @@ SERVICES: Mapping[str, Service] = MappingProxyType(
 
 
 @contextmanager
-def open_watches(names: Sequence[str], urls: Mapping[str, str | None]) -> Iterator[tuple[NoticeWatch, ...]]:
+def open_watches(
+    names: Sequence[str], urls: Mapping[str, str | None], *, lead_s: float | None = None
+) -> Iterator[tuple[NoticeWatch, ...]]:
     """Watch the services named in `names`; their threads end with the context.
 
     A service's URL is the one in `urls`, otherwise that of the SDK's variable, otherwise the cloud's address.
+    A notice leaves this process `lead_s` seconds; the service's lead time if it is None.
     """
-    watches = tuple(_watch(name, urls.get(name) or default_url(name, os.environ)) for name in names)
+    watches = tuple(_watch(name, urls.get(name) or default_url(name, os.environ), lead_s) for name in names)
     try:
         for watch in watches:
             watch.start()
@@ -47,5 +50,5 @@ def default_url(name: str, environment: Mapping[str, str]) -> str:
     return named if "://" in named else f"http://{named}"
 
 
-def _watch(name: str, url: str) -> NoticeWatch:
-    return NoticeWatch(name, SERVICES[name], MetadataService(url))
+def _watch(name: str, url: str, lead_s: float | None) -> NoticeWatch:
+    return NoticeWatch(name, SERVICES[name], MetadataService(url), lead_s=lead_s)

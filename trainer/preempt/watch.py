@@ -54,11 +54,20 @@ class NoticeWatch:
 
     A final notice stays even if the service withdraws it, because the run is ending by then. If the service
     fails, the watch warns once and polls less often, but often enough for the service's lead time.
+
+    Args:
+        name: the service's name.
+        service: its constants.
+        connection: a client for its URL.
+        lead_s: the seconds that a notice leaves this process; None for the service's.
     """
 
-    def __init__(self, name: str, service: Service, connection: MetadataService) -> None:
+    def __init__(
+        self, name: str, service: Service, connection: MetadataService, *, lead_s: float | None = None
+    ) -> None:
         self.name = name
         self._service = service
+        self._lead_s = lead_s
         self._connection = connection
         self._poller = service.make_poller(connection)
         self._notice: Notice | None = None
@@ -83,10 +92,10 @@ class NoticeWatch:
 
     def _run(self) -> None:
         usual_s = pause_s = self._service.pause_s
-        longest_s = max(usual_s, self._service.lead_s / _PAUSES_PER_LEAD)
+        longest_s = max(usual_s, (self._lead_s or self._service.lead_s) / _PAUSES_PER_LEAD)
         while not self._leaving.is_set():
             try:
-                self._notice = self._poller.poll() or self._notice
+                self._notice = self._received(self._poller.poll()) or self._notice
                 pause_s = usual_s
             except MetadataError as error:
                 self._warn(error)
@@ -94,6 +103,11 @@ class NoticeWatch:
             if self._notice is not None and self._notice.final:
                 return
             self._leaving.wait(pause_s)
+
+    def _received(self, notice: Notice | None) -> Notice | None:
+        if notice is None or not notice.final or self._lead_s is None:
+            return notice
+        return notice.within(self._lead_s)
 
     def _warn(self, error: MetadataError) -> None:
         if not self._warned and not self._leaving.is_set():

@@ -6,7 +6,7 @@ import math
 from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Self
 
-from trainer.base.interval import Uptime
+from cloudrec_contract.interval import Uptime
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

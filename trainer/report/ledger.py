@@ -18,8 +18,9 @@ import os
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Self
 
+from cloudrec_contract.interval import SaveCosts
+from cloudrec_contract.safe_json import safe_object
 from trainer.base.errors import PeerError, TrainerError
-from trainer.base.interval import SaveCosts
 from trainer.report.clock import SystemClock
 from trainer.report.goodput import AttemptRecord, GoodputParts, Mark, Spent, account, uptimes
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
-    from trainer.base.interval import Uptime
+    from cloudrec_contract.interval import Uptime
     from trainer.report.clock import ProcessClock
 
 _LOG = logging.getLogger(__name__)
@@ -46,7 +47,7 @@ def read_ledger(path: Path) -> tuple[list[AttemptRecord], SaveCosts]:
         return [], costs
     for line in text.splitlines():
         try:
-            values = json.loads(line)
+            values = safe_object(line)
             _take(values, attempts, costs)
         except (ValueError, TypeError, KeyError, IndexError, AttributeError):
             continue

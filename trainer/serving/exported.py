@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from cloudrec_contract.safe_json import safe_object
 from trainer.base.errors import CheckpointError, ConfigError
 from trainer.checkpoint.vocabulary import in_folder
 from trainer.data.encoding import of_model
@@ -38,11 +39,12 @@ def write_export(trained: TrainedModel, folder: Path) -> int:
         raise ConfigError(f"out {folder}: is not an empty folder; give a new one")
     files: dict[str, dict[str, Any]] = {}
     for kind, tensors in (("tables", trained.tables), ("dense", trained.dense)):
-        (folder / kind).mkdir(parents=True)
+        (folder / kind).mkdir(parents=True)  # boundary: its own names
         for name, tensor in tensors.items():
             path = f"{kind}/{name}.npy"
-            np.save(folder / path, tensor.detach().cpu().contiguous().numpy())
-            files[path] = {"bytes": (folder / path).stat().st_size, "sha256": _sha256(folder / path)}
+            file = folder / path  # boundary: its own names
+            np.save(file, tensor.detach().cpu().contiguous().numpy())
+            files[path] = {"bytes": file.stat().st_size, "sha256": _sha256(file)}
     encoding = None
     if trained.vocabulary is not None:
         trained.vocabulary.export_to(folder)
@@ -67,11 +69,11 @@ def read_export(folder: Path) -> TrainedModel:
     """Read an export; CheckpointError if a file is missing or its sha256 differs."""
     path = folder / FILE_NAME
     try:
-        document = json.loads(path.read_bytes())
+        document = safe_object(path.read_bytes())
         if document["format"] != FORMAT or document["schema_version"] != SCHEMA_VERSION:
             found = f"{document['format']} version {document['schema_version']}"
             raise CheckpointError(f"{path}: is {found}, this trainer reads {FORMAT} version {SCHEMA_VERSION}")
-        tensors = {name: _load(folder / name, entry) for name, entry in document["files"].items()}
+        tensors = {name: _load(folder / _plain(name), entry) for name, entry in document["files"].items()}
         encoding = of_model(document, path)
         trained = TrainedModel(
             config=scoring_config(document["config"]),
@@ -99,6 +101,14 @@ def _of_kind(tensors: dict[str, Tensor], kind: str) -> dict[str, Tensor]:
         for name, tensor in tensors.items()
         if name.startswith(f"{kind}/")
     }
+
+
+def _plain(name: str) -> str:
+    """Return a file's name; ValueError if it leads out of the export's folder."""
+    parts = name.split("/")
+    if {"", ".", ".."} & set(parts) or not name.isprintable() or "\\" in name:
+        raise ValueError(f"the file {name!r} lies outside the export's folder, or has no plain name")
+    return name
 
 
 def _load(path: Path, entry: dict[str, Any]) -> Tensor:

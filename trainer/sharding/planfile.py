@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -15,6 +14,7 @@ from torchrec.distributed.types import (
     ShardingPlan,
 )
 
+from cloudrec_contract.safe_json import safe_object
 from trainer.base.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -47,12 +47,12 @@ def to_document(plan: ShardingPlan, shape: ModelShape, machines: Machines) -> di
 def read_plan(path: Path, shape: ModelShape, machines: Machines) -> ShardingPlan:
     """Read a plan for this model on these machines; ConfigError names the first difference."""
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
+        document = safe_object(path.read_bytes())
+    except OSError as error:
         raise ConfigError(f"cannot read the sharding plan {path}: {error}") from error
-    except json.JSONDecodeError as error:
-        raise ConfigError(f"the sharding plan {path} is not JSON: {error}") from error
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
+    except ValueError as error:
+        raise ConfigError(f"the sharding plan {path} cannot be read: {error}") from error
+    if document.get("format") != FORMAT:
         raise ConfigError(f"{path} is no sharding plan; OUTPUT_DIR/sharding_plan.json of a run is one")
     try:
         _check_fits(document, shape, machines)

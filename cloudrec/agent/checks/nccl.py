@@ -23,6 +23,7 @@ def main() -> int:
         "built_for_cuda": torch.version.cuda is not None,
     }
     if answer["gpus"]:
+        answer["version"] = ".".join(map(str, torch.cuda.nccl.version()))
         try:
             _reduce()
         except RuntimeError as error:

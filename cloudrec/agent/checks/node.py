@@ -11,12 +11,15 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping  # noqa: TC003 - a dataclass's field
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from cloudrec.agent.checks import hardware
 from cloudrec.errors import PreflightError
 from cloudrec.transport import advise, profile_of
+from cloudrec.transport.versions import fits
+from cloudrec_contract.safe_json import safe_object
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,8 +30,20 @@ if TYPE_CHECKING:
 
 _NCCL_S = 180.0
 _SHM_SHARE = 0.9  # of the requested size; the file system uses some of it
+_HUGE_PAGE_MIB = 2
 _IPC_LOCK = 14  # the capability's number
 _LINES = 3  # of NCCL's log in the facts
+_TOPOLOGY = "NCCL_TOPO_FILE"
+# What makes the device files that the beginning of a pattern names.
+_MAKERS: Mapping[str, str] = MappingProxyType(
+    {
+        "/dev/nvidia": "NVIDIA's driver is not loaded, or the device plugin gave the pod no GPU",
+        "/dev/infiniband": "the driver of the network cards is not loaded, or their device plugin gave none",
+        "/dev/aperture": "the node has no aperture devices, which the installer of the plug-in makes",
+    }
+)
+_GPU_DIRECT = r"GPU Direct RDMA (?P<state>Enabled|Disabled) for HCA \d+ '(?P<card>[^']*)'"
+_NO_PLUGIN = r"NET/Plugin ?: (Could not find|No plugin found|Failed to)"
 INTERFACES = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
 
 
@@ -39,12 +54,14 @@ class Nccl:
     Args:
         gpus: number of GPUs that torch sees; -1 if torch is not installed.
         built_for_cuda: whether torch was built with CUDA.
+        version: the version of the NCCL that torch uses, such as 2.29.7; empty if it is unknown.
         log: the lines of NCCL's log.
         error: the error; empty if there was none.
     """
 
     gpus: int = -1
     built_for_cuda: bool = False
+    version: str = ""
     log: tuple[str, ...] = ()
     error: str = ""
 
@@ -101,17 +118,23 @@ def examine(
 ) -> NodeReport:
     """Return the differences between the node and its profile; starts no process."""
     expected = profile.expects
+    if settings.cards and expected.minimum_cards:
+        expected = replace(expected, minimum_cards=settings.cards)
+    if settings.hugepages_mib:
+        expected = replace(expected, hugepages_2mi=settings.hugepages_mib // _HUGE_PAGE_MIB)
     gpus = hardware.matches(root, "/dev/nvidia[0-9]*")
     interfaces = _interfaces(profile, environment)
     facts: dict[str, object] = {"fabric": profile.fabric, "gpus": len(gpus), "torch_gpus": nccl.gpus}
     problems = [
         *_gpu_problems(settings, len(gpus), nccl),
-        *(f"no {pattern}" for pattern in expected.devices if not hardware.matches(root, pattern)),
+        *(_absent(pattern) for pattern in expected.devices if not hardware.matches(root, pattern)),
         *(f"no {path}" for path in expected.files if not hardware.matches(root, path)),
+        *_topology_problems(environment, root),
         *_card_problems(expected, facts, root),
         *_interface_problems(interfaces, expected, facts, root),
         *_limit_problems(expected, profile, facts, root),
     ]
+    problems += _version_problems(expected, profile, nccl, facts)
     if nccl.log or nccl.error:
         problems += _nccl_problems(expected, nccl, facts)
     # The profile's own settings are no user's mistake.
@@ -148,7 +171,7 @@ def try_nccl(environment: Mapping[str, str]) -> Nccl:
     if not answers:
         last = next((line for line in reversed(lines) if line.strip()), f"exit code {done.returncode}")
         return Nccl(log=log, error=f"torch did not start on this node: {last.strip()[:300]}")
-    answer = json.loads(answers[-1])
+    answer = safe_object(answers[-1])
     return Nccl(log=log, **answer)
 
 
@@ -241,9 +264,51 @@ def _nccl_problems(expected: Expected, nccl: Nccl, facts: dict[str, object]) -> 
     if nccl.error:
         return [f"NCCL: {nccl.error}"]
     if not expected.nccl_log or any(re.search(expected.nccl_log, line) for line in chosen):
-        return []
+        return _gpu_direct_problems(expected, nccl)
     slower = next(
         (line for line in chosen if expected.nccl_fallback and re.search(expected.nccl_fallback, line)), None
     )
     chose = slower or next(iter(chosen), "nothing that it logs")
-    return [f"NCCL chose {chose.strip()!r}; its log should match {expected.nccl_log!r}"]
+    problem = f"NCCL chose {chose.strip()!r}; its log should match {expected.nccl_log!r}"
+    lacks = [line for line in chosen if re.search(_NO_PLUGIN, line)]
+    if expected.plugin and lacks:
+        problem = f"NCCL did not load the plug-in {expected.plugin} ({lacks[0].strip()!r}); {problem}"
+    return [problem]
+
+
+def _gpu_direct_problems(expected: Expected, nccl: Nccl) -> list[str]:
+    """Return whether a card does not reach GPU memory: NCCL logs it for each card when it starts."""
+    # NCCL's src/graph/topo.cc: "NET/%s : GPU Direct RDMA %s for HCA %d '%s'", with Enabled or Disabled.
+    found = [each for line in nccl.log if (each := re.search(_GPU_DIRECT, line))]
+    without = list(dict.fromkeys(each["card"] for each in found if each["state"] != "Enabled"))
+    if not expected.gpu_direct or (found and not without):
+        return []
+    where = f"NCCL reports it as disabled for {', '.join(without)}" if found else "NCCL does not report it"
+    return [f"no GPUDirect RDMA: {where}, so data passes the CPU's memory"]
+
+
+def _version_problems(
+    expected: Expected, profile: Profile, nccl: Nccl, facts: dict[str, object]
+) -> list[str]:
+    if not nccl.version:
+        return []
+    facts["nccl_version"] = nccl.version
+    if not expected.nccl_version or fits(nccl.version, expected.nccl_version):
+        return []
+    known = next(
+        (f" {profile.libraries[each]}" for each in (expected.plugin,) if each in profile.libraries), ""
+    )
+    needs = f"the plug-in {expected.plugin}{known}" if expected.plugin else "this fabric"
+    return [f"NCCL {nccl.version}; {needs} needs {expected.nccl_version}"]
+
+
+def _absent(pattern: str) -> str:
+    """Return that no device file matches, with the driver or plug-in that would make it."""
+    causes = [cause for prefix, cause in _MAKERS.items() if pattern.startswith(prefix)]
+    return f"no {pattern}: {causes[0]}" if causes else f"no {pattern}"
+
+
+def _topology_problems(environment: Mapping[str, str], root: Path) -> list[str]:
+    """Return that the topology file that NCCL is to read does not exist; NCCL would continue without it."""
+    name = environment.get(_TOPOLOGY, "")
+    return [f"no topology file {name} ({_TOPOLOGY})"] if name and not hardware.matches(root, name) else []

@@ -18,6 +18,7 @@ from cloudrec.agent.upload.staging import list_files
 from cloudrec.errors import CloudrecError, DataError, PreflightError, StorageError
 from cloudrec.launchers.base.results_store import open_place
 from cloudrec_contract.exit_codes import BAD_DATA, FINISHED, UNFIT_NODE
+from cloudrec_contract.safe_json import safe_object
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,7 +73,7 @@ def read_dataset(uri: str) -> dict[str, object]:
         raise DataError(
             f"{uri}/{files[0].name}: is no npy file", remedy="push it again: `cloudrec data push`"
         )
-    digest = json.loads(text).get("digest") if text is not None else None
+    digest = safe_object(text).get("digest") if text is not None else None  # list_files has read it before
     return {"files": len(files), "bytes": sum(file.size for file in files), "digest": digest}
 
 

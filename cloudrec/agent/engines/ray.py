@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import fcntl
-import json
 import os
 import shutil
 import signal
@@ -32,9 +31,10 @@ from cloudrec.agent.engines.supervision import (
 )
 from cloudrec.agent.settings import PARENT, PodSettings
 from cloudrec.errors import MissingExtraError, UsageError
-from cloudrec.home import write_atomically
+from cloudrec.home import read_text, write_atomically
 from cloudrec.process.ports import free_port
 from cloudrec_contract.exit_codes import FINISHED, STOPPED
+from cloudrec_contract.safe_json import safe_object
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -288,7 +288,7 @@ def _is_alive(pid: int) -> bool:
 def read_launch(path: Path) -> LaunchRequest:
     """Return the launch that a file describes; UsageError if it is damaged or of another version."""
     try:
-        return LaunchRequest.of(json.loads(path.read_text(encoding="utf-8")))
+        return LaunchRequest.of(safe_object(read_text(path)))
     except (OSError, ValueError) as error:
         raise UsageError(f"{path}: {error}") from error
 

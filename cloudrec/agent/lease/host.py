@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from cloudrec.errors import RunFailedError, StorageError
+from cloudrec_contract.safe_json import safe_object
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -182,7 +183,7 @@ class RendezvousHost:
                 remedy="end this pod: it was replaced",
             )
         try:
-            return HostClaim(**json.loads(self._place.read(found[2]) or b""))
+            return HostClaim(**safe_object(self._place.read(found[2]) or b""))
         except (ValueError, TypeError):  # another version's claim; it counts as one that is not renewed
             return HostClaim(launch=found[0], number=found[1], pod="", endpoint="")
 
@@ -210,6 +211,9 @@ class RendezvousHost:
                 newest = self._newest()
             except StorageError:  # the lease may run out; the next renewal shows it
                 continue
+            except RunFailedError:  # a newer launch has begun; the pod ends when it looks for its host again
+                self._superseded.set()
+                return
             if newest is not None and newest.number > held.number:
                 self._superseded.set()
             else:

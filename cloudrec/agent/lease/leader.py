@@ -16,8 +16,9 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from cloudrec.errors import StorageError
-from cloudrec.home import write_atomically
+from cloudrec.home import read_text, write_atomically
 from cloudrec.safe_path import UnsafeNameError, safe_join
+from cloudrec_contract.safe_json import safe_object
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -93,7 +94,7 @@ def take(place: Place, settings: PodSettings) -> Claim:
 def held(folder: RunFolder) -> Claim | None:
     """Return this pod's newest claim, which may be outdated; None if it has none."""
     try:
-        return Claim(**json.loads(_note(folder).read_text(encoding="utf-8")))
+        return Claim(**safe_object(read_text(_note(folder))))
     except (OSError, ValueError, TypeError):
         return None
 
@@ -104,6 +105,11 @@ def is_newest(place: Place, claim: Claim) -> bool:
     return bool(claims) and claims[-1] == (claim.launch, claim.number)
 
 
+def has_begun(place: Place, *, launch: int) -> bool:
+    """Return whether a rank 0 of this launch has started, in whichever pod."""
+    return any(number == launch for number, _ in _claims(place))
+
+
 def is_finished(place: Place, *, launch: int) -> bool:
     """Return whether this launch's leader has recorded that the run has done all its work."""
     # A claim of another launch: the summary may be an earlier launch's.
@@ -111,7 +117,7 @@ def is_finished(place: Place, *, launch: int) -> bool:
     if not claims or claims[-1][0] != launch:
         return False
     try:
-        summary = json.loads(place.read("summary.json") or b"{}")
+        summary = safe_object(place.read("summary.json") or b"{}")
     except ValueError:
         return False
     return bool(summary.get("status") == "finished")
@@ -165,7 +171,7 @@ def _claims(place: Place) -> list[tuple[int, int]]:
 def _pod_of(place: Place, claim: tuple[int, int]) -> str:
     data = place.read(f"{_FOLDER}/{claim[0]:04d}-{claim[1]:06d}.json")
     try:
-        return str(json.loads(data or b"{}").get("pod", ""))
+        return str(safe_object(data or b"{}").get("pod", ""))
     except ValueError:
         return ""
 

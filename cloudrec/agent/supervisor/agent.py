@@ -18,6 +18,7 @@ from cloudrec.agent.lease.host import RendezvousHost
 from cloudrec.agent.settings import TERMINATION_LOG, PodSettings
 from cloudrec.agent.supervisor import prepare
 from cloudrec.agent.supervisor.command import TorchrunCommand
+from cloudrec.agent.supervisor.script_files import ScriptFiles, script_files
 from cloudrec.agent.supervisor.tee import Tee
 from cloudrec.agent.supervisor.watch import TorchrunWatch
 from cloudrec.agent.upload.uploader import Keeper
@@ -74,6 +75,7 @@ class Agent:
         self._watch: TorchrunWatch | None = None
         self._place: Place | None = None
         self._keeper: Keeper | None = None
+        self._script: ScriptFiles | None = None
         self._host: RendezvousHost | None = None
         self._early_stop = False
 
@@ -117,6 +119,10 @@ class Agent:
             assert_fit(settings, environment, root=Path("/"), say=self._say)
         command = prepare.point_to_data(command, settings, self._say)
         command = command.with_setting("output_dir", str(settings.folder.path))
+        environment |= prepare.rank_key(settings, command, self._say)
+        self._script = script_files(command, settings, self._say)
+        if self._script:
+            self._script.prepare()
         self._host = self._host_of(command)
         self._watch = TorchrunWatch(
             settings,
@@ -125,6 +131,7 @@ class Agent:
             tee=tee,
             record=self._record,
             is_finished=self._is_finished,
+            has_begun=self._has_begun,
             host=self._host,
         )
         if self._early_stop:
@@ -152,6 +159,9 @@ class Agent:
     def _is_finished(self) -> bool:
         return self._place is not None and leader.is_finished(self._place, launch=self._settings.launch)
 
+    def _has_begun(self) -> bool:
+        return self._place is None or leader.has_begun(self._place, launch=self._settings.launch)
+
     def _end(self, ending: Ending) -> int:
         """Record the end, upload the last files, write the termination message; return the exit code."""
         cause = ending.cause
@@ -159,11 +169,10 @@ class Agent:
         self._record(state, cause=cause or None, exit_code=ending.code)
         if cause:
             self._say(f"{state}: {cause}" if ending.code == FINISHED else f"{state} ({ending.code}): {cause}")
+        if self._script:
+            self._script.finish(ending, within_s=self._seconds_left(ending))
         if self._keeper:
-            left = self._settings.grace_s / 2 if self._early_stop else float("inf")
-            left = self._watch.seconds_left() if self._watch else left
-            patience = _LAST_RESULTS_S if ending.code == FINISHED else _LAST_COPY_S
-            within = min(patience, max(left, 1.0))
+            within = self._seconds_left(ending)
             if not self._keeper.finish(within_s=within) and ending.code == FINISHED:
                 # Not a failure: a new pod would wait in vain for the others, which have finished.
                 ending = Ending(code=FINISHED, cause="finished, but its last files could not be kept")
@@ -171,6 +180,13 @@ class Agent:
         self._end_with_others(ending)
         self._write_termination_log(ending)
         return self._settings.again_code if ending.code == STOPPED else ending.code
+
+    def _seconds_left(self, ending: Ending) -> float:
+        """Return the seconds for the last copies of files."""
+        left = self._settings.grace_s / 2 if self._early_stop else float("inf")
+        left = self._watch.seconds_left() if self._watch else left
+        patience = _LAST_RESULTS_S if ending.code == FINISHED else _LAST_COPY_S
+        return min(patience, max(left, 1.0))
 
     def _end_with_others(self, ending: Ending) -> None:
         """Wait until the leader of a finished run has uploaded its files; let another pod host.

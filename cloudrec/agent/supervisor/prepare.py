@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cloudrec.agent.settings import RUN_FOLDER
 from cloudrec.agent.upload import staging
 from cloudrec.errors import PreflightError
 from cloudrec.home import make_private
+from cloudrec.kubernetes import topology
 from cloudrec.launchers.base.results_store import is_remote, open_place
+from cloudrec.launchers.local import ordered
 from cloudrec.process import tether
 
 if TYPE_CHECKING:
@@ -43,6 +46,20 @@ def rank_environment(settings: PodSettings) -> dict[str, str]:
         "TORCH_CPP_LOG_LEVEL": os.environ.get("TORCH_CPP_LOG_LEVEL", "ERROR"),
         "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
     }
+
+
+def rank_key(settings: PodSettings, command: TorchrunCommand, say: Callable[[str], None]) -> dict[str, str]:
+    """Return the variable with the key by which the rendezvous orders this node; none without a topology."""
+    if not settings.topology:
+        return {}
+    try:
+        places = topology.read(Path(settings.topology).read_text(encoding="utf-8"))
+    except OSError:  # the table is optional: the launcher may not list nodes
+        places = {}
+    if settings.node not in places:
+        say(f"the network's topology has no place for node {settings.node!r}: its ranks come last")
+    host = command.own_endpoint().rpartition(":")[0] or settings.pod
+    return {ordered.KEY: topology.key(places, settings.node, host)}
 
 
 def source_profile(path: str, environment: Mapping[str, str]) -> dict[str, str]:

@@ -24,9 +24,10 @@ from cloudrec.agent.exits.classify import (
 )
 from cloudrec.errors import StorageError
 from cloudrec.launchers.base import outputs
+from cloudrec.launchers.base.script.finish import note_stop
 from cloudrec.launchers.base.verdict import describe, have_stopped
 from cloudrec.process import tether
-from cloudrec_contract.exit_codes import FINISHED, STOPPED
+from cloudrec_contract.exit_codes import FINISHED, GANG_INCOMPLETE, STOPPED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -54,6 +55,7 @@ class TorchrunWatch:
         tee: copies torchrun's output.
         record: appends an event to the ledger.
         is_finished: returns whether other pods have finished the run.
+        has_begun: returns whether the run's ranks have started before, in whichever pods.
         host: finds the pod that hosts the rendezvous; None if it is always the manifest's.
     """
 
@@ -66,6 +68,7 @@ class TorchrunWatch:
         tee: Tee,
         record: Callable[..., None],
         is_finished: Callable[[], bool],
+        has_begun: Callable[[], bool] = lambda: True,
         host: RendezvousHost | None = None,
     ) -> None:
         self._settings = settings
@@ -74,7 +77,11 @@ class TorchrunWatch:
         self._tee = tee
         self._record = record
         self._is_finished = is_finished
+        self._has_begun = has_begun
         self._host = host
+        # The time until which the nodes of a run that has not started must have joined; infinity once it has.
+        limit_s = settings.start_timeout_s or float("inf")
+        self._gang_deadline = time.monotonic() + limit_s
         self._stopped_at: float | None = None  # monotonic
         self._signalled = False
         self._deadline = float("inf")  # monotonic time at which torchrun is killed
@@ -184,8 +191,32 @@ class TorchrunWatch:
         final = final_ending(attempts, self._errors)
         if final or self._stopped_at is not None:
             return final
+        if late := self._incomplete(attempts):
+            return late
         spent = spent_ending(attempts, self._crashes, self._errors, max_restarts=self._settings.max_restarts)
         return spent or self._leaving(attempts)
+
+    def _incomplete(self, attempts: Sequence[PodAttempt]) -> Ending | None:
+        """Return the end of the pod if the nodes of a run did not join before its first step in time.
+
+        Without it, the pods that have a node would hold it for as long as the others have none.
+        """
+        if attempts:
+            self._gang_deadline = float("inf")
+        if time.monotonic() < self._gang_deadline:
+            return None
+        try:
+            begun = self._has_begun()
+        except StorageError:  # asked again at the next look
+            return None
+        if (
+            begun
+        ):  # this pod replaces one of a run that trains: the search for the rendezvous has its own limit
+            self._gang_deadline = float("inf")
+            return None
+        limit = f"{self._settings.start_timeout_s:g} s (train.settings.start_timeout_s)"
+        cause = f"not all nodes of the run joined within {limit}, so that no rank has started"
+        return Ending(code=GANG_INCOMPLETE, cause=cause)
 
     def _leaving(self, attempts: Sequence[PodAttempt]) -> Ending | None:
         """Return the end of the pod if its ranks have stopped after a preemption notice, else None."""
@@ -234,6 +265,7 @@ class TorchrunWatch:
             whole = self._settings.grace_s
             grace = _HOPELESS_GRACE_S if hopeless else max(whole - _COPY_S, whole * _LEAST_SHARE)
             self._deadline = time.monotonic() + grace
+            note_stop(self._settings.folder.path)
             self._record("stopping", grace_s=grace)
             process.terminate()
         if time.monotonic() > self._deadline:

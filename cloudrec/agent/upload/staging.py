@@ -20,8 +20,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cloudrec.errors import DataError, PreflightError
-from cloudrec.home import storage_error
+from cloudrec.home import open_lock, storage_error
 from cloudrec.safe_path import UnsafeNameError, check_name, safe_join
+from cloudrec_contract.safe_json import safe_object
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from cloudrec.launchers.base.results_store import Place
 
 MANIFEST = "dataset.json"
+_LOCK = ".lock"
 _THREADS = 8
 _TRIES = 3
 _MARGIN = 1.05  # times the dataset's size must be free; file systems need some space themselves
@@ -60,14 +62,16 @@ def stage(place: Place, parent: Path, *, say: Callable[[str], None]) -> Path:
         PreflightError: the disk is too small for it.
         StorageError: the store or the disk refuses.
     """
-    target = parent / hashlib.sha256(place.uri.rstrip("/").encode()).hexdigest()[:16]
+    target = parent / hashlib.sha256(place.uri.rstrip("/").encode()).hexdigest()[:16]  # boundary: a digest
     target.mkdir(parents=True, exist_ok=True)
     # Named by the URI: a dataset that was staged before is found again, and two datasets do not mix.
     with _alone(target):
         text, files = list_files(place)
         marks = _Marks(target / ".checked.jsonl")
         missing = [file for file in files if not _is_here(target, file, marks)]
-        _check_room(target, sum(file.size for file in missing), place.uri)
+        size = sum(file.size for file in missing)
+        _make_room(target, size, say)
+        _check_room(target, size, place.uri)
         if missing:
             _download(place, target, missing, marks, say)
         if text is not None:
@@ -99,7 +103,7 @@ def list_files(place: Place) -> tuple[bytes | None, list[StagedFile]]:
 
 def _named_files(place: Place, text: bytes) -> list[StagedFile]:
     try:
-        document = json.loads(text)
+        document = safe_object(text)
         # The digest is of these two fields in one canonical form, as `cloudrec data prepare` computes it.
         part = {key: document[key] for key in ("splits", "num_embeddings_per_feature")}
         canonical = json.dumps(part, sort_keys=True, separators=(",", ":"))
@@ -146,9 +150,10 @@ def _safe(name: str) -> str:
 @contextmanager
 def _alone(target: Path) -> Iterator[None]:
     """Hold the folder's lock, so that pods that share a node's disk download the dataset once."""
-    descriptor = os.open(target / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = open_lock(target / _LOCK)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
+        os.utime(descriptor)  # when it was last used
         yield
     finally:
         os.close(descriptor)
@@ -181,6 +186,29 @@ def _is_here(target: Path, file: StagedFile, marks: _Marks) -> bool:
         return False
 
 
+def _make_room(target: Path, size: int, say: Callable[[str], None]) -> None:
+    """Remove other datasets beside the target, the one staged longest ago first, until there is room.
+
+    They are of earlier runs, on a volume of the node that outlives pods. A run has its node to itself; a
+    dataset that another pod is staging is locked, and stays.
+    """
+    if size * _MARGIN > shutil.disk_usage(target).total:
+        return  # no removal would suffice
+    others = [each for each in target.parent.iterdir() if each != target and (each / _LOCK).is_file()]
+    for other in sorted(others, key=lambda each: (each / _LOCK).stat().st_mtime):
+        if size * _MARGIN <= shutil.disk_usage(target).free:
+            return
+        descriptor = os.open(other / _LOCK, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(other, ignore_errors=True)
+            say(f"removed an earlier dataset from this node: {other.name}")
+        except BlockingIOError:
+            continue
+        finally:
+            os.close(descriptor)
+
+
 def _check_room(target: Path, size: int, uri: str) -> None:
     free = shutil.disk_usage(target).free
     if size * _MARGIN > free:
@@ -210,7 +238,8 @@ def _download(
             pool.shutdown(wait=False, cancel_futures=True)
             raise
     seconds = max(time.monotonic() - started, 1e-9)
-    say(f"staged {total / 1e9:.3f} GB in {seconds:.1f} s ({total / seconds / 1e6:.0f} MB/s)")
+    rate = total / seconds  # boundary: a division
+    say(f"staged {total / 1e9:.3f} GB in {seconds:.1f} s ({rate / 1e6:.0f} MB/s)")
 
 
 def _fetch(place: Place, target: Path, file: StagedFile, marks: _Marks) -> None:

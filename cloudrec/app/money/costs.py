@@ -2,57 +2,24 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from cloudrec.app.money.kept import ClusterCost, file_of, keep_cost, kept_costs, metered_runs
 from cloudrec.app.readiness import BRIEFLY_S
 from cloudrec.app.records import known_clusters
-from cloudrec.errors import CloudrecError, DataError, UsageError
-from cloudrec.home import make_private, write_atomically
+from cloudrec.errors import CloudrecError, UsageError
 from cloudrec.keeper.census import live_nodes
 from cloudrec.keeper.guard import METER, NAME, NOTE, Note
-from cloudrec.keeper.meter import CostLedger, CostRow, advance
+from cloudrec.keeper.meter import CostLedger, advance
 from cloudrec.kubernetes.client.client import Kube
+from cloudrec.observe.runs import load_run
 from cloudrec.providers.base.access import KubernetesAccess
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
     from cloudrec.app.context import AppContext
     from cloudrec.app.records import KnownCluster
     from cloudrec.keeper.meter import Tariff
-
-_FOLDER = "costs"
-
-
-@dataclass(frozen=True, kw_only=True)
-class ClusterCost:
-    """The metered cost of one cluster.
-
-    Attributes:
-        cluster: its name.
-        provider: its provider.
-        owner: its owner.
-        created: its creation in seconds since the epoch; None if unknown.
-        ledger: what was metered; None if nothing was.
-        problem: why the ledger is missing or older than now; empty if it is up to date or final.
-        is_removed: whether the cluster was removed.
-    """
-
-    cluster: str
-    provider: str
-    owner: str
-    created: float | None
-    ledger: CostLedger | None
-    problem: str = ""
-    is_removed: bool = False
-
-    @property
-    def rows(self) -> Sequence[CostRow]:
-        """The ledger's rows; none without a ledger."""
-        return self.ledger.rows if self.ledger is not None else ()
 
 
 def costs(app: AppContext, name: str | None = None) -> list[ClusterCost]:
@@ -61,11 +28,11 @@ def costs(app: AppContext, name: str | None = None) -> list[ClusterCost]:
     Raises:
         UsageError: there is no cluster of this name.
     """
-    known = [_of_known(app, each) for each in known_clusters(app, name=name)]
+    known = [cost_now(app, each) for each in known_clusters(app, name=name)]
     alive = {(each.cluster, each.created) for each in known}
     kept = [
         each
-        for each in _kept(app)
+        for each in kept_costs(app)
         if name in {None, each.cluster} and (each.cluster, each.created) not in alive
     ]
     if name is not None and not known and not kept:
@@ -73,6 +40,14 @@ def costs(app: AppContext, name: str | None = None) -> list[ClusterCost]:
             f"no cluster {name!r} is known here", remedy="`cloudrec cost` lists the costs of all clusters"
         )
     return sorted((*known, *kept), key=lambda each: (each.created or 0.0, each.cluster))
+
+
+def run_cost(app: AppContext, name: str) -> float | None:
+    """Return what a run has cost, in USD, after a reading of its cluster's meter; None if that is unknown."""
+    view = load_run(app.home.runs, name)
+    for known in known_clusters(app, name=view.cluster) if view.cluster else ():
+        cost_now(app, known)  # which keeps what it has read
+    return metered_runs(app, [view])[0].cost_usd
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +68,7 @@ class FinalReading:
         """Add the time of the removal. Its nodes ended at an unknown time in it, and count for half of it."""
         if self.cost.ledger is not None:
             last = advance(self.cost.ledger, (), self.tariffs, self.app.now().timestamp())
-            _keep(self.app, replace(self.cost, ledger=last, is_removed=True, problem=""))
+            keep_cost(self.app, replace(self.cost, ledger=last, is_removed=True, problem=""))
 
 
 def final_reading(app: AppContext, name: str) -> FinalReading | None:
@@ -106,7 +81,7 @@ def final_reading(app: AppContext, name: str) -> FinalReading | None:
             return None
         if reading is not None:
             cost = replace(_unread(known), ledger=reading[0])
-            _keep(app, cost)
+            keep_cost(app, cost)
             return FinalReading(app=app, cost=cost, tariffs=reading[1])
     return None
 
@@ -122,10 +97,10 @@ def spent_usd(app: AppContext, name: str) -> float | None:
     return None
 
 
-def _of_known(app: AppContext, known: KnownCluster) -> ClusterCost:
+def cost_now(app: AppContext, known: KnownCluster) -> ClusterCost:
     """Return the cost of a cluster of the journal: from its API server, or else as it was read last."""
     cost = _unread(known)
-    before = next((each for each in _kept(app) if _file(app, each) == _file(app, cost)), None)
+    before = next((each for each in kept_costs(app) if file_of(app, each) == file_of(app, cost)), None)
     if known.record.is_down and before is not None:
         return before
     try:
@@ -136,7 +111,7 @@ def _of_known(app: AppContext, known: KnownCluster) -> ClusterCost:
     if reading is None:
         return replace(cost, problem="not metered: it has no guard, or the guard has not made a round yet")
     cost = replace(cost, ledger=reading[0])
-    _keep(app, cost)
+    keep_cost(app, cost)
     return cost
 
 
@@ -164,40 +139,3 @@ def _read(app: AppContext, known: KnownCluster) -> tuple[CostLedger, tuple[Tarif
         note, ledger = Note.of(data.get(NOTE, "")), CostLedger.of(data[METER])
         nodes = live_nodes(kube, namespace, note.pool_label)
     return advance(ledger, nodes, note.tariffs, app.now().timestamp()), note.tariffs
-
-
-def _file(app: AppContext, cost: ClusterCost) -> Path:
-    return app.home.root / _FOLDER / f"{cost.cluster}-{int(cost.created or 0)}.json"
-
-
-def _keep(app: AppContext, cost: ClusterCost) -> None:
-    """Write what was read, for the time after the cluster's removal."""
-    path = _file(app, cost)
-    make_private(path.parent)
-    document = {**asdict(cost), "ledger": json.loads(cost.ledger.to_json()) if cost.ledger else None}
-    write_atomically(path, json.dumps(document))
-
-
-def _kept(app: AppContext) -> list[ClusterCost]:
-    """Return the costs in files; an unreadable one has a problem."""
-    folder = app.home.root / _FOLDER
-    found = []
-    for path in sorted(folder.glob("*.json")) if folder.is_dir() else ():
-        name = path.stem.rpartition("-")[0]
-        try:
-            document = json.loads(path.read_text(encoding="utf-8"))
-            ledger = document.pop("ledger")
-            cost = ClusterCost(
-                **document, ledger=CostLedger.of(json.dumps(ledger)) if ledger is not None else None
-            )
-        except (OSError, ValueError, TypeError, KeyError, AttributeError, DataError) as error:
-            cost = ClusterCost(
-                cluster=name,
-                provider="",
-                owner="",
-                created=None,
-                ledger=None,
-                problem=f"{path} cannot be read: {error}",
-            )
-        found.append(cost)
-    return found

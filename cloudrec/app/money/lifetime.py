@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from cloudrec.engine.cost import Cost
 from cloudrec.engine.graph import TAG_EXPIRES
 from cloudrec.errors import SpecError, UsageError
+from cloudrec.keeper.ends import is_movable
+from cloudrec.providers.base.protocol import END_SCHEDULE
 from cloudrec.spec.models import MAX_TTL, MIN_TTL, ClusterSpec, seconds_of
 
 if TYPE_CHECKING:
@@ -60,10 +62,13 @@ def with_end(
     if cluster.budget_usd is not None:
         _refuse_unknown(cluster, cost)
     if cluster.expires is not None:
-        return cluster
+        _refuse_after_block(cluster)
+        is_kept = past is not None and past.cluster.expires == cluster.expires
+        limit = past.cluster.end_limit if past is not None and is_kept else cluster.expires
+        return cluster.model_copy(update={"end_limit": limit})
     before = past.cluster.expires if past is not None else tagged or None
     is_ended = is_over(before, now)
-    if is_ended and cluster.ttl is None and cluster.budget_usd is None:
+    if is_ended and cluster.ttl is None and cluster.budget_usd is None and cluster.block is None:
         raise UsageError(
             f"cluster {cluster.title!r} ended at {before}, and no new expiry is given",
             remedy=f"give one with --ttl or --budget: cloudrec up {cluster.provider} --cluster "
@@ -80,14 +85,17 @@ def with_end(
         end = before
         if past is not None and cluster.budget_usd is not None and cost != past.cost:
             end = _sooner(cluster, before, cost, past.cost, now)
-        return cluster.model_copy(update={"expires": end})
+        limit = past.cluster.end_limit if past is not None else None
+        return cluster.model_copy(update={"expires": end, "end_limit": limit})
     ends = _new_ends(cluster, cost, now)
-    return cluster.model_copy(update={"expires": _written(min(ends))}) if ends else cluster
+    if not ends:
+        return cluster
+    limits = _fixed_ends(cluster, now)
+    limit = _written(min(limits)) if limits else None
+    return cluster.model_copy(update={"expires": _written(min(ends)), "end_limit": limit})
 
 
-def settled_end(
-    cluster: ClusterSpec, *, rate: Cost, spent_usd: float, ttl_end: datetime | None, now: datetime
-) -> ClusterSpec:
+def settled_end(cluster: ClusterSpec, *, rate: Cost, spent_usd: float, now: datetime) -> ClusterSpec:
     """Return the specification with the end of its budget at the price of what exists.
 
     `with_end` computes the end before anything exists, with the most expensive candidate. The nodes that were
@@ -97,14 +105,14 @@ def settled_end(
         cluster: the specification with an expiry.
         rate: the hourly cost of what exists.
         spent_usd: what the cluster has cost so far, in USD.
-        ttl_end: the end of its ttl; None without a ttl.
         now: the time.
     """
     if cluster.budget_usd is None or cluster.expires is None or rate.unknown or not rate.known_usd:
         return cluster
     hours = min((cluster.budget_usd - spent_usd) / rate.known_usd, _LONGEST_H)
     before = datetime.fromisoformat(cluster.expires)
-    end = min(filter(None, (now + timedelta(hours=hours), ttl_end)))
+    limit = datetime.fromisoformat(cluster.end_limit) if cluster.end_limit else None
+    end = min(filter(None, (now + timedelta(hours=hours), limit)))
     # The meter reads to the minute: a small difference is none.
     if end <= now + MIN_TTL or abs(end - before) < max(_SMALL * (end - now), MIN_TTL):
         return cluster
@@ -112,15 +120,39 @@ def settled_end(
 
 
 def _new_ends(cluster: ClusterSpec, cost: Cost, now: datetime) -> list[datetime]:
-    """Return the end of the ttl and the end of the budget, of those that the specification has."""
-    ends = []
-    if cluster.ttl is not None:
-        ends.append(now + timedelta(seconds=seconds_of(cluster.ttl)))
-    if cluster.budget_usd is not None:
+    """Return the ends of the ttl, of the block and of the budget, of those that the specification has."""
+    ends = _fixed_ends(cluster, now)
+    # The budget of a cluster with a block covers all of it: see `check_block`.
+    if cluster.budget_usd is not None and cluster.block is None:
         _refuse_unknown(cluster, cost)
         if cost.known_usd:
             ends.append(now + timedelta(hours=min(cluster.budget_usd / cost.known_usd, _LONGEST_H)))
     return ends
+
+
+def _fixed_ends(cluster: ClusterSpec, now: datetime) -> list[datetime]:
+    """Return the ends that do not depend on what the cluster costs."""
+    ends = [_ttl_end(cluster.ttl, now)] if cluster.ttl is not None else []
+    if cluster.block is not None:
+        ends.append(datetime.fromisoformat(cluster.block.usable_until))
+    return ends
+
+
+def _refuse_after_block(cluster: ClusterSpec) -> None:
+    """Raise SpecError for a requested expiry after the end of the block."""
+    if cluster.block is None or cluster.expires is None:
+        return
+    limit = datetime.fromisoformat(cluster.block.usable_until)
+    if datetime.fromisoformat(cluster.expires) > limit:
+        raise SpecError(
+            f"cluster.expires is {cluster.expires}; the nodes of the block are taken back from "
+            f"{_written(limit)} on",
+            remedy="leave cluster.expires out: the cluster then ends with the block",
+        )
+
+
+def _ttl_end(ttl: str, now: datetime) -> datetime:
+    return now + timedelta(seconds=seconds_of(ttl))
 
 
 def _sooner(cluster: ClusterSpec, before: str, cost: Cost, past: Cost, now: datetime) -> str:
@@ -185,13 +217,30 @@ def check_rate(cluster: ClusterSpec, cost: Cost) -> None:
         )
 
 
+def kept_end(found: Sequence[Observed]) -> str:
+    """Return the end that the cloud keeps, which the guard moves for a budget; empty for none."""
+    return max((seen.tags.get(TAG_EXPIRES, "") for seen in found if seen.kind == END_SCHEDULE), default="")
+
+
+def with_kept_end(cluster: ClusterSpec, found: Sequence[Observed]) -> ClusterSpec:
+    """Return the journal's specification with the end that the cloud keeps, if the guard may have moved it.
+
+    Args:
+        cluster: the specification of the last `up`.
+        found: the cluster's resources.
+    """
+    end = kept_end(found) if is_movable(cluster) else ""
+    return cluster.model_copy(update={"expires": end}) if end else cluster
+
+
 def tagged_end(found: Sequence[Observed], control_plane: str) -> str:
     """Return the expiry in a cluster's tags; empty if there is none.
 
-    The control plane's tag counts, because a change of the expiry updates it; without one, the latest counts.
+    The end that the cloud keeps counts, since the guard moves it; then the control plane's tag, because a
+    change of the expiry updates it; without one, the latest counts.
     """
     heads = [seen for seen in found if seen.kind == control_plane] or found
-    return max((seen.tags.get(TAG_EXPIRES, "") for seen in heads), default="")
+    return kept_end(found) or max((seen.tags.get(TAG_EXPIRES, "") for seen in heads), default="")
 
 
 def _written(moment: datetime) -> str:
@@ -206,5 +255,6 @@ def is_over(end: str | None, now: datetime) -> bool:
         return False
 
 
-def _limits(cluster: ClusterSpec) -> tuple[str | None, float | None]:
-    return (cluster.ttl, cluster.budget_usd)
+def _limits(cluster: ClusterSpec) -> tuple[str | None, float | None, str | None]:
+    block_end = cluster.block.usable_until if cluster.block is not None else None
+    return (cluster.ttl, cluster.budget_usd, block_end)

@@ -32,7 +32,7 @@ def tariffs_of(resources: Iterable[Resource]) -> tuple[Tariff, ...]:
 
 
 def _of_pool(resource: Resource) -> Tariff:
-    usd = resource.hourly_usd
+    usd = resource.hourly_usd if resource.prepaid is None else resource.prepaid.hourly_usd
     if not resource.nodes:
         each: float | None = 0.0  # in the price of the control plane
     else:

@@ -12,15 +12,17 @@ from cloudrec.app.access import refuse_unreachable
 from cloudrec.app.addons import image_for, prepare_run, refuse_ended, refuse_without_nodes
 from cloudrec.app.choosing import choose
 from cloudrec.app.readiness import report_missing
+from cloudrec.app.run.data_tier import fill, plan_of, with_tier
 from cloudrec.app.run.pods_image import pods_image
 from cloudrec.app.run.pushed_data import with_dataset
 from cloudrec.app.run.trainer_config import (
     absolute_flags,
     check_configuration,
     check_dataset,
-    refuse_secrets,
     trainer_config,
 )
+from cloudrec.app.run.user_script import user_script
+from cloudrec.app.run.variables import check_secrets, passed_on, variables
 from cloudrec.engine.cost import FREE, times
 from cloudrec.errors import SpecError, UsageError
 from cloudrec.launchers import launcher as find_launcher
@@ -28,14 +30,19 @@ from cloudrec.launchers.base.ledger import RunState
 from cloudrec.launchers.base.results_store import require as require_store
 from cloudrec.launchers.base.run_folder import RunFolder, create_run
 from cloudrec.launchers.base.runspec import RunSpec, default_trainer_command, new_run_name
+from cloudrec.launchers.base.script.prepare import keep_archive
+from cloudrec.launchers.base.script_program import script_command
 from cloudrec.observe.runs import find_run
 from cloudrec.providers.base.access import KubernetesAccess
 from cloudrec.providers.base.protocol import OWNED
+from cloudrec.providers.base.storage.tiers import LUSTRE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from cloudrec.app.context import AppContext
+    from cloudrec.app.run.user_script import PackedScript
+    from cloudrec.engine.plan import PlannedData
     from cloudrec.kubernetes.client.target import ClusterTarget
     from cloudrec.launchers.base.protocol import Launcher, LaunchPlan, RunHandle
     from cloudrec.process.ray_target import RayTarget
@@ -54,6 +61,7 @@ class PreparedRun:
     spec: RunSpec
     plan: LaunchPlan
     hourly_usd: float | None
+    data: PlannedData | None = None  # where the nodes read the dataset; None where no tier is chosen
 
 
 def train(
@@ -64,12 +72,12 @@ def train(
     Args:
         app: what every use case works with.
         loaded: the spec, with where each value stood.
-        flags: more flags for the trainer, passed verbatim.
+        flags: more flags for the trainer, or arguments of the script; passed verbatim.
         decide: is shown what would be launched.
 
     Raises:
         SpecError: the trainer refuses its configuration.
-        PreflightError: no cluster is up, or an extra is missing.
+        PreflightError: no cluster is up, an extra is missing, or the nodes have no room for the dataset.
         UsageError: the name is taken.
     """
     wanted = loaded.spec.cluster
@@ -80,13 +88,16 @@ def train(
     place = place_of(app, loaded, cluster)
     launcher = place.launcher
     refuse_without_nodes(cluster, place.access)
-    spec = run_spec(loaded, place, flags)
+    script = user_script(app, loaded, flags)
+    spec = run_spec(loaded, place, () if script else flags, script=script)
     require_store(spec.storage)
     refuse_unreachable(app, cluster, place.access)
     spec = with_dataset(app, spec, launcher)
+    uri = spec.trainer.dataset_path
+    spec, data = with_tier(app, cluster, spec, place.access, launcher, wanted=loaded.spec.train.data_tier)
     spec = replace(spec, trainer_settings=check_configuration(spec))
     check_dataset(spec, launcher)
-    refuse_secrets(spec, launcher)
+    check_secrets(spec, launcher, app.environment)
     launcher.preflight(spec)
     folder = RunFolder(path=app.home.run(spec.name))
     if folder.path.exists():
@@ -94,13 +105,19 @@ def train(
             f"a run {spec.name!r} exists already",
             remedy=f"choose another --name, or resume it: cloudrec train --resume {spec.name}",
         )
-    if not decide(_planned(app, cluster, launcher, folder, spec)):
+    prepared = _planned(app, cluster, launcher, folder, spec)
+    if not decide(replace(prepared, data=plan_of(data) if data else None)):
         return None
     with app.cluster_lock(cluster.title):
         app.provider(cluster.provider).access(cluster)  # it may have gone while the user was asked
+        if data is not None and data.tier.name == LUSTRE:
+            fill(app, cluster, spec, uri)
         prepare_run(app, cluster, place.access, image="" if spec.setup else spec.image)
         folder = create_run(app.home.runs, spec)
-        _tell_id(app, folder, launcher.submit(folder))
+        if script:
+            keep_archive(folder, script.archive.data)
+        with passed_on(spec, launcher):
+            _tell_id(app, folder, launcher.submit(folder))
     return folder
 
 
@@ -135,13 +152,15 @@ def resume(
         spec = _resized(spec, nproc_per_node)
         access = app.provider(cluster.provider).access(cluster)
         _processes(nproc_per_node, access, launcher)  # refuses too many
+    check_secrets(spec, launcher, app.environment)
     launcher.preflight(spec)
     if not decide(_planned(app, cluster, launcher, folder, spec)):
         return None
     with app.cluster_lock(cluster.title):
         if nproc_per_node is not None and launcher.state(folder).state in _RESUMABLE:
             folder.write_spec(spec)
-        _tell_id(app, folder, launcher.submit(folder))
+        with passed_on(spec, launcher):
+            _tell_id(app, folder, launcher.submit(folder))
     return folder
 
 
@@ -233,6 +252,7 @@ def run_spec(
     *,
     name: str | None = None,
     command: Sequence[str] | None = None,
+    script: PackedScript | None = None,
 ) -> RunSpec:
     """Return what is to be launched.
 
@@ -242,15 +262,21 @@ def run_spec(
         flags: more flags for the trainer.
         name: the run's name, in place of the spec's.
         command: the program of a rank, in place of the trainer: it has its own configuration.
+        script: the user's script, in place of the trainer.
     """
     cluster, access, launcher, hourly_usd, pushed, _ = place
     train = loaded.spec.train
     nodes = _nodes(train.nodes, access) if launcher.nodes_of_cluster else train.nodes or 1
     notices = _notices(cluster, access)
     config = {} if command else trainer_config(loaded, launcher, notices=notices)
+    if script:
+        config = script.config
+    own = variables(loaded)
     image, setup = pods_image(loaded, cluster, access, launcher, pushed=pushed, config=config, flags=flags)
     return RunSpec(
-        name=name or train.name or new_run_name(datetime.now(UTC)),
+        name=name
+        or train.name
+        or new_run_name(datetime.now(UTC), prefix=script.prefix if script else "dlrm"),
         cluster=cluster.title,
         provider=cluster.provider,
         launcher=launcher.name,
@@ -260,8 +286,8 @@ def run_spec(
         max_restarts=train.max_restarts,
         trainer_config=config,
         trainer_flags=absolute_flags(flags) if launcher.reads_local_files else tuple(flags),
-        trainer_command=tuple(command or default_trainer_command()),
-        environment={**(access.environment if launcher.nodes_of_cluster else {}), **train.env},
+        trainer_command=script_command() if script else tuple(command or default_trainer_command()),
+        environment={**(access.environment if launcher.nodes_of_cluster else {}), **own},
         stop_grace_s=train.stop_grace_s,
         storage=access.storage,
         image=image,
@@ -270,6 +296,8 @@ def run_spec(
         hourly_usd=times(nodes, hourly_usd),
         target=place.target,
         settings=train.settings,
+        script=script.script if script else None,
+        secrets={} if command else train.secrets,
         versions={"cloudrec": __version__, "python": platform.python_version()},
     )
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from cloudrec.errors import DataError
 from cloudrec.launchers.base.results_store import open_place
 from cloudrec.launchers.base.runspec import is_own_trainer
+from cloudrec_contract.safe_json import safe_object
 
 if TYPE_CHECKING:
     from cloudrec.app.context import AppContext
@@ -43,7 +44,7 @@ def last(storage: str) -> Pushed | None:
     """Return the dataset that was pushed last; None if there is none, or if the note cannot be read."""
     text = open_place(f"{storage}/{FOLDER}").read(_FILE)
     try:
-        document = json.loads(text or b"{}")
+        document = safe_object(text or b"{}")
         return Pushed(str(document["dataset"]), str(document["pushed"]))
     except (ValueError, KeyError, TypeError):
         return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import tempfile
 from pathlib import Path
@@ -28,9 +27,6 @@ if TYPE_CHECKING:
     from cloudrec.spec.load import Loaded
 
 _CHECK_TIMEOUT_S = 120
-_SECRET = re.compile(
-    r"SECRET|PASSWORD|PASSWD|TOKEN|CREDENTIAL|ACCOUNT_KEY|API_KEY|CONNECTION_STRING", re.IGNORECASE
-)
 _NOTICES = "preemption_notices"
 
 
@@ -117,18 +113,6 @@ def _read(text: str) -> TrainerSettings:
         return TrainerSettings.from_json(text)
     except SettingsError as error:
         raise SpecError(f"the trainer printed no settings with --check_config: {error}") from error
-
-
-def refuse_secrets(spec: RunSpec, launcher: Launcher) -> None:
-    """Raise SpecError for a variable that looks like a secret, if it would be written to a manifest."""
-    if launcher.reads_local_files:
-        return
-    for name, value in spec.environment.items():
-        if _SECRET.search(name) and value:
-            raise SpecError(
-                f"train.env.{name} looks like a secret, and everyone who can read the manifest could read it",
-                remedy="pods have their own identity for the cluster's storage; remove the variable",
-            )
 
 
 def check_dataset(spec: RunSpec, launcher: Launcher) -> None:

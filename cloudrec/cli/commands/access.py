@@ -65,7 +65,7 @@ def access(
             confirm(f"Change who reaches the cluster to {wanted}?", yes=yes)
         return not dry_run
 
-    chosen = app.choose(application, provider_name=provider, cluster_name=cluster)
+    chosen = app.recorded(application, app.choose(application, provider_name=provider, cluster_name=cluster))
     app.up(application, chosen.model_copy(update={"access": wanted}), decide=decide, force=force)
     view = app.access_view(
         application, app.choose(application, provider_name=None, cluster_name=chosen.title)

@@ -22,8 +22,9 @@ from cloudrec.cli.options import (
 )
 from cloudrec.cli.output import emit
 from cloudrec.cli.plans import not_ready_text, plan_document, plan_summary, plan_text, removal_text
-from cloudrec.engine.cost import Cost
+from cloudrec.engine.cost import Cost, price_text
 from cloudrec.errors import CloudrecError, DeclinedError, UsageError
+from cloudrec_contract.settings import underscored_keys
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
     from cloudrec.app import Removal
     from cloudrec.engine.graph import Observed
-    from cloudrec.engine.plan import Plan
+    from cloudrec.engine.plan import Plan, Upfront
     from cloudrec.spec.load import Flags
 
 
@@ -45,10 +46,31 @@ if TYPE_CHECKING:
     "--instance-types", metavar="A,B", help="Instance types to try for GPU nodes, in order of preference."
 )
 @click.option("--nodes", type=int, metavar="N", help="Number of GPU nodes.")
-@click.option("--capacity", metavar="TYPE", help="Capacity type: on-demand, spot or spot-first.")
+@click.option(
+    "--capacity", metavar="TYPE", help="Capacity type: on-demand, spot, spot-first, block or flex-start."
+)
+@click.option("--hours", type=int, metavar="H", help="With --capacity block: its length in hours.")
+@click.option("--start", metavar="TIME", help="With --capacity block: its earliest start, ISO 8601.")
+@click.option(
+    "--max-price",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="USD",
+    help="With --capacity block: the most that the block may cost; --yes needs it.",
+)
 @click.option("--ttl", metavar="TIME", help="Remove the cluster after this time, e.g. 8h or 2d.")
 @click.option(
     "--autostop", metavar="TIME", help="Scale GPU nodes to zero after this time without an active run."
+)
+@click.option(
+    "--dataset",
+    metavar="URI",
+    help="A dataset for which the nodes must have room; nothing is created if they have not.",
+)
+@click.option(
+    "--allow-tcp",
+    is_flag=True,
+    default=None,
+    help="Create several nodes of a machine whose fabric has no transport profile.",
 )
 @click.option("--ray", is_flag=True, default=None, help="For the provider local: also start a Ray head.")
 @click.option(
@@ -76,8 +98,10 @@ def up(
     settings: tuple[str, ...],
     *,
     ray: bool | None,
+    dataset: str | None,
     force: bool,
     verbose: bool,
+    max_price: float | None,
     dry_run: bool,
     yes: bool,
     **asked: object,
@@ -85,28 +109,43 @@ def up(
     """Create a cluster at PROVIDER, or reconcile one that exists. Running it again changes nothing."""
     from cloudrec import app  # noqa: PLC0415  # `--help` needs none of it
 
-    keys = {"budget": "budget_usd", "max_hourly": "max_hourly_usd"}
+    keys = {
+        "budget": "budget_usd",
+        "max_hourly": "max_hourly_usd",
+        "hours": "block_hours",
+        "start": "block_start",
+    }
     flags: Flags = {
         ("cluster", "provider"): ("PROVIDER", provider),
         ("cluster", "name"): ("--cluster", cluster),
         ("cluster", "settings", "ray"): ("--ray", ray),
+        ("trainer", "dataset_path"): ("--dataset", dataset),
         **{
             ("cluster", keys.get(name, name)): (f"--{name.replace('_', '-')}", value)
             for name, value in asked.items()
         },
     }
-    spec = load_spec(file, settings, flags).spec.cluster
+    loaded = load_spec(file, settings, flags).spec
+    spec, path = loaded.cluster, underscored_keys(loaded.trainer).get("dataset_path")
+    wish = app.DatasetWish(uri=path, tier=loaded.train.data_tier) if isinstance(path, str) and path else None
+    if max_price is not None and spec.capacity != "block":
+        raise UsageError(
+            f"--max-price is for --capacity block; cluster.capacity is {spec.capacity}",
+            remedy="leave it out; --max-hourly limits the price an hour",
+        )
 
     def decide(plan: Plan) -> bool:
         announce(plan_text(plan) if verbose else plan_summary(plan))
         if plan.most.unknown:
             announce(f"warning: not every price is known: {plan.most.unknown_text}")
-        if not dry_run and plan.changes and plan.most != Cost():
+        if not dry_run and plan.upfront is not None:
+            _confirm_purchase(plan.upfront, plan.cost, yes=yes, max_price=max_price)
+        elif not dry_run and plan.changes and plan.most != Cost():
             confirm(f"This costs {plan.cost.text}. Continue?", yes=yes)
         return not dry_run
 
     application = context()
-    plan = app.up(application, spec, decide=decide, force=force)
+    plan = app.up(application, spec, decide=decide, force=force, most_upfront_usd=max_price, dataset=wish)
     missing = () if dry_run else app.missing_of(application, spec.title)
     state = {} if dry_run else {"state": "NOT READY" if missing else "READY"}
     document = {
@@ -123,6 +162,20 @@ def up(
     emit({"clusters": [document], "dry_run": dry_run}, text)
     if missing:
         click.get_current_context().exit(1)  # the document, or the text, says why
+
+
+def _confirm_purchase(upfront: Upfront, rest: Cost, *, yes: bool, max_price: float | None) -> None:
+    """Ask whether to buy what cannot be given back; `--yes` is no answer without a highest price."""
+    if yes and max_price is None:
+        raise UsageError(
+            f"--yes does not buy {upfront.what} for {price_text(upfront.usd)} without a highest price",
+            remedy="give the most that it may cost with --max-price, or answer the question without --yes",
+        )
+    confirm(
+        f"This buys {upfront.what} for {price_text(upfront.usd)} now, which is not refunded; the rest costs "
+        f"{rest.text}. Continue?",
+        yes=yes,
+    )
 
 
 @click.command()

@@ -172,8 +172,13 @@ def check(path: Path, *, deep: bool) -> None:
     require_extra()
     from cloudrec.data.check import check as check_dataset  # noqa: PLC0415  # `--help` needs none of it
 
-    if not path.exists():
-        raise DataError(f"{path} does not exist", remedy="`cloudrec data prepare SRC OUT` creates one")
+    try:
+        path.stat()
+    except (OSError, ValueError) as error:  # also a name that the file system cannot have
+        reason = "does not exist" if isinstance(error, FileNotFoundError) else f"cannot be read: {error}"
+        raise DataError(
+            f"{path} {reason}", remedy="`cloudrec data prepare SRC OUT` creates a dataset"
+        ) from error
     report = check_dataset(path, deep=deep)
     how = "every byte" if deep else "sizes and shapes; --deep reads every byte"
     unknown = "unknown (schema version 1 stores no vocabulary; prepare the data again to store it)"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -26,12 +27,13 @@ from cloudrec.engine.graph import cost_of
 from cloudrec.errors import PreflightError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from cloudrec.app import Leak
+    from cloudrec.app import GpuMachine, Leak
     from cloudrec.engine.graph import Observed
     from cloudrec.findings import Finding
+    from cloudrec.providers.base.capacity.blocks import BlockOffer
     from cloudrec.spec.load import Flags
 
 
@@ -111,18 +113,66 @@ def _leak(leak: Leak) -> dict[str, Any]:
 @click.option("--region", metavar="NAME", help="The cloud's region.")
 @click.option("--instance-types", metavar="A,B", help="More instance types to show.")
 @click.option(
+    "--gpu", metavar="MODEL", help="The machine types of all clouds with this GPU; no cloud is asked."
+)
+@click.option(
     "--refresh", is_flag=True, help="Fetch current prices from the cloud and save them for later plans."
 )
+@click.option(
+    "--blocks", is_flag=True, help="The blocks of capacity that can be had: nodes for a fixed time."
+)
+@click.option("--nodes", type=int, metavar="N", help="With --blocks: the number of nodes.")
+@click.option("--hours", type=int, metavar="H", help="With --blocks: the length in hours.")
+@click.option("--start", metavar="TIME", help="With --blocks: the earliest start, ISO 8601.")
+@click.option("--zones", metavar="A,B", help="With --blocks: only these zones.")
 @output_option
-def catalog(provider: str | None, region: str | None, instance_types: str | None, *, refresh: bool) -> None:
-    """List the instance types of PROVIDER with their prices, and the source and date of each price."""
+def catalog(
+    provider: str | None,
+    region: str | None,
+    instance_types: str | None,
+    gpu: str | None,
+    *,
+    refresh: bool,
+    blocks: bool,
+    **of_block: int | str | None,
+) -> None:
+    """List the instance types of PROVIDER with their prices, and the source and date of each price.
+
+    \b
+    Examples:
+      cloudrec catalog aws           its types, on demand and as spot
+      cloudrec catalog --gpu H100    that GPU in all clouds, from shipped tables
+      cloudrec catalog aws --blocks --instance-types p5.48xlarge --hours 48
+    """  # noqa: D301  # \b is click's mark for lines that are not to be joined
     from cloudrec import app  # noqa: PLC0415  # `--help` needs none of it
 
+    if gpu is not None:
+        given = {
+            "--region": region,
+            "--instance-types": instance_types,
+            "--refresh": refresh or None,
+            "--blocks": blocks or None,
+        }
+        if wrong := [name for name, value in given.items() if value is not None]:
+            raise UsageError(
+                f"--gpu and {', '.join(wrong)} exclude each other: no cloud is asked",
+                remedy="give one of them",
+            )
+        machines = app.gpu_machines(context(), gpu, provider)
+        emit({"machines": [asdict(each) for each in machines]}, _gpu_table(machines))
+        return
     flags: Flags = {
         ("cluster", "provider"): ("PROVIDER", provider),
         ("cluster", "region"): ("--region", region),
         ("cluster", "instance_types"): ("--instance-types", instance_types),
     }
+    if blocks:
+        _list_blocks(flags, of_block, refresh=refresh)
+        return
+    if alone := [f"--{name}" for name, value in of_block.items() if value is not None]:
+        raise UsageError(
+            f"{', '.join(alone)} are only for --blocks", remedy="add --blocks, or leave them out"
+        )
     found = app.catalog(context(), load_spec(None, (), flags).spec.cluster, refresh=refresh)
     rows = [
         (
@@ -139,6 +189,82 @@ def catalog(provider: str | None, region: str | None, instance_types: str | None
     ]
     headers = ("TYPE", "GPUS", "VCPUS", "GIB", "CAPACITY", "WHERE", "$/H", "PRICE OF")
     emit({"offers": [asdict(offer) for offer in found]}, columns(headers, rows))
+
+
+def _list_blocks(flags: Flags, of_block: Mapping[str, int | str | None], *, refresh: bool) -> None:
+    """Print the blocks of capacity that a provider offers for these flags."""
+    from cloudrec import app  # noqa: PLC0415  # `--help` needs none of it
+
+    if refresh:
+        raise UsageError("--blocks and --refresh exclude each other", remedy="leave --refresh out")
+    keys = {"hours": "block_hours", "start": "block_start"}
+    given: Flags = {
+        ("cluster", keys.get(name, name)): (f"--{name}", value)
+        for name, value in of_block.items()
+        if value is not None
+    }
+    cluster = load_spec(None, (), {**flags, **given}).spec.cluster
+    found = app.block_offers(context(), cluster)
+    if not found:
+        announce(
+            f"no block of {cluster.nodes} nodes is offered for {cluster.block_hours} hours; try another "
+            "--start, --hours, --instance-types, --nodes or --region"
+        )
+    rows = [
+        (
+            offer.block.instance_type,
+            offer.block.zone,
+            _minute(offer.block.start),
+            _minute(offer.block.end),
+            price_text(offer.block.upfront_usd),
+            price_text(offer.block.node_usd),
+        )
+        for offer in found
+    ]
+    headers = ("TYPE", "ZONE", "START (UTC)", "END (UTC)", "PRICE", "NODE/H")
+    legend = f"PRICE of all {cluster.nodes} nodes, paid in advance; NODE/H of one node and hour"
+    text = f"{columns(headers, rows)}\n{legend}" if found else ""
+    emit({"blocks": [_block(offer) for offer in found]}, text)
+
+
+def _minute(moment: str) -> str:
+    """Return a time as the table shows it: the day of the year and the minute."""
+    return f"{datetime.fromisoformat(moment).astimezone(UTC):%m-%d %H:%M}"
+
+
+def _block(offer: BlockOffer) -> dict[str, Any]:
+    block = offer.block
+    return {
+        "offer": offer.identity or None,
+        "instance_type": block.instance_type,
+        "nodes": block.nodes,
+        "zone": block.zone,
+        "start": block.start,
+        "end": block.end,
+        "usable_until": block.usable_until,
+        "hours": block.hours,
+        "upfront_usd": block.upfront_usd,
+        "node_hourly_usd": block.node_usd,
+    }
+
+
+def _gpu_table(machines: Sequence[GpuMachine]) -> str:
+    rows = [
+        (
+            each.provider,
+            each.instance_type,
+            each.gpus,
+            each.gpu_memory_gib,
+            each.fabric,
+            price_text(each.hourly_usd),
+            each.region,
+        )
+        for each in machines
+    ]
+    dates = sorted({each.as_of for each in machines if each.as_of is not None})
+    since = f", of {dates[0]} to {dates[-1]}" if len(dates) > 1 else "".join(f", of {each}" for each in dates)
+    headers = ("CLOUD", "TYPE", "GPUS", "GIB", "FABRIC", "$/H", "CHEAPEST IN")
+    return f"{columns(headers, rows)}\nGIB of a GPU; $/H on demand{since}; sources: -o json"
 
 
 @click.command()

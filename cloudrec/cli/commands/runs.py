@@ -13,6 +13,7 @@ import click
 from cloudrec.cli.console import announce
 from cloudrec.cli.options import complete_runs, context, dry_run_option, output_option, yes_option
 from cloudrec.cli.output import chosen_format, columns, duration, emit
+from cloudrec.cli.plain import coloured, one_line
 from cloudrec.cli.run_tables import goodput_line, runs_table, workers_table
 from cloudrec.errors import UsageError
 
@@ -64,8 +65,9 @@ def logs(run: str | None, rank: int, tail: int | None, *, follow: bool) -> None:
     from cloudrec.observe.logs import read_logs  # noqa: PLC0415
 
     folder, is_silent = app.run_folder(context(), run), tail != 0
+    is_terminal = sys.stdout.isatty()  # a pipe or a file gets the bytes of the log
     for line in read_logs(folder, rank=rank, follow=follow, tail=tail):
-        click.echo(line)
+        click.echo(coloured(line) if is_terminal else line)
         is_silent = False
     if is_silent:
         announce(
@@ -111,13 +113,14 @@ def report(run: str | None, out: Path | None, *, force: bool) -> None:
     from cloudrec import app  # noqa: PLC0415  # `--help` needs none of it
     from cloudrec.observe.report import write_report  # noqa: PLC0415
 
-    folder = app.run_folder(context(), run)
+    application = context()
+    folder = app.run_folder(application, run)
     target = out or Path(f"{folder.name}.html")
     if target.exists() and not force:
         raise UsageError(
             f"{target} exists", remedy="choose another file with --out, or overwrite it with --force"
         )
-    write_report(folder, target)
+    write_report(folder, target, cost_usd=app.run_cost(application, folder.name))
     emit({"report": {"run": folder.name, "path": str(target.absolute())}}, f"wrote {target}")
 
 
@@ -218,6 +221,7 @@ def _cluster_document(cluster: ClusterView) -> dict[str, Any]:
         "owner": cluster.owner,
         "state": cluster.state,
         **cluster.cost.to_json(),
+        "spent_usd": cluster.spent_usd,
         "created": cluster.created,
         "expires": cluster.expires,
         "missing": [asdict(each) for each in cluster.missing],
@@ -238,13 +242,14 @@ def _clusters_table(clusters: Sequence[ClusterView]) -> str:
             c.provider,
             c.state,
             c.cost.cell,
+            None if c.spent_usd is None else f"${c.spent_usd:,.2f}",
             None if c.created is None else duration(time.time() - c.created),
             c.expires,
             c.owner,
         )
         for c in clusters
     ]
-    problems = [f"{c.name}: {c.problem}" for c in clusters if c.problem]
+    problems = [f"{c.name}: {one_line(c.problem)}" for c in clusters if c.problem]
     for c in clusters:
         for each in c.missing if c.state == "NOT READY" else ():
             problems += [f"{c.name} is NOT READY: {each.what}: {each.reason}", f"  remedy: {each.remedy}"]
@@ -252,7 +257,10 @@ def _clusters_table(clusters: Sequence[ClusterView]) -> str:
         f"{c.name}: the price of {c.cost.unknown_text} is not known" for c in clusters if c.cost.unknown
     ]
     return "\n".join(
-        [columns(("CLUSTER", "PROVIDER", "STATE", "$/H", "AGE", "EXPIRES", "OWNER"), rows), *problems]
+        [
+            columns(("CLUSTER", "PROVIDER", "STATE", "$/H", "SPENT", "AGE", "EXPIRES", "OWNER"), rows),
+            *problems,
+        ]
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -26,7 +27,7 @@ from cloudrec.engine.cost import FREE, price_text
 from cloudrec.errors import INTERRUPTED, RunFailedError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from cloudrec.app import AppContext, PreparedRun
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 
 @click.command(context_settings={"ignore_unknown_options": False})
-@click.argument("trainer_flags", nargs=-1, type=click.UNPROCESSED)
+@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[SCRIPT] [-- ARGS]...")
 @file_option
 @cluster_option
 @provider_option
@@ -45,6 +46,34 @@ if TYPE_CHECKING:
     "--dataset",
     metavar="URI",
     help="The prepared dataset (the trainer's --dataset_path)  [default: the one pushed last to the cluster]",
+)
+@click.option(
+    "--data-tier",
+    type=click.Choice(["auto", "local", "lustre", "bucket"]),
+    help="From where the nodes read a dataset in a bucket  [default: auto]",
+)
+@click.option(
+    "--workdir",
+    metavar="FOLDER",
+    help="With SCRIPT: the folder that is packed, and that it runs in  [default: .]",
+)
+@click.option(
+    "--requirements",
+    metavar="FILE",
+    help="With SCRIPT: what pip installs for it  [default: requirements.txt of the folder, if there is one]",
+)
+@click.option(
+    "--env", "env", multiple=True, metavar="NAME=VALUE", help="Set a variable in each rank; not for secrets."
+)
+@click.option(
+    "--env-file", multiple=True, metavar="FILE", help="Set the variables of a file of lines NAME=VALUE."
+)
+@click.option(
+    "--secret",
+    "secrets",
+    multiple=True,
+    metavar="NAME[=KEY]",
+    help="Set a variable from a Kubernetes Secret (KEY is SECRET/KEY), or from your own environment.",
 )
 @click.option(
     "--launcher", metavar="NAME", help="What starts the processes  [default: the cluster's launcher]"
@@ -91,17 +120,23 @@ if TYPE_CHECKING:
 @output_option
 def train(
     *,
-    trainer_flags: tuple[str, ...],
+    words: tuple[str, ...],
     file: Path | None,
     cluster: str | None,
     provider: str | None,
     name: str | None,
     dataset: str | None,
+    workdir: str | None,
+    requirements: str | None,
+    env: tuple[str, ...],
+    env_file: tuple[str, ...],
+    secrets: tuple[str, ...],
     launcher: str | None,
     nodes: int | None,
     min_nodes: int | None,
     image: str | None,
     allow_tcp: bool | None,
+    data_tier: str | None,
     nproc_per_node: int | None,
     max_restarts: int | None,
     resume: str | None,
@@ -111,11 +146,14 @@ def train(
     yes: bool,
     **of_launcher: str | None,
 ) -> int:
-    """Launch a run on a cluster and follow it. TRAINER_FLAGS, after --, are passed to the trainer.
+    """Launch a run on a cluster and follow it: cloudrec's trainer, or SCRIPT, a torchrun script of yours.
+
+    ARGS, after --, are the trainer's flags, or the script's arguments.
 
     \b
     cloudrec train --dataset data/prepared --nproc-per-node 2 -- --num_epochs 2
     cloudrec train --nodes 2               with the dataset pushed last
+    cloudrec train train.py -- --lr 0.1    your own script, with its folder
     cloudrec train --resume RUN            from its newest checkpoint
     cloudrec train --dry-run -o yaml       what would be applied to the cluster
     cloudrec train --resume RUN --nproc-per-node 1  other processes, same steps
@@ -129,33 +167,44 @@ def train(
         ("cluster", "name"): ("--cluster", cluster),
         ("cluster", "provider"): ("--provider", provider),
         ("train", "name"): ("--name", name),
+        ("train", "workdir"): ("--workdir", workdir),
+        ("train", "requirements"): ("--requirements", requirements),
         ("train", "launcher"): ("--launcher", launcher),
         ("train", "nodes"): ("--nodes", nodes),
         ("train", "min_nodes"): ("--min-nodes", min_nodes),
         ("train", "image"): ("--image", image),
         ("train", "allow_tcp"): ("--allow-tcp", allow_tcp),
+        ("train", "data_tier"): ("--data-tier", data_tier),
         ("train", "nproc_per_node"): ("--nproc-per-node", nproc_per_node),
         ("train", "max_restarts"): ("--max-restarts", max_restarts),
         ("trainer", "dataset_path"): ("--dataset", dataset),
         **_settings_of(of_launcher),
+        **_variables_of(env, env_file, secrets),
     }
+    # A flag of the trainer begins with a dash; the trainer takes no other words.
+    has_script = bool(words) and not words[0].startswith("-")
+    if has_script:
+        flags = {**flags, ("train", "script"): ("SCRIPT", words[0])}
+    arguments = words[1:] if has_script else words
 
     def decide(launch: PreparedRun) -> bool:
+        if launch.data is not None:
+            announce(f"data: {launch.data.line}")
         if dry_run:
             announce(_plan_text(launch.plan))
         elif launch.hourly_usd != FREE:
             price = price_text(launch.hourly_usd)
             confirm(f"The price of its nodes is {price} an hour. Continue?", yes=yes)
-        plans.append(launch.plan)
+        plans.append(launch)
         return not dry_run
 
-    plans: list[LaunchPlan] = []
+    plans: list[PreparedRun] = []
     application = context()
     if resume is not None:
-        _refuse_with_resume(flags, trainer_flags, settings)
+        _refuse_with_resume(flags, arguments, settings)
         folder = app.resume(application, resume, nproc_per_node=nproc_per_node, decide=decide)
     else:
-        folder = app.train(application, load_spec(file, settings, flags), trainer_flags, decide=decide)
+        folder = app.train(application, load_spec(file, settings, flags), arguments, decide=decide)
     if folder is None:
         _emit_plan(plans[0])
         return 0
@@ -172,6 +221,28 @@ def _settings_of(given: Mapping[str, str | None]) -> Flags:
         ("train", "settings", keys.get(name, name)): (f"--{name.replace('_', '-')}", value)
         for name, value in given.items()
     }
+
+
+def _variables_of(env: Sequence[str], env_file: Sequence[str], secrets: Sequence[str]) -> Flags:
+    """Return the flags with variables and references to secrets, as keys of the spec."""
+    flags: dict[tuple[str, ...], tuple[str, object]] = {}
+    for text in env:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            # Without a name it may be a value that slipped in, so it is not shown.
+            shown = f" {name}" if name.isidentifier() else ""
+            raise UsageError(f"--env{shown} is not NAME=VALUE", remedy="as in --env BATCHES=100")
+        flags["train", "env", name] = (f"--env {name}", value)
+    if env_file:
+        flags["train", "env_file"] = ("--env-file", list(env_file))
+    for text in secrets:
+        name, equals, source = text.partition("=")
+        if not name or (equals and not source):
+            raise UsageError(
+                "--secret is not NAME or NAME=KEY", remedy="as in --secret WANDB_API_KEY=wandb/api-key"
+            )
+        flags["train", "secrets", name] = (f"--secret {name}", source or name)
+    return flags
 
 
 def _follow(application: AppContext, folder: RunFolder) -> int:
@@ -224,7 +295,7 @@ def _finish(application: AppContext, name: str) -> int:
     return 0
 
 
-def _refuse_with_resume(flags: Flags, trainer_flags: tuple[str, ...], settings: tuple[str, ...]) -> None:
+def _refuse_with_resume(flags: Flags, arguments: tuple[str, ...], settings: tuple[str, ...]) -> None:
     """Refuse flags that a resumed run cannot change: all but the number of its processes."""
     given = [
         flag
@@ -232,7 +303,7 @@ def _refuse_with_resume(flags: Flags, trainer_flags: tuple[str, ...], settings: 
         if value is not None and path[0] != "cluster" and path != ("train", "nproc_per_node")
     ]
     given += ["--set"] if settings else []
-    given += [trainer_flags[0]] if trainer_flags else []
+    given += [arguments[0]] if arguments else []
     if given:
         raise UsageError(
             f"{given[0]} cannot be changed with --resume: a resumed run keeps its configuration",
@@ -240,14 +311,16 @@ def _refuse_with_resume(flags: Flags, trainer_flags: tuple[str, ...], settings: 
         )
 
 
-def _emit_plan(plan: LaunchPlan) -> None:
+def _emit_plan(launch: PreparedRun) -> None:
     """Print what would be done; with YAML, print exactly the manifests, for other tools."""
+    plan = launch.plan
     if plan.objects and chosen_format() == "yaml":
         from cloudrec.kubernetes import manifests  # noqa: PLC0415  # only for this
 
         click.echo(manifests.text(plan.objects), nl=False)
         return
-    emit({"dry_run": True, "launch": _plan_document(plan)}, "")
+    data = asdict(launch.data) if launch.data is not None else None
+    emit({"dry_run": True, "launch": _plan_document(plan), "data": data}, "")
 
 
 def _plan_document(plan: LaunchPlan) -> dict[str, Any]:

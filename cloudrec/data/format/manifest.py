@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from cloudrec.errors import DataError
 from cloudrec.safe_path import UnsafeNameError, check_name
+from cloudrec_contract.safe_json import safe_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -83,9 +84,9 @@ def load(folder: Path) -> dict[str, Any]:
 def parse(text: bytes, path: object) -> dict[str, Any]:
     """Parse a dataset.json; raises the errors of `load`, which name `path`."""
     try:
-        manifest = json.loads(text)
+        manifest = safe_json(text)
     except ValueError as error:
-        raise DataError(f"{path} is not JSON: {error}", remedy="prepare the dataset again") from error
+        raise DataError(f"{path}: {error}", remedy="prepare the dataset again") from error
     _require(manifest, path)
     return manifest  # type: ignore[no-any-return]  # _require has seen that it is a dictionary
 

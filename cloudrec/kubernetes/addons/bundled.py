@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from cloudrec.errors import PreflightError
-from cloudrec.kubernetes.addons import contexts, gpu_nodes
+from cloudrec.kubernetes.addons import contexts, gpu_nodes, local_disks
 from cloudrec.kubernetes.manifests import render
 from cloudrec.kubernetes.manifests.shared import claim_name
 from cloudrec.transport import profile_of
@@ -30,6 +30,7 @@ _DAEMONS: Mapping[str, type[contexts.OnNodes]] = {
     "nvidia-peermem": contexts.NvidiaPeermem,
     "tcpx-installer": contexts.TcpxInstaller,
     "tcpxo-installer": contexts.TcpxoInstaller,
+    "gib-installer": contexts.GibInstaller,
     "nri-device-injector": contexts.NriDeviceInjector,
 }
 
@@ -112,14 +113,23 @@ def _networks(addon: Addon, target: ClusterTarget, labels: Mapping[str, str]) ->
         )
     made: list[TemplateContext] = []
     for each in target.networks:
-        name = each["network"]
+        name = each.object_name
         made.append(
             contexts.GkeNetworkParameters(
-                labels=labels, name=name, network=name, subnetwork=each["subnetwork"]
+                labels=labels, name=name, network=each.network, subnetwork=each.subnetwork, mode=each.mode
             )
         )
         made.append(contexts.GkeNetwork(labels=labels, name=name))
     return made
+
+
+def _local_disks(addon: Addon, target: ClusterTarget, labels: Mapping[str, str]) -> list[TemplateContext]:
+    if not target.local_path:
+        raise PreflightError(
+            f"{addon.name}: pods of this cluster use no folder of the node's local disks",
+            remedy="leave the add-on out: emptyDir volumes are on the node's own disk",
+        )
+    return [local_disks.daemon(addon, target, labels)]
 
 
 def _volumes(target: ClusterTarget, cluster: str, labels: Mapping[str, str]) -> list[TemplateContext]:
@@ -130,7 +140,8 @@ def _volumes(target: ClusterTarget, cluster: str, labels: Mapping[str, str]) -> 
     kind = "cloudrec-static"
     made: list[TemplateContext] = [contexts.StaticStorageClass(labels=labels, name=kind)]
     for each in target.volumes:
-        name, claim = f"cloudrec-{cluster}-{each['name']}", claim_name(each["name"])
+        claim = claim_name(each)
+        name = claim.replace("cloudrec-", f"cloudrec-{cluster}-", 1)
         made.append(
             contexts.PersistentVolume(
                 labels=labels,
@@ -164,4 +175,5 @@ _MAKERS: Mapping[str, Callable[[Addon, ClusterTarget, Mapping[str, str]], list[T
     _DRIVER: _doca,
     "rdma-device-plugin": _rdma,
     "gke-networks": _networks,
+    "local-disks": _local_disks,
 }

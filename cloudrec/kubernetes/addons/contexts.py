@@ -112,14 +112,31 @@ class NvidiaPeermem(OnNodes):
 
 
 @dataclass(frozen=True, kw_only=True)
+class LocalDisks(OnNodes):
+    """Joins the local disks of a node into one volume, and mounts it at a path of the node.
+
+    Args:
+        loader: image with a shell and nsenter.
+        command: the container's command.
+        probe: the command that succeeds once the volume is mounted.
+    """
+
+    loader: str
+    command: Sequence[str]
+    probe: Sequence[str]
+
+
+@dataclass(frozen=True, kw_only=True)
 class TcpxInstaller(OnNodes):
     """Installs the GPUDirect-TCPX plug-in on nodes.
 
     Args:
+        loader: image with a shell.
         installer: image with the plug-in.
         pause: image that does nothing.
     """
 
+    loader: str
     installer: str
     pause: str
 
@@ -130,6 +147,21 @@ class TcpxoInstaller(OnNodes):
 
     Args:
         loader: image with a shell and nsenter.
+        installer: image with the plug-in.
+        pause: image that does nothing.
+    """
+
+    loader: str
+    installer: str
+    pause: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class GibInstaller(OnNodes):
+    """Installs gIB, NCCL's plug-in for RDMA over Ethernet, on nodes.
+
+    Args:
+        loader: image with a shell.
         installer: image with the plug-in.
         pause: image that does nothing.
     """
@@ -171,11 +203,13 @@ class GkeNetworkParameters(Labelled):
         name: its name in the cluster.
         network: the name of the VPC network.
         subnetwork: the name of the subnetwork.
+        mode: how pods get the card: NetDevice or RDMA.
     """
 
     name: str
     network: str
     subnetwork: str
+    mode: str
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from cloudrec.errors import PreflightError
 from cloudrec.kubernetes.manifests.names import CLUSTER, MANAGED_BY, MANAGER, cluster_labels
+from cloudrec_contract.safe_json import safe_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -150,9 +151,9 @@ def _record(found: Mapping[str, Any]) -> AddonRecord:
             owner=labels.get("cloudrec/owner", ""),
             objects=tuple(
                 ObjectReference(version=version, kind=kind, namespace=namespace, name=name)
-                for version, kind, namespace, name in json.loads(data["objects"])
+                for version, kind, namespace, name in safe_json(data["objects"])
             ),
-            is_whole=json.loads(data["whole"]),
+            is_whole=safe_json(data["whole"]),
         )
     except (KeyError, ValueError, TypeError) as error:
         name = found["metadata"]["name"]

@@ -77,7 +77,8 @@ def needed(target: ClusterTarget) -> list[Addon]:
     names = [
         name for name in profile_of(target.fabric, target.instance_type).addons if name not in target.built_in
     ]
-    return [addon_of(name) for name in (*names, *(["volumes"] if target.volumes else []))]
+    disks = ["local-disks"] if target.local_path else []
+    return [addon_of(name) for name in (*names, *disks, *(["volumes"] if target.volumes else []))]
 
 
 def converge(

@@ -116,7 +116,7 @@ class _AddonTable(_AddonRow):
 def addons() -> dict[str, Addon]:
     """Return every add-on by its name."""
     text = files("cloudrec.kubernetes.addons").joinpath(_FILE).read_text(encoding="utf-8")
-    tables = [_AddonTable.model_validate(yaml.safe_load(each)) for each in (text, *provider_tables(_FILE))]
+    tables = [_AddonTable.model_validate(yaml.safe_load(each)) for each in (text, *provider_tables(_FILE))]  # noqa: TID251 - shipped tables
     return {name: Addon(name=name, **row) for table in tables for name, row in table.addons.items()}
 
 

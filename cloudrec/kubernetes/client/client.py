@@ -7,7 +7,6 @@ objects need no other code than built-in ones. A kind's name is `Pod` if it is w
 
 from __future__ import annotations
 
-import json
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +18,7 @@ from cloudrec.kubernetes.client.credentials import Kubeconfig
 from cloudrec.kubernetes.client.errors import AbsentError, ApiUnreachableError, ExpiredError
 from cloudrec.kubernetes.client.kinds import Kinds
 from cloudrec.kubernetes.client.wire import CONNECT_S, PATIENCE_S, ApiRequest, Wire
+from cloudrec_contract.safe_json import safe_object
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -240,9 +240,12 @@ class Kube(Changes):
         )
         found: list[tuple[str, Object]] = []
         # After silence, or a line that was cut off, the next call continues after the last whole line.
-        with suppress(ApiUnreachableError, ValueError), self._wire.stream(request) as lines:
+        with (
+            suppress(ApiUnreachableError, ValueError, LookupError, TypeError),
+            self._wire.stream(request) as lines,
+        ):
             for line in lines:
-                event = json.loads(line)
+                event = safe_object(line)
                 if event["type"] == "ERROR":  # in practice 410; after any other, a list shows what is wrong
                     message = str(event["object"].get("message", ""))
                     raise ExpiredError(f"the watch was ended: {message}", status=_GONE)

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from cloudrec.errors import MissingExtraError, PreflightError
 from cloudrec.safe_yaml import KUBECONFIG_BYTES, limited_text, safe_yaml
+from cloudrec_contract.safe_json import safe_object
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,6 +22,9 @@ TUNNEL = "CLOUDREC_API_ADDRESS"  # HOST:PORT of a tunnel to the API server
 _EXEC_TIMEOUT_S = 60.0
 _MARGIN = timedelta(minutes=1)  # a credential is renewed this long before it expires
 _FILES = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
+
+
+_SECTIONS = {"contexts": "context", "clusters": "cluster", "users": "user"}
 
 
 class Kubeconfig:
@@ -131,6 +135,12 @@ def _read(path: Path) -> dict[str, Any]:
     ).value
     if not isinstance(document, dict):
         raise PreflightError(f"{path} is no kubeconfig: it contains no mapping", remedy=again)
+    for section, part in _SECTIONS.items():
+        listed = document.get(section) or []
+        is_list = isinstance(listed, list) and all(isinstance(entry, dict) for entry in listed)
+        if not is_list or not all(isinstance(entry.get(part) or {}, dict) for entry in listed):
+            message = f"{path} is no kubeconfig: {section} is not a list of mappings, each with a {part}"
+            raise PreflightError(message, remedy=again)
     return document
 
 
@@ -188,7 +198,7 @@ def _run(command: Mapping[str, Any], *, folder: Path) -> dict[str, Any]:
         reason = done.stderr.strip()[-500:] or f"exit code {done.returncode}"
         raise PreflightError(f"no credential for the cluster: {shown} failed: {reason}", remedy=remedy)
     try:
-        status = json.loads(done.stdout)["status"]
+        status = safe_object(done.stdout)["status"]
     except (ValueError, KeyError, TypeError) as error:
         raise PreflightError(f"{shown} printed no ExecCredential", remedy=remedy) from error
     return status if isinstance(status, dict) else {}

@@ -12,12 +12,12 @@ KubeError                    1   the API server refused or failed a call
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cloudrec.errors import CloudrecError, PreflightError, UsageError
+from cloudrec_contract.safe_json import safe_object
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -221,10 +221,9 @@ def _listed(document: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _document(body: bytes) -> dict[str, Any]:
     try:
-        document = json.loads(body)
+        return safe_object(body)
     except ValueError:
         return {}
-    return document if isinstance(document, dict) else {}
 
 
 def _seconds(value: object) -> float | None:

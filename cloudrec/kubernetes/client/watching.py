@@ -5,7 +5,6 @@ It keeps only the names and versions of the objects, so the memory that it needs
 
 from __future__ import annotations
 
-import json
 import random
 import time
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from cloudrec.kubernetes.client.errors import ApiUnreachableError, ExpiredError, KubeError, OverloadedError
 from cloudrec.kubernetes.client.wire import ApiRequest, Wire
+from cloudrec_contract.safe_json import safe_object
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -145,16 +145,17 @@ class _Watcher:
         if not line.strip():
             return None
         try:
-            event = json.loads(line)
-        except ValueError as error:
+            event = safe_object(line)
+            kind, item = event["type"], event["object"]
+            if kind == "ERROR":
+                raise _failure(item)
+            version = str(item["metadata"]["resourceVersion"])
+            key = _key(item) if kind != "BOOKMARK" else ("", "")
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise ApiUnreachableError("a watch was cut off in the middle of a line", was_sent=True) from error
-        kind, item = event.get("type"), event.get("object") or {}
-        if kind == "ERROR":
-            raise _failure(item)
-        self._version = str(item["metadata"]["resourceVersion"])
+        self._version = version
         if kind == "BOOKMARK":
             return None
-        key = _key(item)
         if kind == "DELETED":
             self._reported.pop(key, None)
         else:

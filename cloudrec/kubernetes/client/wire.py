@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 import threading
@@ -23,6 +22,7 @@ from cloudrec.kubernetes.client.errors import (
     OverloadedError,
     error_of,
 )
+from cloudrec_contract.safe_json import safe_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -163,7 +163,12 @@ class Wire:
         with self._errors(request, was_sent=True):
             data = response.response.read(decode_content=True)
             response.response.release_conn()
-        document = json.loads(data) if data.strip() else {}
+        try:
+            document = safe_json(data) if data.strip() else {}
+        except ValueError as error:  # a proxy's page, or an answer that was damaged on its way
+            raise ApiUnreachableError(
+                f"cannot {request.what}: the answer is not of an API server: {error}", was_sent=True
+            ) from error
         return document if isinstance(document, dict) else {"value": document}
 
     def _send(self, request: ApiRequest) -> Any:  # noqa: ANN401 - the SDK's response, which is not typed

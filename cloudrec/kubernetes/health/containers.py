@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from cloudrec_contract.exit_codes import (
     BAD_CONFIG,
     BAD_DATA,
+    GANG_INCOMPLETE,
     PEER_LOST,
     RESTARTS_SPENT,
     STOPPED,
@@ -97,28 +98,37 @@ def split_remedy(message: str) -> tuple[str, str]:
     return (found[1], found[2]) if found else (message, "")
 
 
+# Of exit codes after which the run ends: the kind, the text, and the remedy unless the message has its own.
+_ENDS = {
+    BAD_CONFIG: (
+        "BadConfig",
+        "the trainer refuses its configuration",
+        "correct it, and launch a new run",
+    ),
+    BAD_DATA: (
+        "BadData",
+        "the trainer refuses its data",
+        "`cloudrec data check` shows what is wrong with a dataset",
+    ),
+    UNFIT_NODE: (
+        "Unfit",
+        "the node is not fit to train",
+        "`cloudrec doctor --cluster NAME` shows its devices; --allow-tcp trains without them",
+    ),
+    GANG_INCOMPLETE: (
+        "GangIncomplete",
+        "too few nodes joined the run in time",
+        "`cloudrec doctor --cluster NAME` shows the nodes; use fewer --nodes, or a higher start_timeout_s",
+    ),
+}
+
+
 def _known(code: int, message: str) -> Cause:
     message, own = split_remedy(message)
     detail = f": {message}" if message else ""
-    if code == BAD_CONFIG:
-        return Cause(
-            kind="BadConfig",
-            text=f"the trainer refuses its configuration{detail}",
-            remedy=own or "correct it, and launch a new run",
-        )
-    if code == BAD_DATA:
-        return Cause(
-            kind="BadData",
-            text=f"the trainer refuses its data{detail}",
-            remedy=own or "`cloudrec data check` shows what is wrong with a dataset",
-        )
-    if code == UNFIT_NODE:
-        return Cause(
-            kind="Unfit",
-            text=f"the node is not fit to train{detail}",
-            remedy=own
-            or "`cloudrec doctor --cluster NAME` shows its devices; --allow-tcp trains without them",
-        )
+    if code in _ENDS:
+        kind, text, remedy = _ENDS[code]
+        return Cause(kind=kind, text=f"{text}{detail}", remedy=own or remedy)
     if code == RESTARTS_SPENT:
         return Cause(
             kind="RestartsSpent",

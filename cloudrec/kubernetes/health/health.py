@@ -28,6 +28,7 @@ _GPU = "nvidia.com/gpu"
 class _Node:
     name: str
     is_ready: bool
+    conditions: Mapping[str, Mapping[str, Any]]
     capacity: Mapping[str, Any]
     allocatable: Mapping[str, Any]
 
@@ -43,7 +44,7 @@ def check(kube: Kube, target: ClusterTarget) -> list[Finding]:
         One finding for each check, passed or failed.
     """
     nodes = _nodes(kube, target)
-    found = [_presence(nodes, target), *_readiness(nodes)]
+    found = [_presence(nodes, target), *_readiness(nodes), *_conditions(nodes, target)]
     if nodes:
         found += [_allocation(nodes, name, wanted) for name, wanted in target.resources.items()]
     return [*found, *_addons(kube, target), *_networks(kube, target)]
@@ -74,10 +75,11 @@ def _nodes(kube: Kube, target: ClusterTarget) -> list[_Node]:
 
 def _node(row: Mapping[str, Any]) -> _Node:
     status = row.get("status") or {}
-    conditions = {each["type"]: each["status"] for each in status.get("conditions") or []}
+    conditions = {each["type"]: each for each in status.get("conditions") or []}
     return _Node(
         name=row["metadata"]["name"],
-        is_ready=conditions.get("Ready") == "True",
+        is_ready=(conditions.get("Ready") or {}).get("status") == "True",
+        conditions=conditions,
         capacity=status.get("capacity") or {},
         allocatable=status.get("allocatable") or {},
     )
@@ -113,6 +115,30 @@ def _readiness(nodes: Sequence[_Node]) -> list[Finding]:
             blocks=len(lost) == len(nodes),
         )
     ]
+
+
+def _conditions(nodes: Sequence[_Node], target: ClusterTarget) -> Iterable[Finding]:
+    """Yield a finding for the conditions by which the cloud's agents report unhealthy nodes."""
+    if not nodes or not target.unhealthy:
+        return
+    bad = [
+        f"{node.name}: {kind}" + (f" ({reason})" if reason else "")
+        for node in nodes
+        for kind, status in target.unhealthy.items()
+        if (condition := node.conditions.get(kind) or {}).get("status") == status
+        for reason in [condition.get("reason") or condition.get("message") or ""]
+    ]
+    yield Finding(
+        check="nodes healthy",
+        ok=not bad,
+        found=_some(bad) or "no problem is reported",
+        needed="no GPU, kernel, network or disk problem",
+        remedy="`kubectl describe node` shows it; if the cloud does not replace it, cordon it and delete "
+        "its machine: the node pool makes another"
+        if bad
+        else "",
+        blocks=False,
+    )
 
 
 def _allocation(nodes: Sequence[_Node], resource: str, wanted: str) -> Finding:
@@ -176,15 +202,15 @@ def _networks(kube: Kube, target: ClusterTarget) -> Iterable[Finding]:
     if not target.networks or not kube.kinds.has("networking.gke.io/v1/Network"):
         return
     for each in target.networks:
-        found = kube.get("networking.gke.io/v1/Network", each["network"])
+        found = kube.get("networking.gke.io/v1/Network", each.object_name)
         conditions = ((found or {}).get("status") or {}).get("conditions") or []
         ready: Mapping[str, Any] = next((row for row in conditions if row.get("type") == "Ready"), {})
         if found is None or ready.get("status") == "False":
             yield Finding(
-                check=f"network {each['network']}",
+                check=f"network {each.object_name}",
                 ok=False,
                 found="it does not exist" if found is None else str(ready.get("message", "not ready")),
-                needed=f"for the pods' {each['interface']}",
+                needed=f"for the pods' {each.interface}",
                 remedy="install the add-on gke-networks; the node pool must have that network",
             )
 

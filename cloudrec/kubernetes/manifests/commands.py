@@ -72,11 +72,14 @@ def _elastic(workload: Workload) -> tuple[str, ...]:
 
 def _program(workload: Workload, target: ClusterTarget) -> tuple[str, ...]:
     """Return the command that torchrun starts for each rank; the user's flags come last, and override."""
+    grace_s = str(max(1, workload.grace_s - _LAST_COPY_S))
     return (
         *("--no-python", *POD, "rank", "--", *workload.command),
         *("--config", f"{CONFIG}/trainer.yaml", "--output_dir", f"{WORK}/run"),
         *(("--checkpoint_dir", workload.checkpoints) if workload.checkpoints else ()),
-        *("--stop_grace_seconds", str(max(1, workload.grace_s - _LAST_COPY_S))),
+        *("--stop_grace_seconds", grace_s),
         *(("--preemption_notices", target.notices) if target.notices else ()),
+        # The kubelet ends the pods with the notice, so that both leave the same time: the node pool's.
+        *(("--preemption_notice_seconds", grace_s) if target.notices and target.is_preempted else ()),
         *workload.flags,
     )

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from cloudrec.errors import SpecError
+from cloudrec.kubernetes import topology
 from cloudrec.kubernetes.manifests.names import INDEX_LABEL
+from cloudrec.transport import HUGE_PAGES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -61,17 +63,22 @@ def run_environment(
         "CLOUDREC_RESULTS": workload.results,
         "CLOUDREC_FABRIC": target.fabric,
         "CLOUDREC_INSTANCE_TYPE": target.instance_type,
+        "CLOUDREC_CARDS": target.resources.get(profile.card_resource, "0"),
+        **_huge_pages(target),
         "CLOUDREC_GPUS": target.resources.get(GPUS, "0"),
         "CLOUDREC_ALLOW_TCP": "1" if workload.allow_tcp else "0",
         "CLOUDREC_MAX_RESTARTS": str(workload.max_restarts),
         "CLOUDREC_GRACE_S": str(workload.grace_s),
+        **({"CLOUDREC_START_TIMEOUT_S": str(workload.start_timeout_s)} if workload.start_timeout_s else {}),
         "CLOUDREC_WORK": WORK,
         **({"CLOUDREC_PROFILE": script} if script else {}),
+        **({"CLOUDREC_TOPOLOGY": f"{topology.FOLDER}/{topology.FILE}"} if target.topology else {}),
         # The root file system is read-only, and libraries write caches to the home folder.
         "HOME": f"{WORK}/home",
         "PYTHONUNBUFFERED": "1",
         **profile.environment,
         **{name: literal(value) for name, value in workload.environment.items()},
+        **workload.secrets,
     }
     return entries(variables)
 
@@ -112,6 +119,12 @@ def endpoint_ports(environment: Mapping[str, str]) -> list[int]:
             except ValueError as error:
                 raise SpecError(f"{value!r} is no URL: {error}") from error
     return sorted(found)
+
+
+def _huge_pages(target: ClusterTarget) -> dict[str, str]:
+    """Return the variable by which the check in the pod requires the huge pages that the pod requests."""
+    requested = re.fullmatch(r"(\d+)Mi", target.resources.get(HUGE_PAGES, ""))
+    return {"CLOUDREC_HUGEPAGES_MIB": requested[1]} if requested else {}
 
 
 def _is_secret(name: str, value: str) -> bool:

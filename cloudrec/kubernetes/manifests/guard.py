@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from cloudrec.errors import SpecError
+from cloudrec.kubernetes import topology
 from cloudrec.kubernetes.manifests import network
 from cloudrec.kubernetes.manifests.commands import POD
 from cloudrec.kubernetes.manifests.environment import WORK, endpoint_ports, entries, literal
@@ -54,6 +55,7 @@ _RUNS = {
     "batch": "jobs",
     "kubeflow.org": "pytorchjobs",
     "trainer.kubeflow.org": "trainjobs",
+    "jobset.x-k8s.io": "jobsets",
     "ray.io": "rayjobs",
 }
 
@@ -106,7 +108,7 @@ def guard_objects(target: ClusterTarget, guarding: Guarding) -> tuple[dict[str, 
     parts = (
         contexts.ServiceAccount(**named, annotations=dict(guarding.annotations) or None),
         contexts.ConfigMap(**named, data={NOTE: guarding.note}),
-        contexts.Role(**named, rules=_rules()),
+        contexts.Role(**named, rules=_rules(meters=guarding.meters)),
         contexts.RoleBinding(**named, role=NAME, service_account=NAME),
         *(_meter(target, labels) if guarding.meters else ()),
         contexts.NetworkPolicy(
@@ -135,12 +137,13 @@ def _meter(target: ClusterTarget, labels: Mapping[str, str]) -> tuple[TemplateCo
     return contexts.ClusterRole(name=NAME, labels=labels, rules=rules), binding
 
 
-def _rules() -> list[dict[str, Any]]:
+def _rules(*, meters: bool) -> list[dict[str, Any]]:
     runs = [
         {"apiGroups": [group], "resources": [resource], "verbs": ["get", "list", "patch"]}
         for group, resource in _RUNS.items()
     ]
-    note = {"resources": ["configmaps"], "resourceNames": [NAME], "verbs": ["get", "patch"]}
+    own = [NAME, *([topology.NAME] if meters else [])]  # without nodes, it has no table to keep
+    note = {"resources": ["configmaps"], "resourceNames": own, "verbs": ["get", "patch"]}
     return [
         *runs,
         # To end the pods of dead nodes: `keeper.tending`.

@@ -10,7 +10,7 @@ from cloudrec.kubernetes.manifests.environment import indexed
 from cloudrec.kubernetes.manifests.names import ENGINES, QUEUE, RENDEZVOUS_PORT, run_labels, trainers
 from cloudrec.kubernetes.manifests.pods import Shape, training_pod
 from cloudrec.kubernetes.manifests.templates import contexts
-from cloudrec_contract.exit_codes import FINAL, RESTARTS_SPENT, STOPPED, STOPPED_FOR_OPERATOR
+from cloudrec_contract.exit_codes import FINAL, GANG_INCOMPLETE, RESTARTS_SPENT, STOPPED, STOPPED_FOR_OPERATOR
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -79,6 +79,13 @@ def trainjob(workload: Workload, target: ClusterTarget, profile: Profile) -> tup
     return (runtime, job)
 
 
+def jobset(workload: Workload, target: ClusterTarget, profile: Profile) -> tuple[TemplateContext, ...]:
+    """Return a JobSet with one Indexed Job; its operator makes a headless Service with the JobSet's name."""
+    shape = _indexed_shape("jobset", workload, target)
+    spec = _job_spec(workload, training_pod(workload, target, profile, shape), shape)
+    return (contexts.JobSet(**_queued(workload, target), spec=spec),)
+
+
 def rayjob(workload: Workload, target: ClusterTarget, profile: Profile) -> tuple[TemplateContext, ...]:
     """Return a RayJob, whose driver starts one agent on each worker."""
     return (ray.job(workload, target, profile, _queued(workload, target)),)
@@ -88,6 +95,7 @@ MAKERS: Mapping[str, Maker] = {
     "torchrun": torchrun,
     "pytorchjob": pytorchjob,
     "trainjob": trainjob,
+    "jobset": jobset,
     "rayjob": rayjob,
 }
 
@@ -116,7 +124,8 @@ def _job_spec(workload: Workload, pod: Any, shape: Shape) -> contexts.JobSpec:  
         backoff_limit=workload.max_restarts,
         container=shape.container,
         # Bad configuration, bad data, an unfit node, no restarts left: another pod would end in the same way.
-        final_codes=(*FINAL, RESTARTS_SPENT),
+        # Without all nodes in time, the others must end too, so that they hold no nodes.
+        final_codes=(*FINAL, RESTARTS_SPENT, GANG_INCOMPLETE),
         again_codes=(STOPPED,),
         # The run may finish without nodes that were lost, also the first one: the Job must not wait for their
         # pods. An agent succeeds only after the pod with rank 0 has uploaded its files, so the Job never ends

@@ -51,6 +51,7 @@ ENGINES: Mapping[str, PodNaming] = {
     "torchrun": PodNaming(launcher="torchrun", container="trainer", host="{run}-{index}"),
     "pytorchjob": PodNaming(launcher="pytorchjob", container="pytorch", host="{run}-worker-{index}"),
     "trainjob": PodNaming(launcher="trainjob", container="node", host="{run}-node-0-{index}", hashed=True),
+    "jobset": PodNaming(launcher="jobset", container="trainer", host="{run}-node-0-{index}", hashed=True),
     "rayjob": PodNaming(launcher="rayjob", container="trainer", host="{run}", longest=47),
 }
 

@@ -9,9 +9,9 @@ from cloudrec.kubernetes.manifests.environment import GPUS
 from cloudrec.kubernetes.manifests.names import trainers
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
-    from cloudrec.kubernetes.client.target import ClusterTarget
+    from cloudrec.kubernetes.client.target import CardNetwork, ClusterTarget
     from cloudrec.kubernetes.manifests.workload import Workload
     from cloudrec.transport import Profile
 
@@ -19,6 +19,8 @@ _GONE_S = 30  # after which a pod on a lost node is replaced; Kubernetes' defaul
 _LOST = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 # Where the size of a node is not known. Without any request of cores and memory, a pod would be BestEffort:
 # the first to be evicted, refused in a namespace with a quota, and refused if it requests huge pages.
+_DISK = "ephemeral-storage"
+_GIB = 1.073741824  # in GB
 _LEAST = {"cpu": "100m", "memory": "256Mi"}
 # Autoscalers must not move a pod: each move restarts the run. The disruption budget still allows drains.
 _STAY = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false", "karpenter.sh/do-not-disrupt": "true"}
@@ -32,11 +34,15 @@ def resources(
     Cores have no limit unless a quota needs one: a limit would throttle all threads of a rank, and no other
     run is on the node. Devices and huge pages need a limit, which must equal the request.
     """
-    whole = {**target.resources, **(profile.resources if _has_cards(target, profile) else {})}
+    # The numbers of the machine come before those of its family's profile.
+    whole = {**(profile.resources if _has_cards(target, profile) else {}), **target.resources}
     memory = {"memory": f"{workload.memory_gib}Gi"} if workload.memory_gib else {}
     cores = {"cpu": str(workload.cpus)} if workload.cpus else {}
-    requests = {**_LEAST, **cores, **memory, **whole}
-    limits = {**memory, **whole, **({"cpu": requests["cpu"]} if target.limits_cores else {})}
+    disk = {_DISK: f"{workload.disk_gib}Gi"} if workload.disk_gib else {}
+    requests = {**_LEAST, **cores, **memory, **disk, **whole}
+    # No other run is on the node: beyond its share a pod is evicted, rather than the node's disk filled.
+    most = {_DISK: f"{max(workload.disk_gib, int(target.disk_gb / _GIB))}Gi"} if disk else {}
+    limits = {**memory, **most, **whole, **({"cpu": requests["cpu"]} if target.limits_cores else {})}
     return requests, limits or None
 
 
@@ -66,19 +72,12 @@ def pod_annotations(target: ClusterTarget, profile: Profile) -> dict[str, str]:
     return {**_STAY, **profile.annotations, **_networks(target.networks, profile.default_interface)}
 
 
-def network_name(network: str) -> str:
-    """Return the name of a network's Network object: the last part of the cloud's path of the network."""
-    return network.rpartition("/")[2]
-
-
-def _networks(networks: Sequence[Mapping[str, str]], default: str) -> dict[str, str]:
+def _networks(networks: Sequence[CardNetwork], default: str) -> dict[str, str]:
     if not networks:
         return {}
     own = default or "eth0"
     cards = [{"interfaceName": own, "network": "default"}]
-    cards += [
-        {"interfaceName": each["interface"], "network": network_name(each["network"])} for each in networks
-    ]
+    cards += [{"interfaceName": each.interface, "network": each.object_name} for each in networks]
     return {
         "networking.gke.io/default-interface": own,
         "networking.gke.io/interfaces": json.dumps(cards),

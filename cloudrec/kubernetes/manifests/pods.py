@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from cloudrec.kubernetes import topology
 from cloudrec.kubernetes.client.target import DEAD_NODE
 from cloudrec.kubernetes.manifests import placement, shared
 from cloudrec.kubernetes.manifests.commands import CONFIG
 from cloudrec.kubernetes.manifests.environment import WORK, entries, run_environment
 from cloudrec.kubernetes.manifests.names import ROLE, TRAINER, run_labels
-from cloudrec.kubernetes.manifests.setup import with_setup
+from cloudrec.kubernetes.manifests.setup import urls_of, with_setup
 from cloudrec.kubernetes.manifests.templates.pods import Container, Daemon, Pod
 
 if TYPE_CHECKING:
@@ -21,8 +22,15 @@ if TYPE_CHECKING:
     from cloudrec.transport import HostPath, Profile, Sidecar
 
 UNPRIVILEGED = 10001
+DATA = f"{WORK}/data"  # the agent's folder for datasets
+_LOCAL = "local-disks"
 _SHM_GIB = 2  # for a pod that does not train
 _CONFIG_MODE = 0o444
+# It is optional, since a launcher that may not list nodes does not write it.
+_TOPOLOGY = {
+    "name": "topology",
+    "configMap": {"name": topology.NAME, "defaultMode": _CONFIG_MODE, "optional": True},
+}
 # Without limits: the vendor names none, and a throttled daemon would delay all ranks.
 _DAEMON_REQUESTS = {"cpu": "1", "memory": "1Gi"}
 _PROBE_PERIOD_S = 2
@@ -65,7 +73,8 @@ def training_pod(workload: Workload, target: ClusterTarget, profile: Profile, sh
         image=workload.image,
         command=shape.command,
         args=shape.args,
-        environment=run_environment(workload, target, profile, shape.own),
+        # A script's requirements come from the same package index as the packages of the setup.
+        environment=run_environment(workload, target, profile, {**urls_of(workload.setup), **shape.own}),
         ports=shape.ports,
         requests=requests,
         limits=limits,
@@ -73,6 +82,12 @@ def training_pod(workload: Workload, target: ClusterTarget, profile: Profile, sh
         capabilities=sorted({*profile.capabilities, *target.capabilities}) or None,
         mounts=[
             *own_mounts(),
+            *(
+                [{"name": "topology", "mountPath": topology.FOLDER, "readOnly": True}]
+                if target.topology
+                else []
+            ),
+            *_local_mounts(target),
             *(_mount(each) for each in profile.host_paths),
             *shared.mounts(workload, target),
         ],
@@ -99,6 +114,8 @@ def training_pod(workload: Workload, target: ClusterTarget, profile: Profile, sh
         containers=[container],
         volumes=[
             *own_volumes(shape.config or workload.run, shm_gib=_shared_memory(workload, profile)),
+            *([_TOPOLOGY] if target.topology else []),
+            *_local_volumes(target),
             *_host_volumes(profile),
             *shared.volumes(workload, target),
         ],
@@ -108,7 +125,7 @@ def training_pod(workload: Workload, target: ClusterTarget, profile: Profile, sh
 
 def without_fabric(target: ClusterTarget, profile: Profile) -> tuple[ClusterTarget, Profile]:
     """Return the target and the profile for a pod without GPUs, so without fabric and privileges."""
-    light = replace(target, resources={}, networks=(), capabilities=(), profile="")
+    light = replace(target, resources={}, networks=(), capabilities=(), profile="", local_path="", disk_gb=0)
     bare = replace(
         profile,
         settings=(),
@@ -147,6 +164,22 @@ def own_volumes(config: str, *, shm_gib: int) -> list[dict[str, Any]]:
         {"name": "tmp", "emptyDir": {}},
         {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": f"{shm_gib}Gi"}},
     ]
+
+
+def _local_mounts(target: ClusterTarget) -> list[dict[str, Any]]:
+    """Return the mount of the node's local disks, where the agent stages datasets."""
+    return [{"name": _LOCAL, "mountPath": DATA}] if target.local_path else []
+
+
+def _local_volumes(target: ClusterTarget) -> list[dict[str, Any]]:
+    """Return the volume of `_local_mounts`.
+
+    With the type Directory a pod waits until the add-on has mounted the disks there; it would otherwise fill
+    the disk below.
+    """
+    if not target.local_path:
+        return []
+    return [{"name": _LOCAL, "hostPath": {"path": target.local_path, "type": "Directory"}}]
 
 
 def _shared_memory(workload: Workload, profile: Profile) -> int:

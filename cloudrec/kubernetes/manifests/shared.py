@@ -6,6 +6,8 @@ would wait for it without end.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -16,11 +18,18 @@ if TYPE_CHECKING:
     from cloudrec.kubernetes.manifests.workload import Workload
 
 ROOT = "/mnt"
+_DIGITS = 8
 
 
-def claim_name(volume: str) -> str:
-    """Return the name of a volume's claim, which the add-on `volumes` creates."""
-    return f"cloudrec-{volume}"
+def claim_name(volume: Mapping[str, Any]) -> str:
+    """Return the name of a volume's claim, which the add-on `volumes` creates.
+
+    It ends with a digest of the volume's source: Kubernetes allows no change of the source of a
+    PersistentVolume, so another source is another volume.
+    """
+    source = [volume.get(name) for name in ("driver", "handle", "attributes", "mount_options")]
+    digest = hashlib.sha256(json.dumps(source, sort_keys=True).encode()).hexdigest()[:_DIGITS]
+    return f"cloudrec-{volume['name']}-{digest}"
 
 
 def used(workload: Workload, target: ClusterTarget) -> list[Mapping[str, Any]]:
@@ -36,14 +45,13 @@ def _path(volume: str) -> re.Pattern[str]:
 def mounts(workload: Workload, target: ClusterTarget) -> list[dict[str, Any]]:
     """Return the volume mounts of a container."""
     return [
-        {"name": claim_name(each["name"]), "mountPath": f"{ROOT}/{each['name']}"}
-        for each in used(workload, target)
+        {"name": claim_name(each), "mountPath": f"{ROOT}/{each['name']}"} for each in used(workload, target)
     ]
 
 
 def volumes(workload: Workload, target: ClusterTarget) -> list[dict[str, Any]]:
     """Return the pod's volumes."""
-    names = [claim_name(each["name"]) for each in used(workload, target)]
+    names = [claim_name(each) for each in used(workload, target)]
     return [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in names]
 
 

@@ -29,6 +29,7 @@ class Workload:
         flags: further flags for it.
         config: the text of trainer.yaml.
         environment: the user's variables, which override the transport's.
+        secrets: variables that refer to Secrets: the value of `valueFrom` of each.
         results: URI of the folder of results in the cluster's storage.
         checkpoints: URI of the folder of its checkpoints.
         dataset: path or URI of the data; empty if the run names none.
@@ -36,9 +37,12 @@ class Workload:
         grace_s: seconds between SIGTERM and the kill of a pod.
         cpus: cores that a pod requests; 0 for none.
         memory_gib: memory that a pod requests, in GiB; 0 for none.
+        disk_gib: ephemeral storage that a pod requests, in GiB; 0 for none.
         allow_tcp: train over TCP if the intended transport is not found.
         priority_class: the pods' priority class; empty for the cluster's default.
         queue: Kueue's local queue; empty without Kueue.
+        start_timeout_s: seconds that a pod waits for those of the other nodes before the first step; 0 for no
+            limit. Whether the run has started before is known from its results.
         dead_node: `replace` if the guard may end a pod whose node is dead while its Node object stays.
     """
 
@@ -55,6 +59,7 @@ class Workload:
     flags: tuple[str, ...] = ()
     config: str = "{}\n"
     environment: Mapping[str, str] = field(default_factory=dict)
+    secrets: Mapping[str, Mapping[str, Mapping[str, str]]] = field(default_factory=dict)
     results: str = ""
     checkpoints: str = ""
     dataset: str = ""
@@ -62,7 +67,9 @@ class Workload:
     grace_s: int = 30
     cpus: int = 0
     memory_gib: int = 0
+    disk_gib: int = 0
     allow_tcp: bool = False
     priority_class: str = ""
     queue: str = ""
+    start_timeout_s: int = 0
     dead_node: str = ""

@@ -18,7 +18,6 @@ starts on a new line. A launcher records:
 from __future__ import annotations
 
 import json
-import math
 import os
 import time
 from dataclasses import dataclass, field
@@ -27,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from cloudrec.errors import DataError, UsageError
 from cloudrec.home import open_file, storage_error
+from cloudrec_contract.safe_json import safe_object
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 
 _LATEST = 32503680000.0  # seconds since the epoch in the year 3000: a later time is damage
-_LONGEST_NUMBER = 19  # digits of the largest number of 64 bits
 _NUMBERS = {"pid", "attempt", "rank", "exit_code", "lead"}  # fields that readers use as integers
 
 
@@ -130,29 +129,16 @@ def _parse(line: str) -> LedgerEvent | None:
     """Return a line's event; None if the line is incomplete or a value is out of range."""
     try:
         # A damaged number, such as 1e400 or one of a million digits, must not stop every later `status`.
-        fields = json.loads(line, parse_int=_whole, parse_float=_finite, parse_constant=_finite)
+        fields = safe_object(line)
         moment, launch = float(fields.pop("time")), int(fields.pop("launch"))
         event = str(fields.pop("event"))
         for name in _NUMBERS & fields.keys():
             fields[name] = None if fields[name] is None else int(fields[name])
-    except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError, OverflowError):
         return None
     if not 0 <= moment <= _LATEST:
         return None
     return LedgerEvent(time=moment, event=event, launch=launch, details=fields)
-
-
-def _whole(digits: str) -> int:
-    if len(digits) > _LONGEST_NUMBER:
-        raise ValueError(f"a number of {len(digits)} digits")
-    return int(digits)
-
-
-def _finite(digits: str) -> float:
-    number = float(digits)
-    if not math.isfinite(number):
-        raise ValueError(f"{digits} is not finite")
-    return number
 
 
 def refuse_finished(name: str, events: Sequence[LedgerEvent]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from cloudrec.home import open_file, read_text
 from cloudrec.launchers.base.run_folder import newest_checkpoint
+from cloudrec_contract.safe_json import safe_json, safe_object
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,8 +46,8 @@ def json_lines(text: str) -> Iterator[dict[str, Any]]:
     """Yield the objects of a JSON Lines text, without damaged lines."""
     for line in text.splitlines():
         try:
-            record = json.loads(line)
-        except (ValueError, RecursionError):
+            record = safe_json(line, numbers="unknown")  # a loss that diverged is NaN
+        except ValueError:
             continue
         if isinstance(record, dict):
             yield record
@@ -56,10 +56,9 @@ def json_lines(text: str) -> Iterator[dict[str, Any]]:
 def read_summary(run: RunFolder) -> dict[str, Any]:
     """Return the trainer's summary; {} if the file is missing or damaged."""
     try:
-        document = json.loads(read_text(run.summary_file))
-    except (OSError, ValueError, RecursionError):
+        return safe_object(read_text(run.summary_file), numbers="unknown")
+    except (OSError, ValueError):
         return {}
-    return document if isinstance(document, dict) else {}
 
 
 def has_finished(run: RunFolder) -> bool:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from cloudrec.launchers.base.outputs import json_lines, number
 from cloudrec.launchers.base.protocol import Skipped
 from cloudrec.launchers.base.results_store import Place, open_place
 from cloudrec.safe_path import UnsafeNameError, check_name, safe_join
+from cloudrec_contract.safe_json import safe_object
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -158,7 +158,8 @@ def _copy(place: Place, name: str, folder: Path, *, size: int) -> str:
         target = safe_join(folder, name)
     except UnsafeNameError as error:
         return error.message
-    parents = (folder / parent for parent in target.relative_to(folder).parents)
+    inside = target.relative_to(folder)
+    parents = (folder / parent for parent in inside.parents)  # boundary: of a checked path
     if target.is_dir() or any(parent.exists() and not parent.is_dir() for parent in parents):
         return f"the name {name!r} is both a file's and a folder's"
     # A listing of the store has sizes and no digests, so a file of equal size counts as unchanged.
@@ -193,7 +194,6 @@ def _pod(name: object) -> str:
 
 def _json(data: bytes | None) -> dict[str, Any]:
     try:
-        document = json.loads(data or b"{}")
-    except (ValueError, RecursionError):
+        return safe_object(data or b"{}")
+    except ValueError:
         return {}
-    return document if isinstance(document, dict) else {}

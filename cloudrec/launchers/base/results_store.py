@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Place", "is_remote", "open_place", "require"]
 
+_PIECE_BYTES = 2**20
 _PATIENCE = Patience(attempts=5, rounds=3)
 
 
@@ -43,6 +45,10 @@ class Place(Protocol):
 
     def write(self, name: str, data: bytes) -> None:
         """Write or replace a file atomically."""
+        ...
+
+    def send(self, name: str, source: Path) -> None:
+        """Write or replace a file by one of this machine, which need not fit into memory."""
         ...
 
     def create(self, name: str, data: bytes) -> bool:
@@ -66,19 +72,22 @@ class Place(Protocol):
         ...
 
 
-def open_place(uri: str, environment: Mapping[str, str] | None = None) -> Place:
+def open_place(
+    uri: str, environment: Mapping[str, str] | None = None, *, patience: Patience | None = None
+) -> Place:
     """Return the folder that a path or URI names, without a call to the store.
 
     Args:
         uri: the path or URI.
         environment: variables of the store's client, such as an endpoint; those of this process come first.
+        patience: how often a call is repeated; None for the usual number.
 
     Raises:
         DataError: the scheme is unknown, or the URI names no bucket or folder.
         MissingExtraError: the store's client is not installed.
     """
     with _usable(uri):
-        options = StoreOptions(environment=environment or {}, patience=_PATIENCE)
+        options = StoreOptions(environment=environment or {}, patience=patience or _PATIENCE)
         return _StoredFiles(uri.rstrip("/") or uri, stores.open_store(uri, options))
 
 
@@ -113,6 +122,10 @@ class _StoredFiles:
     def write(self, name: str, data: bytes) -> None:
         with _explained():
             self._store.put(name, data)
+
+    def send(self, name: str, source: Path) -> None:
+        with source.open("rb") as file, _explained(), self._store.write(name) as target:
+            shutil.copyfileobj(file, target, _PIECE_BYTES)
 
     def create(self, name: str, data: bytes) -> bool:
         with _explained():

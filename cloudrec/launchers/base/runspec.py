@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from cloudrec.errors import DataError, SpecError, UsageError
 from cloudrec.kubernetes.client.target import ClusterTarget, PodSetup
+from cloudrec.launchers.base.script_program import UserScript  # noqa: TC001 - pydantic reads it
 from cloudrec.process.ray_target import RayTarget  # noqa: TC001 - pydantic reads it
 from cloudrec_contract.layout import checkpoints_uri, node_range, run_uri
+from cloudrec_contract.safe_json import safe_object
 from cloudrec_contract.settings import SettingsError, TrainerSettings, underscored_flags, underscored_keys
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ _NAME_LIMIT = 63  # a DNS label: a run's name becomes part of pods', jobs' and s
 _MOST = 1_000_000  # processes, nodes, restarts: more is a typing error or a damaged file
 _SHOWN = 40  # characters of a wrong value
 _LONGEST_S = 10 * 365 * 86_400
+_LARGEST_GB = 1e9  # an exabyte
 _DEAREST_USD = 1e9  # an hour
 _RUN_FOLDER_ENGINES = ("local", "slurm")  # their ranks write into the run's folder, not into the storage
 
@@ -74,8 +77,12 @@ class RunSpec:
             releases wrote as 0.
         target: how the launcher reaches the cluster; None where it needs nothing to reach it.
         settings: the settings that only this launcher reads.
+        script: the user's script, if it is the program in place of the trainer.
+        secrets: references for variables whose values are secret, by the variable: SECRET/KEY in Kubernetes,
+            else the variable of the process that launches.
         created: time of the launch, ISO 8601.
         versions: versions of the packages on the machine that launched the run, by name.
+        staged_gb: GB of the dataset that each node copies to its disk first; 0 for none, or an unknown size.
         trainer_settings: all settings, as the trainer has resolved them; None if the trainer is another
             program, or an earlier release launched the run. Read `trainer`, which is always set.
     """
@@ -107,8 +114,11 @@ class RunSpec:
     hourly_usd: float | None = None
     target: ClusterTarget | RayTarget | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
+    script: UserScript | None = None
+    secrets: Mapping[str, str] = field(default_factory=dict)
     created: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     versions: Mapping[str, str] = field(default_factory=dict)
+    staged_gb: float = 0.0
     trainer_settings: TrainerSettings | None = None
 
     def __post_init__(self) -> None:
@@ -118,6 +128,7 @@ class RunSpec:
         _within("max_restarts", self.max_restarts, 0, _MOST)
         _within("stop_grace_s", self.stop_grace_s, 1, _LONGEST_S)
         _within("min_nodes", self.min_nodes, 0, _MOST)
+        _within("staged_gb", self.staged_gb, 0, _LARGEST_GB)
         if self.hourly_usd is not None:
             _within("hourly_usd", self.hourly_usd, 0, _DEAREST_USD)
         for name, value in self.environment.items():
@@ -180,11 +191,9 @@ class RunSpec:
     def from_json(cls, text: str) -> RunSpec:
         """Return the spec in the text of spec.json; DataError if it is damaged or of another version."""
         try:
-            document = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise DataError(f"it is not JSON: {error}") from error
-        if not isinstance(document, dict):
-            raise DataError(f"it holds a {type(document).__name__}, not an object")
+            document = safe_object(text, numbers="any")  # so that the error names the key
+        except ValueError as error:
+            raise DataError(str(error)) from error
         version = document.pop("schema_version", None)
         if version != SCHEMA_VERSION:
             raise DataError(

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _TERMINATED = (-signal.SIGTERM, 128 + signal.SIGTERM)  # the code of a process that SIGTERM ended
 _HOPELESS = {BAD_CONFIG: "bad configuration", BAD_DATA: "bad data"}
+_SCRIPTS_NOTE = "a resume starts the script with what it has written to its folder of checkpoints"
 _MEANINGS = {**_HOPELESS, PEER_LOST: "another rank was lost"}
 
 
@@ -159,6 +160,7 @@ class Evidence:
         finished: whether the trainer's summary has the status "finished".
         checkpoint: step of the newest committed checkpoint; None without one.
         error: the last error that the culprit printed; None if it printed none.
+        is_script: whether a user's script ran, whose checkpoints cloudrec cannot count.
     """
 
     agent_code: int
@@ -172,6 +174,7 @@ class Evidence:
     finished: bool
     checkpoint: int | None
     error: str | None
+    is_script: bool = False
 
 
 def judge(evidence: Evidence) -> Outcome:
@@ -202,7 +205,7 @@ def _all_ended_well(evidence: Evidence) -> tuple[RunState, str | None]:
 
 def _stopped(evidence: Evidence, code: int | None) -> tuple[RunState, str | None]:
     stop = "stopped on request" if evidence.requested else "stopped by a signal from outside"
-    at = _checkpoint_note(evidence.checkpoint)
+    at = _SCRIPTS_NOTE if evidence.is_script else _checkpoint_note(evidence.checkpoint)
     if code == STOPPED:
         return RunState.INTERRUPTED, f"{stop}; {at}"
     if evidence.killed_after_s is not None:
@@ -214,7 +217,8 @@ def _stopped(evidence: Evidence, code: int | None) -> tuple[RunState, str | None
         return RunState.INTERRUPTED, f"{stop} before the trainer had started; {at}"
     first = culprit(evidence.exits)
     how = f" ({describe(first, error=evidence.error)})" if first else ""
-    return RunState.INTERRUPTED, f"{stop}, without its own checkpoint{how}; {at}"
+    without = "" if evidence.is_script else ", without its own checkpoint"
+    return RunState.INTERRUPTED, f"{stop}{without}{how}; {at}"
 
 
 def _checkpoint_note(step: int | None) -> str:

@@ -1,3 +1,3 @@
 """The launchers for Kubernetes: one for each operator, and what they share."""
 
-LAUNCHERS = {name: name for name in ("torchrun", "pytorchjob", "trainjob", "rayjob")}
+LAUNCHERS = {name: f"operators.{name}" for name in ("torchrun", "pytorchjob", "trainjob", "jobset", "rayjob")}

@@ -12,7 +12,7 @@ from cloudrec.kubernetes.health.quantities import amount
 from cloudrec.kubernetes.manifests import placement
 from cloudrec.launchers.kubernetes.context import Settings
 from cloudrec.launchers.kubernetes.run_state import is_ready
-from cloudrec.launchers.kubernetes.workloads import profile_for, workload_of
+from cloudrec.launchers.kubernetes.workloads import disk_gib, profile_for, workload_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from cloudrec.launchers.base.runspec import RunSpec
     from cloudrec.launchers.kubernetes.engine import JobOperator
 
+_LOCAL_QUEUE = "kueue.x-k8s.io/v1beta2/LocalQueue"
+_DISK = "ephemeral-storage"
 _SHOWN = 4  # nodes that a message names
 
 
@@ -42,6 +44,7 @@ def check_cluster(kube: Kube, engine: JobOperator, target: ClusterTarget, spec: 
         )
     _check_level(kube, target, spec)
     _check_quota(kube, target, spec)
+    _check_queue(kube, target, spec)
     if not Settings.of(spec.settings).wait_for_nodes:
         check_nodes(kube, target, spec)
 
@@ -102,6 +105,38 @@ def _check_quota(kube: Kube, target: ClusterTarget, spec: RunSpec) -> None:
                 )
 
 
+def _check_queue(kube: Kube, target: ClusterTarget, spec: RunSpec) -> None:
+    """Raise PreflightError if Kueue could never admit the run, which would wait without end."""
+    queue = Settings.of(spec.settings).queue
+    if not queue:
+        return
+    if not kube.kinds.has(_LOCAL_QUEUE):
+        raise PreflightError(
+            f"train.settings.queue is {queue!r}, and cluster {spec.cluster!r} has no Kueue with v1beta2",
+            remedy="install it: cloudrec addons install kueue; or leave the queue out",
+        )
+    try:
+        found = kube.get(_LOCAL_QUEUE, queue, namespace=target.namespace)
+    except DeniedError:
+        return  # without the right to read queues; Kueue's events will name a missing one
+    if found is None:
+        names = [each["metadata"]["name"] for each in kube.list(_LOCAL_QUEUE, namespace=target.namespace)]
+        known = ", ".join(names) or "none"
+        raise PreflightError(
+            f"namespace {target.namespace!r} has no LocalQueue {queue!r}; it has {known}",
+            remedy="use one of these, or have an administrator create it for one of the ClusterQueues",
+        )
+    conditions = (found.get("status") or {}).get("conditions") or []
+    states = {each["type"]: each for each in conditions}
+    stopped = states["Active"] if states.get("Active", {}).get("status") == "False" else None
+    if stopped is not None:
+        why = stopped.get("message") or stopped.get("reason") or "it is not active"
+        raise PreflightError(
+            f"the LocalQueue {queue!r} of namespace {target.namespace!r} admits no run: {why}",
+            remedy=f"kubectl -n {target.namespace} describe localqueue {queue}",
+        )
+
+
 def _counted(name: str, requests: Mapping[str, str], limits: Mapping[str, str]) -> float:
     """Return how much of a quota one pod takes; 0 for a quota of other things."""
     if name == "pods":
@@ -112,7 +147,7 @@ def _counted(name: str, requests: Mapping[str, str], limits: Mapping[str, str]) 
 
 
 def _quantity(name: str, value: float) -> str:
-    return f"{value / 1024**3:.4g}Gi" if name.endswith("memory") else f"{value:.4g}"
+    return f"{value / 1024**3:.4g}Gi" if name.endswith(("memory", _DISK)) else f"{value:.4g}"
 
 
 def _fitting(name: str, each: float) -> str:
@@ -143,15 +178,22 @@ def check_nodes(kube: Kube, target: ClusterTarget, spec: RunSpec) -> None:
     """Raise PreflightError if too few nodes offer what a pod requests; the message lists the nodes."""
     nodes = kube.list("Node", labels=dict(target.node_selector))
     usable = [Room.of(node) for node in nodes if _is_usable(node, target)]
-    fit = [room for room in usable if room.fits(target.resources)]
+    wanted = {**target.resources, **_disk(target, spec)}
+    fit = [room for room in usable if room.fits(wanted)]
     needed = spec.nodes if target.resources else 1  # pods without extended resources may share a node
     if len(fit) < needed:
         raise PreflightError(
-            f"the run needs {needed} nodes with {_requested(target.resources)} each, and cluster "
-            f"{spec.cluster!r} has {len(fit)}: {_offered(usable, len(nodes), target)}",
-            remedy=_remedy(usable, target),
+            f"the run needs {needed} nodes with {_requested(wanted)} each, and cluster "
+            f"{spec.cluster!r} has {len(fit)}: {_offered(usable, len(nodes), wanted, target)}",
+            remedy=_remedy(usable, target, wanted),
         )
     _check_free(kube, target, spec, fit)
+
+
+def _disk(target: ClusterTarget, spec: RunSpec) -> dict[str, str]:
+    """Return the ephemeral storage that a pod of the run requests."""
+    gib = disk_gib(spec.staged_gb, target)
+    return {_DISK: f"{gib}Gi"} if gib else {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -245,27 +287,31 @@ def _requested(resources: Mapping[str, str]) -> str:
     return ", ".join(f"{value} {name}" for name, value in resources.items()) or "room for a pod"
 
 
-def _offered(usable: Sequence[Room], total: int, target: ClusterTarget) -> str:
+def _offered(usable: Sequence[Room], total: int, wanted: Mapping[str, str], target: ClusterTarget) -> str:
     if not total:
         chosen = ", ".join(f"{key}={value}" for key, value in target.node_selector.items())
         return f"none with the labels {chosen}" if chosen else "none at all"
     if not usable:
         return f"none of its {total} nodes is ready, and free of taints that the run does not tolerate"
     shown = [
-        f"{room.name} offers " + ", ".join(f"{room.has(name):g} {name}" for name in target.resources)
+        f"{room.name} offers " + ", ".join(f"{_quantity(name, room.has(name))} {name}" for name in wanted)
         for room in usable[:_SHOWN]
     ]
     more = f" and {len(usable) - _SHOWN} more" if len(usable) > _SHOWN else ""
     return "; ".join(shown) + more
 
 
-def _remedy(usable: Sequence[Room], target: ClusterTarget) -> str:
+def _remedy(usable: Sequence[Room], target: ClusterTarget, wanted: Mapping[str, str]) -> str:
     for resource in target.resources:
         if usable and "/" in resource and not any(room.has(resource) for room in usable):
             return (
                 f"no node offers {resource}: install its device plugin with `cloudrec addons install`, "
                 "and check with `cloudrec doctor --cluster`"
             )
+    if _DISK in wanted and usable and not any(room.fits({_DISK: wanted[_DISK]}) for room in usable):
+        return (
+            "read the dataset from elsewhere (--data-tier lustre or bucket), or use nodes with larger disks"
+        )
     return (
         "bring up more nodes, request fewer, or let the run wait for an autoscaler's: "
         "--set train.settings.wait_for_nodes=true"

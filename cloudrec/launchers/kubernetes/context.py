@@ -35,6 +35,8 @@ class Settings:
         queue: Kueue's local queue.
         probe: whether a small pod checks the data and the storage before the launch.
         wait_for_nodes: launch even if the cluster has too few nodes now, for an autoscaler to add them.
+        start_timeout_s: seconds in which all nodes must join before the first step; 0 is no limit.
+            Then the run fails with exit code 71, and its nodes are free again.
         dead_node: what becomes of a pod whose node is dead while its Node object stays: replace or report.
             Empty is replace for cloudrec's trainer with a storage, whose results and checkpoints a node that
             is cut off cannot overwrite, and report for any other program.
@@ -46,6 +48,7 @@ class Settings:
     queue: str = ""
     probe: bool = True
     wait_for_nodes: bool = False
+    start_timeout_s: int = 3600
     dead_node: str = ""
 
     @classmethod

@@ -5,15 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cloudrec.errors import CloudrecError
+from cloudrec.kubernetes import topology
 from cloudrec.kubernetes.client.errors import ApiUnreachableError, OverloadedError
 from cloudrec.kubernetes.manifests import run_objects
+from cloudrec.kubernetes.manifests.names import cluster_labels
 from cloudrec.launchers.base import launches, results
 from cloudrec.launchers.base.ledger import last_launch
 from cloudrec.launchers.base.protocol import LaunchPlan, RunHandle
+from cloudrec.launchers.base.script.prepare import deliver
 from cloudrec.launchers.kubernetes import checks
 from cloudrec.launchers.kubernetes import submit as applying
 from cloudrec.launchers.kubernetes.context import Settings, connect, target_of
 from cloudrec.launchers.kubernetes.probe import probe
+from cloudrec.launchers.kubernetes.secrets import check_secrets
 from cloudrec.launchers.kubernetes.watch.observer import KubernetesObserver
 from cloudrec.launchers.kubernetes.workloads import profile_for, refuse_flags, workload_of
 from cloudrec.spec.models import default_owner
@@ -34,6 +38,7 @@ def preflight(engine: JobOperator, spec: RunSpec) -> None:
     target = target_of(spec)
     _objects(engine, spec, launch=1)
     checks.check_cluster(connect(target), engine, target, spec)
+    check_secrets(connect(target), target, spec.secrets)
 
 
 def plan(engine: JobOperator, run: RunFolder, spec: RunSpec) -> LaunchPlan:
@@ -90,6 +95,9 @@ def _applied(
     if job is not None and applying.launch_of(job) != workload.launch:
         applying.remove_old(kube, engine, job, objects)
     _write_inputs(run, spec, workload)
+    if target.topology:
+        own = cluster_labels(spec.cluster, workload.owner)
+        topology.publish(kube, target.namespace, target.topology, own=own)
     return applying.apply_all(kube, objects, engine)
 
 
@@ -118,3 +126,4 @@ def _write_inputs(run: RunFolder, spec: RunSpec, workload: Workload) -> None:
         place = results.place_of(spec)
         place.write("spec.json", spec.to_json().encode())
         place.write("trainer.yaml", workload.config.encode())
+        deliver(run, spec)

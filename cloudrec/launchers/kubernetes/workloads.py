@@ -12,6 +12,8 @@ from cloudrec.errors import SpecError
 from cloudrec.kubernetes.manifests.workload import Workload
 from cloudrec.launchers.base.runspec import is_own_trainer
 from cloudrec.launchers.kubernetes.context import REPLACE, REPORT, Settings, target_of
+from cloudrec.launchers.kubernetes.secrets import references
+from cloudrec.providers.base.storage.tiers import GIB, MARGIN, OWN_GIB
 from cloudrec.transport import profile_of
 from cloudrec_contract.settings import flag_value
 
@@ -39,7 +41,7 @@ def grace_of(spec: RunSpec, target: ClusterTarget) -> int:
     relied on it would be killed before it has saved its last steps.
     """
     wanted = math.ceil(spec.stop_grace_s)
-    return min(wanted, target.notice_s) if target.notices or target.drains else wanted
+    return min(wanted, target.notice_s) if target.is_preempted else wanted
 
 
 def config_text(spec: RunSpec) -> str:
@@ -67,6 +69,7 @@ def workload_of(spec: RunSpec, *, launch: int, owner: str) -> Workload:
         flags=spec.trainer_flags,
         config=config_text(spec),
         environment=dict(spec.environment),
+        secrets=references(spec.secrets),
         results=spec.results,
         checkpoints=spec.checkpoints,
         dataset=spec.trainer.dataset_path,
@@ -74,11 +77,24 @@ def workload_of(spec: RunSpec, *, launch: int, owner: str) -> Workload:
         grace_s=grace_of(spec, target),
         cpus=settings.cpus or int(target.cpus * share),
         memory_gib=settings.memory_gib or int(target.memory_gib * share),
+        disk_gib=disk_gib(spec.staged_gb, target),
         allow_tcp=spec.allow_tcp,
         priority_class=settings.priority_class,
         queue=settings.queue,
+        start_timeout_s=settings.start_timeout_s if spec.nodes > 1 and spec.results else 0,
         dead_node=_dead_node(spec, settings),
     )
+
+
+def disk_gib(staged_gb: float, target: ClusterTarget) -> int:
+    """Return the ephemeral storage that a pod requests, in GiB: for its own files, and for a dataset.
+
+    Without a dataset of known size, pods on nodes of an unknown disk request none: a small disk is enough.
+    """
+    staged = 0.0 if target.local_path else staged_gb
+    if not target.disk_gb and not staged:
+        return 0
+    return OWN_GIB + math.ceil(staged * MARGIN / GIB)
 
 
 def _dead_node(spec: RunSpec, settings: Settings) -> str:

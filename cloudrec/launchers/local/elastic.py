@@ -4,7 +4,8 @@ It differs from `python -m torch.distributed.run` in two ways. The agent is kill
 started it ends. And there is a rendezvous named `loopback`: torch's own rendezvous stores listen on every
 network interface, without authentication, and bind their port later than they choose it. This one binds a
 free port of 127.0.0.1 and passes the bound socket to the store. So no other machine can reach it, and no
-other process can take the port.
+other process can take the port. Where the agent gives this node a key (`ordered.KEY`), the rendezvous c10d
+numbers the nodes by their keys.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import socket
 import sys
 import threading
 from _thread import interrupt_main
+from functools import partial
 from typing import Any
 
 from torch.distributed import DistError, PrefixStore, TCPStore
@@ -29,6 +31,7 @@ from torch.distributed.elastic.rendezvous import (
 )
 from torch.distributed.run import main as torchrun
 
+from cloudrec.launchers.local import ordered
 from cloudrec.process.tether import ONE_SIGNAL, PARENT_PID, die_with
 from cloudrec_contract.exit_codes import STOPPED
 
@@ -87,6 +90,9 @@ def main(arguments: list[str]) -> None:
     die_with(int(os.environ[PARENT_PID]))
     os.environ[PARENT_PID] = str(os.getpid())  # for the workers
     rendezvous_handler_registry.register("loopback", LoopbackRendezvous)
+    if key := os.environ.get(ordered.KEY):
+        rendezvous_handler_registry.register(ordered.BACKEND, partial(ordered.create, key=key))
+        arguments = ordered.with_backend(arguments)
     if os.environ.get(ONE_SIGNAL) == "1":
         _take_one_signal()
     try:

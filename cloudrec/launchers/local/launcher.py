@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import fcntl
 import importlib.util
-import json
 import os
 import select
 import signal
@@ -23,13 +22,15 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from cloudrec.errors import MissingExtraError, RunFailedError, UsageError
-from cloudrec.home import make_private, storage_error, write_atomically
+from cloudrec.errors import CloudrecError, MissingExtraError, RunFailedError, UsageError
+from cloudrec.home import make_private, open_lock, read_text, storage_error, write_atomically
 from cloudrec.launchers.base import outputs
 from cloudrec.launchers.base.follow import follow_lines
 from cloudrec.launchers.base.ledger import RunState, last_launch, refuse_finished, state_after
 from cloudrec.launchers.base.protocol import LaunchPlan, RunHandle, RunStatus, Skipped
+from cloudrec.launchers.base.script.prepare import NodeFolders, prepare, read_archive
 from cloudrec.launchers.base.verdict import last_attempt
+from cloudrec_contract.safe_json import safe_object
 from cloudrec_contract.settings import flag_value
 
 if TYPE_CHECKING:
@@ -94,6 +95,7 @@ class LocalLauncher:
             for path, text in plan_launch(run, spec, launch=launch).files.items():
                 write_atomically(run.path / path, text)
             run.ledger.append("submitted", launch=launch, launcher=self.name)
+            _prepare(run, spec, launch=launch)
             return RunHandle(id=str(_start_supervisor(run, launch=launch, lock=lock)), launch=launch)
         finally:
             os.close(lock)  # the supervisor has its own copy, and with it the lock
@@ -168,6 +170,26 @@ def plan_launch(run: RunFolder, spec: RunSpec, *, launch: int) -> LaunchPlan:
     )
 
 
+def _prepare(run: RunFolder, spec: RunSpec, *, launch: int) -> None:
+    """Unpack the user's script and install its requirements, if that is what runs."""
+    if spec.script is None:
+        return
+    make_private(run.logs)
+    layers = run.path.parent.parent / "layers"
+    folders = NodeFolders(run=run.path, layers=layers, environment=spec.environment)
+    digest = spec.script.digest
+
+    def say(line: str) -> None:
+        with run.agent_log.open("a", encoding="utf-8") as log:
+            log.write(f"{line}\n")
+
+    try:
+        prepare(spec.script, folders, lambda: read_archive(run, digest), say)
+    except CloudrecError as error:
+        run.ledger.append("failed", launch=launch, cause=error.message)
+        raise
+
+
 def _environment(spec: RunSpec) -> dict[str, str]:
     loopback = "lo" if sys.platform == "linux" else "lo0"
     threads = max(1, (os.cpu_count() or 1) // spec.nproc_per_node)
@@ -185,7 +207,7 @@ def _environment(spec: RunSpec) -> dict[str, str]:
 def take_lock(run: RunFolder) -> int:
     """Lock the run and return the descriptor of the lock; UsageError if another process holds it."""
     try:
-        descriptor = os.open(run.lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = open_lock(run.lock_file)
     except OSError as error:
         raise storage_error(run.lock_file, error) from error
     # `is_alive` of another process takes the lock for a moment, so one refusal proves nothing.
@@ -272,7 +294,7 @@ def _signal_supervisor(run: RunFolder, number: signal.Signals) -> None:
     is opened, then the process was the holder when it was opened, and the descriptor keeps naming it.
     """
     with suppress(OSError, ValueError, KeyError):
-        pid = int(json.loads(run.lock_file.read_text(encoding="utf-8"))["pid"])
+        pid = int(safe_object(read_text(run.lock_file))["pid"])
         if sys.platform != "linux":
             os.kill(pid, number)
             return

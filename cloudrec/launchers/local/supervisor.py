@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from cloudrec.errors import CloudrecError, StorageError
 from cloudrec.launchers.base import outputs
 from cloudrec.launchers.base.run_folder import RunFolder
+from cloudrec.launchers.base.script.finish import note_finished, note_stop
 from cloudrec.launchers.base.verdict import (
     Evidence,
     culprit,
@@ -83,6 +84,8 @@ class Supervisor:
     def finish(self) -> None:
         """Kill the remaining processes and record how the launch ended."""
         self.kill()
+        if self._spec.script is not None and self._agent.returncode == 0:
+            note_finished(self._run)
         events = self._run.ledger.read()
         attempt = last_attempt(events, launch=self._launch)
         exits = exits_of(events, launch=self._launch, attempt=attempt)
@@ -100,6 +103,7 @@ class Supervisor:
                 killed_after_s=self._grace_s if self._killed else None,
                 finished=outputs.has_finished(self._run),
                 checkpoint=checkpoint,
+                is_script=self._spec.script is not None,
                 error=outputs.last_error(self._run.rank_log(first.rank)) if first else None,
             )
         )
@@ -154,6 +158,7 @@ class Supervisor:
             return
         self._grace_s = self._grace(events)
         self._deadline = time.monotonic() + self._grace_s
+        note_stop(self._run.path)
         if self._stop_asked:
             self._record("stopping", grace_s=self._grace_s)
         self._agent.terminate()

@@ -31,6 +31,15 @@ def check_spec(spec: RunSpec) -> None:
     files_to_send(settings)
 
 
+def refuse_secrets(spec: RunSpec, head: Head | None) -> None:
+    """Raise SpecError if a run in a running Ray cluster has secrets: its users could read the values."""
+    if head is not None and spec.secrets:
+        raise SpecError(
+            f"the secret {next(iter(spec.secrets))} is not sent to the Ray cluster at {head.url}",
+            remedy="set the variable in the environment of its nodes, and leave --secret out",
+        )
+
+
 def check_head(head: Head) -> Cluster:
     """Return the connection to a cluster whose versions of Ray and Python match this machine's.
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cloudrec.errors import CloudrecError, MissingExtraError, PreflightError
+from cloudrec_contract.safe_json import safe_object
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -124,7 +125,7 @@ class Cluster:
 
     def _get(self, path: str) -> Mapping[str, Any]:
         answer = self._call(lambda: self._client._do_request("GET", path))  # noqa: SLF001 - no public name
-        data: Mapping[str, Any] = answer.json().get("data") or {} if answer.ok else {}
+        data: Mapping[str, Any] = safe_object(answer.content).get("data") or {} if answer.ok else {}
         return data
 
     def _call(self, action: Callable[[], T], *, what: str = "") -> T:
@@ -196,7 +197,7 @@ def _client_class(module: Any) -> Any:  # noqa: ANN401 - untyped
 
 def _mode(client: Any) -> str:  # noqa: ANN401 - untyped
     answer = client._do_request("GET", "/api/authentication_mode")  # noqa: SLF001 - no public name
-    return str(answer.json().get("authentication_mode", "")) if answer.ok else "disabled"
+    return str(safe_object(answer.content).get("authentication_mode", "")) if answer.ok else "disabled"
 
 
 def _ray() -> Any:  # noqa: ANN401 - untyped

@@ -20,6 +20,7 @@ from cloudrec.home import make_private, storage_error, write_atomically
 from cloudrec.launchers.base import launches, results
 from cloudrec.launchers.base.ledger import last_launch
 from cloudrec.launchers.base.protocol import LaunchPlan, RunHandle
+from cloudrec.launchers.base.script.prepare import deliver
 from cloudrec.launchers.local.launcher import take_lock
 from cloudrec.launchers.ray import checks, job
 from cloudrec.launchers.ray.client import Cluster, UnknownJobError, UnreachableHeadError, ray_version
@@ -27,6 +28,7 @@ from cloudrec.launchers.ray.head import head_of
 from cloudrec.launchers.ray.lines import RankLines
 from cloudrec.launchers.ray.observer import RayObserver
 from cloudrec.launchers.ray.settings import RaySettings, named_head
+from cloudrec_contract.safe_json import safe_object
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -58,6 +60,7 @@ class RayLauncher:
         """Check the files to send, the storage, and the cluster's connection and versions."""
         checks.check_spec(spec)
         head = named_head(spec)
+        checks.refuse_secrets(spec, head)
         checks.check_storage(spec, head)
         if head:
             checks.check_head(head)
@@ -95,6 +98,7 @@ class RayLauncher:
             cluster = Cluster(head)
             write_atomically(run.config_file, job.config_text(spec))
             results.forget_summary(run, spec)
+            deliver(run, spec)
             handle = self._send(run, spec, cluster, launch)
         except UnreachableHeadError:
             raise  # the launch stays open, and the next submit continues it
@@ -208,7 +212,7 @@ def _start_own_head(run: RunFolder) -> None:
         text = answers.read()
     process.returncode = 0  # it outlives this process: suppress Popen's warning that it still runs
     answer = (
-        json.loads(text) if text else {"message": f"its process ended: see {run.agent_log}", "remedy": None}
+        safe_object(text) if text else {"message": f"its process ended: see {run.agent_log}", "remedy": None}
     )
     if answer:
         raise PreflightError(str(answer["message"]), remedy=answer["remedy"])

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from cloudrec.launchers.base.ledger import RunState
+from cloudrec_contract.safe_json import safe_object
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -62,7 +63,7 @@ class LaunchReport:
         A field that is missing has its default, since the driver may be of an earlier release.
         """
         try:
-            document = json.loads(content or b"{}")
+            document = safe_object(content or b"{}")
             return cls._of(document) if document else None
         except (ValueError, TypeError, AttributeError):
             return None

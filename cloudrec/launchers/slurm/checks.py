@@ -36,6 +36,15 @@ def refuse_flags(spec: RunSpec) -> None:
             )
 
 
+def refuse_secrets(spec: RunSpec, settings: SlurmSettings) -> None:
+    """Raise UsageError if a run through a login node has secrets: ssh would have to send their values."""
+    if settings.host and spec.secrets:
+        raise UsageError(
+            f"the secret {next(iter(spec.secrets))} is not sent to {settings.host}",
+            remedy="set the variable in your environment on the cluster, and leave --secret out",
+        )
+
+
 def chosen(slurm: Slurm, settings: SlurmSettings) -> list[Partition]:
     """Return the job's partition, as one `Partition` for each kind of its nodes.
 

@@ -20,6 +20,7 @@ from cloudrec.launchers.base import launches, results
 from cloudrec.launchers.base.ledger import RunState, last_launch
 from cloudrec.launchers.base.protocol import LaunchPlan, RunHandle
 from cloudrec.launchers.base.run_folder import RunFolder
+from cloudrec.launchers.base.script.prepare import deliver
 from cloudrec.launchers.base.ssh.shell import ShellUnreachableError
 from cloudrec.launchers.slurm import checks
 from cloudrec.launchers.slurm.address import JobAddress
@@ -65,6 +66,7 @@ class SlurmLauncher:
         """Check settings, partition, account and size, and the job's script with `sbatch --test-only`."""
         settings = SlurmSettings.of(spec.settings)
         checks.refuse_flags(spec)
+        checks.refuse_secrets(spec, settings)
         slurm = Slurm(shell=shell_of(settings))
         parts = checks.chosen(slurm, settings)
         checks.check_account(slurm, settings, parts)
@@ -234,6 +236,7 @@ def _queue(site: Site, script: JobScript, config: str) -> int:
     """Write the job's files to its folder, and queue the job; return its number."""
     run, place = site.run, results.place_of(site.spec)
     results.forget_summary(run, site.spec)
+    deliver(run, site.spec)
     place.write("trainer.yaml", config.encode())
     place.write(f"slurm/job.{script.launch}.sh", script.text().encode())
     place.remove(f"slurm/end.{script.launch}")

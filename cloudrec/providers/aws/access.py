@@ -13,12 +13,13 @@ from cloudrec.engine.graph import TAG_CLUSTER, Condition
 from cloudrec.errors import PreflightError
 from cloudrec.providers.aws import errors
 from cloudrec.providers.aws.api import eks
-from cloudrec.providers.aws.facts import NOTICE
+from cloudrec.providers.aws.facts import FACTS, NOTICE
 from cloudrec.providers.aws.nodes.node_groups import TAG_TYPE, AwsGpuNodesDriver
 from cloudrec.providers.aws.registry.registry import repositories
-from cloudrec.providers.aws.storage import mounts
+from cloudrec.providers.aws.storage import mounts, tiers
 from cloudrec.providers.base.access import LAUNCHERS, KubernetesAccess, cluster_target
 from cloudrec.providers.base.kubeconfig import kubeconfig, write
+from cloudrec.providers.base.offers import SPOT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,7 +49,7 @@ def of(layout: AwsLayout, aws: Aws, home: Home, environment: Mapping[str, str]) 
     hardware = layout.hardware.get(instance_type)
     if hardware is None:
         raise _not_up(layout, f"its nodes are {instance_type}, which the spec no longer names")
-    path = home.clusters / layout.title / "kubeconfig"
+    path = home.cluster(layout.title) / "kubeconfig"
     write(path, kubeconfig_of(cluster, aws.region, environment))
     return KubernetesAccess(
         launchers=LAUNCHERS,
@@ -56,21 +57,28 @@ def of(layout: AwsLayout, aws: Aws, home: Home, environment: Mapping[str, str]) 
         gpus_per_node=hardware.gpus,
         cores_per_node=hardware.vcpus // 2,  # each physical core is two vCPUs
         storage=layout.storage,
+        environment=hardware.bandwidths,
         target=cluster_target(
             kubeconfig=path,
             context=cluster["name"],
             account=layout.settings.service_account,
-            fabric="efa" if hardware.efa else "tcp",
+            fabric=hardware.fabric,
             instance_type=instance_type,
             gpus=hardware.gpus,
             cards=hardware.efa,
+            # libfabric's EFA provider registers its packet pools in huge pages. How many a node has depends
+            # on its CPUs (`offers._HUGEPAGES_OF_CPU`).
+            huge_pages_mib=hardware.hugepages_2mi_mib,
             node_selector={"eks.amazonaws.com/nodegroup": nodes.identity.rpartition("/")[2]},
-            notice_s=NOTICE.seconds,
+            notice_s=NOTICE.seconds if nodes.properties["capacity"] == SPOT else 0,
+            unhealthy=dict(FACTS.unhealthy),
+            topology=list(FACTS.topology),
             # Pods do not reach the metadata service: the nodes' hop limit is 1. EKS drains managed nodes that
             # EC2 announces to reclaim ("Managed node group capacity types" in EKS's user guide).
             drains=True,
             image_repository=_image_repository(layout, aws),
-            volumes=mounts.volumes(layout, aws),
+            disk_gb=int(tiers.room_gb(hardware, layout.settings)),
+            volumes=mounts.volumes(layout, aws, cache_gib=tiers.cache_gib(hardware, layout.settings)),
         ),
     )
 

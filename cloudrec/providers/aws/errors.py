@@ -11,9 +11,15 @@ from botocore.parsers import ResponseParserError
 from cloudrec.engine.graph import ErrorVerdict
 from cloudrec.errors import CloudrecError, PreflightError, SpecError
 from cloudrec.providers.base.driver import UnfinishedError
+from cloudrec.providers.base.reading import UnreadableAnswerError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+_UNREADABLE = (ResponseParserError, UnreadableAnswerError)
+
+# The exceptions that a driver of this provider may raise.
+REFUSALS = (boto.ClientError, boto.BotoCoreError, *_UNREADABLE)
 
 _SERVER_ERROR, _NOT_IMPLEMENTED = 500, 501
 _NETWORK = (boto.HTTPClientError, boto.ConnectionError)  # timeouts, broken connections, unknown hosts
@@ -170,6 +176,12 @@ _LOCAL: Sequence[tuple[tuple[type[Exception], ...], type[CloudrecError], str, st
         "check the network, the proxy, the region's name and AWS_ENDPOINT_URL",
     ),
     (
+        _UNREADABLE,
+        PreflightError,
+        "what answers is not AWS",
+        "check the network, the proxy and AWS_ENDPOINT_URL; the same command again continues",
+    ),
+    (
         (boto.ParamValidationError,),
         SpecError,
         "boto3 refuses the request's parameters",
@@ -297,4 +309,4 @@ def _is_lost(error: Exception) -> bool:
         failed = status >= _SERVER_ERROR and status != _NOT_IMPLEMENTED and code(error) not in _CAPACITY
         return failed or code(error) in _LOST
     # A response that is cut short, or is not from AWS, does not show whether the call had its effect.
-    return isinstance(error, (*_NETWORK, ResponseParserError))
+    return isinstance(error, (*_NETWORK, *_UNREADABLE))

@@ -23,4 +23,19 @@ FACTS = CloudFacts(
     ),
     notice=NOTICE,
     pool_label="eks.amazonaws.com/nodegroup",
+    # "Detect node health issues with the EKS node monitoring agent", EKS's user guide. The first is that of
+    # GPUs: XID, NVLink and ECC errors, and DCGM's findings.
+    unhealthy=dict.fromkeys(
+        (
+            "AcceleratedHardwareReady",
+            "ContainerRuntimeReady",
+            "KernelReady",
+            "NetworkingReady",
+            "StorageReady",
+        ),
+        "False",
+    ),
+    # "Place distributed AI/ML workloads with network topology labels", EKS's user guide: layer 1 is the top,
+    # and only types whose topology has four layers, such as P6, have the fourth.
+    topology=tuple(f"topology.k8s.aws/network-node-layer-{layer}" for layer in range(1, 5)),
 )

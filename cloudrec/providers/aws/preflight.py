@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import ClientError
 
 from cloudrec.engine.graph import TAG_CLUSTER
 from cloudrec.errors import CloudrecError, SpecError
@@ -21,6 +21,7 @@ from cloudrec.providers.aws.cluster import admins
 from cloudrec.providers.aws.cluster.cluster import supported_versions
 from cloudrec.providers.aws.identity import encryption
 from cloudrec.providers.aws.nodes import nodes
+from cloudrec.providers.base.hardware import fabrics
 from cloudrec.providers.base.leftovers import LEFTOVERS
 from cloudrec.providers.base.leftovers import finding as leftover_finding
 
@@ -54,7 +55,7 @@ def credentials(aws: Aws) -> list[Finding]:
         region = aws.region
     except SpecError:
         raise
-    except (BotoCoreError, ClientError, CloudrecError) as error:
+    except (CloudrecError, *errors.REFUSALS) as error:
         explained = errors.explain(error)
         return [Finding(check=check, ok=False, found=explained.message, remedy=explained.remedy or "")]
     left = _seconds_left(aws)
@@ -77,6 +78,7 @@ def findings(aws: Aws, layout: AwsLayout) -> list[Finding]:
     checks: list[Callable[[], Sequence[Finding]]] = [
         partial(quotas.findings, aws, layout),
         partial(_types, layout),
+        partial(fabrics.findings, layout.cluster, layout.instance_types, layout.hardware),
         partial(_settings, layout),
         partial(admins.finding, aws, layout),
         partial(encryption.finding, aws, layout),
@@ -210,11 +212,27 @@ def _name(aws: Aws, layout: AwsLayout) -> list[Finding]:
     ]
 
 
+def _block(layout: AwsLayout) -> list[Finding]:
+    """Check that the block has enough nodes; it may begin later."""
+    block, cluster = layout.cluster.block, layout.cluster
+    if block is None:
+        return []
+    return [
+        Finding(
+            check=f"capacity block {block.id}".rstrip(),
+            ok=block.nodes >= cluster.nodes,
+            found=f"{block.nodes} x {block.instance_type} in {block.zone}, {block.start} to {block.end}",
+            needed=f"{cluster.nodes} nodes",
+            remedy=f"use fewer nodes (--nodes {block.nodes})",
+        )
+    ]
+
+
 def _reservation(aws: Aws, layout: AwsLayout) -> list[Finding]:
     settings = layout.settings
     wanted = settings.capacity_block_id or settings.capacity_reservation_id
-    if not wanted:
-        return []
+    if layout.cluster.block is not None or not wanted:
+        return _block(layout)
     try:
         rows = aws.rows(
             aws.ec2.get_paginator("describe_capacity_reservations").paginate,
@@ -226,14 +244,21 @@ def _reservation(aws: Aws, layout: AwsLayout) -> list[Finding]:
             raise
         rows = []
     state: str = rows[0]["State"] if rows else "not found"
-    kind = rows[0]["InstanceType"] if rows else ""
+    kind, zone = (rows[0]["InstanceType"], rows[0]["AvailabilityZone"]) if rows else ("", "")
+    # Nodes of this cluster that run in it are not available, but are those that are asked for.
+    count = rows[0]["TotalInstanceCount"] if rows else 0
     return [
         Finding(
             check=f"capacity reservation {wanted}",
-            ok=state == "active" and kind in layout.instance_types,
-            found=f"{state} {kind}".strip(),
-            needed=f"active, of {' or '.join(layout.instance_types)}",
-            remedy="wait until it starts, or name its instance type (--set cluster.instance_types=...)",
+            ok=state == "active"
+            and kind in layout.instance_types
+            and zone in layout.gpu_zones
+            and count >= layout.cluster.nodes,
+            found=f"{state} {f'{count} x {kind} in {zone}' if rows else ''}".strip(),
+            needed=f"active, {layout.cluster.nodes} x {' or '.join(layout.instance_types)} in "
+            f"{' or '.join(layout.gpu_zones)}",
+            remedy="wait until it starts, or name its instance type and zone (--set "
+            "cluster.instance_types=... --zones ...)",
         )
     ]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, TypedDict, cast
 from cloudrec.providers.aws import charges
 from cloudrec.providers.base.offers import ON_DEMAND, SPOT
 from cloudrec.providers.base.prices import GIB_MONTH, Price, today
+from cloudrec_contract.safe_json import safe_object
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -194,8 +194,7 @@ def _products(price_list: Aws, service: str, region: str, fields: Mapping[str, s
         Filters=[{"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in wanted.items()],
     )
     for product in listed:
-        found: _Product = json.loads(product)
-        yield found
+        yield cast("_Product", safe_object(product))
 
 
 def _rates(product: _Product) -> Iterator[tuple[str, float]]:

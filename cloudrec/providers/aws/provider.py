@@ -5,8 +5,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from botocore.exceptions import BotoCoreError, ClientError
-
+from cloudrec.errors import SpecError
 from cloudrec.providers.aws import access, errors, offers, preflight, price_list, zones
 from cloudrec.providers.aws.api.client import Aws
 from cloudrec.providers.aws.cleanup import leftovers, unmanaged
@@ -15,13 +14,13 @@ from cloudrec.providers.aws.cluster import cluster as control_plane
 from cloudrec.providers.aws.identity import encryption, identity
 from cloudrec.providers.aws.layout import AwsLayout
 from cloudrec.providers.aws.network import endpoints, firewall, nat, network, routes
-from cloudrec.providers.aws.nodes import nodes, scale_to_zero
+from cloudrec.providers.aws.nodes import blocks, end_schedule, nodes, scale_to_zero
 from cloudrec.providers.aws.registry import registry
 from cloudrec.providers.aws.settings import settings_of
-from cloudrec.providers.aws.storage import lustre, storage
+from cloudrec.providers.aws.storage import lustre, storage, tiers
 from cloudrec.providers.base import offers as shop
 from cloudrec.providers.base.cloud import CloudProvider, ProviderPart
-from cloudrec.providers.base.protocol import GuardAccess
+from cloudrec.providers.base.protocol import DataPlaces, GuardAccess
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,9 +30,10 @@ if TYPE_CHECKING:
     from cloudrec.findings import Finding
     from cloudrec.providers.base.access import KubernetesAccess
     from cloudrec.providers.base.audit import Audit
+    from cloudrec.providers.base.capacity.blocks import BlockOffer
     from cloudrec.providers.base.prices import Price
     from cloudrec.providers.base.protocol import Halt, Offer, Registry
-    from cloudrec.spec.models import ClusterSpec
+    from cloudrec.spec.models import BlockSpec, ClusterSpec
 
 _PARTS: Sequence[ProviderPart[Aws, AwsLayout]] = (
     network,
@@ -63,7 +63,7 @@ class AwsProvider(CloudProvider[Aws, AwsLayout]):
     usual_minutes = MappingProxyType({"cluster": (9, 15), "gpu-nodes": (5, 15)})
     settle_s = 20.0  # seconds: EC2 lists a new resource by its tags only after some seconds
     parts = _PARTS
-    refusals = (ClientError, BotoCoreError)
+    refusals = errors.REFUSALS
 
     def reach(self, region: str | None) -> Aws:
         """Return the account in this region; None means the region that the environment names."""
@@ -98,8 +98,35 @@ class AwsProvider(CloudProvider[Aws, AwsLayout]):
             return self.reached_at(f"AWS account {aws.account}{partition}", aws.endpoint)
 
     def check(self, cluster: ClusterSpec) -> None:
-        """Validate the settings."""
-        settings_of(cluster)
+        """Validate the settings and the capacity type."""
+        settings = settings_of(cluster)
+        shop.check_capacity(
+            cluster,
+            (*shop.USUAL, "block"),
+            instead="AWS has no queue for nodes; choose --capacity on-demand, spot, spot-first or block",
+        )
+        if settings.capacity_reservation_id and cluster.capacity == "block":
+            raise SpecError(
+                "cluster.capacity is block, and cluster.settings.capacity_reservation_id is set",
+                remedy="leave one of them out: a capacity reservation is used with --capacity on-demand",
+            )
+
+    def block_offers(self, cluster: ClusterSpec) -> Sequence[BlockOffer]:
+        """Return the Capacity Blocks that AWS sells now; see `OffersBlocks.block_offers`."""
+        types = offers.types_of(cluster)
+        offers.refuse(types)
+        with self.explained():
+            return blocks.offers(self.account(cluster.region), cluster, types)
+
+    def block_of(self, cluster: ClusterSpec) -> BlockSpec | None:
+        """Return the cluster's Capacity Block; see `SellsBlocks.block_of`."""
+        with self.explained():
+            return blocks.of_cluster(self.account(cluster.region), cluster)
+
+    def buy_block(self, cluster: ClusterSpec, offer: BlockOffer) -> BlockSpec:
+        """Buy a Capacity Block; see `SellsBlocks.buy_block`."""
+        with self.explained():
+            return blocks.buy(self.account(cluster.region), cluster, offer)
 
     def node_types(self, cluster: ClusterSpec) -> Sequence[str]:
         """Return the GPU types, and the first type of the CPU nodes, whose price theirs is."""
@@ -135,7 +162,12 @@ class AwsProvider(CloudProvider[Aws, AwsLayout]):
             zones_of = zones.offering(aws, types)
             prices = aws.prices.renewed(price_list.spot(aws, types))
             hardware = offers.hardware_of(types, aws)
-        return shop.catalog(hardware, zones_of, prices)
+        return shop.catalog(hardware, zones_of, prices, named=cluster.instance_types)
+
+    def data_places(self, cluster: ClusterSpec) -> DataPlaces:
+        """Return the places from which the nodes can read a dataset, for every type that may be taken."""
+        layout = self.layout(cluster)
+        return DataPlaces(tiers=tiers.of(layout), storage=layout.storage)
 
     def access(self, cluster: ClusterSpec) -> KubernetesAccess:
         """Write the cluster's kubeconfig, and return how runs reach the cluster."""
@@ -159,10 +191,21 @@ class AwsProvider(CloudProvider[Aws, AwsLayout]):
         with self.explained():
             return scale_to_zero.halt(self.account(cluster.region), cluster.title)
 
+    def spot_now(self, cluster: ClusterSpec, types: Sequence[str]) -> Sequence[Price]:
+        """Ask EC2, which has a price for each zone."""
+        with self.explained():
+            return price_list.spot(self.account(cluster.region), types)
+
+    def move_end(self, cluster: ClusterSpec, pools: Sequence[str]) -> None:
+        """Move the schedules that scale the GPU node groups to zero to the cluster's expiry."""
+        with self.explained():
+            end_schedule.move(self.account(cluster.region), cluster.title, pools, cluster.expires or "")
+
     def layout(self, cluster: ClusterSpec) -> AwsLayout:
         """Return the names and zones; they are read from AWS if the spec names no zones."""
         aws = self.account(cluster.region)
         types = offers.types_of(cluster)
+        offers.refuse(types)  # before a region without the type is the reason
         with self.explained():
             chosen = zones.choose(aws, cluster, types)
             settings = settings_of(cluster)

@@ -6,13 +6,13 @@ A new account's quotas for GPU nodes are 0 until AWS raises them on request.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
 
 from cloudrec.findings import Finding
-from cloudrec.providers.aws import errors
+from cloudrec.providers.aws import errors, offers
 from cloudrec.providers.aws.api.driver import as_map
 from cloudrec.providers.aws.nodes import nodes
 from cloudrec.providers.base.offers import ON_DEMAND, SPOT
@@ -25,14 +25,17 @@ if TYPE_CHECKING:
     from cloudrec.providers.aws.api.client import Aws
     from cloudrec.providers.aws.layout import AwsLayout
 
-# Quotas on vCPUs that run at once: families of instance types, capacity -> the quota's code. The first family
-# that matches counts: P5 has a quota of spot nodes apart from the other P families.
+# Quotas on vCPUs that run at once, for types that machines.csv does not have: families of instance types,
+# capacity -> the quota's code ("Amazon EC2 instance type quotas" in EC2's developer guide). That page has no
+# quota of P6 spot nodes.
 _VCPUS: tuple[tuple[str, Mapping[str, str]], ...] = (
+    (r"p[234]\w*\.", {SPOT: "L-7212CCBC", ON_DEMAND: "L-417A185B"}),
     (r"p5\w*\.", {SPOT: "L-C4BD4855", ON_DEMAND: "L-417A185B"}),
-    (r"p\d", {SPOT: "L-7212CCBC", ON_DEMAND: "L-417A185B"}),
+    (r"p\d", {ON_DEMAND: "L-417A185B"}),
     (r"g(r)?\d|vt\d", {SPOT: "L-3819A6DF", ON_DEMAND: "L-DB2E81BA"}),
     (r"[acdhimrtz]\d", {SPOT: "L-34B43A08", ON_DEMAND: "L-1216C47A"}),
 )
+_WITH_QUOTA = frozenset({ON_DEMAND, SPOT})  # no quota on vCPUs applies to a capacity block
 _VPCS, _ADDRESSES = ("vpc", "L-F678F1CE"), ("ec2", "L-0263D0A3")
 _CLUSTER_TAG = "eks:cluster-name"  # EKS sets it on every node
 
@@ -80,6 +83,8 @@ def findings(aws: Aws, layout: AwsLayout) -> list[Finding]:
 
 def quota_of(instance_type: str, capacity: str) -> str:
     """Return the code of the quota on vCPUs; empty if none is known, or none applies."""
+    if (row := offers.TABLE.get(instance_type)) is not None:
+        return {ON_DEMAND: row.quota_on_demand, SPOT: row.quota_spot}.get(capacity, "")
     for family, codes in _VCPUS:
         if re.match(family, instance_type):
             return codes.get(capacity, "")
@@ -91,24 +96,29 @@ def _gpu_findings(
 ) -> list[Finding]:
     checked: dict[tuple[str, str], Finding] = {}
     for way in nodes.places(layout):
-        if code := quota_of(way.instance_type, way.capacity):
-            count = layout.hardware[way.instance_type].vcpus * layout.cluster.nodes
-            what = f"{way.capacity} vCPUs for {layout.cluster.nodes} x {way.instance_type}"
-            if (way.instance_type, way.capacity) not in checked:
-                need = _vcpu_need(code, count, others, vcpus, what)
-                checked[way.instance_type, way.capacity] = _finding(aws, need)
-    none = bool(checked) and not any(finding.ok for finding in checked.values())
-    return [
-        Finding(
-            check=finding.check,
-            ok=finding.ok,
-            found=finding.found,
-            needed=finding.needed,
-            remedy=finding.remedy,
-            blocks=none and finding.blocks,
+        key = way.instance_type, way.capacity
+        if key in checked or way.capacity not in _WITH_QUOTA:
+            continue
+        count = layout.hardware[way.instance_type].vcpus * layout.cluster.nodes
+        what = f"{way.capacity} vCPUs for {layout.cluster.nodes} x {way.instance_type}"
+        code = quota_of(*key)
+        checked[key] = (
+            _finding(aws, _vcpu_need(code, count, others, vcpus, what)) if code else _unknown(what, count)
         )
-        for finding in checked.values()
-    ]
+    # A candidate whose quota is not known may have room.
+    none = bool(checked) and not any(finding.ok or not finding.blocks for finding in checked.values())
+    return [replace(finding, blocks=none and finding.blocks) for finding in checked.values()]
+
+
+def _unknown(what: str, count: float) -> Finding:
+    return Finding(
+        check=f"quota: {what}",
+        ok=False,
+        found="its quota is not known",
+        needed=f"{count:g}",
+        remedy="look for the type in Service Quotas, Amazon EC2",
+        blocks=False,
+    )
 
 
 def _vcpu_need(

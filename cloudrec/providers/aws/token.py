@@ -14,7 +14,7 @@ import sys
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
+from botocore.exceptions import NoCredentialsError
 from botocore.signers import RequestSigner
 
 from cloudrec.errors import CloudrecError
@@ -68,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         expires = datetime.now(UTC) + _VALID
         made = token(Aws(os.environ, options.region), options.cluster)
         print(json.dumps(credential(made, expires.strftime("%Y-%m-%dT%H:%M:%SZ"))))
-    except (CloudrecError, BotoCoreError, ClientError) as error:
+    except (CloudrecError, *errors.REFUSALS) as error:
         explained = errors.explain(error)
         print(f"{explained.message}\n{explained.remedy or ''}".rstrip(), file=sys.stderr)
         return explained.exit_code

@@ -8,11 +8,11 @@ from urllib.parse import urlsplit
 from cloudrec.engine.graph import TAG_CLUSTER, Condition
 from cloudrec.errors import PreflightError
 from cloudrec.providers.azure.api import aks
-from cloudrec.providers.azure.facts import NOTICE
+from cloudrec.providers.azure.facts import FACTS, NOTICE
 from cloudrec.providers.azure.identity import identity
 from cloudrec.providers.azure.nodes import nodes
 from cloudrec.providers.azure.nodes.node_pools import AzureGpuNodesDriver
-from cloudrec.providers.azure.storage import mounts
+from cloudrec.providers.azure.storage import mounts, tiers
 from cloudrec.providers.base.access import LAUNCHERS, KubernetesAccess, cluster_target
 from cloudrec.providers.base.kubeconfig import kubeconfig, write
 from cloudrec.providers.base.offers import SPOT
@@ -56,7 +56,7 @@ def of(layout: AzureLayout, azure: Azure, home: Home, environment: Mapping[str, 
     hardware = layout.hardware.get(size)
     if hardware is None:
         raise _not_up(layout, f"its nodes are {size}, which the specification no longer has")
-    path = home.clusters / layout.title / "kubeconfig"
+    path = home.cluster(layout.title) / "kubeconfig"
     write(path, kubeconfig_of(layout, azure, cluster, environment))
     client_id = _pod_identity(layout, azure)
     return KubernetesAccess(
@@ -65,20 +65,24 @@ def of(layout: AzureLayout, azure: Azure, home: Home, environment: Mapping[str, 
         gpus_per_node=hardware.gpus,
         cores_per_node=hardware.vcpus,  # these sizes have one vCPU per core
         storage=layout.storage,
+        environment=hardware.bandwidths,
         target=cluster_target(
             kubeconfig=path,
             context=layout.name,
             account=layout.settings.service_account,
-            fabric="infiniband" if hardware.infiniband else "tcp",
+            fabric=hardware.fabric,
             instance_type=size,
             gpus=hardware.gpus,
             cards=hardware.infiniband,
             node_selector={"kubernetes.azure.com/agentpool": pool.properties["pool"]},
             tolerations=tolerations(pool.properties["capacity"]),
-            notice_s=NOTICE.seconds,
+            notice_s=NOTICE.seconds if pool.properties["capacity"] == SPOT else 0,
+            unhealthy=dict(FACTS.unhealthy),
             notices=NOTICE.service,
             image_repository=_image_repository(layout, azure),
-            volumes=mounts.volumes(layout, azure, client_id=client_id),
+            disk_gb=int(tiers.room_gb()),
+            local_path=tiers.local_path(hardware),
+            volumes=mounts.volumes(layout, azure, client_id=client_id, cache_mb=tiers.cache_mb(hardware)),
             service_account_annotations={"azure.workload.identity/client-id": client_id},
             pod_labels={"azure.workload.identity/use": "true"},
         ),

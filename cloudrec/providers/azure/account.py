@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import base64
-import json
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from azure.core import AzureClouds
 from azure.mgmt.core.tools import get_arm_endpoints
+
+from cloudrec_contract.safe_json import safe_object
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -136,5 +137,7 @@ def _claims(token: str) -> Mapping[str, Any]:
     parts = token.split(".")
     if len(parts) != _PARTS:
         return {}
-    claims: Mapping[str, Any] = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
-    return claims
+    try:
+        return safe_object(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+    except ValueError:  # not a JSON Web Token
+        return {}

@@ -15,9 +15,12 @@ from cloudrec.engine.graph import ErrorVerdict
 from cloudrec.errors import CloudrecError, PreflightError, SpecError
 from cloudrec.providers.base.driver import UnfinishedError
 from cloudrec.providers.base.operated import OperationFailedError
+from cloudrec_contract.safe_json import safe_object
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from azure.core.rest import HttpResponse
 
     from cloudrec.engine.clock import Clock
 
@@ -327,3 +330,12 @@ def _status(error: Exception) -> int:
 def _is_lost(error: Exception) -> bool:
     status = _status(error)
     return isinstance(error, _NETWORK) or (status >= _SERVER_ERROR and status != _NOT_IMPLEMENTED)
+
+
+def object_of(answer: HttpResponse) -> dict[str, Any]:
+    """Return the JSON object of an answer; core.DecodeError if it holds anything else."""
+    try:
+        return safe_object(answer.content)
+    except ValueError as error:
+        message = f"{answer.request.method} {answer.request.url.partition('?')[0]} is answered with no object"
+        raise core.DecodeError(message=f"{message}: {error}", response=answer) from error

@@ -21,4 +21,20 @@ FACTS = CloudFacts(
     ),
     notice=NOTICE,
     pool_label="kubernetes.azure.com/agentpool",
+    # "Node Problem Detector (NPD) in AKS nodes", AKS's documentation; those from GPUMissing on are of GPUs.
+    unhealthy=dict.fromkeys(
+        (
+            "FilesystemCorruptionProblem",
+            "KubeletProblem",
+            "ContainerRuntimeProblem",
+            "KernelDeadlock",
+            "ReadonlyFilesystem",
+            "GPUMissing",
+            "NVLinkStatusInactive",
+            "XIDErrors",
+            "IBLinkFlapping",
+            "UnhealthyNvidiaDevicePlugin",
+        ),
+        "True",
+    ),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, TypeAlias, TypedDict, cast
 
 from cloudrec.engine.cost import FREE
 from cloudrec.engine.graph import TAG_CLUSTER, TAG_EXPIRES, Condition, Observed, Properties
@@ -12,6 +12,7 @@ from cloudrec.providers.azure.api import ids, models
 from cloudrec.providers.azure.api.driver import AzureDriver
 from cloudrec.providers.azure.api.rows import group_name, place, state_of
 from cloudrec.providers.azure.api.tracked import LocatedProperties, our_groups
+from cloudrec.providers.azure.errors import object_of
 from cloudrec.providers.azure.layout import TAG_ZONES
 from cloudrec.providers.base.driver import is_ours, name_of
 
@@ -56,11 +57,12 @@ class ResourceGroupProperties(LocatedProperties):
 
     Attributes:
         zones: the cluster's zones, as `zones.as_tag` writes them.
-        expires: when the cluster ends, in ISO 8601 and UTC; empty if it has no end.
+        expires: when the cluster ends, in ISO 8601 and UTC; empty if it has no end, None if only the workflow
+            that ends it has its present end.
     """
 
     zones: str
-    expires: str
+    expires: str | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,7 +121,7 @@ def _group(layout: AzureLayout) -> Resource[ResourceGroupProperties]:
         properties=ResourceGroupProperties(
             location=layout.region,
             zones=zones.as_tag(layout.gpu_zones),
-            expires=layout.cluster.expires or "",
+            expires=layout.tagged_end,
         ),
         tags={TAG_ZONES: zones.as_tag(layout.gpu_zones)},
         holds_data=True,  # deleting the group deletes everything in it, the storage account included
@@ -216,7 +218,7 @@ class ResourceGroupDriver(AzureDriver[ResourceGroupProperties]):
         del identities
         tags = {**observed.tags, **resource.tags}
         # Merging keeps the tag of an expiry that the specification no longer has.
-        if not resource.properties.expires:
+        if resource.properties.expires == "":
             tags.pop(TAG_EXPIRES, None)
         patch = models.resources.ResourceGroupPatchable(tags=tags)
         self.calls.update(ids.group_of(observed.identity), patch)
@@ -326,7 +328,7 @@ class RegistrationDriver(AzureDriver[RegistrationProperties]):
         answer = self.azure.get(self.azure.send, "GET", identity, api_version=_FEATURES_VERSION)
         if answer is None:
             return "NotRegistered"
-        feature: _Feature = answer.json()
+        feature = cast("_Feature", object_of(answer))
         return feature["properties"]["state"]
 
 

@@ -63,6 +63,15 @@ class AzureLayout(CloudLayout):
         return group_name(self.title)
 
     @property
+    def tagged_end(self) -> str | None:
+        """The end in the tags of the group and the cluster; empty for none; None if they are not kept up.
+
+        A change of AKS's tags is an operation, during which AKS refuses to delete the pools. The end of a
+        budget moves often, and is a tag of the workflow that ends the cluster.
+        """
+        return None if self.cluster.has_movable_end else self.cluster.expires or ""
+
+    @property
     def node_group(self) -> str:
         """The name of the resource group that AKS makes for the nodes, and removes with the cluster."""
         return f"{self.name}-nodes"

@@ -7,9 +7,13 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from pydantic import Field
+
 from cloudrec.errors import SpecError
 from cloudrec.providers.azure.api.rows import plain
-from cloudrec.providers.base.offers import InstanceType
+from cloudrec.providers.base.hardware import machines
+from cloudrec.providers.base.hardware.machines import MachineRow
+from cloudrec.providers.base.offers import X86, InstanceType
 from cloudrec.spec.suggest import did_you_mean
 
 if TYPE_CHECKING:
@@ -28,6 +32,9 @@ _MODELS: Mapping[str, int] = MappingProxyType(
     {"T4": 16, "A10": 24, "V100": 16, "A100": 80, "H100": 80, "H200": 141, "GB200": 186}
 )
 
+_ARCHITECTURES: Mapping[str, str] = MappingProxyType({"x64": X86, "Arm64": "arm64"})
+_NOUN = "VM size"
+
 
 @dataclass(frozen=True, kw_only=True)
 class AzureVmSize(InstanceType):
@@ -35,11 +42,19 @@ class AzureVmSize(InstanceType):
 
     Attributes:
         family: the family whose vCPU quota it counts against, in one of Azure's spellings (see `family_key`).
-        infiniband: number of InfiniBand adapters. The fabric connects the machines of one pool.
     """
 
     family: str
-    infiniband: int = 0
+
+    @property
+    def infiniband(self) -> int:
+        """The number of InfiniBand adapters. The fabric connects the machines of one pool."""
+        return self.cards
+
+    @property
+    def fabric(self) -> str:
+        """InfiniBand, if it has such an adapter."""
+        return "infiniband" if self.cards else "tcp"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,101 +76,23 @@ class Sku:
     zonal: bool = False
 
 
-def _known(*hardware: AzureVmSize) -> Mapping[str, AzureVmSize]:
-    return MappingProxyType({each.instance_type: each for each in hardware})
+class AzureMachineRow(MachineRow):
+    """A row of Azure's table.
+
+    Attributes:
+        family: the family whose vCPU quota the size counts against, in one of Azure's spellings.
+    """
+
+    family: str = Field(min_length=1)
+
+    def hardware(self) -> AzureVmSize:
+        """Return the hardware that the row has."""
+        return AzureVmSize(**self.shared(), family=self.family)
 
 
-def _t4(size: int, *, gpus: int, memory_gib: float, temporary_gb: int, gbit_s: float) -> AzureVmSize:
-    return AzureVmSize(
-        instance_type=f"Standard_NC{size}as_T4_v3",
-        gpu="T4",
-        gpus=gpus,
-        gpu_memory_gib=16,
-        vcpus=size,
-        memory_gib=memory_gib,
-        nvme_gb=temporary_gb,
-        network_gbit_s=gbit_s,
-        family="Standard NCASv3_T4 Family",
-    )
-
-
-def _nc_a100(gpus: int) -> AzureVmSize:
-    return AzureVmSize(
-        instance_type=f"Standard_NC{24 * gpus}ads_A100_v4",
-        gpu="A100",
-        gpus=gpus,
-        gpu_memory_gib=80,
-        vcpus=24 * gpus,
-        memory_gib=220.0 * gpus,
-        nvme_gb=960 * gpus,
-        network_gbit_s=20.0 * gpus,
-        family="StandardNCADSA100v4Family",
-    )
-
-
-def _nc_h100(gpus: int, letters: str) -> AzureVmSize:
-    return AzureVmSize(
-        instance_type=f"Standard_NC{40 * gpus}{letters}_H100_v5",
-        gpu="H100",
-        gpus=gpus,
-        gpu_memory_gib=94,
-        vcpus=40 * gpus,
-        memory_gib=320.0 * gpus,
-        nvme_gb=3576 * gpus,
-        network_gbit_s=40.0 * gpus,
-        family="StandardNCadsH100v5Family",
-    )
-
-
-KNOWN = _known(
-    AzureVmSize(
-        instance_type="Standard_ND96asr_v4",
-        gpu="A100",
-        gpus=8,
-        gpu_memory_gib=40,
-        vcpus=96,
-        memory_gib=900,
-        nvme_gb=6442,
-        nvlink_gb_s=600,
-        network_gbit_s=1600,
-        family="Standard NDASv4_A100 Family",
-        infiniband=8,
-    ),
-    AzureVmSize(
-        instance_type="Standard_ND96amsr_A100_v4",
-        gpu="A100",
-        gpus=8,
-        gpu_memory_gib=80,
-        vcpus=96,
-        memory_gib=1900,
-        nvme_gb=6871,
-        nvlink_gb_s=600,
-        network_gbit_s=1600,
-        family="standard NDAMSv4_A100Family",
-        infiniband=8,
-    ),
-    AzureVmSize(
-        instance_type="Standard_ND96isr_H100_v5",
-        gpu="H100",
-        gpus=8,
-        gpu_memory_gib=80,
-        vcpus=96,
-        memory_gib=1900,
-        nvme_gb=30786,
-        nvlink_gb_s=900,
-        network_gbit_s=3200,
-        family="standardNDSH100v5Family",
-        infiniband=8,
-    ),
-    _nc_a100(1),
-    _nc_a100(2),
-    _nc_a100(4),
-    _nc_h100(1, "ads"),
-    _nc_h100(2, "adis"),
-    _t4(4, gpus=1, memory_gib=28, temporary_gb=189, gbit_s=8),
-    _t4(8, gpus=1, memory_gib=56, temporary_gb=378, gbit_s=8),
-    _t4(16, gpus=1, memory_gib=110, temporary_gb=378, gbit_s=8),
-    _t4(64, gpus=4, memory_gib=440, temporary_gb=3023, gbit_s=32),
+TABLE = machines.table_of(__package__, AzureMachineRow)
+KNOWN: Mapping[str, AzureVmSize] = MappingProxyType(
+    {name: row.hardware() for name, row in TABLE.items() if not row.refused}
 )
 
 
@@ -171,7 +108,7 @@ def spelled(name: str) -> str:
         name: in any case, with or without `Standard_`.
     """
     full = name if name.lower().startswith(_PREFIX.lower()) else _PREFIX + name
-    return next((known for known in KNOWN if known.lower() == full.lower()), full)
+    return next((known for known in TABLE if known.lower() == full.lower()), full)
 
 
 def family_key(family: str) -> str:
@@ -231,7 +168,8 @@ def described(name: str, row: models.compute.ResourceSku) -> AzureVmSize:
         memory_gib=float(of.get("MemoryGB", 0)),
         nvme_gb=round(int(of.get("NvmeDiskSizeInMiB", 0)) * 1.048576 / 1000),
         family=row.family or "",
-        infiniband=gpus if gpus and of.get("RdmaEnabled") == "True" else 0,
+        cards=gpus if gpus and of.get("RdmaEnabled") == "True" else 0,
+        architecture=_ARCHITECTURES.get(of.get("CpuArchitectureType", ""), X86),
     )
 
 
@@ -242,6 +180,11 @@ def located(found: Sequence[Offer], region: str) -> list[Offer]:
         return f"{region}-{zone}" if zone.isdigit() else zone or region
 
     return [replace(each, location=place(each.location)) for each in found]
+
+
+def refuse(instance_types: Sequence[str]) -> None:
+    """Refuse sizes that the table says are not usable; SpecError has the reason."""
+    machines.refuse(instance_types, TABLE, _NOUN)
 
 
 def hardware_of(
@@ -255,8 +198,9 @@ def hardware_of(
         location: the region's name, for the messages.
 
     Raises:
-        SpecError: a size does not exist, or has no GPU.
+        SpecError: a size is refused, does not exist, or has no NVIDIA GPU.
     """
+    refuse(instance_types)
     found: dict[str, AzureVmSize] = {}
     for name in instance_types:
         if name in region:
@@ -264,11 +208,8 @@ def hardware_of(
         elif name in KNOWN:
             found[name] = KNOWN[name]
         else:
-            raise SpecError(
-                f"there is no VM size {name!r} in {location}", remedy=did_you_mean(name, sorted(KNOWN))
-            )
-        if not found[name].gpus:
-            raise SpecError(f"VM size {name!r} has no NVIDIA GPU", remedy=f"choose one of {', '.join(KNOWN)}")
+            raise SpecError(f"there is no VM size {name!r} in {location}", remedy=did_you_mean(name, KNOWN))
+        machines.check(found[name], _NOUN, DEFAULT_TYPES)
     return found
 
 

@@ -18,6 +18,7 @@ from cloudrec.providers.azure.cleanup import leftovers
 from cloudrec.providers.azure.cluster.cluster import AzureClusterDriver
 from cloudrec.providers.azure.nodes import nodes
 from cloudrec.providers.base.driver import is_ours
+from cloudrec.providers.base.hardware import fabrics
 from cloudrec.providers.base.leftovers import LEFTOVERS
 from cloudrec.providers.base.leftovers import finding as leftover_finding
 
@@ -73,6 +74,7 @@ def findings(azure: Azure, layout: AzureLayout) -> list[Finding]:
         partial(_registrations, azure, layout),
         partial(quotas.findings, azure, layout),
         partial(_types, azure, layout),
+        partial(fabrics.findings, layout.cluster, layout.instance_types, layout.hardware),
         partial(_version, azure, layout),
         partial(_storage_account, azure, layout),
         partial(_registry, azure, layout),
@@ -210,15 +212,28 @@ def _reservation(azure: Azure, layout: AzureLayout) -> list[Finding]:
     client, group, name = azure.compute, ids.group_of(wanted), ids.names(wanted)[0]
     row = azure.get(client.capacity_reservation_groups.get, group, name)
     reserved = azure.rows(client.capacity_reservations.list_by_capacity_reservation_group, group, name)
-    counts = {each.sku.name: each.sku.capacity for each in reserved if each.sku.name in layout.instance_types}
-    found = ", ".join(f"{count} x {name}" for name, count in counts.items())
+    counts = {
+        ("".join(each.zones or ()), each.sku.name or ""): each.sku.capacity or 0
+        for each in reserved
+        if each.sku.name in layout.instance_types
+    }
+    # A pool uses the reservations of its zone alone: with one missing, the nodes there would not be reserved.
+    fits = {zone for (zone, _), count in counts.items() if count >= layout.cluster.nodes}
+    found = ", ".join(
+        f"{count} x {size} in {f'zone {zone}' if zone else 'no zone'}"
+        for (zone, size), count in sorted(counts.items())
+    )
+    zones = [zone for zone in layout.gpu_zones if zone]
+    where = f"zone {' and '.join(zones)}" if zones else "no zone"
     return [
         Finding(
             check="capacity reservation group",
-            ok=row is not None and any((count or 0) >= layout.cluster.nodes for count in counts.values()),
+            ok=row is not None and set(layout.gpu_zones) <= fits,
             found=(found or "none of these sizes") if row is not None else f"{wanted} does not exist",
-            needed=f"{layout.cluster.nodes} x {' or '.join(layout.instance_types)}",
-            remedy="reserve more in it, or choose a size that it has (--set cluster.instance_types=...)",
+            needed=f"{layout.cluster.nodes} x {' or '.join(layout.instance_types)} in {where}",
+            remedy=f"use the zones that have them (--zones {','.join(sorted(fits))})"
+            if any(fits)
+            else "reserve more in it, or choose a size that it has (--set cluster.instance_types=...)",
         )
     ]
 

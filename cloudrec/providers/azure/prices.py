@@ -18,14 +18,16 @@ from azure.core.rest import HttpRequest, HttpResponse
 from cloudrec import __version__
 from cloudrec.engine.clock import Clock
 from cloudrec.providers.azure import errors
+from cloudrec.providers.azure.errors import object_of
 from cloudrec.providers.base.offers import ON_DEMAND, SPOT
-from cloudrec.providers.base.prices import Price, Prices, table_of, today
+from cloudrec.providers.base.prices import EXECUTION, Price, Prices, table_of, today
 from cloudrec.providers.base.reading import read
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 _Client = PipelineClient[HttpRequest, HttpResponse]
+LOGIC_EXECUTION = "logic-execution"  # of a trigger or a built-in action of a workflow
 _URL = "https://prices.azure.com/api/retail/prices"
 _TIMEOUT_S = 30
 _PAGES = 20  # the most that are read, of 100 rows each; the queries here have one or two
@@ -46,12 +48,14 @@ class _Meter:
         service: its `serviceName`.
         meter: its `meterName`.
         unit: its `unitOfMeasure`.
+        has_free_units: whether a subscription's first units of each month are free; others may use them up.
     """
 
     name: str
     service: str
     meter: str
     unit: str
+    has_free_units: bool = False
 
     def fits(self, row: Mapping[str, Any]) -> bool:
         """Return whether a row is a price of this meter, before any discount for a large amount."""
@@ -59,12 +63,12 @@ class _Meter:
             (row.get("serviceName"), row.get("meterName"), row.get("unitOfMeasure"))
             == (self.service, self.meter, self.unit)
             and row.get("type") == "Consumption"
-            and not row.get("tierMinimumUnits")
+            and bool(row.get("tierMinimumUnits")) == self.has_free_units
         )
 
 
 # The list's unit -> ours.
-_UNITS: Mapping[str, str] = MappingProxyType({"1 Hour": "hour", "1/Day": "day", "1 GB": "GB"})
+_UNITS: Mapping[str, str] = MappingProxyType({"1 Hour": "hour", "1/Day": "day", "1 GB": "GB", "1": EXECUTION})
 # The names of services and meters are those by which infracost finds the same prices.
 _METERS = (
     _Meter(name="nat-gateway", service="NAT Gateway", meter="Standard Gateway", unit="1 Hour"),
@@ -86,6 +90,13 @@ _METERS = (
             unit="1/Day",
         )
         for sku in ("Basic", "Standard", "Premium")
+    ),
+    _Meter(
+        name=LOGIC_EXECUTION,
+        service="Logic Apps",
+        meter="Consumption Built-in Actions",
+        unit="1",
+        has_free_units=True,
     ),
 )
 
@@ -159,8 +170,7 @@ def services(price_list: PriceList, region: str) -> list[Price]:
 def _get(client: _Client, request: HttpRequest) -> dict[str, Any]:
     response = client.send_request(request)
     response.raise_for_status()
-    page: dict[str, Any] = response.json()
-    return page
+    return object_of(response)
 
 
 def _is_plain(row: Mapping[str, Any]) -> bool:

@@ -15,15 +15,15 @@ from cloudrec.providers.azure.cluster import cluster as control_plane
 from cloudrec.providers.azure.identity import federation, identity, reservation
 from cloudrec.providers.azure.layout import AzureLayout
 from cloudrec.providers.azure.network import network
-from cloudrec.providers.azure.nodes import guard, nodes, scale_to_zero
+from cloudrec.providers.azure.nodes import end_schedule, guard, nodes, scale_to_zero
 from cloudrec.providers.azure.registry import login, registry
 from cloudrec.providers.azure.settings import settings_of
-from cloudrec.providers.azure.storage import lustre, storage
+from cloudrec.providers.azure.storage import lustre, storage, tiers
 from cloudrec.providers.base import offers as shop
 from cloudrec.providers.base.cloud import CloudProvider, ProviderPart
 from cloudrec.providers.base.driver import search_all
 from cloudrec.providers.base.operated import OperationFailedError
-from cloudrec.providers.base.protocol import GuardAccess
+from cloudrec.providers.base.protocol import DataPlaces, GuardAccess
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -110,8 +110,14 @@ class AzureProvider(CloudProvider[Azure, AzureLayout]):
             return self.reached_at(f"Azure subscription {azure.subscription}", azure.login.own_endpoint)
 
     def check(self, cluster: ClusterSpec) -> None:
-        """Validate the settings."""
+        """Validate the settings and the capacity type."""
         settings_of(cluster)
+        shop.check_capacity(
+            cluster,
+            instead="cloudrec buys no block reservations on Azure, and Azure has no queue: reserve nodes in "
+            "a capacity reservation group, and use --capacity on-demand with "
+            "cluster.settings.capacity_reservation_group",
+        )
 
     def node_types(self, cluster: ClusterSpec) -> Sequence[str]:
         """Return the sizes of the GPU nodes and of the system nodes."""
@@ -128,6 +134,13 @@ class AzureProvider(CloudProvider[Azure, AzureLayout]):
     def spot_prices(self, account: Azure, types: Sequence[str]) -> Sequence[Price]:
         """Ask the public price list."""
         return prices.machines(prices.PriceList(self.environment), account.region, types)
+
+    def spot_now(self, cluster: ClusterSpec, types: Sequence[str]) -> Sequence[Price]:
+        """Ask the public price list, which has a price for the region."""
+        # The guard may not list the subscription's regions, and runs in one that exists.
+        region = self.account(cluster.region).given_region
+        with self.explained():
+            return prices.machines(prices.PriceList(self.environment), region, types)
 
     def offers(self, cluster: ClusterSpec) -> Sequence[Offer]:
         """Return the offers of GPU nodes that the specification allows, the best first."""
@@ -169,6 +182,11 @@ class AzureProvider(CloudProvider[Azure, AzureLayout]):
             found = search_all(self.drivers_of(account).values(), cluster)
         return [seen for seen in found if not locations or seen.location in wanted]
 
+    def data_places(self, cluster: ClusterSpec) -> DataPlaces:
+        """Return the places from which the nodes can read a dataset, for every type that may be taken."""
+        layout = self.layout(cluster)
+        return DataPlaces(tiers=tiers.of(layout), storage=layout.storage)
+
     def access(self, cluster: ClusterSpec) -> KubernetesAccess:
         """Return the access to the cluster, and write its kubeconfig."""
         with self.explained():
@@ -199,10 +217,17 @@ class AzureProvider(CloudProvider[Azure, AzureLayout]):
         with self.explained():
             return scale_to_zero.halt(self.account(cluster.region), cluster.title)
 
+    def move_end(self, cluster: ClusterSpec, pools: Sequence[str]) -> None:
+        """Move the end in the tag of the workflow, which ends all pools, to the cluster's expiry."""
+        del pools
+        with self.explained():
+            end_schedule.move(self.account(cluster.region), cluster.title, cluster.expires or "")
+
     def layout(self, cluster: ClusterSpec) -> AzureLayout:
         """Return the layout; it has zones that Azure offers if the specification has none."""
         azure, settings = self.account(cluster.region), settings_of(cluster)
         types = offers.types_of(cluster)
+        offers.refuse(types)  # before a region without the size is the reason
         with self.explained():
             sizes = offers.skus(azure, types)
             system = offers.skus(azure, [settings.system_vm_size]).get(settings.system_vm_size)

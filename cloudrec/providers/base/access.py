@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from cloudrec.kubernetes.client.target import ClusterTarget
 from cloudrec.process.ray_target import RayTarget
-from cloudrec.transport import profile_of
+from cloudrec.transport import fabrics, profile_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -82,7 +82,7 @@ class RayAccess(ClusterAccess):
 Access: TypeAlias = KubernetesAccess | HostAccess | RayAccess
 
 # The launchers for Kubernetes; the first, which is the default, needs no operator.
-LAUNCHERS = ("torchrun", "pytorchjob", "trainjob", "rayjob")
+LAUNCHERS = ("torchrun", "pytorchjob", "trainjob", "jobset", "rayjob")
 
 
 def cluster_target(
@@ -94,6 +94,7 @@ def cluster_target(
     instance_type: str,
     gpus: int,
     cards: int | None = None,
+    huge_pages_mib: int | None = None,
     **more: Any,  # noqa: ANN401 - the other fields of ClusterTarget
 ) -> ClusterTarget:
     """Return the target that launchers and manifests use for a cluster.
@@ -102,16 +103,19 @@ def cluster_target(
         kubeconfig: path of the private kubeconfig.
         context: the context in it.
         account: the pods' service account, as NAMESPACE/NAME.
-        fabric: the interconnect between GPUs of different nodes.
+        fabric: the interconnect between GPUs of different nodes; one without a profile is taken for tcp.
         instance_type: the GPU nodes' instance type.
         gpus: GPUs of a node.
         cards: the fabric's cards of a node as the cloud reports them; None for the profile's number.
+        huge_pages_mib: huge pages of 2 MiB that a node has for a pod; None for the profile's number.
         more: other fields of `ClusterTarget`.
     """
+    if fabric not in fabrics():  # `up` was allowed to create these nodes without their fabric
+        fabric = "tcp"
     profile = profile_of(fabric, instance_type)
     namespace, _, name = account.partition("/")
     given: Mapping[str, Any] = {
-        "resources": profile.pod_resources(gpus, cards),
+        "resources": profile.pod_resources(gpus, cards, huge_pages_mib),
         "capabilities": list(profile.capabilities),
         "profile": profile.script,
         **more,

@@ -11,6 +11,7 @@ import time
 from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Generic
 from uuid import UUID, uuid4, uuid5
 
@@ -38,6 +39,13 @@ _ORDER = (
 
 class UnfinishedError(Exception):
     """The resource was created, but completing it failed (see `__cause__`). Find it before a retry."""
+
+
+def with_nodes(resource: Resource[Any], nodes: object) -> Resource[Any] | None:
+    """Return a requested pool with another number of nodes; None for 0. See `Growing.as_before`."""
+    if not isinstance(nodes, int) or not nodes:
+        return None
+    return replace(resource, properties=replace(resource.properties, nodes=nodes))
 
 
 class CloudDriver(ABC, Generic[P_contra]):

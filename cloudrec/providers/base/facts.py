@@ -10,10 +10,10 @@ from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from pkgutil import iter_modules
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 _PROVIDERS = "cloudrec.providers"
 _SHARED = "base"
@@ -77,12 +77,17 @@ class CloudFacts:
         fabrics: fabrics beyond TCP.
         notice: the notice of a preemption; None if there is none.
         pool_label: the label by which the cloud names a node's pool; empty if it sets none.
+        unhealthy: conditions by which its agents report a node that must be repaired, each with the status
+            of a problem.
+        topology: the labels by which it names the parts of the network that a node is in, the widest first.
     """
 
     name: str
     fabrics: tuple[Fabric, ...] = ()
     notice: PreemptionNotice | None = None
     pool_label: str = ""
+    unhealthy: Mapping[str, str] = field(default_factory=dict)
+    topology: tuple[str, ...] = ()
 
 
 @cache
@@ -104,6 +109,12 @@ def facts_of(name: str) -> CloudFacts | None:
         return None
     stated: CloudFacts = import_module(module).FACTS
     return stated
+
+
+def topology_of(nodes: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Return the labels of the network's topology that any of these nodes has, of whichever cloud."""
+    present = {label for node in nodes for label in node["metadata"].get("labels") or {}}
+    return tuple(label for facts in all_facts() for label in facts.topology if label in present)
 
 
 def fabric_of(name: str) -> Fabric | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 from typing_extensions import TypeVar
 
-from cloudrec.engine.graph import TAG_CLUSTER, TAG_EXPIRES, TAG_KEY, TAG_OWNER, Properties, Resource
+from cloudrec.engine.graph import TAG_CLUSTER, TAG_EXPIRES, TAG_KEY, TAG_OWNER, Prepaid, Properties, Resource
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -66,6 +66,7 @@ class CloudLayout:
         pool: str = "",
         nodes: int = 0,
         priced: str = "",
+        prepaid: Prepaid | None = None,
         holds_data: bool = False,
         candidates: tuple[Resource, ...] = (),
         is_shared: bool = False,
@@ -83,6 +84,7 @@ class CloudLayout:
             pool=pool,
             nodes=nodes,
             priced=priced,
+            prepaid=prepaid,
             holds_data=holds_data,
             candidates=candidates,
             is_shared=is_shared,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from cloudrec.errors import SpecError
 from cloudrec.providers.base import protocol
 from cloudrec.providers.base.protocol import Offer
 
@@ -13,12 +14,21 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from cloudrec.providers.base.prices import Prices
+    from cloudrec.spec.models import ClusterSpec
 
-ON_DEMAND, SPOT = protocol.ON_DEMAND, protocol.SPOT
+ON_DEMAND, SPOT, BLOCK, FLEX = protocol.ON_DEMAND, protocol.SPOT, protocol.BLOCK, protocol.FLEX
+X86 = "x86_64"  # the architecture that the trainer's images are for
 # The capacity types in the order in which they are tried, by the spec's `capacity`.
 CAPACITY_TYPES: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {"on-demand": (ON_DEMAND,), "spot": (SPOT,), "spot-first": (SPOT, ON_DEMAND)}
+    {
+        "on-demand": (ON_DEMAND,),
+        "spot": (SPOT,),
+        "spot-first": (SPOT, ON_DEMAND),
+        "block": (BLOCK,),
+        "flex-start": (FLEX,),
+    }
 )
+USUAL = ("on-demand", "spot", "spot-first")  # the values of the spec's `capacity` that every cloud has
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +44,12 @@ class InstanceType:
         memory_gib: main memory, in GiB.
         nvme_gb: size of all local disks, in GB.
         nvlink_gb_s: bandwidth between two of its GPUs, in GB/s; 0 without NVLink.
+        nvlink_domain: number of GPUs that NVLink joins, also those of several nodes; 0 without NVLink.
         network_gbit_s: bandwidth between two such nodes, in Gbit/s.
+        architecture: the instruction set of its CPUs.
+        cards: network cards of its fabric; 0 without one.
+        hugepages_2mi_mib: huge pages of 2 MiB that a pod can request, in MiB; 0 for none.
+        profile: the name of its transport profile; empty if none is known.
     """
 
     instance_type: str
@@ -45,7 +60,31 @@ class InstanceType:
     memory_gib: float
     nvme_gb: int = 0
     nvlink_gb_s: int = 0
+    nvlink_domain: int = 0
     network_gbit_s: float = 0.0
+    architecture: str = X86
+    cards: int = 0
+    hugepages_2mi_mib: int = 0
+    profile: str = ""
+
+    @property
+    def fabric(self) -> str:
+        """The network fabric between GPUs of different nodes; tcp if there is none."""
+        return "tcp"
+
+    @property
+    def bandwidths(self) -> dict[str, str]:
+        """The variables that state a GPU's bandwidths to the trainer's planner, in bytes a second.
+
+        They are the hardware's, as vendors and the planner of TorchRec state them: NVLink in both directions,
+        and the GPU's share of its node's network. A GPU without NVLink, or a node of an unknown network, has
+        none.
+        """
+        found = {
+            "INTRA_NODE_BANDWIDTH": self.nvlink_gb_s * 10**9,
+            "CROSS_NODE_BANDWIDTH": self.network_gbit_s * 10**9 / 8 / max(self.gpus, 1),
+        }
+        return {name: f"{bytes_s:.0f}" for name, bytes_s in found.items() if bytes_s}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,11 +131,24 @@ def offers(places: Sequence[Placement], hardware: Mapping[str, InstanceType], pr
 
 
 def catalog(
-    hardware: Mapping[str, InstanceType], zones_of: Mapping[str, Sequence[str]], prices: Prices
+    hardware: Mapping[str, InstanceType],
+    zones_of: Mapping[str, Sequence[str]],
+    prices: Prices,
+    *,
+    named: Sequence[str] = (),
 ) -> list[Offer]:
-    """Return an on-demand offer for each type, then its spot offers by zone, the cheapest zone first."""
+    """Return an on-demand offer for each type, then its spot offers by zone, the cheapest zone first.
+
+    Args:
+        hardware: instance type -> its hardware.
+        zones_of: instance type -> the zones of the region that have it.
+        prices: the price table.
+        named: the types that are listed even if no zone has them.
+    """
     listed: list[Offer] = []
     for name, zones in zones_of.items():
+        if not zones and name not in named:
+            continue
         anywhere = Placement(instance_type=name, zone=f"{len(zones)} zones", capacity=ON_DEMAND)
         listed.append(_offer(anywhere, hardware[name], prices))
         spot = {zone: price for zone in zones if (price := prices.price(name, SPOT, zone)) is not None}
@@ -106,9 +158,34 @@ def catalog(
     return listed
 
 
+def check_capacity(cluster: ClusterSpec, sold: Sequence[str] = USUAL, *, instead: str = "") -> None:
+    """Raise SpecError for a capacity type that the provider does not have, or for settings of another one.
+
+    Args:
+        cluster: the spec.
+        sold: the provider's values of `capacity`.
+        instead: how the provider has the same; empty if it does not.
+    """
+    if cluster.capacity not in sold:
+        raise SpecError(
+            f"cluster.capacity is {cluster.capacity}; {cluster.provider} has {', '.join(sold)}",
+            remedy=instead or f"choose one of them (--capacity {sold[0]})",
+        )
+    given = [name for name in ("block_hours", "block_start") if getattr(cluster, name) is not None]
+    if given and cluster.capacity != "block":
+        raise SpecError(
+            f"cluster.{given[0]} is set, but cluster.capacity is {cluster.capacity}",
+            remedy="leave it out, or use --capacity block where the cloud has it",
+        )
+
+
 def _offer(way: Placement, hardware: InstanceType, prices: Prices) -> Offer:
-    sold_as = SPOT if way.capacity == SPOT else ON_DEMAND
+    sold_as = way.capacity if way.capacity in (SPOT, BLOCK) else ON_DEMAND
     price = prices.price(way.instance_type, sold_as, way.zone)
+    if way.capacity == BLOCK:
+        unknown = "paid in advance: `cloudrec catalog --blocks` has the offers"
+    else:
+        unknown = f"no price of {prices.region} is known"
     return Offer(
         instance_type=way.instance_type,
         location=way.zone,
@@ -118,5 +195,5 @@ def _offer(way: Placement, hardware: InstanceType, prices: Prices) -> Offer:
         gpu=hardware.gpu,
         gpus=hardware.gpus,
         hourly_usd=price.hourly_usd if price is not None else None,
-        priced=price.label if price is not None else f"no price of {prices.region} is known",
+        priced=price.label if price is not None else unknown,
     )

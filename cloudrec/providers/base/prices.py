@@ -14,25 +14,28 @@ from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from importlib.resources import files
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from cloudrec.engine.cost import times
+from cloudrec.engine.cost import FREE, times
 from cloudrec.errors import DataError
 from cloudrec.home import write_atomically
-from cloudrec.providers.base.protocol import ON_DEMAND, SPOT
+from cloudrec.providers.base.protocol import BLOCK, ON_DEMAND, SPOT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
+
+    from cloudrec.spec.models import ClusterSpec
 
 GLOBAL = "global"
 HOURS_A_MONTH = 730.0  # as in the vendors' price lists
 GIB_MONTH = "GiB-month"
-# Unit -> its hours. Traffic (GB) has no price an hour: its amount is not known in advance.
+# Unit -> its hours. Traffic (GB) and executions have no price an hour: it depends on their number.
 _HOURS: Mapping[str, float] = MappingProxyType(
     {"hour": 1.0, "day": 24.0, "month": HOURS_A_MONTH, GIB_MONTH: HOURS_A_MONTH, "TiB-month": HOURS_A_MONTH}
 )
 _TRAFFIC = "GB"
+EXECUTION = "execution"  # of one step of a workflow
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +46,8 @@ class Price:
         region: where it is valid: a region, a zone (spot prices that differ by zone), or GLOBAL.
         name: an instance type, or a service such as `nat-gateway`.
         capacity: the capacity type of nodes; empty for a service.
-        unit: what `usd` buys: an hour, a day or a month of one, a GiB or TiB for a month, or a GB of traffic.
+        unit: what `usd` buys: an hour, a day or a month of one, a GiB or TiB for a month, a GB of traffic, or
+            one execution.
         usd: US dollars.
         as_of: the date of the source in ISO 8601, or the day on which it was read if it has none.
         source: the price list or page that it is from.
@@ -59,7 +63,7 @@ class Price:
 
     @property
     def hourly_usd(self) -> float | None:
-        """USD an hour of one unit; None for traffic."""
+        """USD an hour of one unit; None for traffic and executions."""
         return self.usd / _HOURS[self.unit] if self.unit in _HOURS else None
 
     @property
@@ -99,13 +103,21 @@ class Prices:
         """Return the price of a node, or the one that it cannot exceed; None if neither is known.
 
         A spot node without a known spot price has the on-demand price, which is the clouds' own limit for it.
-        Nodes of a reservation, a capacity block or a queue have it too, since the lists do not have theirs.
+        Nodes of a reservation or a queue have it too, since the lists do not have theirs. Those of a block
+        are paid for in advance: by the hour they have no price.
         """
+        if capacity == BLOCK:
+            return None
         spot = self.price(instance_type, SPOT, zone) if capacity == SPOT else None
         return spot or self.price(instance_type, ON_DEMAND)
 
     def node(self, instance_type: str, capacity: str = ON_DEMAND, zone: str = "") -> float | None:
-        """Return the most USD an hour that one node costs; None if unknown."""
+        """Return the most USD an hour that one node costs; None if unknown.
+
+        A node of a block was paid for in advance, and costs nothing by the hour.
+        """
+        if capacity == BLOCK:
+            return FREE
         found = self.bound(instance_type, capacity, zone)
         return found.hourly_usd if found is not None else None
 
@@ -117,6 +129,8 @@ class Prices:
 
     def priced(self, instance_type: str, capacity: str = ON_DEMAND, zone: str = "") -> str:
         """Return the market, date, place and source of the price that `node` returns; empty if unknown."""
+        if capacity == BLOCK:
+            return "paid in advance"
         found = self.bound(instance_type, capacity, zone)
         return f"{found.capacity} price of {found.label}" if found is not None else ""
 
@@ -124,6 +138,16 @@ class Prices:
         """Return USD an hour of `count` units of a service such as `nat-gateway`; None if unknown."""
         found = self.price(name)
         return times(count, found.hourly_usd if found is not None else None)
+
+    def executed(self, name: str, hourly: float) -> float | None:
+        """Return USD an hour of a service that is paid by execution; None if unknown.
+
+        Args:
+            name: the service.
+            hourly: the executions in an hour.
+        """
+        found = self.price(name)
+        return times(hourly, found.usd if found is not None else None)
 
     @property
     def types(self) -> list[str]:
@@ -188,8 +212,9 @@ def _row(cells: Mapping[str, str | float]) -> Price:
     usd, unit = float(cells["usd"]), str(cells["unit"])
     if not math.isfinite(usd) or usd < 0:
         raise ValueError(f"{cells['name']} has the price {usd}")
-    if unit not in {*_HOURS, _TRAFFIC}:
-        raise ValueError(f"{cells['name']} has the unit {unit!r}; there are {', '.join((*_HOURS, _TRAFFIC))}")
+    units = (*_HOURS, _TRAFFIC, EXECUTION)
+    if unit not in units:
+        raise ValueError(f"{cells['name']} has the unit {unit!r}; there are {', '.join(units)}")
     return Price(
         region=str(cells["region"]),
         name=str(cells["name"]),
@@ -203,3 +228,16 @@ def _row(cells: Mapping[str, str | float]) -> Price:
 
 def _by_key(rows: Iterable[Price]) -> dict[_Key, Price]:
     return {(row.region, row.name, row.capacity): row for row in rows}
+
+
+@runtime_checkable
+class KnowsSpotPrices(Protocol):
+    """A provider whose spot prices change from hour to hour, and can be read with the guard's permissions."""
+
+    def spot_now(self, cluster: ClusterSpec, types: Sequence[str]) -> Sequence[Price]:
+        """Return the current spot prices of instance types in the cluster's region.
+
+        Raises:
+            CloudrecError: the cloud gives none.
+        """
+        ...

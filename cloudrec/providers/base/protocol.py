@@ -22,10 +22,12 @@ if TYPE_CHECKING:
     from cloudrec.engine.graph import Driver, Observed, Resource
     from cloudrec.findings import Finding
     from cloudrec.providers.base.access import Access
+    from cloudrec.providers.base.storage.tiers import Tier
     from cloudrec.spec.models import ClusterSpec
 
 
 ON_DEMAND, SPOT = "on-demand", "spot"  # capacity types
+BLOCK, FLEX = "capacity-block", "flex-start"  # capacity types that only some clouds have
 OWNED = "owned"  # the capacity type of nodes that cloudrec did not create
 
 
@@ -36,7 +38,7 @@ class Offer:
     Attributes:
         instance_type: the cloud's name for it.
         location: region and zone, or the name of this machine.
-        capacity: "on-demand", "spot", or "owned".
+        capacity: "on-demand", "spot", "capacity-block", "flex-start" or "owned".
         vcpus: virtual cores of a node.
         memory_gib: memory of a node, in GiB.
         gpu: the GPU's model; empty if it has none.
@@ -85,6 +87,19 @@ class Registry:
     repository: str
     username: str = ""
     password: SecretStr = field(default_factory=lambda: SecretStr(""))
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataPlaces:
+    """From where the nodes of a cluster can read a dataset.
+
+    Attributes:
+        tiers: the places, the first one preferred.
+        storage: URI of the cluster's storage, which all of them but the node's own disks show.
+    """
+
+    tiers: Sequence[Tier]
+    storage: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -267,6 +282,35 @@ class ProbesStorage(Protocol):
 
 
 @runtime_checkable
+class HoldsData(Protocol):
+    """A provider that knows from where the nodes of its clusters can read a dataset."""
+
+    def data_places(self, cluster: ClusterSpec) -> DataPlaces:
+        """Return the tiers local, lustre and bucket, as they are on each node.
+
+        Of several instance types that may be taken, the one with the least room and rate counts.
+        """
+        ...
+
+
+@runtime_checkable
+class FillsLustre(Protocol):
+    """A provider whose Lustre file systems are filled by an import, rather than by a link to the bucket."""
+
+    def path_in_lustre(self, below: str) -> str:
+        """Return the path of a dataset in the file system.
+
+        Args:
+            below: its path below the cluster's storage.
+        """
+        ...
+
+    def fill_lustre(self, cluster: ClusterSpec, below: str) -> None:
+        """Import a dataset from the cluster's storage, and wait for it; CloudrecError if that fails."""
+        ...
+
+
+@runtime_checkable
 class AsksPrices(Protocol):
     """A provider whose cloud has a price list."""
 
@@ -301,6 +345,29 @@ class CanScaleToZero(Protocol):
 
         The guard calls it again in later rounds. If a pool fails, it is listed in `left`, and the others are
         still scaled.
+        """
+        ...
+
+
+END_SCHEDULE = "end-schedule"  # the kind of what keeps the end of a cluster in its cloud
+
+
+@runtime_checkable
+class MovesEnd(Protocol):
+    """A provider whose cloud keeps the end of a cluster, and lets the guard move it.
+
+    The end of a budget depends on what the nodes cost until then, which nothing knows in advance.
+    """
+
+    def move_end(self, cluster: ClusterSpec, pools: Sequence[str]) -> None:
+        """Move the end that the cloud keeps to the cluster's expiry, also in the tags of that resource.
+
+        Args:
+            cluster: the cluster, with the new expiry.
+            pools: the names of all pools of GPU nodes that `up` may create.
+
+        Raises:
+            CloudrecError: the cloud refuses, or keeps no end of this cluster; the end is as it was before.
         """
         ...
 

@@ -13,6 +13,16 @@ if TYPE_CHECKING:
     Again = Callable[[Exception], bool | float]
 
 T = TypeVar("T")
+
+
+class UnreadableAnswerError(Exception):
+    """An answer of a cloud says success, and is not what the service's API answers.
+
+    A proxy's page, an empty or a damaged answer. It does not show whether the call had its effect: a read is
+    retried, and the engine takes a change for LOST.
+    """
+
+
 _ATTEMPTS = 10
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 15.0
 

@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING
 
 from cloudrec.engine.graph import Condition
 from cloudrec.errors import PreflightError
+from cloudrec.kubernetes.client.target import CardNetwork
 from cloudrec.providers.base.access import LAUNCHERS, KubernetesAccess, cluster_target
 from cloudrec.providers.base.driver import is_ours
 from cloudrec.providers.base.kubeconfig import kubeconfig, write
 from cloudrec.providers.gcp.api import gke, ids, labels, sdk
-from cloudrec.providers.gcp.facts import NOTICE
+from cloudrec.providers.gcp.facts import FACTS, NOTICE
 from cloudrec.providers.gcp.network import network
 from cloudrec.providers.gcp.nodes.node_pools import GcpGpuNodesDriver
-from cloudrec.providers.gcp.storage import mounts
+from cloudrec.providers.gcp.storage import mounts, tiers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from cloudrec.home import Home
     from cloudrec.providers.gcp.api.client import Gcp
     from cloudrec.providers.gcp.layout import GcpLayout
+    from cloudrec.providers.gcp.offers import GcpMachineType
 
 _BUILT_IN = ("nvidia-device-plugin",)
 IMAGE = "trainer"  # the name of the image in the cluster's repository
@@ -42,7 +44,7 @@ def of(layout: GcpLayout, gcp: Gcp, home: Home, environment: Mapping[str, str]) 
     hardware = layout.hardware.get(machine)
     if hardware is None:
         raise _not_up(layout, f"its nodes are {machine}, which cluster.instance_types does not name any more")
-    path = home.clusters / layout.title / "kubeconfig"
+    path = home.cluster(layout.title) / "kubeconfig"
     write(path, kubeconfig_of(cluster, environment))
     return KubernetesAccess(
         launchers=LAUNCHERS,
@@ -50,6 +52,7 @@ def of(layout: GcpLayout, gcp: Gcp, home: Home, environment: Mapping[str, str]) 
         gpus_per_node=hardware.gpus,
         cores_per_node=hardware.vcpus // 2,  # two virtual CPUs are one core
         storage=layout.storage,
+        environment=hardware.bandwidths,
         target=cluster_target(
             kubeconfig=path,
             context=cluster.name,
@@ -58,12 +61,15 @@ def of(layout: GcpLayout, gcp: Gcp, home: Home, environment: Mapping[str, str]) 
             instance_type=machine,
             gpus=hardware.gpus,
             node_selector={gke.POOL_LABEL: pool.properties["pool"]},
-            networks=networks(layout, hardware.gpu_nics),
+            networks=networks(layout, hardware, pool.properties["zone"]),
             notice_s=pool.properties["notice_s"],
+            unhealthy=dict(FACTS.unhealthy),
+            topology=list(FACTS.topology),
             notices=NOTICE.service,
             image_repository=_image_repository(layout),
             built_in=list(_BUILT_IN),
-            volumes=mounts.volumes(layout, gcp),
+            disk_gb=int(tiers.room_gb(hardware, layout.settings)),
+            volumes=mounts.volumes(layout, gcp, cache_gib=tiers.cache_gib(hardware, layout.settings)),
         ),
     )
 
@@ -85,15 +91,20 @@ def kubeconfig_of(cluster: sdk.container.Cluster, environment: Mapping[str, str]
     )
 
 
-def networks(layout: GcpLayout, cards: int) -> list[dict[str, str]]:
-    """Return the interface, network and subnetwork of each GPU network card, in the order of the cards."""
+def networks(layout: GcpLayout, hardware: GcpMachineType, zone: str) -> list[CardNetwork]:
+    """Return the network of each card besides the first, in the order of the cards.
+
+    RDMA cards share a network, so their Network objects have the names of the subnetworks.
+    """
     return [
-        {
-            "interface": f"eth{number}",
-            "network": ids.name(layout.global_path("networks", suffix)),
-            "subnetwork": ids.name(layout.regional_path("subnetworks", suffix)),
-        }
-        for number, suffix in enumerate(network.gpu_suffixes(layout)[:cards], start=1)
+        CardNetwork(
+            interface=f"eth{number}",
+            network=ids.name(layout.global_path("networks", card.network)),
+            subnetwork=(subnetwork := ids.name(layout.regional_path("subnetworks", card.subnet))),
+            name=subnetwork if card.is_rdma else "",
+            mode="RDMA" if card.is_rdma else "NetDevice",
+        )
+        for number, card in enumerate(network.cards(hardware, zone), start=1)
     ]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,8 @@ from google.auth.transport.requests import Request
 from google.oauth2 import service_account
 
 from cloudrec.errors import PreflightError
+from cloudrec.home import read_text
+from cloudrec_contract.safe_json import safe_object
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, MutableMapping
@@ -90,7 +91,7 @@ def load(environment: Mapping[str, str]) -> tuple[Shared, str]:
     path = environment.get(_FILE)
     if path:
         try:
-            key = json.loads(Path(path).read_text(encoding="utf-8"))
+            key = safe_object(read_text(Path(path)))
             if key["type"] == "service_account":
                 inner = service_account.Credentials.from_service_account_info(key, scopes=_SCOPES)
                 return Shared(inner), str(inner.project_id or "")

@@ -14,6 +14,8 @@ from cloudrec.engine.graph import ErrorVerdict
 from cloudrec.errors import CloudrecError, PreflightError, SpecError
 from cloudrec.providers.base.driver import UnfinishedError
 from cloudrec.providers.base.operated import OperationFailedError
+from cloudrec.providers.base.reading import UnreadableAnswerError
+from cloudrec_contract.safe_json import safe_object
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,11 +23,17 @@ if TYPE_CHECKING:
     from cloudrec.engine.clock import Clock
 
 # The exceptions that a driver of this provider may raise.
-REFUSALS = (api.GoogleAPIError, auth.GoogleAuthError, http.RequestException, OperationFailedError)
+REFUSALS = (
+    api.GoogleAPIError,
+    auth.GoogleAuthError,
+    http.RequestException,
+    OperationFailedError,
+    UnreadableAnswerError,
+)
 
 _DENIED, _TOO_MANY = 403, 429
 _SERVER_ERROR, _NOT_IMPLEMENTED = 500, 501
-_NETWORK = (http.RequestException, auth.TransportError, api.RetryError)
+_NETWORK = (http.RequestException, auth.TransportError, api.RetryError, UnreadableAnswerError)
 # IAM and Service Usage are eventually consistent: for minutes, a new account or API may be unknown elsewhere.
 _EFFECTIVE_S = 600.0
 _PREFIX = re.compile(r"^[A-Z]+ \S+: ")  # "GET https://...: ", which the SDK adds to Google's message
@@ -298,7 +306,7 @@ def permission_of(said: str) -> str:
 def _status_name(error: api.GoogleAPICallError) -> str:
     """Return the status in the answer of a newer service, such as INVALID_ARGUMENT; else ""."""
     try:
-        body = error.response.json() if error.response is not None else {}
+        body = safe_object(error.response.content) if error.response is not None else {}
         return str(body["error"].get("status") or "")
     except (ValueError, KeyError, TypeError, AttributeError):
         return ""

@@ -44,6 +44,7 @@ class GcpLayout(CloudLayout):
         guard_role: the role that the guard gets for its cluster.
         shared_end: the e-mail address of the service account that an administrator made to end clusters;
             empty if the cluster has its own.
+        starter_role: the role with which a cluster's own account starts the workflow that ends it.
     """
 
     settings: GcpSettings
@@ -59,6 +60,7 @@ class GcpLayout(CloudLayout):
     shared_account: str = ""
     guard_role: str = ""
     shared_end: str = ""
+    starter_role: str = ""
 
     def __post_init__(self) -> None:
         # Prices of another region are never used.
@@ -70,10 +72,9 @@ class GcpLayout(CloudLayout):
         With a reservation, which is paid for already, there are no others. Flex-start comes last: it never
         fails, but waits for capacity.
         """
-        capacity_types = (
-            *CAPACITY_TYPES[self.cluster.capacity],
-            *((FLEX,) if self.settings.flex_start else ()),
-        )
+        capacity_types = CAPACITY_TYPES[self.cluster.capacity]
+        if self.settings.flex_start and FLEX not in capacity_types:
+            capacity_types = (*capacity_types, FLEX)
         if self.settings.reservation:
             capacity_types = (RESERVED,)
         return [
@@ -117,8 +118,19 @@ class GcpLayout(CloudLayout):
 
     @property
     def gpu_networks(self) -> int:
-        """The number of GPU networks: the most that one of the instance types needs."""
+        """The number of networks of further gVNIC cards: the most that one of the instance types needs."""
         return max((self.hardware[name].gpu_nics for name in self.instance_types), default=0)
+
+    @property
+    def rdma_nics(self) -> int:
+        """The number of RDMA cards: the most that one of the instance types has."""
+        return max((self.hardware[name].rdma_nics for name in self.instance_types), default=0)
+
+    @property
+    def rdma_zones(self) -> tuple[str, ...]:
+        """The zones of the candidates with RDMA cards, each of which needs a separate network."""
+        found = (way.zone for way in self.places() if self.hardware[way.instance_type].rdma_nics)
+        return tuple(dict.fromkeys(found))
 
     @property
     def bucket(self) -> str:
@@ -160,6 +172,11 @@ class GcpLayout(CloudLayout):
     def node_account(self) -> str:
         """The e-mail address of the nodes' service account: that of the project, or the cluster's own."""
         return self.shared_account or self.account("nodes")
+
+    @property
+    def is_end_movable(self) -> bool:
+        """Whether the cluster has an end that the guard moves."""
+        return bool(self.cluster.expires) and self.cluster.has_movable_end
 
     @property
     def end_account(self) -> str:

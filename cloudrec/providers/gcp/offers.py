@@ -2,42 +2,34 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field, model_validator
 
 from cloudrec.errors import SpecError
-from cloudrec.providers.base.offers import SPOT, InstanceType
+from cloudrec.providers.base import protocol
+from cloudrec.providers.base.hardware import machines
+from cloudrec.providers.base.hardware.machines import MachineRow, Words
+from cloudrec.providers.base.offers import X86, InstanceType
 from cloudrec.spec.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from typing import Self
 
     from google.cloud.compute_v1 import MachineType
 
     from cloudrec.spec.models import ClusterSpec
 
 DEFAULT_TYPES = ("a2-highgpu-8g",)
-# Capacity types that only Google Cloud has: nodes from a queue, and nodes that the user has reserved.
-FLEX, RESERVED = "flex-start", "reservation"
-TCPX, TCPXO = "tcpx", "tcpxo"  # GPUDirect over TCP: of A3 High, and of A3 Mega
-_SSD_GB = 403  # of each local disk of 375 GiB
-# Google's name of an accelerator -> the GPU's model, and its memory in GiB.
-_GPUS: Mapping[str, tuple[str, int]] = MappingProxyType(
-    {
-        "nvidia-tesla-t4": ("T4", 16),
-        "nvidia-tesla-v100": ("V100", 16),
-        "nvidia-l4": ("L4", 24),
-        "nvidia-tesla-a100": ("A100", 40),
-        "nvidia-a100-80gb": ("A100", 80),
-        "nvidia-h100-80gb": ("H100", 80),
-        "nvidia-h100-mega-80gb": ("H100", 80),
-        "nvidia-h200-141gb": ("H200", 141),
-        "nvidia-b200": ("B200", 180),
-    }
-)
-# The GPUs of A3 Ultra and A4: "GPU machine types" of Compute Engine's documentation.
-_RDMA = frozenset({"nvidia-h200-141gb", "nvidia-b200"})
+# Nodes from a queue, and nodes that the user has reserved.
+FLEX, RESERVED = protocol.FLEX, "reservation"
+SSD_GIB = 375  # of one local SSD
+_OVER_TCP = frozenset({"tcpx", "tcpxo"})  # GPUDirect over TCP: of A3 High, and of A3 Mega
+_NOUN = "machine type"
+_ARCHITECTURES: Mapping[str, str] = MappingProxyType({"ARM64": "arm64", "X86_64": X86})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,159 +38,123 @@ class GcpMachineType(InstanceType):
 
     Attributes:
         accelerator: Google's name of its GPUs.
-        gpu_nics: network cards that only the GPUs use; each needs its own network.
-        local_ssds: local disks that are part of the type; 0 if disks can only be added.
+        gpu_fabric: the network between GPUs of different nodes: "tcp", "tcpx", "tcpxo" or "rdma".
+        local_ssds: local disks of a node: those that are part of the type, or else those that are added to
+            it.
+        added_ssds: how many of them are added to the type, and so have a separate price.
+        ssd_counts: how many can be added to the type; empty for one with a fixed number, or if it is not
+            known.
         fast_socket: whether NCCL can use GKE's Fast Socket.
         compact: whether nodes can have a compact placement policy.
         only: the capacity types that Google sells it in; empty for all.
-        is_rdma: whether its GPUs reach other nodes by RDMA networks, which cloudrec does not make. It has no
-            Persistent Disk either.
+        disk: the type of its root disk. Newer machines have no Persistent Disk.
+        quota_metric: the regional quota of its GPUs; spot and flex-start nodes count against PREEMPTIBLE_ and
+            this name. Empty if it is not known.
+        quota_family: the name by which Cloud Quotas has the limit of newer GPUs on demand; empty for others.
+        gke_since: the first GKE version with its fabric and, by default, with a driver of its GPUs; empty if
+            every version that is supported has them.
     """
 
     accelerator: str
-    gpu_nics: int = 0
+    gpu_fabric: str = "tcp"
     local_ssds: int = 0
+    added_ssds: int = 0
+    ssd_counts: tuple[int, ...] = ()
     fast_socket: bool = False
     compact: bool = False
     only: tuple[str, ...] = ()
-    is_rdma: bool = False
-
-    @property
-    def disk(self) -> str:
-        """The type of its root disk."""
-        return "hyperdisk-balanced" if self.is_rdma else "pd-balanced"
+    disk: str = "pd-balanced"
+    quota_metric: str = ""
+    quota_family: str = ""
+    gke_since: str = ""
 
     @property
     def fabric(self) -> str:
-        """The network fabric between GPUs of different nodes: "tcp", "tcpx" or "tcpxo"."""
-        if not self.gpu_nics:
-            return "tcp"
-        return TCPXO if self.accelerator == "nvidia-h100-mega-80gb" else TCPX
+        """The network between GPUs of different nodes."""
+        return self.gpu_fabric
+
+    @property
+    def gpu_nics(self) -> int:
+        """The gVNIC cards besides the first, for each of which cloudrec makes a network.
+
+        Those of A3 High and Mega are the GPUs' own. Machines with RDMA have a second card of the host
+        ("Networking and GPU machines", Compute Engine's documentation).
+        """
+        if self.gpu_fabric in _OVER_TCP:
+            return self.cards
+        return 1 if self.rdma_nics else 0
+
+    @property
+    def rdma_nics(self) -> int:
+        """The RDMA cards, each of which is in another subnet of one network."""
+        return self.cards if self.is_rdma else 0
+
+    @property
+    def is_rdma(self) -> bool:
+        """Whether its GPUs reach other nodes by RDMA over Ethernet."""
+        return self.gpu_fabric == "rdma"
 
 
-def _machine(
-    instance_type: str,
-    accelerator: str,
-    *,
-    gpus: int,
-    vcpus: int,
-    memory_gib: float,
-    gbit_s: float,
-    nvlink_gb_s: int = 0,
-    gpu_nics: int = 0,
-    local_ssds: int = 0,
-    fast_socket: bool = False,
-    only: tuple[str, ...] = (),
-) -> GcpMachineType:
-    model, gpu_memory_gib = _GPUS[accelerator]
-    return GcpMachineType(
-        instance_type=instance_type,
-        gpu=model,
-        gpus=gpus,
-        gpu_memory_gib=gpu_memory_gib,
-        vcpus=vcpus,
-        memory_gib=memory_gib,
-        nvme_gb=local_ssds * _SSD_GB,
-        nvlink_gb_s=nvlink_gb_s if gpus > 1 else 0,
-        network_gbit_s=gbit_s,
-        accelerator=accelerator,
-        gpu_nics=gpu_nics,
-        local_ssds=local_ssds,
-        fast_socket=fast_socket,
-        compact=instance_type.startswith(("a2-", "a3-")),
-        only=only,
-    )
+class GcpMachineRow(MachineRow):
+    """A row of Google's table; the columns are the attributes of `GcpMachineType`.
+
+    `added_ssds` is the number that cloudrec adds unless the settings have another one. `ssd_counts` are those
+    of "Choose a valid number of Local SSD disks" in Compute Engine's documentation.
+    """
+
+    accelerator: str = Field(pattern=r"^nvidia-[a-z0-9-]+$")
+    fast_socket: bool = False
+    compact: bool = False
+    only: Words = ()
+    disk: Literal["pd-balanced", "hyperdisk-balanced"]
+    quota_metric: str = ""
+    quota_family: str = ""
+    gke_since: str = Field("", pattern=r"^(\d+\.\d+\.\d+-gke\.\d+)?$")
+    ssd_counts: Words = ()
+    added_ssds: int = Field(default=0, ge=0, le=32)
+
+    @model_validator(mode="after")
+    def _can_be_added(self) -> Self:
+        if self.added_ssds and str(self.added_ssds) not in self.ssd_counts:
+            raise ValueError(f"added_ssds is {self.added_ssds}; ssd_counts has {' '.join(self.ssd_counts)}")
+        if self.ssd_counts and self.local_disks:
+            raise ValueError("a type has either built-in local disks or ones that can be added")
+        return self
+
+    def hardware(self) -> GcpMachineType:
+        """Return the hardware that the row has."""
+        return GcpMachineType(
+            **self.shared(),
+            accelerator=self.accelerator,
+            gpu_fabric=self.fabric,
+            local_ssds=self.local_disks or 0,
+            ssd_counts=tuple(map(int, self.ssd_counts)),
+            fast_socket=self.fast_socket,
+            compact=self.compact,
+            only=self.only,
+            disk=self.disk,
+            quota_metric=self.quota_metric,
+            quota_family=self.quota_family,
+            gke_since=self.gke_since,
+        )
 
 
-def _a2_high(gpus: int, gbit_s: float) -> GcpMachineType:
-    return _machine(
-        f"a2-highgpu-{gpus}g",
-        "nvidia-tesla-a100",
-        gpus=gpus,
-        vcpus=12 * gpus,
-        memory_gib=85.0 * gpus,
-        gbit_s=gbit_s,
-        nvlink_gb_s=600,
-        fast_socket=True,
-    )
-
-
-def _a2_ultra(gpus: int, gbit_s: float) -> GcpMachineType:
-    return _machine(
-        f"a2-ultragpu-{gpus}g",
-        "nvidia-a100-80gb",
-        gpus=gpus,
-        vcpus=12 * gpus,
-        memory_gib=170.0 * gpus,
-        gbit_s=gbit_s,
-        nvlink_gb_s=600,
-        local_ssds=gpus,
-        fast_socket=True,
-    )
-
-
-def _a3(
-    name: str, accelerator: str, gpus: int, gbit_s: float, *, nics: int = 0, only: tuple[str, ...] = ()
-) -> GcpMachineType:
-    return _machine(
-        f"a3-{name}-{gpus}g",
-        accelerator,
-        gpus=gpus,
-        vcpus=26 * gpus,
-        memory_gib=234.0 * gpus,
-        gbit_s=gbit_s,
-        nvlink_gb_s=900,
-        gpu_nics=nics,
-        local_ssds=2 * gpus,
-        only=only,
-    )
-
-
-def _g2(vcpus: int, *, gpus: int, gbit_s: float) -> GcpMachineType:
-    return _machine(
-        f"g2-standard-{vcpus}",
-        "nvidia-l4",
-        gpus=gpus,
-        vcpus=vcpus,
-        memory_gib=4.0 * vcpus,
-        gbit_s=gbit_s,
-    )
-
-
-def _known(*hardware: GcpMachineType) -> Mapping[str, GcpMachineType]:
-    return MappingProxyType({each.instance_type: each for each in hardware})
-
-
-# A3 High with fewer than 8 GPUs is sold as spot and flex-start only, not on demand.
-_PARTS = (SPOT, FLEX)
-KNOWN = _known(
-    _a2_high(1, 24),
-    _a2_high(2, 32),
-    _a2_high(4, 50),
-    _a2_high(8, 100),
-    _a2_ultra(1, 24),
-    _a2_ultra(2, 32),
-    _a2_ultra(4, 50),
-    _a2_ultra(8, 100),
-    _a3("highgpu", "nvidia-h100-80gb", 1, 25, only=_PARTS),
-    _a3("highgpu", "nvidia-h100-80gb", 2, 50, only=_PARTS),
-    _a3("highgpu", "nvidia-h100-80gb", 4, 100, only=_PARTS),
-    _a3("highgpu", "nvidia-h100-80gb", 8, 1000, nics=4),
-    _a3("megagpu", "nvidia-h100-mega-80gb", 8, 1800, nics=8),
-    _g2(4, gpus=1, gbit_s=10),
-    _g2(8, gpus=1, gbit_s=16),
-    _g2(12, gpus=1, gbit_s=16),
-    _g2(16, gpus=1, gbit_s=32),
-    _g2(24, gpus=2, gbit_s=32),
-    _g2(32, gpus=1, gbit_s=32),
-    _g2(48, gpus=4, gbit_s=50),
-    _g2(96, gpus=8, gbit_s=100),
+TABLE = machines.table_of(__package__, GcpMachineRow)
+KNOWN: Mapping[str, GcpMachineType] = MappingProxyType(
+    {name: row.hardware() for name, row in TABLE.items() if not row.refused}
 )
+# Google's name of an accelerator -> a row that has it: model, memory, disk and quotas are the same in all.
+_ACCELERATORS = MappingProxyType({row.accelerator: row for row in reversed(tuple(TABLE.values()))})
 
 
 def types_of(cluster: ClusterSpec) -> tuple[str, ...]:
     """Return the machine types to try, the best first."""
     return cluster.instance_types or DEFAULT_TYPES
+
+
+def refuse(instance_types: Sequence[str]) -> None:
+    """Refuse types that the table says are not usable; SpecError has the reason."""
+    machines.refuse(instance_types, TABLE, _NOUN)
 
 
 def hardware_of(
@@ -212,34 +168,66 @@ def hardware_of(
         asked: returns Google's description of a type in that region; None if no zone offers it.
 
     Raises:
-        SpecError: the region has no such type, or the type has no NVIDIA GPU.
+        SpecError: a type is refused, is not in the region, or has no NVIDIA GPU.
     """
+    refuse(instance_types)
     found: dict[str, GcpMachineType] = {}
     for name in instance_types:
         row = None if name in KNOWN else asked(name)
         if name not in KNOWN and row is None:
-            raise SpecError(
-                f"region {region} has no machine type {name!r}", remedy=did_you_mean(name, sorted(KNOWN))
-            )
+            raise SpecError(f"region {region} has no machine type {name!r}", remedy=did_you_mean(name, KNOWN))
         found[name] = KNOWN[name] if row is None else described(row)
-        if not found[name].gpus:
-            raise SpecError(
-                f"machine type {name!r} has no NVIDIA GPU", remedy=f"choose one of {', '.join(KNOWN)}"
-            )
+        machines.check(found[name], _NOUN, DEFAULT_TYPES)
     return found
 
 
+def with_ssds(hardware: Mapping[str, GcpMachineType], wanted: int | None) -> dict[str, GcpMachineType]:
+    """Return the hardware with the local SSDs that a cluster's nodes have.
+
+    Args:
+        hardware: machine type -> its hardware.
+        wanted: how many to add to each type that has no built-in ones; None for cloudrec's number.
+
+    Raises:
+        SpecError: a type cannot have so many.
+    """
+    return {name: _with_ssds(machine, wanted) for name, machine in hardware.items()}
+
+
+def _with_ssds(machine: GcpMachineType, wanted: int | None) -> GcpMachineType:
+    if machine.local_ssds:
+        return machine  # its number is fixed
+    name = machine.instance_type
+    if wanted is None:
+        wanted = TABLE[name].added_ssds if name in TABLE else 0
+    elif wanted and wanted not in machine.ssd_counts:
+        counts = ", ".join(map(str, machine.ssd_counts))
+        raise SpecError(
+            f"local_ssds is {wanted}; machine type {name!r} can have {counts or 'none'}",
+            remedy=f"set cluster.settings.local_ssds to one of 0{', ' if counts else ''}{counts}",
+        )
+    return replace(machine, local_ssds=wanted, added_ssds=wanted)
+
+
 def described(row: MachineType) -> GcpMachineType:
-    """Return the hardware in Google's description of a machine type; 0 GPUs if it has no known NVIDIA GPU."""
-    found = next((each for each in row.accelerators if each.guest_accelerator_type in _GPUS), None)
-    model, gpu_memory_gib = _GPUS[found.guest_accelerator_type] if found else ("", 0)
+    """Return the hardware in Google's description of a machine type; 0 GPUs if it has no known NVIDIA GPU.
+
+    Google describes no network: a type whose GPUs use RDMA networks in the table is taken to use them too,
+    with an unknown number of cards. It has no transport profile.
+    """
+    found = next((each for each in row.accelerators if each.guest_accelerator_type in _ACCELERATORS), None)
+    like = _ACCELERATORS[found.guest_accelerator_type].hardware() if found is not None else None
     return GcpMachineType(
         instance_type=row.name,
-        gpu=model,
+        gpu=like.gpu if like else "",
         gpus=found.guest_accelerator_count if found else 0,
-        gpu_memory_gib=gpu_memory_gib,
+        gpu_memory_gib=like.gpu_memory_gib if like else 0,
         vcpus=row.guest_cpus,
         memory_gib=row.memory_mb / 1024,
-        accelerator=found.guest_accelerator_type if found else "",
-        is_rdma=found is not None and found.guest_accelerator_type in _RDMA,
+        architecture=_ARCHITECTURES.get(row.architecture, X86),
+        accelerator=like.accelerator if like else "",
+        gpu_fabric="rdma" if like and like.is_rdma else "tcp",
+        disk=like.disk if like else "pd-balanced",
+        quota_metric=like.quota_metric if like else "",
+        quota_family=like.quota_family if like else "",
     )

@@ -13,13 +13,15 @@ from google.auth.transport.requests import Request
 from cloudrec.errors import CloudrecError, SpecError
 from cloudrec.findings import Finding
 from cloudrec.providers.base.driver import is_ours
+from cloudrec.providers.base.hardware import fabrics
 from cloudrec.providers.base.leftovers import LEFTOVERS
 from cloudrec.providers.base.leftovers import finding as leftover_finding
 from cloudrec.providers.gcp import errors, quotas
 from cloudrec.providers.gcp.api import apis, gke, ids, labels, policies, sdk
 from cloudrec.providers.gcp.cleanup import leftovers
 from cloudrec.providers.gcp.cluster.cluster import GcpClusterDriver
-from cloudrec.providers.gcp.identity import identity
+from cloudrec.providers.gcp.identity import identity, prepared
+from cloudrec.providers.gcp.network import network
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -62,14 +64,17 @@ def findings(gcp: Gcp, layout: GcpLayout) -> list[Finding]:
         partial(_apis, gcp, layout),
         partial(quotas.findings, gcp, layout),
         partial(_types, layout),
-        partial(_fabrics, layout),
+        partial(fabrics.findings, layout.cluster, layout.instance_types, layout.hardware),
         partial(_version, gcp, layout),
+        partial(_fabric_versions, gcp, layout),
+        partial(_profiles, gcp, layout),
         partial(_addresses, gcp, layout),
         partial(_bucket, gcp, layout),
         partial(_name, gcp, layout),
         partial(_reservation, gcp, layout),
         partial(_key, layout),
         partial(_node_account, gcp, layout),
+        partial(_end_account, gcp, layout),
         partial(_leftovers, gcp, layout),
     ]
     with ThreadPoolExecutor(len(checks), thread_name_prefix="preflight") as pool:
@@ -139,25 +144,6 @@ def _types(layout: GcpLayout) -> list[Finding]:
     return found
 
 
-def _fabrics(layout: GcpLayout) -> list[Finding]:
-    """Refuse machine types whose GPUs would train over plain TCP, at a fraction of their price's speed."""
-    if layout.cluster.nodes == 1:
-        return []
-    return [
-        Finding(
-            check=f"network of {name}",
-            ok=False,
-            found=f"the GPUs of {layout.cluster.nodes} nodes reach each other by RDMA networks, which "
-            "cloudrec does not set up",
-            needed="a fabric that cloudrec has a profile of",
-            remedy="choose --nodes 1, or one of the instance types a3-megagpu-8g, a3-highgpu-8g and "
-            "a2-ultragpu-8g",
-        )
-        for name in layout.instance_types
-        if layout.hardware[name].is_rdma
-    ]
-
-
 def _version(gcp: Gcp, layout: GcpLayout) -> list[Finding]:
     driver, channel = GcpClusterDriver(gcp), layout.settings.release_channel
     offered = driver.offered_versions(channel, layout.location)
@@ -174,6 +160,49 @@ def _version(gcp: Gcp, layout: GcpLayout) -> list[Finding]:
             blocks=not driver.search(layout.title),
         )
     ]
+
+
+def _fabric_versions(gcp: Gcp, layout: GcpLayout) -> list[Finding]:
+    """Check that GKE's version has the fabric and the driver of each machine type."""
+    since = {name: layout.hardware[name].gke_since for name in layout.instance_types}
+    if not any(since.values()):
+        return []
+    wanted = layout.cluster.kubernetes_version
+    offered = GcpClusterDriver(gcp).offered_versions(layout.settings.release_channel, layout.location)
+    fits = [each for each in offered if not wanted or gke.is_of(each, wanted)]
+    newest = max(fits, key=gke.version_key, default="")
+    return [
+        Finding(
+            check=f"GKE version for {name}",
+            ok=gke.version_key(newest) >= gke.version_key(first),
+            found=f"the newest{f' of {wanted}' if wanted else ''} is {newest}",
+            needed=f"{first} or later, for GPUDirect RDMA and the driver of its GPUs",
+            remedy="choose a later one with --set cluster.kubernetes_version=..., or leave it out",
+        )
+        for name, first in since.items()
+        if first and newest
+    ]
+
+
+def _profiles(gcp: Gcp, layout: GcpLayout) -> list[Finding]:
+    """Check that each zone of the RDMA cards has the network profile with which their network is made."""
+    calls = gcp.rest(sdk.compute.NetworkProfilesClient)
+    found = []
+    for zone in layout.rdma_zones:
+        name = network.profile_name(zone)
+        request = sdk.compute.GetNetworkProfileRequest(project=gcp.project, network_profile=name)
+        there = gcp.get(calls.get, request) is not None
+        found.append(
+            Finding(
+                check=f"network profile {name}",
+                ok=there,
+                found="it exists" if there else "it does not exist",
+                needed=f"for the RDMA cards of nodes in {zone}",
+                remedy="choose zones that have one with --set cluster.zones=...; `gcloud compute "
+                "network-profiles list` names them",
+            )
+        )
+    return found
 
 
 def _addresses(gcp: Gcp, layout: GcpLayout) -> list[Finding]:
@@ -313,6 +342,29 @@ def _node_account(gcp: Gcp, layout: GcpLayout) -> list[Finding]:
             remedy=f"`gcloud projects add-iam-policy-binding {gcp.project} --member {member} --condition "
             "None --role ROLE` for each (infra/gcp/README.md)",
             blocks=False,
+        )
+    ]
+
+
+def _end_account(gcp: Gcp, layout: GcpLayout) -> list[Finding]:
+    """Check that the account that an administrator made to end clusters may start the workflow that does.
+
+    Without that the end would not hold while no guard runs, so this blocks.
+    """
+    if not (layout.shared_end and layout.is_end_movable):
+        return []
+    member = f"serviceAccount:{layout.shared_end}"
+    grants = policies.grants(gcp, f"projects/{gcp.project}")
+    roles = {grant.role for grant in grants if grant.member == member and not grant.expression}
+    is_able = any(prepared.starts_workflows(gcp, role) for role in roles)
+    return [
+        Finding(
+            check="end account",
+            ok=is_able,
+            found=f"{layout.shared_end} {'may' if is_able else 'may not'} start workflows",
+            needed="to start the workflow that ends a cluster with a budget",
+            remedy=f"`gcloud projects add-iam-policy-binding {gcp.project} --member {member} --condition "
+            f"None --role {layout.starter_role}` (infra/gcp/README.md), or use --ttl without --budget",
         )
     ]
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from cloudrec.providers.base.offers import ON_DEMAND, SPOT
 from cloudrec.providers.base.prices import GIB_MONTH, HOURS_A_MONTH, Price, table_of, today
-from cloudrec.providers.gcp.offers import KNOWN
+from cloudrec.providers.gcp.offers import KNOWN, SSD_GIB
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     Parts = Mapping[tuple[str, str], float]  # (part, capacity type) -> USD per hour of one unit
 
-_SSD, _SSD_GIB = "SSD backed Local Storage", 375
+_SSD = "SSD backed Local Storage"
 # The catalogue's name of a series, before "Instance Core" and "Instance Ram".
 _SERIES: Mapping[str, str] = MappingProxyType(
     {
@@ -70,6 +70,7 @@ _DISKS: Mapping[str, str] = MappingProxyType(
 )
 _DISK = re.compile(rf"(?P<disk>{'|'.join(map(re.escape, _DISKS))})( in .+)?")
 _STANDARD = re.compile(r"(?P<series>[a-z0-9]+)-standard-(?P<vcpus>\d+)")
+LOCAL_SSD = "disk-local-ssd-gib"  # of local SSDs that are added to a machine
 _STANDARD_GIB = 4  # of memory for each virtual core
 
 
@@ -94,7 +95,10 @@ def listed(skus: Sequence[Sku], region: str, instance_types: Sequence[str]) -> l
         for capacity in (ON_DEMAND, SPOT)
         if (usd := priced(name, capacity, parts)) is not None
     ]
-    return [*machines, *_disks(skus, region)]
+    local = parts.get((_SSD, ON_DEMAND))
+    # As a price for a month, like the other disks'; 730 hours, as in the vendors' price lists.
+    ssds = [] if local is None else [_price(region, LOCAL_SSD, "", GIB_MONTH, local * HOURS_A_MONTH)]
+    return [*machines, *_disks(skus, region), *ssds]
 
 
 def _disks(skus: Sequence[Sku], region: str) -> list[Price]:
@@ -163,12 +167,14 @@ def _needed(name: str) -> dict[str, float]:
     """Return the parts of a machine type and how many units of each; empty for an unknown type."""
     hardware, standard = KNOWN.get(name), _STANDARD.fullmatch(name)
     if hardware is not None:
-        series = next(of for prefix, of in _SERIES.items() if name.startswith(f"{prefix}-"))
+        series = next((of for prefix, of in _SERIES.items() if name.startswith(f"{prefix}-")), "")
+        if not series or hardware.accelerator not in _GPUS:
+            return {}  # the catalogue's names of its parts are not known
         return {
             f"{series} Instance Core": hardware.vcpus,
             f"{series} Instance Ram": hardware.memory_gib,
             _GPUS[hardware.accelerator]: hardware.gpus,
-            **({_SSD: hardware.local_ssds * _SSD_GIB} if hardware.local_ssds else {}),
+            **({_SSD: hardware.local_ssds * SSD_GIB} if hardware.local_ssds else {}),
         }
     if standard is None or standard["series"] not in _SERIES:
         return {}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from cloudrec.errors import SpecError
 from cloudrec.providers.base import offers as shop
 from cloudrec.providers.base.cloud import CloudProvider, ProviderPart
-from cloudrec.providers.base.protocol import GuardAccess
+from cloudrec.providers.base.protocol import DataPlaces, GuardAccess
 from cloudrec.providers.gcp import access, errors, offers, preflight, prices, zones
 from cloudrec.providers.gcp.api import apis
 from cloudrec.providers.gcp.api.client import Gcp
@@ -16,10 +18,10 @@ from cloudrec.providers.gcp.cluster import cluster as control_plane
 from cloudrec.providers.gcp.identity import ending, guard, identity, prepared
 from cloudrec.providers.gcp.layout import GcpLayout
 from cloudrec.providers.gcp.network import firewall, nat, network, placement
-from cloudrec.providers.gcp.nodes import end_schedule, nodes, scale_to_zero
+from cloudrec.providers.gcp.nodes import calendar, end_label, end_schedule, nodes, scale_to_zero
 from cloudrec.providers.gcp.registry import registry
 from cloudrec.providers.gcp.settings import settings_of
-from cloudrec.providers.gcp.storage import lustre, storage
+from cloudrec.providers.gcp.storage import lustre, storage, tiers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from cloudrec.findings import Finding
     from cloudrec.providers.base.access import KubernetesAccess
     from cloudrec.providers.base.audit import Audit
+    from cloudrec.providers.base.capacity.blocks import BlockOffer
     from cloudrec.providers.base.prices import Price
     from cloudrec.providers.base.protocol import Halt, Offer, Registry
     from cloudrec.spec.models import ClusterSpec
@@ -94,8 +97,33 @@ class GcpProvider(CloudProvider[Gcp, GcpLayout]):
             return self.reached_at(f"Google Cloud project {gcp.project}", gcp.endpoint)
 
     def check(self, cluster: ClusterSpec) -> None:
-        """Validate the settings."""
-        settings_of(cluster)
+        """Validate the settings and the capacity type."""
+        settings = settings_of(cluster)
+        shop.check_capacity(
+            cluster,
+            (*shop.USUAL, "flex-start"),
+            instead="Google sells blocks as future reservations: `cloudrec catalog gcp --blocks` shows when, "
+            "and cluster.settings.reservation uses the reservation",
+        )
+        if settings.reservation and cluster.capacity == "flex-start":
+            raise SpecError(
+                f"cluster.capacity is flex-start, and cluster.settings.reservation is "
+                f"{settings.reservation}: GKE's queue uses no reservation",
+                remedy="leave one of them out: a reservation is used with --capacity on-demand",
+            )
+        if settings.max_run_duration and not (settings.flex_start or cluster.capacity == "flex-start"):
+            raise SpecError(
+                f"cluster.settings.max_run_duration is {settings.max_run_duration}, and the nodes are not "
+                "from the queue",
+                remedy="use it with --capacity flex-start; --ttl ends a cluster of other nodes",
+            )
+
+    def block_offers(self, cluster: ClusterSpec) -> Sequence[BlockOffer]:
+        """Return when Google has nodes for a fixed time; see `OffersBlocks.block_offers`."""
+        types = offers.types_of(cluster)
+        offers.refuse(types)
+        with self.explained():
+            return calendar.offers(self.account(cluster.region), cluster, types, datetime.now(UTC))
 
     def node_types(self, cluster: ClusterSpec) -> Sequence[str]:
         """Return the machine types of the GPU nodes and of the CPU nodes."""
@@ -124,7 +152,24 @@ class GcpProvider(CloudProvider[Gcp, GcpLayout]):
                 self.keep_prices(gcp, self.asked_prices(gcp, [*types, *self.node_types(cluster)]))
             zones_of = zones.offering(gcp, types)
             hardware = offers.hardware_of(types, gcp.region, gcp.machine_type)
-        return shop.catalog(hardware, zones_of, gcp.prices)
+        return shop.catalog(hardware, zones_of, gcp.prices, named=cluster.instance_types)
+
+    def path_in_lustre(self, below: str) -> str:
+        """Return the last part: an import puts a folder's content at the root of the file system."""
+        return below.rpartition("/")[2]
+
+    def fill_lustre(self, cluster: ClusterSpec, below: str) -> None:
+        """Import the folder that has the dataset."""
+        layout, gcp = self.layout(cluster), self.account(cluster.region)
+        folder = below.rpartition("/")[0]
+        source = f"{layout.storage}/{folder}/" if folder else f"{layout.storage}/"
+        with self.explained():
+            lustre.fill(layout, gcp, source, gcp.clock)
+
+    def data_places(self, cluster: ClusterSpec) -> DataPlaces:
+        """Return the places from which the nodes can read a dataset, for every type that may be taken."""
+        layout = self.layout(cluster)
+        return DataPlaces(tiers=tiers.of(layout), storage=layout.storage)
 
     def access(self, cluster: ClusterSpec) -> KubernetesAccess:
         """Return the access to the cluster, and write its kubeconfig."""
@@ -154,26 +199,38 @@ class GcpProvider(CloudProvider[Gcp, GcpLayout]):
             path = self.environment.get(scale_to_zero.CLUSTER, "")
             return scale_to_zero.halt(self.account(cluster.region), cluster.title, cluster=path)
 
+    def move_end(self, cluster: ClusterSpec, pools: Sequence[str]) -> None:
+        """Move the end that Google Cloud keeps to the cluster's expiry, with the guard's permissions."""
+        del pools  # the label of the cluster is for all of them
+        with self.explained():
+            path = self.environment.get(scale_to_zero.CLUSTER, "")
+            end_label.move(self.account(cluster.region), cluster.title, cluster.expires or "", cluster=path)
+
     def layout(self, cluster: ClusterSpec) -> GcpLayout:
         """Decide names and zones; the zones come from Google if the spec does not name them."""
         gcp = self.account(cluster.region)
         types = offers.types_of(cluster)
+        offers.refuse(types)  # before a region without the type is the reason
+        settings = settings_of(cluster)
         with self.explained():
             chosen = zones.choose(gcp, cluster, types)
             has = prepared.find(gcp, cluster.title)
             return GcpLayout(
                 cluster=cluster,
-                settings=settings_of(cluster),
+                settings=settings,
                 region=gcp.region,
                 project=gcp.project,
                 number=gcp.number,
                 home_zone=chosen.home,
                 gpu_zones=chosen.gpu,
                 instance_types=types,
-                hardware=offers.hardware_of(types, gcp.region, gcp.machine_type),
+                hardware=offers.with_ssds(
+                    offers.hardware_of(types, gcp.region, gcp.machine_type), settings.local_ssds
+                ),
                 offered=zones.offering(gcp, types),
                 prices=gcp.prices,
                 shared_account=has.node_account,
                 guard_role=has.guard_role,
                 shared_end=prepared.end_account(gcp, cluster.title) if cluster.expires else "",
+                starter_role=prepared.starter_role(gcp) if cluster.has_movable_end else "",
             )

@@ -22,27 +22,10 @@ if TYPE_CHECKING:
     from cloudrec.providers.gcp.layout import GcpLayout
     from cloudrec.providers.gcp.offers import GcpMachineType
 
-# The regional quota of an accelerator; spot and flex-start nodes count against PREEMPTIBLE_ and this name.
-_METRICS: Mapping[str, str] = {
-    "nvidia-l4": "NVIDIA_L4_GPUS",
-    "nvidia-tesla-t4": "NVIDIA_T4_GPUS",
-    "nvidia-tesla-v100": "NVIDIA_V100_GPUS",
-    "nvidia-tesla-a100": "NVIDIA_A100_GPUS",
-    "nvidia-a100-80gb": "NVIDIA_A100_80GB_GPUS",
-    "nvidia-h100-80gb": "NVIDIA_H100_GPUS",
-    "nvidia-h100-mega-80gb": "NVIDIA_H100_MEGA_GPUS",
-}
-# Newer GPUs on demand have no such quota: Cloud Quotas has their limits, by GPU family.
-_FAMILIES: Mapping[str, str] = {
-    "nvidia-h100-80gb": "NVIDIA_H100",
-    "nvidia-h100-mega-80gb": "NVIDIA_H100_MEGA",
-    "nvidia-h200-141gb": "NVIDIA_H200",
-    "nvidia-b200": "NVIDIA_B200",
-}
+# Cloud Quotas has the limits of newer GPUs on demand, by GPU family.
 _BY_FAMILY = "GPUS-PER-GPU-FAMILY-per-project-region"
 _EVERYWHERE = "GPUS_ALL_REGIONS"  # of the project, for all GPUs; 0 until more is requested
 _PREEMPTIBLE = frozenset({SPOT, FLEX})
-_SSD_GIB = 375
 _STANDARD_SERIES: Mapping[str, str] = {"n2": "N2_CPUS", "n2d": "N2D_CPUS", "c2": "C2_CPUS", "c3": "C3_CPUS"}
 
 
@@ -129,26 +112,25 @@ def findings(gcp: Gcp, layout: GcpLayout) -> list[Finding]:
     if not nat.drivers(gcp)[nat.ROUTER].search(layout.title):
         found.append(quotas.finding("IN_USE_ADDRESSES", 1, "the address of the NAT", blocks=False))
     if not network.drivers(gcp)[network.NETWORK].search(layout.title):
-        found.append(quotas.finding("NETWORKS", 1 + layout.gpu_networks, "networks"))
+        found.append(quotas.finding("NETWORKS", len(network.network_suffixes(layout)), "networks"))
     return [*found, *_gpu_findings(layout, quotas)]
 
 
 def needs(way: Placement, hardware: GcpMachineType, nodes: int) -> list[tuple[str, float]]:
     """Return the quotas that GPU nodes count against, each with the amount; none for reserved nodes."""
     gpus = float(hardware.gpus * nodes)
-    disks = float(hardware.local_ssds * _SSD_GIB * nodes)
-    accelerator = hardware.accelerator
+    disks = float(hardware.local_ssds * offers.SSD_GIB * nodes)
     if way.capacity == RESERVED:
         return []
     counted = [(_EVERYWHERE, gpus)]
     if way.capacity in _PREEMPTIBLE:
-        if metric := _METRICS.get(accelerator):
-            counted.append((f"PREEMPTIBLE_{metric}", gpus))
+        if hardware.quota_metric:
+            counted.append((f"PREEMPTIBLE_{hardware.quota_metric}", gpus))
         return [*counted, *([("PREEMPTIBLE_LOCAL_SSD_GB", disks)] if disks else [])]
-    if accelerator in _FAMILIES:
-        return [*counted, (f"{_BY_FAMILY} {_FAMILIES[accelerator]}", gpus)]
-    if accelerator in _METRICS:
-        counted.append((_METRICS[accelerator], gpus))
+    if hardware.quota_family:
+        return [*counted, (f"{_BY_FAMILY} {hardware.quota_family}", gpus)]
+    if hardware.quota_metric:
+        counted.append((hardware.quota_metric, gpus))
     return [*counted, *([("LOCAL_SSD_TOTAL_GB", disks)] if disks else [])]
 
 
@@ -180,7 +162,7 @@ def _limits(gcp: Gcp, layout: GcpLayout) -> dict[str, GcpQuota]:
     project = gcp.read(gcp.rest(of.ProjectsClient).get, of.GetProjectRequest(project=gcp.project))
     rows = (*region.quotas, *project.quotas)
     found = {row.metric: GcpQuota(limit=row.limit, used=row.usage) for row in rows}
-    if any(hardware.accelerator in _FAMILIES for hardware in layout.hardware.values()):
+    if any(hardware.quota_family for hardware in layout.hardware.values()):
         found |= _by_family(gcp, layout.region)
     return found
 

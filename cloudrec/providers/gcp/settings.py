@@ -80,6 +80,11 @@ class GcpSettings(Model):
     gpu_root_gib: Annotated[int, Field(ge=50, le=65536)] = Field(
         200, description="GiB of a GPU node's root disk, which holds images"
     )
+    local_ssds: Annotated[int, Field(ge=0, le=32)] | None = Field(
+        None,
+        description="local SSDs of 375 GiB that a GPU node gets if its machine type has none built in; for "
+        "an A2 machine 4 or 8 when absent, for others none",
+    )
     gpu_driver: Literal["DEFAULT", "LATEST"] = Field("LATEST", description="GKE's version of the GPU driver")
     reservation: str | None = Field(
         None,

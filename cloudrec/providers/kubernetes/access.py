@@ -62,6 +62,7 @@ def of(layout: KubeLayout, adopted: Adopted, home: Home) -> KubernetesAccess:
         service_account_annotations=dict(layout.settings.service_account_annotations),
         pod_labels=dict(layout.settings.pod_labels),
         notice_s=pool.notice_s,
+        topology=list(pool.topology),
         notices=pool.notices,
         image_repository=layout.settings.image_repository or "",
     )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import AfterValidator, Field
 
 from cloudrec.errors import SpecError
+from cloudrec.providers.base.offers import check_capacity
 from cloudrec.spec.load import validated
 from cloudrec.spec.models import Model
 from cloudrec.transport import fabrics
@@ -112,6 +113,7 @@ def check(cluster: ClusterSpec) -> None:
         SpecError: a setting needs a provider that creates nodes, or a required setting is missing.
     """
     settings = settings_of(cluster)
+    check_capacity(cluster)
     for key in ("zones", "instance_types", "kubernetes_version"):
         if value := getattr(cluster, key):
             raise SpecError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cloudrec.engine.cost import FREE
 from cloudrec.engine.graph import (
@@ -19,11 +19,13 @@ from cloudrec.engine.graph import (
     Resource,
 )
 from cloudrec.errors import SpecError
-from cloudrec.home import make_private, storage_error, write_atomically
+from cloudrec.home import make_private, read_text, storage_error, write_atomically
+from cloudrec.providers.base.offers import check_capacity
 from cloudrec.providers.local import access, offers, ray_driver, storage
 from cloudrec.providers.local import preflight as quota
 from cloudrec.providers.local.nodes import LocalHardware, inspect
 from cloudrec.providers.local.settings import settings_of
+from cloudrec_contract.safe_json import safe_object
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -60,6 +62,7 @@ class LocalProvider:
     def check(self, cluster: ClusterSpec) -> None:
         """Validate the settings; SpecError for those that mean other machines than this one."""
         settings_of(cluster)
+        check_capacity(cluster)
         for key in ("region", "zones", "instance_types", "kubernetes_version", "ttl", "budget_usd"):
             if value := getattr(cluster, key):
                 raise SpecError(
@@ -142,11 +145,11 @@ class LocalProvider:
 
     def access(self, cluster: ClusterSpec) -> HostAccess | RayAccess:
         """Return the access to this machine; PreflightError if it is not registered."""
-        folder = self._home.clusters / cluster.title
+        folder = self._home.cluster(cluster.title)
         return access.of(folder, registered(folder))
 
     def _storage(self, cluster: ClusterSpec) -> Path:
-        default = storage.default_path(self._home.clusters / cluster.title)
+        default = storage.default_path(self._home.cluster(cluster.title))
         return settings_of(cluster).storage_folder(default)
 
 
@@ -216,9 +219,12 @@ def registered(cluster_folder: Path) -> Observed | None:
     """Return the machine that is registered in a cluster's folder; None if there is none."""
     path = cluster_folder / "machine.json"
     try:
-        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        record = safe_object(read_text(path))
         properties, tags = record["properties"], record["tags"]
-    except (OSError, ValueError, KeyError, TypeError):
+        if not (isinstance(properties["gpus"], list) and type(properties["cores"]) is int):
+            return None  # damaged: `up` registers the machine again
+        tags = {str(name): str(value) for name, value in tags.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
     return Observed(
         kind=MACHINE,

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 from cloudrec.engine.cost import FREE
 from cloudrec.engine.graph import Condition, Difference, ErrorVerdict, Observed
 from cloudrec.errors import CloudrecError
-from cloudrec.home import make_private, storage_error, write_atomically
+from cloudrec.home import make_private, read_text, storage_error, write_atomically
 from cloudrec.process import ray_head
 from cloudrec.providers.local import storage
+from cloudrec_contract.safe_json import safe_object
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -99,7 +100,7 @@ def started(cluster_folder: Path) -> Observed | None:
     if head is None:
         return None
     try:
-        tags = json.loads((folder / _TAGS).read_text(encoding="utf-8"))
+        tags = safe_object(read_text(folder / _TAGS))
     except (OSError, ValueError):
         tags = {}
     return Observed(

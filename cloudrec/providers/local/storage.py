@@ -19,7 +19,8 @@ from cloudrec.engine.graph import (
     Properties,
 )
 from cloudrec.errors import CloudrecError, StorageError
-from cloudrec.home import make_private, storage_error, write_atomically
+from cloudrec.home import make_private, read_text, storage_error, write_atomically
+from cloudrec_contract.safe_json import safe_object
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -196,7 +197,6 @@ def _rename(draft: Path, path: Path) -> None:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        return safe_object(read_text(path))
     except (OSError, ValueError):
         return {}
-    return value if isinstance(value, dict) else {}

@@ -24,7 +24,18 @@ if TYPE_CHECKING:
     from cloudrec_sandbox.aws.api.world import World
     from cloudrec_sandbox.core.http import Reply
 
-__all__ = ["Entry", "Handler", "book", "chain", "durations", "inventory", "load", "operation", "setting"]
+__all__ = [
+    "Entry",
+    "Handler",
+    "book",
+    "chain",
+    "charge",
+    "durations",
+    "inventory",
+    "load",
+    "operation",
+    "setting",
+]
 
 Handler = Callable[["Call"], "Mapping[str, Any] | Reply"]
 
@@ -33,7 +44,7 @@ _handlers: list[
     tuple[int, str, str, str, Handler]
 ] = []  # order, module, service, pattern of actions, handler
 book: Book[World] = Book()
-inventory, setting, durations = book.inventory, book.setting, book.durations
+inventory, charge, setting, durations = book.inventory, book.charge, book.setting, book.durations
 
 
 def operation(service: str, *actions: str, order: int = 0) -> Callable[[Handler], Handler]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cloudrec_sandbox.aws.api.constraints import violation
 from cloudrec_sandbox.aws.api.errors import AwsError
 from cloudrec_sandbox.aws.api.registry import operation
-from cloudrec_sandbox.aws.services.eks.constraints import violation
 
 if TYPE_CHECKING:
     from cloudrec_sandbox.aws.api.call import Call

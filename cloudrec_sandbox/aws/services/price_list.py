@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from cloudrec_sandbox.aws.api.call import Call
 
 _INSTANCE = "Compute Instance"
+_HOME = "us-east-1"
 _PAGE = 100  # the most products of one answer
 _FILTERS = 50  # the most filters of one request
 # Region -> its name in the list, and its code in usage types.
@@ -121,6 +122,12 @@ _SERVICES = (
 )
 
 
+def service_usd(usage: str, region: str) -> float:
+    """Return the price of a unit of a usage type, in USD."""
+    usd = next(each.usd for each in _SERVICES if each.usage == usage)
+    return usd if region == _HOME else usd * prices.ABROAD
+
+
 @operation("pricing", "GetProducts")
 def get_products(call: Call) -> dict[str, Any]:
     """Return a service's products that match all filters, with their on-demand terms."""
@@ -199,7 +206,7 @@ def _products(code: str, filters: list[dict[str, str]]) -> Iterator[dict[str, An
             "location": location,
             "locationType": "AWS Region",
         }
-        factor = 1.0 if region == "us-east-1" else prices.ABROAD
+        factor = 1.0 if region == _HOME else prices.ABROAD
         for each in _SERVICES:
             if each.code == code:
                 coded = "USE1-" if each.coded and not front else front

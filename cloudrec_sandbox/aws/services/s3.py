@@ -144,6 +144,8 @@ def put_policy(call: Call) -> Reply:
         name = call.params["Bucket"]
         call.world.state(Names).policies[name] = body
         call.world.backend("s3", "aws").buckets[name].policy = _without_conditions(json.loads(body))
+        # moto answers 200 with the word "True"; S3 answers without a body ("PutBucketPolicy", API reference).
+        return Reply(status=HTTPStatus.NO_CONTENT)
     return reply
 
 

@@ -28,6 +28,7 @@ __all__ = [
     "answer",
     "answers",
     "book",
+    "charge",
     "durations",
     "forgotten",
     "inventory",
@@ -44,7 +45,7 @@ Handler = Callable[["Call"], "Mapping[str, Any] | Reply"]
 K = TypeVar("K", bound="Kind")
 
 book: Book[World] = Book()
-inventory, setting, durations = book.inventory, book.setting, book.durations
+inventory, charge, setting, durations = book.inventory, book.charge, book.setting, book.durations
 kinds: dict[str, Kind] = {}  # by type, in lower case
 routes: dict[
     tuple[str, str], tuple[str, Handler]

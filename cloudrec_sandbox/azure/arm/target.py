@@ -90,7 +90,8 @@ def _permission(method: str, path: Path, full: str) -> str:
         return f"{_CHECKS[full]}/read"
     if full == "Microsoft.Resources/resources" and path.group:
         return "Microsoft.Resources/subscriptions/resourcegroups/resources/read"
-    if namespace == "Microsoft.Resources" and path.subscription and not types.startswith("subscriptions"):
+    is_own = types.startswith(("subscriptions", "tags"))
+    if namespace == "Microsoft.Resources" and path.subscription and not is_own:
         full = f"Microsoft.Resources/subscriptions/{types}"
     return f"{full}/action" if method == "POST" else f"{full}/{_VERBS.get(method, 'read')}"
 

@@ -44,7 +44,11 @@ _METERS: tuple[tuple[str, str, str, str, float], ...] = (
     ("Container Registry", "Basic Registry Unit", "Basic", "1/Day", 0.1666),
     ("Container Registry", "Standard Registry Unit", "Standard", "1/Day", 0.6666),
     ("Container Registry", "Premium Registry Unit", "Premium", "1/Day", 1.6666),
+    ("Logic Apps", "Consumption Built-in Actions", "Consumption", "1", 0.000025),
+    ("Logic Apps", "Consumption Standard Connector Actions", "Consumption", "1", 0.000125),
 )
+# Meters whose first units of a month are free: the list has another row for these.
+_FREE_UNITS = {"Consumption Built-in Actions": 4000.0}
 _HOME = "eastus"
 _ABROAD = 1.08  # factor of other regions, which are more expensive
 _PER_VCPU = 0.05  # USD an hour, for a size that is not listed
@@ -66,6 +70,11 @@ def spot(size: sizes.Size, region: str, factor: float | None = None) -> float:
         return round(on_demand(size, region) * factor, 6)
     listed = _LISTED.get(size.name)
     return _at(region, listed[1] if listed else _PER_VCPU * size.vcpus * _SPOT)
+
+
+def meter_usd(service: str, meter: str, region: str) -> float:
+    """Return the price of a unit of another service's meter, in USD."""
+    return _at(region, next(usd for one, name, _, _, usd in _METERS if (one, name) == (service, meter)))
 
 
 def _at(region: str, price: float) -> float:
@@ -93,29 +102,40 @@ def meters() -> Iterator[dict[str, Any]]:
     regions = sorted({region for size in sizes.SIZES.values() for region in size.family.zones})
     for region in regions:
         for service, meter, sku, unit, usd in _METERS:
-            number = uuid5(NAMESPACE_DNS, f"{service} {meter}").hex.upper()
-            yield {
-                "currencyCode": "USD",
-                "tierMinimumUnits": 0.0,
-                "retailPrice": _at(region, usd),
-                "unitPrice": _at(region, usd),
-                "armRegionName": region,
-                "location": _LOCATIONS.get(region, region),
-                "effectiveStartDate": "2026-01-01T00:00:00Z",
-                "meterId": str(uuid5(NAMESPACE_DNS, f"{service} {meter} {region}")),
-                "meterName": meter,
-                "productId": number[:12],
-                "skuId": f"{number[:12]}/{number[12:16]}",
-                "productName": service,
-                "skuName": sku,
-                "serviceName": service,
-                "serviceId": f"DZH3{number[16:24]}",
-                "serviceFamily": "Networking",
-                "unitOfMeasure": unit,
-                "type": "Consumption",
-                "isPrimaryMeterRegion": True,
-                "armSkuName": "",
-            }
+            row = _meter(region, service, meter, sku, unit) | _priced(_at(region, usd))
+            free = _FREE_UNITS.get(meter)
+            if free is not None:
+                yield row | _priced(0.0)
+                row["tierMinimumUnits"] = free
+            yield row
+
+
+def _priced(usd: float) -> dict[str, float]:
+    return {"retailPrice": usd, "unitPrice": usd}
+
+
+def _meter(region: str, service: str, meter: str, sku: str, unit: str) -> dict[str, Any]:
+    number = uuid5(NAMESPACE_DNS, f"{service} {meter}").hex.upper()
+    return {
+        "currencyCode": "USD",
+        "tierMinimumUnits": 0.0,
+        "armRegionName": region,
+        "location": _LOCATIONS.get(region, region),
+        "effectiveStartDate": "2026-01-01T00:00:00Z",
+        "meterId": str(uuid5(NAMESPACE_DNS, f"{service} {meter} {region}")),
+        "meterName": meter,
+        "productId": number[:12],
+        "skuId": f"{number[:12]}/{number[12:16]}",
+        "productName": service,
+        "skuName": sku,
+        "serviceName": service,
+        "serviceId": f"DZH3{number[16:24]}",
+        "serviceFamily": "Networking",
+        "unitOfMeasure": unit,
+        "type": "Consumption",
+        "isPrimaryMeterRegion": True,
+        "armSkuName": "",
+    }
 
 
 def _row(

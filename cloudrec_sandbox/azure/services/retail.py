@@ -50,6 +50,12 @@ class Factors:
     values: dict[str, float] = field(default_factory=dict)
 
 
+def spot_usd(world: World, size: sizes.Size, region: str) -> float:
+    """Return the price of a Linux spot machine now, in USD an hour."""
+    factors = world.state(Factors).values
+    return price_list.spot(size, region, factors.get(size.name, factors.get("*")))
+
+
 def _write(world: World, factors: Mapping[str, Any]) -> None:
     for name, factor in factors.items():
         size = sizes.find(name)

@@ -59,4 +59,8 @@ APIS = {
     ),
     "storage": Api(host="storage.googleapis.com", title="Cloud Storage API", classic=True, anonymous=True),
     "tpu": Api(host="tpu.googleapis.com", title="Cloud TPU API", dormant=True),
+    "workflowexecutions": Api(
+        host="workflowexecutions.googleapis.com", title="Workflow Executions API", dormant=True
+    ),
+    "workflows": Api(host="workflows.googleapis.com", title="Workflows API", dormant=True),
 }

@@ -31,6 +31,7 @@ __all__ = [
     "Rpc",
     "authority",
     "book",
+    "charge",
     "durations",
     "find_rest",
     "find_rpc",
@@ -47,7 +48,7 @@ RpcHandler = Callable[["Call", Any], Any]
 Authority = Callable[["World", str, str, str, str], bool]
 
 book: Book[World] = Book()
-inventory, setting, durations = book.inventory, book.setting, book.durations
+inventory, charge, setting, durations = book.inventory, book.charge, book.setting, book.durations
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -109,6 +109,22 @@ def list_skus(call: Call) -> dict[str, Any]:
     return {"skus": items, "nextPageToken": token}
 
 
+def part_usd(world: World, part: str, region: str, *, is_spot: bool) -> float:
+    """Return the price of a unit of a part in a region, in USD."""
+    usual, _ = _PARTS[part]
+    share = _SPOT if is_spot else 1.0
+    return world.state(Prices).changed.get(part, usual) * _factor(region) * share
+
+
+def disk_usd(disk: str, region: str) -> float:
+    """Return the price of a GiB-month of a disk in a region, in USD."""
+    return _DISKS[disk] * _factor(region)
+
+
+def _factor(region: str) -> float:
+    return _DEARER[_CONTINENTS[region.partition("-")[0]]]
+
+
 def _skus(world: World) -> Iterator[dict[str, Any]]:
     changed = world.state(Prices).changed
     for part, (usual, unit) in _PARTS.items():

@@ -33,6 +33,7 @@ OPERATORS: dict[str, tuple[tuple[str, str, dict[str, str]], ...]] = {
         ),
         ("jobset.x-k8s.io", "v1alpha2", {"JobSet": "jobsets"}),
     ),
+    "jobset": (("jobset.x-k8s.io", "v1alpha2", {"JobSet": "jobsets"}),),
     "rayjob": (("ray.io", "v1", {"RayJob": "rayjobs", "RayCluster": "rayclusters"}),),
     "kueue": (
         (

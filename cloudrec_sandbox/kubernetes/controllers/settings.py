@@ -14,7 +14,7 @@ environment  {"NAME": "VALUE"}: variables that a cloud adds to its pods
 images       {"IMAGE": "missing"|"private"|"present"}, by whole reference or repository. Without an entry,
              images are present whose last part begins with "cloudrec", and known programs (device plugins,
              operators)
-operators    ["pytorchjob", "trainjob", "rayjob"]: whose controllers work without a pod
+operators    ["pytorchjob", "trainjob", "jobset", "rayjob"]: whose controllers work without a pod
 processes    false: pods that start from now on are only simulated, without processes
 bookkeeping  {"run_s", "exit_code", "log", "logs"}: how simulated pods end (without run_s: never), and what
              they print: `log`, or the entry of `logs` with the pod's host name

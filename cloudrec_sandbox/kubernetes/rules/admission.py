@@ -64,8 +64,8 @@ def _fill_job(new: dict[str, Any]) -> None:
     labels |= {
         _CONTROLLER_UID: metadata["uid"],
         "controller-uid": metadata["uid"],
-        _JOB_NAME: metadata["name"],
-        "job-name": metadata["name"],
+        _JOB_NAME: metadata.get("name", ""),
+        "job-name": metadata.get("name", ""),
     }
     spec.setdefault("selector", {"matchLabels": {_CONTROLLER_UID: metadata["uid"]}})
 

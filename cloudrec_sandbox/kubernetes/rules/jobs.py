@@ -37,6 +37,7 @@ _NOT_NEGATIVE = (
     "backoffLimit",
     "ttlSecondsAfterFinished",
     "backoffLimitPerIndex",
+    "maxFailedIndexes",
 )
 
 
@@ -100,7 +101,7 @@ def _check_selector(spec: Mapping[str, Any], problems: Problems) -> None:
 
 def _check_name_length(change: Change, problems: Problems) -> None:
     """Check the name's length: pods of an indexed job have the host name NAME-INDEX."""
-    spec, name = change.spec, change.new["metadata"]["name"]
+    spec, name = change.spec, change.new["metadata"].get("name", "")
     if spec.get("completionMode") == "Indexed" and spec.get("completions", 0) > 0:
         last = f"{name}-{spec['completions'] - 1}"
         if why := names.label_problem(last):

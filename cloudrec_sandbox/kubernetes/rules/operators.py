@@ -14,6 +14,14 @@ if TYPE_CHECKING:
     from cloudrec_sandbox.kubernetes.storage.store import Store
 
 _LABEL = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
+_LONGEST = 63
+_REASONS = {
+    "BackoffLimitExceeded",
+    "DeadlineExceeded",
+    "FailedIndexes",
+    "MaxFailedIndexesExceeded",
+    "PodFailurePolicy",
+}
 _REPLICAS = "spec.pytorchReplicaSpecs"
 _RUNTIMES = {"ClusterTrainingRuntime": "clustertrainingruntimes", "TrainingRuntime": "trainingruntimes"}
 
@@ -66,10 +74,40 @@ def _train_job(store: Store, new: Mapping[str, Any]) -> Iterator[str]:
         )
 
 
+def _job_set(_store: Store, new: Mapping[str, Any]) -> Iterator[str]:
+    """Check a JobSet as its webhook does (kubernetes-sigs/jobset, pkg/webhooks/jobset_webhook.go)."""
+    spec, name = new.get("spec") or {}, new["metadata"]["name"]
+    for each in spec.get("replicatedJobs") or []:
+        yield from _replicated_job(name, each)
+    subdomain = (spec.get("network") or {}).get("subdomain", "")
+    if subdomain and not _LABEL.fullmatch(subdomain):
+        yield ".spec.network.subdomain is too long, must be less than 63 characters"
+    known = {each["name"] for each in spec.get("replicatedJobs") or []}
+    for target in (spec.get("successPolicy") or {}).get("targetReplicatedJobs") or ():
+        if target not in known:
+            yield f"invalid replicatedJob name '{target}' does not appear in .spec.ReplicatedJobs"
+    for rule in (spec.get("failurePolicy") or {}).get("rules") or ():
+        for reason in sorted(set(rule.get("onJobFailureReasons") or ()) - _REASONS):
+            yield f"invalid job failure reason '{reason}' in failure policy is not a recognized reason"
+
+
+def _replicated_job(name: str, each: Mapping[str, Any]) -> Iterator[str]:
+    """Check the names of the Jobs and pods that a replicated Job makes."""
+    job = f"{name}-{each['name']}-{each.get('replicas', 1) - 1}"
+    inner = (each.get("template") or {}).get("spec") or {}
+    pod = f"{job}-{inner.get('completions', 1) - 1}-abcde"
+    for what, made in (("job", job), ("pod", pod)):
+        if len(made) > _LONGEST:
+            yield f"JobSet name is too long, {what} names generated for this JobSet will exceed 63 characters"
+        elif not _LABEL.fullmatch(made):
+            yield f"{made}: a DNS-1035 label must consist of lower case alphanumeric characters or '-'"
+
+
 _WEBHOOKS: dict[tuple[str, str], tuple[str, Callable[[Store, Mapping[str, Any]], Iterator[str]]]] = {
     ("kubeflow.org", "pytorchjobs"): (
         "validator.pytorchjob.training-operator.kubeflow.org",
         _pytorch_job,
     ),
+    ("jobset.x-k8s.io", "jobsets"): ("vjobset.kb.io", _job_set),
     ("trainer.kubeflow.org", "trainjobs"): ("validator.trainjob.trainer.kubeflow.org", _train_job),
 }

@@ -21,7 +21,8 @@ def shipped(name: str) -> dict[str, Any]:
 
 
 DEPLOYER = ("deployer-policy", "deployer-services-policy", "deployer-keys-policy", "deployer-lustre-policy")
-OTHERS = ("cloudrec-boundary", "pusher-policy", "sweep-policy")
+OTHERS = ("cloudrec-boundary", "pusher-policy", "sweep-policy", "deployer-blocks-policy")
+BLOCKS = "deployer-blocks-policy"
 BOUNDARY = "cloudrec-boundary"
 POLICIES = {name: shipped(name) for name in (*DEPLOYER, *OTHERS)}
 

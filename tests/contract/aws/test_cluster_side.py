@@ -218,6 +218,41 @@ def test_network_policies_are_enforced_and_only_the_network_plugin_changes_inter
     assert policies(node) == {"AmazonEKSWorkerNodePolicy", "AmazonEC2ContainerRegistryPullOnly"}
 
 
+def test_gpu_nodes_are_watched_repaired_one_at_a_time_and_updated_without_a_spare_one(site: Site) -> None:
+    site.up()
+    eks = site.aws.client("eks")
+    addon = eks.describe_addon(clusterName=CLUSTER, addonName="eks-node-monitoring-agent")["addon"]
+    # DCGM's pods tolerate no taint by default, and the GPU nodes have one.
+    assert json.loads(addon["configurationValues"])["dcgmAgent"]["tolerations"] == [{"operator": "Exists"}]
+    found = {}
+    for name in eks.list_nodegroups(clusterName=CLUSTER)["nodegroups"]:
+        group = eks.describe_nodegroup(clusterName=CLUSTER, nodegroupName=name)["nodegroup"]
+        found[name.partition("-")[0]] = group["updateConfig"]["updateStrategy"]
+        assert group["nodeRepairConfig"] == {"enabled": True, "maxParallelNodesRepairedCount": 1}
+    assert found == {"cpu": "DEFAULT", "gpu": "MINIMAL"}
+
+
+def test_groups_of_an_earlier_version_get_the_settings_of_health(site: Site) -> None:
+    site.up()
+    eks = site.aws.client("eks")
+    (gpu,) = [name for name in eks.list_nodegroups(clusterName=CLUSTER)["nodegroups"] if name != "cpu"]
+    eks.update_nodegroup_config(
+        clusterName=CLUSTER,
+        nodegroupName=gpu,
+        updateConfig={"maxUnavailable": 1},
+        nodeRepairConfig={"enabled": False},
+    )
+    site.aws.advance(60)
+    assert {key.partition("/")[0] for key in site.planned()} == {"gpu-nodes"}
+    site.up()
+    group = eks.describe_nodegroup(clusterName=CLUSTER, nodegroupName=gpu)["nodegroup"]
+    assert (group["updateConfig"]["updateStrategy"], group["nodeRepairConfig"]["enabled"]) == (
+        "MINIMAL",
+        True,
+    )
+    assert site.planned() == {}
+
+
 def test_the_control_planes_logs_have_an_end_and_a_key(aws: Aws, tmp_path: Path) -> None:
     logs, name = aws.client("logs"), f"/aws/eks/{CLUSTER}/cluster"
     logs.create_log_group(logGroupName=name)  # as EKS left it after an earlier cluster
@@ -314,7 +349,7 @@ def test_access_writes_a_private_kubeconfig_without_a_secret(site: Site) -> None
     assert access.target.resources["vpc.amazonaws.com/efa"] == "4"
     target = access.target
     # Pods do not reach the metadata service: EKS evicts them.
-    assert (target.notices, target.drains, target.notice_s) == ("", True, 120)
+    assert (target.notices, target.drains, target.is_preempted) == ("", True, False)
     assert target.instance_type == "p4d.24xlarge"
     assert target.image_repository.endswith("/cloudrec/t")
     assert [volume["name"] for volume in target.volumes] == ["bucket"]

@@ -29,6 +29,7 @@ ACCOUNT = "123456789012"
         ({"settings": {"kms_key": "alias/none"}}, "no KMS key 'alias/none' in us-east-1"),
         ({"settings": {"kms_key": f"arn:aws:kms:eu-west-1:{ACCOUNT}:key/k"}}, "no key of us-east-1"),
         ({"settings": {"kms_key": f"arn:aws:kms:us-east-1:{ACCOUNT}:key/k"}}, "key/k is not found"),
+        ({"instance_types": ("p6e-gb200.36xlarge",)}, "'p6e-gb200.36xlarge' is arm64; the trainer's images"),
         ({"instance_types": ("g5g.xlarge",)}, "'g5g.xlarge' is arm64; the trainer's images are for x86_64"),
     ],
 )
@@ -39,6 +40,15 @@ def test_what_aws_refuses_late_is_refused_before_anything_is_created(
         Site(aws, tmp_path, **cluster).up()
     assert words in caught.value.message
     assert aws.state() == []
+
+
+def test_a_quota_that_is_not_known_is_reported_and_blocks_nothing(aws: Aws, tmp_path: Path) -> None:
+    aws.control(quotas={"ec2/L-417A185B": 0})
+    site = Site(aws, tmp_path, instance_types=("p6-b200.48xlarge",), capacity="spot-first")
+    found = {each.check: each for each in site.provider.preflight(site.cluster) if "p6-b200" in each.check}
+    spot = found["quota: spot vCPUs for 1 x p6-b200.48xlarge"]
+    assert (spot.ok, spot.blocks, spot.found) == (False, False, "its quota is not known")
+    assert not found["quota: on-demand vCPUs for 1 x p6-b200.48xlarge"].blocks  # spot nodes may have room
 
 
 def admins_of(aws: Aws) -> set[str]:

@@ -19,34 +19,41 @@ from tests.sandbox.aws.support import Aws
 TYPE, ZONE = "p4d.24xlarge", "us-east-1a"
 
 
-def bought_block(aws: Aws) -> str:
-    """An active capacity block of one node."""
-    ec2 = aws.client("ec2")
-    offered = ec2.describe_capacity_block_offerings(
-        InstanceType=TYPE, InstanceCount=1, CapacityDurationHours=48
-    )["CapacityBlockOfferings"]
-    answer = ec2.purchase_capacity_block(
-        CapacityBlockOfferingId=offered[0]["CapacityBlockOfferingId"], InstancePlatform="Linux/UNIX"
+def reserved(aws: Aws, count: int) -> str:
+    """A capacity reservation of the user; its id."""
+    made = aws.client("ec2").create_capacity_reservation(
+        InstanceType=TYPE, InstancePlatform="Linux/UNIX", AvailabilityZone=ZONE, InstanceCount=count
     )
-    block: str = answer["CapacityReservation"]["CapacityReservationId"]
-    return block
+    name: str = made["CapacityReservation"]["CapacityReservationId"]
+    return name
 
 
-def test_a_capacity_block_is_used_once_it_is_active(aws: Aws, tmp_path: Path) -> None:
-    block = bought_block(aws)
-    site = Site(aws, tmp_path, zones=(ZONE,), settings={"capacity_block_id": block})
-    with pytest.raises(PreflightError, match=f"capacity reservation {block}: .*needed: active, of {TYPE}"):
-        site.up()
-    row = aws.client("ec2").describe_capacity_reservations(CapacityReservationIds=[block])
-    begins = row["CapacityReservations"][0]["StartDate"]
-    clock = datetime.fromtimestamp(aws.calls()[-1]["virtual_time"], UTC)
-    aws.advance((begins - clock).total_seconds() + 60)
+def test_reserved_nodes_are_used_where_the_zone_has_no_others(aws: Aws, tmp_path: Path) -> None:
+    name = reserved(aws, 2)
+    aws.control(capacity={f"{TYPE}/{ZONE}/on-demand": 0})
+    settings = {"capacity_reservation_id": name}
+    site = Site(aws, tmp_path, zones=(ZONE,), nodes=2, settings=settings)
     site.up()
-    eks = aws.client("eks")
-    (name,) = [name for name in eks.list_nodegroups(clusterName="cloudrec-t")["nodegroups"] if "gpu" in name]
-    group = eks.describe_nodegroup(clusterName="cloudrec-t", nodegroupName=name)["nodegroup"]
-    assert group["capacityType"] == "CAPACITY_BLOCK"
-    assert not [line for line in aws.state() if "placement-group" in line]
+    (row,) = aws.client("ec2").describe_capacity_reservations(CapacityReservationIds=[name])[
+        "CapacityReservations"
+    ]
+    assert (row["TotalInstanceCount"], row["AvailableInstanceCount"]) == (2, 0)
+    assert site.planned() == {}
+
+
+@pytest.mark.parametrize(
+    ("count", "given"), [(1, {}), (2, {"zones": ("us-east-1b",)}), (2, {"instance_types": ("p5.48xlarge",)})]
+)
+def test_a_reservation_that_does_not_fit_is_refused_before_anything_is_made(
+    aws: Aws, tmp_path: Path, count: int, given: dict[str, Any]
+) -> None:
+    name = reserved(aws, count)
+    asked = {"zones": (ZONE,), "nodes": 2, "settings": {"capacity_reservation_id": name}, **given}
+    site = Site(aws, tmp_path, **asked)
+    since = len(aws.calls())
+    with pytest.raises(PreflightError, match=f"capacity reservation {name}: active {count} x {TYPE}"):
+        site.up()
+    assert site.changes(since) == []
 
 
 def test_reserved_capacity_is_never_requested_as_spot(aws: Aws, tmp_path: Path) -> None:

@@ -338,7 +338,7 @@ def test_access_writes_a_private_kubeconfig_without_a_secret(site: Site) -> None
     assert (access.nodes, access.gpus_per_node, access.target.fabric) == (1, 8, "infiniband")
     assert access.target.resources == {"nvidia.com/gpu": "8", "rdma/ib": "8"}
     target = access.target
-    assert (target.notices, target.notice_s, target.capabilities) == ("azure", 30, ["IPC_LOCK"])
+    assert (target.notices, target.is_preempted, target.capabilities) == ("azure", False, ["IPC_LOCK"])
     assert target.image_repository.endswith(".azurecr.io/cloudrec/trainer")
     assert [volume["name"] for volume in target.volumes] == ["bucket"]
     assert profile_of(target.fabric, target.instance_type).name.startswith("azure-nd")

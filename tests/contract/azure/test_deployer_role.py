@@ -153,6 +153,15 @@ def test_the_role_suffices_to_create_and_delete_a_cluster(deployer: Deployer) ->
     assert deployer.azure.state() == deployer.before
 
 
+def test_the_role_suffices_for_a_budget_whose_end_moves(deployer: Deployer, tmp_path: Path) -> None:
+    deployer.site = Site(deployer.azure, tmp_path, budget_usd=100.0)
+    deployer.act("up")
+    roles = [each for each in deployer.site.found() if each.startswith("role-assignment/")]
+    assert {"role-assignment/t-guard-move-end", "role-assignment/t-end-look"} <= set(roles)
+    deployer.act("down")
+    assert deployer.azure.state() == deployer.before
+
+
 def test_the_deployer_cannot_grant_other_roles(deployer: Deployer) -> None:
     deployer.azure.env.update(deployer.keys)
     try:

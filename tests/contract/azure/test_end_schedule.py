@@ -23,7 +23,8 @@ from tests.sandbox.azure.support import Azure, stand_in
 FIVE_MINUTES = 300.0
 EARLY = 7200.0  # the stand-in's clock takes some seconds for it
 TTL = "1h"
-ARGUMENTS = ("up", "azure", "--cluster", "t", "--ttl", TTL, "--nodes", "1", "--access", "private", "--yes")
+UP = ("up", "azure", "--cluster", "t", "--nodes", "1", "--access", "private", "--yes")
+LIMITS = (("--ttl", TTL), ("--budget", "30"))
 # One real command that waits for a line on stdin before it starts, so that its pid can be printed.
 _HELD = "import sys; sys.stdin.readline(); from cloudrec.cli.main import run; sys.exit(run(sys.argv[1:]))"
 
@@ -204,21 +205,27 @@ def test_a_cluster_without_an_end_has_no_workflow(azure: Azure, tmp_path: Path) 
 
 
 @pytest.mark.slow
-def test_gpu_nodes_of_a_killed_up_end_on_each_sampled_call(azure: Azure, tmp_path: Path) -> None:
-    calls = calls_from_the_pool_on(azure, tmp_path)
-    assert ended_after(azure, tmp_path, calls[:: max(1, len(calls) // 4)]) == []
+@pytest.mark.parametrize("limit", LIMITS)
+def test_gpu_nodes_of_a_killed_up_end_on_each_sampled_call(
+    azure: Azure, tmp_path: Path, limit: Sequence[str]
+) -> None:
+    calls = calls_from_the_pool_on(azure, tmp_path, limit)
+    assert ended_after(azure, tmp_path, calls[:: max(1, len(calls) // 4)], limit) == []
 
 
 @pytest.mark.soak
-def test_gpu_nodes_of_a_killed_up_end_on_every_call(azure: Azure, tmp_path: Path) -> None:
-    calls = calls_from_the_pool_on(azure, tmp_path)
+@pytest.mark.parametrize("limit", LIMITS)
+def test_gpu_nodes_of_a_killed_up_end_on_every_call(
+    azure: Azure, tmp_path: Path, limit: Sequence[str]
+) -> None:
+    calls = calls_from_the_pool_on(azure, tmp_path, limit)
     kills = [calls[number % len(calls)] for number in range(100)]
-    left = ended_after(azure, tmp_path, kills)
+    left = ended_after(azure, tmp_path, kills, limit)
     print(f"{len(kills) - len(left)} of {len(kills)} ended, killed at calls {calls[0]} to {calls[-1]}")
     assert left == []
 
 
-def killed(azure: Azure, home: Path, *, call: int) -> int:
+def killed(azure: Azure, home: Path, limit: Sequence[str], *, call: int) -> int:
     """Run `up` in a process that is killed after this call; return its exit status."""
     environment = {
         **os.environ,
@@ -227,7 +234,7 @@ def killed(azure: Azure, home: Path, *, call: int) -> int:
         "CLOUDREC_CLUSTER_OWNER": "tester",
     }
     with subprocess.Popen(
-        [sys.executable, "-c", _HELD, *ARGUMENTS],
+        [sys.executable, "-c", _HELD, *UP, *limit],
         env=environment,
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
@@ -244,21 +251,21 @@ def killed(azure: Azure, home: Path, *, call: int) -> int:
     return process.returncode
 
 
-def calls_from_the_pool_on(azure: Azure, folder: Path) -> list[int]:
+def calls_from_the_pool_on(azure: Azure, folder: Path, limit: Sequence[str]) -> list[int]:
     """The numbers of the calls of `up` from the creation of the pool of GPU nodes to the last one."""
-    assert killed(azure, folder / "whole", call=100_000) == 0
+    assert killed(azure, folder / "whole", limit, call=100_000) == 0
     made = [call["action"] for call in azure.calls()]
     first = max(number for number, action in enumerate(made, 1) if action == "Put managedClusters/agentPools")
     return list(range(first, len(made) + 1))
 
 
-def ended_after(azure: Azure, folder: Path, calls: Sequence[int]) -> list[int]:
+def ended_after(azure: Azure, folder: Path, calls: Sequence[int], limit: Sequence[str]) -> list[int]:
     """Kill `up` at each of these calls, and let the end pass; return those after which GPU nodes are left."""
     left, without = [], 0
     for turn, number in enumerate(calls):
         begin(azure)
         site = Site(azure, folder / str(turn))
-        killed(azure, site.home.root, call=number)
+        killed(azure, site.home.root, limit, call=number)
         end = virtual_end(azure, end_of(site))
         azure.advance(1800)  # what was begun is completed
         without += not gpu_nodes(azure)  # calls of threads may come in another order

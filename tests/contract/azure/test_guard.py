@@ -39,3 +39,26 @@ def test_the_guard_identity_can_scale_the_training_pool_and_nothing_else(
     azure.control(enforce_iam=False)
     site.down()
     assert azure.state() == []
+
+
+def scopes(site: Site) -> list[str]:
+    """The pools that the guard may scale."""
+    rows = site.sdk.authorization.role_assignments.list_for_subscription()
+    found = [str(row.scope).rpartition("/")[2] for row in rows if ":guard-role/" in (row.description or "")]
+    return sorted(found)
+
+
+@pytest.mark.parametrize(("before", "after"), [("spot", "on-demand"), ("on-demand", "spot")])
+def test_the_guard_may_scale_the_pool_of_another_capacity_type_after_one_up(
+    azure: Azure, tmp_path: Path, before: str, after: str
+) -> None:
+    Site(azure, tmp_path, zones=["1"], capacity=before).up()
+    site = Site(azure, tmp_path, zones=["1"], capacity=after)
+    assert {"gpu-nodes/t", "guard-role/t"} <= site.planned().keys()
+    site.up()
+    (pool,) = [
+        row.name for row in site.sdk.containerservice.agent_pools.list(NAME, NAME) if row.mode == "User"
+    ]
+    assert pool in scopes(site)
+    assert site.planned() == {}
+    assert scopes(site) == [pool]

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from cloudrec.errors import CloudrecError
+from cloudrec.errors import CloudrecError, PreflightError, SpecError
 from tests.contract.azure.support import Site
 from tests.contract.azure.test_cluster_side import ZONES
 from tests.contract.azure.test_deployer_role import Deployer
@@ -76,6 +76,34 @@ def test_a_deployer_is_refused_before_the_cluster_with_the_command_for_the_owner
     kept = assignments(azure)
     deployer.act("down")
     assert assignments(azure) == kept  # it was made by others
+
+
+@pytest.mark.parametrize(
+    ("given", "needed"),
+    [
+        ({"zones": ZONES[1:2]}, f"2 x {SIZE} in zone {ZONES[1]}"),
+        ({"zones": ZONES[:2]}, f"2 x {SIZE} in zone {ZONES[0]} and {ZONES[1]}"),
+        ({"nodes": 3}, f"3 x {SIZE} in zone {ZONES[0]}"),
+    ],
+)
+def test_a_group_without_the_nodes_in_every_zone_is_refused_before_anything_is_made(
+    azure: Azure, tmp_path: Path, given: dict[str, Any], needed: str
+) -> None:
+    site = Site(azure, tmp_path, **{**wanted(azure), **given})
+    since = len(azure.calls())
+    found = rf"capacity reservation group: 2 x {SIZE} in zone {ZONES[0]}; needed: {needed}"
+    with pytest.raises(PreflightError, match=found):
+        site.up()
+    assert site.changes(since) == []
+
+
+@pytest.mark.parametrize("capacity", ["block", "flex-start"])
+def test_capacity_types_that_azure_does_not_have_are_refused(
+    azure: Azure, tmp_path: Path, capacity: str
+) -> None:
+    with pytest.raises(SpecError, match=f"cluster.capacity is {capacity}; azure has on-demand") as caught:
+        Site(azure, tmp_path, capacity=capacity).up()
+    assert "capacity reservation group" in str(caught.value.remedy)
 
 
 def assign(azure: Azure, principal: str, scope: str) -> None:

@@ -101,12 +101,16 @@ class Site:
             home_zone=chosen.home,
             gpu_zones=chosen.gpu,
             instance_types=types,
-            hardware=offers.hardware_of(types, self.gcp.region, self.gcp.machine_type),
+            hardware=offers.with_ssds(
+                offers.hardware_of(types, self.gcp.region, self.gcp.machine_type),
+                settings_of(self.cluster).local_ssds,
+            ),
             offered=zones.offering(self.gcp, types),
             prices=prices.shipped(),
             shared_account=has.node_account,
             guard_role=has.guard_role,
             shared_end=prepared.end_account(self.gcp, self.title) if self.cluster.expires else "",
+            starter_role=prepared.starter_role(self.gcp) if self.cluster.has_movable_end else "",
         )
 
     def graph(self) -> Graph:

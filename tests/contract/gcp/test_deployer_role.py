@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from cloudrec.engine.clock import Clock
 from cloudrec.home import Home
 from cloudrec.kubernetes.client.client import Kube
 from cloudrec.kubernetes.client.errors import DeniedError
@@ -19,6 +20,7 @@ from cloudrec.providers.gcp.api import policies
 from cloudrec.providers.gcp.cleanup import orphans, unmanaged
 from cloudrec.providers.gcp.nodes import scale_to_zero
 from cloudrec.providers.gcp.registry import registry
+from cloudrec.providers.gcp.storage import lustre as lustre_part
 from cloudrec_sandbox.gcp.services.iam import expressions
 from tests.conformance.support_clouds import stand_in, until
 from tests.contract.gcp.support import Site
@@ -30,7 +32,7 @@ from tests.sandbox.gcp.support import Gcp as Cloud
 FOLDER = Path(__file__).parents[3] / "infra" / "gcp"
 CUSTOM = {
     name: yaml.safe_load((FOLDER / f"{name}-role.yaml").read_text())
-    for name in ("deployer", "buckets", "binder", "guard")
+    for name in ("deployer", "buckets", "binder", "guard", "end")
 }
 # The roles that README.md binds for a deployer in the project, each with its condition.
 BOUND = {
@@ -78,9 +80,12 @@ ESCALATES = (
     "run.services.create",
     "serviceusage.apiKeys.create",
     "storage.hmacKeys.create",
+    "workflows.executions.create",
+    "workflows.workflows.create",
+    "workflows.workflows.update",
 )
 # These lead only to the accounts that a deployer may act as: cloudrec-nodes and cloudrec-end.
-ACTS_AS = {"cloudscheduler.jobs.create"}
+ACTS_AS = {"cloudscheduler.jobs.create", "workflows.workflows.create"}
 
 
 def _front(client: str) -> str:
@@ -110,6 +115,7 @@ BESIDE = {
     "servicenetworking.operations.get",
     "servicenetworking.services.get",
     "serviceusage.services.use",
+    "workflows.executions.create",  # a job of Cloud Scheduler does that
     *(
         f"compute.{name}.{verb}"
         for collection in orphans.COLLECTIONS.values()
@@ -175,7 +181,8 @@ def prepare(cloud: Cloud) -> None:
         cloud.advance(60)
         assert cloud.rest("POST", f"{accounts}/{email}:setIamPolicy", {"policy": user})[0] == 200
     of_nodes = [{"role": f"roles/{role}", "members": [f"serviceAccount:{NODES}"]} for role in OF_NODES]
-    grant(cloud, *of_nodes)
+    of_end = {"role": f"projects/{PROJECT}/roles/cloudrecEnd", "members": [f"serviceAccount:{END}"]}
+    grant(cloud, *of_nodes, of_end)
 
 
 def grant(cloud: Cloud, *more: dict[str, Any], limited: bool = True) -> None:
@@ -209,20 +216,30 @@ def test_the_roles_suffice_for_every_flow_and_have_no_unused_permission(cloud: C
         "zones": ("us-central1-a",),
         "capacity": "spot-first",
         "expires": later(cloud, 20),
+        "budget_usd": 1e6,
     }
     lustre = {"lustre_gib": 36000}
     site = Site(cloud, tmp_path, parts=parts, **given, nodes=2, settings=lustre)
     cloud.control(apis={**APIS, "lustre.googleapis.com": False})
     reserved = {**given, "instance_types": ("a3-highgpu-8g",), "settings": {"reservation": "ours"}}
     preflight.findings(site.gcp, Site(cloud, tmp_path, parts=parts, **reserved).layout())
+    rdma = {**given, "instance_types": ("a3-ultragpu-8g",), "zones": ("us-central1-b",)}
+    preflight.findings(site.gcp, Site(cloud, tmp_path, parts=parts, **rdma).layout())
     assert not [found for found in preflight.credentials(site.gcp) if not found.ok]
     found = preflight.findings(site.gcp, site.layout())
-    assert not [each for each in found if not each.ok and (each.blocks or each.check == "node account")]
+    assert not [
+        each
+        for each in found
+        if not each.ok and (each.blocks or each.check in {"node account", "end account"})
+    ]
     site.up()
     told = access.of(site.layout(), site.gcp, Home(root=tmp_path / "home"), cloud.env).target
     (volume,) = [each for each in told.volumes if each["name"] == "lustre"]
     assert volume["handle"].split("/")[1] == "us-central1-a"
     assert volume["attributes"]["filesystem"] == "data"
+    source = f"{site.layout().storage}/data/"
+    lustre_part.fill(site.layout(), site.gcp, source, Clock.of(cloud.env))
+    assert cloud.control()["lustre"]["imported"] == {lustre_part.instances(site.gcp)[0].name: [source]}
     with unlimited(cloud):
         damage(cloud, site)
     assert site.planned()

@@ -1,4 +1,7 @@
-"""Google Cloud ends a cluster whose `up` was killed at any call from the creation of its GPU nodes on."""
+"""Google Cloud ends a cluster whose `up` was killed at any call from the creation of its GPU nodes on.
+
+An `up` that was killed while it made the workflow of an end that moves is continued, and removed completely.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,10 @@ import pytest
 from tests.conformance.support_clouds import Cloud, Site, stand_in
 
 LATER = timedelta(days=60)
+SOON = timedelta(days=4)  # of an end that moves: more than a slow `up` takes, at SPEED; an execution a minute
 MINUTES = 5
-FIRST = "CreateNodePool"  # the CPU nodes are created with the cluster
+FIRST = "CreateNodePool"  # of the GPU nodes, made with 0 nodes; the CPU nodes are created with the cluster
+GROWS = "SetNodePoolSize"
 SAMPLES, KILLS = 8, 100
 SPEED = 1500.0  # of the stand-in's clock: `up` makes dozens of calls from the first one of GPU nodes on
 
@@ -23,8 +28,6 @@ SPEED = 1500.0  # of the stand-in's clock: `up` makes dozens of calls from the f
 @pytest.fixture(scope="module")
 def cloud() -> Iterator[Cloud]:
     with stand_in("gcp") as running:
-        running.reset()
-        running.control(enforce_iam=True, real_times=False)
         yield running
 
 
@@ -41,10 +44,13 @@ def gpus(cloud: Cloud) -> int:
 class Begun:
     """A cluster without its GPU nodes: `up` was killed before it created them."""
 
-    def __init__(self, cloud: Cloud, folder: Path) -> None:
+    def __init__(self, cloud: Cloud, folder: Path, budget_usd: float | None) -> None:
+        cloud.reset()
+        cloud.control(enforce_iam=True, real_times=False)
         self.cloud = cloud
         self.folder = folder
-        self.end = now(cloud) + LATER
+        self.budget_usd = budget_usd
+        self.end = now(cloud) + (LATER if budget_usd is None else SOON)
         self.site = self.at(folder / "begun")
         code = self.site.run("up", action=FIRST, when="before")
         assert code == -signal.SIGKILL
@@ -54,7 +60,8 @@ class Begun:
     def at(self, folder: Path) -> Site:
         site = Site(self.cloud, folder)
         expires = f"{self.end:%Y-%m-%dT%H:%M:%SZ}"
-        site.cluster = site.cluster.model_copy(update={"expires": expires})
+        update = {"expires": expires, "budget_usd": self.budget_usd}
+        site.cluster = site.cluster.model_copy(update=update)
         return site
 
     def again(self, number: int) -> Site:
@@ -65,17 +72,20 @@ class Begun:
         shutil.copytree(self.folder / "begun", folder)
         return self.at(folder)
 
-    def calls(self) -> tuple[int, int]:
-        """The numbers of the first call of GPU nodes and of the last call of an undisturbed `up`."""
+    def calls(self) -> int:
+        """The number of calls of an undisturbed `up`, from the one that asks for GPU nodes on."""
         before = len(self.cloud.calls())
         assert self.again(0).run("up") == 0
         assert gpus(self.cloud) == 2
         actions = [call["action"] for call in self.cloud.calls(before)]
-        return actions.index(FIRST) + 1, len(actions)
+        return len(actions) - actions.index(GROWS)
 
     def killed(self, number: int, call: int, when: str) -> tuple[bool, int, int]:
-        """Kill `up` at a call, and let the end pass: whether it died, and the GPU nodes before and after."""
-        code = self.again(number).run("up", call=call, when=when)
+        """Kill `up` at a call, and let the end pass: whether it died, and the GPU nodes before and after.
+
+        Call 1 asks for the GPU nodes: the number of polls before it depends on the machine's speed.
+        """
+        code = self.again(number).run("up", call=call, when=when, since=GROWS)
         assert code in {0, -signal.SIGKILL}
         self.cloud.control(kill=None, speed=0.001)
         self.cloud.control(advance_s=1800.0)  # operations in progress end
@@ -87,15 +97,20 @@ class Begun:
 
 
 @pytest.mark.parametrize(
-    "most",
-    [pytest.param(SAMPLES, id="sample"), pytest.param(KILLS, id="every", marks=pytest.mark.soak)],
+    ("most", "budget_usd"),
+    [
+        pytest.param(SAMPLES, None, id="sample"),
+        pytest.param(SAMPLES, 1e6, id="budget", marks=pytest.mark.slow),
+        pytest.param(KILLS, None, id="every", marks=[pytest.mark.soak, pytest.mark.timeout(5400)]),
+        pytest.param(KILLS, 1e6, id="every-budget", marks=[pytest.mark.soak, pytest.mark.timeout(5400)]),
+    ],
 )
 def test_no_gpu_node_is_left_five_minutes_after_the_end_of_a_killed_up(
-    cloud: Cloud, tmp_path: Path, most: int
+    cloud: Cloud, tmp_path: Path, most: int, budget_usd: float | None
 ) -> None:
-    begun = Begun(cloud, tmp_path)
-    first, last = begun.calls()
-    deaths = [(call, when) for call in range(first, last + 1) for when in ("before", "after")]
+    begun = Begun(cloud, tmp_path, budget_usd)
+    last = begun.calls()
+    deaths = [(call, when) for call in range(1, last + 1) for when in ("before", "after")]
     chosen = itertools.cycle(deaths[:: max(1, len(deaths) // most)])
     done: list[tuple[bool, int, int]] = []
     # Some polls are made by chance: `up` may end before the call at which it is to die.
@@ -104,9 +119,31 @@ def test_no_gpu_node_is_left_five_minutes_after_the_end_of_a_killed_up(
     ended = [after == 0 for _, _, after in done]
     died, had = sum(dead for dead, _, _ in done), sum(before > 0 for _, before, _ in done)
     print(
-        f"calls {first}-{last}: {sum(ended)} of {len(ended)} without a GPU node {MINUTES} minutes after the"
-        f" end; {died} killed, {had} had GPU nodes"
+        f"calls 1-{last} from {GROWS} on: {sum(ended)} of {len(ended)} without a GPU node {MINUTES} minutes"
+        f" after the end; {died} killed, {had} had GPU nodes"
     )
     assert all(ended)
     assert died == most
-    assert had
+    assert had > most // 2
+
+
+@pytest.mark.slow
+def test_the_workflow_of_a_killed_up_is_made_once_and_removed(cloud: Cloud, tmp_path: Path) -> None:
+    cloud.reset()
+    cloud.control(enforce_iam=True, real_times=True)
+    cloud.late_lists()
+    kept = ("cloudscheduler:jobs", "workflows:workflows")
+    for number, (action, when) in enumerate(
+        itertools.product(("workflows.create", "jobs.create"), ("before", "after"))
+    ):
+        site = Site(cloud, tmp_path / str(number))
+        site.cluster = site.cluster.model_copy(update={"budget_usd": 1e6})
+        assert site.run("up", action=rf"projects\.locations\.{action}", when=when) == -signal.SIGKILL
+        cloud.control(kill=None)
+        if number % 2:
+            assert site.run("up") == 0
+            kinds = cloud.kinds()
+            assert [kinds[each] for each in kept] == [1, 1]
+        site.lose_journal()
+        assert site.run("down") == 0
+        assert cloud.state() == []

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cloudrec.providers.gcp.cleanup import unmanaged
-from cloudrec.providers.gcp.nodes import end_schedule
+from cloudrec.providers.gcp.nodes import end_jobs, end_schedule
 from tests.contract.gcp.support import SPEED, Site, fresh, whole
 from tests.contract.gcp.test_cluster_side import none_left
 from tests.sandbox.gcp.support import PROJECT, REGION
@@ -104,7 +104,7 @@ def test_each_candidate_has_a_job_before_the_first_gpu_pool(cloud: Cloud, tmp_pa
     path = f"https://container.googleapis.com/v1/{site.layout().cluster_path}/nodePools"
     assert uris == {f"{path}/{pool}:setSize" for pool in pools}
     assert len(pools) > 1
-    assert {job["schedule"] for job in jobs(cloud)} == {end_schedule.cron(expires)}
+    assert {job["schedule"] for job in jobs(cloud)} == {end_jobs.cron(expires)}
 
 
 def test_a_second_up_changes_nothing_and_another_machine_finds_the_jobs(cloud: Cloud, tmp_path: Path) -> None:
@@ -265,7 +265,7 @@ def test_a_prepared_account_is_used_and_stays(cloud: Cloud, tmp_path: Path) -> N
     ],
 )
 def test_the_schedule_is_the_first_minute_at_or_after_the_end(expires: str, schedule: str) -> None:
-    assert end_schedule.cron(expires) == schedule
+    assert end_jobs.cron(expires) == schedule
 
 
 @pytest.mark.parametrize(
@@ -279,5 +279,5 @@ def test_the_schedule_is_the_first_minute_at_or_after_the_end(expires: str, sche
 def test_the_location_of_the_jobs_is_always_the_same(
     region: str, offered: tuple[str, ...], chosen: str
 ) -> None:
-    assert end_schedule.location(region, offered) == chosen
-    assert end_schedule.location(region, offered[::-1]) == chosen
+    assert end_jobs.location(region, offered) == chosen
+    assert end_jobs.location(region, offered[::-1]) == chosen

@@ -15,7 +15,6 @@ from cloudrec.providers.gcp.cluster import cluster_model
 from cloudrec.providers.gcp.storage import lustre, storage
 from tests.contract.gcp.support import WHOLE, Site, whole
 from tests.contract.gcp.test_cluster_side import CLUSTER, had, tried
-from tests.sandbox.gcp.support import PROJECT
 from tests.sandbox.gcp.support import Gcp as Cloud
 
 ZONES = ("us-central1-a", "us-central1-b")
@@ -79,22 +78,21 @@ def test_an_exact_quota_allows_another_zone_after_a_half_filled_one(
 
 
 def test_several_nodes_of_a_type_without_a_fabric_profile_are_refused(cloud: Cloud, tmp_path: Path) -> None:
-    asked: dict[str, Any] = {"instance_types": ["a3-ultragpu-8g"], "zones": ZONES[1:]}
+    asked: dict[str, Any] = {
+        "instance_types": ["a3-highgpu-4g"],
+        "zones": ZONES[1:],
+        "capacity": "spot",
+    }
     two = whole(cloud, tmp_path, nodes=2, **asked)
     (told,) = [
-        each for each in preflight.findings(two.gcp, two.layout()) if each.check.startswith("network of")
+        each for each in preflight.findings(two.gcp, two.layout()) if each.check.startswith("fabric of")
     ]
     assert (told.ok, told.blocks) == (False, True)
     assert "--nodes 1" in told.remedy
-    # One node needs no other network, but a disk that the type can have.
     one = whole(cloud, tmp_path, **asked)
     assert not [each for each in preflight.findings(one.gcp, one.layout()) if not each.ok and each.blocks]
     one.up()
-    assert had(one) == [f"a3-ultragpu-8g-{ZONES[1]}-on-demand"]
-    # Google makes such a node without the RDMA cards.
-    _, listed = cloud.rest("GET", f"/compute/v1/projects/{PROJECT}/zones/{ZONES[1]}/instances")
-    (machine,) = [each for each in listed["items"] if each["machineType"].endswith("a3-ultragpu-8g")]
-    assert [each["nicType"] for each in machine["networkInterfaces"]] == ["GVNIC"]
+    assert had(one) == [f"a3-highgpu-4g-{ZONES[1]}-spot"]
 
 
 def test_images_are_streamed_though_the_project_had_not_enabled_that(cloud: Cloud, tmp_path: Path) -> None:

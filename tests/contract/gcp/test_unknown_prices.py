@@ -26,8 +26,8 @@ def planned(cloud: Cloud, folder: Path, **given: Any) -> Plan:
 
 def test_a_budget_is_refused_for_a_type_without_a_price(cloud: Cloud, tmp_path: Path) -> None:
     with pytest.raises(SpecError, match=rf"gpu-nodes \({UNPRICED}\)"):
-        planned(cloud, tmp_path, instance_types=(UNPRICED,), budget_usd=500.0)
-    plan = planned(cloud, tmp_path, instance_types=(UNPRICED,))
+        planned(cloud, tmp_path, instance_types=(UNPRICED,), capacity="spot", budget_usd=500.0)
+    plan = planned(cloud, tmp_path, instance_types=(UNPRICED,), capacity="spot")
     assert {item.node_type for item in plan.cost.unknown} == {UNPRICED}
 
 

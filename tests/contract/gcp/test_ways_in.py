@@ -114,7 +114,7 @@ def test_access_writes_a_private_kubeconfig_without_a_secret(cloud: Cloud, tmp_p
     assert (given.nodes, given.gpus_per_node, given.cores_per_node) == (2, 8, 48)
     assert given.storage == "gs://cloudrec-t-123456789012-us-central1"
     target = given.target
-    assert (target.notices, target.notice_s, target.fabric) == ("gcp", 15, "tcp")
+    assert (target.notices, target.is_preempted, target.fabric) == ("gcp", False, "tcp")
     assert (target.instance_type, target.built_in) == ("a2-highgpu-8g", ["nvidia-device-plugin"])
     assert target.image_repository == "us-central1-docker.pkg.dev/sandbox-project/cloudrec-t/trainer"
     assert given.target.node_selector == {"cloud.google.com/gke-nodepool": "gpu-a2-highgpu-8g-a-od"}

@@ -37,6 +37,7 @@ FAKE = Path(__file__).parents[2] / "e2e" / "fake_trainer.py"
 OPERATORS = {
     "pytorchjob": "kubeflow.org/v1/PyTorchJob",
     "trainjob": "trainer.kubeflow.org/v1alpha1/TrainJob",
+    "jobset": "jobset.x-k8s.io/v1alpha2/JobSet",
     "rayjob": "ray.io/v1/RayJob",
 }
 # What a cluster writes by itself while a test runs.
@@ -137,7 +138,8 @@ def nodes_of(kube: Kube) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    "launcher", ["torchrun", "pytorchjob", "trainjob", pytest.param("rayjob", marks=pytest.mark.soak)]
+    "launcher",
+    ["torchrun", "pytorchjob", "trainjob", "jobset", pytest.param("rayjob", marks=pytest.mark.soak)],
 )
 def test_a_life_of_a_cluster_trains_stops_resumes_and_leaves_what_others_have(
     server: Server, laptop: Laptop, launcher: str

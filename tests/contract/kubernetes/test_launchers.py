@@ -16,7 +16,7 @@ from cloudrec.launchers.kubernetes.context import disconnect
 from tests.contract.kubernetes.support import Server
 from tests.contract.kubernetes.support_runs import IMAGE, Site, await_status, await_true, names
 
-ALL = ("torchrun", "pytorchjob", "trainjob", "rayjob")
+ALL = ("torchrun", "pytorchjob", "trainjob", "jobset", "rayjob")
 KINDS = {name: launcher(name).engine.kind for name in ALL}  # type: ignore[attr-defined]  # those of Kubernetes
 CPU = [{"name": "cpu", "count": 2, "capacity": {"cpu": "4", "memory": "16Gi"}}]
 GPUS = {"resources": {"nvidia.com/gpu": "8"}}
@@ -73,7 +73,7 @@ def test_bad_data_fails_the_run_at_once_with_the_reason(site: Site) -> None:
     assert "refuses its data" in (status.cause or "")
 
 
-@pytest.mark.parametrize("how", ALL[:3])
+@pytest.mark.parametrize("how", ALL[:4])
 def test_a_stopped_run_continues_as_its_next_launch(site: Site, kube: Kube, how: str) -> None:
     site.server.control(operators=[how] if how in ALL[1:] else [])
     await_true(lambda: kube.kinds.has(KINDS[how]))
@@ -218,3 +218,29 @@ def test_log_lines_of_one_rank_are_followed_to_the_end(site: Site) -> None:
     engine, run = site.launch(site.spec("lines", nodes=1))
     assert list(engine.logs(run, rank=1, follow=True)) == ["=== launch 1", "hello 1"]
     assert list(engine.logs(run, rank=0, follow=False, tail=1)) == ["hello 0"]
+
+
+def test_a_queue_that_cannot_admit_the_run_is_refused_before_the_launch(site: Site, kube: Kube) -> None:
+    spec = site.spec("queued", settings={"queue": "gpus"})
+    engine, _ = site.create(spec)
+    with pytest.raises(PreflightError, match="has no Kueue") as refused:
+        engine.preflight(spec)
+    assert "addons install kueue" in str(refused.value.remedy)
+    site.server.control(crds=["kueue"])
+    await_true(lambda: kube.kinds.has("kueue.x-k8s.io/v1beta2/LocalQueue"))
+    with pytest.raises(PreflightError, match="no LocalQueue 'gpus'; it has none"):
+        engine.preflight(spec)
+    place = {"name": "gpus", "namespace": site.server.namespace}
+    body = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "LocalQueue", "metadata": place}
+    kube.create({**body, "spec": {"clusterQueue": "all"}})
+    engine.preflight(spec)
+    stopped = {"type": "Active", "status": "False", "reason": "ClusterQueueDoesNotExist", "message": "no all"}
+    kube.patch(
+        "kueue.x-k8s.io/v1beta2/LocalQueue",
+        "gpus",
+        {"status": {"conditions": [stopped]}},
+        namespace=site.server.namespace,
+        subresource="status",
+    )
+    with pytest.raises(PreflightError, match="admits no run: no all"):
+        engine.preflight(spec)

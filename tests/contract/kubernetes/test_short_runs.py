@@ -17,7 +17,7 @@ from tests.contract.kubernetes.support_runs import Site, await_status
 from tests.contract.kubernetes.support_store import bucket
 
 FAKE = Path(__file__).parents[2] / "e2e" / "fake_trainer.py"
-OPERATORS = ["pytorchjob", "trainjob", "rayjob"]
+OPERATORS = ["pytorchjob", "trainjob", "jobset", "rayjob"]
 NODES = [{"name": "cpu", "count": 2, "capacity": {"cpu": "4", "memory": "16Gi"}}]
 STEPS = 3
 
@@ -29,7 +29,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
 
 
 @pytest.mark.parametrize(
-    "how", ["torchrun", "pytorchjob", "trainjob", pytest.param("rayjob", marks=pytest.mark.soak)]
+    "how", ["torchrun", "pytorchjob", "trainjob", "jobset", pytest.param("rayjob", marks=pytest.mark.soak)]
 )
 def test_a_run_of_one_rank_prints_its_steps_and_succeeds(
     server: Server, store: dict[str, str], tmp_path: Path, how: str

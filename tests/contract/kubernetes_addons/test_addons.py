@@ -11,7 +11,9 @@ from cloudrec.engine.clock import Clock
 from cloudrec.errors import PreflightError, UsageError
 from cloudrec.kubernetes.addons import apply, inventory, manage
 from cloudrec.kubernetes.client.client import Kube
+from cloudrec.kubernetes.client.target import CardNetwork
 from cloudrec.kubernetes.health import health
+from cloudrec.kubernetes.manifests.shared import claim_name
 from tests.contract.kubernetes_addons.support import Server, node, operator
 
 DAEMON_SETS = {"cloudrec-nvidia-device-plugin", "cloudrec-efa-device-plugin"}
@@ -58,11 +60,21 @@ def test_addons_of_the_fabric_are_installed_once(kube: Kube, server: Server) -> 
     }
     found = kube.list("DaemonSet", namespace="kube-system", labels=mine)
     assert {each["metadata"]["name"] for each in found} == DAEMON_SETS
-    claim = kube.get("PersistentVolumeClaim", "cloudrec-bucket", namespace=server.namespace)
+    claim = kube.get("PersistentVolumeClaim", claim_name(BUCKET), namespace=server.namespace)
     assert claim is not None
-    assert claim["spec"]["volumeName"] == "cloudrec-demo-bucket"
+    assert claim["spec"]["volumeName"] == claim_name(BUCKET).replace("cloudrec-", "cloudrec-demo-")
     again = converged(kube, server, fabric="efa", volumes=[BUCKET])
     assert [line.rpartition(" is ")[2] for line in again] == ["up to date"] * 3
+
+
+def test_a_volume_with_another_cache_is_another_volume(kube: Kube, server: Server) -> None:
+    converged(kube, server, volumes=[BUCKET])
+    cached = {**BUCKET, "attributes": {"cache": "emptyDir", "cacheEmptyDirSizeLimit": "600Gi"}}
+    target, said = server.target(volumes=[cached]), list[str]()
+    manage.install(kube, "volumes", target, cluster="demo", owner="tester", report=said.append)
+    found = kube.list("PersistentVolume")
+    assert [each["spec"]["csi"]["volumeAttributes"] for each in found] == [cached["attributes"]]
+    assert kube.get("PersistentVolumeClaim", claim_name(cached), namespace=server.namespace) is not None
 
 
 def test_installed_addons_are_listed_with_their_versions(kube: Kube, server: Server) -> None:
@@ -177,7 +189,7 @@ def test_a_damaged_record_is_reported_with_its_remedy(kube: Kube) -> None:
 
 
 def test_a_cluster_without_the_network_kind_is_reported_before_any_change(kube: Kube, server: Server) -> None:
-    cards = [{"interface": "eth1", "network": "n1", "subnetwork": "s1"}]
+    cards = [CardNetwork(interface="eth1", network="n1", subnetwork="s1")]
     with pytest.raises(PreflightError, match=r"gke-networks needs the kind networking\.gke\.io/v1/Network"):
         converged(kube, server, fabric="tcpx", networks=cards, built_in=["nvidia-device-plugin"])
     assert inventory.read_all(kube) == []

@@ -62,6 +62,20 @@ def test_lost_nodes_are_counted(kube: Kube, server: Server) -> None:
     assert (finding.ok, finding.found, finding.blocks) == (False, "1 of 2; not gpu-2", False)
 
 
+def test_nodes_that_the_clouds_agents_report_are_named_with_the_reason(kube: Kube, server: Server) -> None:
+    for name, status in (("gpu-1", "True"), ("gpu-2", "False")):
+        node(kube, name, WHOLE, labels=POOL)
+        row = kube.get("Node", name)
+        assert row is not None
+        mark = {"type": "XIDErrors", "status": status, "reason": "XID 79 in the kernel's log"}
+        change = {"status": {"conditions": [*row["status"]["conditions"], mark]}}
+        kube.patch("Node", name, change, subresource="status")
+    target = server.target(resources=WHOLE, node_selector=POOL, unhealthy={"XIDErrors": "True"})
+    found = {finding.check: finding for finding in health.check(kube, target)}["nodes healthy"]
+    assert (found.ok, found.found) == (False, "gpu-1: XIDErrors (XID 79 in the kernel's log)")
+    assert "nodes healthy" not in checked(kube, server), "an adopted cluster's agents are not known"
+
+
 def test_missing_addons_are_reported_and_installed_addons_are_checked(kube: Kube, server: Server) -> None:
     missing = checked(kube, server)["add-on efa-device-plugin"]
     assert (missing.ok, missing.found) == (False, "not installed")

@@ -163,14 +163,65 @@ def test_capacity_blocks_are_offered_bought_and_become_active(aws: Aws) -> None:
     bought = ec2.purchase_capacity_block(
         CapacityBlockOfferingId=offers[0]["CapacityBlockOfferingId"], InstancePlatform="Linux/UNIX"
     )["CapacityReservation"]
-    assert (bought["State"], bought["ReservationType"]) == ("scheduled", "capacity-block")
+    assert (bought["State"], bought["ReservationType"]) == ("payment-pending", "capacity-block")
     assert ec2.describe_capacity_block_offerings(**wanted)["CapacityBlockOfferings"] == []
-    aws.advance(3 * 86400)
     name = bought["CapacityReservationId"]
-    row = ec2.describe_capacity_reservations(CapacityReservationIds=[name])["CapacityReservations"][0]
-    assert row["State"] == "active"
+
+    def state() -> str:
+        row = ec2.describe_capacity_reservations(CapacityReservationIds=[name])["CapacityReservations"][0]
+        return str(row["State"])
+
+    aws.advance(3600)
+    assert state() == "scheduled"
+    aws.advance(2 * 86400)
+    assert state() == "active"
     with refused("InvalidState"):
         ec2.cancel_capacity_reservation(CapacityReservationId=name)
+
+
+def test_a_block_whose_payment_fails_is_released_and_not_billed(aws: Aws) -> None:
+    ec2 = aws.client("ec2")
+    aws.control(bill=True, capacity_block_payment="failed")
+    offers = ec2.describe_capacity_block_offerings(
+        InstanceType=P5, InstanceCount=1, CapacityDurationHours=24
+    )["CapacityBlockOfferings"]
+    bought = ec2.purchase_capacity_block(
+        CapacityBlockOfferingId=offers[0]["CapacityBlockOfferingId"], InstancePlatform="Linux/UNIX"
+    )["CapacityReservation"]
+    aws.advance(13 * 3600)
+    row = ec2.describe_capacity_reservations(CapacityReservationIds=[bought["CapacityReservationId"]])
+    assert row["CapacityReservations"][0]["State"] == "payment-failed"
+    assert aws.ask("GET", "/bill")["usd"] == 0
+    aws.control(bill=False)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"CapacityDurationHours": 25},
+        {"CapacityDurationHours": 15 * 24},
+        {"InstanceCount": 65},
+        {"InstanceCount": 0},
+        {"InstanceType": "p99.large"},
+    ],
+)
+def test_a_search_for_blocks_that_are_not_sold_is_refused(aws: Aws, wrong: dict[str, Any]) -> None:
+    asked = {"InstanceType": P5, "InstanceCount": 1, "CapacityDurationHours": 24, **wrong}
+    with refused("InvalidParameterValue"):
+        aws.client("ec2").describe_capacity_block_offerings(**asked)
+
+
+def test_tags_of_a_block_are_those_of_a_reservation(aws: Aws) -> None:
+    ec2 = aws.client("ec2")
+    offers = ec2.describe_capacity_block_offerings(
+        InstanceType=P5, InstanceCount=1, CapacityDurationHours=24
+    )["CapacityBlockOfferings"]
+    with refused("InvalidParameterValue", "taggable"):
+        ec2.purchase_capacity_block(
+            CapacityBlockOfferingId=offers[0]["CapacityBlockOfferingId"],
+            InstancePlatform="Linux/UNIX",
+            TagSpecifications=[{"ResourceType": "instance", "Tags": [{"Key": "a", "Value": "b"}]}],
+        )
 
 
 def test_capacity_blocks_are_filtered_by_dates(aws: Aws) -> None:

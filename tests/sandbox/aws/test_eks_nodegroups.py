@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.sandbox.aws.support import Aws, refused
+from tests.sandbox.aws.support import ZONES, Aws, refused
 from tests.sandbox.aws.support_eks import (
     Ground,
     active_cluster,
@@ -79,6 +79,23 @@ def test_a_gpu_node_group_takes_longer(aws: Aws, base: Ground) -> None:
         ({"nodeRole": "arn:aws:iam::123456789012:role/cluster"}, "trusted entity is not correct"),
         ({"instanceTypes": ["p99.large"]}, "do not exist: [p99.large]"),
         ({"capacityType": "CAPACITY_BLOCK"}, "need each other"),
+        ({"updateConfig": {"updateStrategy": "MINIMAL"}}, "maxUnavailablePercentage is required"),
+        ({"updateConfig": {"maxUnavailable": 1, "maxUnavailablePercentage": 10}}, "not both"),
+        ({"updateConfig": {"maxUnavailable": 101}}, "at most 100"),
+        ({"updateConfig": {"maxUnavailable": 1, "updateStrategy": "SURGE"}}, "'SURGE' is none of"),
+        (
+            {
+                "nodeRepairConfig": {
+                    "maxParallelNodesRepairedCount": 1,
+                    "maxParallelNodesRepairedPercentage": 5,
+                }
+            },
+            "cannot both be set",
+        ),
+        (
+            {"nodeRepairConfig": {"nodeRepairConfigOverrides": [{"repairAction": "Replace"}]}},
+            "lacks minRepairWaitTimeMins, nodeMonitoringCondition, nodeUnhealthyReason",
+        ),
         ({"launchTemplate": {"id": "lt-1"}}, "could not be found"),
         ({"launchTemplate": {"id": "lt-1", "name": "lt"}}, "either the launch template ID"),
     ],
@@ -295,3 +312,25 @@ def test_a_version_update_respects_its_template_and_disruption_budgets(aws: Aws,
     aws.advance(60)
     done = eks.describe_update(name="one", nodegroupName="cpu", updateId=update["id"])["update"]
     assert (done["status"], done["errors"][0]["errorCode"]) == ("Failed", "PodEvictionFailure")
+
+
+@pytest.mark.parametrize(
+    ("strategy", "status", "code"),
+    [("DEFAULT", "Failed", "NodeCreationFailure"), ("MINIMAL", "Successful", None)],
+)
+def test_an_update_needs_capacity_for_one_more_node_unless_its_strategy_is_minimal(
+    aws: Aws, base: Ground, strategy: str, status: str, code: str | None
+) -> None:
+    eks = aws.client("eks")
+    create_nodegroup(aws, base, updateConfig={"maxUnavailable": 1, "updateStrategy": strategy})
+    aws.advance(180)
+    (kind,) = nodegroup(aws)["instanceTypes"]
+    aws.control(capacity={f"{kind}/{zone}/on-demand": 0 for zone in ZONES})
+    names = {"clusterName": "one", "nodegroupName": "cpu"}
+    update = eks.update_nodegroup_version(**names, releaseVersion="1.35.2-20261118")["update"]
+    aws.advance(60)
+    done = eks.describe_update(name="one", nodegroupName="cpu", updateId=update["id"])["update"]
+    assert (done["status"], [each["errorCode"] for each in done["errors"]]) == (
+        status,
+        [code] if code else [],
+    )

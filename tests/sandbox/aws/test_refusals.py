@@ -29,6 +29,7 @@ def test_public_access_is_not_given_to_private_addresses(aws: Aws, block: str) -
         ("vpc-cni", {"enableNetworkPolicy": True}, "$.enableNetworkPolicy: boolean found, string expected"),
         ("coredns", {"replicas": 3}, "$.replicas: is not defined in the schema"),
         ("aws-mountpoint-s3-csi-driver", {"node": {"tolerateAllTaints": "yes"}}, "boolean expected"),
+        ("eks-node-monitoring-agent", {"dcgmAgent": {"taints": []}}, "$.dcgmAgent.taints: is not defined"),
         ("kube-proxy", [], "$: array found, object expected"),
     ],
 )

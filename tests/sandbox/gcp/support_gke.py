@@ -53,7 +53,7 @@ def subnetwork(
         network=f"projects/{PROJECT}/global/networks/{net}",
         ip_cidr_range=f"10.{number}.0.0/{bits}",
         secondary_ip_ranges=secondary,
-        private_ip_google_access=True,
+        private_ip_google_access=bool(ranges),  # networks with an RDMA profile have none
     )
     gcp.compute("Subnetworks").insert_unary(project=PROJECT, region=REGION, subnetwork_resource=made)
     gcp.advance(60)

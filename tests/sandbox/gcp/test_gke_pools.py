@@ -215,7 +215,7 @@ def test_flex_start_waits_in_a_queue_and_never_fails(there: Gcp) -> None:
     kind: dict[str, Any] = {
         "config": {"flex_start": True},
         "autoscaling": scaling,
-        "management": {"auto_repair": False},
+        "management": {"auto_repair": False, "auto_upgrade": True},
     }
     with refused("INVALID_ARGUMENT", "created with zero nodes"):
         there.gke.create_node_pool(parent=PATH, node_pool=pool(nodes=1, **kind))
@@ -286,6 +286,7 @@ def test_only_an_upgrade_of_a_pool_can_be_cancelled(there: Gcp) -> None:
             "not supported for machine type",
         ),
         (pool(autoscaling={"enabled": True}), "min_node_count"),
+        (pool(management={"auto_repair": True}), "Auto_upgrade must be true when release_channel"),
         (
             pool(
                 network_config={

@@ -6,7 +6,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from google.cloud.compute_v1 import Network
+from google.cloud.compute_v1 import (
+    Allowed,
+    Firewall,
+    Network,
+    Router,
+    Subnetwork,
+    SubnetworkSecondaryRange,
+)
 from google.cloud.container_v1 import (
     MaintenanceExclusionOptions,
     MaintenancePolicy,
@@ -115,6 +122,47 @@ def test_networks_for_rdma_that_cannot_be_had_are_refused(there: Gcp) -> None:
         there.gke.create_node_pool(parent=PATH, node_pool=made)
     with refused("NOT_FOUND", "networkProfiles/nowhere-vpc-roce"):
         roce(there, "nowhere", "none")
+
+
+def test_a_profile_exists_in_the_zones_of_its_machine_types_with_what_it_blocks(gcp: Gcp) -> None:
+    calls = gcp.compute("NetworkProfiles")
+    listed = {each.name: each for each in calls.list(project=PROJECT)}
+    assert f"{ROCE}-vpc-roce" in listed
+    assert "us-central1-f-vpc-roce" not in listed
+    found = calls.get(project=PROJECT, network_profile=f"{ROCE}-vpc-roce")
+    assert (found.location.name, found.profile_type.rdma_subtype) == (ROCE, "ROCE")
+    assert found.features.allow_vpc_firewall_rules == "VPC_FIREWALL_RULES_BLOCKED"
+    assert list(found.features.interface_types) == ["MRDMA"]
+    with refused("NOT_FOUND", "networkProfiles/us-central1-f-vpc-roce"):
+        calls.get(project=PROJECT, network_profile="us-central1-f-vpc-roce")
+
+
+def test_a_network_with_an_rdma_profile_has_no_feature_that_the_profile_blocks(gcp: Gcp) -> None:
+    made = Network(
+        name="roce",
+        auto_create_subnetworks=False,
+        network_profile=f"projects/{PROJECT}/global/networkProfiles/{ROCE}-vpc-roce",
+    )
+    gcp.compute("Networks").insert_unary(project=PROJECT, network_resource=made)
+    gcp.advance(60)
+    link = "global/networks/roce"
+    rule = Firewall(name="open", network=link, allowed=[Allowed(I_p_protocol="all")])
+    with refused("400", "VPC_FIREWALL_RULES_BLOCKED"):
+        gcp.compute("Firewalls").insert_unary(project=PROJECT, firewall_resource=rule)
+    with refused("400", "CLOUD_ROUTER_BLOCKED"):
+        router = Router(name="out", network=link)
+        gcp.compute("Routers").insert_unary(project=PROJECT, region="us-central1", router_resource=router)
+    part = SubnetworkSecondaryRange(range_name="pods", ip_cidr_range="10.9.0.0/16")
+    wrong = [
+        (Subnetwork(secondary_ip_ranges=[part]), "us-central1", "ALIAS_IP_RANGES_BLOCKED"),
+        (Subnetwork(private_ip_google_access=True), "us-central1", "PRIVATE_GOOGLE_ACCESS_BLOCKED"),
+        (Subnetwork(stack_type="IPV4_IPV6"), "us-central1", "subnetworkStackTypes"),
+        (Subnetwork(), "us-east1", "is in region us-central1"),
+    ]
+    for wish, region, words in wrong:
+        wish.name, wish.network, wish.ip_cidr_range = "rdma-0", link, "10.8.0.0/24"
+        with refused("400", words):
+            gcp.compute("Subnetworks").insert_unary(project=PROJECT, region=region, subnetwork_resource=wish)
 
 
 def policy(days: int, scope: Scope, until: Until = Until.END_TIME_BEHAVIOR_UNSPECIFIED) -> MaintenancePolicy:

@@ -210,3 +210,39 @@ def test_machines_mount_an_instance_only_if_a_rule_admits_it(
     connected.compute("Firewalls").insert_unary(project=PROJECT, firewall_resource=rule)
     connected.advance(60)
     assert connected.control()["effects"]["lustre"] == ([path] if mountable else [])
+
+
+def imported(gcp: Gcp, source: str, path: str = "/") -> Any:
+    request = {
+        "name": f"{PARENT}/instances/fs",
+        "gcs_path": {"uri": source},
+        "lustre_path": {"path": path},
+    }
+    name = gcp.lustre.import_data(request=request, retry=None).operation.name
+    gcp.advance(601)
+    return operation(gcp, name)
+
+
+def test_an_import_needs_a_folder_and_the_agents_access_to_the_bucket(connected: Gcp) -> None:
+    with refused("NOT_FOUND"):
+        imported(connected, "gs://files/data/")
+    create(connected)
+    with refused("FAILED_PRECONDITION", "must be ACTIVE"):
+        imported(connected, "gs://files/data/")
+    connected.advance(901)
+    with refused("INVALID_ARGUMENT", "must end with '/'"):
+        imported(connected, "gs://files/data")
+    with refused("INVALID_ARGUMENT", "does not exist"):
+        imported(connected, "gs://files/data/", "/other")
+    assert connected.rest("POST", f"/storage/v1/b?project={PROJECT}", {"name": "files"})[0] == 200
+    assert "storage.objects.list" in imported(connected, "gs://files/data/").error.message
+    path = "/storage/v1/b/files/iam"
+    policy = connected.rest("GET", path)[1]
+    agent = f"serviceAccount:service-{NUMBER}@gcp-sa-lustre.iam.gserviceaccount.com"
+    policy["bindings"].append({"role": "roles/storage.objectViewer", "members": [agent]})
+    status, answer = connected.rest("PUT", path, policy)
+    assert status == 200, answer
+    done = imported(connected, "gs://files/data/")
+    assert done.done
+    assert not done.error.message
+    assert connected.control()["lustre"]["imported"] == {f"{PARENT}/instances/fs": ["gs://files/data/"]}

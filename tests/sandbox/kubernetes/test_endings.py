@@ -31,15 +31,15 @@ def is_gone(kube: Kubernetes, path: str) -> bool:
 def owned(name: str, owner: dict[str, Any], kind: str = "ConfigMap", version: str = "v1") -> dict[str, Any]:
     metadata = owner["metadata"]
     reference = {"apiVersion": version, "kind": kind, "name": metadata["name"], "uid": metadata["uid"]}
-    told = [{**reference, "blockOwnerDeletion": True}]
-    return {**config_map(name), "metadata": {"name": name, "ownerReferences": told}}
+    answer = [{**reference, "blockOwnerDeletion": True}]
+    return {**config_map(name), "metadata": {"name": name, "ownerReferences": answer}}
 
 
 def test_a_finalizer_blocks_deletion(kube: Kubernetes) -> None:
     body = {**config_map("one"), "metadata": {"name": "one", "finalizers": ["example.com/hold"]}}
     kube.done("POST", MAPS, body)
-    told = kube.done("DELETE", f"{MAPS}/one")
-    assert told["metadata"]["deletionTimestamp"]
+    answer = kube.done("DELETE", f"{MAPS}/one")
+    assert answer["metadata"]["deletionTimestamp"]
     again = kube.refused("POST", MAPS, config_map("one"))
     assert again["message"].startswith("object is being deleted")
     kube.done("PATCH", f"{MAPS}/one", {"metadata": {"finalizers": None}}, content_type=MERGE)
@@ -58,8 +58,8 @@ def test_foreground_deletion_deletes_the_owner_last(kube: Kubernetes) -> None:
     part = owned("part", owner)
     part["metadata"]["finalizers"] = ["example.com/hold"]
     kube.done("POST", MAPS, part)
-    told = kube.done("DELETE", f"{MAPS}/owner", {"propagationPolicy": "Foreground"})
-    assert told["metadata"]["finalizers"] == ["foregroundDeletion"]
+    answer = kube.done("DELETE", f"{MAPS}/owner", {"propagationPolicy": "Foreground"})
+    assert answer["metadata"]["finalizers"] == ["foregroundDeletion"]
     until(lambda: "deletionTimestamp" in kube.done("GET", f"{MAPS}/part")["metadata"])
     assert not is_gone(kube, f"{MAPS}/owner")
     kube.done("PATCH", f"{MAPS}/part", {"metadata": {"finalizers": None}}, content_type=MERGE)
@@ -86,8 +86,8 @@ def test_an_object_with_a_missing_owner_is_deleted(kube: Kubernetes) -> None:
 
 def test_a_delete_with_preconditions_affects_only_that_object(kube: Kubernetes) -> None:
     kube.done("POST", MAPS, config_map("one"))
-    told = kube.refused("DELETE", f"{MAPS}/one", {"preconditions": {"uid": "another"}})
-    assert (told["code"], told["reason"]) == (409, "Conflict")
+    answer = kube.refused("DELETE", f"{MAPS}/one", {"preconditions": {"uid": "another"}})
+    assert (answer["code"], answer["reason"]) == (409, "Conflict")
 
 
 def test_a_terminating_namespace_deletes_its_objects_and_accepts_no_new_ones(kube: Kubernetes) -> None:
@@ -95,8 +95,8 @@ def test_a_terminating_namespace_deletes_its_objects_and_accepts_no_new_ones(kub
     maps = "/api/v1/namespaces/team/configmaps"
     body = {**config_map("one"), "metadata": {"name": "one", "finalizers": ["example.com/hold"]}}
     kube.done("POST", maps, body)
-    told = kube.done("DELETE", "/api/v1/namespaces/team")
-    assert told["status"]["phase"] == "Terminating"
+    answer = kube.done("DELETE", "/api/v1/namespaces/team")
+    assert answer["status"]["phase"] == "Terminating"
     error = kube.refused("POST", maps, config_map("two"))
     assert (error["code"], error["details"]["causes"][0]["reason"]) == (403, "NamespaceTerminating")
     until(lambda: "deletionTimestamp" in kube.done("GET", f"{maps}/one")["metadata"])
@@ -173,8 +173,8 @@ def test_a_custom_resource_definition_adds_a_kind_with_its_schema_until_deleted(
     assert kube.refused("POST", widgets, {**body, "spec": {"size": 1}})["code"] == 404
     kube.done("PATCH", f"{CRDS}/widgets.example.com", widget(SIZES), content_type=APPLY, fieldManager="one")
     until(lambda: kube.raw("GET", widgets)[0] == 200)
-    told = kube.refused("POST", widgets, {**body, "spec": {"size": 0}})
-    assert (told["code"], told["details"]["causes"][0]["field"]) == (422, "spec.size")
+    answer = kube.refused("POST", widgets, {**body, "spec": {"size": 0}})
+    assert (answer["code"], answer["details"]["causes"][0]["field"]) == (422, "spec.size")
     assert kube.refused("POST", widgets, {**body, "spec": {}})["code"] == 422
     assert kube.refused("POST", widgets, {**body, "spec": {"size": 1, "colour": "green"}})["code"] == 422
     made = kube.done("POST", widgets, {**body, "spec": {"size": 1}})
@@ -191,9 +191,23 @@ def test_operators_install_their_kinds(kube: Kubernetes) -> None:
     path = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs"
     until(lambda: kube.raw("GET", path)[0] == 200)
     spec = {"pytorchReplicaSpecs": {"Worker": {"template": pod("one", containers=[{"name": "main"}])}}}
-    told = kube.refused("POST", path, {"metadata": {"name": "one"}, "spec": spec})
-    assert (told["code"], told["reason"]) == (403, "Forbidden")
-    assert "must have at least one container with name pytorch" in told["message"]
+    answer = kube.refused("POST", path, {"metadata": {"name": "one"}, "spec": spec})
+    assert (answer["code"], answer["reason"]) == (403, "Forbidden")
+    assert "must have at least one container with name pytorch" in answer["message"]
     kube.done("POST", path, {"metadata": {"name": "one"}, "spec": {"anything": {"goes": True}}})
     networks = kube.done("GET", "/apis/networking.gke.io/v1/networks")
     assert (networks["kind"], networks["items"]) == ("NetworkList", [])
+
+
+def test_a_jobset_with_pod_names_over_the_limit_or_an_unknown_reason_is_denied(kube: Kubernetes) -> None:
+    kube.control(crds=["jobset"])
+    path = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets"
+    until(lambda: kube.raw("GET", path)[0] == 200)
+    job = {"name": "node", "replicas": 1, "template": {"spec": {"completions": 11, "template": pod("one")}}}
+    rules = [{"name": "r", "action": "FailJobSet", "onJobFailureReasons": ["OutOfMemory"]}]
+    spec = {"replicatedJobs": [job], "failurePolicy": {"rules": rules}}
+    answer = kube.refused("POST", path, {"metadata": {"name": "n" * 48}, "spec": spec})
+    assert (answer["code"], answer["reason"]) == (403, "Forbidden")
+    assert "pod names generated for this JobSet will exceed 63" in answer["message"]
+    assert "invalid job failure reason 'OutOfMemory'" in answer["message"]
+    kube.done("POST", path, {"metadata": {"name": "n" * 47}, "spec": {"replicatedJobs": [job]}})

@@ -14,10 +14,16 @@ from cloudrec.transport import Expected, Profile, profile_of
 from tests.unit.agent.support_pod import write
 
 P5 = PodSettings(fabric="efa", instance_type="p5.48xlarge", gpus=8, node="ip-10-0-0-1")
-GOOD_LOG = ("ip-10:7:7 [0] NCCL INFO NET/OFI Selected provider is efa, fabric is efa (found 32 nics)",)
+GOOD_LOG = (
+    "ip-10:7:7 [0] NCCL INFO NET/OFI Selected provider is efa, fabric is efa (found 32 nics)",
+    "ip-10:7:7 [0] NCCL INFO NET/AWS Libfabric : GPU Direct RDMA Enabled for HCA 0 'rdmap79s0'",
+)
 SOCKET_LOG = ("ip-10:7:7 [0] NCCL INFO NET/Socket : Using [0]eth0:10.0.0.1<0>",)
 ND = PodSettings(fabric="infiniband", instance_type="Standard_ND96isr_H100_v5", gpus=8)
-IB_LOG = ("NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/IB [RO]; OOB eth0:10.0.0.1<0>",)
+IB_LOG = (
+    "NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/IB [RO]; OOB eth0:10.0.0.1<0>",
+    "NCCL INFO NET/IB : GPU Direct RDMA Enabled for HCA 0 'mlx5_0'",
+)
 GOOD = Nccl(gpus=8, built_for_cuda=True, log=GOOD_LOG)
 IB = Nccl(gpus=8, built_for_cuda=True, log=IB_LOG)
 OPEN = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.172.08  Release Build\n"
@@ -37,7 +43,7 @@ def _node(root: Path, *, gpus: int = 8, cards: int = 32, mtu: int = 9001, pages:
 
 def _nd(root: Path, *, ports: int = 8) -> Path:
     links = {f"sys/class/infiniband/rdmap{n}/ports/1/link_layer": "InfiniBand\n" for n in range(ports)}
-    return write(_node(root, cards=8), links)
+    return write(_node(root, cards=8), {**links, "opt/microsoft/ndv5-topo.xml": ""})
 
 
 def _profile(profile: Profile) -> Profile:
@@ -67,6 +73,47 @@ def test_missing_devices_are_reported_with_the_expected_number(
     tmp_path: Path, node: dict[str, int], problem: str
 ) -> None:
     assert _problems(_node(tmp_path, **node)) == [problem]
+
+
+@pytest.mark.parametrize(
+    ("machine", "cards"), [("p5e.48xlarge", 32), ("p6-b200.48xlarge", 8), ("p6-b300.48xlarge", 16)]
+)
+def test_half_of_a_fabric_is_reported_for_each_machine(tmp_path: Path, machine: str, cards: int) -> None:
+    settings = replace(P5, instance_type=machine, cards=cards)
+    assert _problems(_node(tmp_path / "whole", cards=cards), settings=settings) == []
+    assert _problems(_node(tmp_path / "half", cards=cards // 2), settings=settings) == [
+        f"{cards // 2} cards (/dev/infiniband/uverbs*) of {cards}"
+    ]
+
+
+def test_a_machine_with_one_gpu_and_one_card_is_not_asked_for_32_cards(tmp_path: Path) -> None:
+    settings = PodSettings(fabric="efa", instance_type="p5.4xlarge", gpus=1, cards=1)
+    one = replace(GOOD, gpus=1)
+    assert _problems(_node(tmp_path, gpus=1, cards=1, pages=0), one, settings) == []
+
+
+def test_the_huge_pages_that_a_pod_requests_are_required_of_its_node(tmp_path: Path) -> None:
+    small = PodSettings.from_environment(
+        {
+            "CLOUDREC_FABRIC": "efa",
+            "CLOUDREC_INSTANCE_TYPE": "p5.4xlarge",
+            "CLOUDREC_GPUS": "1",
+            "CLOUDREC_CARDS": "1",
+            "CLOUDREC_HUGEPAGES_MIB": "1760",
+        }
+    )
+    one = replace(GOOD, gpus=1)
+    assert _problems(_node(tmp_path / "enough", gpus=1, cards=1, pages=880), one, small) == []
+    assert _problems(_node(tmp_path / "few", gpus=1, cards=1, pages=879), one, small) == [
+        "879 free huge pages of 2 MiB, of 880"
+    ]
+
+
+def test_the_number_of_cards_is_that_of_the_machine_and_not_of_its_profile(tmp_path: Path) -> None:
+    unknown = replace(P5, instance_type="p9.48xlarge", cards=16)
+    assert _problems(_node(tmp_path, cards=15), settings=unknown) == [
+        "15 cards (/dev/infiniband/uverbs*) of 16"
+    ]
 
 
 def test_a_network_adapter_that_is_down_is_named(tmp_path: Path) -> None:

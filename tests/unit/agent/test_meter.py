@@ -75,6 +75,13 @@ def test_a_clock_that_was_set_back_adds_nothing() -> None:
     assert advance(earlier, [node()], [GPU], NOON + HOUR).usd == pytest.approx(60.0)
 
 
+def test_a_new_node_seen_by_a_clock_that_was_set_back_counts_from_its_creation() -> None:
+    ledger = advance(CostLedger.begun(NOON), [], [GPU], NOON + HOUR)
+    new = node(created=NOON + HOUR + 300)
+    ledger = advance(ledger, [new], [GPU], NOON)
+    assert advance(ledger, [new], [GPU], NOON + HOUR + 600).usd == pytest.approx(60 * 300 / HOUR)
+
+
 def test_a_ledger_survives_its_json_and_a_damaged_one_is_an_error() -> None:
     ledger = advance(CostLedger.begun(NOON), [node(run="r")], [GPU, REST], NOON + HOUR)
     assert CostLedger.of(ledger.to_json()) == ledger

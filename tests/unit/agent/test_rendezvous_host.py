@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from functools import partial
 from itertools import count
@@ -158,6 +159,16 @@ def test_each_launch_has_its_own_hosts_and_an_old_pod_ends(pods: Pods) -> None:
     assert _find(pods.pod(0, "b", launch=2)) == "r-0.r:29400"
     with pytest.raises(RunFailedError, match="launch 2 of this run has begun, and this is launch 1"):
         _find(pods.pod(1))
+
+
+def test_a_host_of_an_earlier_launch_is_superseded(pods: Pods) -> None:
+    old = pods.pod(0)
+    _find(old)
+    _find(pods.pod(0, "b", launch=2))
+    deadline = time.monotonic() + PATIENCE_S
+    while not old.is_superseded and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert old.is_superseded
 
 
 def test_pods_of_a_finished_run_end_after_its_leader_has_uploaded_its_files(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import shutil
 import zlib
 from pathlib import Path
 
@@ -81,6 +83,28 @@ def test_a_disk_that_is_too_small_is_reported_before_the_download(source: Path, 
     write_manifest(source, document)
     with pytest.raises(PreflightError, match=r"has 1152921504\.\d\d GB to download, and .* GB free"):
         _stage(source, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("locked", "fits_disk", "kept"), [(False, True, False), (True, True, True), (False, False, True)]
+)
+def test_an_earlier_dataset_is_removed_for_one_that_needs_its_room(
+    source: Path, tmp_path: Path, *, locked: bool, fits_disk: bool, kept: bool
+) -> None:
+    earlier = tmp_path / "bucket" / "earlier"
+    write_dataset(earlier, train_rows=500, test_rows=100, num_dense=2, num_sparse=2)
+    staged = _stage(earlier, tmp_path)
+    usage = shutil.disk_usage(tmp_path)
+    size = (usage.free + usage.total) // 2 if fits_disk else 2 * usage.total
+    document = json.loads((source / "dataset.json").read_text())
+    document["splits"]["train"]["shards"][0]["files"]["dense"]["bytes"] = int(size / 1.05)
+    write_manifest(source, document)
+    with (staged / ".lock").open() as lock:
+        if locked:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(PreflightError, match="GB to download"):
+            _stage(source, tmp_path)
+    assert staged.exists() == kept
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from cloudrec.agent.supervisor.tee import Tee
 from cloudrec.agent.supervisor.watch import TorchrunWatch
 from cloudrec.home import make_private
 from cloudrec_contract.end_event import EndEvent
-from cloudrec_contract.exit_codes import FINISHED, RESTARTS_SPENT, STOPPED
+from cloudrec_contract.exit_codes import FINISHED, GANG_INCOMPLETE, RESTARTS_SPENT, STOPPED
 
 PROLOGUE = """
 import json, pathlib, sys, time
@@ -44,7 +44,7 @@ class Bench:
     def __init__(self, folder: Path, **settings: Any) -> None:
         self.settings = PodSettings(work=folder, grace_s=2.0, max_restarts=1, **settings)
         make_private(self.settings.folder.logs)
-        self.finished = False
+        self.finished = self.begun = False
         self.watch: TorchrunWatch
 
     def run(self, program: str) -> Ending:
@@ -58,6 +58,7 @@ class Bench:
                 tee=tee,
                 record=lambda event, **more: folder.ledger.append(event, launch=1, **more),
                 is_finished=lambda: self.finished,
+                has_begun=lambda: self.begun,
             )
             return self.watch.run()
 
@@ -119,3 +120,25 @@ def test_ranks_that_ignore_a_stop_are_killed_after_the_grace_period(tmp_path: Pa
         STOPPED,
         "stopped on request, and stopped before its ranks had answered",
     )
+
+
+def test_nodes_of_a_run_that_has_not_started_are_not_held_beyond_the_limit(tmp_path: Path) -> None:
+    ending = Bench(tmp_path, start_timeout_s=0.5).run(FOREVER)
+    assert ending.code == GANG_INCOMPLETE
+    assert ending.cause.startswith(
+        "not all nodes of the run joined within 0.5 s (train.settings.start_timeout_s)"
+    )
+
+
+def test_the_limit_of_the_start_does_not_end_ranks_that_train(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, start_timeout_s=0.5)
+    assert (
+        bench.run("record('rank_started', 0); time.sleep(1.5); record('rank_ended', 0, exit_code=0)").code
+        == 0
+    )
+
+
+def test_a_pod_that_replaces_one_of_a_run_that_trains_has_no_limit_of_the_start(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, start_timeout_s=0.3)
+    bench.begun = True
+    assert bench.run("time.sleep(1.5); attempt(0, 0, 'done')").code == FINISHED

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cloudrec.cli.main import run
 from cloudrec.data.check import check
 from cloudrec.data.format import manifest
 from cloudrec.data.prepare.options import PrepareOptions
@@ -140,3 +141,13 @@ def _resign(dataset: Path, file: str) -> None:
     shard["files"][file.split(".")[-2]]["crc32"] = f"{zlib.crc32((dataset / file).read_bytes()):08x}"
     content["digest"] = manifest.digest(content["splits"], content["num_embeddings_per_feature"])
     path.write_text(json.dumps(content))
+
+
+def test_a_path_that_no_file_system_can_have_is_an_error_of_the_data(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for path in ("a" * 5000, "missing"):
+        assert run(["data", "check", path]) == 2
+    said = capsys.readouterr().err
+    assert "File name too long" in said
+    assert "missing does not exist" in said

@@ -7,7 +7,7 @@ from typing import Any
 from cloudrec.kubernetes.addons import bundled
 from cloudrec.kubernetes.addons.inventory import labels_of
 from cloudrec.kubernetes.addons.manage import needed
-from cloudrec.kubernetes.client.target import ClusterTarget
+from cloudrec.kubernetes.client.target import CardNetwork, ClusterTarget
 from cloudrec.transport import profile_of
 
 _S3 = {
@@ -27,8 +27,18 @@ _FSX = {
     "mount_options": ["flock"],
 }
 _NETWORKS = [
-    {"interface": f"eth{number}", "network": f"net-gpu{number}", "subnetwork": f"sub-gpu{number}"}
+    CardNetwork(interface=f"eth{number}", network=f"net-gpu{number}", subnetwork=f"sub-gpu{number}")
     for number in range(1, 9)
+]
+_RDMA = [
+    CardNetwork(
+        interface=f"eth{number + 2}",
+        network="net-rdma-b",
+        subnetwork=f"sub-rdma-b-{number}",
+        name=f"sub-rdma-b-{number}",
+        mode="RDMA",
+    )
+    for number in range(8)
 ]
 _GKE = {"built_in": ["nvidia-device-plugin"], "node_selector": {"cloud.google.com/gke-nodepool": "gpu"}}
 _AKS = {"node_selector": {"kubernetes.azure.com/agentpool": "gpu"}}
@@ -37,10 +47,15 @@ _EKS = {"node_selector": {"eks.amazonaws.com/nodegroup": "gpu"}}
 _FAMILIES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "aws-p5": ("efa", "p5.48xlarge", {**_EKS, "volumes": [_S3, _FSX]}),
     "aws-g5": ("tcp", "g5.xlarge", _EKS),
-    "azure-nd-h100-v5": ("infiniband", "Standard_ND96isr_H100_v5", _AKS),
+    "azure-nd-h100-v5": (
+        "infiniband",
+        "Standard_ND96isr_H100_v5",
+        {**_AKS, "local_path": "/mnt/cloudrec/data"},
+    ),
     "azure-nc-t4-v3": ("tcp", "Standard_NC4as_T4_v3", _AKS),
     "gcp-a3-high": ("tcpx", "a3-highgpu-8g", {**_GKE, "networks": _NETWORKS[:4]}),
     "gcp-a3-mega": ("tcpxo", "a3-megagpu-8g", {**_GKE, "networks": _NETWORKS}),
+    "gcp-a3-ultra": ("rdma", "a3-ultragpu-8g", {**_GKE, "networks": [*_NETWORKS[:1], *_RDMA]}),
     "gcp-a2": ("tcp", "a2-highgpu-8g", _GKE),
     "kubernetes-gpu": ("tcp", "", {}),
     "kubernetes-cpu": ("none", "", {}),

@@ -30,9 +30,13 @@ VERSIONS = ("1.34", "1.37")
     [
         ("aws-p5", ["nvidia-device-plugin", "efa-device-plugin", "volumes"]),
         ("aws-g5", ["nvidia-device-plugin"]),
-        ("azure-nd-h100-v5", ["nvidia-device-plugin", "doca-driver", "rdma-device-plugin", "nvidia-peermem"]),
+        (
+            "azure-nd-h100-v5",
+            ["nvidia-device-plugin", "doca-driver", "rdma-device-plugin", "nvidia-peermem", "local-disks"],
+        ),
         ("gcp-a3-high", ["gke-networks", "tcpx-installer", "nri-device-injector"]),
         ("gcp-a3-mega", ["gke-networks", "tcpxo-installer", "nri-device-injector"]),
+        ("gcp-a3-ultra", ["gke-networks", "gib-installer"]),
         ("gcp-a2", []),
         ("kubernetes-gpu", ["nvidia-device-plugin"]),
         ("kubernetes-cpu", []),
@@ -65,7 +69,7 @@ def test_every_addon_has_a_version_a_date_and_a_source() -> None:
 
 
 def test_every_launcher_that_needs_an_operator_has_an_addon() -> None:
-    assert {name for name in ENGINES if addon_for(name)} == {"pytorchjob", "trainjob", "rayjob"}
+    assert {name for name in ENGINES if addon_for(name)} == {"pytorchjob", "trainjob", "jobset", "rayjob"}
 
 
 def test_an_addon_that_does_not_exist_is_refused() -> None:

@@ -6,11 +6,11 @@ import pytest
 
 from cloudrec.launchers import kubernetes
 from cloudrec.launchers.base.ledger import RunState
-from cloudrec.launchers.kubernetes.pytorchjob import LAUNCHER as PYTORCHJOB
-from cloudrec.launchers.kubernetes.rayjob import LAUNCHER as RAYJOB
+from cloudrec.launchers.kubernetes.operators.pytorchjob import LAUNCHER as PYTORCHJOB
+from cloudrec.launchers.kubernetes.operators.rayjob import LAUNCHER as RAYJOB
+from cloudrec.launchers.kubernetes.operators.torchrun import LAUNCHER as TORCHRUN
+from cloudrec.launchers.kubernetes.operators.trainjob import LAUNCHER as TRAINJOB
 from cloudrec.launchers.kubernetes.run_state import STOP_REASON, KubernetesSnapshot, judge
-from cloudrec.launchers.kubernetes.torchrun import LAUNCHER as TORCHRUN
-from cloudrec.launchers.kubernetes.trainjob import LAUNCHER as TRAINJOB
 from tests.unit.kubernetes_client.support_objects import job, pod
 
 

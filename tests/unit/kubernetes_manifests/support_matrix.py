@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from cloudrec.kubernetes.client.target import ClusterTarget, PodSetup
+from cloudrec.kubernetes.client.target import CardNetwork, ClusterTarget, PodSetup
 from cloudrec.kubernetes.manifests import (
     Guarding,
     Workload,
@@ -17,6 +17,8 @@ from cloudrec.kubernetes.manifests import (
     run_objects,
 )
 from cloudrec.kubernetes.manifests.names import ENGINES
+from cloudrec.providers.aws.facts import FACTS as AWS
+from cloudrec.providers.gcp.facts import FACTS as GCP
 from cloudrec.transport import Profile, profile_of
 
 IMAGE = "registry.example/cloudrec/trainer@sha256:" + "5c" * 32
@@ -35,8 +37,10 @@ def _aws(machine: str, gpus: int, efa: int = 0) -> ClusterTarget:
         resources={"nvidia.com/gpu": str(gpus), **cards},
         node_selector={"eks.amazonaws.com/nodegroup": "cloudrec-aws-gpu"},
         tolerations=[_GPU_TAINT],
+        disk_gb=7198,
         notice_s=120,
         notices="aws",
+        topology=list(AWS.topology),
     )
 
 
@@ -50,6 +54,8 @@ def _azure(machine: str, gpus: int, infiniband: int = 0) -> ClusterTarget:
         node_selector={"kubernetes.azure.com/agentpool": "gpuspot"},
         tolerations=[_GPU_TAINT, _SPOT_TAINT],
         capabilities=["IPC_LOCK"] if infiniband else [],
+        disk_gb=247,
+        local_path="/mnt/cloudrec/data" if infiniband else "",
         service_account_annotations={
             "azure.workload.identity/client-id": "0" * 8 + "-aaaa-bbbb-cccc-" + "0" * 12
         },
@@ -59,13 +65,24 @@ def _azure(machine: str, gpus: int, infiniband: int = 0) -> ClusterTarget:
 
 
 def _gcp(machine: str, gpus: int, fabric: str = "tcp", cards: int = 0) -> ClusterTarget:
+    rdma = cards if fabric == "rdma" else 0
     networks = [
-        {
-            "interface": f"eth{number}",
-            "network": f"projects/p/global/networks/cloudrec-gcp-gpu{number}",
-            "subnetwork": f"projects/p/regions/us-central1/subnetworks/cloudrec-gcp-gpu{number}",
-        }
-        for number in range(1, cards + 1)
+        CardNetwork(
+            interface=f"eth{number}",
+            network=f"projects/p/global/networks/cloudrec-gcp-gpu{number}",
+            subnetwork=f"projects/p/regions/us-central1/subnetworks/cloudrec-gcp-gpu{number}",
+        )
+        for number in range(1, (1 if rdma else cards) + 1)
+    ]
+    networks += [
+        CardNetwork(
+            interface=f"eth{number + 2}",
+            network="cloudrec-gcp-rdma-b",
+            subnetwork=f"cloudrec-gcp-rdma-b-{number}",
+            name=f"cloudrec-gcp-rdma-b-{number}",
+            mode="RDMA",
+        )
+        for number in range(rdma)
     ]
     return _target(
         context="cloudrec-gcp",
@@ -75,8 +92,11 @@ def _gcp(machine: str, gpus: int, fabric: str = "tcp", cards: int = 0) -> Cluste
         node_selector={"cloud.google.com/gke-nodepool": "gpu-spot"},
         tolerations=[_GPU_TAINT],
         networks=networks,
+        capabilities=["IPC_LOCK"] if fabric in {"rdma", "tcpx"} else [],
+        disk_gb=2791,
         notice_s=15,
         notices="gcp",
+        topology=list(GCP.topology),
     )
 
 
@@ -99,6 +119,7 @@ FAMILIES: Mapping[str, ClusterTarget] = {
     "azure-nc-t4-v3": _azure("Standard_NC4as_T4_v3", 1),
     "gcp-a3-high": _gcp("a3-highgpu-8g", 8, "tcpx", 4),
     "gcp-a3-mega": _gcp("a3-megagpu-8g", 8, "tcpxo", 8),
+    "gcp-a3-ultra": _gcp("a3-ultragpu-8g", 8, "rdma", 8),
     "gcp-a2": _gcp("a2-highgpu-8g", 8),
     "gcp-g2": _gcp("g2-standard-4", 1),
     "kubernetes-gpu": _target(context="theirs", fabric="tcp", resources={"nvidia.com/gpu": "4"}),
@@ -144,6 +165,7 @@ def workload(family: str = "aws-p5", **changes: Any) -> Workload:
         "grace_s": FAMILIES[family].notice_s,
         "cpus": 4,
         "memory_gib": 256,
+        "disk_gib": 16 if FAMILIES[family].local_path else 662 if FAMILIES[family].disk_gb else 0,
     }
     return Workload(**{**values, **changes})
 

@@ -18,6 +18,7 @@ from cloudrec.kubernetes.manifests import (
     run_objects,
 )
 from cloudrec.kubernetes.manifests.guard import KINDS, NAME
+from cloudrec.kubernetes.manifests.shared import claim_name
 from cloudrec_sandbox.kubernetes.rules.amounts import quality
 from tests.unit.kubernetes_manifests.support_matrix import (
     FAMILIES,
@@ -29,7 +30,7 @@ from tests.unit.kubernetes_manifests.support_matrix import (
     workload,
 )
 
-_LAUNCHERS = ("torchrun", "pytorchjob", "trainjob", "rayjob")
+_LAUNCHERS = ("torchrun", "pytorchjob", "trainjob", "jobset", "rayjob")
 
 
 def _run(launcher: str = "torchrun", family: str = "aws-p5", **changes: Any) -> tuple[dict[str, Any], ...]:
@@ -62,6 +63,7 @@ def _variables(container: dict[str, Any]) -> dict[str, Any]:
         ("torchrun", ["Service", "Job"]),
         ("pytorchjob", ["PyTorchJob"]),
         ("trainjob", ["TrainingRuntime", "TrainJob"]),
+        ("jobset", ["JobSet"]),
         ("rayjob", ["RayJob"]),
     ],
 )
@@ -74,7 +76,7 @@ def test_a_failed_pod_is_ignored_fatal_or_counted_by_its_cause() -> None:
     job = _of("Job", objects("aws-p5", "torchrun"))["spec"]
     lost, final, again = job["podFailurePolicy"]["rules"]
     assert (lost["action"], lost["onPodConditions"][0]["type"]) == ("Ignore", "DisruptionTarget")
-    assert (final["action"], final["onExitCodes"]["values"]) == ("FailJob", [64, 65, 69, 70])
+    assert (final["action"], final["onExitCodes"]["values"]) == ("FailJob", [64, 65, 69, 70, 71])
     assert (again["action"], again["onExitCodes"]["values"]) == ("Ignore", [75])
     assert (job["backoffLimit"], job["podReplacementPolicy"]) == (3, "Failed")
     assert (job["backoffLimitPerIndex"], job["maxFailedIndexes"]) == (3, 0)
@@ -92,6 +94,16 @@ def test_a_trainjob_has_the_pod_failure_policy_of_an_indexed_job() -> None:
     assert job["name"] == "node"
 
 
+def test_a_jobset_has_the_one_job_of_torchrun_and_does_not_restart_it_by_itself() -> None:
+    found = _of("JobSet", objects("aws-p5", "jobset"))["spec"]
+    assert "failurePolicy" not in found
+    (job,) = found["replicatedJobs"]
+    mine = _of("Job", objects("aws-p5", "torchrun"))["spec"]
+    theirs = job["template"]["spec"]
+    assert theirs["podFailurePolicy"] == mine["podFailurePolicy"]
+    assert (theirs["completions"], theirs["successPolicy"]) == (4, {"rules": [{"succeededCount": 2}]})
+
+
 def test_an_operator_that_supports_exit_codes_from_128_uses_one() -> None:
     assert _variables(_trainer(objects("aws-p5", "pytorchjob")))["CLOUDREC_AGAIN_CODE"] == "203"
     assert "CLOUDREC_AGAIN_CODE" not in _variables(_trainer(objects("aws-p5", "torchrun")))
@@ -103,6 +115,7 @@ def test_an_operator_that_supports_exit_codes_from_128_uses_one() -> None:
         ("torchrun", "dlrm-0.dlrm:29400", "$(CLOUDREC_ADDRESS)"),
         ("pytorchjob", "dlrm-worker-0:29400", "$(POD_NAME).training.svc"),
         ("trainjob", "dlrm-node-0-0.dlrm:29400", "$(CLOUDREC_ADDRESS)"),
+        ("jobset", "dlrm-node-0-0.dlrm:29400", "$(CLOUDREC_ADDRESS)"),
     ],
 )
 def test_the_rendezvous_is_the_dns_name_of_the_first_pod(launcher: str, endpoint: str, address: str) -> None:
@@ -301,7 +314,7 @@ def test_the_file_system_of_the_cluster_is_mounted_at_the_path_that_a_run_uses(
             for each in template["spec"]["volumes"]
             if "persistentVolumeClaim" in each
         ]
-        assert claims == [{"claimName": "cloudrec-lustre"}] * len(mounted)
+        assert claims == [{"claimName": claim_name(volumes[0])}] * len(mounted)
         assert ("a" in template["metadata"].get("annotations", {})) == bool(mounted)
 
 
@@ -374,7 +387,8 @@ def test_the_manifests_of_a_thousand_workers_have_the_size_of_those_of_four() ->
 
 
 @pytest.mark.parametrize(
-    ("launcher", "longest"), [("torchrun", 57), ("pytorchjob", 53), ("trainjob", 47), ("rayjob", 47)]
+    ("launcher", "longest"),
+    [("torchrun", 57), ("pytorchjob", 53), ("trainjob", 47), ("jobset", 47), ("rayjob", 47)],
 )
 def test_the_length_of_a_name_is_limited_by_the_names_of_its_pods(launcher: str, longest: int) -> None:
     assert _run(launcher, run="r" * longest, nodes=100)
@@ -429,4 +443,4 @@ def test_a_custom_store_is_allowed_at_its_port() -> None:
 def test_an_unknown_launcher_is_refused_with_the_known_ones() -> None:
     with pytest.raises(UsageError, match="no launcher 'slurm' for Kubernetes") as refused:
         _run("slurm")
-    assert refused.value.remedy == "use one of torchrun, pytorchjob, trainjob, rayjob"
+    assert refused.value.remedy == "use one of torchrun, pytorchjob, trainjob, jobset, rayjob"

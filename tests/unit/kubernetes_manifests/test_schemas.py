@@ -22,6 +22,7 @@ _DEFINITIONS = {
     "PyTorchJob": "kubeflow.org_pytorchjobs.yaml",
     "TrainJob": "trainer.kubeflow.org_trainjobs.yaml",
     "TrainingRuntime": "jobset.x-k8s.io_jobsets.yaml",  # of what it is a template
+    "JobSet": "jobset.x-k8s.io_jobsets.yaml",
     "RayJob": "ray.io_rayjobs.yaml",
 }
 _FOLDER = Path(os.environ.get("CLOUDREC_CRDS", Path(__file__).parents[4] / "shared" / "crds"))

@@ -73,6 +73,7 @@ def test_host_resources_are_only_those_of_the_transport() -> None:
         family = next(each for each in FAMILIES if name.startswith(each))
         known = profile(FAMILIES[family])
         paths = {each.path for each in known.host_paths}
+        paths |= {FAMILIES[family].local_path}  # where pods are privileged anyway
         paths |= {each.path for sidecar in known.sidecars for each in sidecar.host_paths}
         assert {each["hostPath"]["path"] for each in spec["volumes"] if "hostPath" in each} <= paths, name
 
@@ -115,7 +116,7 @@ def test_device_and_huge_page_requests_equal_their_limits() -> None:
         assert all(requests[each] == value for each, value in limits.items()), name
 
 
-@pytest.mark.parametrize("launcher", ["torchrun", "pytorchjob", "trainjob", "rayjob"])
+@pytest.mark.parametrize("launcher", ["torchrun", "pytorchjob", "trainjob", "jobset", "rayjob"])
 def test_only_pods_of_the_same_run_can_connect(launcher: str) -> None:
     for family in FAMILIES:
         (policy,) = [each for each in objects(family, launcher) if each["kind"] == "NetworkPolicy"]

@@ -11,8 +11,8 @@ import pytest
 from cloudrec.launchers.base.ledger import LedgerEvent, RunState
 from cloudrec.launchers.base.record import PREEMPTED
 from cloudrec.launchers.base.run_folder import RunFolder
+from cloudrec.launchers.kubernetes.operators.torchrun import LAUNCHER
 from cloudrec.launchers.kubernetes.run_state import KubernetesSnapshot, judge
-from cloudrec.launchers.kubernetes.torchrun import LAUNCHER
 from cloudrec.launchers.kubernetes.watch.losses import stepping
 
 LOSS = LedgerEvent(time=100.0, event=PREEMPTED, launch=1, details={})

@@ -21,7 +21,7 @@ from cloudrec.launchers.slurm.script import job_script
 from cloudrec.launchers.slurm.settings import SlurmSettings
 from cloudrec_contract.settings import SettingsError, TrainerSettings
 
-LAUNCHERS = ("local", "torchrun", "pytorchjob", "trainjob", "rayjob", "ray", "slurm")
+LAUNCHERS = ("local", "torchrun", "pytorchjob", "trainjob", "jobset", "rayjob", "ray", "slurm")
 TARGET = ClusterTarget(kubeconfig="config", context="c", namespace="default", service_account="default")
 MINE = "s3://mine/ckpt"
 ASKED: dict[str, dict[str, Any]] = {

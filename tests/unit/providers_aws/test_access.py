@@ -8,15 +8,20 @@ import os
 import subprocess
 import sys
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from cloudrec.kubernetes.manifests.environment import run_environment
+from cloudrec.kubernetes.manifests.placement import resources
 from cloudrec.providers.aws import access, token
 from cloudrec.providers.aws.api.client import Aws
 from cloudrec.providers.aws.offers import KNOWN
-from cloudrec.transport import profile_of
+from cloudrec.providers.base.access import cluster_target
+from cloudrec.transport import profile_of, profiles
+from tests.unit.kubernetes_manifests.support_matrix import workload
 
 ENVIRONMENT = {
     "AWS_ACCESS_KEY_ID": "AKIDEXAMPLE",
@@ -103,7 +108,36 @@ def test_a_pod_requests_all_adapters_and_huge_pages_only_if_they_exist() -> None
     assert profile_of("tcp", "g5.xlarge").pod_resources(1) == {"nvidia.com/gpu": "1"}
 
 
-@pytest.mark.parametrize("name", [name for name, each in KNOWN.items() if each.efa])
-def test_every_type_with_adapters_has_a_profile_with_their_number(name: str) -> None:
-    found = profile_of("efa", name)
-    assert found.cards == found.expects.minimum_cards == KNOWN[name].efa
+@pytest.mark.parametrize(("machine", "pages"), [("p5.4xlarge", "1760Mi"), ("g5.8xlarge", "3520Mi")])
+def test_a_pod_of_a_small_machine_requests_the_huge_pages_of_its_row(machine: str, pages: str) -> None:
+    row = KNOWN[machine]
+    target = cluster_target(
+        kubeconfig=Path("kubeconfig"),
+        context="c",
+        account="n/a",
+        fabric=row.fabric,
+        instance_type=machine,
+        gpus=row.gpus,
+        cards=row.cards,
+        huge_pages_mib=row.hugepages_2mi_mib,
+    )
+    profile = profile_of("efa", machine)
+    requests, limits = resources(workload(nodes=1, min_nodes=1), target, profile)
+    assert (requests["hugepages-2Mi"], (limits or {})["hugepages-2Mi"]) == (pages, pages)
+    variables = {
+        each["name"]: each.get("value")
+        for each in run_environment(workload(nodes=1, min_nodes=1), target, profile, {})
+    }
+    assert variables["CLOUDREC_HUGEPAGES_MIB"] == pages.removesuffix("Mi")
+
+
+PROFILES = {each.name: each for each in profiles()}
+
+
+@pytest.mark.parametrize("name", [name for name, each in KNOWN.items() if each.profile])
+def test_every_type_names_a_profile_of_its_fabric_with_the_number_of_its_adapters(name: str) -> None:
+    hardware = KNOWN[name]
+    found = PROFILES[hardware.profile]
+    assert (found, found.fabric) == (profile_of(hardware.fabric, name), hardware.fabric)
+    if found.name != "aws-g-efa":  # of several machines; the target has the number of adapters
+        assert found.cards == found.expects.minimum_cards == hardware.cards

@@ -15,6 +15,10 @@ from cloudrec.providers.aws.quotas import quota_of
         ("p5.48xlarge", "on-demand", "L-417A185B"),
         ("p5.48xlarge", "spot", "L-C4BD4855"),
         ("p5en.48xlarge", "spot", "L-C4BD4855"),
+        ("p6-b200.48xlarge", "on-demand", "L-417A185B"),
+        ("p6-b300.48xlarge", "spot", ""),  # AWS lists no quota of it
+        ("p9.48xlarge", "spot", ""),
+        ("p3.16xlarge", "spot", "L-7212CCBC"),
         ("g5.xlarge", "on-demand", "L-DB2E81BA"),
         ("g6.xlarge", "spot", "L-3819A6DF"),
         ("m6i.large", "on-demand", "L-1216C47A"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import Any
 
 import pytest
 
@@ -13,9 +13,6 @@ from cloudrec.providers.aws.offers import KNOWN, described
 from cloudrec.providers.base.offers import CAPACITY_TYPES, Placement, all_ways, catalog, offers
 from cloudrec.providers.base.prices import Price
 from tests.unit.providers_aws.support import layout
-
-if TYPE_CHECKING:
-    from types_boto3_ec2.type_defs import InstanceTypeInfoTypeDef
 
 
 def test_all_spot_candidates_come_before_the_first_on_demand_one() -> None:
@@ -59,10 +56,10 @@ def row(usd: float, *, region: str, capacity: str = "spot") -> Price:
     )
 
 
-def test_every_known_type_has_a_dated_price() -> None:
-    for name in KNOWN:
-        price = HERE.price(name, "on-demand")
-        assert price is not None
+def test_every_known_type_has_a_dated_price_but_one_that_is_sold_in_blocks() -> None:
+    listed = {name: HERE.price(name, "on-demand") for name in KNOWN}
+    assert [name for name, price in listed.items() if price is None] == ["p5e.48xlarge"]
+    for price in filter(None, listed.values()):
         assert price.as_of >= "2026"
         assert price.label == f"{price.as_of}, us-east-1, {price.source}"
 
@@ -89,6 +86,15 @@ def test_the_catalogue_lists_the_cheapest_zone_first() -> None:
         ("on-demand", "3 zones", 21.9576),
         ("spot", "b", 9.5),
         ("spot", "a", 11.0),
+    ]
+
+
+def test_the_catalogue_leaves_out_types_that_no_zone_has_unless_they_are_named() -> None:
+    zones_of = {"p4d.24xlarge": ("a",), "p5.48xlarge": (), "p5en.48xlarge": ()}
+    listed = catalog(KNOWN, zones_of, HERE, named=["p5.48xlarge"])
+    assert [(each.instance_type, each.location) for each in listed] == [
+        ("p4d.24xlarge", "1 zones"),
+        ("p5.48xlarge", "0 zones"),
     ]
 
 
@@ -121,8 +127,8 @@ def test_an_offer_without_a_price_names_the_region() -> None:
 
 
 def test_a_type_missing_from_the_table_is_read_from_the_cloud() -> None:
-    row: InstanceTypeInfoTypeDef = {
-        "InstanceType": "p6-b200.48xlarge",
+    row: Any = {
+        "InstanceType": "p9.48xlarge",
         "VCpuInfo": {"DefaultVCpus": 192},
         "MemoryInfo": {"SizeInMiB": 2097152},
         "GpuInfo": {
@@ -133,9 +139,11 @@ def test_a_type_missing_from_the_table_is_read_from_the_cloud() -> None:
         "InstanceStorageInfo": {"TotalSizeInGB": 30400},
         "NetworkInfo": {
             "EfaInfo": {"MaximumEfaInterfaces": 8},
-            "NetworkCards": [{"NetworkCardIndex": 0}] * 8,
+            "NetworkCards": [{"NetworkCardIndex": 0, "BaselineBandwidthInGbps": 200.0}] * 8,
+            "NetworkPerformance": "3200 Gigabit",
         },
     }
     hardware = described(row)
     assert (hardware.gpu, hardware.gpus, hardware.gpu_memory_gib) == ("B200", 8, 179)
-    assert (hardware.efa, hardware.nvme_gb, hardware.memory_gib) == (8, 30400, 2048)
+    assert (hardware.cards, hardware.nvme_gb, hardware.memory_gib) == (8, 30400, 2048)
+    assert (hardware.profile, hardware.network_gbit_s, hardware.hugepages_2mi_mib) == ("", 3200, 5120)

@@ -9,6 +9,7 @@ from typing import Any
 
 import boto3
 import pytest
+from botocore.model import Shape
 from botocore.validate import ParamValidator
 
 from cloudrec.providers.aws.nodes import templates
@@ -27,7 +28,15 @@ def data_of(instance_type: str, **changes: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     ("instance_type", "cards"),
-    [("p4d.24xlarge", 4), ("p4de.24xlarge", 4), ("p5.48xlarge", 32), ("p5en.48xlarge", 16)],
+    [
+        ("p4d.24xlarge", 4),
+        ("p4de.24xlarge", 4),
+        ("p5.4xlarge", 1),
+        ("p5.48xlarge", 32),
+        ("p5en.48xlarge", 16),
+        ("p6-b200.48xlarge", 8),
+        ("g6e.48xlarge", 4),
+    ],
 )
 def test_each_network_card_has_one_efa_interface_and_the_first_an_ip_interface_too(
     instance_type: str, cards: int
@@ -83,10 +92,15 @@ def test_the_template_has_no_field_that_eks_refuses(instance_type: str) -> None:
     assert not any("SubnetId" in each for each in data.get("NetworkInterfaces", []))
 
 
-@pytest.mark.parametrize("instance_type", sorted(KNOWN))
-def test_every_parameter_is_valid_for_ec2(instance_type: str) -> None:
+@pytest.fixture(scope="module")
+def shape() -> Shape:
+    """EC2's description of a launch template's data."""
     client = boto3.Session("x", "y", region_name="us-east-1").client("ec2")
-    shape = client.meta.service_model.shape_for("RequestLaunchTemplateData")
+    return client.meta.service_model.shape_for("RequestLaunchTemplateData")
+
+
+@pytest.mark.parametrize("instance_type", sorted(KNOWN))
+def test_every_parameter_is_valid_for_ec2(instance_type: str, shape: Shape) -> None:
     for asked in ({}, {"capacity": "capacity-block", "reservation": "cr-1"}):
         report = ParamValidator().validate(data_of(instance_type, **asked), shape)
         assert not report.has_errors(), report.generate_report()
@@ -128,9 +142,10 @@ def test_a_first_card_without_efa_has_the_ip_interface_alone() -> None:
         "MemoryInfo": {"SizeInMiB": 4194304},
         "NetworkInfo": {"NetworkCards": cards, "EfaInfo": {"MaximumEfaInterfaces": 2}},
     }
-    layout = templates.interfaces(described(row).efa_cards, GROUPS)
-    seen = [(each["NetworkCardIndex"], each["DeviceIndex"], each["InterfaceType"]) for each in layout]
-    assert seen == [(0, 0, "interface"), (1, 0, "efa-only"), (2, 0, "efa-only")]
+    for hardware, count in ((described(row), 2), (KNOWN["p6-b300.48xlarge"], 16)):
+        layout = templates.interfaces(hardware.efa_cards, GROUPS)
+        seen = [(each["NetworkCardIndex"], each["DeviceIndex"], each["InterfaceType"]) for each in layout]
+        assert seen == [(0, 0, "interface"), *((card, 0, "efa-only") for card in range(1, count + 1))]
 
 
 def test_the_template_targets_a_capacity_block() -> None:

@@ -78,7 +78,7 @@ def test_every_row_has_a_place_a_date_and_a_source(cloud: str) -> None:
     assert [row.name for row in rows if not row.usd] == (["aks-free"] if cloud == "azure" else [])
     for row in rows:
         assert re.fullmatch(r"20\d\d-\d\d-\d\d", row.as_of)
-        assert row.as_of <= "2026-11-23"
+        assert row.as_of <= "2026-11-25"
         assert row.source
         assert row.region
         assert row.capacity in {"", "on-demand", "spot"}

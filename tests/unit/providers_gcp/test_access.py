@@ -14,7 +14,7 @@ from google.cloud.container_v1.types import Cluster, ControlPlaneEndpointsConfig
 from cloudrec.providers.base.offers import Placement
 from cloudrec.providers.gcp import access, quotas
 from cloudrec.providers.gcp.offers import KNOWN
-from cloudrec.transport import profile_of
+from cloudrec.transport import profile_of, profiles
 from tests.unit.providers_gcp.support import layout
 
 ENVIRONMENT = {"GOOGLE_APPLICATION_CREDENTIALS": "/a/key.json", "GOOGLE_CLOUD_REGION": "us-central1"}
@@ -75,6 +75,8 @@ def test_without_credentials_the_token_command_prints_one_line(tmp_path: Path) -
     [
         ("a3-highgpu-8g", "tcpx"),
         ("a3-megagpu-8g", "tcpxo"),
+        ("a3-ultragpu-8g", "rdma"),
+        ("a4-highgpu-8g", "rdma"),
         ("a2-highgpu-8g", "tcp"),
         ("g2-standard-4", "tcp"),
     ],
@@ -83,15 +85,37 @@ def test_a_profile_lists_every_gpu_adapter_of_a_machine(machine: str, fabric: st
     hardware = KNOWN[machine]
     profile = profile_of(hardware.fabric, machine)
     assert hardware.fabric == profile.fabric == fabric
-    assert profile.expects.minimum_cards == hardware.gpu_nics
+    assert profile.expects.minimum_cards == hardware.cards
+
+
+PROFILES = {each.name: each for each in profiles()}
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_every_type_names_a_profile_of_its_fabric_unless_none_names_it(name: str) -> None:
+    hardware = KNOWN[name]
+    if hardware.profile:
+        assert PROFILES[hardware.profile] == profile_of(hardware.fabric, name)
+        assert PROFILES[hardware.profile].expects.minimum_cards == hardware.cards
 
 
 def test_manifests_get_the_network_of_each_adapter() -> None:
-    told = access.networks(layout(types=("a3-megagpu-8g",)), 8)
-    assert [each["interface"] for each in told] == [f"eth{number}" for number in range(1, 9)]
-    assert len({each["network"] for each in told}) == len({each["subnetwork"] for each in told}) == 8
-    assert not [each for each in told if "/" in each["network"] + each["subnetwork"]]
-    assert access.networks(layout(), 0) == []
+    answer = access.networks(layout(types=("a3-megagpu-8g",)), KNOWN["a3-megagpu-8g"], "us-central1-a")
+    assert [each.interface for each in answer] == [f"eth{number}" for number in range(1, 9)]
+    assert len({each.network for each in answer}) == len({each.subnetwork for each in answer}) == 8
+    assert not [each for each in answer if "/" in each.network + each.subnetwork]
+    assert {each.mode for each in answer} == {"NetDevice"}
+    assert access.networks(layout(), KNOWN["a2-highgpu-8g"], "us-central1-a") == []
+
+
+def test_rdma_cards_share_a_network_and_have_a_network_object_each() -> None:
+    first, *answer = access.networks(layout(), KNOWN["a3-ultragpu-8g"], "us-central1-b")
+    assert (first.interface, first.mode) == ("eth1", "NetDevice")
+    assert [each.interface for each in answer] == [f"eth{number}" for number in range(2, 10)]
+    assert {each.mode for each in answer} == {"RDMA"}
+    assert len({each.network for each in answer}) == 1
+    assert len({each.object_name for each in answer}) == 8
+    assert [each.object_name for each in answer] == [each.subnetwork for each in answer]
 
 
 def counted(machine: str, capacity: str, nodes: int = 2) -> dict[str, float]:
@@ -112,3 +136,5 @@ def test_each_capacity_type_has_its_own_quotas() -> None:
         "GPUS_ALL_REGIONS": 16,
     }
     assert counted("a3-highgpu-8g", "reservation") == {}
+    assert counted("a4-highgpu-8g", "spot")["PREEMPTIBLE_NVIDIA_B200_GPUS"] == 16
+    assert "GPUS-PER-GPU-FAMILY-per-project-region NVIDIA_H200" in counted("a3-ultragpu-8g", "on-demand")

@@ -33,7 +33,7 @@ def ways(**given: Any) -> list[pool_model.GpuPoolProperties]:
 
 def pool(way: int = 0, version: str = NEWEST, **given: Any) -> NodePool:
     of = ways(**given)[way]
-    networks = [(f"networks/{number}", f"subnetworks/{number}") for number in range(8)]
+    networks = [(f"networks/{number}", f"subnetworks/{number}") for number in range(len(of.cards))]
     return pool_model.gpu(of, labels={"l": "v"}, service_account=ACCOUNT, networks=networks, version=version)
 
 
@@ -143,14 +143,41 @@ def test_several_nodes_have_a_compact_placement_policy_and_a_single_node_has_non
 
 
 @pytest.mark.parametrize(
-    ("machine", "count"), [("a3-highgpu-8g", 4), ("a3-megagpu-8g", 8), ("a2-highgpu-8g", 0)]
+    ("machine", "count"),
+    [("a3-highgpu-8g", 4), ("a3-megagpu-8g", 8), ("a2-highgpu-8g", 0), ("a3-ultragpu-8g", 9)],
 )
 def test_each_gpu_adapter_has_its_own_network(machine: str, count: int) -> None:
-    made = pool(types=(machine,))
+    made = pool(types=(machine,), capacity="spot")
     cards = made.network_config.additional_node_network_configs
     assert [(card.network, card.subnetwork) for card in cards] == [
         (f"networks/{number}", f"subnetworks/{number}") for number in range(count)
     ]
+
+
+@pytest.mark.parametrize("machine", ["a3-ultragpu-8g", "a4-highgpu-8g"])
+def test_rdma_cards_are_in_the_subnets_of_the_network_of_their_zone(machine: str) -> None:
+    zones = ("us-central1-a", "us-central1-b")
+    first, second = ways(types=(machine,), zones=zones, capacity="spot", nodes=2)
+    for way, letter in ((first, "a"), (second, "b")):
+        assert way.cards == (
+            ("network/t-gpu0", "subnetwork/t-gpu0"),
+            *((f"network/t-rdma-{letter}", f"subnetwork/t-rdma-{letter}-{card}") for card in range(8)),
+        )
+        assert way.disk_type == "hyperdisk-balanced"
+    made = pool(types=(machine,), zones=zones, capacity="spot", nodes=2)
+    driver = made.config.accelerators[0].gpu_driver_installation_config.gpu_driver_version
+    assert (driver.name, made.config.ephemeral_storage_local_ssd_config.local_ssd_count) == ("LATEST", 32)
+    assert not made.config.fast_socket.enabled  # Google: not beside GPUDirect RDMA
+    assert made.placement_policy.policy_name.endswith("us-central1-a")
+
+
+def test_machines_with_rdma_are_bought_as_google_sells_them() -> None:
+    def sold(**given: Any) -> set[str]:
+        return {each.capacity for each in ways(types=("a3-ultragpu-8g",), **given)}
+
+    assert sold(capacity="spot-first", flex_start=True) == {"spot", "flex-start"}
+    assert sold(reservation="ours") == {"reservation"}
+    assert sold(capacity="on-demand") == set()
 
 
 def test_local_disks_are_used_for_scratch_files() -> None:

@@ -64,6 +64,27 @@ def test_gpus_with_network_adapters_have_separate_networks(instance_type: str, c
     assert there["network/t"].properties.mtu == 8244
 
 
+def test_each_zone_with_rdma_cards_has_one_network_made_with_its_profile() -> None:
+    zones = ("us-central1-a", "us-central1-b")
+    there = whole(types=("a3-ultragpu-8g", "a3-megagpu-8g"), zones=zones, capacity="spot")
+    for letter, zone in (("a", zones[0]), ("b", zones[1])):
+        made = there[f"network/t-rdma-{letter}"].properties
+        assert made.profile == f"projects/a-project/global/networkProfiles/{zone}-vpc-roce"
+        assert made.mtu == 8896
+        subnets = [there[f"subnetwork/t-rdma-{letter}-{card}"] for card in range(8)]
+        assert {each.properties.network for each in subnets} == {made.path}
+        assert {each.needs for each in subnets} == {(f"network/t-rdma-{letter}",)}
+        # The profile blocks these.
+        assert not any(each.properties.ranges or each.properties.private_access for each in subnets)
+        assert f"firewall/t-rdma-{letter}" not in there
+        blocks = [
+            ipaddress.IPv4Network(each.properties.cidr)
+            for each in (*subnets, there["subnetwork/t-gpu0"], there["subnetwork/t"])
+        ]
+        assert not any(one.overlaps(other) for one, other in combinations(blocks, 2))
+    assert not [key for key in whole(types=("a2-highgpu-8g",)) if "rdma" in key]
+
+
 def test_a_file_system_needs_a_range_and_a_peering_and_waits_for_the_zone_of_the_gpus() -> None:
     there = whole(lustre_gib=36000, zones=("us-central1-a", "us-central1-b"))
     assert there["lustre/t"].needs == ("lustre-peering/t", "firewall/t-lustre", "gpu-nodes/t")

@@ -8,6 +8,7 @@ import pytest
 from google.cloud.billing_v1.types import Sku
 from google.cloud.compute_v1.types import Accelerators, MachineType
 
+from cloudrec.errors import SpecError
 from cloudrec.providers.gcp import offers, prices
 from cloudrec.providers.gcp.offers import KNOWN
 from tests.unit.providers_gcp.support import layout
@@ -53,6 +54,10 @@ def test_fractions_of_an_a3_machine_are_never_tried_on_demand() -> None:
         ("a3-megagpu-8g", (8, 80), (208, 8, 16), "tcpxo"),
         ("a3-highgpu-1g", (1, 80), (26, 0, 2), "tcp"),
         ("g2-standard-48", (4, 24), (48, 0, 0), "tcp"),
+        ("a2-megagpu-16g", (16, 40), (96, 0, 0), "tcp"),
+        ("a3-ultragpu-8g", (8, 141), (224, 1, 32), "rdma"),
+        ("a4-highgpu-8g", (8, 180), (224, 1, 32), "rdma"),
+        ("g4-standard-384", (8, 96), (384, 0, 0), "tcp"),
     ],
 )
 def test_the_properties_of_each_machine_type_are_known(
@@ -69,14 +74,36 @@ def test_a_type_missing_from_the_table_is_read_from_the_cloud() -> None:
     row = MachineType(name="a3-ultragpu-8g", guest_cpus=224, memory_mb=3022848, accelerators=[gpus])
     found = offers.described(row)
     assert (found.gpu, found.gpus, found.gpu_memory_gib, found.memory_gib) == ("H200", 8, 141, 2952)
+    assert (found.is_rdma, found.disk, found.quota_family) == (True, "hyperdisk-balanced", "NVIDIA_H200")
+    assert (found.profile, found.cards, found.gpu_nics) == ("", 0, 0)
     assert offers.described(MachineType(name="n2-standard-2", guest_cpus=2)).gpus == 0
 
 
-def test_every_known_type_has_a_dated_price() -> None:
+@pytest.mark.parametrize(
+    ("name", "reason", "instead"),
+    [
+        ("a4x-highgpu-4g", "'a4x-highgpu-4g' is arm64; the trainer's images are for x86_64", "a4-highgpu-8g"),
+        ("g4-standard-12", "'g4-standard-12' has a quarter of a GPU", "g4-standard-48"),
+    ],
+)
+def test_a_refused_type_has_a_reason_and_another_choice(name: str, reason: str, instead: str) -> None:
+    with pytest.raises(SpecError, match=reason) as refused:
+        offers.hardware_of([name], "us-central1", lambda _: pytest.fail("Google was asked"))
+    assert instead in str(refused.value.remedy)
+
+
+def test_a_type_with_arm_cpus_that_only_google_describes_is_refused() -> None:
+    gpus = Accelerators(guest_accelerator_type="nvidia-b200", guest_accelerator_count=4)
+    row = MachineType(name="a9x-4g", guest_cpus=8, memory_mb=1024, accelerators=[gpus], architecture="ARM64")
+    with pytest.raises(SpecError, match="machine type 'a9x-4g' is arm64"):
+        offers.hardware_of(["a9x-4g"], "us-central1", lambda _: row)
+
+
+def test_every_known_type_has_a_dated_price_but_those_that_google_lists_none_of() -> None:
     table = prices.shipped().within("us-central1")
-    for name in KNOWN:
-        price = table.price(name, "on-demand")
-        assert price is not None
+    listed = {name: table.price(name, "on-demand") for name in KNOWN}
+    assert [name for name, price in listed.items() if not price] == ["a3-ultragpu-8g", "a4-highgpu-8g"]
+    for price in filter(None, listed.values()):
         assert price.as_of >= "2026"
     assert table.node("a3-megagpu-8g") == 93.40
 
@@ -142,6 +169,11 @@ def test_a_machine_with_one_unpriced_part_has_no_price() -> None:
     parts = prices.parts_of(MEGA[:-1], "us-central1")
     assert prices.priced("a3-megagpu-8g", "on-demand", parts) is None
     assert prices.priced("a3-megagpu-8g", "spot", prices.parts_of(MEGA, "us-central1")) is None
+
+
+@pytest.mark.parametrize("name", ["a3-ultragpu-8g", "g4-standard-48"])
+def test_a_machine_whose_parts_have_no_known_names_has_no_price(name: str) -> None:
+    assert prices.priced(name, "on-demand", prices.parts_of(MEGA, "us-central1")) is None
 
 
 def test_disks_are_priced_by_the_month() -> None:

@@ -20,7 +20,7 @@ AWS = (
     ("network/endpoints.py", 'asked["PrivateDnsEnabled"]', 'asked["PrivateDnsEnable"]'),
     ("network/firewall.py", 'permission["IpRanges"]', 'permission["IpRange"]'),
     ("nodes/templates.py", '"HttpPutResponseHopLimit"', '"HttpPutResponseHopsLimit"'),
-    ("nodes/node_groups.py", '"nodeRepairConfig": {', '"nodeRepairConfiguration": {'),
+    ("nodes/node_groups.py", '"nodeRepairConfig": _', '"nodeRepairConfiguration": _'),
     (
         "nodes/node_groups.py",
         "limit, name, zone = asked.max_price",

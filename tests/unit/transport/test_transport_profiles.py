@@ -75,7 +75,7 @@ def test_every_check_of_a_profile_is_implemented(profile: Profile) -> None:
 def test_no_container_is_privileged_and_the_trainer_has_only_the_capabilities_of_its_fabric(
     profile: Profile,
 ) -> None:
-    wanted = ("IPC_LOCK",) if profile.fabric == "infiniband" else ()
+    wanted = ("IPC_LOCK",) if profile.fabric in {"infiniband", "rdma", "tcpx"} else ()
     assert profile.capabilities == wanted
     allowed = {"NET_ADMIN", "NET_BIND_SERVICE"}
     assert {name for each in profile.sidecars for name in each.capabilities} <= allowed
@@ -87,12 +87,14 @@ def test_no_container_is_privileged_and_the_trainer_has_only_the_capabilities_of
         ("efa", "NCCL INFO NET/OFI Selected provider is efa, fabric is efa-direct (found 32 nics)"),
         ("infiniband", "NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/IB [RO]; OOB eth0:10.0.5.121<0>"),
         ("tcpx", "NCCL INFO NET/GPUDirectTCPX ver. 3.1.9."),
+        ("rdma", "NCCL INFO NET/gIB : Initializing gIB v1.0.5"),
+        ("rdma", "NCCL INFO Using network gIB"),
         ("tcpxo", "NCCL INFO NET/FasTrak v1.0.15"),
         ("tcp", "NCCL INFO NET/Socket : Using [0]eth0:10.0.0.1<0>"),
     ],
 )
 def test_the_nccl_log_line_of_the_transport_is_recognized(fabric: str, line: str) -> None:
-    for name in ("efa", "infiniband", "tcpx", "tcpxo"):
+    for name in ("efa", "infiniband", "rdma", "tcpx", "tcpxo"):
         expects = profile_of(name, "").expects
         assert bool(re.search(expects.nccl_log, line)) == (name == fabric)
         assert bool(re.search(expects.nccl_fallback, line)) == (fabric == "tcp")

@@ -24,6 +24,7 @@ from dataclasses import asdict, dataclass, fields
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from cloudrec_contract.safe_json import safe_object
 from trainer.base.errors import CheckpointError
 from trainer.checkpoint.store.base import MissingError
 
@@ -221,7 +222,7 @@ def check_complete(parts: Sequence[Part]) -> None:
 
 def differences(wanted: Mapping[str, Any], found: Mapping[str, Any], prefix: str = "") -> Iterable[str]:
     """Yield a sentence for each key in which two fingerprints differ; both are compared as decoded JSON."""
-    wanted = json.loads(json.dumps(wanted))
+    wanted = json.loads(json.dumps(wanted))  # noqa: TID251 - its own text
     for key in sorted({*wanted, *found}):
         name = f"{prefix}{key}"
         here, there = wanted.get(key), found.get(key)
@@ -243,13 +244,13 @@ def _place(store: Store, name: str) -> str:
 
 
 def _seal(document: dict[str, Any]) -> bytes:
-    document = json.loads(json.dumps(document))  # as it will be read: keys are strings, tuples lists
+    document = json.loads(json.dumps(document))  # noqa: TID251 - as it will be read: keys are strings, tuples lists
     document["crc32"] = _checksum(document)
     return json.dumps(document, separators=(",", ":")).encode()
 
 
 def _open(where: str, data: bytes, kind: str) -> dict[str, Any]:
-    document: dict[str, Any] = json.loads(data)
+    document: dict[str, Any] = safe_object(data, numbers="any")  # NaN is a valid value of a run's own state
     if document["format"] != kind:
         raise DamagedError(f"{where}: its format is {document['format']!r}, not {kind!r}")
     if document["schema_version"] != SCHEMA_VERSION:

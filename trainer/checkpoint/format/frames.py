@@ -127,7 +127,7 @@ def receive(descriptor: int) -> Iterator[Frame]:
             size = int.from_bytes(_exactly(file, 4), "little")
             if not size:
                 return
-            head = json.loads(_exactly(file, size))
+            head = json.loads(_exactly(file, size))  # noqa: TID251 - of its parent process
             yield head, _received(file, head["length"], head.get("row_bytes", 1))
 
 

@@ -118,7 +118,7 @@ class BackgroundWriter:
                     self._received_at = time.monotonic()
                 line, _, self._received = self._received.partition(b"\n")
                 if line:
-                    values = json.loads(line)
+                    values = json.loads(line)  # noqa: TID251 - of its child process
                     return JobResult(values, lost="lost" in values)
         silent = time.monotonic() > self._received_at + self._silence_s
         return JobResult({}, lost=True) if silent else None

@@ -135,7 +135,7 @@ def _next_job(control: socket.socket) -> tuple[dict[str, Any], int] | None:
         return None
     descriptors = array.array("i", ancillary[0][2][:size])
     head += _exactly(control, 8 - len(head))
-    return json.loads(_exactly(control, int.from_bytes(head, "little"))), descriptors[0]
+    return json.loads(_exactly(control, int.from_bytes(head, "little"))), descriptors[0]  # noqa: TID251 - of its parent process
 
 
 def _exactly(control: socket.socket, size: int) -> bytes:

@@ -25,6 +25,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from cloudrec_contract.exit_codes import BAD_CONFIG
+from cloudrec_contract.safe_json import safe_object
 from trainer.base.errors import CheckpointError
 from trainer.checkpoint.store.base import MissingError, NameTakenError, StoreError
 
@@ -90,7 +91,7 @@ def current_owner(store: Store) -> Owner:
     if number == 0:
         return Owner()
     try:
-        document = json.loads(store.read(_adoption_name(number)))
+        document = safe_object(store.read(_adoption_name(number)))
         return Owner(number, frozenset(map(str, document["adopted"])))
     except MissingError:  # a newer run has removed old claims since the listing
         return current_owner(store)
@@ -155,7 +156,7 @@ def _document(number: int, **more: Any) -> bytes:  # noqa: ANN401 - JSON
 
 def _holder(store: Store, number: int) -> str:
     try:
-        document = json.loads(store.read(_claim_name(number)))
+        document = safe_object(store.read(_claim_name(number)))
         return f"process {document['pid']} on {document['host']}, since {document['time']}"
     except (StoreError, ValueError, KeyError, TypeError):
         return f"number {number}"

@@ -10,6 +10,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from cloudrec_contract.safe_json import safe_object
 from trainer.base.errors import DatasetError
 from trainer.data import encoding as encodings
 
@@ -70,7 +71,7 @@ def read(directory: Path) -> DatasetManifest:
     """Read and check the manifest of a dataset's folder; DatasetError if it is not valid."""
     path = directory / FILE_NAME
     try:
-        document = json.loads(path.read_bytes())
+        document = safe_object(path.read_bytes())
     except FileNotFoundError as error:
         raise DatasetError(
             f"dataset {directory}: holds no {FILE_NAME}, so it is not a dataset or its preparation never "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from trainer.base.interval import CheckpointTimer
+    from cloudrec_contract.interval import CheckpointTimer
     from trainer.checkpoint.format.catalogue import Fallback
     from trainer.checkpoint.save.saves import CheckpointReport
     from trainer.loop.saving import Saving

@@ -31,7 +31,7 @@ class Ec2Metadata:
         advice = self._ask("/latest/meta-data/events/recommendations/rebalance")
         if advice is None:
             return None
-        when = str(advice.json().get("noticeTime"))
+        when = str(advice.json().get("noticeTime"))  # boundary: MetadataResponse's
         return Notice(source="aws", reason=f"rebalance recommended, {when}", final=False)
 
     def _ask(self, path: str) -> MetadataResponse | None:
@@ -54,7 +54,7 @@ class Ec2Metadata:
 
 
 def _interruption(answer: MetadataResponse) -> Notice:
-    values = answer.json()
+    values = answer.json()  # boundary: MetadataResponse's
     action, moment = values.get("action"), values.get("time")
     if action not in _ENDS:
         raise MetadataError(f"it announces an unknown action, {action!r}")

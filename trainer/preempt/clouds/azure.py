@@ -33,7 +33,7 @@ class ScheduledEvents:
         answer = self._service.get(path, _HEADERS, timeout_s=timeout_s)
         if answer.status != _OK:
             raise MetadataError(f"scheduledevents answers with status {answer.status}")
-        events = answer.json().get("Events")
+        events = answer.json().get("Events")  # boundary: MetadataResponse's
         if not isinstance(events, list) or not all(isinstance(event, dict) for event in events):
             raise MetadataError("its answer has no list of Events")
         self._answered = True

@@ -8,7 +8,9 @@ from trainer.preempt.metadata import MetadataError, MetadataService
 from trainer.preempt.notice import Notice
 from trainer.preempt.watch import Service
 
-_LEAD_S = 30.0  # on GKE, 15 s of them are for the system's own pods
+# The default. On GKE the node pool decides: pods have 15 s, the rest is for the system, and up to
+# 105 s with kubelet_config.shutdown_grace_period_seconds. cloudrec passes preemption_notice_seconds.
+_LEAD_S = 30.0
 _WAIT_S = 30
 _MARGIN_S = 5.0
 _OK = 200
@@ -40,7 +42,9 @@ class ComputeMetadata:
         if answer.text == "FALSE":
             return None
         ends_at = time.monotonic() + _LEAD_S
-        return Notice(source="gcp", reason="this machine is preempted", ends_at=ends_at, fixed=True)
+        return Notice(
+            source="gcp", reason="this machine is preempted", ends_at=ends_at, fixed=True, announced=False
+        )
 
 
 SERVICE = Service(

@@ -165,6 +165,17 @@ class PyTorchJob(Named):
 
 
 @dataclass(frozen=True, kw_only=True)
+class JobSet(Named):
+    """A JobSet with one Job.
+
+    Args:
+        spec: the Job's spec.
+    """
+
+    spec: JobSpec
+
+
+@dataclass(frozen=True, kw_only=True)
 class TrainingRuntime(Named):
     """The runtime of a run of Kubeflow Trainer: a JobSet with one Job.
 

@@ -104,7 +104,7 @@ def _skeleton(file: str, names: tuple[str, ...]) -> Any:  # noqa: ANN401 - whate
     if unknown := find_undeclared_variables(_environment().parse(source(file))) - set(names):
         raise TemplateError(f"{file} uses {', '.join(sorted(unknown))}, which its context does not have")
     rendered = _template(file).render({name: _SLOT + name for name in names})
-    skeleton = yaml.load(rendered, Loader=_StrictLoader)  # noqa: S506 - a safe loader that refuses more
+    skeleton = yaml.load(rendered, Loader=_StrictLoader)  # noqa: S506, TID251 - a safe loader that refuses more
     if lost := sorted(set(names) - set(_slots(skeleton))):
         raise TemplateError(f"{file} does not use {', '.join(lost)} of its context")
     return skeleton
@@ -163,7 +163,7 @@ class _StrictLoader(yaml.SafeLoader):
 
 
 def _load(source: str) -> Any:  # noqa: ANN401 - whatever the text holds
-    return yaml.load(source, Loader=_Loader)  # noqa: S506 - a safe loader
+    return yaml.load(source, Loader=_Loader)  # noqa: S506, TID251 - a safe loader
 
 
 _SafeDumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)

@@ -7,11 +7,12 @@ import math
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from cloudrec.home import write_atomically
+from cloudrec.home import read_text, write_atomically
 from cloudrec.kubernetes.health.causes import is_disrupted, pod_cause
 from cloudrec.launchers.base.outputs import json_lines, number, read_tail
 from cloudrec.launchers.base.record import LOST, PREEMPTED
 from cloudrec.launchers.kubernetes.run_state import ended_at, exit_code, is_over, is_ready
+from cloudrec_contract.safe_json import safe_object
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -58,15 +59,17 @@ def vanished(run: RunFolder, pods: Sequence[Mapping[str, Any]], launch: int) -> 
         if not is_over(pod)
     }
     try:
-        before = json.loads(file.read_text(encoding="utf-8"))
+        before = safe_object(read_text(file))
     except (OSError, ValueError):
         before = {}
     # Written only after a change, since a watcher reads the state every second.
     if before != {"launch": launch, "pods": now}:
         write_atomically(file, json.dumps({"launch": launch, "pods": now}))
     there = {pod["metadata"]["uid"] for pod in pods}
-    known = before.get("pods", {}) if before.get("launch") == launch else {}
-    return {uid: seen for uid, seen in known.items() if uid not in there}
+    known = before.get("pods") if before.get("launch") == launch else None
+    if not isinstance(known, dict):
+        return {}
+    return {uid: seen for uid, seen in known.items() if uid not in there and isinstance(seen, dict)}
 
 
 def note_vanished(

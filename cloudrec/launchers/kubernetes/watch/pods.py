@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from cloudrec.home import write_atomically
+from cloudrec.home import read_text, write_atomically
 from cloudrec.kubernetes.client.errors import ExpiredError
 from cloudrec.launchers.kubernetes.submit import trainer_labels
+from cloudrec_contract.safe_json import safe_object
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -90,7 +91,7 @@ class PodView:
 
     def _read(self) -> None:
         try:
-            kept = json.loads((self._run.path / _FILE).read_text(encoding="utf-8"))
+            kept = safe_object(read_text(self._run.path / _FILE))
             if (kept["launch"], kept["namespace"]) != (self._launch, self._namespace):
                 return
             pods = {pod["metadata"]["uid"]: pod for pod in kept["pods"]}

@@ -1,7 +1,8 @@
 """Finds the pods that a rank has run in, by reading the logs of as few pods as possible.
 
 torchrun numbers the ranks by the nodes' names, sorted as text. So where pods have numbers, the number of a
-rank's pod is known. If the rank is not in that pod, since fewer nodes train than were requested, a binary
+rank's pod is known. Where ranks follow the network's topology, the pods are sorted by the same keys as the
+agents'. If the rank is not in that pod, since fewer nodes train than were requested, a binary
 search over the others finds it.
 """
 
@@ -13,6 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from cloudrec.errors import CloudrecError
+from cloudrec.kubernetes import topology
+from cloudrec.kubernetes.client.target import ClusterTarget
 from cloudrec.launchers.kubernetes import submit
 from cloudrec.launchers.kubernetes.run_state import is_over
 
@@ -48,6 +51,7 @@ class RankPods:
         self._with: set[str] = set()  # uids of pods that have printed lines of the rank
         self._elsewhere: set[str] = set()  # uids of pods that have ended without a line of the rank
         self._searched = float("-inf")
+        self._places: dict[str, str] | None = None  # of nodes in the network; None before they are read
 
     def all(self) -> list[dict[str, Any]]:
         """Return the run's pods that train, of all launches."""
@@ -57,6 +61,11 @@ class RankPods:
         """Return the pods that have the rank if all nodes train; none if pods have no numbers."""
         if not self._engine.index_label:
             return []
+        if self._is_ordered:
+            hosts = self._hosts(self.all())
+            position = self._rank // self._spec.nproc_per_node
+            order = self._order(hosts)
+            return hosts[order[position]] if position < len(order) else []
         number = _numbers(self._spec.nodes)[self._rank // self._spec.nproc_per_node]
         own = {self._engine.index_label: str(number)}
         return submit.pods_of(self._kube, self._spec.name, self._namespace, labels=own)
@@ -96,12 +105,10 @@ class RankPods:
             read_s=_SILENT_S,
         )
 
-    def _halved(self, pods: Sequence[Pod]) -> list[Pod] | None:
+    def _halved(self, pods: Sequence[Pod]) -> Sequence[Pod] | None:
         """Return the pods with the rank, by binary search; None if ranks and names differ in order."""
-        hosts: dict[str, list[Pod]] = {}
-        for pod in _by_age(pods):
-            hosts.setdefault(host_of(pod), []).append(pod)
-        order = sorted(hosts, key=as_host)
+        hosts = self._hosts(pods)
+        order = self._order(hosts)
         low, high = 0, len(order)
         while low < high:
             position, ranks = self._nearest_begun(order, hosts, low, high)
@@ -113,6 +120,30 @@ class RankPods:
                 return None
             low, high = (low, position) if self._rank < min(ranks) else (position + 1, high)
         return []
+
+    @property
+    def _is_ordered(self) -> bool:
+        return isinstance(self._spec.target, ClusterTarget) and bool(self._spec.target.topology)
+
+    def _hosts(self, pods: Sequence[Pod]) -> dict[str, list[dict[str, Any]]]:
+        """Return the pods of each host, oldest first."""
+        hosts: dict[str, list[dict[str, Any]]] = {}
+        for pod in _by_age(pods):
+            hosts.setdefault(host_of(pod), []).append(dict(pod))
+        return hosts
+
+    def _order(self, hosts: Mapping[str, Sequence[Pod]]) -> list[str]:
+        """Return the hosts in the order of their ranks."""
+        if not self._is_ordered:
+            return sorted(hosts, key=as_host)
+        if self._places is None:
+            self._places = topology.places_in(self._kube, self._namespace)
+        places = self._places
+
+        def place(host: str) -> str:
+            return topology.key(places, (hosts[host][-1].get("spec") or {}).get("nodeName", ""), host)
+
+        return sorted(hosts, key=place)
 
     def _nearest_begun(
         self, order: Sequence[str], hosts: Mapping[str, Sequence[Pod]], low: int, high: int

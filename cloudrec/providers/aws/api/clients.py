@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, TypedDict, TypeVar
@@ -13,13 +14,15 @@ from botocore.session import Session as BotocoreSession
 
 from cloudrec import __version__
 from cloudrec.errors import PreflightError, SpecError
+from cloudrec.providers.base.reading import UnreadableAnswerError
 from cloudrec.spec.suggest import did_you_mean
+from cloudrec_contract.safe_json import safe_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from botocore.client import BaseClient
-    from botocore.model import OperationModel
+    from botocore.model import OperationModel, StructureShape
     from types_boto3_autoscaling import AutoScalingClient
     from types_boto3_ec2 import EC2Client
     from types_boto3_ecr import ECRClient
@@ -40,6 +43,11 @@ if TYPE_CHECKING:
 _CONNECT_TIMEOUT_S, _READ_TIMEOUT_S = 10, 60
 _POOL = 64  # connections: one for each of the engine's threads
 _MAKING = threading.Lock()  # boto3 creates clients in one thread only; using a client is thread-safe
+_REDIRECT = 300  # HTTP's first status that is no success
+_ROOT = re.compile(rb"<([A-Za-z_][\w.-]*)")
+_HEAD = 2000  # bytes of an answer in which its first element begins
+_SHOWN = 80  # bytes of a foreign answer in a message
+_COLLECTIONS = {"structure", "list", "map"}
 C = TypeVar("C", bound="BaseClient")
 
 
@@ -49,6 +57,13 @@ class _Options(TypedDict):
     region_name: str
     endpoint_url: str | None
     config: Config
+
+
+class _Answer(TypedDict):
+    """What botocore's parsers get of an answer."""
+
+    status_code: int
+    body: bytes
 
 
 @cache
@@ -216,7 +231,55 @@ def _made(make: Callable[[], C]) -> C:
     with _MAKING:
         client = make()
     client.meta.events.register("after-call.*.*", _name_the_service)
+    client.meta.events.register_first("before-parse.*.*", _refuse_foreign)
     return client
+
+
+def _refuse_foreign(operation_model: OperationModel, response_dict: _Answer, **_: object) -> None:
+    """Raise UnreadableAnswerError if a successful answer is not one of the operation.
+
+    botocore turns a page of a proxy, or an empty answer, into a result without members. By AWS's protocols
+    (Smithy: awsQuery, ec2Query, awsJson, restJson1, restXml), answers of the first two have the operation's
+    name in their first element, and those of the others are JSON objects or XML.
+    """
+    model, shape = operation_model, operation_model.output_shape
+    if response_dict["status_code"] >= _REDIRECT or model.has_streaming_output:
+        return
+    payload = shape.serialization.get("payload") if shape is not None else None
+    if shape is not None and payload and shape.members[payload].type_name not in _COLLECTIONS:
+        return  # the body is one value, such as a bucket's policy
+    body, protocol = response_dict["body"], str(model.service_model.protocol)
+    if protocol in {"query", "ec2"}:
+        is_own = _root_of(body) == f"{model.name}Response"
+    elif not body:
+        is_own = shape is None or not _in_body(shape)
+    elif protocol == "rest-xml":
+        is_own = _root_of(body).lower() not in {"", "html"}
+    else:
+        is_own = _is_json(body, is_object=shape is not None and bool(shape.members))
+    if not is_own:
+        shown = body[:_SHOWN].decode("utf-8", errors="replace")
+        raise UnreadableAnswerError(f"{model.name} is answered with {shown!r}")
+
+
+def _root_of(body: bytes) -> str:
+    """Return the name of an XML document's first element; empty if it has none."""
+    found = _ROOT.search(body[:_HEAD])
+    return found[1].decode("ascii") if found else ""
+
+
+def _is_json(body: bytes, *, is_object: bool) -> bool:
+    """Return whether a body is JSON. By awsJson, clients ignore the body of an operation without output."""
+    try:
+        found = safe_json(body, numbers="any")
+    except ValueError:
+        return False
+    return isinstance(found, dict) or not is_object
+
+
+def _in_body(shape: StructureShape) -> bool:
+    """Return whether an operation's answer has values in its body, rather than in its headers alone."""
+    return any("location" not in member.serialization for member in shape.members.values())
 
 
 def _name_the_service(parsed: object, model: OperationModel, **_: object) -> None:

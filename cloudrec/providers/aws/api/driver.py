@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypedDict
 
-from botocore.exceptions import BotoCoreError, ClientError
-
 from cloudrec.engine.graph import P_contra
 from cloudrec.providers.aws import errors
 from cloudrec.providers.base.driver import CloudDriver
@@ -28,7 +26,7 @@ class Tag(TypedDict):
 class AwsDriver(CloudDriver[P_contra]):
     """Handles one kind of resources in one region."""
 
-    refusals = (ClientError, BotoCoreError)
+    refusals = errors.REFUSALS
 
     def __init__(self, aws: Aws) -> None:
         super().__init__()

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 ADDON, POD_IDENTITY = "addon", "pod-identity"
 CNI, PROXY, AGENT, DNS = "vpc-cni", "kube-proxy", "eks-pod-identity-agent", "coredns"
 LUSTRE_CSI, S3_CSI = "aws-fsx-csi-driver", "aws-mountpoint-s3-csi-driver"
+MONITOR = "eks-node-monitoring-agent"
 KINDS: Mapping[str, AbstractSet[str]] = {
     # Nodes are not among the needs: they need the network plugin themselves, so it is deleted after them.
     ADDON: frozenset({CLUSTER, POD_IDENTITY}),
@@ -50,6 +51,9 @@ KINDS: Mapping[str, AbstractSet[str]] = {
 _CNI_CONFIGURATION = json.dumps({"enableNetworkPolicy": "true"})
 # Pods on GPU nodes mount the bucket too, and GPU nodes have a taint.
 _S3_CONFIGURATION = json.dumps({"node": {"tolerateAllTaints": True}})
+# The agent reports XID, NVLink and ECC errors of GPUs as conditions of the node, and EKS repairs the node. It
+# reads them from DCGM, whose pods tolerate no taint by default (the chart of aws/eks-node-monitoring-agent).
+_MONITOR_CONFIGURATION = json.dumps({"dcgmAgent": {"tolerations": [{"operator": "Exists"}]}})
 
 
 def resources(layout: AwsLayout) -> list[Resource]:
@@ -63,6 +67,7 @@ def resources(layout: AwsLayout) -> list[Resource]:
     found += [rights, _addon(layout, CNI, needs=(cluster, rights.key), configuration=_CNI_CONFIGURATION)]
     found.append(_addon(layout, DNS, needs=(cluster, nodes)))
     found.append(_addon(layout, S3_CSI, needs=(cluster, nodes, agent), configuration=_S3_CONFIGURATION))
+    found.append(_addon(layout, MONITOR, needs=(cluster, nodes), configuration=_MONITOR_CONFIGURATION))
     found.append(_pod_identity(layout, "pod", layout.settings.service_account))
     found.append(_pod_identity(layout, GUARD, guard_account(layout)))
     if lustre:

@@ -15,6 +15,7 @@ from cloudrec.findings import Finding
 from cloudrec.providers.aws import charges, errors
 from cloudrec.providers.aws.api.driver import AwsDriver, as_map
 from cloudrec.providers.base.driver import best, is_ours, name_of, needed
+from cloudrec_contract.safe_json import safe_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -212,7 +213,7 @@ class KeyDriver(AwsDriver[KeyProperties]):
             properties={
                 "alias": alias if alias in self._aliases(seen.identity) else "",
                 "rotates": rotation["KeyRotationEnabled"],
-                "policy": json.loads(policy["Policy"]),
+                "policy": safe_json(policy["Policy"]),
             },
         )
 

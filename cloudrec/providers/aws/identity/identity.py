@@ -170,7 +170,47 @@ def _guard_policy(layout: AwsLayout) -> Mapping[str, object]:
         "Action": ["eks:DescribeNodegroup", "eks:UpdateNodegroupConfig"],
         "Resource": f"{front}:nodegroup/{layout.name}/{GPU_GROUPS}*/*",
     }
-    return {"Version": "2012-10-17", "Statement": [look, scale]}
+    return {"Version": "2012-10-17", "Statement": [look, scale, *_prices(layout), *_moves(layout)]}
+
+
+def _prices(layout: AwsLayout) -> list[Mapping[str, object]]:
+    """Return what the guard needs to meter spot nodes; nothing for a cluster without them."""
+    if layout.cluster.capacity == "on-demand":
+        return []
+    # EC2 has no narrower resource for this action.
+    spot = {"Sid": "Prices", "Effect": "Allow", "Action": "ec2:DescribeSpotPriceHistory", "Resource": "*"}
+    return [spot]
+
+
+def _moves(layout: AwsLayout) -> list[Mapping[str, object]]:
+    """Return what the guard needs to move the end of a budget; nothing for a cluster without a budget.
+
+    UpdateSchedule passes the schedule's role again, which may only scale the same groups of nodes.
+    """
+    if layout.cluster.budget_usd is None:
+        return []
+    front = f"arn:{layout.partition}:scheduler:{layout.region}:{layout.account}"
+    return [
+        {
+            "Sid": "Move",
+            "Effect": "Allow",
+            "Action": ["scheduler:GetSchedule", "scheduler:UpdateSchedule"],
+            "Resource": f"{front}:schedule/{layout.name}/{GPU_GROUPS}*",
+        },
+        {
+            "Sid": "Note",
+            "Effect": "Allow",
+            "Action": "scheduler:TagResource",
+            "Resource": f"{front}:schedule-group/{layout.name}",
+        },
+        {
+            "Sid": "Pass",
+            "Effect": "Allow",
+            "Action": "iam:PassRole",
+            "Resource": role_arn(layout, END),
+            "Condition": {"StringEquals": {"iam:PassedToService": _SCHEDULER}},
+        },
+    ]
 
 
 def _end_policy(layout: AwsLayout) -> Mapping[str, object]:

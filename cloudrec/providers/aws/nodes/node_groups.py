@@ -4,27 +4,29 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Literal, TypedDict, TypeVar
 
 from botocore.exceptions import ClientError
 
 from cloudrec.engine.context import UnavailableError
 from cloudrec.engine.graph import TAG_CLUSTER, Condition, Observed, Properties
-from cloudrec.providers.aws import price_list
+from cloudrec.providers.aws import offers, price_list
 from cloudrec.providers.aws.api import eks
 from cloudrec.providers.aws.cluster.cluster import CLUSTER
 from cloudrec.providers.aws.network import network
 from cloudrec.providers.aws.nodes.launch_templates import TAG_DIGEST, TEMPLATE
-from cloudrec.providers.base.driver import all_needed, name_of, needed
+from cloudrec.providers.base.driver import all_needed, name_of, needed, with_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from types_boto3_eks.literals import CapacityTypesType
+    from types_boto3_eks.literals import AMITypesType, CapacityTypesType, NodegroupUpdateStrategiesType
     from types_boto3_eks.type_defs import (
         CreateNodegroupRequestTypeDef,
         NodegroupScalingConfigTypeDef,
         NodegroupTypeDef,
+        NodegroupUpdateConfigTypeDef,
+        NodeRepairConfigUnionTypeDef,
         TaintTypeDef,
         UpdateNodegroupVersionRequestTypeDef,
     )
@@ -43,8 +45,15 @@ _EKS_CAPACITY_TYPES: Mapping[str, CapacityTypesType] = {
 _CAPACITY = re.compile(
     r"Insufficient(Instance|Reserved\w*|Host)?Capacity|UnfulfillableCapacity|ReservationCapacityExceeded"
     r"|sufficient .*capacity|VcpuLimitExceeded|vCPU limit|InstanceLimitExceeded|MaxSpotInstanceCountExceeded"
-    r"|InsufficientFreeAddresses|SpotMaxPriceTooLow|no Spot capacity|capacity-not-available",
+    r"|InsufficientFreeAddresses|SpotMaxPriceTooLow|no Spot capacity|capacity-not-available"
+    r"|InvalidCapacityReservationState",
     re.IGNORECASE,
+)
+_CONFIGURED: tuple[Literal["nodes", "labels", "strategy", "repaired"], ...] = (
+    "nodes",
+    "labels",
+    "strategy",
+    "repaired",
 )
 _ACTIVITIES = 3  # newest scaling activities to read
 
@@ -60,6 +69,9 @@ class NodeGroupProperties(Properties):
         nodes: number of nodes.
         labels: labels of its nodes.
         taints: taints of its nodes.
+        strategy: how EKS replaces nodes in an update: DEFAULT launches new ones first, MINIMAL ends old ones
+            first.
+        repaired: the number of unhealthy nodes that EKS repairs at once; 0 for none.
         template: the digest of what its launch template is made from.
         version: the version of Kubernetes; None for that of the cluster when the nodes are made.
     """
@@ -71,6 +83,8 @@ class NodeGroupProperties(Properties):
     labels: dict[str, str]
     taints: list[TaintTypeDef]
     template: str
+    strategy: NodegroupUpdateStrategiesType = "DEFAULT"
+    repaired: int = 1
     version: str | None = None
 
 
@@ -108,6 +122,8 @@ class _ObservedGroup(TypedDict):
     capacity: str
     labels: dict[str, str]
     template: str
+    strategy: str
+    repaired: int
     version: str | None
 
 
@@ -117,7 +133,7 @@ G_contra = TypeVar("G_contra", contravariant=True, bound=NodeGroupProperties)
 class _NodeGroupDriver(eks.PartDriver["NodegroupTypeDef", G_contra]):
     """Handles node groups of one of the two kinds."""
 
-    changeable = frozenset({"nodes", "labels", "template", "version"})
+    changeable = frozenset({"nodes", "labels", "strategy", "repaired", "template", "version"})
     deadline_s = 2700.0
     poll_s = 3.0
 
@@ -174,6 +190,8 @@ class _NodeGroupDriver(eks.PartDriver["NodegroupTypeDef", G_contra]):
             ),
             "labels": dict(row.get("labels") or {}),
             "template": tags.get(TAG_DIGEST, ""),
+            "strategy": (row.get("updateConfig") or {}).get("updateStrategy", "DEFAULT"),
+            "repaired": _repaired(row),
             "version": row.get("version"),
         }
 
@@ -194,13 +212,14 @@ class _NodeGroupDriver(eks.PartDriver["NodegroupTypeDef", G_contra]):
             "nodegroupName": name,
             "scalingConfig": _scaling(asked.nodes),
             "subnets": all_needed(resource, identities, network.SUBNET),
-            "amiType": "AL2023_x86_64_NVIDIA" if asked.gpu else "AL2023_x86_64_STANDARD",
+            "amiType": _image(asked),
             "nodeRole": needed(resource, identities, "role"),
             "labels": asked.labels,
             "taints": asked.taints,
             "capacityType": _EKS_CAPACITY_TYPES[asked.capacity],
             "launchTemplate": {"id": needed(resource, identities, TEMPLATE)},  # its default version
-            "nodeRepairConfig": {"enabled": True},
+            "updateConfig": _update_config(asked),
+            "nodeRepairConfig": _repair_config(asked),
             "clientRequestToken": token,
             "tags": dict(resource.tags),
         }
@@ -223,7 +242,7 @@ class _NodeGroupDriver(eks.PartDriver["NodegroupTypeDef", G_contra]):
         cluster, name = eks.split(observed.identity)
         row = self.described(cluster, name)
         there = self._there(row)
-        if asked.nodes != there["nodes"] or asked.labels != there["labels"]:
+        if any(getattr(asked, each) != there[each] for each in _CONFIGURED):
             self.eks.update_nodegroup_config(
                 clusterName=cluster,
                 nodegroupName=name,
@@ -232,6 +251,8 @@ class _NodeGroupDriver(eks.PartDriver["NodegroupTypeDef", G_contra]):
                     "addOrUpdateLabels": asked.labels,
                     "removeLabels": sorted(there["labels"].keys() - asked.labels.keys()),
                 },
+                updateConfig=_update_config(asked),
+                nodeRepairConfig=_repair_config(asked),
             )
         version = asked.version
         if asked.template != there["template"] or (version and version != there["version"]):
@@ -295,6 +316,12 @@ class AwsGpuNodesDriver(_NodeGroupDriver[AwsGpuNodesProperties]):
 
     kind = GPU
 
+    def as_before(
+        self, resource: Resource[AwsGpuNodesProperties], observed: Observed
+    ) -> Resource[AwsGpuNodesProperties] | None:
+        """Return the pool with the size that it had; None if it had no nodes."""
+        return with_nodes(resource, observed.properties.get("nodes"))
+
     def make(
         self, resource: Resource[AwsGpuNodesProperties], *, token: str, identities: Mapping[str, str]
     ) -> str:
@@ -326,4 +353,29 @@ class AwsGpuNodesDriver(_NodeGroupDriver[AwsGpuNodesProperties]):
 
 
 def _scaling(nodes: int) -> NodegroupScalingConfigTypeDef:
-    return {"minSize": nodes, "maxSize": nodes, "desiredSize": nodes}
+    return {"minSize": nodes, "maxSize": max(nodes, 1), "desiredSize": nodes}  # EKS allows no maximum of 0
+
+
+def _update_config(asked: NodeGroupProperties) -> NodegroupUpdateConfigTypeDef:
+    return {"maxUnavailable": 1, "updateStrategy": asked.strategy}
+
+
+def _repair_config(asked: NodeGroupProperties) -> NodeRepairConfigUnionTypeDef:
+    # A repair ends a node under a run, which restarts from its checkpoint: never several at once.
+    if not asked.repaired:
+        return {"enabled": False}
+    return {"enabled": True, "maxParallelNodesRepairedCount": asked.repaired}
+
+
+def _repaired(row: NodegroupTypeDef) -> int:
+    """Return how many nodes EKS repairs at once; 0 for none, and -1 for a share of them."""
+    config = row.get("nodeRepairConfig") or {}
+    return config.get("maxParallelNodesRepairedCount", -1) if config.get("enabled") else 0
+
+
+def _image(asked: NodeGroupProperties) -> AMITypesType:
+    """Return EKS's type of image: for GPU nodes that of the machine, with NVIDIA's driver."""
+    if not isinstance(asked, AwsGpuNodesProperties):
+        return "AL2023_x86_64_STANDARD"
+    known = offers.KNOWN.get(asked.instance_type)
+    return known.image if known is not None else offers.IMAGE

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cloudrec.engine.cost import FREE
+from cloudrec.engine.cost import FREE, times
+from cloudrec.engine.graph import Prepaid
 from cloudrec.providers.aws import offers
 from cloudrec.providers.aws.cluster import addons
 from cloudrec.providers.aws.cluster.cluster import CLUSTER
@@ -89,6 +90,8 @@ def drivers(aws: Aws) -> Mapping[str, AwsDriver]:
 def places(layout: AwsLayout) -> list[Placement]:
     """Return the candidates for the GPU nodes (type, zone, capacity type), the best first."""
     settings, capacity_types = layout.settings, CAPACITY_TYPES[layout.cluster.capacity]
+    if (block := layout.cluster.block) is not None:
+        return [Placement(instance_type=block.instance_type, zone=block.zone, capacity=offers.BLOCK)]
     if settings.capacity_block_id:
         capacity_types = (offers.BLOCK,)
     elif settings.capacity_reservation_id:
@@ -130,9 +133,13 @@ def _end(layout: AwsLayout) -> list[Resource]:
     """Describe the schedules that end the cluster, if it has an end."""
     if not layout.cluster.expires:
         return []
+    block = layout.cluster.block
+    is_later = block is not None and not block.is_active
     asked = AwsEndProperties(
         group=layout.name,
         expires=layout.cluster.expires,
+        starts=block.start if block is not None and is_later else "",
+        nodes=layout.cluster.nodes if is_later else 0,
         node_groups=tuple(sorted(_group_name(layout, way) for way in places(layout))),
         role=identity.role_arn(layout, identity.END),
     )
@@ -159,7 +166,8 @@ def _gpu(layout: AwsLayout) -> list[Resource]:
     """
     ways = places(layout)
     zones = sorted({way.zone for way in ways if layout.hardware[way.instance_type].efa})
-    if layout.settings.capacity_block_id:  # AWS places the nodes of a block close together
+    # AWS places the nodes of a block close together.
+    if layout.cluster.block is not None or layout.settings.capacity_block_id:
         zones = []
     groups = {zone: layout.resource(PLACEMENT, zone, hourly_usd=FREE) for zone in zones}
     made: dict[tuple[str, str], Resource[LaunchTemplateProperties]] = {}
@@ -185,12 +193,13 @@ def _gpu(layout: AwsLayout) -> list[Resource]:
 def _gpu_template(
     layout: AwsLayout, way: Placement, group: Resource | None
 ) -> Resource[LaunchTemplateProperties]:
-    settings = layout.settings
+    settings, block = layout.settings, layout.cluster.block
+    named = settings.capacity_block_id or settings.capacity_reservation_id or ""
     of = templates.gpu_content(
         layout.hardware[way.instance_type],
         root_gib=settings.gpu_root_gib,
         capacity=way.capacity,
-        reservation=settings.capacity_block_id or settings.capacity_reservation_id or "",
+        reservation=block.id if block is not None else named,
     )
     return _template(layout, f"gpu-{way.instance_type}-{way.zone}", of, *([group.key] if group else []))
 
@@ -198,7 +207,7 @@ def _gpu_template(
 def _candidate(
     layout: AwsLayout, way: Placement, template: Resource[LaunchTemplateProperties]
 ) -> Resource[AwsGpuNodesProperties]:
-    cluster = layout.cluster
+    cluster, block = layout.cluster, layout.cluster.block
     digest = template.properties.digest
     asked = AwsGpuNodesProperties(
         group=_group_name(layout, way),
@@ -206,11 +215,14 @@ def _candidate(
         instance_type=way.instance_type,
         zone=way.zone,
         capacity=way.capacity,
-        nodes=cluster.nodes,
+        # EC2 launches nothing in a block before it begins.
+        nodes=cluster.nodes if block is None or block.is_active else 0,
         version=cluster.kubernetes_version,
         max_price=layout.settings.max_price,
         labels={**layout.settings.labels, LABEL: "gpu"},
         taints=[*_TAINTS],
+        # There is no spare GPU capacity, quota or reservation for a node more than there are.
+        strategy="MINIMAL",
         template=digest,
     )
     return layout.resource(
@@ -225,7 +237,16 @@ def _candidate(
         pool=asked.group,
         nodes=cluster.nodes,
         priced=layout.prices.priced(way.instance_type, way.capacity, way.zone),
+        prepaid=_prepaid(layout, way),
     )
+
+
+def _prepaid(layout: AwsLayout, way: Placement) -> Prepaid | None:
+    """Return what the nodes of a block were paid for in advance; None for other nodes."""
+    block = layout.cluster.block
+    if way.capacity != offers.BLOCK:
+        return None
+    return Prepaid(hourly_usd=times(layout.cluster.nodes, block.node_usd if block is not None else None))
 
 
 def _template(

@@ -12,12 +12,18 @@ if TYPE_CHECKING:
     from cloudrec.providers.aws.layout import AwsLayout
 
 
-def volumes(layout: AwsLayout, aws: Aws) -> list[dict[str, Any]]:
-    """Return each volume for the manifests: name, driver, handle, capacity, attributes and mount options."""
-    return [_bucket(layout, aws), *_file_systems(layout, aws)]
+def volumes(layout: AwsLayout, aws: Aws, *, cache_gib: int) -> list[dict[str, Any]]:
+    """Return each volume for the manifests: name, driver, handle, capacity, attributes and mount options.
+
+    Args:
+        layout: the cluster's.
+        aws: the account.
+        cache_gib: the size of the bucket's cache on a node's disk.
+    """
+    return [_bucket(layout, aws, cache_gib), *_file_systems(layout, aws)]
 
 
-def _bucket(layout: AwsLayout, aws: Aws) -> dict[str, Any]:
+def _bucket(layout: AwsLayout, aws: Aws, cache_gib: int) -> dict[str, Any]:
     prefix = [f"prefix {layout.settings.prefix}/"] if layout.settings.prefix else []
     return {
         "name": "bucket",
@@ -25,7 +31,14 @@ def _bucket(layout: AwsLayout, aws: Aws) -> dict[str, Any]:
         "handle": layout.bucket,
         "capacity": "1Pi",  # Kubernetes requires a capacity; the driver ignores it
         # Access is by the role of the pod that mounts it: the nodes' role may not read the bucket.
-        "attributes": {"bucketName": layout.bucket, "authenticationSource": "pod"},
+        # The cache is an emptyDir of Mountpoint's own pod, so it is on the node's ephemeral storage; without
+        # a limit it could fill that (awslabs/mountpoint-s3-csi-driver, docs/CACHING.md).
+        "attributes": {
+            "bucketName": layout.bucket,
+            "authenticationSource": "pod",
+            "cache": "emptyDir",
+            "cacheEmptyDirSizeLimit": f"{cache_gib}Gi",
+        },
         "mount_options": ["allow-delete", f"region {aws.region}", *prefix],
     }
 

@@ -16,6 +16,7 @@ from cloudrec.providers.aws import errors
 from cloudrec.providers.aws.api.driver import AwsDriver, as_list, as_map
 from cloudrec.providers.aws.identity import encryption
 from cloudrec.providers.base.driver import is_ours, name_of
+from cloudrec_contract.safe_json import safe_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -301,6 +302,6 @@ class AwsBucketDriver(AwsDriver[AwsBucketProperties]):
             "private": private["PublicAccessBlockConfiguration"] if private else None,
             "encryption": rules[0]["ApplyServerSideEncryptionByDefault"]["SSEAlgorithm"] if rules else None,
             "versioning": versioning.get("Status") if versioning else None,
-            "policy": json.loads(policy["Policy"]) if policy else None,
+            "policy": safe_json(policy["Policy"]) if policy else None,
             "lifecycle": bool(lifecycle["Rules"]) if lifecycle else None,
         }

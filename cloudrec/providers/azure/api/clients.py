@@ -16,6 +16,7 @@ from requests.adapters import HTTPAdapter
 from cloudrec import __version__
 from cloudrec.errors import MissingExtraError
 from cloudrec.providers.azure.account import Login
+from cloudrec.providers.azure.api.answers import ForeignAnswerPolicy
 from cloudrec.providers.azure.api.models import load_models
 from cloudrec.providers.base.lazy import Lazy
 
@@ -171,6 +172,7 @@ class Clients(ABC):
                 policies.HeadersPolicy(),
                 policies.UserAgentPolicy(f"cloudrec/{__version__}"),
                 policies.ContentDecodePolicy(),
+                ForeignAnswerPolicy(),  # a later policy sees the answer first
                 ARMChallengeAuthenticationPolicy(self.credential, *self.login.scopes),
                 ARMHttpLoggingPolicy(),
             ],

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from azure.core.exceptions import HttpResponseError
 
 from cloudrec.providers.azure import errors
+from cloudrec.providers.azure.errors import object_of
 from cloudrec.providers.base.operated import OperationFailedError, OperationProgress
 
 if TYPE_CHECKING:
@@ -81,8 +82,8 @@ def look(azure: Azure, operation: str) -> OperationProgress:
         return OperationProgress(is_done=True)
     if header != _HEADERS[0]:
         return OperationProgress(is_done=response.status_code != _ACCEPTED)
-    body = response.json()
-    status = str(body["status"])
+    body = object_of(response)
+    status = str(body.get("status") or "")
     if status.lower() in _FAILED:
         error_body = body.get("error") or {}
         code = str(error_body.get("code") or status)

@@ -83,7 +83,7 @@ def resources(layout: AzureLayout) -> list[Resource[AzureClusterProperties]]:
                 system_nodes=settings.system_nodes,
                 system_zones=list(layout.system_zones),
                 labels=dict(settings.labels),
-                expires=layout.cluster.expires or "",
+                expires=layout.tagged_end,
                 version=layout.cluster.kubernetes_version or None,
             ),
             hourly_usd=_price(layout.prices, tier, settings.system_vm_size, settings.system_nodes),
@@ -214,7 +214,7 @@ class AzureClusterDriver(
         row = self.row(it)
         of = row.properties = row.properties or models.containerservice.ManagedClusterProperties()
         there = self.properties(row)
-        if requested.expires != there["expires"]:
+        if requested.expires is not None and requested.expires != there["expires"]:
             tags = {**(row.tags or {}), TAG_EXPIRES: requested.expires}
             self.started(
                 it, self.clusters.begin_update_tags, *names, models.containerservice.TagsObject(tags=tags)

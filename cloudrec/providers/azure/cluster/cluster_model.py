@@ -37,7 +37,8 @@ class AzureClusterProperties(LocatedProperties):
         system_nodes: number of system nodes.
         system_zones: zones of the system nodes; empty in a region without zones.
         labels: the settings' labels, for the system nodes.
-        expires: when the cluster ends, in ISO 8601 and UTC; empty if it has no end.
+        expires: when the cluster ends, in ISO 8601 and UTC; empty if it has no end, None if only the workflow
+            that ends it has its present end.
         version: of Kubernetes, such as 1.34 or 1.34.2; None for the newest at creation, and any later.
     """
 
@@ -52,7 +53,7 @@ class AzureClusterProperties(LocatedProperties):
     system_nodes: int
     system_zones: list[str]
     labels: dict[str, str]
-    expires: str
+    expires: str | None
     version: str | None = None
 
 

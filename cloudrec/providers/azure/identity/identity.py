@@ -21,6 +21,7 @@ from cloudrec.providers.azure.api.tracked import LocatedProperties, TrackedCalls
 from cloudrec.providers.azure.identity.roles import POWERFUL, ROLES
 from cloudrec.providers.azure.network import network
 from cloudrec.providers.base.driver import all_needed, is_ours, name_of
+from cloudrec.providers.base.protocol import END_SCHEDULE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -44,6 +45,7 @@ KINDS: Mapping[str, AbstractSet[str]] = {
 }
 
 IDENTITY_TYPE = "Microsoft.ManagedIdentity/userAssignedIdentities"
+WORKFLOW_TYPE = "Microsoft.Logic/workflows"
 _CLUSTER_TYPE = "Microsoft.ContainerService/managedClusters"
 _REGISTRY_TYPE = "Microsoft.ContainerRegistry/registries"
 _CONTAINER_TYPE = "Microsoft.Storage/storageAccounts/blobServices/containers"
@@ -117,6 +119,11 @@ def of_control(layout: AzureLayout) -> tuple[str, ...]:
     return layout.keys(ROLE, ("cluster-network", "cluster-kubelet"))
 
 
+def workflow_id(layout: AzureLayout) -> str:
+    """Return the id of the workflow that ends the cluster."""
+    return ids.resource(layout.subscription, layout.group, WORKFLOW_TYPE, layout.name)
+
+
 def of_nodes(layout: AzureLayout) -> tuple[str, ...]:
     """Return the keys of the roles that nodes need to pull images and to mount data."""
     return layout.keys(ROLE, ("kubelet-acr-pull", "kubelet-acr-reader", "kubelet-storage"))
@@ -139,6 +146,7 @@ def _roles(layout: AzureLayout) -> list[Resource]:
         layout.key(_CONTAINER),
     )
     cluster = (below(_CLUSTER_TYPE, layout.name), layout.key(_CLUSTER))
+    workflow = (workflow_id(layout), layout.key(END_SCHEDULE))
     admins = {caller.object_id: caller.kind, **layout.settings.administrators}
     return [
         _role(layout, "cluster-network", "Network Contributor", control, subnet),
@@ -158,6 +166,15 @@ def _roles(layout: AzureLayout) -> list[Resource]:
         *(
             [_role(layout, END_ROLE, "Azure Kubernetes Service Contributor Role", end, cluster)]
             if layout.cluster.expires
+            else []
+        ),
+        # The end of a budget is a tag of the workflow: the guard moves it, and the workflow reads it.
+        *(
+            [
+                _role(layout, "guard-move-end", "Tag Contributor", guard, workflow),
+                _role(layout, "end-look", "Reader", end, workflow),
+            ]
+            if layout.cluster.has_movable_end
             else []
         ),
         *(

@@ -13,6 +13,7 @@ ROLES: dict[str, str] = {
     "Network Contributor": "4d97b98b-1d4f-4787-a291-c67834d212e7",
     "Reader": "acdd72a7-3385-48ef-bd42-f606fba81ae7",
     "Storage Blob Data Contributor": "ba92f5b4-2d11-453d-a403-e96b0029c9fe",
+    "Tag Contributor": "4a9ae827-6dc8-4573-8ac7-8239d42aa03f",
     "Virtual Machine Contributor": "9980e02c-c2be-4d73-94e8-173b1dc7cf3c",
 }
 CONTRIBUTOR, OWNER = "Contributor", "Owner"

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cloudrec.engine.cost import FREE
-from cloudrec.engine.graph import TAG_CLUSTER, TAG_KEY
+from cloudrec.engine.graph import TAG_CLUSTER
 from cloudrec.providers.azure.api.rows import group_name
 from cloudrec.providers.azure.identity import identity
 from cloudrec.providers.azure.nodes.node_pools import GPU
+from cloudrec.providers.azure.nodes.nodes import places, pool_name
 from cloudrec.providers.base.driver import all_needed
 
 if TYPE_CHECKING:
@@ -24,16 +26,28 @@ SCALER = "guard-role"
 KINDS: Mapping[str, AbstractSet[str]] = {SCALER: frozenset({identity.IDENTITY, GPU})}
 
 
+@dataclass(frozen=True, kw_only=True)
+class AzurePoolRoleProperties(identity.AzureRoleProperties):
+    """The requested properties of the role assignment on the pool of GPU nodes.
+
+    Attributes:
+        pools: the names of the pools of the candidates, the best first.
+    """
+
+    pools: tuple[str, ...]
+
+
 def resources(layout: AzureLayout) -> list[Resource]:
     """Return the role assignment on the pool."""
     scaler = layout.resource(
         SCALER,
         needs=(layout.key(identity.IDENTITY, identity.GUARD), layout.key(GPU)),
-        properties=identity.AzureRoleProperties(
+        properties=AzurePoolRoleProperties(
             role="Azure Kubernetes Service Contributor Role",
             principal="",
             identity=f"{layout.name}-{identity.GUARD}",
             principal_type="ServicePrincipal",
+            pools=tuple(pool_name(place) for place in places(layout)),
         ),
         hourly_usd=FREE,
     )
@@ -45,19 +59,33 @@ def drivers(azure: Azure) -> Mapping[str, AzureDriver]:
     return {SCALER: ScalerDriver(azure)}
 
 
-class ScalerDriver(identity.RoleDriver[identity.AzureRoleProperties]):
+class ScalerDriver(identity.RoleDriver[AzurePoolRoleProperties]):
     """Handles the role assignment on a pool; its scope is the candidate that was created."""
 
     kind = SCALER
 
-    def scope(
-        self, resource: Resource[identity.AzureRoleProperties], identities: Mapping[str, str] | None
+    def make(
+        self, resource: Resource[AzurePoolRoleProperties], *, token: str, identities: Mapping[str, str]
     ) -> str:
-        """Return the pool's id; empty if there is no pool."""
+        """Assign the role, and remove those on pools of an earlier request, which Azure keeps after them.
+
+        Such a pool is removed by the same `up`; if that is interrupted, the workflow of the cluster's end
+        still deletes the pool.
+        """
+        identity = super().make(resource, token=token, identities=identities)
+        for seen in self.search(resource.tags[TAG_CLUSTER]):
+            pool = seen.identity.partition("/providers/microsoft.authorization/")[0].rpartition("/")[2]
+            if seen.key == resource.key and pool not in resource.properties.pools:
+                self.calls.delete_by_id(seen.identity)
+        return identity
+
+    def scope(self, resource: Resource[AzurePoolRoleProperties], identities: Mapping[str, str] | None) -> str:
+        """Return the pool's id; empty if no candidate has one."""
         if identities is not None:
             return all_needed(resource, identities, GPU)[0]
         name = group_name(resource.tags[TAG_CLUSTER])
-        # `find` has no identities: the pool of the candidate that was created has a tag with its key.
+        # `find` has no identities. The pool of an earlier request, such as for spot nodes, is no candidate:
+        # it is removed, and the role is assigned on the pool that takes its place.
         rows = self.azure.rows(self.azure.containerservice.agent_pools.list, name, name)
-        pools = [row.id for row in rows if (row.tags or {}).get(TAG_KEY, "").startswith(f"{GPU}/")]
-        return str(pools[0]) if pools else ""
+        there = {row.name: row.id for row in rows}
+        return next((str(there[pool]) for pool in resource.properties.pools if pool in there), "")

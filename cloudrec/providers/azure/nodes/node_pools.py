@@ -13,7 +13,7 @@ from cloudrec.providers.azure.api.rows import group_name, place
 from cloudrec.providers.azure.cluster.cluster import CLUSTER
 from cloudrec.providers.azure.network import network
 from cloudrec.providers.azure.network.placement import PLACEMENT
-from cloudrec.providers.base.driver import all_needed, is_ours, name_of, needed
+from cloudrec.providers.base.driver import all_needed, is_ours, name_of, needed, with_nodes
 from cloudrec.providers.base.offers import ON_DEMAND, SPOT
 
 if TYPE_CHECKING:
@@ -206,6 +206,12 @@ class AzureGpuNodesDriver(aks.AksDriver[AzureGpuNodesProperties]):
         # A disruption budget could otherwise block the deletion, while the nodes cost money.
         delete = self.pools.begin_delete
         self.start(identity, delete, *names, is_removal=True, ignore_pod_disruption_budget=True)
+
+    def as_before(
+        self, resource: Resource[AzureGpuNodesProperties], observed: Observed
+    ) -> Resource[AzureGpuNodesProperties] | None:
+        """Return the pool with the size that it had; None if it had no nodes."""
+        return with_nodes(resource, observed.properties.get("nodes"))
 
     def _clusters(self, cluster: str | None) -> Sequence[tuple[str, str]]:
         """Return the name and the region of a cluster, or for None of all clusters that cloudrec created."""

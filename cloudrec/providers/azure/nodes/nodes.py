@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING
 
-from cloudrec.engine.cost import BY_USE, FREE
+from cloudrec.engine.cost import FREE
 from cloudrec.providers.azure import groups
 from cloudrec.providers.azure.api import ids
 from cloudrec.providers.azure.api.aks import CLUSTER_TYPE, LABEL
@@ -17,8 +17,9 @@ from cloudrec.providers.azure.network.placement import (
     AzurePlacementDriver,
     AzurePlacementProperties,
 )
-from cloudrec.providers.azure.nodes.end_schedule import END, AzureEndDriver, AzureEndProperties, definition
+from cloudrec.providers.azure.nodes.end_schedule import END, AzureEndDriver, end_of
 from cloudrec.providers.azure.nodes.node_pools import GPU, AzureGpuNodesDriver, AzureGpuNodesProperties
+from cloudrec.providers.azure.storage import tiers
 from cloudrec.providers.base.offers import CAPACITY_TYPES, ON_DEMAND, SPOT, Placement, all_ways
 
 if TYPE_CHECKING:
@@ -37,7 +38,6 @@ KINDS: Mapping[str, AbstractSet[str]] = {
 }
 
 _SHORT = {SPOT: "spot", ON_DEMAND: "od"}
-_DISK_GIB = 256  # of the OS disk, for images; scratch files are on the size's local disks
 _HASH = 6  # characters; AKS allows 12 in a pool's name
 # Only pods that request a GPU tolerate it, so that no other pod takes their place.
 TAINT = "nvidia.com/gpu=present:NoSchedule"
@@ -73,26 +73,14 @@ def _end(layout: AzureLayout, places: Sequence[Placement]) -> list[Resource]:
     """Return the workflow that ends the cluster, if it has an end."""
     if not layout.cluster.expires:
         return []
-    properties = AzureEndProperties(
-        location=layout.region,
-        state="Enabled",
-        definition=definition(
-            arm=layout.arm,
-            cluster=ids.resource(layout.subscription, layout.group, CLUSTER_TYPE, layout.name),
-            pools=[pool_name(place) for place in places],
-            identity=ids.resource(
-                layout.subscription, layout.group, identity.IDENTITY_TYPE, f"{layout.name}-{identity.END}"
-            ),
-            expires=layout.cluster.expires,
-        ),
-    )
     needs = (
         *groups.needs(layout, groups.LOGIC),
         layout.key(CLUSTER),
         layout.key(identity.IDENTITY, identity.END),
         layout.key(identity.ROLE, identity.END_ROLE),
     )
-    return [layout.resource(END, needs=needs, properties=properties, hourly_usd=BY_USE)]
+    cluster = ids.resource(layout.subscription, layout.group, CLUSTER_TYPE, layout.name)
+    return [end_of(layout, cluster, [pool_name(place) for place in places], needs=needs)]
 
 
 def _ends(layout: AzureLayout) -> tuple[str, ...]:
@@ -137,7 +125,7 @@ def _candidate(
             zone=place.zone,
             capacity=place.capacity,
             nodes=cluster.nodes,
-            disk_gib=_DISK_GIB,
+            disk_gib=tiers.OS_DISK_GIB,
             labels={**settings.labels, LABEL: "gpu"},
             taints=[TAINT],
             reservation=(settings.capacity_reservation_group or "").lower(),

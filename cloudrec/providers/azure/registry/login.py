@@ -12,6 +12,7 @@ from pydantic import SecretStr
 from cloudrec import __version__
 from cloudrec.errors import PreflightError
 from cloudrec.providers.azure import access
+from cloudrec.providers.azure.errors import object_of
 from cloudrec.providers.base.protocol import Registry
 
 if TYPE_CHECKING:
@@ -77,4 +78,4 @@ def _exchanged(azure: Azure, url: str, service: str) -> str:
     ) as client:
         answer = client.send_request(HttpRequest("POST", f"{url}/oauth2/exchange", data=form))
         answer.raise_for_status()
-        return str(answer.json()["refresh_token"])
+        return str(object_of(answer).get("refresh_token") or "")

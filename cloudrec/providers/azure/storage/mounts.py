@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from cloudrec.providers.azure.storage import tiers
 from cloudrec.providers.base.driver import is_ours
 
 if TYPE_CHECKING:
@@ -13,19 +14,23 @@ if TYPE_CHECKING:
 _FILE_SYSTEM = "lustrefs"  # Azure gives every file system this name
 
 
-def volumes(layout: AzureLayout, azure: Azure, *, client_id: str) -> list[dict[str, Any]]:
+def volumes(layout: AzureLayout, azure: Azure, *, client_id: str, cache_mb: int) -> list[dict[str, Any]]:
     """Return the volumes in the form that their CSI drivers need.
 
     Args:
         layout: the cluster's.
         azure: the subscription.
         client_id: client id of the runs' identity. The driver needs it because the account accepts no keys.
+        cache_mb: the size of the container's cache on the node's local volume, in MiB; 0 for the driver's
+            own.
     """
-    return [_container(layout, client_id), *_file_systems(layout, azure)]
+    return [_container(layout, client_id, cache_mb), *_file_systems(layout, azure)]
 
 
-def _container(layout: AzureLayout, client_id: str) -> dict[str, Any]:
+def _container(layout: AzureLayout, client_id: str, cache_mb: int) -> dict[str, Any]:
     container = layout.settings.container
+    # Options of blobfuse2. Without a path, the driver caches in a folder of /mnt of the node.
+    cache = [f"--tmp-path={tiers.CACHE}/{container}", f"--cache-size-mb={cache_mb}"] if cache_mb else []
     return {
         "name": "bucket",
         "driver": "blob.csi.azure.com",
@@ -40,7 +45,7 @@ def _container(layout: AzureLayout, client_id: str) -> dict[str, Any]:
             "clientID": client_id,
             "mountWithWorkloadIdentityToken": "true",
         },
-        "mount_options": ["-o allow_other", "--use-attr-cache=true"],
+        "mount_options": ["-o allow_other", "--use-attr-cache=true", *cache],
     }
 
 

@@ -31,6 +31,7 @@ _ALWAYS = (
     "storage.googleapis.com",
 )
 _ENDING = ("cloudscheduler.googleapis.com",)
+_MOVING = ("workflowexecutions.googleapis.com", "workflows.googleapis.com")
 _LUSTRE = ("lustre.googleapis.com", "servicenetworking.googleapis.com")
 
 
@@ -66,6 +67,7 @@ def services(layout: GcpLayout) -> tuple[str, ...]:
     return (
         *_ALWAYS,
         *(_ENDING if layout.cluster.expires else ()),
+        *(_MOVING if layout.is_end_movable else ()),
         *(_LUSTRE if layout.settings.lustre_gib else ()),
     )
 

@@ -6,9 +6,11 @@ A changing call is made once: the engine decides whether to repeat it, after a c
 
 from __future__ import annotations
 
+import ipaddress
 import threading
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+from urllib.parse import urlsplit
 
 import grpc
 from google.api_core import exceptions as api
@@ -17,14 +19,18 @@ from google.auth.transport.requests import AuthorizedSession
 from cloudrec.engine.clock import Clock
 from cloudrec.errors import PreflightError, SpecError
 from cloudrec.providers.base import reading
+from cloudrec.providers.base.reading import UnreadableAnswerError
 from cloudrec.providers.gcp import account as credentials
 from cloudrec.providers.gcp import errors
 from cloudrec.providers.gcp.api import ids, sdk
 from cloudrec.providers.gcp.prices import shipped
 from cloudrec.spec.suggest import did_you_mean
+from cloudrec_contract.safe_json import safe_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+
+    from requests import Response
 
 T = TypeVar("T")
 C = TypeVar("C")  # a client
@@ -32,7 +38,10 @@ R = TypeVar("R")  # a request
 R_contra = TypeVar("R_contra", contravariant=True)
 T_co = TypeVar("T_co", covariant=True)
 _TIMEOUT_S = 60.0
+_REST, _GRPC = "GOOGLE_CLOUD_ENDPOINT_URL", "GOOGLE_CLOUD_GRPC_ENDPOINT"
 _COMPUTE_ENGINE = "services/6F81-5844-456A"  # Compute Engine in the price catalogue
+_OK = 200
+_SHOWN = 80  # bytes of a foreign answer in a message
 _PAGE = 5000  # SKUs; the catalogue's limit for one page
 
 
@@ -163,10 +172,14 @@ class Gcp:
     def rest(self, made: Callable[..., C]) -> C:
         """Return the shared client of this class, which uses REST."""
         options = {"api_endpoint": self.endpoint} if self.endpoint else None
-        return self._once(
-            made,
-            lambda: made(credentials=self.credentials, transport="rest", client_options=options),
-        )
+
+        def make() -> C:
+            client = made(credentials=self.credentials, transport="rest", client_options=options)
+            # Generated clients have no public name for their session.
+            _checked(client.transport._session)  # type: ignore[attr-defined]  # noqa: SLF001
+            return client
+
+        return self._once(made, make)
 
     def call(self, method: Method[R, T], request: R) -> T:
         """Call a method of a client once, without retries.
@@ -221,11 +234,11 @@ class Gcp:
             google.api_core.exceptions.GoogleAPICallError: Google refuses the call.
         """
         base = self.endpoint or f"https://{service}.googleapis.com"
-        session = self._once("session", lambda: AuthorizedSession(self.credentials))
+        session = self._once("session", lambda: _checked(AuthorizedSession(self.credentials)))
         answer = session.request(method, f"{base}{path}", json=body, timeout=_TIMEOUT_S)
         if not answer.ok:
             raise api.from_http_response(answer)
-        return answer.json() if answer.content else {}
+        return safe_json(answer.content) if answer.content else {}
 
     def lock(self, name: str) -> threading.Lock:
         """Return the lock for a resource of this name that is read, edited and written back."""
@@ -234,8 +247,15 @@ class Gcp:
 
     @property
     def endpoint(self) -> str:
-        """The address for all REST calls; empty for each service's own address."""
-        return (self._environment.get("GOOGLE_CLOUD_ENDPOINT_URL") or "").rstrip("/")
+        """The address for all REST calls; empty for each service's own address.
+
+        Raises:
+            SpecError: it is another machine's, without TLS: the calls carry the credential's token.
+        """
+        given = (self._environment.get(_REST) or "").rstrip("/")
+        if given and not given.startswith("https://"):
+            _require_loopback(_REST, given, urlsplit(given).netloc)
+        return given
 
     def _once(self, name: object, make: Callable[[], C]) -> C:
         with self._lock:
@@ -248,13 +268,54 @@ class Gcp:
         return self._once(made, lambda: self._make_rpc(made, transport_of))
 
     def _make_rpc(self, made: Callable[..., C], transport_of: Callable[[str], Callable[..., object]]) -> C:
-        target = self._environment.get("GOOGLE_CLOUD_GRPC_ENDPOINT")
+        target = self._environment.get(_GRPC)
         if not target:
             return made(credentials=self.credentials, transport="grpc", client_options=None)
+        _require_loopback(_GRPC, target, target)
         # gRPC refuses credentials on a channel without TLS, which an endpoint for tests has.
         channel = grpc.intercept_channel(grpc.insecure_channel(target), credentials.Bearer(self.credentials))
         return made(transport=transport_of("grpc")(channel=channel))
 
     def _make_storage(self) -> sdk.storage.Client:
         options: dict[str, object] | None = {"api_endpoint": self.endpoint} if self.endpoint else None
-        return sdk.storage.Client(project=self.project, credentials=self.credentials, client_options=options)
+        client = sdk.storage.Client(
+            project=self.project, credentials=self.credentials, client_options=options
+        )
+        _checked(client._http)  # type: ignore[attr-defined]  # noqa: SLF001 - as above
+        return client
+
+
+def _require_loopback(variable: str, value: str, host: str) -> None:
+    """Raise SpecError if an address without TLS is not on this machine: it would get the token in clear."""
+    name = urlsplit(f"//{host}").hostname or ""
+    try:
+        is_here = name == "localhost" or ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        is_here = False
+    if not is_here:
+        raise SpecError(
+            f"{variable} is {value!r}: it would get the credential's token without encryption",
+            remedy=f"unset {variable}; only a stand-in on this machine (127.0.0.1) may have no TLS",
+        )
+
+
+def _checked(session: AuthorizedSession) -> AuthorizedSession:
+    """Let a session raise UnreadableAnswerError for a successful answer that is not JSON; return it."""
+    session.hooks["response"].append(_refuse_foreign)
+    return session
+
+
+def _refuse_foreign(answer: Response, **_: object) -> None:
+    """Raise UnreadableAnswerError for a page of a proxy, or an empty or damaged answer.
+
+    Google's JSON APIs answer 200 with an object, which may be {}; 204 has no body. The content of a stored
+    object (alt=media, /upload/) is no JSON.
+    """
+    if answer.status_code != _OK or "alt=media" in answer.url or "/upload/" in answer.url:
+        return
+    try:
+        safe_json(answer.content, numbers="any")
+    except ValueError as error:
+        shown = answer.content[:_SHOWN].decode("utf-8", errors="replace")
+        called = f"{answer.request.method} {answer.url.partition('?')[0]}"
+        raise UnreadableAnswerError(f"{called} is answered with {shown!r}") from error

@@ -11,6 +11,7 @@ import re
 from typing import TYPE_CHECKING
 
 from cloudrec.engine.graph import TAG_EXPIRES, TAG_OWNER
+from cloudrec_contract.safe_json import safe_object
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -80,7 +81,7 @@ def described(description: str) -> dict[str, str]:
     if not description.startswith(_SAID):
         return {}
     try:
-        tags = json.loads(description.removeprefix(_SAID))
+        tags = safe_object(description.removeprefix(_SAID))
         return {f"{_OURS}{name}": str(value) for name, value in tags.items()}
     except (ValueError, AttributeError):  # a user edited the description
         return {}

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     from cloudrec.providers.gcp.api.client import Gcp
 
-_COMPUTE, _CONTAINER, _NETWORKING = "compute", "container", "servicenetworking"
+_COMPUTE, _CONTAINER = "compute", "container"
+_BY_REST = ("servicenetworking", "workflows")  # the SDK has no client for them
 _DONE = "DONE"
 # google.rpc.Code, by number.
 _CODES = (
@@ -62,7 +63,7 @@ class _JsonOperation(TypedDict, total=False):
     error: _JsonStatus
 
 
-# The clients of the services with long-running operations; servicenetworking has no client in the SDK.
+# The clients of the services with long-running operations.
 _SERVICES: Mapping[str, Callable[[Gcp], _Operations]] = {
     "artifactregistry": lambda gcp: gcp.rest(sdk.artifactregistry.ArtifactRegistryClient),
     "lustre": lambda gcp: gcp.lustre,
@@ -154,7 +155,7 @@ def _look_at_container(gcp: Gcp, path: str) -> OperationProgress:
 
 
 def _look_at_service(gcp: Gcp, service: str, name: str) -> OperationProgress:
-    if service == _NETWORKING:  # the SDK has no client for it
+    if service in _BY_REST:
         answer: _JsonOperation | None = gcp.or_none(
             lambda: gcp.repeat(lambda: gcp.send(service, "GET", f"/v1/{name}"))
         )

@@ -40,7 +40,8 @@ _PLACES = ("locations", "regions", "zones")
 _LINKS = frozenset({"network", "router", "subnetwork", "targetVpnGateway", "vpnGateway"})
 _QUERY = "labels.cloudrec-cluster:* OR labels.goog-k8s-cluster-name:cloudrec"
 _ASSETS = "cloudasset.googleapis.com"
-_NOT_HERE = "is not a valid location"  # of Cloud Scheduler, which is not in each region
+# Of Cloud Scheduler and of Workflows, which are not in each region.
+_NOT_HERE = ("is not a valid location", "is not found or access is unauthorized")
 SEARCH = "cloudasset.assets.searchAllResources"
 
 BY_LABEL, BY_DESCRIPTION = "label", "description"
@@ -189,6 +190,14 @@ COLLECTIONS: tuple[AuditedCollection, ...] = (
         driver=BY_DESCRIPTION,
     ),
     AuditedCollection(
+        noun="workflow",
+        permission="workflows.workflows.list",
+        url="/v1/projects/{project}/locations/{region}/workflows",
+        items="workflows",
+        charge=charges.free,  # by the steps of its executions
+        driver=BY_LABEL,
+    ),
+    AuditedCollection(
         noun="Lustre instance",
         permission="lustre.instances.list",
         url="",  # its client of the SDK lists it
@@ -220,6 +229,7 @@ _TYPES: Mapping[str, str] = {
     "secretmanager.googleapis.com/SecretVersion": "secret",
     "storage.googleapis.com/Bucket": "bucket",
     "tpu.googleapis.com/Node": "TPU node",
+    "workflows.googleapis.com/Workflow": "workflow",
 }
 _IN_A_CLUSTER = "k8s.io/"  # in the types of objects of Kubernetes, which end with their cluster
 
@@ -289,7 +299,7 @@ def _tried(gcp: Gcp, what: str, permission: str, rows: Callable[[], list[Row]]) 
         if errors.is_disabled(error):
             return ListedRows(absent=True)
         said = errors.message(error)
-        if errors.is_absent(error) or _NOT_HERE in said:
+        if errors.is_absent(error) or any(words in said for words in _NOT_HERE):
             return ListedRows()
         if isinstance(error, api.Forbidden):
             lacking = errors.permission_of(said) or permission

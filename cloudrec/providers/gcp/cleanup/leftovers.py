@@ -31,11 +31,12 @@ KINDS: Mapping[str, AbstractSet[str]] = {LEFTOVERS: _NETWORK, orphans.STRAY: _NE
 
 def resources(layout: GcpLayout) -> list[Resource]:
     """Describe the orphaned resources: they need all networks, and the cluster needs them."""
-    suffixes = ("", *network.gpu_suffixes(layout))
+    networks = layout.keys(network.NETWORK, network.network_suffixes(layout))
+    subnets = layout.keys(network.SUBNET, network.subnet_suffixes(layout))
     return [
         layout.resource(
             LEFTOVERS,
-            needs=(*layout.keys(network.NETWORK, suffixes), *layout.keys(network.SUBNET, suffixes)),
+            needs=(*networks, *subnets),
             hourly_usd=FREE,
         )
     ]

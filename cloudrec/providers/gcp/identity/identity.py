@@ -63,7 +63,8 @@ def resources(layout: GcpLayout) -> list[Resource]:
     """Describe the nodes' account and its roles in the project; without these if the account is shared.
 
     Its roles are then the administrator's, who made it for all clusters of the project. A cluster with an end
-    has another account, which ends it: the nodes must not have its role.
+    has another account, which ends it: the nodes must not have its role. Where the end can move, that account
+    starts a workflow. IAM knows no names of workflows, so this role is for all workflows of the project.
     """
     ender = layout.resource(
         ACCOUNT,
@@ -73,7 +74,22 @@ def resources(layout: GcpLayout) -> list[Resource]:
         is_shared=bool(layout.shared_end),
         hourly_usd=FREE,
     )
-    return [*_of_nodes(layout), *([ender] if layout.cluster.expires else [])]
+    starter = layout.resource(
+        BINDING,
+        END,
+        needs=(ender.key,),
+        properties=policies.BindingProperties(
+            holder=f"projects/{layout.project}",
+            member=f"{_MEMBER}{layout.end_account}",
+            grants=((layout.starter_role, ""),),
+        ),
+        hourly_usd=FREE,
+    )
+    return [
+        *_of_nodes(layout),
+        *([ender] if layout.cluster.expires else []),
+        *([starter] if starter_keys(layout) else []),
+    ]
 
 
 def _of_nodes(layout: GcpLayout) -> list[Resource]:
@@ -110,6 +126,15 @@ def keys(layout: GcpLayout) -> tuple[str, ...]:
     """Return the keys of the nodes' account and, if the cluster has its own, of its roles."""
     account = layout.key(ACCOUNT, NODES)
     return (account,) if layout.shared_account else (account, layout.key(BINDING, NODES))
+
+
+def starter_keys(layout: GcpLayout) -> tuple[str, ...]:
+    """Return the key of the role with which the end's account starts a workflow.
+
+    It is empty without a workflow; an administrator's account has the role from the administrator.
+    """
+    is_own = layout.is_end_movable and not layout.shared_end
+    return (layout.key(BINDING, END),) if is_own else ()
 
 
 def members(gcp: Gcp, cluster: str | None) -> dict[str, Mapping[str, str]]:
@@ -195,7 +220,7 @@ class GcpAccountDriver(GcpDriver[AccountProperties]):
 
 
 class ProjectBindingDriver(policies.BindingDriver):
-    """Handles the roles of a cluster's nodes in the project."""
+    """Handles the roles of a cluster's accounts in the project."""
 
     kind = BINDING
 
@@ -203,7 +228,7 @@ class ProjectBindingDriver(policies.BindingDriver):
         """Return the accounts of the clusters, and deleted ones that the policy still names."""
         holder = f"projects/{self.gcp.project}"
         ours = {
-            member: policies.inherited(tags, BINDING, NODES)
+            member: policies.inherited(tags, BINDING, _suffix(tags))
             for member, tags in members(self.gcp, cluster).items()
         }
         for grant in policies.grants(self.gcp, holder):
@@ -214,17 +239,22 @@ class ProjectBindingDriver(policies.BindingDriver):
                 or found[0] != f"{_MEMBER}{account_address(found['id'], self.gcp.project)}"
             ):
                 continue
-            title = self._title(found["id"], cluster)
-            if title:
-                ours[grant.account] = policies.inherited({TAG_CLUSTER: title}, BINDING, NODES)
+            for suffix in (NODES, END):
+                if title := self._title(found["id"], suffix, cluster):
+                    ours[grant.account] = policies.inherited({TAG_CLUSTER: title}, BINDING, suffix)
         return [(holder, ours)]
 
-    def _title(self, account: str, cluster: str | None) -> str:
-        """Return the cluster of a deleted account; empty if it is of another cluster or region.
+    def _title(self, account: str, suffix: str, cluster: str | None) -> str:
+        """Return the cluster of a deleted account; empty if it is of another cluster, region or purpose.
 
         With `cluster` None, a shortened account name gives only the beginning of the cluster's name.
         """
         if cluster is not None:
-            return cluster if account == account_id(cluster, self.gcp.region, NODES) else ""
-        tail = f"-{self.gcp.region}-{NODES}"
+            return cluster if account == account_id(cluster, self.gcp.region, suffix) else ""
+        tail = f"-{self.gcp.region}-{suffix}"
         return account.removeprefix(_OURS).removesuffix(tail) if account.endswith(tail) else ""
+
+
+def _suffix(tags: Mapping[str, str]) -> str:
+    """Return what an account is for, from its tags: the end of its key."""
+    return END if name_of(tags, "").endswith(f"-{END}") else NODES

@@ -21,7 +21,11 @@ SHARED = "cloudrec-nodes"
 END = "end"  # the suffix of the account that ends a cluster
 SHARED_END = "cloudrec-end"
 GUARD = "cloudrecGuard"
+STARTER = "cloudrecEnd"
 _GUARD_DEFAULT = "roles/container.clusterAdmin"
+_STARTER_DEFAULT = "roles/workflows.invoker"
+_START = "workflows.executions.create"
+_STARTERS = frozenset({_STARTER_DEFAULT, "roles/workflows.admin", "roles/workflows.editor", "roles/owner"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +63,24 @@ def end_account(gcp: Gcp, cluster: str) -> str:
         gcp.cache[key] = _shared(gcp, cluster, END, SHARED_END)
     found: str = gcp.cache[key]
     return found
+
+
+def starter_role(gcp: Gcp) -> str:
+    """Return the role that lets an account start workflows: the administrator's, or Google's."""
+    key = "prepared starter"
+    if key not in gcp.cache:
+        role = f"projects/{gcp.project}/roles/{STARTER}"
+        gcp.cache[key] = role if _exists(gcp, role) else _STARTER_DEFAULT
+    found: str = gcp.cache[key]
+    return found
+
+
+def starts_workflows(gcp: Gcp, role: str) -> bool:
+    """Return whether a role has the permission to start workflows."""
+    if not role.startswith("projects/"):
+        return role in _STARTERS
+    row = gcp.or_none(lambda: gcp.repeat(lambda: gcp.send("iam", "GET", f"/v1/{role}"))) or {}
+    return not row.get("deleted", False) and _START in row.get("includedPermissions", ())
 
 
 def _search(gcp: Gcp, cluster: str) -> Prepared:

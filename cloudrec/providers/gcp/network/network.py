@@ -1,7 +1,9 @@
-"""The networks: one for all nodes, with ranges for pods and services, and one for each GPU network card.
+"""The networks: one for all nodes, with ranges for pods and services, and those of the nodes' further cards.
 
-Networks are global, and subnets belong to a region. Each network card of a node must be in another network,
-so there are as many further networks as the machine type has cards for its GPUs.
+Networks are global, and subnets belong to a region. Each gVNIC card of a node must be in another network, so
+there are as many further networks as the machine type has such cards. All RDMA cards are in one network, each
+in another subnet. That network is made with the network profile of a zone, so each zone has a separate one
+("RDMA network profiles", VPC's documentation).
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from cloudrec.providers.gcp.api.client import Gcp
     from cloudrec.providers.gcp.api.driver import GcpDriver
     from cloudrec.providers.gcp.layout import GcpLayout
+    from cloudrec.providers.gcp.offers import GcpMachineType
 
 NETWORK, SUBNET = "network", "subnetwork"
 KINDS: Mapping[str, AbstractSet[str]] = {
@@ -34,7 +37,12 @@ PODS, SERVICES = "pods", "services"  # the names of the subnet's secondary range
 # Bytes. GPUDirect over TCP (A3) needs this MTU; other machines take it over when they boot.
 MTU = 8244
 
+RDMA_MTU = 8896  # bytes; Google's recommendation for networks with an RDMA profile
+
 _GPU_PARTS = 3  # bits: the GPUs' block has a part for each of up to eight networks
+# The subnets of RDMA cards have half a part each, behind the first part, which is that of the machine's other
+# card. In each zone they have the same blocks: their networks are not connected.
+_RDMA_PARTS, _BEFORE_RDMA = 4, 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,9 +51,26 @@ class NetworkProperties(ComputeProperties):
 
     Attributes:
         mtu: size of the largest packet in bytes.
+        profile: the path of the network profile that it is made with; empty for none.
     """
 
     mtu: int
+    profile: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Card:
+    """A network card of a GPU node, besides the first.
+
+    Attributes:
+        network: the suffix of its network.
+        subnet: the suffix of its subnet.
+        is_rdma: whether it is an RDMA card.
+    """
+
+    network: str
+    subnet: str
+    is_rdma: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +107,12 @@ def resources(layout: GcpLayout) -> list[Resource]:
         ),
         hourly_usd=FREE,
     )
-    return [network, nodes, *(each for suffix in gpu_suffixes(layout) for each in _for_gpus(layout, suffix))]
+    return [
+        network,
+        nodes,
+        *(each for suffix in gpu_suffixes(layout) for each in _for_gpus(layout, suffix)),
+        *(each for zone in layout.rdma_zones for each in _for_rdma(layout, zone)),
+    ]
 
 
 def drivers(gcp: Gcp) -> Mapping[str, GcpDriver]:
@@ -91,14 +121,53 @@ def drivers(gcp: Gcp) -> Mapping[str, GcpDriver]:
 
 
 def gpu_suffixes(layout: GcpLayout) -> tuple[str, ...]:
-    """Return the suffixes of the GPU networks, in the order of the cards."""
+    """Return the suffixes of the networks of further gVNIC cards, in the order of the cards."""
     return tuple(f"gpu{number}" for number in range(layout.gpu_networks))
 
 
+def network_suffixes(layout: GcpLayout) -> tuple[str, ...]:
+    """Return the suffixes of all networks."""
+    return ("", *gpu_suffixes(layout), *(_rdma(zone) for zone in layout.rdma_zones))
+
+
+def subnet_suffixes(layout: GcpLayout) -> tuple[str, ...]:
+    """Return the suffixes of all subnets."""
+    rdma = (suffix for zone in layout.rdma_zones for suffix in _rdma_subnets(layout.rdma_nics, zone))
+    return ("", *gpu_suffixes(layout), *rdma)
+
+
+def cards(hardware: GcpMachineType, zone: str) -> tuple[Card, ...]:
+    """Return the cards of a machine type's nodes in a zone, besides the first, in their order."""
+    over_tcp = (f"gpu{number}" for number in range(hardware.gpu_nics))
+    return (
+        *(Card(network=suffix, subnet=suffix) for suffix in over_tcp),
+        *(
+            Card(network=_rdma(zone), subnet=suffix, is_rdma=True)
+            for suffix in _rdma_subnets(hardware.rdma_nics, zone)
+        ),
+    )
+
+
+def profile_name(zone: str) -> str:
+    """Return the name of the network profile of a zone's RDMA cards."""
+    return f"{zone}-vpc-roce"
+
+
 def gpu_block(layout: GcpLayout, suffix: str) -> str:
-    """Return the block of addresses of a GPU network."""
-    parts = list(ipaddress.IPv4Network(layout.settings.gpu_cidr).subnets(prefixlen_diff=_GPU_PARTS))
-    return str(parts[int(suffix.removeprefix("gpu"))])
+    """Return the block of addresses of a further gVNIC card's network."""
+    return _part(layout, _GPU_PARTS, int(suffix.removeprefix("gpu")))
+
+
+def _part(layout: GcpLayout, bits: int, number: int) -> str:
+    return str(list(ipaddress.IPv4Network(layout.settings.gpu_cidr).subnets(prefixlen_diff=bits))[number])
+
+
+def _rdma(zone: str) -> str:
+    return f"rdma-{zone.rpartition('-')[2]}"
+
+
+def _rdma_subnets(count: int, zone: str) -> tuple[str, ...]:
+    return tuple(f"{_rdma(zone)}-{number}" for number in range(count))
 
 
 def _network(
@@ -132,6 +201,43 @@ def _for_gpus(layout: GcpLayout, suffix: str) -> list[Resource]:
     return [network, subnet]
 
 
+def _for_rdma(layout: GcpLayout, zone: str) -> list[Resource]:
+    """Describe the network of a zone's RDMA cards.
+
+    Its profile blocks firewall rules, routers, secondary ranges and access to Google's services. Only RDMA
+    cards can be in it, and only the cluster's nodes have any.
+    """
+    suffix = _rdma(zone)
+    network = layout.resource(
+        NETWORK,
+        suffix,
+        needs=apis.needs(layout),
+        properties=NetworkProperties(
+            path=layout.global_path("networks", suffix),
+            mtu=RDMA_MTU,
+            profile=f"projects/{layout.project}/global/networkProfiles/{profile_name(zone)}",
+        ),
+        hourly_usd=FREE,
+    )
+    subnets = [
+        layout.resource(
+            SUBNET,
+            each,
+            needs=(network.key,),
+            properties=SubnetProperties(
+                path=layout.regional_path("subnetworks", each),
+                network=network.properties.path,
+                cidr=_part(layout, _RDMA_PARTS, _BEFORE_RDMA + number),
+                ranges={},
+                private_access=False,
+            ),
+            hourly_usd=FREE,
+        )
+        for number, each in enumerate(_rdma_subnets(layout.rdma_nics, zone))
+    ]
+    return [network, *subnets]
+
+
 class GcpNetworkDriver(ComputeDriver["sdk.compute.Network", NetworkProperties]):
     """Handles networks."""
 
@@ -147,15 +253,18 @@ class GcpNetworkDriver(ComputeDriver["sdk.compute.Network", NetworkProperties]):
 
     def body(self, resource: Resource[NetworkProperties]) -> sdk.compute.Network:
         """Return the message for a network without automatic subnets."""
-        return sdk.compute.Network(
+        made = sdk.compute.Network(
             auto_create_subnetworks=False,
             mtu=resource.properties.mtu,
             routing_config=sdk.compute.NetworkRoutingConfig(routing_mode="REGIONAL"),
         )
+        if resource.properties.profile:
+            made.network_profile = resource.properties.profile
+        return made
 
     def properties(self, row: sdk.compute.Network) -> Mapping[str, object]:
-        """Return the MTU."""
-        return {"mtu": row.mtu}
+        """Return the MTU and the network profile."""
+        return {"mtu": row.mtu, "profile": ids.path(row.network_profile) if row.network_profile else ""}
 
 
 class GcpSubnetDriver(ComputeDriver["sdk.compute.Subnetwork", SubnetProperties]):

@@ -1,43 +1,44 @@
-"""The end of a cluster, kept by Google Cloud itself: one Cloud Scheduler job for each possible GPU pool.
+"""The end of a cluster, kept by Google Cloud itself: by jobs of Cloud Scheduler, or by a workflow.
 
-At the end's minute each job sets the size of its pool to zero, as the account of the cluster's end. The jobs
-exist before the first GPU node, so the end holds although the guard was never installed, the image cannot be
-pulled, or `cloudrec up` was killed. They are removed after the pools.
+Without a budget the end stays. Then one job for each possible GPU pool sets the size of its pool to zero at
+the end's minute, as the account of the cluster's end. With a budget the guard moves the end. Then one job
+starts a workflow each minute, which reads the end in a label of the cluster (`end_workflow`).
+
+Both exist before the first GPU node, so the end holds although the guard was never installed, the image
+cannot be pulled, or `cloudrec up` was killed. They are removed after the pools.
 
 Why not max_run_duration: it ends a node, but the managed instance group of the pool makes the node again.
 
 A pool of flex-start nodes is deleted instead: its autoscaler would make the nodes again while pods need them.
 
-Cloud Scheduler has cron schedules only, without a year, so a job is due again a year later; `down` has
-removed it by then. GKE refuses a change of a cluster during another one, so a refused call is repeated for
-two hours. A job of a pool that was a candidate once stays until the cluster is removed: the pool may exist.
-
-Cloud Scheduler is not in each region. A cluster elsewhere has its jobs in the first location, by name, of its
-continent (`location`).
+Cloud Scheduler has cron schedules only, without a year, so a job of a pool is due again a year later; `down`
+has removed it by then. GKE refuses a change of a cluster during another one, so a refused call is repeated
+for two hours. A pool that was a candidate once stays among them until the cluster is removed: it may exist.
 """
 
 from __future__ import annotations
 
-import base64
 import time
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
-
-from google.api_core import exceptions as api
+from datetime import timedelta
+from typing import TYPE_CHECKING
 
 from cloudrec.engine.cost import times
 from cloudrec.engine.graph import TAG_CLUSTER, TAG_EXPIRES, Condition, Observed, Properties
 from cloudrec.providers.base.driver import name_of
 from cloudrec.providers.base.layout import shortened
 from cloudrec.providers.base.offers import ON_DEMAND, SPOT
-from cloudrec.providers.gcp.api import ids, labels
+from cloudrec.providers.base.protocol import END_SCHEDULE
+from cloudrec.providers.gcp.api import gke, ids, labels
 from cloudrec.providers.gcp.api.driver import GcpDriver
 from cloudrec.providers.gcp.api.gke import CLUSTER
 from cloudrec.providers.gcp.identity import ending, identity
 from cloudrec.providers.gcp.identity.prepared import END
-from cloudrec.providers.gcp.layout import TAG_REGION
+from cloudrec.providers.gcp.nodes import end_jobs, end_workflow
+from cloudrec.providers.gcp.nodes.end_found import FoundEnd, is_intact
+from cloudrec.providers.gcp.nodes.end_jobs import DELETE, RESIZE, STARTER
+from cloudrec.providers.gcp.nodes.end_scheduler import SchedulerJobs
+from cloudrec.providers.gcp.nodes.end_workflow import Program, Workflows
 from cloudrec.providers.gcp.offers import FLEX, RESERVED
 
 if TYPE_CHECKING:
@@ -48,66 +49,64 @@ if TYPE_CHECKING:
     from cloudrec.providers.base.offers import Placement
     from cloudrec.providers.gcp.api.client import Gcp
     from cloudrec.providers.gcp.layout import GcpLayout
+    from cloudrec.providers.gcp.nodes.end_jobs import Job
+    from cloudrec.providers.gcp.nodes.end_workflow import Workflow
 
-    Job = Mapping[str, Any]  # of JSON
+SCHEDULE = END_SCHEDULE
+KINDS: Mapping[str, AbstractSet[str]] = {
+    SCHEDULE: frozenset({CLUSTER, identity.ACCOUNT, identity.BINDING, ending.BINDING})
+}
 
-SCHEDULE = "end-schedule"
-KINDS: Mapping[str, AbstractSet[str]] = {SCHEDULE: frozenset({CLUSTER, identity.ACCOUNT, ending.BINDING})}
-
-RESIZE, DELETE = "POST", "DELETE"  # the HTTP methods of the calls that end a pool
 _LONGEST_POOL = 40  # characters; GKE's limit
 _SHORT: Mapping[str, str] = {SPOT: "spot", ON_DEMAND: "od", FLEX: "flex", RESERVED: "res"}
-_LONGEST = 500  # characters of a description
-_PAGE = 500  # jobs; the limit of one page
-_SERVICE = "cloudscheduler"
-_GKE = "https://container.googleapis.com/v1/"
-_ZERO = base64.b64encode(b'{"nodeCount":0}').decode()
-# RetryConfig: at most 5 retries, but "the job will be retried until both limits are reached".
-_RETRY: Job = {
-    "retryCount": 5,
-    "maxRetryDuration": "7200s",
-    "minBackoffDuration": "15s",
-    "maxBackoffDuration": "60s",
-    "maxDoublings": 2,
-}
-_UTC, _SET_SIZE = "Etc/UTC", ":setSize"
-_DEADLINE = "60s"  # of one attempt; 15 seconds to 30 minutes
 _YEAR = timedelta(days=365)
-_CHANGED = ("description", "schedule", "timeZone", "httpTarget", "retryConfig", "attemptDeadline")
 
 
 @dataclass(frozen=True, kw_only=True)
 class EndProperties(Properties):
-    """The requested properties of the jobs.
+    """The requested properties of the end.
 
     Attributes:
         cluster: the path of the cluster.
         expires: the end of the cluster, ISO 8601.
         pools: pool -> the HTTP method of the call that ends it: RESIZE or DELETE.
         account: the e-mail address of the account whose permissions the calls have.
+        moves: whether a workflow reads the end in the cluster's label.
+        limit: the latest end that the label can give, ISO 8601; empty for none.
     """
 
     cluster: str
     expires: str
     pools: Mapping[str, str]
     account: str
+    moves: bool = False
+    limit: str = ""
 
 
 def resources(layout: GcpLayout) -> list[Resource]:
-    """Describe the jobs of all possible GPU pools; nothing for a cluster without an end."""
+    """Describe the end for all possible GPU pools; nothing for a cluster without an end."""
     if not keys(layout):
         return []
     pools = {pool_of(way): DELETE if way.capacity == FLEX else RESIZE for way in layout.places()}
+    moves, expires, limit = layout.is_end_movable, layout.cluster.expires or "", layout.cluster.end_limit
+    job = layout.prices.service("scheduler-job")
     schedule = layout.resource(
         SCHEDULE,
-        needs=(layout.key(CLUSTER), layout.key(identity.ACCOUNT, END), layout.key(ending.BINDING)),
+        needs=(
+            layout.key(CLUSTER),
+            layout.key(identity.ACCOUNT, END),
+            *identity.starter_keys(layout),
+            layout.key(ending.BINDING),
+        ),
         properties=EndProperties(
             cluster=layout.cluster_path,
-            expires=layout.cluster.expires or "",
+            expires=end_workflow.rounded(expires) if moves else expires,
             pools=pools,
             account=layout.end_account,
+            moves=moves,
+            limit=end_workflow.rounded(limit) if moves and limit else "",
         ),
-        hourly_usd=times(len(pools), layout.prices.service("scheduler-job")),
+        hourly_usd=_sum(job, layout.prices.service("end-workflow")) if moves else times(len(pools), job),
     )
     return [schedule]
 
@@ -118,7 +117,7 @@ def drivers(gcp: Gcp) -> Mapping[str, GcpDriver]:
 
 
 def keys(layout: GcpLayout) -> tuple[str, ...]:
-    """Return the key of the jobs; empty for a cluster without an end or without a possible GPU pool."""
+    """Return the key of the end; empty for a cluster without an end or without a possible GPU pool."""
     return (layout.key(SCHEDULE),) if layout.cluster.expires and layout.places() else ()
 
 
@@ -128,45 +127,24 @@ def pool_of(way: Placement) -> str:
     return shortened(f"gpu-{way.instance_type}-{zone}-{_SHORT[way.capacity]}", _LONGEST_POOL)
 
 
-def due(expires: str) -> datetime:
-    """Return the first whole minute at or after the end."""
-    end = datetime.fromisoformat(expires).astimezone(UTC)
-    minute = end.replace(second=0, microsecond=0)
-    return minute if minute == end else minute + timedelta(minutes=1)
-
-
-def cron(expires: str) -> str:
-    """Return the schedule of the end, in UTC."""
-    moment = due(expires)
-    return f"{moment.minute} {moment.hour} {moment.day} {moment.month} *"
-
-
-def location(region: str, offered: Sequence[str]) -> str:
-    """Return the location of the jobs: the region, or one of its continent if it has no Cloud Scheduler.
-
-    The first one by name is taken, so that each process finds the jobs; without one there, the first of all.
-    """
-    if region in offered:
-        return region
-    continent = region.partition("-")[0]
-    near = [name for name in offered if name.partition("-")[0] == continent]
-    return min(near or offered, default=region)
-
-
 class EndScheduleDriver(GcpDriver[EndProperties]):
-    """Handles the jobs of a cluster as one resource, by REST calls.
+    """Handles what ends a cluster as one resource, by REST calls.
 
     The identity is the beginning of the jobs' paths: projects/P/locations/L/jobs/cloudrec-CLUSTER-REGION.
-    Jobs have no labels: their description holds the tags.
     """
 
     kind = SCHEDULE
-    changeable = frozenset({"cluster", "expires", "pools", "account"})
+    changeable = frozenset({"cluster", "expires", "pools", "account", "moves", "limit"})
+
+    def __init__(self, gcp: Gcp) -> None:
+        super().__init__(gcp)
+        self.jobs, self.workflows = SchedulerJobs(gcp), Workflows(gcp)
 
     def search(self, cluster: str | None) -> Sequence[Observed]:
-        """List the jobs that have the cluster's tags in their description."""
-        found = self.gcp.or_none(lambda: self.gcp.repeat(self._ours)) or {}
-        seen = [self._observe(identity, jobs) for identity, jobs in found.items()]
+        """List the jobs and the workflows that have the cluster's tags."""
+        found = self._ours()
+        ends = self._labelled() if any(each.workflows for each in found.values()) else {}
+        seen = [self._observe(identity, each, ends) for identity, each in found.items()]
         return [each for each in seen if self.is_mine(each.tags, cluster)]
 
     def difference(self, resource: Resource[EndProperties], observed: Observed) -> Difference | None:
@@ -178,199 +156,168 @@ class EndScheduleDriver(GcpDriver[EndProperties]):
         return super().difference(resource, replace(observed, properties=there))
 
     def look(self, identity: str) -> tuple[Condition, str]:
-        """Return READY if there is a job, else GONE."""
-        found = self.gcp.or_none(lambda: self.gcp.repeat(self._ours)) or {}
-        return (Condition.READY if identity in found else Condition.GONE), ""
+        """Return READY if there is a job or a workflow, else GONE."""
+        return (Condition.READY if identity in self._ours() else Condition.GONE), ""
 
     def make(self, resource: Resource[EndProperties], *, token: str, identities: Mapping[str, str]) -> str:
-        """Create the first job. A second one of its name is refused; the API has no idempotency token."""
+        """Create the first job, or the workflow. A second one of its name is refused."""
         del token, identities
-        name = f"cloudrec-{resource.tags[TAG_CLUSTER]}-{self.gcp.region}"
-        identity = f"{self._folder()}/{name}"
-        self._wait(resource.properties.expires)
-        first = min(resource.properties.pools)
-        self._create(_job(resource, identity, first, resource.properties.pools[first]))
+        asked, identity = resource.properties, end_jobs.identity_in(self.jobs.folder(), resource.tags)
+        if asked.moves:
+            self._deploy(resource, _program(asked, asked.pools))
+            return identity
+        self._wait(asked.expires)
+        first = min(asked.pools)
+        self.jobs.create(_job(resource, identity, first, asked.pools[first]))
         return identity
 
     def complete(
         self, resource: Resource[EndProperties], identity: str, *, identities: Mapping[str, str]
     ) -> None:
-        """Create the missing jobs, and change the others; the jobs of earlier candidates too."""
+        """Make what is missing, and change the rest; the pools of earlier candidates stay."""
         del identities
-        self._wait(resource.properties.expires)
-        there = {_pool(job): job for job in self.gcp.repeat(self._ours).get(identity, ())}
-        methods = {pool: _method(job) or RESIZE for pool, job in there.items()}
-        for pool, method in sorted((methods | dict(resource.properties.pools)).items()):
-            wanted = _job(resource, identity, pool, method)
-            if pool in there:
-                self._change(there[pool], wanted)
-                continue
-            try:
-                self._create(wanted)
-            except api.Conflict:  # a list may not show yet what was created
-                self._patch(wanted)
+        asked, found = resource.properties, self._all().get(identity, FoundEnd())
+        pools = found.pools() | dict(asked.pools)
+        if asked.moves:
+            self._keep_workflow(resource, identity, found, _program(asked, pools))
+        else:
+            self._keep_jobs(resource, identity, found, pools)
 
     def remove(self, observed: Observed) -> None:
-        """Delete the jobs."""
-        for job in self.gcp.repeat(self._ours).get(observed.identity, ()):
-            self._delete(job)
+        """Delete the jobs and the workflows."""
+        found = self._all().get(observed.identity, FoundEnd())
+        for job in (*found.jobs, *found.starters):
+            self.jobs.delete(job)
+        for workflow in found.workflows:
+            self.workflows.delete(workflow["name"])
 
-    def _create(self, job: Job) -> None:
-        folder = job["name"].rpartition("/")[0]
-        self.gcp.send(_SERVICE, "POST", f"/v1/{folder}", job)
+    def _keep_jobs(
+        self, resource: Resource[EndProperties], identity: str, found: FoundEnd, pools: Mapping[str, str]
+    ) -> None:
+        """Have a job for each pool, and then no workflow."""
+        self._wait(resource.properties.expires)
+        there = {end_jobs.pool(job): job for job in found.jobs}
+        for pool, method in sorted(pools.items()):
+            self.jobs.put(there.get(pool), _job(resource, identity, pool, method), end_jobs.waits)
+        for job in found.starters:
+            self.jobs.delete(job)
+        for workflow in found.workflows:
+            self.workflows.delete(workflow["name"])
 
-    def _change(self, there: Job, wanted: Job) -> None:
-        """Change a job in place if it differs; a paused one, or one that has begun its calls, is made again.
+    def _keep_workflow(
+        self, resource: Resource[EndProperties], identity: str, found: FoundEnd, program: Program
+    ) -> None:
+        """Have the workflow with this program and the job that starts it, and then no others."""
+        asked, source = resource.properties, program.source()
+        path = self._path(resource, source)
+        there = next((each for each in found.workflows if each["name"] == path), None)
+        if there is not None and not is_intact(there, asked.account):
+            self._replace(there)
+            there = None
+        if there is None:
+            self._deploy(resource, program)
+        wanted = end_jobs.starter(identity, resource.tags, workflow=path, account=asked.account)
+        self.jobs.put(next(iter(found.starters), None), wanted, end_jobs.is_enabled)
+        for job in found.jobs:
+            self.jobs.delete(job)
+        for workflow in found.workflows:
+            if workflow["name"] != path:
+                self.workflows.delete(workflow["name"])
 
-        The API does not promise that a change ends the repetitions of a call, and these would end the nodes
-        that a cluster with a new end has.
-        """
-        if not _waits(there):
-            self._delete(there)
-            self._create(wanted)
-        elif any(there.get(name) != wanted[name] for name in _CHANGED):
-            self._patch(wanted)
+    def _deploy(self, resource: Resource[EndProperties], program: Program) -> None:
+        source, account = program.source(), resource.properties.account
+        body = end_workflow.body_of(resource.tags, source, account)
+        self.workflows.deploy(self._path(resource, source), body)
 
-    def _patch(self, wanted: Job) -> None:
-        path = f"/v1/{wanted['name']}?updateMask={','.join(_CHANGED)}"
-        self.gcp.send(_SERVICE, "PATCH", path, {name: wanted[name] for name in _CHANGED})
+    def _replace(self, changed: Workflow) -> None:
+        """Delete a workflow that others changed, and wait until its name is free."""
+        self.workflows.delete(changed["name"])
+        folder = changed["name"].rpartition("/")[0]
+        while changed["name"] in {each["name"] for each in self.workflows.listed(folder)}:
+            self.gcp.clock.sleep(self.poll_s)
 
-    def _delete(self, job: Job) -> None:
-        with suppress(api.NotFound):  # a list may still show what was deleted
-            self.gcp.send(_SERVICE, "DELETE", f"/v1/{job['name']}")
+    def _path(self, resource: Resource[EndProperties], source: str) -> str:
+        folder = self.workflows.folder(self.jobs.offered)
+        return f"{folder}/{end_workflow.name_of(resource.tags[TAG_CLUSTER], self.gcp.region, source)}"
 
     def _wait(self, expires: str) -> None:
         """Wait while a schedule without a year would be due today: for an end in a year, a minute at most."""
-        first = due(expires) - _YEAR
+        first = end_jobs.due(expires) - _YEAR
         left = first.timestamp() - time.time()
         if left > 0:
             self.gcp.clock.sleep(left + 1)
 
-    def _folder(self) -> str:
-        """Return the path of the jobs, which this process decides once; Forbidden if the API is disabled."""
-        key = "scheduler location"
-        if key not in self.gcp.cache:
-            self.gcp.cache[key] = self._place()
-        return f"projects/{self.gcp.project}/locations/{self.gcp.cache[key]}/jobs"
+    def _ours(self) -> dict[str, FoundEnd]:
+        """Return what this region has, by identity; nothing while the API is disabled."""
+        return self.gcp.or_none(lambda: self.gcp.repeat(self._all)) or {}
 
-    def _place(self) -> str:
-        url, region = f"/v1/projects/{self.gcp.project}/locations", self.gcp.region
-        try:
-            self.gcp.send(_SERVICE, "GET", f"{url}/{region}/jobs?pageSize=1")
-        except (api.BadRequest, api.NotFound):  # Cloud Scheduler is not in each region
-            return location(region, [row["locationId"] for row in self._rows(url, "locations")])
-        return region
-
-    def _ours(self) -> dict[str, list[Job]]:
-        """Return the jobs of the clusters in this region, by identity."""
-        found: dict[str, list[Job]] = {}
-        for job in self._rows(f"/v1/{self._folder()}", "jobs"):
-            if self.is_mine(_tags(job), None) and _pool(job):
-                found.setdefault(_identity(job), []).append(job)
+    def _all(self) -> dict[str, FoundEnd]:
+        found: dict[str, FoundEnd] = {}
+        for job in self.jobs.listed():
+            if self.is_mine(end_jobs.tags(job), None) and (pool := end_jobs.pool(job)):
+                end = found.setdefault(end_jobs.identity(job), FoundEnd())
+                (end.starters if pool == STARTER else end.jobs).append(job)
+        for workflow in self.gcp.or_none(self._listed) or ():
+            tags = labels.decode(workflow.get("labels", {}))
+            if self.is_mine(tags, None):
+                identity = end_jobs.identity_in(self.jobs.folder(), tags)
+                found.setdefault(identity, FoundEnd()).workflows.append(workflow)
         return found
 
-    def _rows(self, url: str, items: str) -> list[Job]:
-        rows, token = list[Any](), ""
-        while True:
-            query = f"?pageSize={_PAGE}{f'&pageToken={token}' if token else ''}"
-            answer = self.gcp.send(_SERVICE, "GET", f"{url}{query}")
-            rows += answer.get(items, ())
-            token = answer.get("nextPageToken", "")
-            if not token:
-                return rows
+    def _listed(self) -> list[Workflow]:
+        return self.workflows.listed(self.workflows.folder(self.jobs.offered))
 
-    def _observe(self, identity: str, jobs: Sequence[Job]) -> Observed:
-        tags = _tags(jobs[0])
+    def _labelled(self) -> dict[str, str]:
+        """Return the ends in the labels of the clusters in this region, by path."""
+        rows = self.gcp.or_none(lambda: gke.listed(self.gcp)) or ()
+        return {
+            f"projects/{self.gcp.project}/locations/{row.location}/clusters/{row.name}": labels.decode(
+                row.resource_labels
+            ).get(TAG_EXPIRES, "")
+            for row in rows
+        }
+
+    def _observe(self, identity: str, found: FoundEnd, ends: Mapping[str, str]) -> Observed:
+        tags, properties = found.observed(ends)
+        job, workflow = (self.gcp.prices.service(name) for name in ("scheduler-job", "end-workflow"))
+        count = len(found.jobs) + len(found.starters)
         return Observed(
             kind=SCHEDULE,
             name=name_of(tags, ids.name(identity)),
             identity=identity,
             condition=Condition.READY,
-            properties={
-                "cluster": _only({_cluster(job) for job in jobs}),
-                "expires": _only({_end(job) for job in jobs}),
-                "pools": {_pool(job): _method(job) for job in jobs},
-                "account": _only({_account(job) for job in jobs}),
-            },
+            properties=properties,
             tags=tags,
             location=self.gcp.region,
-            hourly_usd=times(len(jobs), self.gcp.prices.service("scheduler-job")),
+            hourly_usd=_sum(times(count, job), times(len(found.starters), workflow)),
         )
+
+
+def _program(asked: EndProperties, pools: Mapping[str, str]) -> Program:
+    """Return the requested program."""
+    return Program(
+        cluster=asked.cluster,
+        expires=end_workflow.epoch(asked.expires),
+        limit=end_workflow.epoch(asked.limit) if asked.limit else None,
+        pools=pools,
+    )
 
 
 def _job(resource: Resource[EndProperties], identity: str, pool: str, method: str) -> Job:
     """Return the job of one pool."""
-    wanted = resource.properties
-    uri = f"{_GKE}{wanted.cluster}/nodePools/{pool}"
-    body = {"headers": {"Content-Type": "application/json"}, "body": _ZERO} if method == RESIZE else {}
-    return {
-        "name": f"{identity}-{pool}",
-        "description": labels.describe(resource.tags, _LONGEST),
-        "schedule": cron(wanted.expires),
-        "timeZone": _UTC,
-        "attemptDeadline": _DEADLINE,
-        "retryConfig": _RETRY,
-        "httpTarget": {
-            "uri": f"{uri}{_SET_SIZE}" if method == RESIZE else uri,
-            "httpMethod": method,
-            "oauthToken": {"serviceAccountEmail": wanted.account},
-            **body,
-        },
-    }
+    asked = resource.properties
+    return end_jobs.of_pool(
+        identity,
+        resource.tags,
+        cluster=asked.cluster,
+        pool=pool,
+        method=method,
+        expires=asked.expires,
+        account=asked.account,
+    )
 
 
-def _only(found: set[str]) -> str:
-    """Return the value that all jobs have; empty if they differ."""
-    return found.pop() if len(found) == 1 else ""
-
-
-def _tags(job: Job) -> dict[str, str]:
-    return labels.described(job.get("description", ""))
-
-
-def _identity(job: Job) -> str:
-    """Return the beginning of the paths of all jobs of the cluster."""
-    tags = _tags(job)
-    folder = job["name"].rpartition("/")[0]
-    return f"{folder}/cloudrec-{tags[TAG_CLUSTER]}-{tags.get(TAG_REGION, '')}"
-
-
-def _pool(job: Job) -> str:
-    """Return the pool that a job ends, from its name; empty for another name than cloudrec gives."""
-    front = f"{_identity(job)}-"
-    return str(job["name"]).removeprefix(front) if str(job["name"]).startswith(front) else ""
-
-
-def _cluster(job: Job) -> str:
-    """Return the cluster whose pool a job ends; empty if it was changed to call something else."""
-    uri = str(job.get("httpTarget", {}).get("uri", "")).removesuffix(_SET_SIZE)
-    tail = f"/nodePools/{_pool(job)}"
-    return uri.removeprefix(_GKE).removesuffix(tail) if uri.endswith(tail) else ""
-
-
-def _method(job: Job) -> str:
-    """Return the HTTP method of a job's call; empty if it does not end the pool."""
-    target = job.get("httpTarget", {})
-    method, resizes = str(target.get("httpMethod", "")), str(target.get("uri", "")).endswith(_SET_SIZE)
-    is_right = method == DELETE and not resizes
-    is_right |= method == RESIZE and resizes and target.get("body") == _ZERO
-    return method if is_right else ""
-
-
-def _account(job: Job) -> str:
-    return str(job.get("httpTarget", {}).get("oauthToken", {}).get("serviceAccountEmail", ""))
-
-
-def _waits(job: Job) -> bool:
-    """Return whether a job waits for its first call."""
-    return job.get("state") == "ENABLED" and not job.get("lastAttemptTime")
-
-
-def _end(job: Job) -> str:
-    """Return the end that a job keeps; empty if it does not wait for it, or has another schedule."""
-    expires = _tags(job).get(TAG_EXPIRES, "")
-    try:
-        is_kept = job.get("schedule") == cron(expires) and job.get("timeZone") == _UTC
-    except ValueError:
-        return ""
-    return expires if is_kept and _waits(job) else ""
+def _sum(*prices: float | None) -> float | None:
+    """Return the sum of prices; None if one is unknown."""
+    known = [price for price in prices if price is not None]
+    return sum(known) if len(known) == len(prices) else None

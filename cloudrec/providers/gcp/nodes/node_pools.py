@@ -6,14 +6,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from cloudrec.engine.graph import TAG_KEY, Condition, Difference, ErrorVerdict, Observed
-from cloudrec.errors import NoCapacityError
-from cloudrec.providers.base.driver import is_ours, name_of, needed
+from cloudrec.providers.base.driver import is_ours, name_of, needed, with_nodes
 from cloudrec.providers.base.offers import ON_DEMAND, SPOT
 from cloudrec.providers.gcp.api import gke, ids, labels, sdk
 from cloudrec.providers.gcp.api.gke import CLUSTER
 from cloudrec.providers.gcp.facts import NOTICE
 from cloudrec.providers.gcp.identity.identity import ACCOUNT
-from cloudrec.providers.gcp.network import network
 from cloudrec.providers.gcp.nodes import cpu_nodes, pool_model
 from cloudrec.providers.gcp.nodes.cpu_nodes import CPU
 from cloudrec.providers.gcp.nodes.pool_model import CpuPoolProperties, GpuPoolProperties, PoolProperties
@@ -260,20 +258,11 @@ class GcpGpuNodesDriver(_PoolDriver[GpuPoolProperties]):
         return path
 
     def condition(self, kind: str, identity: str) -> tuple[Condition, str]:
-        """Return the condition; a new pool without capacity is deleted, so that the next candidate is tried.
-
-        Raises:
-            NoCapacityError: the pool cannot grow; it keeps its nodes.
-        """
+        """Return the condition; a new pool without capacity is deleted, and the next candidate is tried."""
         condition, reason = super().condition(kind, identity)
         until = self._until.get(identity)
-        # Only a pool that this process has just created is given up: any other one may have nodes in use.
+        # Only a pool that this process has just created is deleted here: any other one may have nodes in use.
         if until is None:
-            if condition is Condition.UNAVAILABLE and self.is_of_use(identity):
-                raise NoCapacityError(
-                    f"{ids.name(identity)} keeps the nodes that it has, and Google has no more: {reason}",
-                    remedy="run `cloudrec up` again later, or set cluster.nodes to the number that it has",
-                )
             return condition, reason
         if condition is Condition.PENDING:
             condition, reason = self._patience(identity, until)
@@ -282,6 +271,12 @@ class GcpGpuNodesDriver(_PoolDriver[GpuPoolProperties]):
         if condition is not Condition.PENDING:
             self._until.pop(identity, None)
         return condition, reason
+
+    def as_before(
+        self, resource: Resource[GpuPoolProperties], observed: Observed
+    ) -> Resource[GpuPoolProperties] | None:
+        """Return the pool with the size that it had; None if it had no nodes."""
+        return with_nodes(resource, observed.properties.get("nodes"))
 
     def holds(self, observed: Observed) -> bool:
         """Return whether a pool that was given up has machines: they count against the next pool's quota."""
@@ -327,7 +322,7 @@ class GcpGpuNodesDriver(_PoolDriver[GpuPoolProperties]):
             **super().properties(row),
             "capacity": _capacity(row),
             "zone": "".join(row.locations),
-            "notice_s": _notice_s(row.config.kubelet_config),
+            "notice_s": _notice_s(row),
         }
 
     def hourly_usd(self, of: Mapping[str, Any], row: sdk.container.NodePool) -> float | None:
@@ -336,18 +331,16 @@ class GcpGpuNodesDriver(_PoolDriver[GpuPoolProperties]):
         return super().hourly_usd(there, row)
 
 
-def _networks(resource: Resource, identities: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return the network and the subnetwork of each GPU network card, in the order of the cards."""
-    of_kind = {
-        kind: {key: identities[key] for key in resource.needs if key.startswith(f"{kind}/") and "-gpu" in key}
-        for kind in (network.NETWORK, network.SUBNET)
-    }
-    networks, subnetworks = of_kind[network.NETWORK], of_kind[network.SUBNET]
-    return list(zip(networks.values(), subnetworks.values(), strict=True))
+def _networks(resource: Resource[GpuPoolProperties], identities: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return the network and the subnetwork of each card besides the first, in the order of the cards."""
+    return [(identities[net], identities[subnet]) for net, subnet in resource.properties.cards]
 
 
-def _notice_s(kubelet: sdk.container.NodeKubeletConfig) -> int:
-    """Return the seconds that pods have from the notice to their end: those of the pool, if it has any."""
+def _notice_s(row: sdk.container.NodePool) -> int:
+    """Return the seconds from the notice of a preemption to the end of pods; 0 if nodes are not preempted."""
+    if _capacity(row) in {ON_DEMAND, RESERVED}:
+        return 0
+    kubelet = row.config.kubelet_config
     total = kubelet.shutdown_grace_period_seconds
     return total - kubelet.shutdown_grace_period_critical_pods_seconds if total else NOTICE.seconds
 

@@ -14,11 +14,12 @@ from cloudrec.providers.gcp.nodes import cpu_nodes, end_schedule
 from cloudrec.providers.gcp.nodes.cpu_nodes import CPU
 from cloudrec.providers.gcp.nodes.node_pools import GPU, GcpCpuNodesDriver, GcpGpuNodesDriver
 from cloudrec.providers.gcp.nodes.pool_model import CpuPoolProperties, GpuPoolProperties, Hardware
-from cloudrec.providers.gcp.offers import FLEX, RESERVED
+from cloudrec.providers.gcp.offers import FLEX, RESERVED, SSD_GIB
+from cloudrec.providers.gcp.prices import LOCAL_SSD
 from cloudrec.spec.models import seconds_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
     from collections.abc import Set as AbstractSet
 
     from cloudrec.engine.graph import Resource
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from cloudrec.providers.gcp.api.client import Gcp
     from cloudrec.providers.gcp.api.driver import GcpDriver
     from cloudrec.providers.gcp.layout import GcpLayout
+    from cloudrec.providers.gcp.offers import GcpMachineType
 
 KINDS: Mapping[str, AbstractSet[str]] = {
     CPU: frozenset({CLUSTER, identity.ACCOUNT, identity.BINDING}),
@@ -89,6 +91,10 @@ def _candidate(layout: GcpLayout, way: Placement) -> Resource[GpuPoolProperties]
     version, pool = cluster.kubernetes_version, end_schedule.pool_of(way)
     run = settings.max_run_duration or _FLEX_RUN
     is_close = placement.is_close(layout, way)
+    cards = tuple(
+        (layout.key(network.NETWORK, card.network), layout.key(network.SUBNET, card.subnet))
+        for card in network.cards(hardware, way.zone)
+    )
     return layout.resource(
         GPU,
         f"{way.instance_type}-{way.zone}-{way.capacity}",
@@ -97,7 +103,8 @@ def _candidate(layout: GcpLayout, way: Placement) -> Resource[GpuPoolProperties]
             layout.key(CPU),
             *identity.keys(layout),
             *end_schedule.keys(layout),
-            *_cards(layout, hardware.gpu_nics),
+            *dict.fromkeys(net for net, _ in cards),
+            *(subnet for _, subnet in cards),
             *((layout.key(placement.PLACEMENT, way.zone),) if is_close else ()),
         ),
         properties=GpuPoolProperties(
@@ -108,10 +115,10 @@ def _candidate(layout: GcpLayout, way: Placement) -> Resource[GpuPoolProperties]
             hardware=Hardware(
                 accelerator=hardware.accelerator,
                 gpus=hardware.gpus,
-                gpu_nics=hardware.gpu_nics,
                 local_ssds=hardware.local_ssds,
                 fast_socket=hardware.fast_socket,
             ),
+            cards=cards,
             zone=way.zone,
             capacity=way.capacity,
             nodes=cluster.nodes,
@@ -129,6 +136,7 @@ def _candidate(layout: GcpLayout, way: Placement) -> Resource[GpuPoolProperties]
         hourly_usd=total(
             layout.prices.nodes(way.instance_type, cluster.nodes, way.capacity),
             layout.prices.service(f"disk-{hardware.disk}-gib", settings.gpu_root_gib * cluster.nodes),
+            *_added_disks(layout, hardware),
         ),
         node_type=way.instance_type,
         gpus=hardware.gpus,
@@ -138,7 +146,10 @@ def _candidate(layout: GcpLayout, way: Placement) -> Resource[GpuPoolProperties]
     )
 
 
-def _cards(layout: GcpLayout, count: int) -> Sequence[str]:
-    """Return the keys of the networks and subnets of this many GPU network cards."""
-    suffixes = network.gpu_suffixes(layout)[:count]
-    return (*layout.keys(network.NETWORK, suffixes), *layout.keys(network.SUBNET, suffixes))
+def _added_disks(layout: GcpLayout, hardware: GcpMachineType) -> list[float | None]:
+    """Return the price of the local SSDs that are added to the machines; empty for none.
+
+    Those of spot machines cost less; the price on demand is the limit.
+    """
+    gib = hardware.added_ssds * SSD_GIB * layout.cluster.nodes
+    return [layout.prices.service(LOCAL_SSD, gib)] if gib else []

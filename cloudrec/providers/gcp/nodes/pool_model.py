@@ -68,7 +68,6 @@ class Hardware:
 
     accelerator: str
     gpus: int
-    gpu_nics: int
     local_ssds: int
     fast_socket: bool
 
@@ -79,6 +78,7 @@ class GpuPoolProperties(PoolProperties):
 
     Attributes:
         hardware: of each node.
+        cards: the keys of the network and of the subnet of each network card besides the first.
         zone: where its nodes are.
         capacity: how they are paid for: SPOT, ON_DEMAND, RESERVED or FLEX.
         driver: the version of the GPU driver that GKE installs: LATEST or DEFAULT.
@@ -89,6 +89,7 @@ class GpuPoolProperties(PoolProperties):
     """
 
     hardware: Hardware
+    cards: tuple[tuple[str, str], ...]
     zone: str
     capacity: str
     driver: str
@@ -140,16 +141,16 @@ def gpu(
         asked: the requested properties.
         labels: the labels of the pool and its machines, which hold its tags.
         service_account: e-mail address of the nodes' service account.
-        networks: the network and the subnetwork of each GPU network card.
+        networks: the network and the subnetwork of each network card besides the first.
         version: the Kubernetes version of the control plane, on which some features depend.
     """
     of = sdk.container
-    capacity, hardware = asked.capacity, asked.hardware
+    capacity = asked.capacity
     network_config = of.NodeNetworkConfig(enable_private_nodes=True)
-    if hardware.gpu_nics:
+    if networks:
         network_config.additional_node_network_configs = [
             of.AdditionalNodeNetworkConfig(network=network, subnetwork=subnetwork)
-            for network, subnetwork in networks[: hardware.gpu_nics]
+            for network, subnetwork in networks
         ]
     pool = of.NodePool(
         name=asked.pool,

@@ -34,7 +34,7 @@ def halt(gcp: Gcp, title: str, *, cluster: str = "") -> Halt:
         The paths of the pools that are being scaled, and the reasons for those that are not.
     """
     pools, left = list[str](), list[str]()
-    for row in _clusters(gcp, title, cluster):
+    for row in clusters(gcp, title, cluster):
         path = f"projects/{gcp.project}/locations/{row.location}/clusters/{row.name}"
         for pool in row.node_pools:
             if not _trains(pool, title):
@@ -47,7 +47,8 @@ def halt(gcp: Gcp, title: str, *, cluster: str = "") -> Halt:
     return Halt(pools=tuple(pools), left=tuple(left))
 
 
-def _clusters(gcp: Gcp, title: str, path: str) -> Sequence[sdk.container.Cluster]:
+def clusters(gcp: Gcp, title: str, path: str) -> Sequence[sdk.container.Cluster]:
+    """Return the cluster at a path, or if it is empty those of this name in the region."""
     if path:
         row = gcp.get(gcp.container.get_cluster, sdk.container.GetClusterRequest(name=path))
         found = [row] if row is not None else []

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from cloudrec.engine.cost import FREE
 from cloudrec.engine.graph import Condition, Observed, Properties
-from cloudrec.providers.base.driver import all_needed, name_of
+from cloudrec.errors import PreflightError
+from cloudrec.providers.base.driver import all_needed, is_ours, name_of
 from cloudrec.providers.gcp.api import apis, ids, labels, operations, sdk
 from cloudrec.providers.gcp.api.driver import ComputeDriver, ComputeProperties, GcpDriver
 from cloudrec.providers.gcp.api.policies import inherited
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from google.api_core.operation import Operation
 
+    from cloudrec.engine.clock import Clock
     from cloudrec.engine.graph import Resource
     from cloudrec.providers.base.prices import Prices
     from cloudrec.providers.gcp.api.client import Gcp
@@ -39,6 +41,7 @@ KINDS: Mapping[str, AbstractSet[str]] = {
 }
 
 _SUFFIX = "lustre"
+_IMPORT_POLL_S = 10.0
 _SERVICE = "servicenetworking"
 _PRODUCER = f"services/{_SERVICE}.googleapis.com"
 _NAME = f"{_SERVICE}-googleapis-com"  # Google's name of the peering
@@ -351,6 +354,38 @@ class GcpLustreDriver(GcpDriver[LustreProperties]):
             location=self.gcp.region,
             created=row.create_time.timestamp() if row.create_time else None,
         )
+
+
+def fill(layout: GcpLayout, gcp: Gcp, source: str, clock: Clock) -> None:
+    """Import a folder of the bucket to the root of the cluster's file system, and wait for it.
+
+    Google accepts no other destination that does not exist yet (google-cloud-lustre, LustrePath).
+
+    Args:
+        layout: the cluster's.
+        gcp: the project.
+        source: URI of the folder, with a slash at its end.
+        clock: the clock for the wait.
+
+    Raises:
+        PreflightError: the cluster has no file system.
+        OperationFailedError: the import failed.
+    """
+    found = [row for row in instances(gcp) if is_ours(labels.decode(dict(row.labels)), layout.title)]
+    if not found:
+        raise PreflightError(
+            f"cluster {layout.title!r} has no Lustre file system", remedy="use --data-tier local or bucket"
+        )
+    request = sdk.lustre.ImportDataRequest(
+        name=found[0].name,
+        gcs_path=sdk.lustre.GcsPath(uri=source),
+        lustre_path=sdk.lustre.LustrePath(path="/"),
+    )
+    operation = operations.of_service("lustre", gcp.call(gcp.lustre.import_data, request))
+    while not (progress := operations.look(gcp, operation)).is_done:
+        clock.sleep(_IMPORT_POLL_S)
+    if progress.error is not None:
+        raise progress.error
 
 
 def instances(gcp: Gcp) -> list[sdk.lustre.Instance]:

@@ -13,21 +13,30 @@ if TYPE_CHECKING:
     from cloudrec.providers.gcp.layout import GcpLayout
 
 
-def volumes(layout: GcpLayout, gcp: Gcp) -> list[dict[str, object]]:
-    """Return the volumes in the format of their CSI drivers."""
-    return [_bucket(layout), *_file_systems(layout, gcp)]
+def volumes(layout: GcpLayout, gcp: Gcp, *, cache_gib: int) -> list[dict[str, object]]:
+    """Return the volumes in the format of their CSI drivers.
+
+    Args:
+        layout: the cluster's.
+        gcp: the project.
+        cache_gib: the size of the bucket's cache on a node's disk.
+    """
+    return [_bucket(layout, cache_gib), *_file_systems(layout, gcp)]
 
 
-def _bucket(layout: GcpLayout) -> dict[str, object]:
+def _bucket(layout: GcpLayout, cache_gib: int) -> dict[str, object]:
     prefix = [f"only-dir:{layout.settings.prefix}"] if layout.settings.prefix else []
     return {
         "name": "bucket",
         "driver": "gcsfuse.csi.storage.gke.io",
         "handle": layout.bucket,
         "capacity": "1Pi",  # Kubernetes requires a capacity, and the driver ignores it
-        "attributes": {},
+        # The cache is on the node's ephemeral storage; the driver refuses a mount option for it. The second
+        # attribute caches files that are not read from their start, too.
+        "attributes": {"fileCacheCapacity": f"{cache_gib}Gi", "fileCacheForRangeRead": "true"},
         "mount_options": ["implicit-dirs", *prefix],
-        "pod_annotations": {"gke-gcsfuse/volumes": "true"},  # GKE then adds the driver's sidecar
+        # GKE adds the driver's sidecar. Its own limit of ephemeral storage, 5Gi, would end it; 0 is no limit.
+        "pod_annotations": {"gke-gcsfuse/volumes": "true", "gke-gcsfuse/ephemeral-storage-limit": "0"},
     }
 
 

@@ -25,14 +25,16 @@ if TYPE_CHECKING:
     from cloudrec.providers.gcp.api.client import Gcp
     from cloudrec.providers.gcp.layout import GcpLayout
 
+LUSTRE = "lustre"  # lustre.FILES, which this module does not import
 BUCKET, BINDING = "bucket", "bucket-binding"
 CLUSTER = "cluster"  # cluster.CLUSTER, which this module does not import
 KINDS: Mapping[str, AbstractSet[str]] = {
     BUCKET: frozenset({apis.API}),
-    BINDING: frozenset({BUCKET, CLUSTER}),
+    BINDING: frozenset({BUCKET, CLUSTER, LUSTRE}),
 }
 
 _ROLE = "roles/storage.objectUser"
+_READER = "roles/storage.objectViewer"
 _TITLE = "cloudrec"  # of the conditions of cloudrec's grants
 _TIMEOUT_S = 60.0
 _DELETIONS = 16  # parallel calls
@@ -88,7 +90,27 @@ def resources(layout: GcpLayout) -> list[Resource]:
         ),
         hourly_usd=FREE,
     )
-    return [bucket, binding]
+    return [bucket, binding, *([_lustre_binding(layout, bucket.key)] if layout.settings.lustre_gib else [])]
+
+
+def lustre_agent(number: str) -> str:
+    """Return Google's account of Managed Lustre in a project, which reads the bucket for an import."""
+    return f"serviceAccount:service-{number}@gcp-sa-lustre.iam.gserviceaccount.com"
+
+
+def _lustre_binding(layout: GcpLayout, bucket: str) -> Resource[policies.BindingProperties]:
+    """Describe the access of Managed Lustre to the bucket, to import from it."""
+    return layout.resource(
+        BINDING,
+        LUSTRE,
+        needs=(bucket, layout.key(CLUSTER), layout.key(LUSTRE)),  # Google makes the account with the instance
+        properties=policies.BindingProperties(
+            holder=f"b/{layout.bucket}",
+            member=lustre_agent(layout.number),
+            grants=((_READER, _within(layout)),),
+        ),
+        hourly_usd=FREE,
+    )
 
 
 def drivers(gcp: Gcp) -> Mapping[str, GcpDriver]:
@@ -250,4 +272,11 @@ class BucketBindingDriver(policies.BindingDriver):
             holder = f"b/{seen.identity}"
             tags = policies.inherited(seen.tags, BINDING)
             theirs = {each.account for each in policies.grants(self.gcp, holder) if each.title == _TITLE}
-            yield holder, {member: tags for member in theirs if member.startswith(_MEMBER)}
+            agent = lustre_agent(self.gcp.number)
+            yield (
+                holder,
+                {
+                    **{member: tags for member in theirs if member.startswith(_MEMBER)},
+                    **({agent: policies.inherited(seen.tags, BINDING, LUSTRE)} if agent in theirs else {}),
+                },
+            )

@@ -104,7 +104,18 @@ def _document(file: Path) -> Mapping[str, Any]:
 
 
 def _is_entry(entry: object) -> bool:
-    return isinstance(entry, dict) and "name" in entry
+    """Return whether a part of a kubeconfig has a name, and values of the types that are used here."""
+    if not isinstance(entry, dict) or "name" not in entry:
+        return False
+    inner = [entry[part] for part in (*_FILES, "context") if entry.get(part) is not None]
+    if not all(isinstance(each, dict) for each in inner):
+        return False
+    files = [each.get(key) for each in inner for keys in _FILES.values() for key in keys]
+    commands = [each.get("exec") for each in inner]
+    return all(isinstance(file, str | None) for file in files) and all(
+        command is None or (isinstance(command, dict) and isinstance(command.get("command", ""), str))
+        for command in commands
+    )
 
 
 def _absolute(entry: Mapping[str, Any], folder: Path) -> dict[str, Any]:

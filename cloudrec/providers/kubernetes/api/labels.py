@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from cloudrec.engine.graph import TAG_CLUSTER, TAG_KEY, TAG_OWNER
+from cloudrec_contract.safe_json import safe_object
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,7 +49,7 @@ def tags_of(found: Mapping[str, Any], kind: str) -> dict[str, str]:
     if labels.get(MANAGED) != OURS or CLUSTER not in labels:
         return {}
     try:
-        written = json.loads((given.get("annotations") or {}).get(TAGS, ""))
+        written = safe_object((given.get("annotations") or {}).get(TAGS, ""))
         tags = {str(name): str(value) for name, value in written.items()}
     except (ValueError, AttributeError):
         tags = {}

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from cloudrec.engine.cost import FREE
 from cloudrec.engine.graph import TAG_KEY, Condition, Difference, ErrorVerdict, Observed, Properties
 from cloudrec.errors import CloudrecError
-from cloudrec.home import storage_error
+from cloudrec.home import read_text, storage_error
 from cloudrec.providers.base.kubeconfig import write
+from cloudrec_contract.safe_json import safe_object
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,7 +31,7 @@ _OURS = "cloudrec.io/adopted"  # the name of the kubeconfig extension that holds
 
 def path_of(home: Home, title: str) -> Path:
     """Return the path of the copy of a cluster's context."""
-    return home.clusters / title / _FILE
+    return home.cluster(title) / _FILE
 
 
 def digest(config: Mapping[str, Any]) -> str:
@@ -55,7 +56,7 @@ def read(home: Home, title: str) -> dict[str, Any] | None:
 
 def _document(path: Path) -> dict[str, Any] | None:
     try:
-        document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        document: dict[str, Any] = safe_object(read_text(path))
         _tags(document)
     except (OSError, ValueError, KeyError, TypeError, IndexError):
         return None

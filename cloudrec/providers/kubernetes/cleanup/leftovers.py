@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _RUNS = {
     "rayjob": "ray.io/v1/RayJob",
     "trainjob": "trainer.kubeflow.org/v1alpha1/TrainJob",
+    "jobset": "jobset.x-k8s.io/v1alpha2/JobSet",
     "pytorchjob": "kubeflow.org/v1/PyTorchJob",
     "job": "Job",
     "cronjob": "CronJob",

@@ -14,6 +14,7 @@ from cloudrec.kubernetes.tenants import kept
 from cloudrec.providers.kubernetes.api import labels, private
 from cloudrec.providers.kubernetes.api.client import CLUSTER
 from cloudrec.providers.kubernetes.api.driver import ObjectDriver, ObjectProperties
+from cloudrec_contract.safe_json import safe_object
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -165,7 +166,7 @@ class NoteDriver(ObjectDriver[NoteProperties]):
     def properties(self, found: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the note's content; `expires` is "unclear" if the content and the tags disagree."""
         try:
-            note = dict(json.loads((found.get("data") or {})[_NOTE]))
+            note = dict(safe_object((found.get("data") or {})[_NOTE]))
         except (KeyError, ValueError, TypeError):
             note = {}
         expires = end_of(found)

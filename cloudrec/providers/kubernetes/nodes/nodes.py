@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cloudrec.providers.base.facts import all_facts, fabric_of
+from cloudrec.providers.base.facts import all_facts, fabric_of, topology_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -48,6 +48,7 @@ class Pool:
         capabilities: the container capabilities that the fabric needs.
         notices: the metadata service with preemption notices; empty for none.
         notice_s: seconds between a notice and the node's end.
+        topology: labels of the network's topology that the nodes have, the widest part first.
         left_out: node name -> reason, for nodes that match the selector but cannot train.
     """
 
@@ -62,6 +63,7 @@ class Pool:
     capabilities: tuple[str, ...] = ()
     notices: str = ""
     notice_s: int = _NOTICE_S
+    topology: tuple[str, ...] = ()
     left_out: Mapping[str, str]
 
 
@@ -116,6 +118,7 @@ def _described(
         capabilities=known.capabilities if known else (),
         notices=notice.service if notice else "",
         notice_s=notice.seconds if notice else _NOTICE_S,
+        topology=topology_of(nodes),
         left_out=dict(left_out),
     )
 

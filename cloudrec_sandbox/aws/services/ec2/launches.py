@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from moto.ec2.models.instance_types import INSTANCE_TYPES
 
 from cloudrec_sandbox.aws.api.errors import AwsError
+from cloudrec_sandbox.aws.services.ec2.launch_disks import disk_faults
 from cloudrec_sandbox.aws.services.ec2.placement import Groups
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 _EFA = ("efa", "efa-only")
 _PRIMARY = (0, 0)  # card and device
+_HOPS = range(1, 65)  # of the metadata service's answers (botocore's text of HttpPutResponseHopLimit)
 
 
 def fault(world: World, region: str, kind: str, data: Mapping[str, Any]) -> AwsError | None:
@@ -35,6 +37,13 @@ def fault(world: World, region: str, kind: str, data: Mapping[str, Any]) -> AwsE
 def _faults(world: World, region: str, kind: str, data: Mapping[str, Any]) -> Iterator[AwsError]:
     interfaces = data.get("NetworkInterfaces") or []
     yield from interface_faults(kind, interfaces)
+    yield from disk_faults(data.get("BlockDeviceMappings") or [])
+    hops = data.get("MetadataOptions", {}).get("HttpPutResponseHopLimit", 1)
+    if int(hops) not in _HOPS:
+        yield AwsError(
+            "InvalidParameterValue",
+            f"Invalid HttpPutResponseHopLimit {hops}: it is {_HOPS[0]} to {_HOPS[-1]}.",
+        )
     groups = [
         *data.get("SecurityGroupIds", []),
         *(name for each in interfaces for name in each.get("Groups", [])),
@@ -84,6 +93,9 @@ def interface_faults(kind: str, interfaces: Sequence[Mapping[str, Any]]) -> Iter
     if max(places.values()) > 1:
         yield AwsError("InvalidParameterValue", "Each network interface requires a unique device index.")
     for each in interfaces:
+        if each.get("DeviceIndex") is None:
+            # "you must specify a device index" (botocore's text of the member).
+            yield AwsError("MissingParameter", "Each network interface requires a device index.")
         yield from _card_faults(cards, each)
     for card, count in sorted(Counter(card for card, _ in places.elements()).items()):
         if card in cards and count > cards[card]["MaximumNetworkInterfaces"]:

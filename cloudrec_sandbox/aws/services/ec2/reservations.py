@@ -1,7 +1,13 @@
 """Capacity reservations and capacity blocks, which moto lacks.
 
+The rules are those of botocore's model of the operations and of EC2's user guide ("Find and purchase Capacity
+Blocks", "Launch instances using Capacity Blocks", "How Capacity Blocks work"): up to 64 instances and 6
+offers, an end at 11:30 UTC, payment within 12 hours, launches only while it is active, in its zone and by its
+id, and no more instances than it has. EC2 ends the instances 30 minutes before a block ends.
+
 `capacity_blocks` of /_control: how many instances can be bought, {"p5.48xlarge/us-east-1a": 8}; without an
 entry there is one block of 4 instances in the region's first zone for every type that is sold in blocks.
+`capacity_block_payment` of /_control: "processed" or "failed", the end of payments from then on.
 """
 
 from __future__ import annotations
@@ -12,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from cloudrec_sandbox.aws.api.errors import AwsError
-from cloudrec_sandbox.aws.api.registry import Entry, inventory, operation, setting
+from cloudrec_sandbox.aws.api.registry import Entry, durations, inventory, operation, setting
+from cloudrec_sandbox.aws.services import capacity
 from cloudrec_sandbox.aws.services.ec2.filters import matching
 from cloudrec_sandbox.aws.services.prices import on_demand
 from cloudrec_sandbox.core.clock import as_datetime
@@ -24,13 +31,18 @@ if TYPE_CHECKING:
     from cloudrec_sandbox.aws.api.call import Call
     from cloudrec_sandbox.aws.api.world import World
 
+durations({"capacity-block-payment": 30})
+
 _SOLD = ("p4d.24xlarge", "p4de.24xlarge", "p5.48xlarge", "p5e.48xlarge", "p5en.48xlarge")
 _LOT = 4  # instances on offer unless set otherwise
 _STARTS_AT = timedelta(hours=11, minutes=30)  # blocks begin at this time of a day, UTC
 _DAYS_AHEAD = 1
 # botocore's model: in steps of a day up to 14 days, then of 7 days up to 182 days.
 _HOURS = [day * 24 for day in (*range(1, 15), *range(21, 183, 7))]
-_GONE = ("cancelled", "expired")
+_GONE = ("cancelled", "expired", "payment-failed")
+_MOST, _OFFERS = 64, 6  # instances of a block, and offers of an answer
+_AHEAD = timedelta(weeks=8)  # blocks are sold so long in advance
+_TAKEN_BACK_S = 30 * 60.0  # before a block ends, EC2 ends its instances
 _DISCOUNT = 0.75  # price of a block in parts of the on-demand price
 
 
@@ -40,6 +52,7 @@ class Reservations:
 
     rows: dict[str, dict[str, Any]] = field(default_factory=dict)
     offers: dict[str, dict[str, Any]] = field(default_factory=dict)
+    used: dict[str, list[str]] = field(default_factory=dict)  # reservation -> its instances
 
 
 @dataclass
@@ -47,6 +60,7 @@ class Blocks:
     """The blocks that /_control has put on sale, by "type/zone"."""
 
     left: dict[str, int] = field(default_factory=dict)
+    payment: str = "processed"
 
 
 def _write(world: World, blocks: Mapping[str, Any]) -> None:
@@ -56,6 +70,13 @@ def _write(world: World, blocks: Mapping[str, Any]) -> None:
     world.state(Blocks).left.update({name: int(number) for name, number in blocks.items()})
 
 
+def _write_payment(world: World, outcome: str) -> None:
+    if outcome not in ("processed", "failed"):
+        raise ValueError(f"capacity_block_payment {outcome!r} is not processed or failed")
+    world.state(Blocks).payment = outcome
+
+
+setting("capacity_block_payment", read=lambda world: world.state(Blocks).payment, write=_write_payment)
 setting("capacity_blocks", read=lambda world: dict(world.state(Blocks).left), write=_write)
 
 
@@ -69,11 +90,20 @@ def offer(call: Call) -> dict[str, Any]:
         raise AwsError(
             "InvalidParameterValue", f"Value ({hours}) for parameter capacityDurationHours is invalid."
         )
+    if not 1 <= count <= _MOST:
+        raise AwsError("InvalidParameterValue", f"Value ({count}) for parameter instanceCount is invalid.")
+    if kind is not None and not capacity.exists(kind):
+        raise AwsError("InvalidParameterValue", f"Value ({kind}) for parameter instanceType is invalid.")
+    latest = wanted.get("EndDateRange")
+    earliest = wanted.get("StartDateRange")
+    if latest is not None and earliest is not None and _aware(latest) <= _aware(earliest):
+        raise AwsError("InvalidParameterValue", "EndDateRange must be later than StartDateRange.")
     if kind not in _SOLD:
         return {"CapacityBlockOfferings": []}
     start = _start(call, wanted)
     end = start + timedelta(hours=hours)
-    latest = wanted.get("EndDateRange")
+    if start > as_datetime(call.world.now()) + _AHEAD:
+        return {"CapacityBlockOfferings": []}
     if latest is not None and end > _aware(latest):
         return {"CapacityBlockOfferings": []}
     rows = []
@@ -94,7 +124,7 @@ def offer(call: Call) -> dict[str, Any]:
         }
         call.world.state(Reservations, call.region).offers[row["CapacityBlockOfferingId"]] = row
         rows.append(row)
-    return {"CapacityBlockOfferings": rows}
+    return {"CapacityBlockOfferings": rows[:_OFFERS]}
 
 
 def _aware(moment: datetime) -> datetime:
@@ -133,24 +163,119 @@ def purchase(call: Call) -> dict[str, Any]:
     key = f"{offered['InstanceType']}/{offered['AvailabilityZone']}"
     blocks[key] = blocks.get(key, _LOT) - offered["InstanceCount"]
     row = _row(call, offered) | {
-        "State": "scheduled",
+        "State": "payment-pending",
         "StartDate": offered["StartDate"],
         "EndDate": offered["EndDate"],
         "EndDateType": "limited",
         "InstanceMatchCriteria": "targeted",
         "ReservationType": "capacity-block",
     }
-    kept.rows[row["CapacityReservationId"]] = row
-    for moment, state in ((offered["StartDate"], "active"), (offered["EndDate"], "expired")):
-        delay = moment.timestamp() - call.world.now()
-        call.world.after(delay, _become, call.region, row["CapacityReservationId"], state)
-    return {"CapacityReservation": row, "CapacityBlocks": []}
+    name = row["CapacityReservationId"]
+    kept.rows[name] = row
+    now, end = call.world.now(), offered["EndDate"].timestamp()
+    fee = float(offered["UpfrontFee"])
+    call.world.after(call.world.duration("capacity-block-payment"), _pay, call.region, name, fee)
+    call.world.after(offered["StartDate"].timestamp() - now, _become, call.region, name, "active")
+    call.world.after(end - _TAKEN_BACK_S - now, _take_back, call.region, name)
+    call.world.after(end - now, _become, call.region, name, "expired")
+    return {"CapacityReservation": dict(row), "CapacityBlocks": []}
+
+
+def _pay(world: World, region: str, name: str, fee: float) -> None:
+    row = world.state(Reservations, region).rows[name]
+    if world.state(Blocks).payment == "failed":
+        row["State"] = "payment-failed"
+        return
+    if row["State"] == "payment-pending":
+        row["State"] = "scheduled"
+    if world.bill is not None:
+        world.bill.once("capacity-block", name, fee)
+
+
+def _take_back(world: World, region: str, name: str) -> None:
+    """End the instances of a block, and admit no more."""
+    kept = world.state(Reservations, region)
+    kept.rows[name]["AvailableInstanceCount"] = 0
+    ec2 = world.backend("ec2", region)
+    for instance in kept.used.pop(name, []):
+        if ec2.get_instance(instance).state != "terminated":
+            ec2.terminate_instances([instance])
 
 
 def _become(world: World, region: str, name: str, state: str) -> None:
     row = world.state(Reservations, region).rows[name]
     if row["State"] not in _GONE:
         row["State"] = state
+
+
+def fault(world: World, region: str, data: Mapping[str, Any], *, kind: str, zone: str) -> AwsError | None:
+    """Return why an instance cannot be launched in the reservation that the parameters name.
+
+    None if it can, or if they name none. The codes are those of "Error codes for the Amazon EC2 API".
+    """
+    name = target(data)
+    if not name:
+        return None
+    row = world.state(Reservations, region).rows.get(name)
+    if row is None:
+        return _missing(name)
+    if row["State"] != "active":
+        return AwsError(
+            "InvalidCapacityReservationState", f"The Capacity Reservation '{name}' is {row['State']}."
+        )
+    if (row["InstanceType"], row["AvailabilityZone"]) != (kind, zone):
+        return AwsError(
+            "InvalidParameterValue",
+            f"The Capacity Reservation '{name}' is for {row['InstanceType']} in {row['AvailabilityZone']},"
+            f" and not for {kind} in {zone}.",
+        )
+    if row["AvailableInstanceCount"] < 1:
+        return AwsError(
+            "ReservationCapacityExceeded",
+            f"The requested reservation '{name}' does not have sufficient compatible and available capacity"
+            " for this request.",
+        )
+    return None
+
+
+def target(data: Mapping[str, Any]) -> str:
+    """Return the reservation that a launch template names; empty for none."""
+    named = data.get("CapacityReservationSpecification", {}).get("CapacityReservationTarget", {})
+    return str(named.get("CapacityReservationId") or "")
+
+
+def use(world: World, region: str, name: str, instance: str) -> None:
+    """Count an instance in a reservation."""
+    kept = world.state(Reservations, region)
+    kept.used.setdefault(name, []).append(instance)
+    kept.rows[name]["AvailableInstanceCount"] -= 1
+
+
+def leave(world: World, region: str, instance: str) -> bool:
+    """Return an instance to its reservation; return whether it had one."""
+    kept = world.state(Reservations, region)
+    for name, instances in kept.used.items():
+        if instance in instances:
+            instances.remove(instance)
+            kept.rows[name]["AvailableInstanceCount"] += 1
+            return True
+    return False
+
+
+def is_prepaid(world: World, region: str, instance: str) -> bool:
+    """Return whether an instance runs in a block, which is paid for in advance."""
+    kept = world.state(Reservations, region)
+    return any(
+        instance in instances and kept.rows[name]["ReservationType"] == "capacity-block"
+        for name, instances in kept.used.items()
+    )
+
+
+def idle(world: World, region: str) -> Iterator[tuple[str, str, int]]:
+    """Yield each active reservation that is no block, with its type and its number of unused instances."""
+    for name, row in world.state(Reservations, region).rows.items():
+        if row["State"] == "active" and row["ReservationType"] == "default":
+            yield name, row["InstanceType"], row["AvailableInstanceCount"]
 
 
 def _row(call: Call, wanted: Mapping[str, Any]) -> dict[str, Any]:
@@ -220,12 +345,15 @@ def cancel(call: Call) -> dict[str, Any]:
 
 
 def _find(rows: Mapping[str, dict[str, Any]], name: str) -> dict[str, Any]:
-    try:
-        return rows[name]
-    except KeyError:
-        raise AwsError(
-            "InvalidCapacityReservationId.NotFound", f"The capacity reservation ID '{name}' was not found."
-        ) from None
+    if name not in rows:
+        raise _missing(name)
+    return rows[name]
+
+
+def _missing(name: str) -> AwsError:
+    return AwsError(
+        "InvalidCapacityReservationId.NotFound", f"The capacity reservation ID '{name}' was not found."
+    )
 
 
 @inventory

@@ -30,7 +30,8 @@ _LIST: Schema = {"type": "array"}
 
 
 def _object(**properties: Schema) -> Schema:
-    return {"type": "object", "additionalProperties": False, "properties": properties}
+    named = {key.removesuffix("_"): schema for key, schema in properties.items()}  # `global_` is a keyword
+    return {"type": "object", "additionalProperties": False, "properties": named}
 
 
 _PODS = {
@@ -52,6 +53,10 @@ _NODE = _object(
     **{key: _PODS[key] for key in ("affinity", "nodeSelector", "tolerations")},
     resources=_ANY,
     tolerateAllTaints=_FLAG,
+)
+_MONITOR = _object(
+    **{key: _PODS[key] for key in ("affinity", "nodeSelector", "podAnnotations", "podLabels", "tolerations")},
+    resources=_ANY,
 )
 _SCHEMAS: dict[str, Schema] = {
     "vpc-cni": _object(
@@ -83,6 +88,11 @@ _SCHEMAS: dict[str, Schema] = {
     "aws-fsx-csi-driver": _object(controller=_ANY, node=_NODE),
     "aws-mountpoint-s3-csi-driver": _object(
         controller=_ANY, experimental=_ANY, mountpointPod=_ANY, node=_NODE
+    ),
+    # "Configure the Amazon EKS node monitoring agent", EKS's user guide, and aws/eks-node-monitoring-agent,
+    # charts/eks-node-monitoring-agent/values.schema.json.
+    "eks-node-monitoring-agent": _object(
+        nodeAgent=_MONITOR, dcgmAgent=_MONITOR, global_=_object(podAnnotations=_ANY, podLabels=_ANY)
     ),
     "metrics-server": _object(**_PODS, addonResizer=_ANY, args=_LIST, replicas=_COUNT, resources=_ANY),
     "amazon-cloudwatch-observability": _object(agent=_ANY, agents=_LIST, containerLogs=_ANY, manager=_ANY),

@@ -5,10 +5,10 @@ from __future__ import annotations
 from ipaddress import IPv4Network, ip_network
 from typing import TYPE_CHECKING, Any
 
+from cloudrec_sandbox.aws.api.constraints import violation
 from cloudrec_sandbox.aws.api.errors import AwsError
 from cloudrec_sandbox.aws.services import iam
 from cloudrec_sandbox.aws.services.eks import versions
-from cloudrec_sandbox.aws.services.eks.constraints import violation
 from cloudrec_sandbox.aws.services.eks.state import invalid_parameter
 
 if TYPE_CHECKING:

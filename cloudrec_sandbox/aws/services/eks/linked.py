@@ -17,7 +17,7 @@ from moto.ec2.models.instance_types import INSTANCE_TYPES
 
 from cloudrec_sandbox.aws.api.registry import setting
 from cloudrec_sandbox.aws.services import iam
-from cloudrec_sandbox.aws.services.eks.node_groups import nodes
+from cloudrec_sandbox.aws.services.eks.node_groups import disks, nodes
 from cloudrec_sandbox.aws.services.eks.state import Eks, Wishes
 from cloudrec_sandbox.core import linked
 from cloudrec_sandbox.core.linked import Picture
@@ -105,7 +105,8 @@ def _machines(world: World, region: str, cluster: Cluster) -> Iterator[dict[str,
 def _node(world: World, region: str, group: Nodegroup, instance: Any) -> dict[str, Any]:  # noqa: ANN401 - moto's
     document, kind = group.document, INSTANCE_TYPES[instance.instance_type]
     zone = instance.placement.zone
-    cards = nodes.template_data(world, region, group).get("NetworkInterfaces") or ()
+    template = nodes.template_data(world, region, group)
+    cards = template.get("NetworkInterfaces") or ()
     efa = sum(card.get("InterfaceType") in ("efa", "efa-only") for card in cards)
     gpus = sum(each["Count"] for each in kind.get("GpuInfo", {}).get("Gpus", ()))
     mebibytes = kind["MemoryInfo"]["SizeInMiB"]
@@ -126,6 +127,7 @@ def _node(world: World, region: str, group: Nodegroup, instance: Any) -> dict[st
         "capacity": {
             "cpu": str(kind["VCpuInfo"]["DefaultVCpus"]),
             "memory": f"{mebibytes}Mi",
+            "ephemeral-storage": f"{disks.ephemeral_gib(document, template, kind)}Gi",
             **(_MEMLOCK_GPUS if efa else {}),
         },
         "hardware": {**({"gpus": gpus} if gpus else {}), **({"efa": efa} if efa else {})},

@@ -30,6 +30,8 @@ _ADDONS = {
     "aws-ebs-csi-driver": ("storage", "v1.53.0-eksbuild.1", "v1.51.1-eksbuild.1"),
     "aws-fsx-csi-driver": ("storage", "v1.8.0-eksbuild.1", "v1.7.0-eksbuild.1"),
     "aws-mountpoint-s3-csi-driver": ("storage", "v2.2.0-eksbuild.1", "v1.15.0-eksbuild.1"),
+    # aws/eks-node-monitoring-agent, charts/eks-node-monitoring-agent/values.yaml and tags.
+    "eks-node-monitoring-agent": ("observability", "v1.7.0-eksbuild.1", "v1.6.7-eksbuild.1"),
     "metrics-server": ("observability", "v0.8.0-eksbuild.5", "v0.8.0-eksbuild.2"),
     "amazon-cloudwatch-observability": ("observability", "v4.6.0-eksbuild.1", "v4.5.0-eksbuild.1"),
 }

@@ -12,7 +12,7 @@ from cloudrec_sandbox.core import linked
 from cloudrec_sandbox.core.linked import Picture
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from cloudrec_sandbox.azure.arm.store import Resource
     from cloudrec_sandbox.core.world import World
@@ -84,7 +84,11 @@ def _node(cluster: Resource, pool: Resource, size: sizes.Size, name: str) -> dic
             **(properties.get("nodeLabels") or {}),
         },
         "taints": taints,
-        "capacity": {"cpu": str(size.vcpus), "memory": f"{size.memory_gib}Gi"},
+        "capacity": {
+            "cpu": str(size.vcpus),
+            "memory": f"{size.memory_gib}Gi",
+            "ephemeral-storage": f"{_ephemeral_gib(properties, size)}Gi",
+        },
         "hardware": {
             **({"gpus": size.gpus} if size.gpus else {}),
             **({"infiniband": _CARDS} if size.family.infiniband else {}),
@@ -92,6 +96,19 @@ def _node(cluster: Resource, pool: Resource, size: sizes.Size, name: str) -> dic
         "os_image": f"Ubuntu {release[:2]}.{release[2:]} LTS",
         "provider_id": f"azure:///subscriptions/{cluster.path.subscription}/",
     }
+
+
+def _ephemeral_gib(properties: Mapping[str, Any], size: sizes.Size) -> int:
+    """Return the GiB of ephemeral storage that pods can request on a node.
+
+    It is on the OS disk, or with `kubeletDiskType` Temporary on the temporary disk ("Determines the placement
+    of emptyDir volumes, container runtime data root, and Kubelet ephemeral storage":
+    azure-mgmt-containerservice, KubeletDiskType). The kubelet keeps 10% of it free: its default for
+    nodefs.available. The local NVMe disks are no part of it.
+    """
+    temporary = properties.get("kubeletDiskType") == "Temporary"
+    gib = size.temp_disk_mib // 1024 if temporary else int(properties["osDiskSizeGB"])
+    return int(gib * 0.9)
 
 
 def _taint(text: str) -> dict[str, str]:

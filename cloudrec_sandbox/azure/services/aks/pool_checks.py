@@ -25,6 +25,8 @@ _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?)?")
 _RESERVED = "kubernetes.azure.com/"
 _SPOT_KEY = f"{_RESERVED}scalesetpriority"
 _MOST_NODES, _FEWEST_PODS, _MOST_PODS = 1000, 10, 250
+_MOST_DISK_GB = 2048  # Azure's REST API specification, ContainerServiceOSDisk
+_UPGRADE = re.compile(r"\d+%?")  # the SDK's text of AgentPoolUpgradeSettings
 _LEAST_SYSTEM_VCPUS, _LEAST_SYSTEM_GIB = 2, 4
 _IMAGE = "AKSUbuntu-{release}gen2containerd-202611.10.0"
 # The release of the OS SKU Ubuntu, by the first Kubernetes version that has it (azure-aks-docs,
@@ -74,6 +76,8 @@ def check(
         refuse_changes(FIXED, lambda member: (old.get(member), wish.get(member)))
     _check_size(name, wish)
     _check_count(name, wish)
+    _check_image(name, wish)
+    _check_upgrade(name, wish)
     _check_market(name, wish)
     _check_marks(name, wish)
     _check_gpu(world, name, wish)
@@ -142,6 +146,32 @@ def _check_count(name: str, wish: Mapping[str, Any]) -> None:
             f"agent pool {name}: maxPods {pods} is invalid. It must be {_FEWEST_PODS} to {_MOST_PODS}.",
             "InvalidMaxPods",
         )
+
+
+def _check_image(name: str, wish: Mapping[str, Any]) -> None:
+    """Refuse a disk that is too large, and an image of another operating system (the SDK's text of osSKU)."""
+    size = wish.get("osDiskSizeGB") or 0
+    if not 0 <= size <= _MOST_DISK_GB:
+        raise invalid(f"agent pool {name}: osDiskSizeGB {size} is invalid. It must be 0 to {_MOST_DISK_GB}.")
+    system, sku = wish.get("osType") or "Linux", wish.get("osSKU")
+    if sku and sku.startswith("Windows") != (system == "Windows"):
+        raise invalid(f"agent pool {name}: OS SKU {sku} is invalid for OS type {system}.", "InvalidOSSKU")
+
+
+def _check_upgrade(name: str, wish: Mapping[str, Any]) -> None:
+    """Refuse upgrade settings that are no number or share, and those by which no node could be upgraded.
+
+    azure-aks-docs, upgrade-aks-node-pools-rolling.md: maxSurge and maxUnavailable are not both 0.
+    """
+    settings = wish.get("upgradeSettings") or {}
+    found = {key: settings.get(key) for key in ("maxSurge", "maxUnavailable")}
+    for key, value in found.items():
+        if value is not None and not _UPGRADE.fullmatch(value):
+            raise invalid(
+                f"agent pool {name}: upgradeSettings.{key} {value!r} is no number and no percentage."
+            )
+    if found["maxSurge"] in ("0", "0%") and (found["maxUnavailable"] or "0") in ("0", "0%"):
+        raise invalid(f"agent pool {name}: maxSurge and maxUnavailable must not both be 0.")
 
 
 def _check_market(name: str, wish: Mapping[str, Any]) -> None:
@@ -218,8 +248,18 @@ def _check_place(world: World, name: str, wish: Mapping[str, Any], region: str) 
                 f"zone."
             )
     reservation = wish.get("capacityReservationGroupID")
-    if reservation and store(world).find(reservation) is None:
+    held = store(world).find(reservation) if reservation else None
+    if reservation and held is None:
         raise invalid(f"agent pool {name}: there is no capacity reservation group {reservation}.")
+    if held is not None and wish.get("scaleSetPriority") == SPOT:
+        raise invalid(f"agent pool {name}: a Spot pool cannot use a capacity reservation group.")
+    # A group with zones has reservations in these only, and one without zones regional ones only
+    # (azure-mgmt-compute, CapacityReservationGroup.zones).
+    if held is not None and not set(zones) <= set(held.document.get("zones") or []):
+        raise invalid(
+            f"agent pool {name}: capacity reservation group {reservation} is not in zone(s) "
+            f"{','.join(zones)}."
+        )
 
 
 def _check_machines(world: World, wish: Mapping[str, Any], *, region: str, owner: str) -> None:

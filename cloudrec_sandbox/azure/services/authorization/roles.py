@@ -251,6 +251,17 @@ BUILT_IN: tuple[Role, ...] = (
         ),
     ),
     Role(
+        id="4a9ae827-6dc8-4573-8ac7-8239d42aa03f",
+        title="Tag Contributor",
+        description="Lets you manage tags on entities, without providing access to the entities themselves.",
+        actions=(
+            *_COMMON,
+            "Microsoft.Resources/subscriptions/resourceGroups/resources/read",
+            "Microsoft.Resources/subscriptions/resources/read",
+            "Microsoft.Resources/tags/*",
+        ),
+    ),
+    Role(
         id="4abbcc35-e782-43d8-92c5-2d3f1bd2253f",
         title="Azure Kubernetes Service Cluster User Role",
         description="List cluster user credential action.",

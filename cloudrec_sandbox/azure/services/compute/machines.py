@@ -73,10 +73,12 @@ def claim(
     spot: bool = False,
     count: int,
     placed: bool = False,
+    partly: bool = False,
 ) -> Shortage | None:
     """Set how many machines an owner holds, all or none; return the shortage if it is none.
 
     `placed`: in a proximity placement group, which has other error codes for a stock-out.
+    `partly`: in a stock-out, the owner keeps those that there are.
     """
     if found := shortage(world, owner, size=size, region=region, zones=zones, spot=spot, count=count):
         return found
@@ -87,6 +89,9 @@ def claim(
     # Azure spreads a pool evenly over its zones while they have machines.
     while sum(places.values()) < count:
         open_ = [place for place in targets if _left(machines, size, place, spot=spot) > 0]
+        if not open_ and partly:
+            machines.claims[owner.lower()] = Claim(size=size, region=region, spot=spot, places=places)
+            return _stock_out(size, region, zones, placed=placed)
         if not open_:
             # All or none: give back what this call has taken.
             for place, number in places.items():
@@ -101,6 +106,12 @@ def claim(
         _take(machines, size, place, -1, spot=spot)
     machines.claims[owner.lower()] = Claim(size=size, region=region, spot=spot, places=places)
     return None
+
+
+def held(world: World, owner: str) -> int:
+    """Return how many machines an owner holds."""
+    found = world.state(Machines).claims.get(owner.lower())
+    return found.count if found else 0
 
 
 def release(world: World, owner: str) -> None:

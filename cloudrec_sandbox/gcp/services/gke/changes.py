@@ -13,7 +13,7 @@ from cloudrec_sandbox.gcp.services.gke import nodes, operations, versions
 from cloudrec_sandbox.gcp.services.gke.cluster_checks import maintenance
 from cloudrec_sandbox.gcp.services.gke.clusters import fingerprint
 from cloudrec_sandbox.gcp.services.gke.operations import Kind, Trouble
-from cloudrec_sandbox.gcp.services.gke.pool_checks import invalid
+from cloudrec_sandbox.gcp.services.gke.pool_checks import check_management, invalid
 from cloudrec_sandbox.gcp.services.gke.state import Gke, need_cluster, need_pool
 
 if TYPE_CHECKING:
@@ -287,5 +287,8 @@ def set_node_pool_autoscaling(call: Call, request: SetNodePoolAutoscalingRequest
 def set_node_pool_management(call: Call, request: SetNodePoolManagementRequest) -> Operation:
     """Begin to change a pool's repair and upgrades."""
     found = need_pool(call.world, request.name)
+    pool = found[1].message
+    queued = pool.config.flex_start or pool.queued_provisioning.enabled
+    check_management(found[0].message, request.management, is_queued=queued)
     wish = NodePool(management=request.management)
     return _change(call.world, found, Kind.SET_NODE_POOL_MANAGEMENT, wish)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from google.cloud.container_v1.types import (
     Cluster,
+    GetClusterRequest,
     ListClustersResponse,
     NodePool,
     Operation,
@@ -21,7 +22,7 @@ from cloudrec_sandbox.core import linked
 from cloudrec_sandbox.core.certificates import unused_authority
 from cloudrec_sandbox.gcp.api import projects
 from cloudrec_sandbox.gcp.api.errors import GcpError
-from cloudrec_sandbox.gcp.api.registry import durations, rpc, setting
+from cloudrec_sandbox.gcp.api.registry import durations, rest, rpc, setting
 from cloudrec_sandbox.gcp.services.gke import cluster_checks, network, nodes, operations, pools
 from cloudrec_sandbox.gcp.services.gke.operations import Kind, Later, Trouble
 from cloudrec_sandbox.gcp.services.gke.state import ClusterState, Gke, link, moment, need_cluster, place
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from google.cloud.container_v1.types import (
         CreateClusterRequest,
         DeleteClusterRequest,
-        GetClusterRequest,
         ListClustersRequest,
     )
 
@@ -146,6 +146,19 @@ def get_cluster(call: Call, request: GetClusterRequest) -> Cluster:
         len(nodes.machines_of(call.world, pool)) for pool in cluster.pools.values()
     )
     return message
+
+
+@rest(
+    "container",
+    "projects.locations.clusters.get",
+    "GET",
+    "/v1/{name=projects/*/locations/*/clusters/*}",
+    permission="container.clusters.get",
+)
+def get(call: Call) -> Cluster:
+    """Return a cluster, as `get_cluster`."""
+    found: Cluster = get_cluster(call, GetClusterRequest(name=call.params["name"]))
+    return found
 
 
 @rpc("container", f"{_SERVICE}/ListClusters", permission="container.clusters.list")

@@ -100,7 +100,10 @@ def _node(cluster: ClusterState, pool: PoolState, zone: str, name: str) -> dict[
         "taints": [
             {"key": each.key, "value": each.value, "effect": _EFFECTS[each.effect]} for each in config.taints
         ],
-        "capacity": {"cpu": str(kind.vcpus), "memory": f"{kind.memory_gb:g}Gi"} if kind else {},
+        "capacity": {
+            "ephemeral-storage": f"{nodes.ephemeral_gib(pool.message)}Gi",
+            **({"cpu": str(kind.vcpus), "memory": f"{kind.memory_gb:g}Gi"} if kind else {}),
+        },
         "hardware": {"gpus": sum(accelerators.values())} if accelerators else {},
         "provider_id": f"gce://{cluster.project}/{zone}/",
     }

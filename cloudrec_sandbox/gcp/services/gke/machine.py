@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cloudrec_sandbox.gcp.resources import store
-from cloudrec_sandbox.gcp.services.compute.network.networks import roce_zone
+from cloudrec_sandbox.gcp.services.compute.network.profiles import roce_zone
 from cloudrec_sandbox.gcp.services.gke import network
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from google.cloud.container_v1.types import NodePool
 
 from cloudrec_sandbox.gcp.api.registry import durations
 from cloudrec_sandbox.gcp.resources import store
-from cloudrec_sandbox.gcp.services.compute.capacity import machines
+from cloudrec_sandbox.gcp.services.compute.capacity import catalogue, machines
 from cloudrec_sandbox.gcp.services.gke import machine, network
 from cloudrec_sandbox.gcp.services.gke.machine import Zone
 from cloudrec_sandbox.gcp.services.gke.operations import Trouble
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 durations({"gke-group-retry": 300})
 
 _DISK_GB = 100
+_SSD_RESERVED_GIB = {1: 50.0, 2: 75.0}  # by the number of local SSDs; 100 for three and more
 
 
 def zones(cluster: ClusterState, pool: PoolState) -> list[str]:
@@ -154,6 +155,25 @@ def local_ssds(pool: NodePool) -> int:
         or config.ephemeral_storage_local_ssd_config.local_ssd_count
         or config.local_nvme_ssd_block_config.local_ssd_count
     )
+
+
+def ephemeral_gib(pool: NodePool) -> int:
+    """Return the GiB of ephemeral storage that pods can request on a node of a pool.
+
+    GKE keeps 10% of it for evictions, and a reservation: for local SSDs 50, 75 or 100 GiB by their number,
+    for a boot disk the least of its half, of 6 GiB and 35% of it, and of 100 GiB ("Ephemeral storage on local
+    SSDs" and "... on the boot disk" of "Plan GKE Standard node sizes", GKE's documentation).
+    """
+    count = int(pool.config.ephemeral_storage_local_ssd_config.local_ssd_count)
+    machine_type = catalogue.MACHINES.get(pool.config.machine_type)
+    if not count and machine_type is not None and machine_type.accelerator:
+        count = 0 if pool.config.local_nvme_ssd_block_config.local_ssd_count else machine_type.local_ssds
+    if count:
+        total, reserved = 375.0 * count, _SSD_RESERVED_GIB.get(count, 100.0)
+    else:
+        total = float(pool.config.disk_size_gb or _DISK_GB)
+        reserved = min(total / 2, 6 + 0.35 * total, 100.0)
+    return int(total - reserved - total / 10)
 
 
 def _trouble(place: Zone, shortage: Shortage) -> Trouble:

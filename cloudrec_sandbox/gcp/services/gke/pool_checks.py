@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from google.cloud.container_v1.types import (
     Cluster,
@@ -19,16 +19,18 @@ from cloudrec_sandbox.gcp.api.errors import GcpError
 from cloudrec_sandbox.gcp.resources import checks, store
 from cloudrec_sandbox.gcp.resources.places import region_of
 from cloudrec_sandbox.gcp.services.compute.capacity import machines
-from cloudrec_sandbox.gcp.services.compute.network.networks import roce_zone
+from cloudrec_sandbox.gcp.services.compute.network.profiles import roce_zone
 from cloudrec_sandbox.gcp.services.gke import network, nodes, versions
 from cloudrec_sandbox.gcp.services.iam import accounts
 
 if TYPE_CHECKING:
+    from google.cloud.container_v1.types import NodeManagement
+
     from cloudrec_sandbox.gcp.api.call import Call
 
 LONGEST_NAME = 40
 _MOST_NODES = 1000  # of a pool in one zone
-_LEAST_DISK_GB = 10
+_LEAST_DISK_GB, _MOST_DISK_GB = 10, 65536
 _MOST_NETWORKS = 8  # beside the first one: A3 Mega has eight GPU networks
 # Machine types with RDMA have two gVNICs, the first one included, and eight MRDMA cards ("Networking and
 # GPU machines", https://cloud.google.com/compute/docs/gpus/gpu-network-bandwidth). No page of Google's is
@@ -64,7 +66,11 @@ def check(call: Call, cluster: Cluster, path: str, pool: NodePool) -> None:
             " characters of lowercase letters, digits and dashes, starting with a letter and not ending with"
             " a dash."
         )
+    _check_enums(NodePool.pb(pool), "node_pool")
     _check_size(pool)
+    if "management" in pool:
+        queued = pool.config.flex_start or pool.queued_provisioning.enabled
+        check_management(cluster, pool.management, is_queued=queued)
     places = list(pool.locations) or list(cluster.locations)
     for zone in places:
         if region_of(zone) != region_of(location) or zone == region_of(location):
@@ -77,6 +83,37 @@ def check(call: Call, cluster: Cluster, path: str, pool: NodePool) -> None:
     _check_placement(call, pool, project, region_of(location))
     _check_networks(call, cluster, pool, project, region_of(location))
     check_account(call, project, pool.config.service_account)
+
+
+def check_management(cluster: Cluster, wanted: NodeManagement, *, is_queued: bool = False) -> None:
+    """Refuse a pool without automatic upgrades or repairs in a cluster with a release channel.
+
+    GKE's error of that text is quoted by its users; only maintenance exclusions hold upgrades back there
+    ("Release channels" and "Maintenance windows and exclusions", GKE's documentation).
+
+    Args:
+        cluster: the pool's cluster.
+        wanted: the pool's management.
+        is_queued: whether the pool's nodes come from a queue: those are not repaired.
+    """
+    channel = cluster.release_channel.channel
+    if channel and not wanted.auto_upgrade:
+        raise invalid(f"Auto_upgrade must be true when release_channel {channel.name} is set.")
+    if channel and not (wanted.auto_repair or is_queued):
+        raise invalid(f"Auto_repair cannot be false when release_channel {channel.name} is set.")
+
+
+def _check_enums(message: Any, where: str) -> None:  # noqa: ANN401 - any message of protobuf's
+    """Refuse numbers that an enum does not have: proto3 carries any, and Google's APIs refuse them."""
+    for field, value in message.ListFields():
+        path = f"{where}.{field.name}"
+        if field.enum_type is not None:
+            for number in [value] if isinstance(value, int) else value:
+                if number not in field.enum_type.values_by_number:
+                    raise invalid(f"Invalid value at '{path}' ({field.enum_type.full_name}), {number}")
+        elif field.message_type is not None and not field.message_type.GetOptions().map_entry:
+            for each in [value] if hasattr(value, "DESCRIPTOR") else value:
+                _check_enums(each, path)
 
 
 def _check_size(pool: NodePool) -> None:
@@ -117,11 +154,20 @@ def _check_machine(pool: NodePool, zone: str) -> None:
         )
     if machine and machine.local_ssds and nodes.local_ssds(pool) not in (0, machine.local_ssds):
         raise invalid(f"Machine type {wanted} has {machine.local_ssds} local SSDs, no other number.")
+    added = 0 if machine is None or machine.local_ssds else nodes.local_ssds(pool)
+    if machine and machine.accelerator and added and added not in machine.ssd_counts:
+        allowed = ", ".join(map(str, (0, *machine.ssd_counts)))
+        raise invalid(
+            f"Number of local SSDs for machine type {wanted} should be one of [{allowed}], while [{added}] is"
+            " requested."
+        )
 
 
 def _check_disk(config: NodeConfig) -> None:
     if config.disk_size_gb and config.disk_size_gb < _LEAST_DISK_GB:
         raise invalid(f"Disk size {config.disk_size_gb} GB is below {_LEAST_DISK_GB} GB.")
+    if config.disk_size_gb > _MOST_DISK_GB:
+        raise invalid(f"Disk size {config.disk_size_gb} GB is above {_MOST_DISK_GB} GB.")
     disk, machine = config.disk_type or "pd-balanced", config.machine_type
     if disk not in _DISKS:
         raise invalid(f'Disk type "{disk}" is not supported.')

@@ -29,6 +29,7 @@ _AGENTS = (
     "service-{number}@container-engine-robot.iam.gserviceaccount.com",
     "service-{number}@compute-system.iam.gserviceaccount.com",
     "service-{number}@gcp-sa-artifactregistry.iam.gserviceaccount.com",
+    "service-{number}@gcp-sa-lustre.iam.gserviceaccount.com",
     "service-{number}@service-networking.iam.gserviceaccount.com",
     "service-{number}@gs-project-accounts.iam.gserviceaccount.com",
     "{number}@cloudservices.gserviceaccount.com",

@@ -114,6 +114,7 @@ PREDEFINED: dict[str, tuple[str, ...]] = {
         "compute.globalAddresses.*",
         "compute.networkEndpointGroups.get",
         "compute.networkEndpointGroups.list",
+        "compute.networkProfiles.*",
         "compute.networks.*",
         "compute.routers.*",
         "compute.routes.*",
@@ -186,6 +187,7 @@ PREDEFINED: dict[str, tuple[str, ...]] = {
         "storage.folders.*",
         "storage.multipartUploads.*",
     ),
+    "roles/workflows.invoker": ("workflows.executions.create", "workflows.executions.get"),
     "roles/storage.objectViewer": ("storage.objects.get", "storage.objects.list", "storage.folders.get"),
 }
 _CUSTOM_ID = re.compile(r"[a-zA-Z0-9_.]{3,64}")

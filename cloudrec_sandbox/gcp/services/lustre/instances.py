@@ -62,6 +62,7 @@ class Lustre:
     gone: dict[str, float] = field(default_factory=dict)  # when a network's last instance was deleted
     quota_gib: int = 7_632_000
     stock_gib: dict[str, int] = field(default_factory=dict)
+    imported: dict[str, list[str]] = field(default_factory=dict)  # by instance: what was imported, in order
 
 
 @rpc("lustre", f"{_SERVICE}/CreateInstance", permission="lustre.instances.create")
@@ -298,6 +299,7 @@ setting(
     read=lambda world: {
         "quota_gib": world.state(Lustre).quota_gib,
         "stock_gib": world.state(Lustre).stock_gib,
+        "imported": world.state(Lustre).imported,
     },
     write=_write,
 )

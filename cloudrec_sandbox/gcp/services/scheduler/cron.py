@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
@@ -60,7 +61,9 @@ class Cron:
             day = (present + timedelta(days=ahead)).date()
             if not self._has(day.month, day.day, day.isoweekday() % 7):
                 continue
-            for hour in sorted(self.hours):
+            # An hour early, since clocks are set back.
+            hours = [hour for hour in sorted(self.hours) if ahead or hour >= present.hour - 1]
+            for hour in hours:
                 for minute in sorted(self.minutes):
                     due = datetime(day.year, day.month, day.day, hour, minute, tzinfo=self.zone)
                     if due.timestamp() > moment:
@@ -75,6 +78,7 @@ class Cron:
         return day in self.days and weekday in self.weekdays
 
 
+@lru_cache
 def parse(text: str, zone: str) -> Cron:
     """Return the schedule; ValueError for an invalid one, or for an unknown time zone."""
     words = text.split()

@@ -1,8 +1,6 @@
 """The executions of jobs: the call of a job's target, as its account, and its repetitions.
 
-The schedule of the repetitions is RetryConfig's of google/cloud/scheduler/v1/job.proto. A call to one of
-Google's services goes to this stand-in's method, with the same checks as a client's: the API, the account's
-permissions, the method's own. Calls to other hosts fail, since nothing here can be reached.
+The schedule of the repetitions is RetryConfig's of google/cloud/scheduler/v1/job.proto.
 """
 
 from __future__ import annotations
@@ -11,23 +9,17 @@ import base64
 import itertools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from cloudrec_sandbox.core.clock import as_datetime
-from cloudrec_sandbox.core.http import HttpRequest
-from cloudrec_sandbox.gcp.api import admission, protocol, schemas, tokens
-from cloudrec_sandbox.gcp.api.call import Call
 from cloudrec_sandbox.gcp.api.errors import CODES, GcpError
-from cloudrec_sandbox.gcp.api.registry import Rest
 from cloudrec_sandbox.gcp.resources import store
-from cloudrec_sandbox.gcp.services.iam import accounts
+from cloudrec_sandbox.gcp.services import outbound
 from cloudrec_sandbox.gcp.services.scheduler import checks, cron
 
 if TYPE_CHECKING:
     from cloudrec_sandbox.gcp.api.world import World
     from cloudrec_sandbox.gcp.resources.store import Resource
 
-_GOOGLE = ".googleapis.com"
 _MIN_S, _MAX_S, _DOUBLINGS = 5.0, 3600.0, 5  # RetryConfig's defaults
 
 
@@ -103,32 +95,11 @@ def _call(world: World, document: dict[str, Any]) -> None:
     target = document.get("httpTarget")
     if target is None:
         return  # a message of Pub/Sub or a call of App Engine, which this stand-in does not have
-    where = urlsplit(target["uri"])
-    host = str(where.hostname)
-    if not host.endswith(_GOOGLE):
-        raise GcpError("UNAVAILABLE", f"URL_UNREACHABLE: {host}")
-    request = HttpRequest(
-        method=target.get("httpMethod", "POST"),
-        target=f"{where.path}?{where.query}" if where.query else where.path,
-        headers=target.get("headers", {}),
+    outbound.send(
+        world,
+        target.get("httpMethod", "POST"),
+        target["uri"],
+        account=str(target.get("oauthToken", {}).get("serviceAccountEmail", "")),
         body=base64.b64decode(target.get("body", "")),
+        headers=target.get("headers", {}),
     )
-    found = protocol.identify(request)
-    method = found.method
-    if not isinstance(method, Rest) or method.service != host.removesuffix(_GOOGLE):
-        raise GcpError("NOT_FOUND", f"this stand-in has no {request.method} {target['uri']}")
-    call = Call(world, found, request, params=found.params, tokens=None)
-    call.caller = _caller(world, target)
-    admission.admit(call)
-    call.body = schemas.read(request.body, method.body)
-    method.handler(call)
-
-
-def _caller(world: World, target: dict[str, Any]) -> str:
-    """Return the account of the call's token; GcpError if there is none."""
-    email = target.get("oauthToken", {}).get("serviceAccountEmail", "")
-    if not email:
-        raise tokens.missing()
-    if not accounts.usable(world, email):
-        raise GcpError("UNAUTHENTICATED", f"Service account {email} does not exist.")
-    return str(email)

@@ -66,6 +66,8 @@ def _check_success(rules: Any, completions: int, problems: Problems) -> None:  #
             problems.required(path, "at least one of succeededCount or succeededIndexes must be specified")
         if count is not None and count > completions:
             problems.invalid(f"{path}.succeededCount", count, f"must be less than or equal to {completions}")
+        if count is not None and count < 0:
+            problems.invalid(f"{path}.succeededCount", count, _at_least(0))
         if text is None:
             continue
         number = _indexes(text, completions)

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 
     from cloudrec_sandbox.kubernetes.rules.problems import Problems
 
+_IDS = "must be between 0 and 2147483647, inclusive"
+_MOST_MODE = 0o777
+_GROUP_CHANGES = ("Always", "OnRootMismatch")
+_SECCOMP = ("Localhost", "RuntimeDefault", "Unconfined")
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 _HANDLERS = ("exec", "grpc", "httpGet", "tcpSocket")
 _HOOKS = ("exec", "httpGet", "sleep", "tcpSocket")
@@ -68,6 +72,9 @@ def check_spec(spec: Mapping[str, Any], path: str, problems: Problems) -> None:
     """Report what is wrong in a pod's spec, besides what `rules.pods` reports."""
     for index, container in enumerate(spec.get("initContainers") or ()):
         below = f"{path}.initContainers[{index}]"
+        policy = container.get("restartPolicy")
+        if policy is not None and policy not in _RESTART:
+            problems.unsupported(f"{below}.restartPolicy", policy, _RESTART)
         if container.get("restartPolicy") != "Always":
             for name in (
                 *(each for each in _PROBES if each in container),
@@ -95,11 +102,11 @@ def _check_container(container: Mapping[str, Any], path: str, problems: Problems
     for name, hook in (container.get("lifecycle") or {}).items():
         if name in ("preStop", "postStart") and not any(each in hook for each in _HOOKS):
             problems.required(f"{path}.lifecycle.{name}", "must specify a handler type")
-    user = (container.get("securityContext") or {}).get("runAsUser", 0)
-    if user < 0:
-        problems.invalid(
-            f"{path}.securityContext.runAsUser", user, "must be between 0 and 2147483647, inclusive"
-        )
+    context = container.get("securityContext") or {}
+    for name in ("runAsUser", "runAsGroup"):
+        if context.get(name, 0) < 0:
+            problems.invalid(f"{path}.securityContext.{name}", context[name], _IDS)
+    _check_seccomp(context, f"{path}.securityContext", problems)
     policy = container.get("restartPolicy")
     if policy is not None and policy not in _RESTART:
         problems.unsupported(f"{path}.restartPolicy", policy, _RESTART)
@@ -118,6 +125,8 @@ def _check_probe(probe: Mapping[str, Any], path: str, problems: Problems, *, is_
             problems.invalid(f"{path}.{name}", probe[name], _OVERRIDES)
     if not is_readiness and probe.get("successThreshold", 1) != 1:
         problems.invalid(f"{path}.successThreshold", probe["successThreshold"], "must be 1")
+    if "exec" in probe and not (probe["exec"] or {}).get("command"):
+        problems.required(f"{path}.exec.command")
     for name in ("tcpSocket", "httpGet"):
         if name in probe:
             check_port(probe[name].get("port", 0), f"{path}.{name}.port", problems)
@@ -127,6 +136,14 @@ def _check_volume(volume: Mapping[str, Any], path: str, problems: Problems) -> N
     kind = (volume.get("hostPath") or {}).get("type") or ""
     if kind not in _HOST_TYPES:
         problems.unsupported(f"{path}.hostPath.type", kind, _HOST_TYPES)
+    for name in ("configMap", "secret", "downwardAPI", "projected"):
+        mode = (volume.get(name) or {}).get("defaultMode", 0)
+        if not 0 <= mode <= _MOST_MODE:
+            problems.invalid(
+                f"{path}.{name}.defaultMode",
+                mode,
+                "must be a number between 0 and 0777 (octal), both inclusive",
+            )
     size = (volume.get("emptyDir") or {}).get("sizeLimit")
     if size is not None and amount(size) < 0:
         problems.forbidden(f"{path}.emptyDir.sizeLimit", "SizeLimit field must be a valid resource quantity")
@@ -135,12 +152,22 @@ def _check_volume(volume: Mapping[str, Any], path: str, problems: Problems) -> N
 def _check_security(context: Mapping[str, Any], path: str, problems: Problems) -> None:
     for name in ("fsGroup", "runAsUser", "runAsGroup"):
         if context.get(name, 0) < 0:
-            problems.invalid(f"{path}.{name}", context[name], "must be between 0 and 2147483647, inclusive")
+            problems.invalid(f"{path}.{name}", context[name], _IDS)
+    _check_seccomp(context, path, problems)
+    change = context.get("fsGroupChangePolicy")
+    if change is not None and change not in _GROUP_CHANGES:
+        problems.unsupported(f"{path}.fsGroupChangePolicy", change, _GROUP_CHANGES)
     for index, each in enumerate(context.get("sysctls") or ()):
         if not _SYSCTL.fullmatch(each.get("name", "")):
             problems.invalid(
                 f"{path}.sysctls[{index}].name", each.get("name", ""), "must match the pattern of sysctls"
             )
+
+
+def _check_seccomp(context: Mapping[str, Any], path: str, problems: Problems) -> None:
+    kind = (context.get("seccompProfile") or {}).get("type")
+    if kind is not None and kind not in _SECCOMP:
+        problems.unsupported(f"{path}.seccompProfile.type", kind, _SECCOMP)
 
 
 def _check_placement(spec: Mapping[str, Any], path: str, problems: Problems) -> None:

@@ -51,6 +51,22 @@ class AddressesClient:
         timeout: object = ...,
     ) -> Iterable[compute.Address]: ...
 
+class AdviceClient:
+    def __init__(
+        self,
+        *,
+        credentials: Credentials | None = ...,
+        transport: str | Callable[..., object] | None = ...,
+        client_options: ClientOptions | dict[str, object] | None = ...,
+    ) -> None: ...
+    def calendar_mode(
+        self,
+        request: compute.CalendarModeAdviceRpcRequest | dict[str, object] | None = ...,
+        *,
+        retry: object = ...,
+        timeout: object = ...,
+    ) -> compute.CalendarModeAdviceResponse: ...
+
 class BackendServicesClient:
     def __init__(
         self,
@@ -608,6 +624,29 @@ class NetworkEndpointGroupsClient:
         retry: object = ...,
         timeout: object = ...,
     ) -> Iterable[compute.NetworkEndpointGroup]: ...
+
+class NetworkProfilesClient:
+    def __init__(
+        self,
+        *,
+        credentials: Credentials | None = ...,
+        transport: str | Callable[..., object] | None = ...,
+        client_options: ClientOptions | dict[str, object] | None = ...,
+    ) -> None: ...
+    def get(
+        self,
+        request: compute.GetNetworkProfileRequest | dict[str, object] | None = ...,
+        *,
+        retry: object = ...,
+        timeout: object = ...,
+    ) -> compute.NetworkProfile: ...
+    def list(
+        self,
+        request: compute.ListNetworkProfilesRequest | dict[str, object] | None = ...,
+        *,
+        retry: object = ...,
+        timeout: object = ...,
+    ) -> Iterable[compute.NetworkProfile]: ...
 
 class NetworksClient:
     def __init__(

@@ -118,12 +118,14 @@ MADE = {
     "CreateVolume": "volume",
     "CreateVpc": "vpc",
     "CreateVpcEndpoint": "vpc-endpoint",
+    "PurchaseCapacityBlock": "capacity-reservation",
 }
 
 
-@operation("ec2", "Create*", "Run*", "Allocate*", order=-40)
+@operation("ec2", "Create*", "Run*", "Allocate*", "PurchaseCapacityBlock", order=-40)
 def tags(call: Call) -> Reply:
     """Refuse tags that EC2 does not allow, and tags for another kind of resource than the call makes."""
+    _complete_tags(call)
     if b"TagSpecification" in call.request.body:
         for specification in call.params.get("TagSpecifications", []):
             kind, made = specification.get("ResourceType"), MADE.get(call.action)
@@ -136,6 +138,15 @@ def tags(call: Call) -> Reply:
     elif call.action == "CreateTags":
         check_tags(call.params.get("Tags", []))
     return call.pass_on()
+
+
+def _complete_tags(call: Call) -> None:
+    """Give each tag without a value an empty one, as EC2 does: moto fails without it."""
+    fields = parse_qsl(call.request.body.decode(), keep_blank_values=True)
+    names = {name for name, _ in fields}
+    values = [f"{name.removesuffix('.Key')}.Value" for name in sorted(names) if name.endswith(".Key")]
+    if missing := [(name, "") for name in values if ".Tag." in name and name not in names]:
+        call.request = replace(call.request, body=urlencode([*fields, *missing]).encode())
 
 
 def check_tags(wanted: Iterable[Mapping[str, Any]]) -> None:

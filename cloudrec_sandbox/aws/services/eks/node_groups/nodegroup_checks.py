@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import base64
+import re
 from email.message import Message
 from email.parser import BytesParser
 from typing import TYPE_CHECKING, Any
 
+from cloudrec_sandbox.aws.api.errors import AwsError
 from cloudrec_sandbox.aws.services import capacity, iam
 from cloudrec_sandbox.aws.services.ec2 import launches
 from cloudrec_sandbox.aws.services.eks import checks
+from cloudrec_sandbox.aws.services.eks.node_groups import disks
 from cloudrec_sandbox.aws.services.eks.state import Cluster, Nodegroup, invalid_parameter, invalid_request
 
 if TYPE_CHECKING:
@@ -17,7 +20,12 @@ if TYPE_CHECKING:
     from cloudrec_sandbox.aws.api.world import World
 
 _RESERVED = ("kubernetes.io", "k8s.io", "eks.amazonaws.com")  # prefixes of labels
+_MOST_NODES = 450  # "Nodes per managed node group" of EKS's service quotas
 _ROOT, _IMAGE_GIB = "/dev/xvda", 20  # the root disk of EKS's Amazon Linux images, and its snapshot's size
+_MOST_UNAVAILABLE = 100  # nodes during an update
+_OVERRIDE = {"nodeMonitoringCondition", "nodeUnhealthyReason", "minRepairWaitTimeMins", "repairAction"}
+# Kubernetes' documentation, "Labels and Selectors": syntax of values.
+_LABEL_VALUE = re.compile(r"([A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?)?", re.ASCII)
 _NODE_POLICIES = {"AmazonEKSWorkerNodePolicy", "AmazonEKSWorkerNodeMinimalPolicy"}
 
 
@@ -25,6 +33,9 @@ def parameters(call: Call, cluster: Cluster) -> dict[str, Any]:
     """Make all checks of CreateNodegroup; return the launch template's data, empty without one."""
     wish = call.params
     sizes(wish.get("scalingConfig", {}))
+    if not wish["subnets"]:
+        raise invalid_parameter("Subnet list is empty: a node group needs at least one subnet")
+    taints(wish.get("taints", []))
     checks.role(call, wish["nodeRole"], "ec2.amazonaws.com", "Node role")
     nets = checks.subnets(call, wish["subnets"])
     if nets and nets[0].vpc_id != cluster.document["resourcesVpcConfig"]["vpcId"]:
@@ -34,6 +45,8 @@ def parameters(call: Call, cluster: Cluster) -> dict[str, Any]:
     if wish.get("launchTemplate"):
         _with_template(wish, data)
     labels(wish.get("labels", {}))
+    update_config(wish.get("updateConfig"))
+    repair_config(wish.get("nodeRepairConfig"))
     if bad := [name for name in [*types, data.get("InstanceType", "t3.medium")] if not capacity.exists(name)]:
         raise invalid_parameter(f"The following supplied instance types do not exist: [{bad[0]}]")
     # Both places must name a capacity block (user guide, "Capacity Blocks with managed node groups").
@@ -48,9 +61,54 @@ def parameters(call: Call, cluster: Cluster) -> dict[str, Any]:
     return data
 
 
+def update_config(wanted: dict[str, Any] | None) -> None:
+    """Refuse an update configuration without a limit, with two, or with too many nodes.
+
+    botocore's model, NodegroupUpdateConfig: maxUnavailable or maxUnavailablePercentage is required, and at
+    most 100 nodes are unavailable.
+    """
+    if wanted is None:
+        return
+    given = [key for key in ("maxUnavailable", "maxUnavailablePercentage") if key in wanted]
+    if len(given) != 1:
+        raise invalid_parameter(
+            "One of maxUnavailable and maxUnavailablePercentage is required in updateConfig, and not both"
+        )
+    if wanted.get("maxUnavailable", 1) > _MOST_UNAVAILABLE:
+        raise invalid_parameter(f"maxUnavailable must be at most {_MOST_UNAVAILABLE}")
+
+
+def repair_config(wanted: dict[str, Any] | None) -> None:
+    """Refuse a repair configuration whose limits are both counts and percentages, or an incomplete override.
+
+    See NodeRepairConfig and NodeRepairConfigOverrides of botocore's model: "you cannot also set" the other
+    one, and "you must specify all the values" of an override.
+    """
+    for limit in ("maxUnhealthyNodeThreshold", "maxParallelNodesRepaired"):
+        if wanted and f"{limit}Count" in wanted and f"{limit}Percentage" in wanted:
+            raise invalid_parameter(f"{limit}Count and {limit}Percentage cannot both be set")
+    for each in (wanted or {}).get("nodeRepairConfigOverrides", []):
+        if lacking := sorted(_OVERRIDE - each.keys()):
+            raise invalid_parameter(f"nodeRepairConfigOverrides lacks {', '.join(lacking)}")
+
+
+def taints(wanted: list[dict[str, str]]) -> None:
+    """Refuse taints without a key or an effect, and two with the same (Kubernetes' validation of nodes)."""
+    seen = set()
+    for each in wanted:
+        key, effect = each.get("key"), each.get("effect")
+        if not key or not effect:
+            raise invalid_parameter("Taint must have a key and an effect")
+        if (key, effect) in seen:
+            raise invalid_parameter(f"Duplicate taint {key}:{effect}")
+        seen.add((key, effect))
+
+
 def labels(wanted: dict[str, str]) -> None:
     """Refuse labels that EKS and Kubernetes keep for themselves (aws/containers-roadmap, issue 1451)."""
-    for key in wanted:
+    for key, value in wanted.items():
+        if not _LABEL_VALUE.fullmatch(value):
+            raise invalid_parameter(f"Label value '{value}' of {key} is not a valid label value")
         if any(f"{prefix}/" in key for prefix in _RESERVED):
             prefixes = ", ".join(f"{prefix}/" for prefix in _RESERVED)
             raise invalid_parameter(f"Label cannot contain reserved prefixes [{prefixes}]: {key}")
@@ -87,6 +145,40 @@ def _disks(data: dict[str, Any]) -> None:
             )
 
 
+def join_problem(
+    call: Call, cluster: Cluster, role_policies: set[str], subnet_ids: list[str], data: dict[str, Any]
+) -> dict[str, str] | None:
+    """Return the health issue of nodes that start and never join; None for nodes that do."""
+    # nodeadm reads its configuration and the node's identity from the instance metadata service
+    # (awslabs/amazon-eks-ami, nodeadm/doc).
+    has_metadata = data.get("MetadataOptions", {}).get("HttpEndpoint") != "disabled"
+    is_let_in = _is_let_in(call, cluster, data)
+    if has_metadata and is_let_in and can_join(call, cluster, role_policies, subnet_ids):
+        return None
+    return {"code": "NodeCreationFailure", "message": "Instances failed to join the kubernetes cluster"}
+
+
+def _is_let_in(call: Call, cluster: Cluster, data: dict[str, Any]) -> bool:
+    """Return whether the control plane's interfaces answer the nodes' primary interface.
+
+    They have the cluster's own security group. EKS gives it to the nodes only where a template names no
+    group; other groups need rules ("Customize managed nodes with launch templates", EKS user guide). An
+    interface without groups has the VPC's default one.
+    """
+    interfaces = data.get("NetworkInterfaces") or []
+    primary = next((each for each in interfaces if each.get("DeviceIndex") == 0), None)
+    groups = set((primary or {}).get("Groups") or data.get("SecurityGroupIds") or [])
+    if primary is None and not groups:
+        return True
+    own = cluster.document["resourcesVpcConfig"]["clusterSecurityGroupId"]
+    if own in groups:
+        return True
+    found = call.backend("ec2").get_security_group_from_id(own)
+    rules = found.ingress_rules if found is not None else ()
+    sources = {rule.source_group.get("GroupId") for rule in rules}
+    return bool(groups & sources)
+
+
 def user_data_problem(image: str, data: dict[str, Any]) -> dict[str, str] | None:
     """Return the health issue of a node group whose user data EKS cannot merge with its own.
 
@@ -102,7 +194,10 @@ def user_data_problem(image: str, data: dict[str, Any]) -> dict[str, str] | None
     except ValueError:
         message = Message()
     if message.is_multipart():
-        return None
+        # nodeadm ends with an error, and the kubelet never starts.
+        refused = disks.problem(data)
+        failed = {"code": "NodeCreationFailure", "message": "Instances failed to join the kubernetes cluster"}
+        return failed if refused else None
     return {
         "code": "Ec2LaunchTemplateInvalidConfiguration",
         "message": "User data was not in the MIME multipart format.",
@@ -112,6 +207,11 @@ def user_data_problem(image: str, data: dict[str, Any]) -> dict[str, str] | None
 def sizes(config: dict[str, int]) -> None:
     """Check minimum, desired and maximum size."""
     low, most = config.get("minSize", 1), config.get("maxSize", 2)
+    if most > _MOST_NODES:
+        raise AwsError(
+            "ResourceLimitExceededException",
+            f"Cannot exceed {_MOST_NODES} nodes in a managed node group: maxSize is {most}",
+        )
     wanted = config.get("desiredSize", low)
     if most < 1:
         raise invalid_parameter("Maximum capacity must be at least 1")

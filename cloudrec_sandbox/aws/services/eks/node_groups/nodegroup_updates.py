@@ -46,6 +46,8 @@ def update_nodegroup_config(call: Call) -> dict[str, Any]:
     document["taints"] = _taints(document["taints"], taints)
     params |= {"TaintsToAdd": taints["addOrUpdateTaints"]} if taints.get("addOrUpdateTaints") else {}
     params |= {"TaintsToRemove": taints["removeTaints"]} if taints.get("removeTaints") else {}
+    nodegroup_checks.update_config(wish.get("updateConfig"))
+    nodegroup_checks.repair_config(wish.get("nodeRepairConfig"))
     for key in ("updateConfig", "nodeRepairConfig"):
         if key in wish:
             document[key] = dict(wish[key])
@@ -53,7 +55,7 @@ def update_nodegroup_config(call: Call) -> dict[str, Any]:
     if not params:
         raise invalid_parameter("Requested update without any changes")
     document["scalingConfig"] = sizes
-    return {"update": _start(call, group, "ConfigUpdate", params, "")}
+    return {"update": _start(call, group, "ConfigUpdate", params, ("", ""))}
 
 
 # A taint is identified by its key and effect; another value replaces it.
@@ -87,8 +89,24 @@ def update_nodegroup_version(call: Call) -> dict[str, Any]:
             params[name] = document[key] = call.params[key]
     # botocore's model, force: without it, an update fails if a disruption budget keeps a pod on its node.
     blocked = call.world.state(Wishes).eviction_blocked and not call.params.get("force")
-    problem = "Reached max retries while trying to evict pods from nodes in node group" if blocked else ""
-    return {"update": _start(call, group, "VersionUpdate", params, problem)}
+    problem = ("", "")
+    if blocked:
+        text = "Reached max retries while trying to evict pods from nodes in node group"
+        problem = ("PodEvictionFailure", text)
+    return {"update": _start(call, group, "VersionUpdate", params, _scaled_up(call, group) or problem)}
+
+
+def _scaled_up(call: Call, group: Nodegroup) -> tuple[str, str] | None:
+    """Return why a version update cannot launch a new node before it ends an old one.
+
+    "Update behavior for managed node groups", EKS's user guide: by default the scale up phase launches at
+    least one new node first, and insufficient capacity or a limit of instances is a NodeCreationFailure. The
+    strategy MINIMAL ends the old node first.
+    """
+    if group.document["updateConfig"].get("updateStrategy", "DEFAULT") == "MINIMAL" or not group.instances:
+        return None
+    failure = nodes.lacks_room(call.world, call.region, group)
+    return ("NodeCreationFailure", failure.message) if failure else None
 
 
 def _ready(call: Call) -> Nodegroup:
@@ -102,7 +120,9 @@ def _ready(call: Call) -> Nodegroup:
     return group
 
 
-def _start(call: Call, group: Nodegroup, kind: str, params: dict[str, Any], problem: str) -> dict[str, Any]:
+def _start(
+    call: Call, group: Nodegroup, kind: str, params: dict[str, Any], problem: tuple[str, str]
+) -> dict[str, Any]:
     world, document = call.world, group.document
     update = updates.start(world, group.updates, kind, params)
     document["status"], document["modifiedAt"] = "UPDATING", now(world)
@@ -129,19 +149,18 @@ def _scale(world: World, place: Where, name: str, uid: str) -> None:
         world.after(_RETRY_S, _scale, place, name, uid)
 
 
-def _finish(world: World, place: Where, key: tuple[str, str], update_id: str, problem: str) -> None:
+def _finish(
+    world: World, place: Where, key: tuple[str, str], update_id: str, problem: tuple[str, str]
+) -> None:
     found = find_group(world, place, *key)
     if found is None:
         return
     group = found[1]
     update = group.updates[update_id]
-    update["status"] = "Failed" if problem else "Successful"
-    if problem:
-        error = {
-            "errorCode": "PodEvictionFailure",
-            "errorMessage": problem,
-            "resourceIds": list(group.instances),
-        }
+    code, message = problem
+    update["status"] = "Failed" if code else "Successful"
+    if code:
+        error = {"errorCode": code, "errorMessage": message, "resourceIds": list(group.instances)}
         update["errors"] = [error]
     if group.document["status"] == "UPDATING":
         group.document["status"] = "ACTIVE"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from cloudrec_sandbox.aws.api.registry import durations, operation
 from cloudrec_sandbox.aws.services import iam
+from cloudrec_sandbox.aws.services.ec2 import launches
 from cloudrec_sandbox.aws.services.eks import access, checks
 from cloudrec_sandbox.aws.services.eks.node_groups import nodegroup_checks, nodes
 from cloudrec_sandbox.aws.services.eks.node_groups.scaling import ScalingGroup, ScalingGroups
@@ -85,7 +86,7 @@ def create_nodegroup(call: Call) -> dict[str, Any]:
     problem = nodegroup_checks.user_data_problem(group.document["amiType"], data)
     if problem is not None:
         group.problem = problem
-    _start(call, cluster, group)
+    _start(call, cluster, group, data)
     return {"nodegroup": group.document}
 
 
@@ -130,7 +131,7 @@ def _document(call: Call, cluster: Cluster, data: dict[str, Any]) -> dict[str, A
     return document
 
 
-def _start(call: Call, cluster: Cluster, group: Nodegroup) -> None:
+def _start(call: Call, cluster: Cluster, group: Nodegroup, data: dict[str, Any]) -> None:
     """Make the group with the resources that EKS makes for it, and start its lifecycle."""
     world, document = call.world, group.document
     name = document["nodegroupName"]
@@ -144,14 +145,10 @@ def _start(call: Call, cluster: Cluster, group: Nodegroup) -> None:
         access.admit(call, cluster, document["nodeRole"], "EC2_LINUX")
     scaling = ScalingGroup(_scaling_document(call, group))
     world.state(ScalingGroups, call.region).groups[nodes.group_name(group)] = scaling
-    if group.problem is None and not nodegroup_checks.can_join(
-        call, cluster, iam.policy_names(role), document["subnets"]
-    ):
-        group.problem = {
-            "code": "NodeCreationFailure",
-            "message": "Instances failed to join the kubernetes cluster",
-        }
-    gpu = any(kind.startswith(("p", "g")) for kind in nodes.types_of(world, call.region, group))
+    group.problem = group.problem or nodegroup_checks.join_problem(
+        call, cluster, iam.policy_names(role), document["subnets"], data
+    )
+    gpu = any(launches.has_gpu(kind) for kind in nodes.types_of(world, call.region, group))
     length = world.duration("eks-gpu-nodegroup-create" if gpu else "eks-nodegroup-create")
     group.ripe = world.now() + length
     key = (where(call, cluster), name, group.uid)

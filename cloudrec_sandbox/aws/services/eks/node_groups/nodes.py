@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cloudrec_sandbox.aws.api.registry import durations
 from cloudrec_sandbox.aws.services import capacity
-from cloudrec_sandbox.aws.services.ec2 import launches
+from cloudrec_sandbox.aws.services.ec2 import launches, reservations
 from cloudrec_sandbox.aws.services.eks.node_groups.scaling import ScalingGroup, ScalingGroups, add_activity
 
 if TYPE_CHECKING:
@@ -47,10 +47,21 @@ def launch(world: World, region: str, cluster: Cluster, group: Nodegroup) -> Fai
             break
         instance = _run(world, cluster, group, found)
         group.instances.append(instance.id)
+        if name := reservations.target(template_data(world, region, group)):
+            reservations.use(world, region, name, instance.id)
         zone = found.net.availability_zone
         add_activity(world, scaling, f"Launching a new EC2 instance: {instance.id}", zone=zone)
     show(world, region, group, scaling)
     return failure
+
+
+def lacks_room(world: World, region: str, group: Nodegroup) -> Failure | None:
+    """Return why one more instance could not be launched now; None if it could."""
+    found = _place(world, region, group)
+    if isinstance(found, Failure):
+        return found
+    capacity.give_back(world, found.kind, found.net.availability_zone, group.lifecycle)
+    return None
 
 
 def _place(world: World, region: str, group: Nodegroup) -> Spot | Failure:
@@ -76,7 +87,10 @@ def _obstacle(world: World, region: str, group: Nodegroup, spot: Spot) -> Failur
     if not capacity.is_offered(world, wanted, zone):
         text = f"Unsupported - Your requested instance type ({wanted}) is not supported in your requested"
         return Failure("AsgInstanceLaunchFailures", f"{kind} {text} Availability Zone ({zone}).")
-    fault = launches.fault(world, region, wanted, template_data(world, region, group))
+    data = template_data(world, region, group)
+    fault = launches.fault(world, region, wanted, data) or reservations.fault(
+        world, region, data, kind=wanted, zone=zone
+    )
     if fault is not None:
         return Failure("AsgInstanceLaunchFailures", f"{kind} {fault.code} - {fault.message}")
     # A node needs addresses for its pods, too.
@@ -91,7 +105,8 @@ def _obstacle(world: World, region: str, group: Nodegroup, spot: Spot) -> Failur
                 " allows for the instance bucket that the specified instance type belongs to."
             )
         return Failure("AsgInstanceLaunchFailures", f"{kind} {text}")
-    if not capacity.take(world, wanted, zone, group.lifecycle):
+    # A reservation has its own instances, whatever else the zone has.
+    if not reservations.target(data) and not capacity.take(world, wanted, zone, group.lifecycle):
         if group.lifecycle == "spot":
             text = "UnfulfillableCapacity - Unable to fulfill capacity due to your request configuration."
         else:
@@ -207,7 +222,8 @@ def terminate(world: World, region: str, group: Nodegroup, count: int) -> None:
             instance.detach_eni(eni)
             eni.status = "available"
         ec2.terminate_instances([instance.id])
-        capacity.give_back(world, instance.instance_type, instance.placement.zone, group.lifecycle)
+        if not reservations.leave(world, region, instance.id):
+            capacity.give_back(world, instance.instance_type, instance.placement.zone, group.lifecycle)
         if left:
             names = [eni.id for eni in left]
             world.after(world.duration("eks-node-interfaces"), forget_interfaces, region, names)

@@ -12,7 +12,9 @@ A100, A100_80, H100, H100_MEGA = (
     "nvidia-h100-80gb",
     "nvidia-h100-mega-80gb",
 )
-H200, L4, T4, V100 = "nvidia-h200-141gb", "nvidia-l4", "nvidia-tesla-t4", "nvidia-tesla-v100"
+H200, B200 = "nvidia-h200-141gb", "nvidia-b200"
+L4, T4, V100 = "nvidia-l4", "nvidia-tesla-t4", "nvidia-tesla-v100"
+WITH_RDMA = (H200, B200)  # the accelerators whose machine types have MRDMA cards
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +25,8 @@ class Machine:
         accelerator: the built-in accelerator's name; '' for none.
         accelerators: the number of them.
         local_ssds: the number of built-in local SSDs of 375 GB.
+        ssd_counts: the numbers of local SSDs that can be added ("Choose a valid number of Local SSD disks",
+            Compute Engine's documentation); empty for none, and for the families that are not listed here.
         transient: it is offered as spot or flex-start only.
     """
 
@@ -32,6 +36,7 @@ class Machine:
     accelerator: str = ""
     accelerators: int = 0
     local_ssds: int = 0
+    ssd_counts: tuple[int, ...] = ()
     transient: bool = False
 
     @property
@@ -83,6 +88,11 @@ ACCELERATORS = {
             description="NVIDIA H200 141GB",
             zones=_zones("us-central1-b us-east4-b us-east5-a us-west1-c europe-west1-b asia-south1-b"),
         ),
+        Accelerator(
+            name=B200,
+            description="NVIDIA B200 180GB",
+            zones=_zones("us-central1-b us-east1-b us-east4-b us-west3-bc europe-west4-b asia-southeast1-b"),
+        ),
         Accelerator(name=L4, description="NVIDIA L4", zones=_L4),
         Accelerator(
             name=T4,
@@ -125,6 +135,20 @@ def _general() -> list[Machine]:
     return found + [Machine(name=name, vcpus=2, memory_gb=memory) for name, memory in small]
 
 
+_SSD_COUNTS: dict[str, tuple[int, ...]] = {
+    "a2-highgpu-1g": (1, 2, 4, 8),
+    "a2-highgpu-2g": (2, 4, 8),
+    "a2-highgpu-4g": (4, 8),
+    "a2-highgpu-8g": (8,),
+    "a2-megagpu-16g": (8,),
+    **dict.fromkeys(("g2-standard-4", "g2-standard-8", "g2-standard-12"), (1,)),
+    **dict.fromkeys(("g2-standard-16", "g2-standard-32"), (1,)),
+    "g2-standard-24": (2,),
+    "g2-standard-48": (4,),
+    "g2-standard-96": (8,),
+}
+
+
 def _with_gpus() -> list[Machine]:
     rows: list[tuple[str, int, float, str, int, int]] = [
         *((f"a2-highgpu-{n}g", 12 * n, 85.0 * n, A100, n, 0) for n in (1, 2, 4, 8)),
@@ -133,6 +157,7 @@ def _with_gpus() -> list[Machine]:
         *((f"a3-highgpu-{n}g", 26 * n, 234.0 * n, H100, n, 2 * n) for n in (1, 2, 4, 8)),
         ("a3-megagpu-8g", 208, 1872.0, H100_MEGA, 8, 16),
         ("a3-ultragpu-8g", 224, 2952.0, H200, 8, 32),
+        ("a4-highgpu-8g", 224, 3968.0, B200, 8, 32),
         ("g2-standard-4", 4, 16.0, L4, 1, 0),
         ("g2-standard-8", 8, 32.0, L4, 1, 0),
         ("g2-standard-12", 12, 48.0, L4, 1, 0),
@@ -150,6 +175,7 @@ def _with_gpus() -> list[Machine]:
             accelerator=accelerator,
             accelerators=count,
             local_ssds=ssds,
+            ssd_counts=_SSD_COUNTS.get(name, ()),
             transient=name in ("a3-highgpu-1g", "a3-highgpu-2g", "a3-highgpu-4g"),
         )
         for name, vcpus, memory, accelerator, count, ssds in rows

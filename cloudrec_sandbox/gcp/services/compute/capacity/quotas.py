@@ -15,6 +15,7 @@ from cloudrec_sandbox.gcp.resources.places import REGIONS
 from cloudrec_sandbox.gcp.services.compute.capacity.catalogue import (
     A100,
     A100_80,
+    B200,
     H100,
     H100_MEGA,
     H200,
@@ -32,7 +33,12 @@ if TYPE_CHECKING:
 
 GLOBAL = "global"
 FAMILY = "GPUS_PER_GPU_FAMILY"
-FAMILIES = {H100: "NVIDIA_H100", H100_MEGA: "NVIDIA_H100_MEGA", H200: "NVIDIA_H200"}
+FAMILIES = {
+    H100: "NVIDIA_H100",
+    H100_MEGA: "NVIDIA_H100_MEGA",
+    H200: "NVIDIA_H200",
+    B200: "NVIDIA_B200",
+}
 GPUS = {
     A100: "NVIDIA_A100_GPUS",
     A100_80: "NVIDIA_A100_80GB_GPUS",
@@ -45,10 +51,12 @@ SPOT_GPUS = {
     H100: "PREEMPTIBLE_NVIDIA_H100_GPUS",
     H100_MEGA: "PREEMPTIBLE_NVIDIA_H100_MEGA_GPUS",
     H200: "PREEMPTIBLE_NVIDIA_H200_GPUS",
+    B200: "PREEMPTIBLE_NVIDIA_B200_GPUS",
 }
 CPUS = {
     "a2": "A2_CPUS",
     "a3": "A3_CPUS",
+    "a4": "A4_CPUS",
     "c3": "C3_CPUS",
     "e2": "CPUS",
     "g2": "CPUS",

@@ -12,7 +12,7 @@ from cloudrec_sandbox.gcp.api.registry import durations, rest
 from cloudrec_sandbox.gcp.resources import checks, store
 from cloudrec_sandbox.gcp.services.compute import changes, collections, references
 from cloudrec_sandbox.gcp.services.compute.collections import Collection
-from cloudrec_sandbox.gcp.services.compute.network import ranges
+from cloudrec_sandbox.gcp.services.compute.network import profiles, ranges
 
 if TYPE_CHECKING:
     from cloudrec_sandbox.gcp.api.call import Call
@@ -41,6 +41,7 @@ def _check(call: Call, document: dict[str, Any]) -> None:
     if not document.get("network"):
         document["network"] = "global/networks/default"
         references.refer(call, document, "network")
+    profiles.refuse(call.world, document["network"], "VpcFirewallRules", "network")
     direction = document.setdefault("direction", "INGRESS")
     if not 0 <= document.setdefault("priority", 1000) <= _MOST:
         raise _invalid("priority", document["priority"], f"Must be between 0 and {_MOST}.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 from google.cloud.compute_v1.types.compute import Network, NetworksRemovePeeringRequest
@@ -10,13 +9,11 @@ from google.cloud.compute_v1.types.compute import Network, NetworksRemovePeering
 from cloudrec_sandbox.gcp.api.errors import GcpError
 from cloudrec_sandbox.gcp.api.registry import durations, rest
 from cloudrec_sandbox.gcp.resources import store
-from cloudrec_sandbox.gcp.resources.places import ZONES
 from cloudrec_sandbox.gcp.services.compute import changes, collections, references
 from cloudrec_sandbox.gcp.services.compute.collections import Collection
+from cloudrec_sandbox.gcp.services.compute.network import profiles
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from cloudrec_sandbox.gcp.api.call import Call
     from cloudrec_sandbox.gcp.api.world import World
     from cloudrec_sandbox.gcp.resources.store import Resource
@@ -24,8 +21,7 @@ if TYPE_CHECKING:
 durations({"compute-network": 15, "compute-peering": 20})
 
 _MTU = range(1300, 8897)
-_RDMA_MTU = 8896  # the default of networks with an RDMA profile ("RDMA network profiles", as in `roce_zone`)
-_ROCE = re.compile(r"(?:.*/)?networkProfiles/(?P<zone>[a-z0-9-]+)-vpc-roce")
+_RDMA_MTU = 8896  # the default of networks with an RDMA profile ("RDMA network profiles", as in `profiles`)
 NETWORKS = Collection(
     name="networks",
     noun="network",
@@ -34,16 +30,6 @@ NETWORKS = Collection(
     duration="compute-network",
     quota="NETWORKS",
 )
-
-
-def roce_zone(document: Mapping[str, Any]) -> str:
-    """Return the zone of a network whose interfaces do RDMA over Ethernet (RoCE); '' for other networks.
-
-    "RDMA network profiles", https://docs.cloud.google.com/vpc/docs/rdma-network-profiles: such a network
-    takes MRDMA interfaces alone, which only A3 Ultra, A4 and A4X have, and only in the profile's zone.
-    """
-    found = _ROCE.fullmatch(document.get("networkProfile", ""))
-    return found["zone"] if found else ""
 
 
 def _check(call: Call, document: dict[str, Any]) -> None:
@@ -56,10 +42,9 @@ def _check(call: Call, document: dict[str, Any]) -> None:
         )
     if document["autoCreateSubnetworks"]:
         raise GcpError("UNIMPLEMENTED", "this stand-in has no networks of automatic mode")
-    profile = document.get("networkProfile", "")
-    if profile and roce_zone(document) not in ZONES:
-        raise GcpError("NOT_FOUND", f"The resource '{profile}' was not found")
-    if document.setdefault("mtu", _RDMA_MTU if profile else 1460) not in _MTU:
+    profiles.need(document)
+    usual = _RDMA_MTU if document.get("networkProfile") else 1460
+    if document.setdefault("mtu", usual) not in _MTU:
         raise GcpError(
             "INVALID_ARGUMENT",
             f"Invalid value for field 'resource.mtu': '{document['mtu']}'. Value must be between"

@@ -12,6 +12,7 @@ from cloudrec_sandbox.gcp.resources import checks, store
 from cloudrec_sandbox.gcp.resources.operations import Failure
 from cloudrec_sandbox.gcp.services.compute import changes, collections, references
 from cloudrec_sandbox.gcp.services.compute.collections import Collection
+from cloudrec_sandbox.gcp.services.compute.network import profiles
 
 if TYPE_CHECKING:
     from cloudrec_sandbox.gcp.api.call import Call
@@ -40,6 +41,7 @@ def _check(call: Call, document: dict[str, Any]) -> None:
         raise GcpError(
             "INVALID_ARGUMENT", "Required field 'resource.network' not specified", classic="required"
         )
+    profiles.refuse(call.world, document["network"], "CloudRouter", "network")
     _check_nats(call, document)
 
 

@@ -13,7 +13,7 @@ from cloudrec_sandbox.gcp.resources import checks, store
 from cloudrec_sandbox.gcp.resources.operations import Failure
 from cloudrec_sandbox.gcp.services.compute import changes, collections, references
 from cloudrec_sandbox.gcp.services.compute.collections import Collection
-from cloudrec_sandbox.gcp.services.compute.network import ranges
+from cloudrec_sandbox.gcp.services.compute.network import profiles, ranges
 
 if TYPE_CHECKING:
     from cloudrec_sandbox.gcp.api.call import Call
@@ -50,7 +50,7 @@ def _check(call: Call, document: dict[str, Any]) -> None:
             "Required field 'resource.network' not specified",
             classic="required",
         )
-    del call
+    profiles.check_subnet(call.world, {**document, "region": call.params["region"]})
     primary = ranges.block(document.get("ipCidrRange"), "resource.ipCidrRange")
     _check_ranges(document, primary)
     document["gatewayAddress"] = str(primary[1])
@@ -128,7 +128,9 @@ def patch(call: Call) -> dict[str, Any]:
         raise GcpError(
             "INVALID_ARGUMENT", f"Invalid value for field 'resource.{fixed[0]}': it cannot be patched."
         )
-    _check_ranges({**resource.document, **wishes}, blocks(resource.document)[0])
+    wanted = {**resource.document, **wishes}
+    _check_ranges(wanted, blocks(resource.document)[0])
+    profiles.check_subnet(call.world, {**wanted, "region": call.params["region"]})
     seconds = call.world.duration("compute-change")
     return changes.change(call, resource, "patch", seconds, changes.merge, (wishes,))
 
@@ -146,5 +148,6 @@ def set_private_access(call: Call) -> dict[str, Any]:
     """Set whether machines without external addresses reach Google's services."""
     resource = references.ready(SUBNETWORKS.need(call))
     wishes = {"privateIpGoogleAccess": call.body.get("privateIpGoogleAccess", False)}
+    profiles.check_subnet(call.world, {**resource.document, **wishes, "region": call.params["region"]})
     seconds = call.world.duration("compute-change")
     return changes.change(call, resource, "setPrivateIpGoogleAccess", seconds, changes.merge, (wishes,))

@@ -565,6 +565,20 @@ class CachePolicyNegativeCachingPolicy(proto.Message):
     code: int
     ttl: Duration
 
+class CalendarModeAdviceRequest(proto.Message):
+    future_resources_specs: MutableMapping[str, FutureResourcesSpec]
+
+class CalendarModeAdviceResponse(proto.Message):
+    recommendations: MutableSequence[CalendarModeRecommendation]
+
+class CalendarModeAdviceRpcRequest(proto.Message):
+    calendar_mode_advice_request_resource: CalendarModeAdviceRequest
+    project: str
+    region: str
+
+class CalendarModeRecommendation(proto.Message):
+    recommendations_per_spec: MutableMapping[str, FutureResourcesRecommendation]
+
 class CircuitBreakers(proto.Message):
     max_connections: int
     max_pending_requests: int
@@ -947,6 +961,12 @@ class FixedOrPercent(proto.Message):
     fixed: int
     percent: int
 
+class FlexibleTimeRange(proto.Message):
+    max_duration: str
+    min_duration: str
+    start_time_not_earlier_than: str
+    start_time_not_later_than: str
+
 class ForwardingRule(proto.Message):
     I_p_address: str
     I_p_protocol: str
@@ -999,6 +1019,48 @@ class ForwardingRuleServiceDirectoryRegistration(proto.Message):
 class ForwardingRulesScopedList(proto.Message):
     forwarding_rules: MutableSequence[ForwardingRule]
     warning: Warning
+
+class FutureResourcesRecommendation(proto.Message):
+    end_time: str
+    location: str
+    other_locations: MutableMapping[str, FutureResourcesRecommendationOtherLocation]
+    recommendation_id: str
+    recommendation_type: str
+    start_time: str
+
+class FutureResourcesRecommendationOtherLocation(proto.Message):
+    details: str
+    status: str
+
+class FutureResourcesSpec(proto.Message):
+    deployment_type: str
+    location_policy: FutureResourcesSpecLocationPolicy
+    target_resources: FutureResourcesSpecTargetResources
+    time_range_spec: FlexibleTimeRange
+
+class FutureResourcesSpecAggregateResources(proto.Message):
+    accelerator_count: int
+    vm_family: str
+    workload_type: str
+
+class FutureResourcesSpecLocalSsdPartition(proto.Message):
+    disk_interface: str
+    disk_size_gb: int
+
+class FutureResourcesSpecLocationPolicy(proto.Message):
+    locations: MutableMapping[str, FutureResourcesSpecLocationPolicyLocation]
+
+class FutureResourcesSpecLocationPolicyLocation(proto.Message):
+    preference: str
+
+class FutureResourcesSpecSpecificSKUResources(proto.Message):
+    instance_count: int
+    local_ssd_partitions: MutableSequence[FutureResourcesSpecLocalSsdPartition]
+    machine_type: str
+
+class FutureResourcesSpecTargetResources(proto.Message):
+    aggregate_resources: FutureResourcesSpecAggregateResources
+    specific_sku_resources: FutureResourcesSpecSpecificSKUResources
 
 class GRPCHealthCheck(proto.Message):
     grpc_service_name: str
@@ -1085,6 +1147,10 @@ class GetNetworkEndpointGroupRequest(proto.Message):
     network_endpoint_group: str
     project: str
     zone: str
+
+class GetNetworkProfileRequest(proto.Message):
+    network_profile: str
+    project: str
 
 class GetNetworkRequest(proto.Message):
     network: str
@@ -1941,6 +2007,13 @@ class ListNetworkEndpointGroupsRequest(proto.Message):
     project: str
     zone: str
 
+class ListNetworkProfilesRequest(proto.Message):
+    filter: str
+    max_results: int
+    order_by: str
+    page_token: str
+    project: str
+
 class ListNetworksRequest(proto.Message):
     filter: str
     max_results: int
@@ -2286,6 +2359,72 @@ class NetworkPeeringConnectionStatusTrafficConfiguration(proto.Message):
 
 class NetworkPerformanceConfig(proto.Message):
     total_egress_bandwidth_tier: str
+
+class NetworkProfile(proto.Message):
+    creation_timestamp: str
+    description: str
+    features: NetworkProfileNetworkFeatures
+    id: int
+    kind: str
+    location: NetworkProfileLocation
+    name: str
+    profile_type: NetworkProfileProfileType
+    self_link: str
+    self_link_with_id: str
+
+class NetworkProfileLocation(proto.Message):
+    name: str
+    scope: str
+
+class NetworkProfileNetworkFeatures(proto.Message):
+    address_purposes: MutableSequence[str]
+    allow_address_creation: str
+    allow_alias_ip_ranges: str
+    allow_auto_mode_subnet: str
+    allow_class_d_firewalls: str
+    allow_cloud_nat: str
+    allow_cloud_router: str
+    allow_default_nic_attachment: str
+    allow_external_ip_access: str
+    allow_firewall_policy: str
+    allow_interconnect: str
+    allow_ip_forwarding: str
+    allow_load_balancing: str
+    allow_multi_nic_in_same_network: str
+    allow_multi_nic_in_same_subnetwork: str
+    allow_multicast: str
+    allow_ncc: str
+    allow_network_migration: str
+    allow_packet_mirroring: str
+    allow_private_google_access: str
+    allow_psc: str
+    allow_same_network_unicast: str
+    allow_static_routes: str
+    allow_sub_interfaces: str
+    allow_subnetwork_creation: str
+    allow_vpc_firewall_rules: str
+    allow_vpc_peering: str
+    allow_vpn: str
+    firewall_policy_types: MutableSequence[str]
+    interface_types: MutableSequence[str]
+    multicast: str
+    predefined_network_internal_ipv6_range: str
+    predefined_subnetwork_ranges: MutableSequence[NetworkProfileNetworkFeaturesPredefinedSubnetworkRange]
+    subnet_purposes: MutableSequence[str]
+    subnet_stack_types: MutableSequence[str]
+    subnetwork_purposes: MutableSequence[str]
+    subnetwork_stack_types: MutableSequence[str]
+    unicast: str
+
+class NetworkProfileNetworkFeaturesPredefinedSubnetworkRange(proto.Message):
+    ipv6_range: str
+    name_prefix: str
+
+class NetworkProfileProfileType(proto.Message):
+    network_type: str
+    rdma_subtype: str
+    ull_subtype: str
+    vpc_subtype: str
 
 class NetworkRoutingConfig(proto.Message):
     bgp_always_compare_med: bool

@@ -1,0 +1,114 @@
+"""What was read of clusters' meters, in files: for the time after their removal, and for runs.
+
+`status RUN` needs this module, so it imports neither a client of Kubernetes nor a cloud's SDK.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING
+
+from cloudrec.engine.cost import total
+from cloudrec.errors import DataError
+from cloudrec.home import make_private, read_text, write_atomically
+from cloudrec.keeper.meter import CostLedger, CostRow
+from cloudrec.safe_path import check_part
+from cloudrec_contract.safe_json import safe_object
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from cloudrec.app.context import AppContext
+    from cloudrec.observe.runs import RunView
+
+_RECENT_S = 300.0  # the guard meters every two minutes
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterCost:
+    """The metered cost of one cluster.
+
+    Attributes:
+        cluster: its name.
+        provider: its provider.
+        owner: its owner.
+        created: its creation in seconds since the epoch; None if unknown.
+        ledger: what was metered; None if nothing was.
+        problem: why the ledger is missing or older than now; empty if it is up to date or final.
+        is_removed: whether the cluster was removed.
+    """
+
+    cluster: str
+    provider: str
+    owner: str
+    created: float | None
+    ledger: CostLedger | None
+    problem: str = ""
+    is_removed: bool = False
+
+    @property
+    def rows(self) -> Sequence[CostRow]:
+        """The ledger's rows; none without a ledger."""
+        return self.ledger.rows if self.ledger is not None else ()
+
+
+def metered_runs(app: AppContext, views: Sequence[RunView]) -> list[RunView]:
+    """Return the runs with their metered costs, as the meters of their clusters were read last.
+
+    A run whose nodes were not metered, or not read since, keeps its cost: the time times the price at its
+    start.
+    """
+    found: dict[tuple[str, str], CostLedger] = {}
+    for cost in sorted(kept_costs(app), key=lambda each: each.created or 0.0):
+        if cost.ledger is not None:
+            found |= {(cost.cluster, row.run): cost.ledger for row in cost.ledger.rows if row.run}
+    now = app.now().timestamp()
+    return [_metered(view, found.get((view.cluster or "", view.name)), now) for view in views]
+
+
+def _metered(view: RunView, ledger: CostLedger | None, now: float) -> RunView:
+    last = view.ended if view.is_over and view.ended is not None else now
+    if ledger is None or ledger.at < last - _RECENT_S:
+        return view
+    prices = [row.usd for row in ledger.rows if row.run == view.name]
+    return replace(view, cost_usd=total(*prices))
+
+
+def file_of(app: AppContext, cost: ClusterCost) -> Path:
+    """Return the file of a cluster's cost; a later cluster of the same name has another one."""
+    return app.home.costs / f"{check_part(cost.cluster)}-{int(cost.created or 0)}.json"
+
+
+def keep_cost(app: AppContext, cost: ClusterCost) -> None:
+    """Write what was read, for the time after the cluster's removal."""
+    path = file_of(app, cost)
+    make_private(path.parent)
+    document = {**asdict(cost), "ledger": json.loads(cost.ledger.to_json()) if cost.ledger else None}  # noqa: TID251 - its own text
+    write_atomically(path, json.dumps(document))
+
+
+def kept_costs(app: AppContext) -> list[ClusterCost]:
+    """Return the costs in files; an unreadable one has a problem."""
+    folder = app.home.costs
+    found = []
+    for path in sorted(folder.glob("*.json")) if folder.is_dir() else ():
+        name = path.stem.rpartition("-")[0]
+        try:
+            document = safe_object(read_text(path))
+            ledger = document.pop("ledger")
+            cost = ClusterCost(
+                **document, ledger=CostLedger.of(json.dumps(ledger)) if ledger is not None else None
+            )
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, DataError) as error:
+            cost = ClusterCost(
+                cluster=name,
+                provider="",
+                owner="",
+                created=None,
+                ledger=None,
+                problem=f"{path} cannot be read: {error}",
+            )
+        found.append(cost)
+    return found

@@ -1,0 +1,1 @@
+"""Use cases that compute offline, before anything is paid for."""

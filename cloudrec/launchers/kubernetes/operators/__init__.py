@@ -1,0 +1,1 @@
+"""The launchers, one for each operator that makes the pods."""

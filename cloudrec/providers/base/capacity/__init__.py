@@ -1,0 +1,1 @@
+"""Ways to have nodes other than on demand and as spot."""

@@ -1,0 +1,316 @@
+"""The readers of foreign records, each with a valid document, and the errors that it may raise."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from cloudrec.data.format import manifest as product_manifest
+from cloudrec.errors import CloudrecError
+from cloudrec.keeper.ends import MovedEnd
+from cloudrec.keeper.guard import GuardRecord, Note
+from cloudrec.keeper.idle import IdleRecord
+from cloudrec.keeper.meter import CostLedger
+from cloudrec.keeper.spot import SpotRecord
+from cloudrec.kubernetes.client.credentials import Kubeconfig
+from cloudrec.kubernetes.client.errors import ErrorResponse, error_of
+from cloudrec.launchers.base.runspec import RunSpec
+from cloudrec.launchers.ray.report import LaunchReport
+from cloudrec.providers.azure.nodes import end_workflow as azure_workflow
+from cloudrec.providers.gcp.api import labels as gcp_labels
+from cloudrec.providers.gcp.nodes.end_workflow import Program
+from cloudrec.providers.kubernetes.api import contexts
+from cloudrec.providers.kubernetes.api import labels as kubernetes_labels
+from cloudrec.safe_path import UnsafeNameError, safe_join
+from cloudrec.spec.models import ClusterSpec
+from cloudrec.spec.requests import read_request
+from cloudrec_contract.end_event import EndEvent
+from cloudrec_contract.safe_json import safe_json
+from cloudrec_contract.settings import SettingsError, TrainerSettings
+from trainer.base.arguments import parse_arguments, read_config_file
+from trainer.base.errors import TrainerError
+from trainer.checkpoint.format.commit import _seal, parse_commit, parse_manifest
+from trainer.data.formats import manifest as trainer_manifest
+from trainer.preempt.clouds import aws as aws_notice
+from trainer.preempt.metadata import MetadataError, MetadataResponse
+from trainer.report.ledger import read_ledger
+
+EXPECTED = (CloudrecError, TrainerError, SettingsError, MetadataError)
+_KUBECONFIG = {
+    "apiVersion": "v1",
+    "kind": "Config",
+    "current-context": "a",
+    "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a", "namespace": "x"}}],
+    "clusters": [
+        {"name": "a", "cluster": {"server": "https://127.0.0.1:1", "certificate-authority-data": "eA=="}}
+    ],
+    "users": [{"name": "a", "user": {"token": "t", "exec": {"command": "x", "args": ["y"], "env": []}}}],
+}
+_CLUSTER = ClusterSpec(name="good", provider="local", owner="me").model_dump(mode="json")
+_COMMIT = {
+    "format": "cloudrec-checkpoint",
+    "schema_version": 1,
+    "crc32": 0,
+    "step": 5,
+    "owner": 1,
+    "extra": {"x": 1.0},
+    "layers": [[["step-5/rank-0.json", 123, 5]]],
+}
+
+# A valid document of each JSON record, which the strategies change.
+DOCUMENTS: Mapping[str, Any] = {
+    "run": json.loads(RunSpec(name="odd").to_json()),
+    "request": _CLUSTER,
+    "end-event": {
+        "exit_code": 1,
+        "kind": "failed",
+        "cause": "x",
+        "step": 1,
+        "checkpoint": None,
+        "notice": "",
+        "machine_leaves": False,
+    },
+    "settings": {"dataset_path": "x", "checkpoint_dir": "y", "batch_size": 1},
+    "guard-note": json.loads(Note(cluster=ClusterSpec(name="good", provider="local", owner="me")).to_json()),
+    "guard-record": {
+        "end": "2030-01-01T00:00:00+00:00",
+        "at": "2030-01-01T00:00:00+00:00",
+        "halted": True,
+        "pools": ["a"],
+        "left": [],
+    },
+    "moved-end": {"ordered": "2030-01-01T00:00:00+00:00", "expires": "2030-01-01T00:00:00+00:00"},
+    "idle": {"active": 1.0, "stopped": 2.0},
+    "spot": {"at": 1.0, "hourly_usd": {"a": 1.0}},
+    "cost-ledger": {"schema": 1, "since": 1.0, "at": 2.0, "seen": {"u": ["p", "r"]}, "rows": []},
+    "ray-report": {"launch": 1, "code": 0, "agents": [{"node": "a", "code": 1}]},
+    "api-error": {
+        "kind": "Status",
+        "code": 409,
+        "message": "x",
+        "reason": "Conflict",
+        "details": {
+            "causes": [{"reason": "FieldManagerConflict", "message": 'conflict with "x"', "field": ".a"}],
+            "retryAfterSeconds": 1,
+        },
+    },
+    "kubernetes-object": {
+        "name": "x",
+        "labels": {"app.kubernetes.io/managed-by": "cloudrec", "cloudrec/cluster": "a"},
+        "annotations": {"cloudrec/tags": "{}"},
+    },
+    "azure-workflow": {
+        "triggers": {"end": {"recurrence": {"startTime": "2030-01-01T00:00:00Z"}}},
+        "actions": {"a": {"actions": {}}},
+    },
+    "gcp-workflow": {
+        "main": {
+            "steps": [
+                {
+                    "init": {
+                        "assign": [{"deadline": "x"}, {"cluster": {"body": {"nodePools": [{"name": "a"}]}}}]
+                    }
+                }
+            ]
+        }
+    },
+    "dataset-product": {
+        "format": "cloudrec-dataset",
+        "schema_version": 2,
+        "splits": {"train": {"rows": 1, "shards": []}},
+        "num_embeddings_per_feature": {"C1": 1},
+        "digest": "0",
+    },
+    "dataset-trainer": {
+        "format": "cloudrec-dataset",
+        "schema_version": 1,
+        "splits": {"train": {"rows": 1, "shards": [{"rows": 1, "files": {}}]}},
+        "num_embeddings_per_feature": {"C1": 1},
+        "digest": "0",
+        "dense_features": ["I1"],
+    },
+    "commit": _COMMIT,
+    "manifest": {
+        "format": "cloudrec-checkpoint-part",
+        "schema_version": 1,
+        "crc32": 0,
+        "file": "x",
+        "bytes": 1,
+        "parts": [["t", "f4", [1], [0], [1], 0, 4, 1, None]],
+    },
+    "export": {
+        "format": "cloudrec-model",
+        "schema_version": 1,
+        "files": {"../x": {"bytes": 1, "sha256": "0"}},
+        "config": {},
+        "model": {},
+        "step": 1,
+        "quantization": None,
+    },
+    "goodput": {"kind": "start", "restarted": False, "boot": "b", "boot_s": 1.0, "time": 1.0},
+    "spot-notice": {"action": "terminate", "time": "2030-01-01T00:00:00Z"},
+    "json": {"a": [1, {"b": None}], "c": 1.5},
+}
+# Readers of a text or a name, which has no structure.
+TEXT_READERS = frozenset({"name", "gcp-description", "trainer-flags", "metadata-token"})
+YAML_READERS: Mapping[str, Any] = {
+    "kubeconfig": _KUBECONFIG,
+    "contexts": _KUBECONFIG,
+    "trainer-config": {
+        "batch_size": 8,
+        "dense_arch_layer_sizes": [8, 4],
+        "learning_rate": 0.1,
+        "table_dims": {"C1": 4},
+    },
+}
+
+
+def read(name: str, data: bytes, folder: Path) -> None:
+    """Give a record to its reader; raises one of EXPECTED, or nothing."""
+    path = folder / "record"
+    text = data.decode("utf-8", errors="replace")
+    _READERS[name](data, text, path)
+
+
+def sealed(data: bytes) -> bytes:
+    """Return a dataset.json with the digest that fits it, so that more than the digest is checked."""
+    try:
+        document = safe_json(data, numbers="any")
+        digest = product_manifest.digest(document["splits"], document["num_embeddings_per_feature"])
+        return json.dumps({**document, "digest": digest}).encode("utf-8", "surrogatepass")
+    except (ValueError, LookupError, TypeError):
+        return data
+
+
+def _resealed(data: bytes) -> bytes:
+    """Return a commit file with the checksum that fits it."""
+    try:
+        document = safe_json(data, numbers="any")
+        return _seal({key: value for key, value in document.items() if key != "crc32"})
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return data
+
+
+def _kubeconfig(_data: bytes, _text: str, path: Path) -> None:
+    _ = Kubeconfig(path, "").server
+
+
+def _contexts(_data: bytes, _text: str, path: Path) -> None:
+    found = contexts.read([path])
+    contexts.choose(found, contexts.current([path]) or None, [path])
+
+
+def _name(_data: bytes, text: str, path: Path) -> None:
+    try:
+        inside = safe_join(path.parent, text)
+    except UnsafeNameError:
+        return
+    if not inside.resolve().is_relative_to(path.parent.resolve()):
+        raise AssertionError(f"{inside} is outside {path.parent}")
+
+
+def _json(data: bytes, _text: str, _path: Path) -> None:
+    try:
+        value = safe_json(data)
+    except ValueError:
+        return
+    json.dumps(value, allow_nan=False).encode()
+
+
+def _request(data: bytes, _text: str, _path: Path) -> None:
+    try:
+        values = safe_json(data, numbers="any")
+    except ValueError:
+        return
+    if isinstance(values, dict):
+        read_request(values, name="x", provider="local", version=1)
+
+
+def _product_dataset(data: bytes, _text: str, path: Path) -> None:
+    product_manifest.parse(sealed(data), path)
+
+
+def _trainer_dataset(data: bytes, _text: str, path: Path) -> None:
+    (path.parent / trainer_manifest.FILE_NAME).write_bytes(sealed(data))
+    trainer_manifest.read(path.parent)
+
+
+def _export(data: bytes, _text: str, path: Path) -> None:
+    from trainer.serving.exported import FILE_NAME, read_export  # noqa: PLC0415 - it loads torch, for seconds
+
+    (path.parent / FILE_NAME).write_bytes(data)
+    read_export(path.parent)
+
+
+def _workflow(data: bytes, _text: str, _path: Path) -> None:
+    try:
+        document = safe_json(data)
+    except ValueError:
+        return
+    azure_workflow.start(document)
+    azure_workflow.deletions(document)
+
+
+def _labelled(data: bytes, _text: str, _path: Path) -> None:
+    try:
+        document = safe_json(data)
+    except ValueError:
+        return
+    if isinstance(document, dict):
+        annotations = {kubernetes_labels.TAGS: json.dumps(document.get("annotations"))}
+        kubernetes_labels.tags_of(
+            {"metadata": {**DOCUMENTS["kubernetes-object"], "annotations": annotations}}, "x"
+        )
+
+
+def _guard_note(_data: bytes, text: str, _path: Path) -> None:
+    Note.of(text).end()
+
+
+def _guard_record(_data: bytes, text: str, _path: Path) -> None:
+    record = GuardRecord.of(text)
+    note = Note(cluster=ClusterSpec(name="good", provider="local", owner="me"))
+    record.has_just_scaled(note, datetime(2030, 1, 1, tzinfo=UTC), datetime(2030, 1, 1, tzinfo=UTC))
+
+
+def _notice(data: bytes, _text: str, _path: Path) -> None:
+    aws_notice._interruption(MetadataResponse(status=200, headers={}, body=data))
+
+
+_READERS: Mapping[str, Callable[[bytes, str, Path], object]] = {
+    "run": lambda _data, text, _path: RunSpec.from_json(text),
+    "request": _request,
+    "end-event": lambda _data, _text, path: EndEvent.read(path),
+    "settings": lambda _data, text, _path: TrainerSettings.from_json(text),
+    "guard-note": _guard_note,
+    "guard-record": _guard_record,
+    "moved-end": lambda _data, text, _path: MovedEnd.of(text, "2030-01-01T00:00:00+00:00"),
+    "idle": lambda _data, text, _path: IdleRecord.of(text),
+    "spot": lambda _data, text, _path: SpotRecord.of(text),
+    "cost-ledger": lambda _data, text, _path: CostLedger.of(text),
+    "ray-report": lambda data, _text, _path: LaunchReport.decode(data),
+    "api-error": lambda data, _text, _path: error_of(
+        ErrorResponse(status=409, body=data, retry_after=None, what="x", server="y")
+    ),
+    "kubernetes-object": _labelled,
+    "azure-workflow": _workflow,
+    "gcp-workflow": lambda _data, text, _path: Program.of(text),
+    "dataset-product": _product_dataset,
+    "dataset-trainer": _trainer_dataset,
+    "commit": lambda data, _text, _path: parse_commit("here", _resealed(data)),
+    "manifest": lambda data, _text, _path: parse_manifest("here", _resealed(data)),
+    "export": _export,
+    "goodput": lambda _data, _text, path: read_ledger(path),
+    "spot-notice": _notice,
+    "json": _json,
+    "name": _name,
+    "gcp-description": lambda _data, text, _path: gcp_labels.described(text),
+    "trainer-flags": lambda _data, text, _path: parse_arguments(text.split(" ")),
+    "metadata-token": lambda data, _text, _path: MetadataResponse(status=200, headers={}, body=data).json(),
+    "kubeconfig": _kubeconfig,
+    "contexts": _contexts,
+    "trainer-config": lambda _data, _text, path: read_config_file(path),
+}

@@ -1,0 +1,78 @@
+"""`cloudrec plan --spot`: its tables, its JSON and its errors."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cloudrec.cli.main import run
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Two zones of 50 hours; one loses its nodes after each two hours."""
+    made = tmp_path / "traces"
+    made.mkdir()
+    for name, period in (("us-east-1a_p5", 12), ("us-east-1b_p5", 30)):
+        data = [1 if number // period % 2 == 0 else 0 for number in range(300)]
+        document = {"metadata": {"gap_seconds": 600}, "data": data}
+        (made / f"{name}.json").write_text(json.dumps(document))
+    return made
+
+
+def test_the_policies_are_compared_at_80_columns(folder: Path, capsys: Capture) -> None:
+    assert run(["plan", "--spot", str(folder), "--work", "24h", "--starts", "4"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    policies = [line.split("  ")[0] for line in lines]
+    assert {"cloudrec", "switch, Young/Daly", "stay, Young/Daly", "oracle"} <= set(policies)
+    assert any(line.startswith("us-east-1a_p5") and "50 h" in line for line in lines)
+
+
+def test_a_deadline_compares_the_deadlines_met_and_the_cost(folder: Path, capsys: Capture) -> None:
+    words = ["plan", "--spot", str(folder), "--work", "8h", "--deadline", "10h", "--starts", "4"]
+    assert run([*words, "-o", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    ours, published = document["results"]
+    assert ours["policy"] == "cloudrec"
+    assert ours["met"] == ours["runs"] == 4
+    assert published["policy"] == "uniform progress"
+    assert document["basis"] == "simulated"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "cloudrec plan --spot FOLDER"),
+        (["--work", "90h"], "covers 50.0 h, and a run needs 90.0 h"),
+        (["--work", "soon"], "'soon'"),
+        (["--work", "0.5s"], "between 1s and 365d"),
+        (["--deadline", "20h"], "leaves no time"),
+        (["--spot-price", "0"], "--spot-price"),
+        (["--starts", "0"], "--starts"),
+    ],
+)
+def test_a_wrong_value_is_refused_with_exit_code_2(
+    folder: Path, capsys: Capture, words: list[str], said: str
+) -> None:
+    given = ["--spot", str(folder)] if words else []
+    assert run(["plan", *given, *words]) == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"metadata": {"gap_seconds": 600}, "data": "x"}', "\x00"])
+def test_a_file_that_is_no_trace_is_named(folder: Path, capsys: Capture, text: str) -> None:
+    (folder / "bad.json").write_text(text)
+    assert run(["plan", "--spot", str(folder)]) == 2
+    error = capsys.readouterr().err
+    assert "bad.json is no trace" in error
+    assert "gap_seconds" in error
+
+
+def test_a_folder_without_traces_is_refused(tmp_path: Path, capsys: Capture) -> None:
+    assert run(["plan", "--spot", str(tmp_path)]) == 2
+    assert "has no JSON file" in capsys.readouterr().err

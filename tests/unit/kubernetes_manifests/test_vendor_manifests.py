@@ -1,0 +1,194 @@
+"""The rendered manifests have the values of the vendors' manifests, except where a reason is recorded.
+
+vendor_google.yaml has Google's values. The differences are tables in docs/vendor-manifests.md; after an
+intended change, `CLOUDREC_WRITE_GOLDEN=1` writes them again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import yaml
+
+from cloudrec.providers.gcp.api.client import Gcp
+from cloudrec.providers.gcp.storage import mounts
+from cloudrec.transport import profile_of
+from tests.unit.kubernetes.support_addons import objects_of
+from tests.unit.kubernetes_manifests.support_matrix import FAMILIES, objects
+from tests.unit.providers_gcp.support import layout
+
+DATA = Path(__file__).parent / "vendor_google.yaml"
+PAGE = Path(__file__).parents[3] / "docs" / "vendor-manifests.md"
+RECORDED: Mapping[str, Any] = yaml.safe_load(DATA.read_text(encoding="utf-8"))
+MANIFESTS: Sequence[Mapping[str, Any]] = RECORDED["manifests"]
+FACTS = [
+    pytest.param(
+        manifest, fact, id=f"{manifest['name']}: {' '.join(map(str, fact['at']))} {fact['is']}"[:110]
+    )
+    for manifest in MANIFESTS
+    for fact in manifest["facts"]
+]
+_SEVERAL = {"calls", "flags"}  # a fact is one of several lines or flags
+
+
+def container(given: Mapping[str, Any], paths: Mapping[str, str]) -> dict[str, Any]:
+    """What a container is, in the words of the recorded facts."""
+    security = given.get("securityContext", {})
+    words = [*given.get("command", []), *given.get("args", [])]
+    lines = [line.strip() for word in words for line in str(word).splitlines()]
+    flags = [f"{word} {value.strip()}" for word, value in pairwise(words)]
+    mounts_of = {each["mountPath"]: paths.get(each["name"]) for each in given.get("volumeMounts", [])}
+    return {
+        "image": given["image"],
+        "calls": [line.removeprefix("exec ").removesuffix(";") for line in lines],
+        "flags": [flag for flag in flags if flag.startswith("--")],
+        "privileged": security.get("privileged", False),
+        "adds": " ".join(security.get("capabilities", {}).get("add", [])) or None,
+        "drops": " ".join(security.get("capabilities", {}).get("drop", [])) or None,
+        "mounts": mounts_of,
+        "env": {each["name"]: each.get("value") for each in given.get("env", [])},
+        "cpu": given.get("resources", {}).get("requests", {}).get("cpu"),
+        "restarts": given.get("restartPolicy"),
+        "starts": " ".join(given.get("startupProbe", {}).get("exec", {}).get("command", [])),
+    }
+
+
+def pod(template: Mapping[str, Any]) -> dict[str, Any]:
+    """What a pod is, in the words of the recorded facts."""
+    spec, annotations = template["spec"], template["metadata"].get("annotations", {})
+    volumes = {each["name"]: each for each in spec.get("volumes", [])}
+    paths = {name: each["hostPath"]["path"] for name, each in volumes.items() if "hostPath" in each}
+    shared = [
+        each["emptyDir"] for each in volumes.values() if each.get("emptyDir", {}).get("medium") == "Memory"
+    ]
+    interfaces = json.loads(annotations.get("networking.gke.io/interfaces", "[]"))
+    selected = [f"{name}={value}" for name, value in (spec.get("nodeSelector") or {}).items()]
+    return {
+        "hostNetwork": spec.get("hostNetwork", False),
+        "hostPID": spec.get("hostPID", False),
+        "priority": spec.get("priorityClassName"),
+        "token": spec.get("automountServiceAccountToken", True),
+        "tolerates": "everything" if spec.get("tolerations") == [{"operator": "Exists"}] else "some",
+        "nodes": " ".join(selected),
+        "annotations": annotations,
+        "interfaces": " ".join(each["interfaceName"] for each in interfaces),
+        "devices": {
+            name: " ".join(each["path"] for each in yaml.safe_load(value))
+            for name, value in annotations.items()
+            if name.startswith("devices.gke.io/")
+        },
+        "shm": next((each["sizeLimit"] for each in shared), None),
+        "containers": {
+            each["name"]: container(each, paths)
+            for each in (*spec.get("initContainers", []), *spec["containers"])
+        },
+    }
+
+
+def ours(of: Mapping[str, str]) -> Mapping[str, Any]:
+    """The manifest of cloudrec that is compared."""
+    if "volume" in of:
+        (found,) = [
+            each for each in mounts.volumes(layout(), Gcp({}), cache_gib=100) if each["name"] == of["volume"]
+        ]
+        return {**found, "mount_options": " ".join(cast("list[str]", found["mount_options"]))}
+    if "run" in of:
+        (job,) = [each for each in objects(of["run"], "torchrun") if each["kind"] == "Job"]
+        target = FAMILIES[of["run"]]
+        libraries = profile_of(target.fabric, target.instance_type).libraries
+        return {**pod(job["spec"]["template"]), "libraries": libraries}
+    made = [each for each in objects_of(of["family"]) if each["metadata"]["name"] == of["object"]]
+    (found_object,) = [each for each in made if each["kind"] == of.get("kind", "DaemonSet")]
+    if found_object["kind"] == "DaemonSet":
+        return pod(found_object["spec"]["template"])
+    return {"spec": found_object["spec"], "name": found_object["metadata"]["name"]}
+
+
+def value_at(whole: Mapping[str, Any], at: Sequence[str]) -> Any:
+    """A value by its path; None where there is none."""
+    found: Any = whole
+    for part in at:
+        if isinstance(found, list):  # whether one of several lines has a word
+            return [line for line in found if part in line] or None
+        found = found.get(part) if isinstance(found, Mapping) else None
+    return found
+
+
+@pytest.mark.parametrize(("manifest", "fact"), FACTS)
+def test_a_value_is_the_vendors_or_differs_as_recorded(
+    manifest: Mapping[str, Any], fact: Mapping[str, Any]
+) -> None:
+    found = value_at(ours(manifest["ours"]), fact["at"])
+    wanted = fact.get("ours", fact["is"]) if "ours" in fact else fact["is"]
+    if fact["at"][-1] in _SEVERAL:
+        if wanted is None:
+            assert fact["is"] not in found
+        else:
+            assert wanted in found
+        return
+    assert found == wanted
+
+
+def test_every_difference_has_a_reason_and_nothing_else_has_one() -> None:
+    for manifest in MANIFESTS:
+        for fact in manifest["facts"]:
+            assert ("ours" in fact) == ("why" in fact), fact
+            assert "ours" not in fact or fact["ours"] != fact["is"], fact
+
+
+def tables() -> Iterator[tuple[str, str]]:
+    """The table of each manifest's differences, with the title above it."""
+    for manifest in MANIFESTS:
+        rows = [each for each in manifest["facts"] if "why" in each]
+        same = len(manifest["facts"]) - len(rows)
+        yield (
+            manifest["name"],
+            "\n".join(
+                [
+                    f"### {manifest['name']}",
+                    "",
+                    f"From {' '.join(manifest['theirs'].split())}. {same} values are the same.",
+                    "",
+                    f"| What | {RECORDED['vendor']} | cloudrec | Why |",
+                    "|---|---|---|---|",
+                    *(
+                        f"| {_cell(' '.join(map(str, each['at'])), code=False)} | {_cell(each['is'])} "
+                        f"| {_cell(each['ours'])} | {each['why']} |"
+                        for each in rows
+                    ),
+                    "",
+                ]
+            ),
+        )
+
+
+def _cell(value: object, *, code: bool = True) -> str:
+    text = " ".join(str(value).split()).replace("|", "\\|")
+    if value is None:
+        return "none"
+    return f"`{text}`" if code else text
+
+
+def test_the_page_has_the_recorded_differences() -> None:
+    vendor = RECORDED["vendor"].lower()
+    begin, end = f"<!-- {vendor}: written by a test -->", f"<!-- {vendor}: end -->"
+    page = PAGE.read_text(encoding="utf-8")
+    assert begin in page
+    assert end in page
+    wanted = "\n".join(table for _, table in tables())
+    written = re.sub(
+        f"({re.escape(begin)}\n).*?({re.escape(end)})",
+        lambda found: f"{found[1]}\n{wanted}\n{found[2]}",
+        page,
+        flags=re.DOTALL,
+    )
+    if os.environ.get("CLOUDREC_WRITE_GOLDEN"):
+        PAGE.write_text(written, encoding="utf-8")
+    assert PAGE.read_text(encoding="utf-8") == written, __doc__

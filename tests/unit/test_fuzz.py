@@ -1,0 +1,36 @@
+"""Generated bad inputs end in no traceback; see tests/fuzz, which also runs alone: python -m tests.fuzz."""
+
+from __future__ import annotations
+
+import secrets
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+REPORT = "0 tracebacks, 0 longer than 2 s, 0 files outside, 0 undocumented exit codes"
+
+
+def _run(*flags: str) -> tuple[int, str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.fuzz", *flags], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_some_bad_inputs_of_each_area_end_in_no_traceback() -> None:
+    code, report = _run("--count", "300", "--minutes", "0.1")  # a batch of 100 always ends
+    assert code == 0, report
+    assert REPORT in report
+    assert all(area in report for area in ("spec", "flags", "environment", "home", "data", "records"))
+
+
+@pytest.mark.soak
+def test_100_000_bad_inputs_end_in_no_traceback() -> None:
+    seed = str(secrets.randbelow(1_000_000))  # a report names it: --seed repeats the run
+    code, report = _run("--count", "100000", "--minutes", "28", "--seed", seed)
+    print(report)
+    assert code == 0, report
+    assert REPORT in report
