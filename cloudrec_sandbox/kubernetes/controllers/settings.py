@@ -5,7 +5,8 @@ nodes        pools: [{"name", "count", "labels", "taints", "capacity", "hardware
              {"pool": P, "nodes": [...]} those whose label cloudrec-sandbox/pool is P. `capacity` is
              allocatable at once; `hardware` {"gpus", "efa", "infiniband", "rdma_driver", "mtu", "memlock"}
              only once a device plugin's pod runs on the node (GKE's nodes: at once). InfiniBand cards without
-             "rdma_driver": 1 need a driver's pod too, before the plugin's
+             "rdma_driver": 1 need a driver's pod too, before the plugin's; "nvme": N and
+             "temporary_disk": 1 are the local disks that a privileged pod finds
 node_timing  {"grace_s", "lost_s", "removed_s", "gc_s", "replacement_s"}: how long losses take; all but
              grace_s are virtual seconds: during the grace, processes must really end
 evict        {"node": N, "how": "spot"|"vanish"|"drain"}: lose a node with a notice, without, or by a drain;

@@ -37,7 +37,8 @@ class Pool:
         capacity: resources, all of them allocatable at once.
         hardware: gpus, efa, infiniband: cards that become allocatable through a device plugin;
             memlock: bytes that a container may lock; rdma_driver: 1 if the node's image has the kernel
-            modules of its InfiniBand cards, without which a driver's pod must load them first.
+            modules of its InfiniBand cards, without which a driver's pod must load them first; nvme: the
+            number of local NVMe disks; temporary_disk: 1 if a temporary disk is mounted at /mnt.
         os_image: the operating system that the nodes report.
         provider_id: what the provider id has before the node's name.
     """

@@ -92,6 +92,10 @@ def _node(cluster: Resource, pool: Resource, size: sizes.Size, name: str) -> dic
         "hardware": {
             **({"gpus": size.gpus} if size.gpus else {}),
             **({"infiniband": _CARDS} if size.family.infiniband else {}),
+            **({"nvme": size.nvme_disks} if size.nvme_disks else {}),
+            # Azure's images mount the temporary disk of a size that has one at /mnt
+            # (azure-compute-docs, managed-disks-overview.md, "Temporary disk").
+            **({"temporary_disk": 1} if size.temp_disk_mib else {}),
         },
         "os_image": f"Ubuntu {release[:2]}.{release[2:]} LTS",
         "provider_id": f"azure:///subscriptions/{cluster.path.subscription}/",

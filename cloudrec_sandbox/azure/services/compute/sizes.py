@@ -22,6 +22,9 @@ class Family:
     limit: int = 0  # vCPUs of a new subscription
     spot: bool = True
     infiniband: bool = False
+    # NVMe Direct disks beside the temporary disk: 8 of 3.5 TB in the tables of ndh100v5-series.md and
+    # nd-h200-v5-series.md (azure-compute-docs); nda100-v4-series.md has a temporary disk alone.
+    nvme_disks: int = 0
     zones: dict[str, tuple[str, ...]]  # by region; () if the region offers it without zones
 
 
@@ -35,6 +38,11 @@ class Size:
     memory_gib: int
     gpus: int = 0
     temp_disk_mib: int = 0
+
+    @property
+    def nvme_disks(self) -> int:
+        """Return the number of its NVMe Direct disks."""
+        return self.family.nvme_disks
 
 
 def _some(**zones: str) -> dict[str, tuple[str, ...]]:
@@ -129,6 +137,7 @@ _ND_H100 = Family(
     title="Standard NDSH100v5 Family vCPUs",
     product="NDsr H100 v5 Series",
     infiniband=True,
+    nvme_disks=8,
     zones=_some(eastus="12", eastus2="3", southcentralus="3", westus3="12", swedencentral="1"),
 )
 _ND_H200 = Family(
@@ -137,6 +146,7 @@ _ND_H200 = Family(
     title="Standard NDISRH200V5 Family vCPUs",
     product="NDsr H200 v5 Series",
     infiniband=True,
+    nvme_disks=8,
     zones=_some(eastus2="2", southcentralus="1", westus3="2", swedencentral="2"),
 )
 

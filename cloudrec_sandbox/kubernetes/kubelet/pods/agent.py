@@ -11,6 +11,7 @@ from cloudrec_sandbox.kubernetes.kubelet.cni.network import Network
 from cloudrec_sandbox.kubernetes.kubelet.node import memory
 from cloudrec_sandbox.kubernetes.kubelet.node.accounts import Accounts
 from cloudrec_sandbox.kubernetes.kubelet.node.images import Images
+from cloudrec_sandbox.kubernetes.kubelet.node.shell import NodeShell, enters_node
 from cloudrec_sandbox.kubernetes.kubelet.node.workplace import Workplace
 from cloudrec_sandbox.kubernetes.kubelet.pods.instance import INIT
 from cloudrec_sandbox.kubernetes.kubelet.pods.pod import PodWorker
@@ -130,8 +131,17 @@ class Kubelet:
         if program.driver and release_of(image := instance.container["image"]) not in _words(instance):
             text = f"{image} has no packages for {instance.worker.machine.os_image}"
             return Simulated(instance, defer=self.loop.soon, says=[text], ends_with=1)
+        if enters_node(instance.worker.pod, instance.container):
+            return self._enter_node(instance)
         ends_with = 0 if instance.role == INIT else None
         return Simulated(listener, defer=self.loop.soon, says=[program.says], ends_with=ends_with)
+
+    def _enter_node(self, instance: Instance) -> Running:
+        """Run a container's command in its node's mount namespace; it stays until it is ended."""
+        machine, container = instance.worker.machine, instance.container
+        shell = NodeShell(self.folder / "shared" / "nodes" / machine.name, machine.hardware)
+        _, said = shell.run([*(container.get("command") or ()), *(container.get("args") or ())])
+        return Simulated(instance, defer=self.loop.soon, says=said.splitlines(), runs=shell.run)
 
     def _end_with_driver(self, instance: Instance, running: Simulated) -> None:
         """End a container that waits for the modules of the RDMA cards once they are loaded."""

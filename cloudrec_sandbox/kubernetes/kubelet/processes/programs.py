@@ -85,6 +85,7 @@ class Simulated:
         defer: Callable[[Callable[[], None]], None],
         says: Sequence[str] = (),
         ends_with: int | None = None,
+        runs: Callable[[Sequence[str]], tuple[int, str]] | None = None,
     ) -> None:
         """Start it.
 
@@ -93,11 +94,13 @@ class Simulated:
             defer: runs a step soon, in the kubelet's thread.
             says: lines of its output.
             ends_with: the exit code with which it ends at once; None if it runs until it is ended.
+            runs: runs a command in it, such as a probe's; None to report success for any.
         """
         self._listener = listener
         self._defer = defer
         self._says = says
         self._ends_with = ends_with
+        self._runs = runs
         self._is_over = False
         defer(self._start)
 
@@ -111,8 +114,12 @@ class Simulated:
         self._defer(lambda: self._end(code))
 
     def execute(self, command: Sequence[str], done: Callable[[int, str], None]) -> None:
-        """Report success for any command."""
-        self._defer(lambda: done(0, f"{command[0]}: nothing runs here"))
+        """Run a command as `runs` does, or report success for any."""
+        if self._runs is not None:
+            runs = self._runs
+            self._defer(lambda: done(*runs(command)))
+        else:
+            self._defer(lambda: done(0, f"{command[0]}: nothing runs here"))
 
     def kill(self) -> None:
         """End it without a report."""
