@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         recorded,
         up,
     )
+    from cloudrec.app.managed.view import KeeperView, keepers
     from cloudrec.app.money.blocks import block_offers
     from cloudrec.app.money.costs import costs, run_cost
     from cloudrec.app.money.kept import ClusterCost
@@ -45,6 +46,7 @@ __all__ = [
     "ClusterView",
     "DatasetWish",
     "GpuMachine",
+    "KeeperView",
     "Leak",
     "PreparedRun",
     "Removal",
@@ -63,6 +65,7 @@ __all__ = [
     "gpu_machines",
     "install",
     "installed",
+    "keepers",
     "leaks",
     "missing_of",
     "read_traces",
@@ -88,6 +91,7 @@ _PLACES = {
     "access": "AccessView access_view",
     "gpu_catalog": "GpuMachine gpu_machines",
     "leak_search": "Leak leaks remove_leaks",
+    "managed.view": "KeeperView keepers",
     "money.blocks": "block_offers",
     "money.costs": "costs run_cost",
     "money.kept": "ClusterCost",

@@ -12,6 +12,8 @@ from cloudrec.app.access import refusal, resolved
 from cloudrec.app.accounts import OtherAccountError, check_account, check_found
 from cloudrec.app.addons import are_left_alone, empty, equip, lacks_until_equipped, renew_end
 from cloudrec.app.choosing import cluster_to_remove, stranger
+from cloudrec.app.managed.check import check_managed
+from cloudrec.app.managed.view import keeper_view
 from cloudrec.app.money.blocks import bought, check_block, lacks_nodes, upfront_of, with_block
 from cloudrec.app.money.costs import cost_now, final_reading, spent_usd
 from cloudrec.app.money.lifetime import (
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cloudrec.app.context import AppContext
+    from cloudrec.app.managed.view import KeeperView
     from cloudrec.app.records import KnownCluster
     from cloudrec.app.run.data_tier import DatasetWish
     from cloudrec.engine.context import Context
@@ -74,6 +77,7 @@ class ClusterView:
     expires: str | None = None
     spent_usd: float | None = None  # what it has cost so far, as metered; None if that is unknown
     missing: Sequence[Missing] = ()  # what it lacks before runs can use it
+    keeper: KeeperView | None = None  # of a managed cluster
     problem: str = ""  # why the cloud could not be asked, or its record in the journal not be read
 
 
@@ -125,6 +129,7 @@ def up(
     provider = app.provider(cluster.provider, complete=True)
     provider.check(cluster)
     _check_autostop(provider, cluster)
+    check_managed(provider, cluster)
     with app.cluster_lock(cluster.title):
         _refuse_other_provider(app, cluster)
         record = next((each.record for each in known_clusters(app, name=cluster.title)), None)
@@ -487,6 +492,7 @@ def _end_runs(app: AppContext, removal: Removal) -> None:
 
 def _view(app: AppContext, known: KnownCluster) -> ClusterView:
     record, cluster, problem, spent = known.record, known.cluster, "", None
+    keeper: KeeperView | None = None
     missing = record.missing
     found: Sequence[Observed] = app.journal.known(record.name)
     try:
@@ -504,6 +510,7 @@ def _view(app: AppContext, known: KnownCluster) -> ClusterView:
             elif state in {"READY", "NOT READY"} and not are_left_alone(app, cluster):
                 ledger = cost_now(app, known).ledger
                 spent = ledger.usd if ledger is not None else None
+                keeper = keeper_view(app, known)
     except OtherAccountError as error:
         state, problem = "OTHER ACCOUNT", error.message
     except CloudrecError as error:  # no credentials, no network: the journal still knows something
@@ -522,6 +529,7 @@ def _view(app: AppContext, known: KnownCluster) -> ClusterView:
         expires=with_kept_end(cluster, found).expires,
         spent_usd=spent,
         missing=missing,
+        keeper=keeper,
         problem=problem,
     )
 

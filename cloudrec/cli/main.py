@@ -21,6 +21,7 @@ _COMMANDS = {
     "up": ("cloudrec.cli.commands.clusters:up", "Create or converge a cluster."),
     "train": ("cloudrec.cli.commands.train:train", "Launch a training run, or resume one."),
     "status": ("cloudrec.cli.commands.runs:status", "Show clusters and runs."),
+    "queue": ("cloudrec.cli.commands.runs:queue", "Show the runs of managed clusters that wait."),
     "logs": ("cloudrec.cli.commands.runs:logs", "Print the output of a rank of a run."),
     "stop": ("cloudrec.cli.commands.runs:stop", "Stop a run gracefully: checkpoint, then end."),
     "report": ("cloudrec.cli.commands.runs:report", "Write an HTML report of a run."),

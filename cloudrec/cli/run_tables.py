@@ -10,6 +10,7 @@ from cloudrec.cli.plain import one_line
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from cloudrec.app import KeeperView
     from cloudrec.observe.runs import RunView
 
 _WORKERS_SHOWN = 16
@@ -87,3 +88,24 @@ def _steps(run: RunView) -> str | None:
 
 def _figure(value: float | None, how: str) -> str | None:
     return None if value is None else format(value, how)
+
+
+def keeper_lines(keeper: KeeperView) -> list[str]:
+    """Return what the keeper of a cluster does now, for people."""
+    if keeper.at is None:
+        return [f"{keeper.cluster}: its keeper has not made a round yet"]
+    pools = [
+        f"{pool}: {_nodes_text(nodes, is_complete=pool in keeper.complete)}"
+        for pool, nodes in sorted(keeper.pools.items())
+        if nodes
+    ]
+    reason = f": {keeper.reason}" if keeper.run and keeper.reason else ""
+    waiting = f"; {len(keeper.queue)} waiting (cloudrec queue)" if keeper.queue else ""
+    first = f"{keeper.cluster}: run {keeper.run}{reason}" if keeper.run else f"{keeper.cluster}: no run"
+    return [f"{first}{waiting}", *(f"  {line}" for line in pools)]
+
+
+def _nodes_text(nodes: int, *, is_complete: bool) -> str:
+    if nodes < 0:
+        return "its size is being changed"
+    return f"{nodes} nodes" if is_complete else f"{nodes} nodes requested"

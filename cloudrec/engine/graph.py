@@ -6,7 +6,7 @@ The engine knows no cloud. A provider describes what should exist as `Resource` 
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING, Any, Generic, Protocol, cast, runtime_checkable
@@ -19,6 +19,7 @@ from cloudrec.errors import CloudrecError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+NODES = "nodes"  # the property of a pool with its number of nodes
 # Every resource is created with these tags, so that a search finds it even if the journal is lost.
 TAG_CLUSTER = "cloudrec-cluster"
 TAG_OWNER = "cloudrec-owner"
@@ -77,6 +78,9 @@ class Resource(Generic[P_co]):
         holds_data: whether `down --keep-data` keeps it.
         candidates: alternatives for a resource that the cloud may be out of, the best first. The engine
             creates the first one that is available, and never a resource with this resource's own name.
+        is_standby: whether all candidates exist, each without nodes: the keeper in the cluster gives them
+            their nodes.
+        kept: properties that others change: they are set at the creation, and keep what they have after it.
         is_shared: whether it belongs to the account and not to the cluster (an enabled service). A shared
             resource is created if it does not exist, and is never removed, journalled or searched for.
     """
@@ -95,12 +99,20 @@ class Resource(Generic[P_co]):
     prepaid: Prepaid | None = None
     holds_data: bool = False
     candidates: tuple[Resource, ...] = ()
+    is_standby: bool = False
+    kept: frozenset[str] = frozenset()
     is_shared: bool = False
 
     @property
     def key(self) -> str:
         """Its name within the cluster: KIND/NAME."""
         return f"{self.kind}/{self.name}"
+
+    def beside(self, observed: Observed) -> Resource[P_co]:
+        """Return the resource with the observed values of the properties that others change."""
+        there = {name: observed.properties[name] for name in self.kept if name in observed.properties}
+        properties = replace(self.properties, **there)
+        return replace(self, properties=properties) if there else self
 
     @property
     def item(self) -> Item:
@@ -305,6 +317,17 @@ class Growing(Protocol):
         ...
 
 
+def _expanded(resource: Resource) -> Iterable[Resource]:
+    """Yield the resource, or the candidates of one whose nodes the keeper sizes, each without nodes."""
+    if not resource.is_standby:
+        yield resource
+        return
+    for candidate in resource.candidates:
+        # The type of the properties is the kind's: those of every pool have a number of nodes.
+        empty = replace(candidate.properties, **cast("dict[str, Any]", {NODES: 0}))
+        yield replace(candidate, properties=empty, hourly_usd=FREE, nodes=0, kept=frozenset({NODES}))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Graph:
     """The resources of one cluster, checked: keys are unique, needs exist, there is no cycle."""
@@ -315,7 +338,7 @@ class Graph:
     def of(cls, resources: Iterable[Resource]) -> Graph:
         """Return a graph of the resources; CloudrecError for a bug in a provider."""
         held: dict[str, Resource] = {}
-        for resource in resources:
+        for resource in (one for each in resources for one in _expanded(each)):
             if resource.key in held:
                 raise CloudrecError(f"two resources share the key {resource.key!r}")
             held[resource.key] = resource

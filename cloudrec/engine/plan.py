@@ -291,6 +291,7 @@ def _compare(resource: Resource, found: Mapping[str, Observed], context: Context
 
 
 def _compare_one(resource: Resource, observed: Observed | None, context: Context) -> Action:
+    resource = resource.beside(observed) if observed is not None else resource
     action = Action(
         step=PlanStep.CREATE,
         key=resource.key,

@@ -28,6 +28,7 @@ from cloudrec.keeper import in_cluster
 from cloudrec.keeper.census import live_nodes
 from cloudrec.keeper.ends import ENDING, Metered, MovedEnd, is_movable, money_end, moved
 from cloudrec.keeper.idle import IDLE, IdleRecord, gpu_nodes, idleness
+from cloudrec.keeper.managed.duty import manage
 from cloudrec.keeper.meter import CostLedger, LiveNode, Tariff, advance, most, rate
 from cloudrec.keeper.spot import EVERY_S, SPOT_PRICES, SpotRecord, by_pool, types_in_use
 from cloudrec.keeper.tending import tend
@@ -37,7 +38,7 @@ from cloudrec.kubernetes.manifests.guard import MARK
 from cloudrec.launchers import launchers
 from cloudrec.launchers.kubernetes.launcher import KubeLauncher
 from cloudrec.providers.base.prices import KnowsSpotPrices
-from cloudrec.providers.base.protocol import CanScaleToZero, Halt, MovesEnd
+from cloudrec.providers.base.protocol import CanScaleToZero, Halt, MovesEnd, SizesPools
 from cloudrec.spec.models import ClusterSpec, seconds_of
 from cloudrec_contract.safe_json import safe_object
 
@@ -105,6 +106,8 @@ class Note:
             unread.add("end_limit")
         if self.cluster.autostop is None:
             unread.add("autostop")
+        if not self.cluster.managed:
+            unread.add("managed")
         cluster = self.cluster.model_dump(mode="json", exclude=unread)
         return json.dumps(
             {
@@ -187,6 +190,8 @@ class Guard:
         halt: scales the GPU nodes to zero.
         pricer: returns what knows current spot prices; None if the provider does not.
         mover: returns what moves the end that the cloud keeps; None if the provider cannot.
+        sizer: returns what sizes the pools; None if the provider cannot.
+        identity: the name of this process, unique in the cluster.
         now: returns the time.
         report: receives each log line.
     """
@@ -196,6 +201,8 @@ class Guard:
     halt: Callable[[ClusterSpec], Halt]
     mover: Callable[[ClusterSpec], MovesEnd | None] = field(default=lambda _: None)
     pricer: Callable[[ClusterSpec], KnowsSpotPrices | None] = field(default=lambda _: None)
+    sizer: Callable[[ClusterSpec], SizesPools | None] = field(default=lambda _: None)
+    identity: str = ""
     now: Callable[[], datetime] = field(default=lambda: datetime.now(UTC))
     report: Callable[[str], None] = field(default=lambda line: print(line, flush=True))
 
@@ -224,6 +231,17 @@ class Guard:
             if mover is not None and metered is not None:
                 self._move_end(mover, note, metered, kept)
             self.report(f"{note.cluster.title} ends {end.isoformat()}" if end else "there is no end")
+            if note.cluster.managed:
+                manage(
+                    self.kube,
+                    self.namespace,
+                    note.cluster,
+                    pool_label=note.pool_label,
+                    tariffs=note.tariffs,
+                    sizer=self.sizer,
+                    identity=self.identity,
+                    report=self.report,
+                )
             return self._stop_idle(note, IdleRecord.of(data.get(IDLE, "")), nodes)
         are_ended = self._end_runs()
         return self._halt(note, end, GuardRecord.of(data.get(RECORD, ""))) and are_ended
@@ -459,6 +477,16 @@ def moving(home: Path, environment: Mapping[str, str]) -> Callable[[ClusterSpec]
     return mover
 
 
+def sizing(home: Path, environment: Mapping[str, str]) -> Callable[[ClusterSpec], SizesPools | None]:
+    """Return a function that returns a cluster's provider if it sizes pools. See `halting`."""
+
+    def sizer(cluster: ClusterSpec) -> SizesPools | None:
+        provider = providers.load(cluster.provider, home=Home(root=home), environment=environment)
+        return provider if isinstance(provider, SizesPools) else None
+
+    return sizer
+
+
 def main(arguments: Sequence[str]) -> int:
     """Make one round, or rounds for some time; return 0 if the last did all that was due, 1 if not."""
     parser = argparse.ArgumentParser(prog="python -m cloudrec.agent guard", allow_abbrev=False)
@@ -494,6 +522,8 @@ def _one_round() -> int:
                 halt=halting(home, environment),
                 mover=moving(home, environment),
                 pricer=pricing(home, environment),
+                sizer=sizing(home, environment),
+                identity=f"{os.environ.get('HOSTNAME', 'keeper')}-{os.getpid()}",
             )
             try:
                 is_done = guard.round()

@@ -320,6 +320,11 @@ class ClusterSpec(Model):
         description="create several nodes of a machine although no transport profile is for its fabric: they "
         "may train over plain TCP",
     )
+    managed: bool = Field(
+        default=False,
+        description="create a pool without nodes for each candidate; the keeper in the cluster gives a run "
+        "its nodes, moves it when they are taken back, and removes them after it",
+    )
     autostop: Annotated[str, AfterValidator(_autostop)] | None = Field(
         None,
         description="time without an active run after which the GPU nodes are scaled to zero, e.g. 30m; "

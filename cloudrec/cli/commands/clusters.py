@@ -57,6 +57,12 @@ if TYPE_CHECKING:
     metavar="USD",
     help="With --capacity block: the most that the block may cost; --yes needs it.",
 )
+@click.option(
+    "--managed",
+    is_flag=True,
+    default=None,
+    help="Let the cluster's keeper create GPU nodes for runs, replace lost ones and remove them.",
+)
 @click.option("--ttl", metavar="TIME", help="Remove the cluster after this time, e.g. 8h or 2d.")
 @click.option(
     "--autostop", metavar="TIME", help="Scale GPU nodes to zero after this time without an active run."

@@ -14,7 +14,7 @@ from cloudrec.cli.console import announce
 from cloudrec.cli.options import complete_runs, context, dry_run_option, output_option, yes_option
 from cloudrec.cli.output import chosen_format, columns, duration, emit
 from cloudrec.cli.plain import coloured, one_line
-from cloudrec.cli.run_tables import goodput_line, runs_table, workers_table
+from cloudrec.cli.run_tables import goodput_line, keeper_lines, runs_table, workers_table
 from cloudrec.errors import UsageError
 
 _SHOWN = 20
@@ -22,7 +22,7 @@ _SHOWN = 20
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cloudrec.app import AppContext, ClusterView
+    from cloudrec.app import AppContext, ClusterView, KeeperView
     from cloudrec.observe.runs import RunView
 
 
@@ -52,6 +52,38 @@ def status(name: str | None, interval: float, *, watch: bool, events: bool) -> N
         if not watch:
             return
         time.sleep(interval)
+
+
+@click.command()
+@click.argument("name", required=False)
+@output_option
+def queue(name: str | None) -> None:
+    """Show the runs of managed clusters that have nodes or wait for them, or those of the cluster NAME."""
+    from cloudrec import app  # noqa: PLC0415  # `--help` needs none of it
+
+    application = context()
+    if name is not None and all(record.name != name for record in application.journal.clusters()):
+        raise UsageError(f"there is no cluster {name!r}", remedy="`cloudrec status` lists all clusters")
+    found = app.keepers(application, name)
+    turns = [
+        {"cluster": keeper.cluster, "turn": turn, "run": run, "state": state, "reason": reason or None}
+        for keeper in found
+        for turn, (run, state, reason) in enumerate(_turns(keeper))
+    ]
+    if turns:
+        rows = [(each["cluster"], each["turn"], each["run"], each["state"], each["reason"]) for each in turns]
+        text = columns(("CLUSTER", "TURN", "RUN", "STATE", "REASON"), rows)
+    else:
+        text = "no run waits or runs" if found else "no managed cluster is up (cloudrec up --managed)"
+    emit({"queue": turns}, text)
+
+
+def _turns(keeper: KeeperView) -> list[tuple[str, str, str]]:
+    """Return the runs in the order of their turns, each with its state and the reason."""
+    has_nodes = any(pool in keeper.complete for pool in keeper.pools)
+    first = [(keeper.run, "has nodes" if has_nodes else "waits for nodes", keeper.reason)]
+    waiting = [(run, "waits for its turn", "") for run in keeper.queue]
+    return [*(first if keeper.run else []), *waiting]
 
 
 @click.command()
@@ -199,6 +231,17 @@ def _events(
         for cluster in clusters
         for event in application.journal.events(cluster.name)
     ]
+    found += [
+        {
+            "time": event.at,
+            "of": f"run/{event.run}" if event.run else f"cluster/{cluster.name}",
+            "event": "keeper",
+            "detail": event.text,
+        }
+        for cluster in clusters
+        if cluster.keeper is not None
+        for event in cluster.keeper.events
+    ]
     for run in runs:
         if run.launcher is None:  # damaged: its reason is shown already
             continue
@@ -225,6 +268,7 @@ def _cluster_document(cluster: ClusterView) -> dict[str, Any]:
         "created": cluster.created,
         "expires": cluster.expires,
         "missing": [asdict(each) for each in cluster.missing],
+        "keeper": asdict(cluster.keeper) if cluster.keeper is not None else None,
         "problem": cluster.problem or None,
         "resources": [
             {**asdict(seen), "condition": seen.condition.value, "cluster": seen.cluster}
@@ -256,10 +300,12 @@ def _clusters_table(clusters: Sequence[ClusterView]) -> str:
     problems += [
         f"{c.name}: the price of {c.cost.unknown_text} is not known" for c in clusters if c.cost.unknown
     ]
+    keepers = [line for c in clusters if c.keeper is not None for line in keeper_lines(c.keeper)]
     return "\n".join(
         [
             columns(("CLUSTER", "PROVIDER", "STATE", "$/H", "SPENT", "AGE", "EXPIRES", "OWNER"), rows),
             *problems,
+            *keepers,
         ]
     )
 

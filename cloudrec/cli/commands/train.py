@@ -105,6 +105,18 @@ if TYPE_CHECKING:
     "--time-limit", metavar="TIME", help="With --launcher slurm: the time limit, in Slurm's format."
 )
 @click.option(
+    "--deadline",
+    metavar="TIME",
+    help="On a managed cluster: finish in this time, e.g. 30h, with on-demand nodes if needed; needs --work.",
+)
+@click.option("--work", metavar="TIME", help="With --deadline: how long the run trains, e.g. 24h.")
+@click.option(
+    "--max-price",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="USD",
+    help="On a managed cluster: use no node that costs more than this an hour.",
+)
+@click.option(
     "--nproc-per-node",
     type=int,
     help="Processes per node  [default: one per GPU, or 1; with --resume: as before]",
@@ -144,7 +156,7 @@ def train(
     detach: bool,
     dry_run: bool,
     yes: bool,
-    **of_launcher: str | None,
+    **of_launcher: str | float | None,
 ) -> int:
     """Launch a run on a cluster and follow it: cloudrec's trainer, or SCRIPT, a torchrun script of yours.
 
@@ -214,7 +226,7 @@ def train(
     return _follow(application, folder)
 
 
-def _settings_of(given: Mapping[str, str | None]) -> Flags:
+def _settings_of(given: Mapping[str, str | float | None]) -> Flags:
     """Return the flags of one launcher, as its settings."""
     keys = {"ray_address": "address", "slurm_host": "host"}
     return {

@@ -93,6 +93,8 @@ class ClusterTarget:
             these disks are the nodes' ephemeral storage, or if there are none.
         limits_cores: whether pods must state a limit of cores: a quota of their namespace counts it.
         node_selector: labels of the GPU nodes.
+        is_managed: whether the keeper in the cluster gives a run its nodes. There are none before, and they
+            may be in any of several zones, so that a run's pods must keep to one.
         tolerations: tolerations for the GPU nodes' taints.
         capabilities: Linux capabilities that the fabric needs.
         networks: the networks of the nodes' cards besides the first (GKE), in the order of the cards.
@@ -129,6 +131,7 @@ class ClusterTarget:
     local_path: str = ""
     limits_cores: bool = False
     node_selector: Mapping[str, str] = field(default_factory=dict)
+    is_managed: bool = False
     tolerations: Sequence[Mapping[str, str]] = ()
     capabilities: Sequence[str] = ()
     networks: Sequence[CardNetwork] = ()

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 GUARD = "guard"
 NAME = "cloudrec-guard"
+LEASE = "cloudrec-keeper"  # of the process that gives runs their nodes
 NOTE = "guard.json"  # the key in its ConfigMap
 MARK = "/tmp/cloudrec-guard"  # noqa: S108 - a file on the pod's volume, which each completed round touches
 # The kinds of `guard_objects` in its namespace. All are deleted when the end is lifted; the CronJob first, so
@@ -49,6 +50,7 @@ _RESOURCES = {"cpu": "100m", "memory": "256Mi"}
 # A pod that installs its packages first makes rounds for hours: a pod for each round would download them
 # hundreds of times a day, and could enforce nothing while the package index is away.
 _SHIFT_S, _PAUSE_S = 6 * 3600, 120
+_MANAGED_PAUSE_S = 15  # nodes of which a run waits cost as much as those that train
 _SETUP_RESOURCES = {"cpu": "500m", "memory": "768Mi"}
 _PROBE_PERIOD_S, _FRESH_MINUTES = 5, 15
 _RUNS = {
@@ -75,6 +77,7 @@ class Guarding:
         pod_labels: labels by which its pod uses that identity.
         schedule: the times of its rounds, in cron's notation.
         meters: whether it lists the cluster's nodes, to meter what they cost.
+        manages: whether it gives the cluster's runs their nodes.
     """
 
     cluster: str
@@ -87,6 +90,12 @@ class Guarding:
     pod_labels: Mapping[str, str] = field(default_factory=dict)
     schedule: str = "*/2 * * * *"
     meters: bool = False
+    manages: bool = False
+
+    @property
+    def stays(self) -> bool:
+        """Whether a pod makes rounds for hours: it installs packages, or its rounds are frequent."""
+        return self.setup is not None or self.manages
 
 
 def guard_objects(target: ClusterTarget, guarding: Guarding) -> tuple[dict[str, Any], ...]:
@@ -108,9 +117,10 @@ def guard_objects(target: ClusterTarget, guarding: Guarding) -> tuple[dict[str, 
     parts = (
         contexts.ServiceAccount(**named, annotations=dict(guarding.annotations) or None),
         contexts.ConfigMap(**named, data={NOTE: guarding.note}),
-        contexts.Role(**named, rules=_rules(meters=guarding.meters)),
+        contexts.Role(**named, rules=_rules(meters=guarding.meters, manages=guarding.manages)),
         contexts.RoleBinding(**named, role=NAME, service_account=NAME),
-        *(_meter(target, labels) if guarding.meters else ()),
+        *(_meter(target, labels, manages=guarding.manages) if guarding.meters else ()),
+        *((contexts.Lease(**{**named, "name": LEASE}),) if guarding.manages else ()),
         contexts.NetworkPolicy(
             **named,
             selector={ROLE: GUARD},
@@ -121,28 +131,30 @@ def guard_objects(target: ClusterTarget, guarding: Guarding) -> tuple[dict[str, 
             **named,
             schedule=guarding.schedule,
             start_s=_DEADLINE_S,
-            deadline_s=_DEADLINE_S + (_SHIFT_S if guarding.setup else 0),
+            deadline_s=_DEADLINE_S + (_SHIFT_S if guarding.stays else 0),
             pod=_pod(guarding, labels),
         ),
     )
     return tuple(render(each) for each in parts)
 
 
-def _meter(target: ClusterTarget, labels: Mapping[str, str]) -> tuple[TemplateContext, ...]:
-    """Return what lets the guard list the nodes."""
-    rules = [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["list"]}]
+def _meter(target: ClusterTarget, labels: Mapping[str, str], *, manages: bool) -> tuple[TemplateContext, ...]:
+    """Return what lets the guard list the nodes, and cordon those that a run leaves."""
+    verbs = ["list", *(["patch"] if manages else [])]
+    rules = [{"apiGroups": [""], "resources": ["nodes"], "verbs": verbs}]
     binding = contexts.ClusterRoleBinding(
         name=NAME, labels=labels, service_account=NAME, namespace=target.namespace
     )
     return contexts.ClusterRole(name=NAME, labels=labels, rules=rules), binding
 
 
-def _rules(*, meters: bool) -> list[dict[str, Any]]:
+def _rules(*, meters: bool, manages: bool) -> list[dict[str, Any]]:
     runs = [
         {"apiGroups": [group], "resources": [resource], "verbs": ["get", "list", "patch"]}
         for group, resource in _RUNS.items()
     ]
     own = [NAME, *([topology.NAME] if meters else [])]  # without nodes, it has no table to keep
+    lease = {"resources": ["leases"], "resourceNames": [LEASE], "verbs": ["get", "patch"]}
     note = {"resources": ["configmaps"], "resourceNames": own, "verbs": ["get", "patch"]}
     return [
         *runs,
@@ -150,17 +162,19 @@ def _rules(*, meters: bool) -> list[dict[str, Any]]:
         {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "patch", "delete"]},
         {"apiGroups": [""], "resources": ["pods/status"], "verbs": ["patch"]},
         {"apiGroups": [""], **note},
+        *([{"apiGroups": ["coordination.k8s.io"], **lease}] if manages else []),
     ]
 
 
 def _pod(guarding: Guarding, labels: Mapping[str, str]) -> Pod:
     given = {name: literal(value) for name, value in guarding.environment.items()}
+    pause_s = _MANAGED_PAUSE_S if guarding.manages else _PAUSE_S
     folders = {"tmp": "/tmp", **({"work": WORK} if guarding.setup else {})}  # noqa: S108 - volumes of the pod
     container = Container(
         name=GUARD,
         image=guarding.image,
         command=(*POD, GUARD),
-        args=["--for", str(_SHIFT_S), "--every", str(_PAUSE_S)] if guarding.setup else None,
+        args=["--for", str(_SHIFT_S), "--every", str(pause_s)] if guarding.stays else None,
         environment=entries({"CLOUDREC_CLUSTER": guarding.cluster, "HOME": "/tmp", **given}),  # noqa: S108 - a volume
         ports=None,
         requests=_RESOURCES,
@@ -168,7 +182,7 @@ def _pod(guarding: Guarding, labels: Mapping[str, str]) -> Pod:
         lifecycle=None,
         capabilities=None,
         mounts=[{"name": name, "mountPath": path} for name, path in folders.items()],
-        readiness=_readiness() if guarding.setup else None,
+        readiness=_readiness() if guarding.stays else None,
     )
     pod = Pod(
         labels={**labels, **guarding.pod_labels},

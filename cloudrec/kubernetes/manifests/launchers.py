@@ -142,7 +142,11 @@ def _election(workload: Workload) -> dict[str, str]:
 
 
 def _named(workload: Workload, target: ClusterTarget) -> dict[str, Any]:
-    return {"name": workload.run, "namespace": target.namespace, "labels": run_labels(workload)}
+    return {
+        "name": workload.run,
+        "namespace": target.namespace,
+        "labels": {**run_labels(workload), **workload.wishes},
+    }
 
 
 def _queued(workload: Workload, target: ClusterTarget) -> dict[str, Any]:

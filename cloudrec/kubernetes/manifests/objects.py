@@ -111,4 +111,8 @@ def _budget(workload: Workload, target: ClusterTarget) -> tuple[TemplateContext,
 
 
 def _named(workload: Workload, target: ClusterTarget) -> dict[str, Any]:
-    return {"name": workload.run, "namespace": target.namespace, "labels": run_labels(workload)}
+    return {
+        "name": workload.run,
+        "namespace": target.namespace,
+        "labels": {**run_labels(workload), **workload.wishes},
+    }

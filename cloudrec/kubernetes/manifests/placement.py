@@ -20,6 +20,7 @@ _LOST = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 # Where the size of a node is not known. Without any request of cores and memory, a pod would be BestEffort:
 # the first to be evicted, refused in a namespace with a quota, and refused if it requests huge pages.
 _DISK = "ephemeral-storage"
+_ZONE = "topology.kubernetes.io/zone"
 _GIB = 1.073741824  # in GB
 _LEAST = {"cpu": "100m", "memory": "256Mi"}
 # Autoscalers must not move a pod: each move restarts the run. The disruption budget still allows drains.
@@ -59,12 +60,18 @@ def tolerations(target: ClusterTarget, *, gpus: bool = True) -> list[dict[str, A
 
 
 def one_a_node(workload: Workload, target: ClusterTarget) -> dict[str, Any]:
-    """Return the anti-affinity of a run's pods: required if each uses a whole node, else preferred."""
+    """Return the affinity of a run's pods: one on a node, required if each uses a whole node; all in a zone.
+
+    The first pod of a run matches the term of its zone by itself.
+    """
+    together = {"topologyKey": _ZONE, "labelSelector": {"matchLabels": trainers(workload.run)}}
+    zone = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [together]}}
+    own = zone if target.is_managed else {}
     term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": trainers(workload.run)}}
     if target.resources:
-        return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+        return {**own, "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
     wish = [{"weight": 100, "podAffinityTerm": term}]
-    return {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": wish}}
+    return {**own, "podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": wish}}
 
 
 def pod_annotations(target: ClusterTarget, profile: Profile) -> dict[str, str]:

@@ -80,6 +80,8 @@ def _pod(workload: Workload, target: ClusterTarget, profile: Profile) -> Pod:
         pod,
         annotations=shared.pod_annotations(workload, target) or None,
         tolerations=placement.tolerations(target),
+        # Before the keeper of a managed cluster gives the run its nodes, the others are all that there is.
+        node_selector=None if target.is_managed else pod.node_selector,
         affinity=None,
         containers=[container],
     )

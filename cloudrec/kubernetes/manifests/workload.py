@@ -44,6 +44,7 @@ class Workload:
         start_timeout_s: seconds that a pod waits for those of the other nodes before the first step; 0 for no
             limit. Whether the run has started before is known from its results.
         dead_node: `replace` if the guard may end a pod whose node is dead while its Node object stays.
+        wishes: labels by which the run asks the keeper of a managed cluster for nodes: see `wishes`.
     """
 
     run: str
@@ -73,3 +74,4 @@ class Workload:
     queue: str = ""
     start_timeout_s: int = 0
     dead_node: str = ""
+    wishes: Mapping[str, str] = field(default_factory=dict)

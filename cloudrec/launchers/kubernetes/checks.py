@@ -45,7 +45,7 @@ def check_cluster(kube: Kube, engine: JobOperator, target: ClusterTarget, spec: 
     _check_level(kube, target, spec)
     _check_quota(kube, target, spec)
     _check_queue(kube, target, spec)
-    if not Settings.of(spec.settings).wait_for_nodes:
+    if not Settings.of(spec.settings).wait_for_nodes and not target.is_managed:
         check_nodes(kube, target, spec)
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from cloudrec.errors import SpecError
 from cloudrec.kubernetes.client.client import Kube
 from cloudrec.kubernetes.client.target import ClusterTarget
+from cloudrec.spec.models import seconds_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,6 +41,10 @@ class Settings:
         dead_node: what becomes of a pod whose node is dead while its Node object stays: replace or report.
             Empty is replace for cloudrec's trainer with a storage, whose results and checkpoints a node that
             is cut off cannot overwrite, and report for any other program.
+        deadline: on a managed cluster, the time from the launch in which the run must be finished, such as
+            30h; empty for none.
+        work: with a deadline, the time that the run trains as its user expects, such as 24h.
+        max_price: on a managed cluster, the most that a node may cost, in USD an hour; 0 for any price.
     """
 
     cpus: int = 0
@@ -50,6 +55,19 @@ class Settings:
     wait_for_nodes: bool = False
     start_timeout_s: int = 3600
     dead_node: str = ""
+    deadline: str = ""
+    work: str = ""
+    max_price: float = 0.0
+
+    @property
+    def deadline_s(self) -> float:
+        """The deadline in seconds; 0 for none."""
+        return seconds_of(self.deadline) if self.deadline else 0.0
+
+    @property
+    def work_s(self) -> float:
+        """The expected work in seconds; 0 if it is not known."""
+        return seconds_of(self.work) if self.work else 0.0
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Settings:
@@ -61,7 +79,8 @@ class Settings:
                     f"train.settings has {name!r}, which no launcher of Kubernetes knows",
                     remedy=f"it knows: {', '.join(sorted(kinds))}",
                 )
-            if type(value) is not kinds[name] or (isinstance(value, int) and value < 0):
+            is_kind = type(value) is kinds[name] or (kinds[name] is float and type(value) is int)
+            if not is_kind or (isinstance(value, int | float) and value < 0):
                 raise SpecError(
                     f"train.settings.{name} is {value!r}; it must be a {kinds[name].__name__}, not negative"
                 )
@@ -71,7 +90,29 @@ class Settings:
                 f"train.settings.dead_node is {settings.dead_node!r}",
                 remedy=f"write one of: {', '.join(DEAD_NODES)}",
             )
+        _check_deadline(settings)
         return settings
+
+
+def _check_deadline(settings: Settings) -> None:
+    for name in ("deadline", "work"):
+        text = getattr(settings, name)
+        try:
+            seconds_of(text or "1s")
+        except ValueError as error:
+            raise SpecError(
+                f"train.settings.{name} is {text!r}: it {error}", remedy="write one such as 30h"
+            ) from None
+    if bool(settings.deadline) != bool(settings.work):
+        raise SpecError(
+            "a deadline needs the time that the run trains, and the other way round",
+            remedy="give both, such as --deadline 30h --work 24h",
+        )
+    if settings.deadline_s and settings.deadline_s <= settings.work_s:
+        raise SpecError(
+            f"{settings.work} of work do not fit into a deadline of {settings.deadline}",
+            remedy="give a later deadline: restarts take time too",
+        )
 
 
 def target_of(spec: RunSpec) -> ClusterTarget:

@@ -71,9 +71,9 @@ class JobOperator:
             value = (value or {}).get(key)
         return value is True
 
-    def suspension(self) -> dict[str, Any]:
-        """Return the patch that suspends the object, and so ends its pods."""
-        change: Any = True
+    def suspension(self, *, is_suspended: bool = True) -> dict[str, Any]:
+        """Return the patch that suspends the object, and so ends its pods, or that resumes it."""
+        change: Any = is_suspended
         for key in reversed(self.suspend):
             change = {key: change}
         return dict(change)

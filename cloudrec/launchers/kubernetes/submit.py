@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from cloudrec.errors import BusyError
 from cloudrec.kubernetes.client.errors import AbsentError, ConflictError
 from cloudrec.kubernetes.health.causes import OUT_OF_SERVICE, is_left_behind
+from cloudrec.kubernetes.manifests.wishes import QUEUED
 from cloudrec.launchers.kubernetes.context import LAUNCH_LABEL, RUN_LABEL
 
 if TYPE_CHECKING:
@@ -128,8 +129,10 @@ def trainer_labels(run: str, launch: int | None = None) -> dict[str, str]:
 
 def suspend(kube: Kube, engine: JobOperator, name: str, namespace: str) -> None:
     """Suspend an object: its pods end and it stays. An object that does not exist is no error."""
+    # The keeper of a managed cluster resumes only the runs that it has suspended itself.
+    change = {**engine.suspension(), "metadata": {"annotations": {QUEUED: None}}}
     try:
-        kube.patch(engine.kind, name, engine.suspension(), namespace=namespace)
+        kube.patch(engine.kind, name, change, namespace=namespace)
     except AbsentError:
         return
 

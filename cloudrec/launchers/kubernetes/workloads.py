@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import yaml
 
 from cloudrec.errors import SpecError
+from cloudrec.kubernetes.manifests.wishes import DEADLINE, MAX_PRICE, NODES, WORK
 from cloudrec.kubernetes.manifests.workload import Workload
 from cloudrec.launchers.base.runspec import is_own_trainer
 from cloudrec.launchers.kubernetes.context import REPLACE, REPORT, Settings, target_of
@@ -83,7 +84,30 @@ def workload_of(spec: RunSpec, *, launch: int, owner: str) -> Workload:
         queue=settings.queue,
         start_timeout_s=settings.start_timeout_s if spec.nodes > 1 and spec.results else 0,
         dead_node=_dead_node(spec, settings),
+        wishes=_wishes(spec, target, settings),
     )
+
+
+def _wishes(spec: RunSpec, target: ClusterTarget, settings: Settings) -> dict[str, str]:
+    """Return what the run asks of the keeper; nothing on a cluster without managed nodes.
+
+    Raises:
+        SpecError: it has a deadline or a highest price, which no keeper would keep.
+    """
+    asked = {
+        DEADLINE: f"{settings.deadline_s:.0f}" if settings.deadline else "",
+        WORK: f"{settings.work_s:.0f}" if settings.work else "",
+        MAX_PRICE: f"{settings.max_price:g}" if settings.max_price else "",
+    }
+    given = {label: value for label, value in asked.items() if value}
+    if target.is_managed:
+        return {NODES: str(spec.nodes), **given}
+    if given:
+        raise SpecError(
+            f"cluster {spec.cluster!r} has no managed nodes, so nothing would keep a deadline or a price",
+            remedy="leave --deadline, --work and --max-price out, or create the cluster with --managed",
+        )
+    return {}
 
 
 def disk_gib(staged_gb: float, target: ClusterTarget) -> int:

@@ -17,7 +17,13 @@ from cloudrec.providers.aws.facts import FACTS, NOTICE
 from cloudrec.providers.aws.nodes.node_groups import TAG_TYPE, AwsGpuNodesDriver
 from cloudrec.providers.aws.registry.registry import repositories
 from cloudrec.providers.aws.storage import mounts, tiers
-from cloudrec.providers.base.access import LAUNCHERS, KubernetesAccess, cluster_target
+from cloudrec.providers.base.access import (
+    LAUNCHERS,
+    KubernetesAccess,
+    cluster_target,
+    sized_by_keeper,
+    spot_if_any,
+)
 from cloudrec.providers.base.kubeconfig import kubeconfig, write
 from cloudrec.providers.base.offers import SPOT
 
@@ -49,9 +55,10 @@ def of(layout: AwsLayout, aws: Aws, home: Home, environment: Mapping[str, str]) 
     hardware = layout.hardware.get(instance_type)
     if hardware is None:
         raise _not_up(layout, f"its nodes are {instance_type}, which the spec no longer names")
+    capacity = spot_if_any(layout.cluster, nodes.properties["capacity"])
     path = home.cluster(layout.title) / "kubeconfig"
     write(path, kubeconfig_of(cluster, aws.region, environment))
-    return KubernetesAccess(
+    access = KubernetesAccess(
         launchers=LAUNCHERS,
         nodes=nodes.properties["nodes"],
         gpus_per_node=hardware.gpus,
@@ -70,7 +77,7 @@ def of(layout: AwsLayout, aws: Aws, home: Home, environment: Mapping[str, str]) 
             # on its CPUs (`offers._HUGEPAGES_OF_CPU`).
             huge_pages_mib=hardware.hugepages_2mi_mib,
             node_selector={"eks.amazonaws.com/nodegroup": nodes.identity.rpartition("/")[2]},
-            notice_s=NOTICE.seconds if nodes.properties["capacity"] == SPOT else 0,
+            notice_s=NOTICE.seconds if capacity == SPOT else 0,
             unhealthy=dict(FACTS.unhealthy),
             topology=list(FACTS.topology),
             # Pods do not reach the metadata service: the nodes' hop limit is 1. EKS drains managed nodes that
@@ -81,6 +88,7 @@ def of(layout: AwsLayout, aws: Aws, home: Home, environment: Mapping[str, str]) 
             volumes=mounts.volumes(layout, aws, cache_gib=tiers.cache_gib(hardware, layout.settings)),
         ),
     )
+    return sized_by_keeper(access, layout.cluster)
 
 
 def kubeconfig_of(cluster: ClusterTypeDef, region: str, environment: Mapping[str, str]) -> dict[str, Any]:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from cloudrec.providers.base.audit import Audit
     from cloudrec.providers.base.capacity.blocks import BlockOffer
     from cloudrec.providers.base.prices import Price
-    from cloudrec.providers.base.protocol import Halt, Offer, Registry
+    from cloudrec.providers.base.protocol import Halt, Offer, PoolSize, Registry
     from cloudrec.spec.models import BlockSpec, ClusterSpec
 
 _PARTS: Sequence[ProviderPart[Aws, AwsLayout]] = (
@@ -190,6 +190,16 @@ class AwsProvider(CloudProvider[Aws, AwsLayout]):
         """Start to scale the GPU node groups to zero nodes."""
         with self.explained():
             return scale_to_zero.halt(self.account(cluster.region), cluster.title)
+
+    def pools(self, cluster: ClusterSpec) -> Sequence[PoolSize]:
+        """Return the GPU node groups."""
+        with self.explained():
+            return scale_to_zero.sizes(self.account(cluster.region), cluster.title)
+
+    def resize(self, cluster: ClusterSpec, pool: str, nodes: int) -> str:
+        """Give a node group another number of nodes."""
+        with self.explained():
+            return scale_to_zero.resize(self.account(cluster.region), cluster.title, pool, nodes)
 
     def spot_now(self, cluster: ClusterSpec, types: Sequence[str]) -> Sequence[Price]:
         """Ask EC2, which has a price for each zone."""

@@ -13,7 +13,13 @@ from cloudrec.providers.azure.identity import identity
 from cloudrec.providers.azure.nodes import nodes
 from cloudrec.providers.azure.nodes.node_pools import AzureGpuNodesDriver
 from cloudrec.providers.azure.storage import mounts, tiers
-from cloudrec.providers.base.access import LAUNCHERS, KubernetesAccess, cluster_target
+from cloudrec.providers.base.access import (
+    LAUNCHERS,
+    KubernetesAccess,
+    cluster_target,
+    sized_by_keeper,
+    spot_if_any,
+)
 from cloudrec.providers.base.kubeconfig import kubeconfig, write
 from cloudrec.providers.base.offers import SPOT
 from cloudrec.safe_yaml import KUBECONFIG_BYTES, safe_yaml
@@ -56,10 +62,11 @@ def of(layout: AzureLayout, azure: Azure, home: Home, environment: Mapping[str, 
     hardware = layout.hardware.get(size)
     if hardware is None:
         raise _not_up(layout, f"its nodes are {size}, which the specification no longer has")
+    capacity = spot_if_any(layout.cluster, pool.properties["capacity"])
     path = home.cluster(layout.title) / "kubeconfig"
     write(path, kubeconfig_of(layout, azure, cluster, environment))
     client_id = _pod_identity(layout, azure)
-    return KubernetesAccess(
+    access = KubernetesAccess(
         launchers=LAUNCHERS,
         nodes=pool.properties["nodes"],
         gpus_per_node=hardware.gpus,
@@ -75,8 +82,8 @@ def of(layout: AzureLayout, azure: Azure, home: Home, environment: Mapping[str, 
             gpus=hardware.gpus,
             cards=hardware.infiniband,
             node_selector={"kubernetes.azure.com/agentpool": pool.properties["pool"]},
-            tolerations=tolerations(pool.properties["capacity"]),
-            notice_s=NOTICE.seconds if pool.properties["capacity"] == SPOT else 0,
+            tolerations=tolerations(capacity),
+            notice_s=NOTICE.seconds if capacity == SPOT else 0,
             unhealthy=dict(FACTS.unhealthy),
             notices=NOTICE.service,
             image_repository=_image_repository(layout, azure),
@@ -87,6 +94,7 @@ def of(layout: AzureLayout, azure: Azure, home: Home, environment: Mapping[str, 
             pod_labels={"azure.workload.identity/use": "true"},
         ),
     )
+    return sized_by_keeper(access, layout.cluster)
 
 
 def kubeconfig_of(

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from cloudrec.providers.base.access import KubernetesAccess
     from cloudrec.providers.base.audit import Audit
     from cloudrec.providers.base.prices import Price, Prices
-    from cloudrec.providers.base.protocol import Halt, Offer, Registry
+    from cloudrec.providers.base.protocol import Halt, Offer, PoolSize, Registry
     from cloudrec.spec.models import ClusterSpec
 
 _EVERYWHERE = "global"  # the location of resources without a region
@@ -216,6 +216,16 @@ class AzureProvider(CloudProvider[Azure, AzureLayout]):
         """Begin to scale the GPU pools to no nodes."""
         with self.explained():
             return scale_to_zero.halt(self.account(cluster.region), cluster.title)
+
+    def pools(self, cluster: ClusterSpec) -> Sequence[PoolSize]:
+        """Return the GPU pools."""
+        with self.explained():
+            return scale_to_zero.sizes(self.account(cluster.region), cluster.title)
+
+    def resize(self, cluster: ClusterSpec, pool: str, nodes: int) -> str:
+        """Begin to give a pool another number of nodes."""
+        with self.explained():
+            return scale_to_zero.resize(self.account(cluster.region), cluster.title, pool, nodes)
 
     def move_end(self, cluster: ClusterSpec, pools: Sequence[str]) -> None:
         """Move the end in the tag of the workflow, which ends all pools, to the cluster's expiry."""

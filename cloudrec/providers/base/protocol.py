@@ -349,6 +349,38 @@ class CanScaleToZero(Protocol):
         ...
 
 
+@dataclass(frozen=True, kw_only=True)
+class PoolSize:
+    """The size of a pool of GPU nodes, as the cloud has it.
+
+    Attributes:
+        name: the pool's name, as the nodes' label has it.
+        nodes: the number of nodes that the cloud is to run; it may run fewer. None if it does not report it.
+        problem: why the cloud runs fewer, in its words; empty if it gives no reason.
+    """
+
+    name: str
+    nodes: int | None
+    problem: str = ""
+
+
+@runtime_checkable
+class SizesPools(Protocol):
+    """A provider whose pools of GPU nodes can be sized from inside the cluster, with the guard's identity."""
+
+    def pools(self, cluster: ClusterSpec) -> Sequence[PoolSize]:
+        """Return the pools of GPU nodes of a cluster."""
+        ...
+
+    def resize(self, cluster: ClusterSpec, pool: str, nodes: int) -> str:
+        """Begin to give a pool this number of nodes.
+
+        Returns:
+            Why the cloud does not do so now, in one line; empty if it does.
+        """
+        ...
+
+
 END_SCHEDULE = "end-schedule"  # the kind of what keeps the end of a cluster in its cloud
 
 

@@ -7,9 +7,15 @@ from typing import TYPE_CHECKING
 from cloudrec.engine.graph import Condition
 from cloudrec.errors import PreflightError
 from cloudrec.kubernetes.client.target import CardNetwork
-from cloudrec.providers.base.access import LAUNCHERS, KubernetesAccess, cluster_target
+from cloudrec.providers.base.access import (
+    LAUNCHERS,
+    KubernetesAccess,
+    cluster_target,
+    sized_by_keeper,
+)
 from cloudrec.providers.base.driver import is_ours
 from cloudrec.providers.base.kubeconfig import kubeconfig, write
+from cloudrec.providers.base.offers import SPOT
 from cloudrec.providers.gcp.api import gke, ids, labels, sdk
 from cloudrec.providers.gcp.facts import FACTS, NOTICE
 from cloudrec.providers.gcp.network import network
@@ -46,7 +52,7 @@ def of(layout: GcpLayout, gcp: Gcp, home: Home, environment: Mapping[str, str]) 
         raise _not_up(layout, f"its nodes are {machine}, which cluster.instance_types does not name any more")
     path = home.cluster(layout.title) / "kubeconfig"
     write(path, kubeconfig_of(cluster, environment))
-    return KubernetesAccess(
+    access = KubernetesAccess(
         launchers=LAUNCHERS,
         nodes=pool.properties["nodes"],
         gpus_per_node=hardware.gpus,
@@ -72,6 +78,7 @@ def of(layout: GcpLayout, gcp: Gcp, home: Home, environment: Mapping[str, str]) 
             volumes=mounts.volumes(layout, gcp, cache_gib=tiers.cache_gib(hardware, layout.settings)),
         ),
     )
+    return sized_by_keeper(access, layout.cluster)
 
 
 def kubeconfig_of(cluster: sdk.container.Cluster, environment: Mapping[str, str]) -> dict[str, object]:
@@ -130,7 +137,9 @@ def _cluster(layout: GcpLayout, gcp: Gcp) -> sdk.container.Cluster:
 
 
 def _pool(layout: GcpLayout, gcp: Gcp) -> Observed:
-    for pool in GcpGpuNodesDriver(gcp).search(layout.title):
+    # Of several pools, a spot pool has the shortest notice.
+    found = GcpGpuNodesDriver(gcp).search(layout.title)
+    for pool in sorted(found, key=lambda each: each.properties.get("capacity") != SPOT):
         if pool.condition is Condition.READY:
             return pool
     raise _not_up(layout, "it has no GPU nodes that are ready")

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from cloudrec.providers.base.audit import Audit
     from cloudrec.providers.base.capacity.blocks import BlockOffer
     from cloudrec.providers.base.prices import Price
-    from cloudrec.providers.base.protocol import Halt, Offer, Registry
+    from cloudrec.providers.base.protocol import Halt, Offer, PoolSize, Registry
     from cloudrec.spec.models import ClusterSpec
 
 _PARTS: Sequence[ProviderPart[Gcp, GcpLayout]] = (
@@ -198,6 +198,20 @@ class GcpProvider(CloudProvider[Gcp, GcpLayout]):
         with self.explained():
             path = self.environment.get(scale_to_zero.CLUSTER, "")
             return scale_to_zero.halt(self.account(cluster.region), cluster.title, cluster=path)
+
+    def pools(self, cluster: ClusterSpec) -> Sequence[PoolSize]:
+        """Return the GPU pools."""
+        with self.explained():
+            path = self.environment.get(scale_to_zero.CLUSTER, "")
+            return scale_to_zero.sizes(self.account(cluster.region), cluster.title, cluster=path)
+
+    def resize(self, cluster: ClusterSpec, pool: str, nodes: int) -> str:
+        """Begin to give a pool another number of nodes."""
+        with self.explained():
+            path = self.environment.get(scale_to_zero.CLUSTER, "")
+            return scale_to_zero.resize(
+                self.account(cluster.region), cluster.title, pool, nodes, cluster=path
+            )
 
     def move_end(self, cluster: ClusterSpec, pools: Sequence[str]) -> None:
         """Move the end that Google Cloud keeps to the cluster's expiry, with the guard's permissions."""

@@ -64,6 +64,11 @@ class ConfigMap(Named):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Lease(Named):
+    """The lease of the process that acts for the cluster; the process itself writes its holder."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class HeadlessService(Named):
     """The Service that gives each pod of a run a name in DNS, even before the pod is ready.
 

@@ -170,7 +170,17 @@ def _guard_policy(layout: AwsLayout) -> Mapping[str, object]:
         "Action": ["eks:DescribeNodegroup", "eks:UpdateNodegroupConfig"],
         "Resource": f"{front}:nodegroup/{layout.name}/{GPU_GROUPS}*/*",
     }
-    return {"Version": "2012-10-17", "Statement": [look, scale, *_prices(layout), *_moves(layout)]}
+    more = [*_prices(layout), *_moves(layout), *_watches(layout)]
+    return {"Version": "2012-10-17", "Statement": [look, scale, *more]}
+
+
+def _watches(layout: AwsLayout) -> list[Mapping[str, object]]:
+    """Return what the keeper of a managed cluster needs to see that a zone has no capacity."""
+    if not layout.cluster.managed:
+        return []
+    # Amazon EC2 Auto Scaling has no narrower resource for this action.
+    action = "autoscaling:DescribeScalingActivities"
+    return [{"Sid": "Watch", "Effect": "Allow", "Action": action, "Resource": "*"}]
 
 
 def _prices(layout: AwsLayout) -> list[Mapping[str, object]]:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     )
 
     from cloudrec.engine.graph import Resource
+    from cloudrec.providers.aws.api.client import Aws
 
 CPU, GPU = "cpu-nodes", "gpu-nodes"
 TAG_TYPE = "cloudrec-instance-type"  # on a node group: EKS does not report the type in its launch template
@@ -168,9 +169,9 @@ class _NodeGroupDriver(eks.PartDriver["NodegroupTypeDef", G_contra]):
         """Return the condition; UNAVAILABLE for a lack of capacity, which scaling activities show early."""
         condition, reason = super().state(row)
         if condition is Condition.FAILED:
-            reason = "; ".join(filter(None, [reason, self._launch_failure(row)]))
+            reason = "; ".join(filter(None, [reason, launch_failure(self.aws, row)]))
             return (Condition.UNAVAILABLE if _CAPACITY.search(reason) else Condition.FAILED), reason
-        if row["status"] == "CREATING" and (failure := self._launch_failure(row)):
+        if row["status"] == "CREATING" and (failure := launch_failure(self.aws, row)):
             # EKS reports a failure only after half an hour; until then other types or zones can be tried.
             return (Condition.UNAVAILABLE if _CAPACITY.search(failure) else condition), failure
         return condition, reason
@@ -292,17 +293,18 @@ class _NodeGroupDriver(eks.PartDriver["NodegroupTypeDef", G_contra]):
         )
         return any(each.get("Instances") for each in reservations)
 
-    def _launch_failure(self, row: NodegroupTypeDef) -> str:
-        """Return why the newest attempt to launch a node failed; empty if it did not fail."""
-        for group in row.get("resources", {}).get("autoScalingGroups") or ():
-            activities = self.aws.read(
-                self.aws.autoscaling.describe_scaling_activities,
-                AutoScalingGroupName=group["name"],
-                MaxRecords=_ACTIVITIES,
-            )["Activities"]
-            if activities and activities[0]["StatusCode"] == "Failed":
-                return str(activities[0].get("StatusMessage", ""))
-        return ""
+
+def launch_failure(aws: Aws, row: NodegroupTypeDef) -> str:
+    """Return why the newest attempt to launch a node of a group failed; empty if it did not fail."""
+    for group in row.get("resources", {}).get("autoScalingGroups") or ():
+        activities = aws.read(
+            aws.autoscaling.describe_scaling_activities,
+            AutoScalingGroupName=group["name"],
+            MaxRecords=_ACTIVITIES,
+        )["Activities"]
+        if activities and activities[0]["StatusCode"] == "Failed":
+            return str(activities[0].get("StatusMessage", ""))
+    return ""
 
 
 class AwsCpuNodesDriver(_NodeGroupDriver[AwsCpuNodesProperties]):

@@ -1,4 +1,4 @@
-"""Scale the GPU pools to zero nodes, with only the permissions that the guard in the cluster has."""
+"""Size the GPU pools, and scale them to zero nodes, with only the guard's permissions."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from google.api_core import exceptions as api
 
 from cloudrec.engine.graph import TAG_KEY
 from cloudrec.providers.base.driver import is_ours
-from cloudrec.providers.base.protocol import Halt
+from cloudrec.providers.base.protocol import Halt, PoolSize
 from cloudrec.providers.gcp import errors
 from cloudrec.providers.gcp.api import gke, labels, sdk
 from cloudrec.providers.gcp.nodes.node_pools import GPU
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from cloudrec.providers.gcp.api.client import Gcp
 
@@ -34,17 +34,42 @@ def halt(gcp: Gcp, title: str, *, cluster: str = "") -> Halt:
         The paths of the pools that are being scaled, and the reasons for those that are not.
     """
     pools, left = list[str](), list[str]()
+    for path, pool in _gpu_pools(gcp, title, cluster):
+        why = _scaled(gcp, path, pool, 0)
+        if why:
+            left.append(f"pool {pool.name}: {why}")
+        else:
+            pools.append(path)
+    return Halt(pools=tuple(pools), left=tuple(left))
+
+
+def sizes(gcp: Gcp, title: str, *, cluster: str = "") -> Sequence[PoolSize]:
+    """Return the GPU pools, without their sizes; the arguments are `halt`'s.
+
+    A pool has only the number of nodes that it was created with. Its size is that of its managed instance
+    group, which the guard may not read.
+    """
+    return [
+        PoolSize(name=pool.name, nodes=None, problem=pool.status_message)
+        for _, pool in _gpu_pools(gcp, title, cluster)
+    ]
+
+
+def resize(gcp: Gcp, title: str, name: str, nodes: int, *, cluster: str = "") -> str:
+    """Begin to give a pool another number of nodes; return why GKE cannot do so now, or an empty text."""
+    for path, pool in _gpu_pools(gcp, title, cluster):
+        if pool.name == name:
+            return _scaled(gcp, path, pool, nodes)
+    return "it does not exist"
+
+
+def _gpu_pools(gcp: Gcp, title: str, cluster: str) -> Iterator[tuple[str, sdk.container.NodePool]]:
+    """Yield the GPU pools of a cluster with their paths."""
     for row in clusters(gcp, title, cluster):
         path = f"projects/{gcp.project}/locations/{row.location}/clusters/{row.name}"
-        for pool in row.node_pools:
-            if not _trains(pool, title):
-                continue
-            why = _scaled(gcp, f"{path}/nodePools/{pool.name}", pool)
-            if why:
-                left.append(f"pool {pool.name}: {why}")
-            else:
-                pools.append(f"{path}/nodePools/{pool.name}")
-    return Halt(pools=tuple(pools), left=tuple(left))
+        yield from (
+            (f"{path}/nodePools/{pool.name}", pool) for pool in row.node_pools if _trains(pool, title)
+        )
 
 
 def clusters(gcp: Gcp, title: str, path: str) -> Sequence[sdk.container.Cluster]:
@@ -62,12 +87,12 @@ def _trains(pool: sdk.container.NodePool, title: str) -> bool:
     return is_ours(tags, title) and tags.get(TAG_KEY, "").partition("/")[0] == GPU
 
 
-def _scaled(gcp: Gcp, path: str, pool: sdk.container.NodePool) -> str:
-    """Set the size of a pool to zero; return the reason if GKE refuses, else an empty text."""
+def _scaled(gcp: Gcp, path: str, pool: sdk.container.NodePool, nodes: int) -> str:
+    """Set the size of a pool; return the reason if GKE refuses, else an empty text."""
     if pool.autoscaling.enabled:
         # Flex-start: the autoscaler owns the size, and removes nodes without pods.
         return "its nodes are removed automatically when no pod needs them"
-    request = sdk.container.SetNodePoolSizeRequest(name=path, node_count=0)
+    request = sdk.container.SetNodePoolSizeRequest(name=path, node_count=nodes)
     try:
         gcp.call(gcp.container.set_node_pool_size, request)
     except api.NotFound:

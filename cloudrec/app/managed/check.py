@@ -1,0 +1,41 @@
+"""What `up --managed` requires of a spec."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cloudrec.errors import SpecError
+from cloudrec.providers.base.protocol import SizesPools
+
+if TYPE_CHECKING:
+    from cloudrec.providers.base.protocol import Provider
+    from cloudrec.spec.models import ClusterSpec
+
+
+def check_managed(provider: Provider, cluster: ClusterSpec) -> None:
+    """Raise SpecError for a managed cluster whose runs the keeper could not move from pool to pool."""
+    if not cluster.managed:
+        return
+    if not isinstance(provider, SizesPools):
+        raise SpecError(
+            f"cluster.managed is true, but provider {provider.name!r} creates no nodes",
+            remedy="leave --managed out",
+        )
+    if cluster.addons == "none":
+        raise SpecError(
+            "cluster.managed needs the keeper, which cluster.addons: none leaves out",
+            remedy="leave --managed or cluster.addons out",
+        )
+    if cluster.capacity not in ("on-demand", "spot", "spot-first"):
+        raise SpecError(
+            f"cluster.managed does not work with cluster.capacity {cluster.capacity}: its nodes cannot be "
+            "exchanged for others",
+            remedy="use --capacity spot-first, spot or on-demand",
+        )
+    types = list(dict.fromkeys(offer.instance_type for offer in provider.offers(cluster)))
+    if len(types) > 1:
+        # The pods of a run are made for one machine: its GPUs, its cards, its memory.
+        raise SpecError(
+            f"cluster.managed needs one instance type; the candidates have {', '.join(types)}",
+            remedy=f"name one, such as --instance-types {types[0]}",
+        )

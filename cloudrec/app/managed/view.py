@@ -1,0 +1,78 @@
+"""What the keeper of a managed cluster does: its run, the runs that wait, the pools, and its decisions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cloudrec.app.readiness import BRIEFLY_S
+from cloudrec.app.records import known_clusters
+from cloudrec.errors import CloudrecError
+from cloudrec.keeper.guard import NAME
+from cloudrec.keeper.managed.record import MANAGED, ManagedRecord
+from cloudrec.kubernetes.client.client import Kube
+from cloudrec.providers.base.access import KubernetesAccess
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from cloudrec.app.context import AppContext
+    from cloudrec.app.records import KnownCluster
+    from cloudrec.keeper.managed.record import KeeperEvent
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeeperView:
+    """The keeper of one cluster.
+
+    Attributes:
+        cluster: the cluster's name.
+        at: its last round, in seconds since the epoch; None before the first.
+        run: the run that has the nodes; empty for none.
+        queue: the runs that wait, in the order of their turn.
+        pools: the number of nodes that it asked for, by pool; -1 if it is not known now.
+        complete: the pools that have all their nodes.
+        reason: why it has them, in one line.
+        events: what it did and why, the oldest first.
+    """
+
+    cluster: str
+    at: float | None
+    run: str
+    queue: Sequence[str]
+    pools: Mapping[str, int]
+    complete: Sequence[str]
+    reason: str
+    events: Sequence[KeeperEvent]
+
+
+def keeper_view(app: AppContext, known: KnownCluster) -> KeeperView | None:
+    """Return what the keeper of a cluster does; None if it has none, or cannot be read now."""
+    if not known.cluster.managed:
+        return None
+    try:
+        access = app.provider(known.record.provider).access(known.cluster)
+        if not isinstance(access, KubernetesAccess):
+            return None
+        with Kube.connect(access.target, patience_s=BRIEFLY_S) as kube:
+            found = kube.get("ConfigMap", NAME, namespace=access.target.namespace) or {}
+    except CloudrecError as error:
+        app.report(f"the keeper of {known.record.name} cannot be read: {error.message}")
+        return None
+    record = ManagedRecord.of((found.get("data") or {}).get(MANAGED, ""))
+    return KeeperView(
+        cluster=known.record.name,
+        at=record.at or None,
+        run=record.run,
+        queue=record.queue,
+        pools=dict(record.asked),
+        complete=tuple(record.complete),
+        reason=record.reason,
+        events=record.events,
+    )
+
+
+def keepers(app: AppContext, name: str | None = None) -> list[KeeperView]:
+    """Return the keepers of all managed clusters, or of the one named."""
+    found = (keeper_view(app, known) for known in known_clusters(app, name=name))
+    return [view for view in found if view is not None]

@@ -1,0 +1,1 @@
+"""Managed clusters: the keeper gives a run its nodes, moves it when they are taken back, and removes them."""
