@@ -68,7 +68,7 @@ class Keeper:
         """Look, decide and act; return the new record, which is written."""
         now = self.kube.now_s()
         views = pool_views(self.kube, self.pool_label, [each.pool for each in self._pools])
-        sizes = {size.name: size for size in self.sizes() if size.name in views}
+        sizes = {size.name: size for size in self._sizes() if size.name in views}
         runs = managed_runs(self.kube, self.namespace)
         run, record = self._turn(runs, _adopted(replace(record, at=now), views, sizes))
         record = _seen(record, views, sizes, run.nodes if run is not None else 0)
@@ -82,6 +82,14 @@ class Keeper:
     @property
     def _pools(self) -> list[Tariff]:
         return [each for each in self.tariffs if each.gpus]
+
+    def _sizes(self) -> Sequence[PoolSize]:
+        """Return the cloud's pools; none if it cannot be asked, since the nodes show most of it."""
+        try:
+            return self.sizes()
+        except CloudrecError as error:
+            self.report(f"the sizes of the pools are not known: {error.message}")
+            return ()
 
     def _turn(
         self, runs: Sequence[ManagedRun], record: ManagedRecord

@@ -245,7 +245,7 @@ def _until_spot_is_ready(view: _View, *, is_behind: bool) -> Decision:
         run_on=run_on,
         keep=frozenset(keep),
         request=frozenset(request),
-        reason=_reason(run_on, booting, is_behind=is_behind),
+        reason=_reason(run_on, booting, is_behind=is_behind, is_refused=request <= _refused(situation)),
     )
 
 
@@ -291,7 +291,7 @@ def _score(candidate: Candidate, situation: Situation) -> float:
     )
 
 
-def _reason(run_on: str | None, booting: str | None, *, is_behind: bool) -> str:
+def _reason(run_on: str | None, booting: str | None, *, is_behind: bool, is_refused: bool) -> str:
     if run_on is not None and booting is not None:
         return f"{run_on} trains until {booting} is ready"
     if booting is not None:
@@ -300,4 +300,4 @@ def _reason(run_on: str | None, booting: str | None, *, is_behind: bool) -> str:
         return "behind the line of its deadline: on-demand nodes until spot nodes are ready"
     if run_on is not None:
         return f"{run_on} is being taken back: its replacement is requested"
-    return "no candidate has spot capacity"
+    return "no candidate has spot capacity" if is_refused else "spot nodes are requested"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cloudrec.engine.cost import total
+from cloudrec.errors import SpecError
 from cloudrec.providers.base.offers import ON_DEMAND, SPOT
 from cloudrec.providers.gcp.api import gke, ids
 from cloudrec.providers.gcp.api.gke import CLUSTER
@@ -76,7 +77,17 @@ def _cpu(layout: GcpLayout) -> Resource[CpuPoolProperties]:
 
 
 def _gpu(layout: GcpLayout) -> Resource:
-    """Describe the GPU nodes as a choice between all candidates, with the resources that each needs."""
+    """Describe the GPU nodes as a choice between all candidates, with the resources that each needs.
+
+    Raises:
+        SpecError: the cluster is managed, and its machines have RDMA cards in several zones.
+    """
+    if layout.cluster.managed and len(layout.rdma_zones) > 1:
+        # A pod names the networks of its cards, and each zone has others.
+        raise SpecError(
+            f"cluster.managed with RDMA cards needs one zone; the candidates are in {', '.join(layout.rdma_zones)}",
+            remedy=f"name one, such as --zones {layout.rdma_zones[0]}",
+        )
     candidates = tuple(_candidate(layout, way) for way in layout.places())
     return layout.resource(
         GPU,

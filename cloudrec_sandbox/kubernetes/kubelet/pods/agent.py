@@ -157,7 +157,8 @@ class Kubelet:
         pod = instance.worker.pod
         host = pod["spec"].get("hostname") or pod["metadata"]["name"]
         says = (wish.get("logs") or {}).get(host, wish.get("log", ()))
-        running = Simulated(instance, defer=self.loop.soon, says=says)
+        stop = int(wish.get("stop_code", 0))
+        running = Simulated(instance, defer=self.loop.soon, says=says, stops_with=stop)
         if wait is not None:
             self.loop.after_virtual(float(wait), lambda: running.end(code))
         return running

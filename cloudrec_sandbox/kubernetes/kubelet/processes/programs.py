@@ -85,6 +85,7 @@ class Simulated:
         defer: Callable[[Callable[[], None]], None],
         says: Sequence[str] = (),
         ends_with: int | None = None,
+        stops_with: int = 0,
         runs: Callable[[Sequence[str]], tuple[int, str]] | None = None,
     ) -> None:
         """Start it.
@@ -94,20 +95,22 @@ class Simulated:
             defer: runs a step soon, in the kubelet's thread.
             says: lines of its output.
             ends_with: the exit code with which it ends at once; None if it runs until it is ended.
+            stops_with: the exit code with which it ends on SIGTERM.
             runs: runs a command in it, such as a probe's; None to report success for any.
         """
         self._listener = listener
         self._defer = defer
         self._says = says
         self._ends_with = ends_with
+        self._stops_with = stops_with
         self._runs = runs
         self._is_over = False
         defer(self._start)
 
     def signal(self, number: int) -> None:
-        """End it: a known program exits with 0 on SIGTERM."""
+        """End it."""
         if number in (_TERM, _KILL):
-            self.end(0 if number == _TERM else 128 + _KILL)
+            self.end(self._stops_with if number == _TERM else 128 + _KILL)
 
     def end(self, code: int) -> None:
         """End it with an exit code."""

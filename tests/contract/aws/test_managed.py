@@ -1,0 +1,188 @@
+"""The keeper of a managed cluster on AWS: it gives runs their nodes, moves them, and removes the nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cloudrec.keeper.guard import NAME
+from cloudrec.keeper.managed.keeper import LINGER_S
+from cloudrec.keeper.managed.record import MANAGED, ManagedRecord
+from tests.contract.aws.support_trace import Trace, traced
+
+TYPE = "p4d.24xlarge"
+ROUND_S = 15.0
+_LABELS = {"app.kubernetes.io/managed-by": "cloudrec", "cloudrec/role": "trainer"}
+
+
+@pytest.fixture
+def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Trace]]:
+    """Makes a managed cluster with spot and on-demand candidates."""
+    with traced(tmp_path, monkeypatch) as begin:
+
+        def managed(**cluster: Any) -> Trace:
+            trace = begin(managed=True, capacity="spot-first", instance_types=[TYPE], **cluster)
+            # Pods run until they are ended, and then have a committed checkpoint.
+            trace.server.control(bookkeeping={"stop_code": 75})
+            return trace
+
+        yield managed
+
+
+def submit(trace: Trace, name: str, labels: Mapping[str, str] | None = None, *, nodes: int = 2) -> None:
+    """Create the Job of a run, as the launcher torchrun does, for the stand-in's simulated pods."""
+    own = {**_LABELS, "cloudrec/run": name}
+    term = {"topologyKey": "topology.kubernetes.io/zone", "labelSelector": {"matchLabels": own}}
+    one = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": own}}
+    affinity = {
+        "podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]},
+        "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [one]},
+    }
+    container = {
+        "name": "trainer",
+        "image": "cloudrec:test",
+        "resources": {"limits": {"nvidia.com/gpu": "8"}},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "runAsNonRoot": True,
+            "runAsUser": 10001,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+    }
+    trace.kube.apply(
+        {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": {
+                "name": name,
+                "namespace": trace.namespace,
+                "labels": {**own, "cloudrec/nodes": str(nodes), **(labels or {})},
+            },
+            "spec": {
+                "completions": nodes,
+                "parallelism": nodes,
+                "completionMode": "Indexed",
+                "backoffLimitPerIndex": 3,
+                "podFailurePolicy": {
+                    "rules": [
+                        {
+                            "action": "Ignore",
+                            "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}],
+                        },
+                        {"action": "Ignore", "onExitCodes": {"operator": "In", "values": [75, 143]}},
+                    ]
+                },
+                "template": {
+                    "metadata": {"labels": own},
+                    "spec": {
+                        "restartPolicy": "Never",
+                        "terminationGracePeriodSeconds": 1,
+                        "nodeSelector": {"cloudrec.io/nodes": "gpu"},
+                        "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}],
+                        "affinity": affinity,
+                        "containers": [container],
+                    },
+                },
+            },
+        }
+    )
+
+
+def record(trace: Trace) -> ManagedRecord:
+    found = trace.kube.get("ConfigMap", NAME, namespace=trace.namespace) or {}
+    return ManagedRecord.of(found["data"].get(MANAGED, ""))
+
+
+def rounds(trace: Trace, done: Callable[[], bool], what: str, *, most: int = 80) -> list[str]:
+    """Make rounds until something is so; return what they said."""
+    said: list[str] = []
+    for _ in range(most):
+        said += trace.round().splitlines()
+        if done():
+            return said
+        trace.advance(ROUND_S)
+    said = [line for line in said if "has cost" not in line and "no end" not in line]
+    said.append(str(record(trace)))
+    for pod in trace.kube.list("Pod", namespace=trace.namespace):
+        said.append(f"{pod['metadata']['name']} {pod['spec'].get('nodeName')} {pod['status']}")
+    for node in trace.nodes():
+        said.append(f"{node['metadata']['name']} {node['spec']} {node['status'].get('allocatable')}")
+    raise AssertionError(f"not {what} after {most} rounds:\n" + "\n".join(said[-30:]))
+
+
+def on(trace: Trace, run: str) -> set[str]:
+    """Return the groups whose nodes have running pods of a run; empty unless all run."""
+    nodes = {node["metadata"]["name"]: node["metadata"]["labels"] for node in trace.nodes()}
+    pods = trace.kube.list("Pod", namespace=trace.namespace, labels={"cloudrec/run": run})
+    running = [pod for pod in pods if pod["status"].get("phase") == "Running"]
+    found = [nodes.get(pod["spec"].get("nodeName"), {}) for pod in running]
+    groups = {str(labels.get("eks.amazonaws.com/nodegroup")) for labels in found if labels}
+    return groups if len(running) == 2 and all(found) else set()
+
+
+def group(zone: str, capacity: str = "spot") -> str:
+    return f"gpu-p4d-24xlarge-{zone}-{'od' if capacity == 'on-demand' else capacity}"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_run_gets_nodes_and_they_end_after_it(begun: Callable[..., Trace]) -> None:
+    trace = begun()
+    assert trace.machines() == []
+    rounds(trace, lambda: record(trace).at > 0, "a round", most=1)
+    assert trace.machines() == []  # no run, no nodes
+    submit(trace, "one")
+    rounds(trace, lambda: on(trace, "one") == {group("a")}, "on the first candidate")
+    assert len(trace.machines()) == 2  # the likely candidate alone was requested
+    submit(trace, "two")
+    rounds(trace, lambda: record(trace).queue == ("two",), "queued")
+    assert (trace.kube.get("Job", "two", namespace=trace.namespace) or {})["spec"]["suspend"]
+    trace.kube.delete("Job", "one", namespace=trace.namespace)
+    rounds(trace, lambda: on(trace, "two") == {group("a")}, "the second one on the same nodes")
+    trace.kube.delete("Job", "two", namespace=trace.namespace)
+    rounds(trace, lambda: record(trace).run == "", "without a run")
+    trace.advance(LINGER_S)
+    rounds(trace, lambda: not trace.machines() and not record(trace).asked, "released")
+    assert [event.text for event in record(trace).events if "released" in event.text]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_run_moves_to_another_zone_when_its_nodes_are_taken_back(begun: Callable[..., Trace]) -> None:
+    trace = begun()
+    trace.aws.control(capacity={f"{TYPE}/us-east-1a/spot": 0})
+    submit(trace, "one")
+    said = rounds(trace, lambda: len(on(trace, "one")) == 1, "on another zone's nodes")
+    first = on(trace, "one")
+    assert first <= {group("b"), group("c")}, said
+    # A zone without capacity is refused at once, and the others are requested: no wait for a time-out.
+    (zone,) = {name.split("-")[3] for name in first}
+    other = ({"b", "c"} - {zone}).pop()
+    trace.aws.control(capacity={f"{TYPE}/us-east-1{zone}/spot": 0})
+    for node in [node for node in trace.nodes() if group(zone) in node["metadata"]["labels"].values()]:
+        trace.server.control(evict={"node": node["metadata"]["name"], "how": "vanish"})
+    rounds(trace, lambda: on(trace, "one") == {group(other)}, "moved")
+    rounds(trace, lambda: set(record(trace).asked) == {group(other)}, "the others released")
+    assert len(trace.machines()) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_deadline_is_met_with_on_demand_nodes_and_spot_nodes_take_over(begun: Callable[..., Trace]) -> None:
+    trace = begun()
+    places = [f"{TYPE}/us-east-1{zone}/spot" for zone in "abc"]
+    trace.aws.control(capacity=dict.fromkeys(places, 0))
+    hours = {"cloudrec/deadline-s": str(30 * 3600), "cloudrec/work-s": str(24 * 3600)}
+    submit(trace, "one", hours)
+    rounds(trace, lambda: any(name.endswith("-spot") for name in record(trace).asked), "spot requested")
+    trace.advance(2 * 3600.0)
+    rounds(trace, lambda: on(trace, "one") == {group("a", "on-demand")}, "on on-demand nodes")
+    assert "behind" in record(trace).reason
+    trace.aws.control(capacity=dict.fromkeys(places))
+    rounds(trace, lambda: {name[-5:] for name in on(trace, "one")} == {"-spot"}, "back on spot", most=120)
+    rounds(trace, lambda: len(record(trace).asked) == 1, "on-demand nodes released")
+    assert len(trace.machines()) == 2
