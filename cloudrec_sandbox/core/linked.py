@@ -6,6 +6,9 @@ reports that server's address and authority. Its pools' machines are that server
 that server takes the cloud's tokens. It serves one cluster at a time: for another cluster, all objects of the
 previous one are deleted, and its identity with them.
 
+A machine that the cloud takes back is evicted there, and the machine of a node that was evicted there ends in
+the cloud. Whether another machine comes is the cloud's decision.
+
 `address` of /_control: the public IPv4 address from which the cloud sees the user's machine. A change moves
 the laptop to another network. A cloud whose API servers admit callers by address compares them with it.
 """
@@ -14,6 +17,7 @@ from __future__ import annotations
 
 import base64
 import ipaddress
+import itertools
 import ssl
 import threading
 import time
@@ -33,6 +37,7 @@ if TYPE_CHECKING:
     from cloudrec_sandbox.core.world import World
 
 _POLL_S = 0.2
+_ASK_EVERY = 5  # looks
 _TIMEOUT_S = 30.0
 _MOST_BYTES = 1 << 20  # of a file with certificates
 _DOCUMENTATION = "203.0.113.7"  # of a block that no machine has (RFC 5737)
@@ -84,11 +89,14 @@ class Picture:
 
     Attributes:
         cluster: an id that no later cluster has; empty if there is no cluster.
-        nodes: its machines, in the format of the Kubernetes stand-in's `nodes`.
+        nodes: its machines, in the format of the Kubernetes stand-in's `nodes`, each with an id as `machine`
+            that no other machine has, also not a later one of its name.
         callers: the users that the cloud's tokens stand for in the cluster, in the format of its `tokens`.
             To reach the cloud's own API makes no one an administrator of a cluster.
         is_reachable: whether the API server answers the user's machine. Its requests are known by the cloud's
             tokens: those of pods have tokens of the API server.
+        leaving: how machines are lost, by id: "spot" from the cloud's notice on, "vanish" without one. It
+            also names machines that have ended.
         orders: further settings of the server that the cloud decides, such as the issuer of its tokens.
     """
 
@@ -96,6 +104,7 @@ class Picture:
     nodes: Sequence[Mapping[str, Any]] = field(default=())
     callers: Sequence[Mapping[str, Any]] = ()
     is_reachable: bool = True
+    leaving: Mapping[str, str] = field(default_factory=dict)
     orders: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -105,13 +114,20 @@ def of(world: World) -> Linked | None:
     return linked if linked.server else None
 
 
-def order(world: World, announcement: Mapping[str, Any] | None, *, look: Callable[[Any], Picture]) -> None:
+def order(
+    world: World,
+    announcement: Mapping[str, Any] | None,
+    *,
+    look: Callable[[Any], Picture],
+    lose: Callable[[Any, str], None],
+) -> None:
     """Link clusters to the server of an announcement; ValueError if it is not an announcement.
 
     Args:
         world: the cloud's world.
         announcement: what the Kubernetes stand-in on this machine printed; None to end the link.
         look: returns the cluster's picture; called under the world's lock.
+        lose: ends a machine whose node the server has lost; called under the world's lock.
     """
     linked = world.state(Linked)
     if not announcement:
@@ -127,7 +143,7 @@ def order(world: World, announcement: Mapping[str, Any] | None, *, look: Callabl
     if place.scheme != "https" or place.hostname not in LOOPBACK:
         raise ValueError(f"kubernetes is at {control.address}; it must be https and on this machine")
     linked.server, linked.authority = control.address, _certificates(file)
-    follower = _Follower(world, control, look)
+    follower = _Follower(world, control, look, lose)
     threading.Thread(target=follower.follow, name="linked", daemon=True).start()
 
 
@@ -154,15 +170,23 @@ def read(world: World) -> dict[str, Any] | None:
 class _Follower:
     """Keeps the Kubernetes stand-in's nodes and tokens equal to the cloud's, while they are linked."""
 
-    def __init__(self, world: World, control: Control, look: Callable[[Any], Picture]) -> None:
+    def __init__(
+        self,
+        world: World,
+        control: Control,
+        look: Callable[[Any], Picture],
+        lose: Callable[[Any, str], None],
+    ) -> None:
         self._world = world
         self._control = control
         self._look = look
+        self._lose = lose
         self._sent: Picture | None = None
+        self._lost: set[str] = set()  # machines that the server has lost
 
     def follow(self) -> None:
         """Compare the cloud with the server every 0.2 s: the cloud changes with its clock, too."""
-        while True:
+        for turn in itertools.count():
             with self._world.lock:
                 # Another order has taken this follower's place.
                 if self._world.state(Linked).server != self._control.address:
@@ -171,6 +195,8 @@ class _Follower:
                 picture = self._look(self._world)
             if picture != self._sent and self._send(picture):
                 self._sent = picture
+            elif turn % _ASK_EVERY == 0 and picture.nodes:
+                self._hear()
             time.sleep(_POLL_S)
 
     def _send(self, picture: Picture) -> bool:
@@ -182,7 +208,36 @@ class _Follower:
             empty = {"reset": True, "tokens": tokens, "nodes": []}
             if not self._post({**empty, **({"identity": picture.cluster} if picture.cluster else {})}):
                 return False
+        elif not self._evict(self._sent, picture):
+            return False
         return self._post(wishes)
+
+    def _evict(self, before: Picture, picture: Picture) -> bool:
+        """Evict the nodes that the server has and the cloud takes back; return its success."""
+        known = before.leaving.keys() | self._lost
+        for node in before.nodes:
+            how = picture.leaving.get(node["machine"])
+            if how is None or node["machine"] in known:
+                continue
+            order = {"evict": {"node": node["name"], "how": how}}
+            try:
+                answered = self._post(order)
+            except RefusedError:
+                continue  # the server has lost it in the meantime
+            if not answered:
+                return False
+        return True
+
+    def _hear(self) -> None:
+        """End the machines of nodes that were evicted at the server."""
+        try:
+            lost = set(self._control.ask("GET")["lost"])
+        except (OSError, HTTPException, ValueError):
+            return
+        with self._world.lock:
+            for machine in sorted(lost - self._lost):
+                self._lose(self._world, machine)
+        self._lost = lost
 
     def _post(self, wishes: Mapping[str, Any]) -> bool:
         try:

@@ -2,11 +2,13 @@
 
 `capacity` of /_control: {"p4d.24xlarge/us-east-1a/spot": 0}, instances still available (`on-demand`, `spot`,
 `capacity-block`); a key that is not named has no limit, null removes a limit. `types_offered`: {"us-east-1a":
-["m5.large"]}, all that a zone offers, instead of moto's list.
+["m5.large"]}, all that a zone offers, instead of moto's list. `capacity_trace` limits over time how many can
+run at once (`cloudrec_sandbox.core.capacity.traces`).
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -14,13 +16,18 @@ from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS, INSTANCE_TYP
 
 from cloudrec_sandbox.aws.api.registry import operation, setting
 from cloudrec_sandbox.aws.services import quotas
+from cloudrec_sandbox.core.capacity import traces
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from cloudrec_sandbox.aws.api.call import Call
     from cloudrec_sandbox.aws.api.world import World
 
 _PARTS = 3
 _LIFECYCLES = ("on-demand", "spot", "capacity-block")
+_TRACED = ("on-demand", "spot")  # a block's instances are its buyer's
+_ZONE = re.compile(r"[a-z]{2}(-[a-z]+)+-\d[a-z]")
 _FIRST_STANDARD = "ACDHIMRTZ"  # first letters of the families that the Standard quotas count
 
 
@@ -60,16 +67,47 @@ def _offerings(region: str) -> set[tuple[str, str]]:
 _known: dict[str, set[tuple[str, str]]] = {}  # moto's table as a set: it never changes
 
 
-def take(world: World, instance_type: str, zone: str, lifecycle: str) -> bool:
-    """Take one instance's capacity; return False if none is left."""
+def take(world: World, instance_type: str, zone: str, lifecycle: str, *, ahead: int = 0) -> bool:
+    """Take one instance's capacity; return False if none is left.
+
+    Args:
+        world: the account.
+        instance_type: the instance type.
+        zone: the zone.
+        lifecycle: on-demand, spot or capacity-block.
+        ahead: instances that the same call has taken and not started yet.
+    """
     left = world.state(Capacity).left
     key = f"{instance_type}/{zone}/{lifecycle}"
+    most = traces.most(world, key)
+    if most is not None and len(list(running(world, instance_type, zone, lifecycle))) + ahead >= most:
+        return False
     if key not in left:
         return True
     if left[key] <= 0:
         return False
     left[key] -= 1
     return True
+
+
+def running(world: World, instance_type: str, zone: str, lifecycle: str) -> Iterator[Any]:  # moto's instances
+    """Yield the instances of a type and lifecycle that use a zone's capacity, the oldest first."""
+    for reservation in world.backend("ec2", zone[:-1]).reservations.values():
+        for instance in reservation.instances:
+            if (
+                (instance.instance_type, instance.placement.zone) == (instance_type, zone)
+                and instance.state in ("pending", "running")
+                and (instance.lifecycle or "on-demand") == lifecycle
+            ):
+                yield instance
+
+
+def place(_world: World, zone: str, instance_type: str, lifecycle: str) -> str:
+    """Return the key of `capacity`; ValueError if there is no such place for a trace."""
+    key = f"{instance_type}/{zone}/{lifecycle}"
+    if not exists(instance_type) or lifecycle not in _TRACED or not _ZONE.fullmatch(zone):
+        raise ValueError(f"capacity_trace: {key!r} is not TYPE/ZONE/({'|'.join(_TRACED)}) of a known type")
+    return key
 
 
 def give_back(world: World, instance_type: str, zone: str, lifecycle: str) -> None:

@@ -1,7 +1,7 @@
 """The keys of /_control for controllers and nodes.
 
 nodes        pools: [{"name", "count", "labels", "taints", "capacity", "hardware", "os_image",
-             "provider_id"}]; without a count the name is a node's. It replaces all nodes, or with
+             "provider_id", "machine"}]; without a count the name is a node's. It replaces all nodes, or with
              {"pool": P, "nodes": [...]} those whose label cloudrec-sandbox/pool is P. `capacity` is
              allocatable at once; `hardware` {"gpus", "efa", "infiniband", "rdma_driver", "mtu", "memlock"}
              only once a device plugin's pod runs on the node (GKE's nodes: at once). InfiniBand cards without
@@ -11,6 +11,8 @@ node_timing  {"grace_s", "lost_s", "removed_s", "gc_s", "replacement_s"}: how lo
              grace_s are virtual seconds: during the grace, processes must really end
 evict        {"node": N, "how": "spot"|"vanish"|"drain"}: lose a node with a notice, without, or by a drain;
              with "vanish", "node_object": "stays" leaves its Node object, as where no cloud removes it
+lost         (read only) the machines of lost nodes with a "machine", which only an order of another machine
+             brings back
 environment  {"NAME": "VALUE"}: variables that a cloud adds to its pods
 images       {"IMAGE": "missing"|"private"|"present"}, by whole reference or repository. Without an entry,
              images are present whose last part begins with "cloudrec", and known programs (device plugins,
@@ -40,6 +42,10 @@ def _plane(world: Cluster) -> Controllers:
     return cast("Controllers", world.controllers)
 
 
+def _refuse(_plane: Controllers, _value: object) -> None:
+    raise ValueError("lost is read-only: `evict` loses nodes")
+
+
 def _declare(
     name: str, read: Callable[[Controllers], Any], write: Callable[[Controllers, Any], None]
 ) -> None:
@@ -59,6 +65,7 @@ _declare(
     lambda plane, value: setattr(plane.losses, "timing", plane.losses.timing.changed(value)),
 )
 _declare("evict", lambda _plane: None, lambda plane, value: plane.losses.order(value))
+_declare("lost", lambda plane: plane.nodes.lost, _refuse)
 _declare(
     "images",
     lambda plane: plane.kubelet.images.document(),

@@ -119,19 +119,21 @@ class Losses:
             # Pods that end by a shutdown get DisruptionTarget: podFailurePolicy can ignore them.
             if not is_over(pod):
                 self._disrupt(pod, "TerminationByKubelet", words)
+        self._nodes.begin_end(name)
         self._kubelet.shut_down(machine, self.timing.grace_s)
         self._kubelet.loop.after(self.timing.grace_s, lambda: self._end_machine(name))
 
     def _end_machine(self, name: str) -> None:
         with self._cluster.store.lock:
-            pool = self._nodes.power_off(name)
+            pool = self._nodes.end(name)
             if pool is not None:
                 self._replace_later(pool)
                 self._remove_object(name)
+                self._nodes.again(name)
 
     def _vanish(self, name: str, *, stays: bool) -> None:
         """Turn the machine off; the cluster notices it by its silence."""
-        pool = self._nodes.power_off(name)
+        pool = self._nodes.end(name)
         self._worker.later(self.timing.lost_s, ("lost", name), lambda: self._declare_lost(name, stays=stays))
         if pool is not None and not stays:
             self._replace_later(pool)

@@ -41,6 +41,8 @@ class Pool:
             number of local NVMe disks; temporary_disk: 1 if a temporary disk is mounted at /mnt.
         os_image: the operating system that the nodes report.
         provider_id: what the provider id has before the node's name.
+        machine: the cloud's id of a single node's machine. A lost node with one is not replaced here: that is
+            the decision of its cloud, which then orders a node with another machine.
     """
 
     name: str
@@ -51,6 +53,7 @@ class Pool:
     hardware: Mapping[str, int] = field(default_factory=dict)
     os_image: str = "cloudrec sandbox"
     provider_id: str = "cloudrec-sandbox://"
+    machine: str = ""
 
     @classmethod
     def of(cls, wish: Mapping[str, Any]) -> Pool:
@@ -86,6 +89,8 @@ class Nodes:
         self._pools: list[Pool] = []
         self._of: dict[str, Pool] = {}
         self._number = 0
+        self._ending: dict[str, bool] = {}  # nodes with a notice: whether they were unwanted since
+        self._lost: dict[str, Pool] = {}  # lost nodes that a cloud has not ended yet
 
     def document(self) -> list[dict[str, Any]]:
         """Return the pools, as /_control shows them."""
@@ -109,14 +114,46 @@ class Nodes:
         kept = [] if only is None else [pool for pool in self._pools if pool.label != only]
         self._pools = [*kept, *pools]
         wanted = {name: pool for pool in self._pools for name in pool.names()}
+        self._lost = {name: pool for name, pool in self._lost.items() if wanted.get(name) == pool}
+        for name in self._ending:
+            self._ending[name] |= wanted.get(name) != self._of.get(name)
         for name in [name for name in self._of if wanted.get(name) != self._of[name]]:
-            self.remove(name)
+            # A cloud's machine with a notice ends by it, so that its pods have their time.
+            if not self._of[name].machine or name not in self._ending:
+                self.remove(name)
         for name, pool in wanted.items():
-            if name not in self._of:
+            if name not in self._of and name not in self._lost:
+                self.add(name, pool)
+
+    @property
+    def lost(self) -> list[str]:
+        """The machines of lost nodes that are still ordered."""
+        return sorted(pool.machine for pool in self._lost.values())
+
+    def begin_end(self, name: str) -> None:
+        """Note that a machine has its notice: a cloud's runs until `end`, whatever nodes are ordered."""
+        self._ending.setdefault(name, False)
+
+    def end(self, name: str) -> Pool | None:
+        """Stop a lost machine, and keep its Node object; return its pool, or None if it did not run."""
+        was_unwanted = self._ending.pop(name, False)
+        pool = self.power_off(name)
+        if pool is not None and pool.machine and pool in self._pools and not was_unwanted:
+            self._lost[name] = pool
+        return pool
+
+    def again(self, name: str) -> None:
+        """Add a node with a new machine that was ordered while the old one of its name was ending."""
+        if name in self._of or name in self._lost:
+            return
+        for pool in self._pools:
+            if pool.machine and name in pool.names():
                 self.add(name, pool)
 
     def restore(self) -> None:
         """Return to the default nodes, after a reset has removed the objects."""
+        self._ending.clear()
+        self._lost.clear()
         for name in list(self._of):
             self.remove(name)
         self.set(DEFAULT)
@@ -164,7 +201,7 @@ class Nodes:
 
     def replace(self, pool: Pool) -> None:
         """Add a new node to a pool, if the pool still exists and has too few."""
-        if pool not in self._pools:
+        if pool not in self._pools or pool.machine:
             return
         have = sum(each is pool for each in self._of.values())
         if have < len(pool.names()):

@@ -24,6 +24,7 @@ class Cluster:
     """The stand-in with the calls that tests make; answers are plain JSON."""
 
     def __init__(self, announcement: dict[str, Any]) -> None:
+        self.announcement = announcement
         self._control = Control.of(announcement)
         configuration = client.Configuration(host=self._control.address)
         configuration.ssl_ca_cert = announcement["certificate_authority"]

@@ -29,8 +29,8 @@ def create(call: Call) -> dict[str, Any] | Reply:
     for template, override in _choices(call):
         kind, zone = override["InstanceType"], override["AvailabilityZone"]
         try:
-            for _ in range(target["TotalTargetCapacity"]):
-                take(call, kind, zone, market)
+            for number in range(target["TotalTargetCapacity"]):
+                take(call, kind, zone, market, ahead=number)
         except AwsError as error:
             errors.append(
                 {

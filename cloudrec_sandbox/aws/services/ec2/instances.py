@@ -43,8 +43,8 @@ def run(call: Call) -> dict[str, Any]:
         raise fault
     market = wanted.get("InstanceMarketOptions", {}).get("MarketType", "on-demand")
     # moto starts instances whatever the stock; a refusal must come before its call, which changes its state.
-    for _ in range(wanted["MinCount"]):
-        take(call, kind, zone, market)
+    for number in range(wanted["MinCount"]):
+        take(call, kind, zone, market, ahead=number)
     output = call.output()
     for row in output["Instances"]:
         ec2.get_instance(row["InstanceId"]).placement.group_name = group or ""
@@ -76,8 +76,8 @@ def _zone(call: Call, wanted: Mapping[str, Any]) -> str:
     return str(wanted.get("Placement", {}).get("AvailabilityZone") or f"{call.region}a")
 
 
-def take(call: Call, kind: str, zone: str, market: str) -> None:
-    """Take one instance's capacity; AwsError if there is none."""
+def take(call: Call, kind: str, zone: str, market: str, *, ahead: int) -> None:
+    """Take one instance's capacity, after that of `ahead` others of the call; AwsError if there is none."""
     if not capacity.is_offered(call.world, kind, zone):
         raise AwsError(
             "Unsupported",
@@ -92,7 +92,7 @@ def take(call: Call, kind: str, zone: str, market: str) -> None:
             "You have requested more vCPU capacity than your current vCPU limit allows for the instance "
             f"bucket that {kind} belongs to.",
         )
-    if not capacity.take(call.world, kind, zone, market):
+    if not capacity.take(call.world, kind, zone, market, ahead=ahead):
         raise AwsError(
             "InsufficientInstanceCapacity",
             f"We currently do not have sufficient {kind} capacity in the Availability Zone you requested "

@@ -17,7 +17,7 @@ from moto.ec2.models.instance_types import INSTANCE_TYPES
 
 from cloudrec_sandbox.aws.api.registry import setting
 from cloudrec_sandbox.aws.services import iam
-from cloudrec_sandbox.aws.services.eks.node_groups import disks, nodes
+from cloudrec_sandbox.aws.services.eks.node_groups import disks, losses, nodes
 from cloudrec_sandbox.aws.services.eks.state import Eks, Wishes
 from cloudrec_sandbox.core import linked
 from cloudrec_sandbox.core.linked import Picture
@@ -56,6 +56,7 @@ def look(world: World) -> Picture:
                     nodes=tuple(_machines(world, region, cluster)),
                     callers=_callers(world, cluster),
                     is_reachable=_is_reachable(world, cluster),
+                    leaving=losses.leaving(world, region),
                 )
     return Picture()
 
@@ -132,6 +133,7 @@ def _node(world: World, region: str, group: Nodegroup, instance: Any) -> dict[st
         },
         "hardware": {**({"gpus": gpus} if gpus else {}), **({"efa": efa} if efa else {})},
         "provider_id": f"aws:///{zone}/",
+        "machine": str(instance.id),
     }
 
 
@@ -144,7 +146,7 @@ def _write(world: World, value: dict[str, Any] | None) -> None:
         world.state(Wishes).kubernetes = dict(value)
         return
     world.state(Wishes).kubernetes = {}
-    linked.order(world, value, look=look)
+    linked.order(world, value, look=look, lose=losses.lose)
 
 
 setting("kubernetes", read=lambda world: linked.read(world) or world.state(Wishes).kubernetes, write=_write)

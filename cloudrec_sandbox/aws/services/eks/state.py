@@ -30,7 +30,20 @@ durations(
 
 @dataclass
 class Nodegroup:
-    """A managed node group; its instances' lifecycle, and when it can be active at the earliest."""
+    """A managed node group.
+
+    Attributes:
+        document: what EKS shows.
+        uid: no other group has it, also not a later one of its name.
+        lifecycle: that of its instances.
+        parameters: those of the call that made it.
+        ripe: when it can be active at the earliest.
+        instances: ids of the instances that its Auto Scaling group counts.
+        problem: the health issue that EKS shows.
+        failure: why the Auto Scaling group cannot replace a lost instance; EKS notices it later.
+        is_refilling: whether the Auto Scaling group tries to replace lost instances.
+        updates: by id.
+    """
 
     document: dict[str, Any]
     uid: str
@@ -39,6 +52,8 @@ class Nodegroup:
     ripe: float = 0.0
     instances: list[str] = field(default_factory=list)
     problem: dict[str, Any] | None = None
+    failure: dict[str, Any] | None = None
+    is_refilling: bool = False
     updates: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 

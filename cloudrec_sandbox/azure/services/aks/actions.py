@@ -91,13 +91,17 @@ def listing(call: Call) -> dict[str, Any]:
     if cluster is None:
         return {"value": []}
     scale_set = scale_sets.id_of(pool, nodes.group_name(cluster))
+    found = store(call.world).find(scale_set)
     held = call.world.state(machines.Machines).claims.get(scale_set.lower())
     places = [place for place, count in held.places.items() for _ in range(count)] if held else []
-    return {"value": [_machine(pool, scale_set, number, place) for number, place in enumerate(places)]}
+    names = scale_sets.machines_of(found) if found else []
+    return {
+        "value": [_machine(pool, scale_set, name, place) for name, place in zip(names, places, strict=True)]
+    }
 
 
-def _machine(pool: Resource, scale_set: str, number: int, place: str) -> dict[str, Any]:
-    name = f"{scale_set.rpartition('/')[2]}{number:06d}"
+def _machine(pool: Resource, scale_set: str, name: str, place: str) -> dict[str, Any]:
+    number = int(name.removeprefix(scale_set.rpartition("/")[2]))
     zone = place.rpartition("-")[2] if "-" in place else ""
     return {
         "id": f"{pool.id}/machines/{name}",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from cloudrec_sandbox.azure.arm.registry import setting
 from cloudrec_sandbox.azure.arm.store import store
 from cloudrec_sandbox.azure.services.aks import authority, nodes, pool_checks, scale_sets
+from cloudrec_sandbox.azure.services.aks.losses import evictions
 from cloudrec_sandbox.azure.services.compute import sizes
 from cloudrec_sandbox.core import linked
 from cloudrec_sandbox.core.linked import Picture
@@ -34,6 +35,7 @@ def look(world: World) -> Picture:
                 nodes=found,
                 callers=authority.callers(world, cluster),
                 is_reachable=_is_reachable(world, cluster),
+                leaving=evictions.leaving(world),
                 orders={"issuer": authority.issuer(cluster)},
             )
     return Picture()
@@ -57,8 +59,8 @@ def _machines(world: World, cluster: Resource, pool: Resource) -> Iterator[dict[
     size = sizes.find(pool.properties["vmSize"])
     if scale_set is None or size is None:
         return
-    for number in range(scale_set.document["sku"]["capacity"]):
-        yield _node(cluster, pool, size, f"{scale_set.name}{number:06d}")
+    for machine in scale_sets.machines_of(scale_set):
+        yield {**_node(cluster, pool, size, machine), "machine": machine}
 
 
 def _node(cluster: Resource, pool: Resource, size: sizes.Size, name: str) -> dict[str, Any]:
@@ -124,5 +126,5 @@ def _taint(text: str) -> dict[str, str]:
 setting(
     "kubernetes",
     read=linked.read,
-    write=lambda world, value: linked.order(world, value, look=look),
+    write=lambda world, value: linked.order(world, value, look=look, lose=evictions.lose),
 )

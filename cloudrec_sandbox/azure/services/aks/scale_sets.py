@@ -116,6 +116,27 @@ def fit(world: World, pool: Resource, group: str) -> None:
     scale_set.changed_at = world.now()
 
 
+def machines_of(scale_set: Resource) -> list[str]:
+    """Return the ids of a scale set's machines, the oldest first; a number is not used twice."""
+    ids: list[str] = scale_set.facts.setdefault("machines", [])
+    count = int(scale_set.document["sku"].get("capacity") or 0)
+    del ids[count:]
+    for _ in range(count - len(ids)):
+        number = scale_set.facts.get("next", 0)
+        scale_set.facts["next"] = number + 1
+        ids.append(f"{scale_set.name}{number:06d}")
+    return ids
+
+
+def lose(world: World, scale_set: Resource, machine: str, place: str) -> None:
+    """End a machine that the scale set wants; `place` is its place in `capacity`, empty for any."""
+    machines_of(scale_set).remove(machine)
+    scale_set.document["sku"]["capacity"] -= 1
+    scale_set.changed_at = world.now()
+    machines.lose(world, scale_set.id, place)
+    interfaces.lose(world, scale_set.id)
+
+
 def _made(world: World, name: str, pool: Resource) -> Resource:
     """Return a pool's scale set, without machines yet."""
     cluster = store(world).find(pool.path.parent)

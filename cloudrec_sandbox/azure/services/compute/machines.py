@@ -4,7 +4,8 @@
 a zone, or in a region for pools without zones ("eastus"), as "on-demand" or "spot"; a key that is not named
 has no limit, null removes a limit. `restrictions` of /_control: {"Standard_ND96isr_H100_v5/eastus":
 "NotAvailableForSubscription", "Standard_NC24ads_A100_v4/eastus-2": ...}: sizes that the subscription cannot
-use in a region or a zone; null removes one.
+use in a region or a zone; null removes one. `capacity_trace` limits over time how many machines of a place of
+`capacity` can run at once (`cloudrec_sandbox.core.capacity.traces`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Literal
 from cloudrec_sandbox.azure.arm.regions import REGIONS
 from cloudrec_sandbox.azure.arm.registry import setting
 from cloudrec_sandbox.azure.services.compute import quotas, sizes
+from cloudrec_sandbox.core.capacity import traces
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -88,7 +90,12 @@ def claim(
     targets = _places(region, zones)
     # Azure spreads a pool evenly over its zones while they have machines.
     while sum(places.values()) < count:
-        open_ = [place for place in targets if _left(machines, size, place, spot=spot) > 0]
+        open_ = [
+            place
+            for place in targets
+            if _left(machines, size, place, spot=spot) > 0
+            and _may_run(world, owner, _key(size, place, spot=spot), places.get(place, 0) + 1)
+        ]
         if not open_ and partly:
             machines.claims[owner.lower()] = Claim(size=size, region=region, spot=spot, places=places)
             return _stock_out(size, region, zones, placed=placed)
@@ -112,6 +119,48 @@ def held(world: World, owner: str) -> int:
     """Return how many machines an owner holds."""
     found = world.state(Machines).claims.get(owner.lower())
     return found.count if found else 0
+
+
+def holders(world: World, place: str) -> list[tuple[str, int]]:
+    """Return who holds machines of a place of `capacity`, and how many, the longest holder first."""
+    return [
+        (owner, count)
+        for owner, claim_ in world.state(Machines).claims.items()
+        for where, count in claim_.places.items()
+        if _key(claim_.size, where, spot=claim_.spot) == place
+    ]
+
+
+def lose(world: World, owner: str, place: str) -> None:
+    """Take one machine from an owner, of a place of `capacity`; of the place with the most if it is empty."""
+    machines = world.state(Machines)
+    found = machines.claims[owner.lower()]
+    where = max(
+        found.places,
+        key=lambda one: (_key(found.size, one, spot=found.spot) == place, found.places[one]),
+    )
+    found.places[where] -= 1
+    _take(machines, found.size, where, -1, spot=found.spot)
+
+
+def place(_world: World, zone: str, size: str, market: str) -> str:
+    """Return the key of `capacity`; ValueError if there is no such place for a trace."""
+    region, _, number = zone.partition("-")
+    known = sizes.find(size)
+    offered = sizes.zones(known, region) if known is not None and region in REGIONS else None
+    key = f"{size}/{zone}/{market}"
+    if market not in _MARKETS or offered is None or (number and number not in offered):
+        raise ValueError(
+            f"capacity_trace: {key!r} is not SIZE/PLACE/({'|'.join(_MARKETS)}) of what is offered"
+        )
+    return key.lower()
+
+
+def _may_run(world: World, owner: str, place: str, count: int) -> bool:
+    """Return whether an owner can have `count` machines of a place by its trace."""
+    most = traces.most(world, place)
+    others = sum(number for name, number in holders(world, place) if name != owner.lower())
+    return most is None or others + count <= most
 
 
 def release(world: World, owner: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from cloudrec_sandbox.azure.arm.errors import ArmError
@@ -44,6 +44,13 @@ def attach(world: World, subnet_id: str, owner: str, count: int = 1) -> None:
             f"capacity for {count} IP addresses.",
         )
     rows[key] = Interfaces(owner=owner, subnet=subnet_id, count=count)
+
+
+def lose(world: World, owner: str) -> None:
+    """Release one address of an owner in each of its subnets."""
+    rows = world.state(Occupants).rows
+    for key, row in [(key, row) for key, row in rows.items() if key[0] == owner.lower() and row.count]:
+        rows[key] = replace(row, count=row.count - 1)
 
 
 def detach(world: World, owner: str, after: float = 0.0) -> None:

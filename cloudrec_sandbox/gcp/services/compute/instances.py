@@ -251,3 +251,17 @@ def managed(call: Call) -> dict[str, Any]:
     ]
     items, token = paging.page(found, call)
     return {"managedInstances": items, **({"nextPageToken": token} if token else {})}
+
+
+@rest(
+    "compute",
+    "instanceGroupManagers.listErrors",
+    "GET",
+    MANAGERS.url + "/{name}/listErrors",
+    query=paging.QUERY,
+    permission="compute.instanceGroupManagers.get",
+)
+def errors_of(call: Call) -> dict[str, Any]:
+    """Return why a managed group cannot make the machines that it wants."""
+    items, token = paging.page(MANAGERS.need(call).hidden.get("errors") or [], call)
+    return {"items": items, **({"nextPageToken": token} if token else {})}

@@ -16,6 +16,7 @@ from cloudrec_sandbox.gcp.api.registry import setting
 from cloudrec_sandbox.gcp.api.tokens import CALLER
 from cloudrec_sandbox.gcp.services.compute.capacity import catalogue
 from cloudrec_sandbox.gcp.services.gke import authority, machine, nodes
+from cloudrec_sandbox.gcp.services.gke.losses import preemptions
 from cloudrec_sandbox.gcp.services.gke.state import Gke
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ def look(world: World) -> Picture:
                 nodes=found,
                 callers=[_caller(world, cluster)],
                 is_reachable=_is_reachable(world, cluster),
+                leaving=preemptions.leaving(world),
             )
     return Picture()
 
@@ -76,7 +78,7 @@ def _caller(world: World, cluster: ClusterState) -> dict[str, Any]:
 def _machines(world: World, cluster: ClusterState, pool: PoolState) -> Iterator[dict[str, Any]]:
     for each in nodes.machines_of(world, pool):
         zone, name = each.path.split("/")[3], each.path.rpartition("/")[2]
-        yield _node(cluster, pool, zone, name)
+        yield {**_node(cluster, pool, zone, name), "machine": each.document["id"]}
 
 
 def _node(cluster: ClusterState, pool: PoolState, zone: str, name: str) -> dict[str, Any]:
@@ -112,5 +114,5 @@ def _node(cluster: ClusterState, pool: PoolState, zone: str, name: str) -> dict[
 setting(
     "kubernetes",
     read=linked.read,
-    write=lambda world, value: linked.order(world, value, look=look),
+    write=lambda world, value: linked.order(world, value, look=look, lose=preemptions.lose),
 )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from google.cloud.container_v1.types import NodePool
 
+from cloudrec_sandbox.core.clock import as_datetime
 from cloudrec_sandbox.gcp.api.registry import durations
 from cloudrec_sandbox.gcp.resources import store
 from cloudrec_sandbox.gcp.services.compute.capacity import catalogue, machines
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 durations({"gke-group-retry": 300})
 
 _DISK_GB = 100
+_CODES = {"GCE_STOCKOUT": "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS", "GCE_QUOTA_EXCEEDED": "QUOTA_EXCEEDED"}
 _SSD_RESERVED_GIB = {1: 50.0, 2: 75.0}  # by the number of local SSDs; 100 for three and more
 
 
@@ -109,9 +111,23 @@ def _show(world: World, place: Zone, trouble: Trouble | None) -> None:
         "status": {"isStable": size == want},
         "currentActions": {"none": size, "creating": max(want - size, 0), "deleting": 0, "recreating": 0},
     }
-    manager.hidden["errors"] = [trouble.message] if trouble else []
+    manager.hidden["errors"] = [_error(world, place, trouble)] if trouble else []
     group = store.need(world, "compute", store.path_of(manager.document["instanceGroup"]))
     group.document["size"] = size
+
+
+def _error(world: World, place: Zone, trouble: Trouble) -> dict[str, Any]:
+    """Return an error of the group by google-cloud-compute's InstanceManagedByIgmError."""
+    front = f"projects/{place.cluster.project}/zones/{place.zone}"
+    name = trouble.message.split("'")[1]
+    return {
+        "error": {"code": _CODES.get(trouble.condition, "UNKNOWN"), "message": trouble.message},
+        "instanceActionDetails": {
+            "action": "CREATING",
+            "instance": store.link(f"{front}/instances/{name}"),
+        },
+        "timestamp": as_datetime(world.now()).isoformat(timespec="milliseconds"),
+    }
 
 
 def _claim(world: World, place: Zone, have: int) -> Trouble | None:
@@ -205,6 +221,14 @@ def _not_created(place: Zone, condition: str, why: str, code: str = "RESOURCE_EX
     return Trouble(condition, f"Instance '{name}' creation failed: {why}", code)
 
 
+def lose(world: World, place: Zone, gone: Resource) -> None:
+    """End a machine of a group that wants it, and keep its name for the one that replaces it."""
+    _forget(world, gone)
+    place.pool.lost.setdefault(place.group, []).append(gone.path.rpartition("/")[2])
+    _ask(world, place, len(_machines(world, place.group)))
+    _show(world, place, None)
+
+
 def _resize(world: World, place: Zone, count: int) -> None:
     known = _machines(world, place.group)
     for surplus in known[count:]:
@@ -215,7 +239,8 @@ def _resize(world: World, place: Zone, count: int) -> None:
 
 def _start(world: World, place: Zone) -> None:
     front = f"projects/{place.cluster.project}/zones/{place.zone}"
-    name = f"{place.base}-{secrets.token_hex(2)}"
+    lost = place.pool.lost.get(place.group)
+    name = lost.pop(0) if lost else f"{place.base}-{secrets.token_hex(2)}"
     config = place.pool.message.config
     document = machine.document(world, place, addresses=True)
     disk = {

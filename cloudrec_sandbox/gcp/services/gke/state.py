@@ -35,12 +35,16 @@ class PoolState:
         wanted: the number of nodes in each zone.
         groups: the path of each zone's instance group manager.
         waiting_since: when its creation first found no machines.
+        lost: by group, the names of machines that were lost and not made again yet.
+        is_refilling: whether its groups try to make lost machines again.
     """
 
     message: NodePool
     wanted: int
     groups: dict[str, str] = field(default_factory=dict)
     waiting_since: float = 0.0
+    lost: dict[str, list[str]] = field(default_factory=dict)
+    is_refilling: bool = False
 
     @property
     def name(self) -> str:

@@ -61,18 +61,24 @@ class Loop:
     def soon(self, step: Callable[[], None]) -> None:
         """Run a step in the thread."""
         self._steps.append(step)
-        with suppress(BlockingIOError):  # the pipe is full, so the thread wakes up anyway
-            os.write(self._wake_writer, b"1")
+        self._wake()
 
     def after(self, seconds: float, step: Callable[[], None]) -> None:
         """Run a step after `seconds` of real time, in which processes live."""
         with self._lock:
             heapq.heappush(self._real, (time.monotonic() + seconds, next(self._order), step))
+        self._wake()  # a thread that has nothing to do sleeps without an end
 
     def after_virtual(self, seconds: float, step: Callable[[], None]) -> None:
         """Run a step after `seconds` of virtual time, for what is only waited for."""
         with self._lock:
             heapq.heappush(self._virtual, (self._clock.now() + seconds, next(self._order), step))
+        self._wake()
+
+    def _wake(self) -> None:
+        if threading.current_thread() is not self._thread:  # which looks at its timers anyway
+            with suppress(BlockingIOError):  # the pipe is full, so the thread wakes up anyway
+                os.write(self._wake_writer, b"1")
 
     def _stop(self) -> None:
         self._is_closed = True

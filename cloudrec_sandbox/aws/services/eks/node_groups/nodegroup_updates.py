@@ -143,7 +143,12 @@ def _scale(world: World, place: Where, name: str, uid: str) -> None:
     if surplus > 0:
         nodes.terminate(world, place.region, group, surplus)
     failure = nodes.launch(world, place.region, cluster, group)
-    group.problem = {"code": failure.code, "message": failure.message} if failure else None
+    # A group that has become degraded stays so until it has scaled out, also at a size of 0
+    # (https://github.com/aws/containers-roadmap/issues/2326).
+    if failure:
+        group.problem = {"code": failure.code, "message": failure.message}
+    elif group.document["scalingConfig"]["desiredSize"]:
+        group.problem = group.failure = None
     # Capacity may come back: EKS tries again, and the update itself does not fail.
     if failure:
         world.after(_RETRY_S, _scale, place, name, uid)

@@ -210,29 +210,34 @@ def _disks(data: dict[str, Any], size: int | None) -> list[dict[str, Any]]:
 
 
 def terminate(world: World, region: str, group: Nodegroup, count: int) -> None:
-    """End the newest `count` instances; the network plugin's interfaces stay for a while, detached."""
+    """End the newest `count` instances."""
     ec2 = world.backend("ec2", region)
     scaling = world.state(ScalingGroups, region).groups.get(group_name(group))
     for _ in range(min(count, len(group.instances))):
         instance = ec2.get_instance(group.instances.pop())
         if instance.state == "terminated":
             continue
-        left = [eni for eni in instance.nics.values() if not eni.delete_on_termination]
-        for eni in left:
-            instance.detach_eni(eni)
-            eni.status = "available"
-        ec2.terminate_instances([instance.id])
-        if not reservations.leave(world, region, instance.id):
-            capacity.give_back(world, instance.instance_type, instance.placement.zone, group.lifecycle)
-        if left:
-            names = [eni.id for eni in left]
-            world.after(world.duration("eks-node-interfaces"), forget_interfaces, region, names)
+        end(world, region, group, instance)
         if scaling:
             add_activity(
                 world, scaling, f"Terminating EC2 instance: {instance.id}", zone=instance.placement.zone
             )
     if scaling:
         show(world, region, group, scaling)
+
+
+def end(world: World, region: str, group: Nodegroup, instance: Any) -> None:  # noqa: ANN401 - moto's
+    """End one instance; the network plugin's interfaces stay for a while, detached."""
+    left = [eni for eni in instance.nics.values() if not eni.delete_on_termination]
+    for eni in left:
+        instance.detach_eni(eni)
+        eni.status = "available"
+    world.backend("ec2", region).terminate_instances([instance.id])
+    if not reservations.leave(world, region, instance.id):
+        capacity.give_back(world, instance.instance_type, instance.placement.zone, group.lifecycle)
+    if left:
+        names = [eni.id for eni in left]
+        world.after(world.duration("eks-node-interfaces"), forget_interfaces, region, names)
 
 
 def forget_interfaces(world: World, region: str, names: list[str]) -> None:

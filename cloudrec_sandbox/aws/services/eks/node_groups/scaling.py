@@ -34,7 +34,13 @@ class ScalingGroups:
 
 
 def add_activity(
-    world: World, group: ScalingGroup, description: str, *, failure: str = "", zone: str = ""
+    world: World,
+    group: ScalingGroup,
+    description: str,
+    *,
+    failure: str = "",
+    zone: str = "",
+    cause: str = "At the request of Amazon EKS.",
 ) -> None:
     """Record what the group did, or could not do."""
     moment = as_datetime(world.now())
@@ -44,7 +50,7 @@ def add_activity(
             "ActivityId": str(uuid4()),
             "AutoScalingGroupName": group.document["AutoScalingGroupName"],
             "Description": description,
-            "Cause": "At the request of Amazon EKS.",
+            "Cause": cause,
             "StartTime": moment,
             "EndTime": moment,
             "StatusCode": "Failed" if failure else "Successful",

@@ -1,7 +1,8 @@
 """The machines that GKE gets from Compute: whether a zone offers them, and whether enough are available now.
 
 `capacity` of /_control: {"a3-highgpu-8g/us-central1-a/spot": 0}, machines still available (`on-demand`,
-`spot`, `flex-start`); a key that is not named has no limit, null removes a limit.
+`spot`, `flex-start`); a key that is not named has no limit, null removes a limit. `capacity_trace` limits
+over time how many can run at once (`cloudrec_sandbox.core.capacity.traces`).
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from cloudrec_sandbox.core.capacity import traces
 from cloudrec_sandbox.gcp.api.registry import setting
 from cloudrec_sandbox.gcp.resources import store
 from cloudrec_sandbox.gcp.resources.places import ZONES
@@ -171,7 +173,9 @@ def _shortage(world: World, project: str, wanted: Claim, before: Claim | None) -
         text = quotas.exceeded(world, place, _needs(world, wanted, more, place))
         if text:
             return Shortage(kind="quota", code="QUOTA_EXCEEDED", message=text)
-    left = world.state(Stock).left.get(wanted.slot)
+    left, most = world.state(Stock).left.get(wanted.slot), traces.most(world, wanted.slot)
+    if most is not None:
+        left = min(most - _in_use(world, wanted.slot), more if left is None else left)
     if left is not None and left < more:
         text = (
             f"The zone 'projects/{project}/zones/{wanted.zone}' does not have enough resources available to"
@@ -179,6 +183,22 @@ def _shortage(world: World, project: str, wanted: Claim, before: Claim | None) -
         )
         return Shortage(kind="stockout", code="ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS", message=text)
     return None
+
+
+def _in_use(world: World, slot: str) -> int:
+    """Return how many machines of a place's stock are claimed."""
+    claims = world.state(Stock).claims.values()
+    return sum(each.count for each in claims if each.slot == slot and not each.reservation)
+
+
+def place(_world: World, zone: str, machine_type: str, market: str) -> str:
+    """Return the key of `capacity`; ValueError if there is no such place for a trace."""
+    key = f"{machine_type}/{zone}/{market}"
+    if market not in _MARKETS or find(machine_type, zone) is None:
+        raise ValueError(
+            f"capacity_trace: {key!r} is not TYPE/ZONE/({'|'.join(_MARKETS)}) of what is offered"
+        )
+    return key
 
 
 def _not_reserved(world: World, wanted: Claim, more: int) -> Shortage | None:

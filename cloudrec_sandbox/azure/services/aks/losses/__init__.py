@@ -1,0 +1,1 @@
+"""Machines that end although their pool wants them."""

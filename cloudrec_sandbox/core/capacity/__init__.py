@@ -1,0 +1,1 @@
+"""The capacity of a cloud as it changes with the time."""

@@ -1,0 +1,1 @@
+"""Machines that end although something wants them."""
