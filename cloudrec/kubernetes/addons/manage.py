@@ -48,7 +48,7 @@ __all__ = [
 
 _READY_S = 300.0
 _GPU_PLUGIN, _QUEUES = "nvidia-device-plugin", "kueue-queues"
-_WEBHOOK_S, _POLL_S = 60.0, 2.0
+_SERVED_S, _POLL_S = 60.0, 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,7 +184,7 @@ def install(
     record = site.install(addon, sha256=sha256, force=force)
     site.wait([record] if record else [], wait_s)
     for other in addon.then:
-        site.follow(addon_of(other), force=force)
+        site.follow(addon_of(other), force=force, patience_s=_SERVED_S if record else 0)
     return record
 
 
@@ -300,18 +300,19 @@ class _Site:
         self.report(_summary(addon, before, len(applied.removed)))
         return applied.record
 
-    def follow(self, addon: Addon, *, force: bool) -> None:
-        """Install an add-on that comes after another, whose webhook may not answer for a moment."""
-        deadline = self.clock.now() + self.clock.limit(_WEBHOOK_S)
-        while True:
-            try:
-                self.install(addon, force=force)
-            except OverloadedError:  # the API server's answer while a webhook does not answer
-                if self.clock.now() >= deadline:
-                    raise
-                self.clock.sleep(_POLL_S)
-            else:
-                return
+    def follow(self, addon: Addon, *, force: bool, patience_s: float) -> None:
+        """Install an add-on after another, once that one's kinds are served and its webhook answers."""
+        deadline = self.clock.now() + self.clock.limit(patience_s)
+        while self.clock.now() < deadline:
+            if all(self.kube.kinds.has(kind) for kind in addon.requires):
+                try:
+                    self.install(addon, force=force)
+                except OverloadedError as error:  # the API server's answer while a webhook does not answer
+                    self.report(f"{addon.name} is not installed yet: {error.message}")
+                else:
+                    return
+            self.clock.sleep(_POLL_S)
+        self.install(addon, force=force)
 
     def renew(self) -> None:
         """Install again what cloudrec has installed for the nodes that there were, if there are nodes."""
@@ -334,19 +335,22 @@ class _Site:
             self.report(f"{state.what} is not ready yet: {state.found}")
 
     def _check(self, addon: Addon) -> None:
+        for other in addon.needs:
+            if inventory.read(self.kube, other) is None and not elsewhere(self.kube, addon_of(other)):
+                raise PreflightError(
+                    f"{addon.name} needs {other}, which is not installed",
+                    remedy=f"install it first: cloudrec addons install {other}",
+                )
         for kind in addon.requires:
             if not self.kube.kinds.has(kind):
                 raise PreflightError(
                     f"{addon.name} needs the kind {kind}, which this cluster does not have",
-                    remedy="create the cluster with the feature that has it, such as multi-networking",
+                    remedy=f"install a version of {', '.join(addon.needs)} that has it"
+                    if addon.needs
+                    else "create the cluster with the feature that has it, such as multi-networking",
                 )
         if addon.name == _GPU_PLUGIN and not self.target.node_selector:
             gpu_nodes.require(self.kube, addon.name)
-        for other in addon.needs:
-            if inventory.read(self.kube, other) is None and not elsewhere(self.kube, addon_of(other)):
-                raise PreflightError(
-                    f"{addon.name} needs {other}, which is not installed", remedy=f"install {other} first"
-                )
 
     def _objects(self, addon: Addon, sha256: str) -> tuple[list[dict[str, Any]], str]:
         if addon.release:
