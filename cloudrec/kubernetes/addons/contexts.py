@@ -267,3 +267,65 @@ class PersistentVolumeClaim(Labelled):
     storage_class: str
     volume: str
     capacity: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueueTopology(Labelled):
+    """Kueue's Topology: the parts of the network that nodes are in.
+
+    Args:
+        name: its name.
+        levels: the label of each part, the widest first.
+    """
+
+    name: str
+    levels: Sequence[Mapping[str, str]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResourceFlavor(Labelled):
+    """Kueue's ResourceFlavor: the nodes of one pool.
+
+    Args:
+        name: its name.
+        node_labels: the labels of its nodes, which pods that are admitted to it get as node selector.
+        tolerations: the tolerations that these pods get.
+        topology: the name of its Topology; None without one.
+    """
+
+    name: str
+    node_labels: Mapping[str, str]
+    tolerations: Sequence[Mapping[str, Any]]
+    topology: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterQueue(Labelled):
+    """Kueue's ClusterQueue: what the runs of one namespace can have of each flavor together.
+
+    Args:
+        name: its name.
+        namespace: the namespace of the runs.
+        resources: the names of the resources.
+        flavors: the quota of each resource by flavor, in the order of `resources`.
+    """
+
+    name: str
+    namespace: str
+    resources: Sequence[str]
+    flavors: Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalQueue(Labelled):
+    """Kueue's LocalQueue, which runs name.
+
+    Args:
+        name: its name.
+        namespace: the namespace of the runs.
+        cluster_queue: the ClusterQueue behind it.
+    """
+
+    name: str
+    namespace: str
+    cluster_queue: str

@@ -17,10 +17,13 @@ from cloudrec.errors import PreflightError
 from cloudrec.kubernetes.addons import bundled, gpu_nodes, inventory, upstream
 from cloudrec.kubernetes.addons.apply import apply_all
 from cloudrec.kubernetes.addons.presence import elsewhere
+from cloudrec.kubernetes.addons.queue_objects import queue_objects
 from cloudrec.kubernetes.addons.readiness import waiting
 from cloudrec.kubernetes.addons.removal import GONE_S, remove_objects
 from cloudrec.kubernetes.addons.table import Addon, addon_for, addon_of, addons
+from cloudrec.kubernetes.client.errors import OverloadedError
 from cloudrec.kubernetes.namespaces import prepare
+from cloudrec.kubernetes.queues.pools import pools_of
 from cloudrec.transport import profile_of
 
 if TYPE_CHECKING:
@@ -44,7 +47,8 @@ __all__ = [
 ]
 
 _READY_S = 300.0
-_GPU_PLUGIN = "nvidia-device-plugin"
+_GPU_PLUGIN, _QUEUES = "nvidia-device-plugin", "kueue-queues"
+_SERVED_S, _POLL_S = 60.0, 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,6 +118,7 @@ def converge(
     made = [site.install(addon) for addon in needed(target)]
     records = [record for record in made if record is not None]
     site.wait(records, wait_s)
+    site.renew()
     return records
 
 
@@ -178,6 +183,8 @@ def install(
     )
     record = site.install(addon, sha256=sha256, force=force)
     site.wait([record] if record else [], wait_s)
+    for other in addon.then:
+        site.follow(addon_of(other), force=force, patience_s=_SERVED_S if record else 0)
     return record
 
 
@@ -207,6 +214,10 @@ def remove(
     record = inventory.read(kube, name)
     if record is None:
         raise PreflightError(f"cloudrec has not installed {name} on this cluster")
+    followers = addon_of(name).then if name in addons() else ()
+    for other in followers:
+        if inventory.read(kube, other) is not None:
+            remove(kube, other, report=report, force=force, clock=clock, wait_s=wait_s)
     gone = remove_objects(kube, record, clock=clock or Clock(), report=report, force=force, wait_s=wait_s)
     inventory.forget(kube, name)
     report(f"{name} {record.version} removed: {len(gone)} objects")
@@ -289,6 +300,32 @@ class _Site:
         self.report(_summary(addon, before, len(applied.removed)))
         return applied.record
 
+    def follow(self, addon: Addon, *, force: bool, patience_s: float) -> None:
+        """Install an add-on after another, once that one's kinds are served and its webhook answers."""
+        deadline = self.clock.now() + self.clock.limit(patience_s)
+        while self.clock.now() < deadline:
+            if all(self.kube.kinds.has(kind) for kind in addon.requires):
+                try:
+                    self.install(addon, force=force)
+                except OverloadedError as error:  # the API server's answer while a webhook does not answer
+                    self.report(f"{addon.name} is not installed yet: {error.message}")
+                else:
+                    return
+            self.clock.sleep(_POLL_S)
+        self.install(addon, force=force)
+
+    def renew(self) -> None:
+        """Install again what cloudrec has installed for the nodes that there were, if there are nodes."""
+        for addon in addons().values():
+            if not addon.follows_nodes or (before := inventory.read(self.kube, addon.name)) is None:
+                continue
+            if before.cluster != self.cluster:
+                continue
+            try:
+                self.install(addon)
+            except PreflightError as error:
+                self.report(f"{addon.name} is not renewed: {error.message}")
+
     def wait(self, records: Sequence[AddonRecord], wait_s: float | None) -> None:
         """Wait until the objects of add-ons are ready, and report those that are not."""
         if wait_s is None:
@@ -298,29 +335,40 @@ class _Site:
             self.report(f"{state.what} is not ready yet: {state.found}")
 
     def _check(self, addon: Addon) -> None:
+        for other in addon.needs:
+            if inventory.read(self.kube, other) is None and not elsewhere(self.kube, addon_of(other)):
+                raise PreflightError(
+                    f"{addon.name} needs {other}, which is not installed",
+                    remedy=f"install it first: cloudrec addons install {other}",
+                )
         for kind in addon.requires:
             if not self.kube.kinds.has(kind):
                 raise PreflightError(
                     f"{addon.name} needs the kind {kind}, which this cluster does not have",
-                    remedy="create the cluster with the feature that has it, such as multi-networking",
+                    remedy=f"install a version of {', '.join(addon.needs)} that has it"
+                    if addon.needs
+                    else "create the cluster with the feature that has it, such as multi-networking",
                 )
         if addon.name == _GPU_PLUGIN and not self.target.node_selector:
             gpu_nodes.require(self.kube, addon.name)
-        for other in addon.needs:
-            if inventory.read(self.kube, other) is None and not elsewhere(self.kube, addon_of(other)):
-                raise PreflightError(
-                    f"{addon.name} needs {other}, which is not installed", remedy=f"install {other} first"
-                )
 
     def _objects(self, addon: Addon, sha256: str) -> tuple[list[dict[str, Any]], str]:
         if addon.release:
             return upstream.objects_of(addon, sha256=sha256)
         labels = inventory.labels_of(addon.name, self.cluster, self.owner)
+        if addon.name == _QUEUES:
+            self._make_namespace()
+            pools = pools_of(self.kube, self.target)
+            return queue_objects(self.target, pools, cluster=self.cluster, labels=labels), ""
         made = bundled.objects_of(addon, self.target, cluster=self.cluster, labels=labels)
-        if addon.name == "volumes" and self.kube.get("Namespace", self.target.namespace) is None:
-            # Claims must be in the runs' namespace. It is no object of the add-on, so a removal keeps it.
-            prepare(self.kube, self.target, self.cluster, self.owner)
+        if addon.name == "volumes":
+            self._make_namespace()
         return made, ""
+
+    def _make_namespace(self) -> None:
+        """Create the runs' namespace if there is none. It is no object of the add-on: a removal keeps it."""
+        if self.kube.get("Namespace", self.target.namespace) is None:
+            prepare(self.kube, self.target, self.cluster, self.owner)
 
 
 def _summary(addon: Addon, before: AddonRecord | None, removed: int) -> str:

@@ -85,7 +85,9 @@ class Addon(_AddonRow):
         optional: whether it is installed only on request.
         launcher: the launcher that needs it as operator; empty for none.
         needs: other add-ons that must be installed first.
+        then: add-ons that are installed after it, once it is ready, and removed before it.
         requires: kinds that the cluster must have.
+        follows_nodes: whether its objects depend on the present nodes, so that `up` renews them.
         ready_s: seconds that its pods need on a new node; the wait for an installation is at least as long.
         images: images for cloudrec's templates, by the name of the value.
         provides: the signs by which it is recognised.
@@ -100,7 +102,9 @@ class Addon(_AddonRow):
     optional: bool = False
     launcher: str = ""
     needs: tuple[str, ...] = ()
+    then: tuple[str, ...] = ()
     requires: tuple[str, ...] = ()
+    follows_nodes: bool = False
     ready_s: float = 0
     images: dict[str, str] = {}
     provides: Provides = Provides()

@@ -11,7 +11,9 @@ from cloudrec.kubernetes.addons.manage import needed
 from cloudrec.kubernetes.addons.presence import elsewhere
 from cloudrec.kubernetes.addons.readiness import state_of
 from cloudrec.kubernetes.addons.table import addons
-from cloudrec.kubernetes.health.quantities import amount
+from cloudrec.kubernetes.quantities import amount
+from cloudrec.kubernetes.queues.findings import queue_findings
+from cloudrec.kubernetes.run_nodes import nodes_for_runs
 from cloudrec.transport import advise
 
 if TYPE_CHECKING:
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
     from cloudrec.kubernetes.client.target import ClusterTarget
 
 _NAMED = 5  # nodes that a finding names
-_GPU = "nvidia.com/gpu"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +48,12 @@ def check(kube: Kube, target: ClusterTarget) -> list[Finding]:
     found = [_presence(nodes, target), *_readiness(nodes), *_conditions(nodes, target)]
     if nodes:
         found += [_allocation(nodes, name, wanted) for name, wanted in target.resources.items()]
-    return [*found, *_addons(kube, target), *_networks(kube, target)]
+    return [
+        *found,
+        *_addons(kube, target),
+        *_networks(kube, target),
+        *queue_findings(kube, target, len(nodes)),
+    ]
 
 
 def settings(environment: Mapping[str, str], fabric: str) -> list[Finding]:
@@ -67,10 +73,7 @@ def settings(environment: Mapping[str, str], fabric: str) -> list[Finding]:
 
 def _nodes(kube: Kube, target: ClusterTarget) -> list[_Node]:
     """Return the nodes for runs: those with the selector or, without one, those with GPUs."""
-    rows = [_node(each) for each in kube.list("Node", labels=dict(target.node_selector))]
-    if target.node_selector or _GPU not in target.resources:
-        return rows
-    return [each for each in rows if amount(each.capacity.get(_GPU, 0))]
+    return [_node(each) for each in nodes_for_runs(kube, target)]
 
 
 def _node(row: Mapping[str, Any]) -> _Node:

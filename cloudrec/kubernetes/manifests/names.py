@@ -19,6 +19,10 @@ MANAGED_BY = "app.kubernetes.io/managed-by"
 CLUSTER, OWNER, RUN, LAUNCH = "cloudrec/cluster", "cloudrec/owner", "cloudrec/run", "cloudrec/launch"
 ROLE, TRAINER = "cloudrec/role", "trainer"
 QUEUE = "kueue.x-k8s.io/queue-name"
+# Annotations of a template of pods, with the label of a level of Kueue's Topology.
+PREFERRED_LEVEL, REQUIRED_LEVEL = (
+    f"kueue.x-k8s.io/podset-{how}-topology" for how in ("preferred", "required")
+)
 RENDEZVOUS_PORT = 29400
 INDEX_LABEL = "batch.kubernetes.io/job-completion-index"
 _DNS_LABEL = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")

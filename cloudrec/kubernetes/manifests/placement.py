@@ -35,8 +35,7 @@ def resources(
     Cores have no limit unless a quota needs one: a limit would throttle all threads of a rank, and no other
     run is on the node. Devices and huge pages need a limit, which must equal the request.
     """
-    # The numbers of the machine come before those of its family's profile.
-    whole = {**(profile.resources if _has_cards(target, profile) else {}), **target.resources}
+    whole = of_whole_node(target, profile)
     memory = {"memory": f"{workload.memory_gib}Gi"} if workload.memory_gib else {}
     cores = {"cpu": str(workload.cpus)} if workload.cpus else {}
     disk = {_DISK: f"{workload.disk_gib}Gi"} if workload.disk_gib else {}
@@ -47,16 +46,27 @@ def resources(
     return requests, limits or None
 
 
+def of_whole_node(target: ClusterTarget, profile: Profile) -> dict[str, str]:
+    """Return the devices and huge pages of a pod that uses a whole node."""
+    # The numbers of the machine come before those of its family's profile.
+    return {**(profile.resources if _has_cards(target, profile) else {}), **target.resources}
+
+
 def tolerations(target: ClusterTarget, *, gpus: bool = True) -> list[dict[str, Any]]:
     """Return a pod's tolerations: of its nodes' taints, and of a node that is unreachable for 30 s."""
-    own: list[dict[str, Any]] = [dict(each) for each in target.tolerations] if gpus else []
-    if gpus and GPUS in target.resources and not any(each.get("key") == GPUS for each in own):
-        own.append({"key": GPUS, "operator": "Exists", "effect": "NoSchedule"})
     lost = [
         {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _GONE_S}
         for key in _LOST
     ]
-    return own + lost
+    return (node_tolerations(target) if gpus else []) + lost
+
+
+def node_tolerations(target: ClusterTarget) -> list[dict[str, Any]]:
+    """Return the tolerations of the taints that the nodes for runs have."""
+    own: list[dict[str, Any]] = [dict(each) for each in target.tolerations]
+    if GPUS in target.resources and not any(each.get("key") == GPUS for each in own):
+        own.append({"key": GPUS, "operator": "Exists", "effect": "NoSchedule"})
+    return own
 
 
 def one_a_node(workload: Workload, target: ClusterTarget) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from cloudrec.kubernetes.client.target import DEAD_NODE
 from cloudrec.kubernetes.manifests import placement, shared
 from cloudrec.kubernetes.manifests.commands import CONFIG
 from cloudrec.kubernetes.manifests.environment import WORK, entries, run_environment
-from cloudrec.kubernetes.manifests.names import ROLE, TRAINER, run_labels
+from cloudrec.kubernetes.manifests.names import PREFERRED_LEVEL, REQUIRED_LEVEL, ROLE, TRAINER, run_labels
 from cloudrec.kubernetes.manifests.setup import urls_of, with_setup
 from cloudrec.kubernetes.manifests.templates.pods import Container, Daemon, Pod
 
@@ -98,6 +98,7 @@ def training_pod(workload: Workload, target: ClusterTarget, profile: Profile, sh
             **placement.pod_annotations(target, profile),
             **shared.pod_annotations(workload, target),
             **({DEAD_NODE: workload.dead_node} if workload.dead_node else {}),
+            **_level(workload, shape),
         },
         service_account=target.service_account,
         token=False,  # the trainer calls no Kubernetes API
@@ -121,6 +122,13 @@ def training_pod(workload: Workload, target: ClusterTarget, profile: Profile, sh
         ],
     )
     return with_setup(pod, workload.setup, workload.environment)
+
+
+def _level(workload: Workload, shape: Shape) -> dict[str, str]:
+    """Return the annotation for Kueue of pods that train."""
+    if not workload.level or shape.role != TRAINER:
+        return {}
+    return {REQUIRED_LEVEL if workload.level_required else PREFERRED_LEVEL: workload.level}
 
 
 def without_fabric(target: ClusterTarget, profile: Profile) -> tuple[ClusterTarget, Profile]:

@@ -41,6 +41,8 @@ class Workload:
         allow_tcp: train over TCP if the intended transport is not found.
         priority_class: the pods' priority class; empty for the cluster's default.
         queue: Kueue's local queue; empty without Kueue.
+        level: the label of the part of the network in which Kueue places all pods; empty for none.
+        level_required: whether the run waits until one such part has room for all pods.
         start_timeout_s: seconds that a pod waits for those of the other nodes before the first step; 0 for no
             limit. Whether the run has started before is known from its results.
         dead_node: `replace` if the guard may end a pod whose node is dead while its Node object stays.
@@ -72,6 +74,8 @@ class Workload:
     allow_tcp: bool = False
     priority_class: str = ""
     queue: str = ""
+    level: str = ""
+    level_required: bool = False
     start_timeout_s: int = 0
     dead_node: str = ""
     wishes: Mapping[str, str] = field(default_factory=dict)

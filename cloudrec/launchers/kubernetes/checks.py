@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Any
 from cloudrec.errors import PreflightError, UsageError
 from cloudrec.kubernetes.client.errors import DeniedError
 from cloudrec.kubernetes.client.target import LEVELS, POD_SECURITY, pod_security
-from cloudrec.kubernetes.health.quantities import amount
 from cloudrec.kubernetes.manifests import placement
-from cloudrec.launchers.kubernetes.context import Settings
+from cloudrec.kubernetes.quantities import amount
+from cloudrec.kubernetes.queues.admission import level_of, refusals
+from cloudrec.kubernetes.queues.demand import demands_of
+from cloudrec.kubernetes.queues.kinds import LOCAL_QUEUE
+from cloudrec.launchers.kubernetes.context import ANYWHERE, REQUIRED, Settings
 from cloudrec.launchers.kubernetes.run_state import is_ready
 from cloudrec.launchers.kubernetes.workloads import disk_gib, profile_for, workload_of
 
@@ -22,7 +25,6 @@ if TYPE_CHECKING:
     from cloudrec.launchers.base.runspec import RunSpec
     from cloudrec.launchers.kubernetes.engine import JobOperator
 
-_LOCAL_QUEUE = "kueue.x-k8s.io/v1beta2/LocalQueue"
 _DISK = "ephemeral-storage"
 _SHOWN = 4  # nodes that a message names
 
@@ -44,8 +46,12 @@ def check_cluster(kube: Kube, engine: JobOperator, target: ClusterTarget, spec: 
         )
     _check_level(kube, target, spec)
     _check_quota(kube, target, spec)
+<<<<<<< HEAD
     _check_queue(kube, target, spec)
     if not Settings.of(spec.settings).wait_for_nodes and not target.is_managed:
+=======
+    if not Settings.of(spec.settings).wait_for_nodes:
+>>>>>>> wt-fabric
         check_nodes(kube, target, spec)
 
 
@@ -105,36 +111,41 @@ def _check_quota(kube: Kube, target: ClusterTarget, spec: RunSpec) -> None:
                 )
 
 
-def _check_queue(kube: Kube, target: ClusterTarget, spec: RunSpec) -> None:
-    """Raise PreflightError if Kueue could never admit the run, which would wait without end."""
-    queue = Settings.of(spec.settings).queue
-    if not queue:
-        return
-    if not kube.kinds.has(_LOCAL_QUEUE):
+def check_queue(
+    kube: Kube, target: ClusterTarget, spec: RunSpec, objects: Sequence[Mapping[str, Any]]
+) -> str:
+    """Return the part of the network in which Kueue places the run; empty if it does not.
+
+    Args:
+        kube: the cluster.
+        target: the cluster's nodes.
+        spec: the run.
+        objects: the run's objects, whose pods Kueue must be able to admit.
+
+    Raises:
+        PreflightError: Kueue could never admit the run, which would wait without end.
+    """
+    settings = Settings.of(spec.settings)
+    if not settings.queue:
+        return ""
+    if not kube.kinds.has(LOCAL_QUEUE):
         raise PreflightError(
-            f"train.settings.queue is {queue!r}, and cluster {spec.cluster!r} has no Kueue with v1beta2",
+            f"train.settings.queue is {settings.queue!r}, and cluster {spec.cluster!r} "
+            "has no Kueue with v1beta2",
             remedy="install it: cloudrec addons install kueue; or leave the queue out",
         )
-    try:
-        found = kube.get(_LOCAL_QUEUE, queue, namespace=target.namespace)
-    except DeniedError:
-        return  # without the right to read queues; Kueue's events will name a missing one
-    if found is None:
-        names = [each["metadata"]["name"] for each in kube.list(_LOCAL_QUEUE, namespace=target.namespace)]
-        known = ", ".join(names) or "none"
+    demands = demands_of(objects, spec.nodes)
+    found = refusals(kube, target.namespace, settings.queue, demands, may_lack_nodes=settings.wait_for_nodes)
+    if found:
+        raise PreflightError(found[0].found, remedy=found[0].remedy)
+    level = "" if settings.topology == ANYWHERE else level_of(kube, target.namespace, settings.queue)
+    if settings.topology == REQUIRED and not level:
         raise PreflightError(
-            f"namespace {target.namespace!r} has no LocalQueue {queue!r}; it has {known}",
-            remedy="use one of these, or have an administrator create it for one of the ClusterQueues",
+            f"train.settings.topology is {REQUIRED!r}, and the queue {settings.queue!r} has no Topology",
+            remedy="leave it out; or `cloudrec addons install kueue-queues`, if the nodes have labels of the "
+            "network's parts",
         )
-    conditions = (found.get("status") or {}).get("conditions") or []
-    states = {each["type"]: each for each in conditions}
-    stopped = states["Active"] if states.get("Active", {}).get("status") == "False" else None
-    if stopped is not None:
-        why = stopped.get("message") or stopped.get("reason") or "it is not active"
-        raise PreflightError(
-            f"the LocalQueue {queue!r} of namespace {target.namespace!r} admits no run: {why}",
-            remedy=f"kubectl -n {target.namespace} describe localqueue {queue}",
-        )
+    return level
 
 
 def _counted(name: str, requests: Mapping[str, str], limits: Mapping[str, str]) -> float:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from cloudrec.launchers.base.runspec import RunSpec
 
 REPLACE, REPORT = DEAD_NODES = ("replace", "report")
+PREFERRED, REQUIRED, ANYWHERE = TOPOLOGIES = ("preferred", "required", "anywhere")
 RUN_LABEL, LAUNCH_LABEL = "cloudrec/run", "cloudrec/launch"
 _connections: dict[tuple[str, str, str], Kube] = {}
 _lock = threading.Lock()
@@ -34,6 +35,8 @@ class Settings:
         memory_gib: memory that a pod requests, in GiB; 0 for a share of the node's.
         priority_class: the pods' priority class.
         queue: Kueue's local queue.
+        topology: whether Kueue places all pods in one part of the network: preferred, required, anywhere.
+            Empty is preferred, if the queue has a topology.
         probe: whether a small pod checks the data and the storage before the launch.
         wait_for_nodes: launch even if the cluster has too few nodes now, for an autoscaler to add them.
         start_timeout_s: seconds in which all nodes must join before the first step; 0 is no limit.
@@ -51,6 +54,7 @@ class Settings:
     memory_gib: int = 0
     priority_class: str = ""
     queue: str = ""
+    topology: str = ""
     probe: bool = True
     wait_for_nodes: bool = False
     start_timeout_s: int = 3600
@@ -90,7 +94,20 @@ class Settings:
                 f"train.settings.dead_node is {settings.dead_node!r}",
                 remedy=f"write one of: {', '.join(DEAD_NODES)}",
             )
+<<<<<<< HEAD
         _check_deadline(settings)
+=======
+        if settings.topology not in ("", *TOPOLOGIES):
+            raise SpecError(
+                f"train.settings.topology is {settings.topology!r}",
+                remedy=f"write one of: {', '.join(TOPOLOGIES)}",
+            )
+        if settings.topology == REQUIRED and not settings.queue:
+            raise SpecError(
+                f"train.settings.topology is {REQUIRED!r} without train.settings.queue",
+                remedy="name a queue; without one, ranks are ordered by the topology",
+            )
+>>>>>>> wt-fabric
         return settings
 
 

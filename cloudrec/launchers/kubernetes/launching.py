@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from cloudrec.errors import CloudrecError
@@ -15,7 +16,7 @@ from cloudrec.launchers.base.protocol import LaunchPlan, RunHandle
 from cloudrec.launchers.base.script.prepare import deliver
 from cloudrec.launchers.kubernetes import checks
 from cloudrec.launchers.kubernetes import submit as applying
-from cloudrec.launchers.kubernetes.context import Settings, connect, target_of
+from cloudrec.launchers.kubernetes.context import REQUIRED, Settings, connect, target_of
 from cloudrec.launchers.kubernetes.probe import probe
 from cloudrec.launchers.kubernetes.secrets import check_secrets
 from cloudrec.launchers.kubernetes.watch.observer import KubernetesObserver
@@ -36,20 +37,21 @@ def preflight(engine: JobOperator, spec: RunSpec) -> None:
     """Check names, cluster and nodes, and render the manifests; nothing is created."""
     refuse_flags(spec)
     target = target_of(spec)
-    _objects(engine, spec, launch=1)
+    objects = _objects(engine, spec, _workload(spec, launch=1))
     checks.check_cluster(connect(target), engine, target, spec)
+    checks.check_queue(connect(target), target, spec, objects)
     check_secrets(connect(target), target, spec.secrets)
 
 
 def plan(engine: JobOperator, run: RunFolder, spec: RunSpec) -> LaunchPlan:
     """Return the objects that the next launch applies."""
     launch = launches.next_launch(run)
-    workload = _workload(spec, launch)
+    workload = _placed(engine, spec, _workload(spec, launch))
     return LaunchPlan(
         command=workload.command,
         environment=workload.environment,
         files={"trainer.yaml": workload.config},
-        objects=_objects(engine, spec, launch),
+        objects=_objects(engine, spec, workload),
     )
 
 
@@ -91,7 +93,7 @@ def _applied(
         deliver(kube, target, spec.setup.digest, cluster=spec.cluster, owner=workload.owner)
     if Settings.of(spec.settings).probe:
         probe(kube, workload, target, profile_for(target))
-    objects = _objects(engine, spec, workload.launch)
+    objects = _objects(engine, spec, _placed(engine, spec, workload))
     if job is not None and applying.launch_of(job) != workload.launch:
         applying.remove_old(kube, engine, job, objects)
     _write_inputs(run, spec, workload)
@@ -109,9 +111,22 @@ def _refuse_alive(engine: JobOperator, run: RunFolder, job: Mapping[str, Any] | 
     launches.refuse_alive(run, KubernetesObserver(engine, run).status())
 
 
-def _objects(engine: JobOperator, spec: RunSpec, launch: int) -> Sequence[Mapping[str, Any]]:
+def _objects(engine: JobOperator, spec: RunSpec, workload: Workload) -> Sequence[Mapping[str, Any]]:
     target = target_of(spec)
-    return run_objects(engine.name, _workload(spec, launch), target, profile_for(target))
+    return run_objects(engine.name, workload, target, profile_for(target))
+
+
+def _placed(engine: JobOperator, spec: RunSpec, workload: Workload) -> Workload:
+    """Return the workload with the part of the network in which the queue's topology places it.
+
+    Raises:
+        PreflightError: Kueue could never admit the run.
+    """
+    settings, target = Settings.of(spec.settings), target_of(spec)
+    if not settings.queue:
+        return workload
+    level = checks.check_queue(connect(target), target, spec, _objects(engine, spec, workload))
+    return replace(workload, level=level, level_required=settings.topology == REQUIRED)
 
 
 def _workload(spec: RunSpec, launch: int) -> Workload:

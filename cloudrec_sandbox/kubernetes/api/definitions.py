@@ -1,6 +1,7 @@
 """Kinds from CustomResourceDefinitions, served a moment after these are applied; operators' kinds.
 
-Operators' kinds have a schema that allows everything, unless their real definitions are applied.
+Operators' kinds have a schema that allows everything, unless their real definitions are applied. Kueue's
+queues have that of `queue_kinds`.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cloudrec_sandbox.kubernetes.objects import schema
+from cloudrec_sandbox.kubernetes.objects.queue_kinds import SCHEMAS
 from cloudrec_sandbox.kubernetes.objects.table import ADDED, DELETED, MODIFIED, Entry
 
 if TYPE_CHECKING:
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from cloudrec_sandbox.kubernetes.api.world import Cluster
     from cloudrec_sandbox.kubernetes.storage.store import Store
 
+_ANYTHING = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 KEY = "customresourcedefinitions"
 DELAY = "definition"
 # name: group, version, and kinds with their plurals; a plural that begins with a dot is cluster-scoped
@@ -159,9 +162,7 @@ def _open(group: str, version: str, kind: str, plural: str) -> dict[str, Any]:
                     "name": version,
                     "served": True,
                     "storage": True,
-                    "schema": {
-                        "openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-                    },
+                    "schema": {"openAPIV3Schema": SCHEMAS.get(kind, _ANYTHING)},
                     "subresources": {"status": {}},
                 }
             ],

@@ -19,9 +19,9 @@ images       {"IMAGE": "missing"|"private"|"present"}, by whole reference or rep
              operators)
 operators    ["pytorchjob", "trainjob", "jobset", "rayjob"]: whose controllers work without a pod
 processes    false: pods that start from now on are only simulated, without processes
-bookkeeping  {"run_s", "exit_code", "stop_code", "log", "logs"}: how simulated pods end (without run_s: never),
-             their exit code on SIGTERM, and what they print: `log`, or the entry of `logs` with the pod's
-             host name
+bookkeeping  {"run_s", "exit_code", "stop_code", "log", "logs"}: how simulated pods end (without run_s:
+             never), their exit code on SIGTERM, and what they print: `log`, or the entry of `logs` with the
+             pod's host name
 """
 
 from __future__ import annotations

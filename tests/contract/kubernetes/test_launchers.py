@@ -233,7 +233,8 @@ def test_a_queue_that_cannot_admit_the_run_is_refused_before_the_launch(site: Si
     place = {"name": "gpus", "namespace": site.server.namespace}
     body = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "LocalQueue", "metadata": place}
     kube.create({**body, "spec": {"clusterQueue": "all"}})
-    engine.preflight(spec)
+    with pytest.raises(PreflightError, match="is for the ClusterQueue 'all', which does not exist"):
+        engine.preflight(spec)
     stopped = {"type": "Active", "status": "False", "reason": "ClusterQueueDoesNotExist", "message": "no all"}
     kube.patch(
         "kueue.x-k8s.io/v1beta2/LocalQueue",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -111,6 +112,37 @@ def test_the_driver_of_another_ubuntu_release_fails_and_the_cards_stay_unusable(
     manage.converge(kube, _target(server), "demo", "tester", said.append, wait_s=1.0)
     assert "DaemonSet cloudrec-doca-driver-ubuntu2204 is not ready yet: 0 of 1 pods are ready" in said
     assert _cards(kube) == {"gpu-0": ""}
+
+
+def test_a_driver_without_the_folder_of_its_modules_fails(kube: Kube, server: Server) -> None:
+    server.control(nodes=[_nd("gpu", 1)])
+    manage.converge(
+        kube, _target(server), "demo", "tester", lambda _: None, clock=Clock(speed=5.0), wait_s=120.0
+    )
+    (driver,) = [
+        each
+        for each in kube.list("DaemonSet", namespace="kube-system")
+        if each["metadata"]["name"] == "cloudrec-doca-driver-ubuntu2404"
+    ]
+    made = {key: driver[key] for key in ("apiVersion", "kind", "spec")}
+    (container,) = made["spec"]["template"]["spec"]["containers"]
+    container["volumeMounts"] = [
+        each for each in container["volumeMounts"] if each["mountPath"] != "/mnt/drivers-inventory"
+    ]
+    name = "without"
+    marks = {"app": name}
+    made["spec"]["selector"]["matchLabels"] = made["spec"]["template"]["metadata"]["labels"] = marks
+    kube.create({**made, "metadata": {"name": name, "namespace": "kube-system"}})
+
+    def states() -> list[str]:
+        pods = kube.list("Pod", namespace="kube-system", labels=marks)
+        found = [each for pod in pods for each in pod["status"].get("containerStatuses") or ()]
+        return [key for each in found for key in (*each.get("state", {}), *each.get("lastState", {}))]
+
+    deadline = time.monotonic() + 30
+    while "terminated" not in states():
+        assert time.monotonic() < deadline, states()
+        time.sleep(0.05)
 
 
 def test_nodes_whose_image_has_the_driver_need_no_addon_for_it(kube: Kube, server: Server) -> None:

@@ -59,8 +59,9 @@ def test_every_addon_has_a_version_a_date_and_a_source() -> None:
         assert str(addon.date) >= "2026-01-01"
         assert addon.source
         assert addon.purpose
-        assert addon.optional == (addon.release is not None)
-        assert set(addon.needs) <= set(addons())
+        assert addon.optional == (addon.release is not None or addon.follows_nodes)
+        assert set(addon.needs) | set(addon.then) <= set(addons())
+        assert all(addon.name in addon_of(name).needs for name in addon.then)
         if addon.release:
             assert addon.release.url.startswith("https://")
             assert addon.version in addon.release.url

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cloudrec.kubernetes.health.quantities import amount
+from cloudrec.kubernetes.quantities import amount
 
 
 @pytest.mark.parametrize(

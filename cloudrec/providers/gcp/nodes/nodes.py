@@ -85,7 +85,7 @@ def _gpu(layout: GcpLayout) -> Resource:
     if layout.cluster.managed and len(layout.rdma_zones) > 1:
         # A pod names the networks of its cards, and each zone has others.
         raise SpecError(
-            f"cluster.managed with RDMA cards needs one zone; the candidates are in {', '.join(layout.rdma_zones)}",
+            f"cluster.managed with RDMA cards needs one zone, not {', '.join(layout.rdma_zones)}",
             remedy=f"name one, such as --zones {layout.rdma_zones[0]}",
         )
     candidates = tuple(_candidate(layout, way) for way in layout.places())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from cloudrec.kubernetes.health.quantities import amount
+from cloudrec.kubernetes.quantities import amount
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 _MEMORY_LOOK_S = 0.25
 _RDMA_DEFAULT = {"rdma/hca_shared_devices_a": 63}
 _KILL = 9
+# Where doca-driver keeps the modules that it has built: the image sets the variable, and the entrypoint ends
+# if there is no such folder (README.md and the entrypoint of Mellanox/doca-driver-build).
+_INVENTORY, _INVENTORY_FOLDER = "NVIDIA_NIC_DRIVERS_INVENTORY_PATH", "/mnt/drivers-inventory"
 # The file by which doca-driver reports that it is ready; the Network Operator's own pods wait for it.
 _DRIVER_READY = "/run/mellanox/drivers/.driver-ready"
 _DRIVER_LOOK_S = 0.2
@@ -133,6 +136,9 @@ class Kubelet:
             return Simulated(instance, defer=self.loop.soon, says=[text], ends_with=1)
         if enters_node(instance.worker.pod, instance.container):
             return self._enter_node(instance)
+        if program.driver and (missing := _inventory(instance)):
+            text = f"path from {_INVENTORY} environment variable is not accessible: {missing}"
+            return Simulated(instance, defer=self.loop.soon, says=[text], ends_with=1)
         ends_with = 0 if instance.role == INIT else None
         return Simulated(listener, defer=self.loop.soon, says=[program.says], ends_with=ends_with)
 
@@ -280,6 +286,14 @@ def _sees_driver(instance: Instance) -> bool:
     mounts = instance.container.get("volumeMounts") or ()
     is_mounted = any((paths.get(each["name"]), each["mountPath"]) == (folder, folder) for each in mounts)
     return is_mounted and instance.worker.machine.devices.has_driver(RDMA)
+
+
+def _inventory(instance: Instance) -> str:
+    """Return the folder that the driver's container requires and that is not mounted; empty for none."""
+    variables = {each["name"]: each.get("value", "") for each in instance.container.get("env") or ()}
+    folder = variables.get(_INVENTORY, _INVENTORY_FOLDER)
+    mounts = {each["mountPath"] for each in instance.container.get("volumeMounts") or ()}
+    return "" if not folder or folder in mounts else folder
 
 
 def _words(instance: Instance) -> set[str]:

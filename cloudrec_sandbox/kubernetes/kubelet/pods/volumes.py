@@ -124,6 +124,8 @@ class Volumes:
         if real.exists():
             return real
         own = self._shared / "nodes" / str(self._node["metadata"]["name"]) / path.lstrip("/")
+        if own.is_file() and kind in ("", "File", "FileOrCreate"):
+            return own
         if kind in ("", "DirectoryOrCreate") or own.exists() or path.startswith(_KUBELETS):
             _open_folder(own)
             return own
