@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from cloudrec_contract.interval import Every, parse_interval
+from cloudrec_contract.interval import PRIOR_UPTIME_S, Every, parse_interval
 from trainer.base.notice_services import check_notice_service
 from trainer.base.table_optimizers import COLUMN_CUTS, explain_column_cut
 
@@ -181,6 +181,12 @@ class RunConfig(_Group):
         "interrupted; the first comes after about a second and measures the cost), a time (30s, 10m), or "
         "steps (0: only at the end and at a stop). auto saves only at the end and at a stop, too, where "
         "--dataset gives a loader that cannot resume",
+    )
+    machine_uptime_hours: PositiveFloat | None = Field(
+        None,
+        description="that a machine is expected to run before it is lost without a notice, for auto, which "
+        "learns from this run's interruptions besides (default: 1.7, as spot machines; cloudrec sets 168 on "
+        "its clusters without spot nodes)",
     )
     keep_checkpoints: PositiveInt = Field(
         2,
@@ -379,6 +385,12 @@ class TrainerConfig(SystemConfig, RunConfig, OptimizerConfig, ModelConfig, DataC
     def checkpoint_every(self) -> Every:
         """When checkpoints are due."""
         return parse_interval(self.checkpoint_interval)
+
+    @property
+    def machine_uptime_s(self) -> float:
+        """The seconds that a machine is expected to run before it is lost without a notice."""
+        hours = self.machine_uptime_hours
+        return PRIOR_UPTIME_S if hours is None else hours * 3600
 
     @property
     def checkpoint_uri(self) -> str:
