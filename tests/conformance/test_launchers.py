@@ -147,7 +147,7 @@ def test_two_concurrent_runs_do_not_affect_each_other(engine: Engine) -> None:
 
 @pytest.mark.soak
 @pytest.mark.timeout(1200)
-def test_a_killed_worker_of_a_run_with_default_checkpoints_changes_no_digest(engine: Engine, tmp_path: Path) -> None:
+def test_a_killed_worker_of_a_run_with_defaults_changes_no_digest(engine: Engine, tmp_path: Path) -> None:
     write_dataset(tmp_path / "data", train_rows=1003, test_rows=200, num_dense=3, num_sparse=4)
     data = str(tmp_path / "data")
     if engine.bucket:

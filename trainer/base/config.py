@@ -175,6 +175,14 @@ class RunConfig(_Group):
     checkpoint_dir: str | None = Field(
         None, description="folder or bucket of the checkpoints (default: OUTPUT_DIR/checkpoints)"
     )
+    checkpoint_near_dir: str | None = Field(
+        None,
+        description="folder on this machine's own disk for copies of what it writes to a bucket, which it "
+        "reads at a resume instead (empty: none); the bucket's checksums decide whether a copy is used",
+    )
+    checkpoint_near_gb: PositiveFloat | None = Field(
+        None, description="limit of these copies in GB (default: half of the disk's free space)"
+    )
     checkpoint_interval: CheckpointInterval = Field(
         "auto",
         description="between checkpoints: auto (by what a checkpoint costs and how often this run was "
