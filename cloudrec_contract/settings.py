@@ -18,7 +18,7 @@ from cloudrec_contract.safe_json import safe_object
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-PATHS = ("dataset_path", "checkpoint_dir", "sharding_plan")
+PATHS = ("dataset_path", "checkpoint_dir", "checkpoint_near_dir", "sharding_plan")
 """The settings whose values are paths or URIs."""
 
 

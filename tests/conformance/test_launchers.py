@@ -32,7 +32,7 @@ MODEL: dict[str, Any] = {
     "global_batch_size": 50,
     "num_epochs": 40,
     "log_interval": 20,
-    "checkpoint_interval": 50,
+    "deterministic": True,
     "threads": 1,
 }
 WITH_ALL = [pytest.param(name, marks=[] if name == "local" else pytest.mark.soak) for name in ENGINES]
@@ -147,7 +147,7 @@ def test_two_concurrent_runs_do_not_affect_each_other(engine: Engine) -> None:
 
 @pytest.mark.soak
 @pytest.mark.timeout(1200)
-def test_a_killed_worker_loses_and_repeats_no_sample(engine: Engine, tmp_path: Path) -> None:
+def test_a_killed_worker_of_a_run_with_defaults_changes_no_digest(engine: Engine, tmp_path: Path) -> None:
     write_dataset(tmp_path / "data", train_rows=1003, test_rows=200, num_dense=3, num_sparse=4)
     data = str(tmp_path / "data")
     if engine.bucket:
@@ -174,6 +174,7 @@ def test_a_killed_worker_loses_and_repeats_no_sample(engine: Engine, tmp_path: P
     assert struck["restarts"] >= 1
     assert struck["samples_seen"] == calm["samples_seen"]
     assert struck["samples_digest"] == calm["samples_digest"]
+    assert struck["model_digest"] == calm["model_digest"]
 
 
 def _has_checkpoint(run: RunFolder, _: RunStatus) -> bool:

@@ -65,6 +65,7 @@ def test_a_pod_lost_with_its_node_is_continued_by_the_next_pod(
                 each for each in lines_of(bucket.cat(f"{results}/metrics.jsonl")) if each["kind"] == "start"
             ]
             assert [bool(each["resumed_from"]) for each in starts] == [False, True]
+            assert starts[1]["near_bytes"] > 0  # the pod that stayed had its part on its own disk
             assert summary["restarts"] == 1
             assert summary["goodput_parts"]["restart_s"] > 0
             kept = {path.removeprefix(f"{results}/pods/") for path in bucket.find(f"{results}/pods")}

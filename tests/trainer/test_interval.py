@@ -9,6 +9,7 @@ import pytest
 
 from benchmarks import interval as simulation
 from cloudrec_contract.interval import (
+    STEADY_UPTIME_S,
     CheckpointTimer,
     Every,
     Hazard,
@@ -59,6 +60,22 @@ def test_without_history_the_hazard_is_the_prior_and_decreases_with_age() -> Non
     ages = [hazard(age) for age in (0, 600, 6_000, 60_000, 600_000)]
     assert ages == sorted(ages, reverse=True)
     assert Hazard([], machines=8)(0) > 4 * hazard(0)
+
+
+def test_machines_that_are_kept_are_saved_less_often_until_they_are_lost() -> None:
+    spot, kept = (
+        CheckpointTimer(Every(auto=True)),
+        CheckpointTimer(Every(auto=True), uptime_s=STEADY_UPTIME_S),
+    )
+    lossy = CheckpointTimer(Every(auto=True), past=_lost(900, 900), uptime_s=STEADY_UPTIME_S)
+    for timer in (spot, kept, lossy):
+        timer.begin(0.0)
+        assert timer.due(1, 1.0)  # the first one measures the cost
+        timer.cut(1.0)
+        timer.saved(0.5, 5.0)
+    assert [spot.due(2, 1.0 + age) for age in (60, 180)] == [False, True]
+    assert [kept.due(2, 1.0 + age) for age in (600, 1000)] == [False, True]
+    assert [lossy.due(2, 1.0 + age) for age in (30, 120)] == [False, True]
 
 
 def test_losses_raise_the_hazard_and_announced_preemptions_lower_it() -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from cloudrec_contract.interval import Every, parse_interval
+from cloudrec_contract.interval import PRIOR_UPTIME_S, Every, parse_interval
 from trainer.base.notice_services import check_notice_service
 from trainer.base.table_optimizers import COLUMN_CUTS, explain_column_cut
 
@@ -175,12 +175,26 @@ class RunConfig(_Group):
     checkpoint_dir: str | None = Field(
         None, description="folder or bucket of the checkpoints (default: OUTPUT_DIR/checkpoints)"
     )
+    checkpoint_near_dir: str | None = Field(
+        None,
+        description="folder on this machine's own disk for copies of what it writes to a bucket, which it "
+        "reads at a resume instead (empty: none); the bucket's checksums decide whether a copy is used",
+    )
+    checkpoint_near_gb: PositiveFloat | None = Field(
+        None, description="limit of these copies in GB (default: half of the disk's free space)"
+    )
     checkpoint_interval: CheckpointInterval = Field(
         "auto",
         description="between checkpoints: auto (by what a checkpoint costs and how often this run was "
         "interrupted; the first comes after about a second and measures the cost), a time (30s, 10m), or "
         "steps (0: only at the end and at a stop). auto saves only at the end and at a stop, too, where "
         "--dataset gives a loader that cannot resume",
+    )
+    machine_uptime_hours: PositiveFloat | None = Field(
+        None,
+        description="that a machine is expected to run before it is lost without a notice, for auto, which "
+        "learns from this run's interruptions besides (default: 1.7, as spot machines; cloudrec sets 168 on "
+        "its clusters without spot nodes)",
     )
     keep_checkpoints: PositiveInt = Field(
         2,
@@ -379,6 +393,12 @@ class TrainerConfig(SystemConfig, RunConfig, OptimizerConfig, ModelConfig, DataC
     def checkpoint_every(self) -> Every:
         """When checkpoints are due."""
         return parse_interval(self.checkpoint_interval)
+
+    @property
+    def machine_uptime_s(self) -> float:
+        """The seconds that a machine is expected to run before it is lost without a notice."""
+        hours = self.machine_uptime_hours
+        return PRIOR_UPTIME_S if hours is None else hours * 3600
 
     @property
     def checkpoint_uri(self) -> str:

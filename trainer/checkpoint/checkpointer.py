@@ -47,7 +47,7 @@ class Checkpointer:
             raise ValueError(f"keep is {keep}; at least one checkpoint must stay")
         options = options or SavingOptions()
         self._ranks = Ranks(rank, world_size, group)
-        self._claimed = ClaimedStore(uri, self._ranks)
+        self._claimed = ClaimedStore(uri, self._ranks, near=options.near)
         store = self._claimed.store
         self._history = History(self._ranks, store)
         self._loader = Loader(self._ranks, store, self._history)
@@ -142,6 +142,12 @@ class Checkpointer:
         Reads the row stamps once, to estimate the size. Not collective.
         """
         self._freezer.foresee(state)
+
+    @property
+    def near_bytes(self) -> int:
+        """The bytes that this rank found on its own machine's disk instead of the bucket."""
+        near = self._claimed.store.near
+        return 0 if near is None else near.read_bytes
 
     def poll(self, *, wait: bool = False) -> list[CheckpointReport]:
         """Return the reports of saves committed since the last call; cheap, so call it often during a save.

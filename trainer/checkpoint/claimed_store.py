@@ -13,6 +13,7 @@ from trainer.checkpoint.store.owner import claim
 
 if TYPE_CHECKING:
     from trainer.checkpoint.agreement import Ranks
+    from trainer.checkpoint.store.near import NearOptions
 
 
 class ClaimedStore:
@@ -21,8 +22,8 @@ class ClaimedStore:
     Construction is collective: rank 0 takes the lock and the claim; its error is raised on all ranks.
     """
 
-    def __init__(self, uri: str, ranks: Ranks) -> None:
-        self.store = open_store(uri)
+    def __init__(self, uri: str, ranks: Ranks, *, near: NearOptions | None = None) -> None:
+        self.store = open_store(uri, near=near)
         self._uri = uri
         self._lock: DirectoryLock | None = None
         self._saves = 0

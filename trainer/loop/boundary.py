@@ -162,5 +162,6 @@ def make_boundary(
         costs=ledger.costs,
         past=ledger.uptimes,
         machines=max(world.size // world.local_size, 1),
+        uptime_s=config.machine_uptime_s,
     )
     return Boundary(world, stop, timer, ledger)

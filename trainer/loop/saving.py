@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainer.base.errors import CheckpointError, DatasetError
 from trainer.checkpoint.save.saves import SavingOptions
+from trainer.checkpoint.store.near import NearOptions
 from trainer.checkpoint.vocabulary import in_folder
 from trainer.data import encoding as encodings
 from trainer.loop.progress import Progress
@@ -123,6 +124,10 @@ class Saving:
         seen = SampleDigest.from_state(extra["samples"]) if self.world.is_first else SampleDigest()
         return Resumed(Progress.from_json(extra["progress"], restarts=restarts()), seen)
 
+    def near_bytes(self) -> int:
+        """Return the bytes that all ranks together read from their machines' disks. Collective."""
+        return sum(self.world.gather_lists([self.checkpointer.near_bytes]))
+
     def foresee(self) -> None:
         """Prepare the first save in the background; call it about half an interval before."""
         self.checkpointer.foresee(self.learner.entries)
@@ -208,9 +213,14 @@ class Saving:
         }
 
 
-def saving_options(config: TrainerConfig) -> SavingOptions:
+def saving_options(config: TrainerConfig, world: World) -> SavingOptions:
     """Return the configured options for saves."""
+    near, limit_gb = None, config.checkpoint_near_gb
+    if config.checkpoint_near_dir:
+        limit = None if limit_gb is None else int(limit_gb * 1e9) // world.local_size
+        near = NearOptions(folder=config.checkpoint_near_dir, limit_bytes=limit, ranks=world.local_size)
     return SavingOptions(
+        near=near,
         mode=config.checkpoint_mode,
         in_background=config.checkpoint_async,
         quantization=config.checkpoint_quantization,

@@ -119,6 +119,7 @@ class Agent:
             assert_fit(settings, environment, root=Path("/"), say=self._say)
         command = prepare.point_to_data(command, settings, self._say)
         command = command.with_setting("output_dir", str(settings.folder.path))
+        command = prepare.keep_near(command, settings)
         environment |= prepare.rank_key(settings, command, self._say)
         self._script = script_files(command, settings, self._say)
         if self._script:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,6 +59,11 @@ class TorchrunCommand:
         if not isinstance(document, dict):
             return {}
         return underscored_keys(document)
+
+    @property
+    def is_own_trainer(self) -> bool:
+        """Whether it starts the shipped trainer."""
+        return ("-m", "trainer") in pairwise(self.trainer)
 
     def with_setting(self, name: str, value: str) -> TorchrunCommand:
         """Return the command with one more flag for the trainer, which overrides earlier ones."""

@@ -15,6 +15,7 @@ from cloudrec.kubernetes import topology
 from cloudrec.launchers.base.results_store import is_remote, open_place
 from cloudrec.launchers.local import ordered
 from cloudrec.process import tether
+from cloudrec_contract.settings import flag_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -108,3 +109,16 @@ def point_to_data(
         return command
     folder = staging.stage(open_place(uri), settings.data, say=say)
     return command.with_setting("dataset_path", str(folder))
+
+
+def keep_near(command: TorchrunCommand, settings: PodSettings) -> TorchrunCommand:
+    """Return the command with a folder of this node for copies of the checkpoints that go to a bucket.
+
+    Ranks that are started again here read them there. What the user sets is kept; other programs than the
+    trainer have no such setting.
+    """
+    flag = flag_value(command.trainer, "checkpoint_near_dir")
+    is_set = flag is not None or "checkpoint_near_dir" in command.config()
+    if is_set or not command.is_own_trainer or not is_remote(command.settings().checkpoint_dir):
+        return command
+    return command.with_setting("checkpoint_near_dir", str(settings.work / "near"))

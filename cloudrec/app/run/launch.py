@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from cloudrec.spec.load import Loaded
     from cloudrec.spec.models import ClusterSpec
 
+_SPOT = ("spot", "spot-first")  # the nodes that a cluster has later may be spot ones
 _RESUMABLE = (RunState.FAILED, RunState.INTERRUPTED)
 
 
@@ -268,7 +269,10 @@ def run_spec(
     train = loaded.spec.train
     nodes = _nodes(train.nodes, access) if launcher.nodes_of_cluster else train.nodes or 1
     notices = _notices(cluster, access)
-    config = {} if command else trainer_config(loaded, launcher, notices=notices)
+    config = {}
+    if not command:
+        steady = _is_steady(cluster, access)
+        config = trainer_config(loaded, launcher, notices=notices, is_steady=steady)
     if script:
         config = script.config
     own = variables(loaded)
@@ -300,6 +304,13 @@ def run_spec(
         secrets={} if command else train.secrets,
         versions={"cloudrec": __version__, "python": platform.python_version()},
     )
+
+
+def _is_steady(cluster: ClusterSpec, access: Access) -> bool:
+    """Whether no node is ever taken back; of an adopted cluster's nodes that is not known."""
+    if not isinstance(access, KubernetesAccess) or access.is_adopted or cluster.capacity in _SPOT:
+        return False
+    return not access.target.is_preempted
 
 
 def _notices(cluster: ClusterSpec, access: Access) -> str:

@@ -12,6 +12,7 @@ import yaml
 from cloudrec.errors import DataError, SpecError
 from cloudrec.launchers.base.runspec import RunSpec, default_trainer_command, is_own_trainer
 from cloudrec_contract import exit_codes
+from cloudrec_contract.interval import STEADY_UPTIME_S
 from cloudrec_contract.settings import (
     PATHS,
     SettingsError,
@@ -28,19 +29,25 @@ if TYPE_CHECKING:
 
 _CHECK_TIMEOUT_S = 120
 _NOTICES = "preemption_notices"
+_UPTIME = "machine_uptime_hours"
 
 
-def trainer_config(loaded: Loaded, launcher: Launcher, *, notices: str) -> dict[str, Any]:
+def trainer_config(
+    loaded: Loaded, launcher: Launcher, *, notices: str, is_steady: bool = False
+) -> dict[str, Any]:
     """Return the trainer's section with paths made absolute: from the file, relative to the file's folder.
 
     Args:
         loaded: the specification with the origin of each value.
         launcher: the launcher; if its trainer does not see this machine's files, paths are not changed.
         notices: the cloud whose preemption notices the trainer watches, unless the specification sets it.
+        is_steady: whether no node is ever taken back, so that `auto` saves less often.
     """
     config = underscored_keys(loaded.spec.trainer)
     if notices and loaded.spec.cluster.capacity != "on-demand":
         config.setdefault(_NOTICES, [notices])
+    if is_steady:
+        config.setdefault(_UPTIME, STEADY_UPTIME_S / 3600)
     if not launcher.reads_local_files:
         return config
     for key, value in loaded.spec.trainer.items():

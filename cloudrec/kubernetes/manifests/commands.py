@@ -17,6 +17,7 @@ CONFIG = "/etc/cloudrec"
 POD = ("python", "-P", "-m", "cloudrec.agent")
 AGENT = (*POD, "agent")
 DRIVER = (*POD, "ray")
+_NEAR_GB = "8"
 _LAST_COPY_S = 5  # of the grace, for the agent's last uploads after the trainer has ended
 
 
@@ -78,6 +79,8 @@ def _program(workload: Workload, target: ClusterTarget) -> tuple[str, ...]:
         *("--config", f"{CONFIG}/trainer.yaml", "--output_dir", f"{WORK}/run"),
         *(("--checkpoint_dir", workload.checkpoints) if workload.checkpoints else ()),
         *("--stop_grace_seconds", grace_s),
+        # On a disk of unknown size the pod may use what it requests: a part of that is for its own files.
+        *(("--checkpoint_near_gb", _NEAR_GB) if workload.disk_gib and not target.disk_gb else ()),
         *(("--preemption_notices", target.notices) if target.notices else ()),
         # The kubelet ends the pods with the notice, so that both leave the same time: the node pool's.
         *(("--preemption_notice_seconds", grace_s) if target.notices and target.is_preempted else ()),

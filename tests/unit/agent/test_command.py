@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from cloudrec.agent.settings import PodSettings
 from cloudrec.agent.supervisor.command import TorchrunCommand
+from cloudrec.agent.supervisor.prepare import keep_near
 from cloudrec.errors import UsageError
 from cloudrec_contract.settings import flag_value
 
@@ -89,3 +91,30 @@ def test_another_pod_than_the_first_can_host_the_rendezvous() -> None:
     there, here = tuple(command.words("r-1.r.training.svc:29400")), tuple(command.words(own))
     assert flag_value(there, "rdzv_endpoint") == "r-1.r.training.svc:29400"
     assert [flag_value(words, "rdzv_conf") for words in (there, here)] == ["is_host=0", "is_host=1"]
+
+
+@pytest.mark.parametrize(
+    ("trainer", "added"),
+    [
+        (("python", "-P", "-m", "trainer", "--checkpoint_dir", "s3://b/r"), "/work/near"),
+        (("python", "-m", "trainer", "--checkpoint-dir=gs://b/r"), "/work/near"),
+        (("python", "-m", "trainer", "--checkpoint_dir", "/shared/r"), None),
+        (("python", "-m", "trainer"), None),
+        (("python", "mine.py", "--checkpoint_dir", "s3://b/r"), None),
+        (("python", "-m", "trainer", "--checkpoint_dir", "s3://b/r", "--checkpoint_near_dir", ""), ""),
+        (("python", "-m", "trainer", "--checkpoint_dir", "s3://b/r", "--checkpoint_near_dir=/ssd"), "/ssd"),
+    ],
+)
+def test_copies_of_checkpoints_in_a_bucket_stay_on_the_node(
+    trainer: tuple[str, ...], added: str | None
+) -> None:
+    command = TorchrunCommand.parse(["torchrun", *RANK, *trainer])
+    settings = PodSettings(work=Path("/work"))
+    assert flag_value(keep_near(command, settings).trainer, "checkpoint_near_dir") == added
+
+
+def test_the_configuration_file_may_turn_copies_on_the_node_off(tmp_path: Path) -> None:
+    config = tmp_path / "trainer.yaml"
+    config.write_text("checkpoint_dir: s3://b/r\ncheckpoint-near-dir: ''\n")
+    command = TorchrunCommand.parse(["torchrun", *RANK, "python", "-m", "trainer", "--config", str(config)])
+    assert keep_near(command, PodSettings()) == command

@@ -51,7 +51,11 @@ class SaveId:
 
     def stem(self, step: int, rank: int) -> str:
         """Return the name of a rank's files without .bin or .json."""
-        return f"{folder_of(step)}/rank-{rank:05d}.{self.owner}.{self.number}"
+        return f"{folder_of(step)}/rank-{rank:05d}.{self}"
+
+    def __str__(self) -> str:
+        """Return OWNER.NUMBER, as in the names of its files."""
+        return f"{self.owner}.{self.number}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +146,11 @@ def commit_name(step: int, owner: int) -> str:
 def data_name(manifest: str) -> str:
     """Return the name of the data file that a manifest describes."""
     return f"{manifest.removesuffix('.json')}.bin"
+
+
+def save_of(manifest: str) -> str:
+    """Return the save that wrote a manifest, as OWNER.NUMBER."""
+    return manifest.rpartition("/")[2].removesuffix(".json").partition(".")[2]
 
 
 def encode_commit(commit: Commit) -> bytes:

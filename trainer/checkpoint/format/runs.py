@@ -99,7 +99,7 @@ class Files:
             raise DamagedError(f"{self.store.uri}/{name}: ends {missing} bytes too early")
 
     def _read_into(self, name: str, position: int, target: memoryview) -> int:
-        path = self.store.local_file(name)
+        path = self.store.readable_file(name)
         if path is None:
             data = self.store.read(name, position, len(target))
             target[: len(data)] = data
@@ -125,7 +125,7 @@ class RunReader:
         self._run = run
         self._summing = summing
         self._found = 0
-        self._is_local = files.store.local_file(run.file) is not None
+        self._is_local = files.store.readable_file(run.file) is not None
 
     def read_into(self, start: int, target: memoryview) -> None:
         """Fill `target` with the run's bytes from `start`."""

@@ -39,9 +39,15 @@ class Layers:
         self.named: dict[str, list[list[tuple[str, Part]]]] = {}
         for number, layer in enumerate(commit.layers):
             for reference in layer:
-                for part in read_manifest(store, reference).parts:
+                file = data_name(reference.name)
+                parts = read_manifest(store, reference).parts
+                if store.near is not None:
+                    runs = runs_of((file, part) for part in parts)
+                    described = ((run.position, run.length, run.crc32) for run in runs)
+                    store.near.describe(file, reference.bytes, described)
+                for part in parts:
                     its = self.named.setdefault(part.name, [[] for _ in commit.layers])
-                    its[number].append((data_name(reference.name), part))
+                    its[number].append((file, part))
 
     def dtypes(self) -> dict[str, torch.dtype]:
         """Return the type of every tensor, by name."""

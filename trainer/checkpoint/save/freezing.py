@@ -46,6 +46,8 @@ class Freezer:
             "uri": self._uri,
             "stem": save.id.stem(save.step, self._rank),
             "quantization": self._options.quantization,
+            "near": None if self._options.near is None else self._options.near.to_json(),
+            "needed": save.needed,
             "commit": None if save.plan is None else save.plan.to_json(),
         }
         # A fork stops the loop for a time that grows with the process; copies, with the bytes copied.

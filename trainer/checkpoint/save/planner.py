@@ -6,6 +6,7 @@ import json
 from functools import reduce
 from typing import TYPE_CHECKING
 
+from trainer.checkpoint.format.commit import save_of
 from trainer.checkpoint.history import Chain
 from trainer.checkpoint.load.loading import intervals_of
 from trainer.checkpoint.save.committing import CommitPlan
@@ -39,6 +40,7 @@ class SavePlanner:
         chain = self._history.chain
         if chain is None and wanted.initial is not None:
             chain = Chain(wanted.initial.identity, ())
+        before = () if chain is None else chain.layers
         kind, touched, sizes = self._choose(wanted, chain)
         if kind == "full" or chain is None:
             chain = Chain(None, ())
@@ -66,6 +68,9 @@ class SavePlanner:
             cuts=cuts,
             groups=groups_of(wanted.state, first_rank=is_first, touched=touched),
             sizes=sizes,
+            needed=tuple(
+                {str(save_id): None, **{save_of(each.name): None for layer in before for each in layer}}
+            ),
             started=wanted.started,
         )
 

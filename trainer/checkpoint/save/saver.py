@@ -100,6 +100,8 @@ class Saver:
 
     def _write_here(self, save: Save) -> CheckpointReport:
         """Write in this process, while the loop waits."""
+        if self._store.near is not None:
+            self._store.near.prune(save.needed)
         try:
             stem = save.id.stem(save.step, self._ranks.rank)
             quantization = self._options.quantization

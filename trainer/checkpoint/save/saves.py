@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from trainer.checkpoint.history import Chain
     from trainer.checkpoint.save.background import JobResult
     from trainer.checkpoint.save.committing import CommitPlan
+    from trainer.checkpoint.store.near import NearOptions
 
 
 Kind = Literal["full", "differential", "merged"]
@@ -56,6 +57,7 @@ class SavingOptions:
     quantization: Quantization = "none"  # of the rows in differentials
     chain: int = 8  # differentials above a base before they are merged
     keep_every: int = 0  # steps; checkpoints at multiples of it stay forever
+    near: NearOptions | None = None  # this machine's copies of what it writes to a bucket; None for none
     copied_share: float = 1 / 16  # of a rank's bytes: up to this share is copied at a cut; above it, a fork
 
 
@@ -83,6 +85,7 @@ class Save:
     cuts: list[tuple[Intervals, int]]
     groups: list[Group]
     sizes: Sizes  # on this rank
+    needed: tuple[str, ...]  # the saves whose files this one and the one before need, as OWNER.NUMBER
     started: float
     stall_s: float = 0.0
     answer: JobResult | None = None  # of this rank's writer

@@ -26,6 +26,7 @@ from trainer.checkpoint.format.frames import StreamError, receive
 from trainer.checkpoint.format.layer import write_layer
 from trainer.checkpoint.save.committing import CommitPlan, commit_layer, prune_after
 from trainer.checkpoint.store.base import open_store
+from trainer.checkpoint.store.near import NearOptions
 from trainer.checkpoint.store.owner import FencedError
 
 if TYPE_CHECKING:
@@ -70,7 +71,9 @@ def _answer(control: socket.socket, job: dict[str, Any], descriptor: int) -> dic
 
 
 def _do(control: socket.socket, job: dict[str, Any], descriptor: int) -> dict[str, Any]:
-    store = open_store(job["uri"])
+    store = open_store(job["uri"], near=NearOptions.from_json(job["near"]))
+    if store.near is not None:
+        store.near.prune(job["needed"])
     heartbeat = _Heartbeat(control)
     write_layer(store, job["stem"], heartbeat.during(receive(descriptor)), job["quantization"])
     if job["commit"] is None:

@@ -7,7 +7,7 @@ This module must not import torch: the background writer imports it.
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 from cloudrec_contract.objectstore import open as stores
 from cloudrec_contract.objectstore.base import is_name
@@ -23,12 +23,14 @@ from cloudrec_contract.objectstore.errors import (
 )
 from cloudrec_contract.objectstore.schemes import require_shared
 from trainer.base.errors import CheckpointError, ConfigError
+from trainer.checkpoint.store.near import CopyingStream, NearTier
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from cloudrec_contract.objectstore.base import ObjectStore, StoreOptions
+    from trainer.checkpoint.store.near import NearOptions
 
 
 class StoreError(CheckpointError):
@@ -47,11 +49,16 @@ class Store:
     """Objects below one URI; `ObjectStore` documents the guarantees of each method.
 
     Every method raises `StoreError` if the store fails or refuses.
+
+    Args:
+        objects: the object store.
+        near: this machine's copies of its data files; None for none.
     """
 
-    def __init__(self, objects: ObjectStore) -> None:
+    def __init__(self, objects: ObjectStore, near: NearTier | None = None) -> None:
         self.objects = objects
         self.uri = objects.uri
+        self.near = near
 
     def create(self, name: str, data: bytes) -> None:
         """Create an object under a new name; creating the same bytes again succeeds.
@@ -65,8 +72,16 @@ class Store:
     @contextmanager
     def write(self, name: str) -> Iterator[BinaryIO]:
         """Open a stream for a large object, which appears whole when the `with` block succeeds."""
-        with _translated(), self.objects.write(name) as file:
-            yield file
+        copy = None if self.near is None else self.near.copy(name)
+        try:
+            with _translated(), self.objects.write(name) as file:
+                yield file if copy is None else cast("BinaryIO", CopyingStream(file, copy))
+        except BaseException:
+            if copy is not None:
+                copy.drop()
+            raise
+        if copy is not None:
+            copy.finish()
 
     def read(self, name: str, start: int = 0, length: int | None = None) -> bytes:
         """Return `length` bytes from `start`, or all bytes that follow; fewer if the object ends before.
@@ -80,6 +95,11 @@ class Store:
     def local_file(self, name: str) -> Path | None:
         """Return the path to memory-map the object from, which may not exist; None for a bucket."""
         return self.objects.local_file(name)
+
+    def readable_file(self, name: str) -> Path | None:
+        """Return the path to read an object's bytes from: its own, or that of this machine's copy, if any."""
+        path = self.local_file(name)
+        return self.near.usable(name) if path is None and self.near is not None else path
 
     def sizes(self, prefix: str = "") -> dict[str, int]:
         """Return the size in bytes of every object whose name begins with `prefix`, sorted by name."""
@@ -97,8 +117,13 @@ class Store:
             self.objects.tidy()
 
 
-def open_store(uri: str, options: StoreOptions | None = None) -> Store:
+def open_store(uri: str, options: StoreOptions | None = None, *, near: NearOptions | None = None) -> Store:
     """Return the store that a path or a URI names; makes no request.
+
+    Args:
+        uri: the path or URI.
+        options: of the object store.
+        near: where this machine keeps copies; ignored if the store itself is a folder.
 
     Raises:
         ConfigError: the scheme is unknown, or its stores are not reached by every machine, or the extra for
@@ -106,9 +131,12 @@ def open_store(uri: str, options: StoreOptions | None = None) -> Store:
     """
     try:
         require_shared(uri)
-        return Store(stores.open_store(uri, options))
+        objects = stores.open_store(uri, options)
     except StoreUriError as error:
         raise ConfigError(f"checkpoint_dir {uri!r}: {_problem(error)}") from error
+    if near is None or objects.local_file("step") is not None:
+        return Store(objects)
+    return Store(objects, NearTier(near, objects.uri))
 
 
 def _problem(error: StoreUriError) -> str:

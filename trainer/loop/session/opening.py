@@ -55,7 +55,7 @@ def open_session(config: TrainerConfig, world: World) -> Iterator[Session]:
                 rank=world.rank,
                 world_size=world.size,
                 group=world.control,
-                options=saving_options(config),
+                options=saving_options(config, world),
             )
         )
         # Before the first file of the run: a stop that is requested once the run is visible must be handled.
@@ -118,6 +118,7 @@ def _begin(run: RunParts, saving: Saving, reporter: Reporter) -> Course:
     started = time.perf_counter()
     world, rows = run.world, run.dataset.train.rows
     before = saving.resume()
+    resume_s, near_bytes = time.perf_counter() - started, saving.near_bytes()
     course = Course(
         run.config,
         Progress(attempt=restarts()) if before is None else before.progress,
@@ -133,6 +134,8 @@ def _begin(run: RunParts, saving: Saving, reporter: Reporter) -> Course:
         attempt=course.progress.attempt,
         world_size=world.size,
         resumed_from=resumed,
+        resume_s=None if resumed is None else resume_s,
+        near_bytes=near_bytes,
         total_steps=course.total_steps,
         device=world.device.type,
     )
@@ -140,7 +143,9 @@ def _begin(run: RunParts, saving: Saving, reporter: Reporter) -> Course:
     if resumed is None:
         for line in describe(run.learner.plan):
             reporter.say(line)
-    origin = "" if resumed is None else f", resuming from step {resumed}"
+    origin = "" if resumed is None else f", resuming from step {resumed}, read in {resume_s:.1f} s"
+    if near_bytes:
+        origin += f", {near_bytes / 1e6:.1f} MB of it from this run's own disks"
     reporter.say(
         f"{rows} training rows, {course.total_steps} steps of "
         f"{run.config.batch_size} x {world.size} samples on {world.device.type}{origin}"
