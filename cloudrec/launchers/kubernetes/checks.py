@@ -46,12 +46,7 @@ def check_cluster(kube: Kube, engine: JobOperator, target: ClusterTarget, spec: 
         )
     _check_level(kube, target, spec)
     _check_quota(kube, target, spec)
-<<<<<<< HEAD
-    _check_queue(kube, target, spec)
     if not Settings.of(spec.settings).wait_for_nodes and not target.is_managed:
-=======
-    if not Settings.of(spec.settings).wait_for_nodes:
->>>>>>> wt-fabric
         check_nodes(kube, target, spec)
 
 

@@ -94,9 +94,7 @@ class Settings:
                 f"train.settings.dead_node is {settings.dead_node!r}",
                 remedy=f"write one of: {', '.join(DEAD_NODES)}",
             )
-<<<<<<< HEAD
         _check_deadline(settings)
-=======
         if settings.topology not in ("", *TOPOLOGIES):
             raise SpecError(
                 f"train.settings.topology is {settings.topology!r}",
@@ -107,7 +105,6 @@ class Settings:
                 f"train.settings.topology is {REQUIRED!r} without train.settings.queue",
                 remedy="name a queue; without one, ranks are ordered by the topology",
             )
->>>>>>> wt-fabric
         return settings
 
 
