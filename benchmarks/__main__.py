@@ -26,6 +26,7 @@ BENCHMARKS = (
     "launchers",
     "user_script",
     "mutants",
+    "managed",
 )
 
 

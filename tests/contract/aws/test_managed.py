@@ -162,10 +162,13 @@ def test_a_run_moves_to_another_zone_when_its_nodes_are_taken_back(begun: Callab
     # A zone without capacity is refused at once, and the others are requested: no wait for a time-out.
     (zone,) = {name.split("-")[3] for name in first}
     other = ({"b", "c"} - {zone}).pop()
-    trace.aws.control(capacity={f"{TYPE}/us-east-1{zone}/spot": 0})
-    for node in [node for node in trace.nodes() if group(zone) in node["metadata"]["labels"].values()]:
-        trace.server.control(evict={"node": node["metadata"]["name"], "how": "vanish"})
+    # From the next minute on this zone has no spot nodes for a day.
+    gone = {"zone": f"us-east-1{zone}", "instance_type": TYPE, "capacity": "spot", "data": [1, 0]}
+    trace.aws.control(capacity_trace=[{**gone, "gap_seconds": 60}])
     rounds(trace, lambda: on(trace, "one") == {group(other)}, "moved")
+    events = {event.text: event.at for event in record(trace).events}
+    lost = events[f"{group(zone)}: the cloud takes nodes back"]
+    assert events[f"{group(other)}: 2 nodes are requested"] - lost <= ROUND_S
     rounds(trace, lambda: set(record(trace).asked) == {group(other)}, "the others released")
     assert len(trace.machines()) == 2
 
