@@ -68,22 +68,26 @@ class Trace:
     def nodes(self) -> list[dict[str, Any]]:
         return self.kube.list("Node", labels="cloudrec.io/nodes=gpu")
 
-    def round(self) -> str:
+    def round(self, around: Callable[[Any], Any] = lambda client: client, identity: str = "test") -> str:
+        """Make a round of the guard; `around` wraps its clients of Kubernetes and of the cloud."""
         said: list[str] = []
+        sizer = sizing(self.site.home.root, {**self.aws.env, **self.guard})
         guard = Guard(
-            kube=self.kube,
+            kube=around(self.kube),
             namespace=self.namespace,
             halt=halting(self.site.home.root, {**self.aws.env, **self.guard}),
             pricer=pricing(self.site.home.root, {**self.aws.env, **self.guard}),
             mover=moving(self.site.home.root, {**self.aws.env, **self.guard}),
-            sizer=sizing(self.site.home.root, {**self.aws.env, **self.guard}),
-            identity="test",
+            sizer=lambda cluster: around(sizer(cluster)),
+            identity=identity,
             now=self.now,
             report=said.append,
         )
         self.aws.control(enforce_iam=True)
-        guard.round()
-        self.aws.control(enforce_iam=False)
+        try:
+            guard.round()
+        finally:
+            self.aws.control(enforce_iam=False)
         return "\n".join(said)
 
     def scale(self, count: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from cloudrec.keeper.guard import NAME
 from cloudrec.keeper.managed.keeper import LINGER_S
+from cloudrec.keeper.managed.leader import LASTS_S
 from cloudrec.keeper.managed.record import MANAGED, ManagedRecord
 from tests.contract.aws.support_trace import Trace, traced
 
@@ -171,6 +173,75 @@ def test_a_run_moves_to_another_zone_when_its_nodes_are_taken_back(begun: Callab
     assert events[f"{group(other)}: 2 nodes are requested"] - lost <= ROUND_S
     rounds(trace, lambda: set(record(trace).asked) == {group(other)}, "the others released")
     assert len(trace.machines()) == 2
+
+
+class KeeperKilled(BaseException):
+    """The keeper's process has ended."""
+
+
+class Killed:
+    """A client whose process is killed before or after its changing call of a number."""
+
+    CHANGES = frozenset({"patch", "delete", "resize"})
+
+    def __init__(self, client: Any, calls: Iterator[int], *, at: int, is_after: bool) -> None:
+        self._client, self._calls, self._at, self._is_after = client, calls, at, is_after
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._client, name)
+        if name not in self.CHANGES:
+            return found
+
+        def call(*given: Any, **named: Any) -> Any:
+            is_last = next(self._calls) == self._at
+            if is_last and not self._is_after:
+                raise KeeperKilled
+            made = found(*given, **named)
+            if is_last:
+                raise KeeperKilled
+            return made
+
+        return call
+
+
+def killed_round(trace: Trace, at: int, *, is_after: bool) -> bool:
+    """Make a round by a new process that is killed at a call; return whether there was such a call."""
+    calls = count(1)
+    try:
+        trace.round(
+            lambda client: Killed(client, calls, at=at, is_after=is_after), identity=f"keeper-{at}-{is_after}"
+        )
+    except KeeperKilled:
+        return True
+    return False
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_keeper_that_is_killed_at_each_call_leaves_nothing_twice(begun: Callable[..., Trace]) -> None:
+    trace = begun()
+    trace.round()
+    submit(trace, "one")
+    most, kills = 0, 0
+    for at in range(1, 10):
+        for is_after in (False, True):
+            kills += killed_round(trace, at, is_after=is_after)
+            # Until the dead process's lease ends, the others do nothing.
+            trace.advance(LASTS_S + 1)
+            most = max(most, len(trace.machines()))
+    assert kills > 8
+    rounds(trace, lambda: on(trace, "one") == {group("a")}, "on the first candidate")
+    rounds(trace, lambda: set(record(trace).asked) == {group("a")}, "one pool")
+    assert most <= 2
+    assert len(trace.machines()) == 2
+    trace.kube.delete("Job", "one", namespace=trace.namespace)
+    rounds(trace, lambda: record(trace).run == "", "without a run")
+    trace.advance(LINGER_S)
+    for at in range(1, 10):
+        for is_after in (False, True):
+            killed_round(trace, at, is_after=is_after)
+            trace.advance(LASTS_S + 1)
+    rounds(trace, lambda: not trace.machines() and not record(trace).asked, "released")
 
 
 @pytest.mark.slow
