@@ -317,10 +317,16 @@ class Growing(Protocol):
         ...
 
 
-def _expanded(resource: Resource) -> Iterable[Resource]:
-    """Yield the resource, or the candidates of one whose nodes the keeper sizes, each without nodes."""
+def _expanded(resource: Resource, standby: Mapping[str, Sequence[str]]) -> Iterable[Resource]:
+    """Yield the resource, or the candidates of one whose nodes the keeper sizes, each without nodes.
+
+    Args:
+        resource: the resource.
+        standby: the candidates' keys, by the keys of such resources; what needs one needs all its candidates.
+    """
     if not resource.is_standby:
-        yield resource
+        needs = tuple(key for need in resource.needs for key in standby.get(need, (need,)))
+        yield resource if needs == resource.needs else replace(resource, needs=needs)
         return
     for candidate in resource.candidates:
         # The type of the properties is the kind's: those of every pool have a number of nodes.
@@ -338,7 +344,9 @@ class Graph:
     def of(cls, resources: Iterable[Resource]) -> Graph:
         """Return a graph of the resources; CloudrecError for a bug in a provider."""
         held: dict[str, Resource] = {}
-        for resource in (one for each in resources for one in _expanded(each)):
+        listed = list(resources)
+        standby = {each.key: [one.key for one in each.candidates] for each in listed if each.is_standby}
+        for resource in (one for each in listed for one in _expanded(each, standby)):
             if resource.key in held:
                 raise CloudrecError(f"two resources share the key {resource.key!r}")
             held[resource.key] = resource

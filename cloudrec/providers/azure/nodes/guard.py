@@ -10,17 +10,18 @@ from cloudrec.engine.graph import TAG_CLUSTER
 from cloudrec.providers.azure.api.rows import group_name
 from cloudrec.providers.azure.identity import identity
 from cloudrec.providers.azure.nodes.node_pools import GPU
-from cloudrec.providers.azure.nodes.nodes import places, pool_name
+from cloudrec.providers.azure.nodes.nodes import candidate_key, places, pool_name
 from cloudrec.providers.base.driver import all_needed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
     from cloudrec.engine.graph import Resource
     from cloudrec.providers.azure.api.client import Azure
     from cloudrec.providers.azure.api.driver import AzureDriver
     from cloudrec.providers.azure.layout import AzureLayout
+    from cloudrec.providers.base.offers import Placement
 
 SCALER = "guard-role"
 KINDS: Mapping[str, AbstractSet[str]] = {SCALER: frozenset({identity.IDENTITY, GPU})}
@@ -38,20 +39,28 @@ class AzurePoolRoleProperties(identity.AzureRoleProperties):
 
 
 def resources(layout: AzureLayout) -> list[Resource]:
-    """Return the role assignment on the pool."""
-    scaler = layout.resource(
+    """Return the role assignment on the pool; on each pool of a managed cluster, which has all of them."""
+    found = places(layout)
+    if layout.cluster.managed:
+        return [_scaler(layout, [place], pool_name(place), candidate_key(layout, place)) for place in found]
+    return [_scaler(layout, found, "", layout.key(GPU))]
+
+
+def _scaler(layout: AzureLayout, on: Sequence[Placement], suffix: str, pool: str) -> Resource:
+    """Return the role assignment on the one of these pools that exists."""
+    return layout.resource(
         SCALER,
-        needs=(layout.key(identity.IDENTITY, identity.GUARD), layout.key(GPU)),
+        suffix,
+        needs=(layout.key(identity.IDENTITY, identity.GUARD), pool),
         properties=AzurePoolRoleProperties(
             role="Azure Kubernetes Service Contributor Role",
             principal="",
             identity=f"{layout.name}-{identity.GUARD}",
             principal_type="ServicePrincipal",
-            pools=tuple(pool_name(place) for place in places(layout)),
+            pools=tuple(pool_name(place) for place in on),
         ),
         hourly_usd=FREE,
     )
-    return [scaler]
 
 
 def drivers(azure: Azure) -> Mapping[str, AzureDriver]:

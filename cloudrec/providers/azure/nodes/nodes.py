@@ -102,6 +102,15 @@ def pool_name(place: Placement) -> str:
     return f"gpu{hashlib.sha256(text.encode()).hexdigest()[:_HASH]}"
 
 
+def candidate_key(layout: AzureLayout, place: Placement) -> str:
+    """Return the key of a candidate's pool."""
+    return layout.key(GPU, _suffix(place))
+
+
+def _suffix(place: Placement) -> str:
+    return f"{_where(place)}-{place.capacity}"
+
+
 def _candidate(
     layout: AzureLayout, place: Placement, group: Resource | None
 ) -> Resource[AzureGpuNodesProperties]:
@@ -110,7 +119,7 @@ def _candidate(
     hardware = layout.hardware[place.instance_type]
     return layout.resource(
         GPU,
-        f"{_where(place)}-{place.capacity}",
+        _suffix(place),
         needs=(
             layout.key(CLUSTER),
             layout.key(network.SUBNET, network.NODES),
