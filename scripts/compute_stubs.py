@@ -38,6 +38,7 @@ CLIENTS = (
 METHODS = frozenset(
     {
         *("aggregated_list", "calendar_mode", "delete_unary", "get", "insert_unary", "list", "patch_unary"),
+        "list_errors",
         "set_private_ip_google_access_unary",
     }
 )

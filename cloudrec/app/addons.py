@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from cloudrec.app.access import excluded, refuse_unreachable
 from cloudrec.app.guard import has_guard, hold_to_end, is_installed
 from cloudrec.app.money.lifetime import is_over, kept_end
+from cloudrec.app.reach.machines import lacks_machines
 from cloudrec.app.readiness import (
     ADDONS,
     BRIEFLY_S,
@@ -308,7 +309,7 @@ def examine(app: AppContext, cluster: ClusterSpec, environment: Mapping[str, str
         cluster: the cluster.
         environment: the environment variables of runs.
     """
-    lacking = [_finding(each) for each in missing_of(app, cluster.title)]
+    lacking = [_finding(each) for each in (*missing_of(app, cluster.title), *_machines(app, cluster))]
     access = app.provider(cluster.provider).access(cluster)
     if not isinstance(access, KubernetesAccess):
         return [*lacking, *app.provider(cluster.provider).preflight(cluster)]
@@ -320,6 +321,14 @@ def examine(app: AppContext, cluster: ClusterSpec, environment: Mapping[str, str
         closed = closed_api(app.provider(cluster.provider), cluster)
         silent = lacks_addons(error, cluster, closed)
         return [*lacking, _finding(replace(silent, what="Kubernetes API"))]
+
+
+def _machines(app: AppContext, cluster: ClusterSpec) -> Sequence[Missing]:
+    """Return the nodes that do not run, as the cloud's machines show it."""
+    provider = app.provider(cluster.provider)
+    found = provider.search(cluster.title, locations=provider.locations(cluster))
+    known = missing_of(app, cluster.title)
+    return lacks_machines(cluster, provider.resources(cluster), found, known)
 
 
 def _storage(app: AppContext, cluster: ClusterSpec) -> list[Finding]:

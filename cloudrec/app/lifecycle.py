@@ -27,6 +27,7 @@ from cloudrec.app.money.lifetime import (
     with_end,
     with_kept_end,
 )
+from cloudrec.app.reach.machines import lacks_machines
 from cloudrec.app.reach.private import check_private
 from cloudrec.app.records import fitted, known_clusters
 from cloudrec.app.run.data_tier import planned
@@ -61,6 +62,9 @@ if TYPE_CHECKING:
     from cloudrec.providers.base.audit import Audit
     from cloudrec.providers.base.protocol import Offer, Provider
     from cloudrec.spec.models import ClusterSpec
+
+
+_USABLE = {"READY", "NOT READY"}  # the states of a cluster all of whose resources exist
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -503,14 +507,18 @@ def _view(app: AppContext, known: KnownCluster) -> ClusterView:
             check_account(provider, cluster, record)
         found = _searched(provider, cluster)
         if not known.problem:
-            state = _state(record, provider.resources(cluster), {seen.key for seen in found})
+            resources = provider.resources(cluster)
+            state = _state(record, resources, {seen.key for seen in found})
+            lacks = lacks_machines(cluster, resources, found, missing) if state in _USABLE else ()
             if state == "READY" and (cause := refusal(provider, cluster, app.environment)):
                 state = "NOT READY"
                 missing = (Missing(what="access", reason=cause.message, remedy=cause.remedy or ""),)
-            elif state in {"READY", "NOT READY"} and not are_left_alone(app, cluster):
+            elif state in _USABLE and not are_left_alone(app, cluster):
                 ledger = cost_now(app, known).ledger
                 spent = ledger.usd if ledger is not None else None
                 keeper = keeper_view(app, known)
+            if lacks:
+                state, missing = "NOT READY", (*lacks, *missing)
     except OtherAccountError as error:
         state, problem = "OTHER ACCOUNT", error.message
     except CloudrecError as error:  # no credentials, no network: the journal still knows something

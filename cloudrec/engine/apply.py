@@ -115,8 +115,11 @@ class _Work:
                 refused[candidate.key] = error.message
                 self._give_up(candidate, error.message)
         tried = "".join(f"\n  {key}: {reason}" for key, reason in refused.items())
+        # A pool that the cloud itself still tries to fill is worth more than none.
+        kept = action.observed if action.candidate and _waits(action.candidate, action.observed) else None
         for observed in self.useless:
-            remove(self.cluster, observed, self.context)
+            if kept is None or observed.identity != kept.identity:
+                remove(self.cluster, observed, self.context)
         self.useless.clear()
         raise NoCapacityError(
             f"{choice.key}: none of {len(refused)} candidates can be had; all else is kept:{tried}",
@@ -135,6 +138,14 @@ class _Work:
         driver, seen = self.context.drivers[candidate.kind], action.observed
         if seen is None or not isinstance(driver, Growing):
             return
+        if _waits(candidate, seen):
+            if seen.machines is None or not seen.machines.running:
+                return
+            self.context.note(self.cluster, candidate.key, "unavailable", error.message)
+            raise NoCapacityError(
+                f"{candidate.key} keeps the nodes that it has, and waits for the others: {error.message}",
+                remedy="the cloud starts them once it can; `cloudrec status` shows whether they run",
+            ) from error
         before = driver.as_before(candidate, seen)
         if before is None:
             return
@@ -228,6 +239,14 @@ class _Work:
         context.journal.operate(self.cluster, resource.key, "")
         context.note(self.cluster, resource.key, "ready")
         return observed.identity
+
+
+def _waits(candidate: Resource, seen: Observed | None) -> bool:
+    """Return whether a pool had its size before, and the cloud starts its missing nodes by itself."""
+    if seen is None or seen.machines is None or not seen.machines.is_retried:
+        return False
+    wanted = candidate.properties.requested().get("nodes")
+    return bool(seen.machines.lack) and seen.properties.get("nodes") == wanted
 
 
 @dataclass

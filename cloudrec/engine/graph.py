@@ -143,6 +143,32 @@ class Condition(Enum):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Machines:
+    """The machines of a pool of nodes, whatever state the pool itself reports.
+
+    Attributes:
+        running: how many run.
+        wanted: how many the pool is set to have now.
+        reason: why the others do not run, in the cloud's words; empty if it gives no reason.
+        is_retried: whether the cloud starts the missing ones by itself once it can.
+    """
+
+    running: int
+    wanted: int
+    reason: str = ""
+    is_retried: bool
+
+    @property
+    def lack(self) -> str:
+        """What is missing and why, as one phrase; empty if all machines run."""
+        if self.running >= self.wanted:
+            return ""
+        why = self.reason or "the cloud gives no reason"
+        then = "it tries again by itself" if self.is_retried else "it starts none by itself"
+        return f"{self.running} of {self.wanted} nodes run, and {then}: {why}"
+
+
+@dataclass(frozen=True, kw_only=True)
 class Observed:
     """A resource that was found in the cloud.
 
@@ -160,6 +186,7 @@ class Observed:
         created: its creation in seconds since the epoch; None if the cloud does not report it.
         outside_graph: whether a run or an add-on made it rather than `up`. `up` ignores such a resource,
             `down` removes it.
+        machines: the machines of a pool of nodes; None if it is no pool or the cloud does not report them.
     """
 
     kind: str
@@ -174,6 +201,7 @@ class Observed:
     location: str = ""
     created: float | None = None
     outside_graph: bool = False
+    machines: Machines | None = None
 
     @property
     def key(self) -> str:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from cloudrec.engine.cost import Cost, Item
-from cloudrec.engine.graph import TAG_CLUSTER, TAG_OWNER, Condition
+from cloudrec.engine.graph import NODES, TAG_CLUSTER, TAG_OWNER, Condition
 from cloudrec.errors import SpecError, UsageError
 
 if TYPE_CHECKING:
@@ -291,7 +291,8 @@ def _compare(resource: Resource, found: Mapping[str, Observed], context: Context
 
 
 def _compare_one(resource: Resource, observed: Observed | None, context: Context) -> Action:
-    resource = resource.beside(observed) if observed is not None else resource
+    if observed is not None and resource.kept:
+        resource, observed = resource.beside(observed), _as_kept(resource, observed)
     action = Action(
         step=PlanStep.CREATE,
         key=resource.key,
@@ -316,6 +317,14 @@ def _compare_one(resource: Resource, observed: Observed | None, context: Context
     return replace(
         action, step=PlanStep.CHANGE if difference.in_place else PlanStep.REPLACE, reason=difference.reason
     )
+
+
+def _as_kept(resource: Resource, observed: Observed) -> Observed:
+    """Return a pool without what concerns its nodes alone, if something else gives it its nodes."""
+    if NODES not in resource.kept:
+        return observed
+    is_short = observed.condition is Condition.UNAVAILABLE
+    return replace(observed, machines=None, condition=Condition.READY if is_short else observed.condition)
 
 
 def _compare_choice(resource: Resource, found: Mapping[str, Observed], context: Context) -> Action:

@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from cloudrec.providers.azure.api.rows import group_name
+from cloudrec.providers.azure.api.rows import group_name, node_group_name
 from cloudrec.providers.azure.prices import shipped
 from cloudrec.providers.base.layout import CloudLayout
 
@@ -74,7 +74,7 @@ class AzureLayout(CloudLayout):
     @property
     def node_group(self) -> str:
         """The name of the resource group that AKS makes for the nodes, and removes with the cluster."""
-        return f"{self.name}-nodes"
+        return node_group_name(self.name)
 
     @property
     def storage_account(self) -> str:

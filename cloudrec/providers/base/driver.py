@@ -20,7 +20,7 @@ from cloudrec.engine.graph import TAG_CLUSTER, TAG_KEY, Condition, Difference, O
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from cloudrec.engine.graph import ErrorVerdict, Resource
+    from cloudrec.engine.graph import ErrorVerdict, Machines, Resource
     from cloudrec.errors import CloudrecError
 
 # Clouds are eventually consistent: for so long after a creation, "not found" does not mean that it is gone.
@@ -39,6 +39,18 @@ _ORDER = (
 
 class UnfinishedError(Exception):
     """The resource was created, but completing it failed (see `__cause__`). Find it before a retry."""
+
+
+def awaited(machines: Machines, *, is_shortage: bool) -> tuple[Condition, str]:
+    """Return the condition of a pool whose own state is good, by the machines that run.
+
+    Args:
+        machines: its machines.
+        is_shortage: whether the reason for missing ones is a lack of capacity or quota.
+    """
+    if not machines.lack:
+        return Condition.READY, ""
+    return (Condition.UNAVAILABLE if is_shortage else Condition.PENDING), machines.lack
 
 
 def with_nodes(resource: Resource[Any], nodes: object) -> Resource[Any] | None:
@@ -102,13 +114,15 @@ class CloudDriver(ABC, Generic[P_contra]):
         return best(seen for seen in self.search(resource.tags[TAG_CLUSTER]) if seen.key == resource.key)
 
     def difference(self, resource: Resource[P_contra], observed: Observed) -> Difference | None:
-        """Compare the properties that are both requested and observed; None if they agree."""
+        """Compare what is both requested and observed, and the nodes that run; None if they agree."""
         # A property that the cloud did not report cannot be compared, so it is no drift.
         wrong = {
             name: f"{name} is {observed.properties.get(name)!r}, not {wanted!r}"
             for name, wanted in resource.properties.requested().items()
             if name in observed.properties and observed.properties[name] != wanted
         }
+        if not wrong and observed.machines is not None and observed.machines.lack:
+            return Difference(reason=observed.machines.lack, in_place=True)
         if not wrong:
             return None
         return Difference(reason="; ".join(wrong.values()), in_place=wrong.keys() <= self.changeable)

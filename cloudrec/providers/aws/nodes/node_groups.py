@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypedDict, TypeVar
 
 from botocore.exceptions import ClientError
 
 from cloudrec.engine.context import UnavailableError
-from cloudrec.engine.graph import TAG_CLUSTER, Condition, Observed, Properties
+from cloudrec.engine.graph import TAG_CLUSTER, Condition, Machines, Observed, Properties
 from cloudrec.providers.aws import offers, price_list
 from cloudrec.providers.aws.api import eks
 from cloudrec.providers.aws.cluster.cluster import CLUSTER
 from cloudrec.providers.aws.network import network
 from cloudrec.providers.aws.nodes.launch_templates import TAG_DIGEST, TEMPLATE
-from cloudrec.providers.base.driver import all_needed, name_of, needed, with_nodes
+from cloudrec.providers.base.driver import all_needed, awaited, name_of, needed, with_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -168,6 +168,10 @@ class _NodeGroupDriver(eks.PartDriver["NodegroupTypeDef", G_contra]):
     def state(self, row: NodegroupTypeDef) -> tuple[Condition, str]:
         """Return the condition; UNAVAILABLE for a lack of capacity, which scaling activities show early."""
         condition, reason = super().state(row)
+        # EKS calls a group degraded while instances cannot be launched, and also later, without nodes: the
+        # instances that run are the better sign, see `_machines`.
+        if row["status"] == "DEGRADED" and _CAPACITY.search(reason):
+            return Condition.READY, ""
         if condition is Condition.FAILED:
             reason = "; ".join(filter(None, [reason, launch_failure(self.aws, row)]))
             return (Condition.UNAVAILABLE if _CAPACITY.search(reason) else Condition.FAILED), reason
@@ -175,6 +179,43 @@ class _NodeGroupDriver(eks.PartDriver["NodegroupTypeDef", G_contra]):
             # EKS reports a failure only after half an hour; until then other types or zones can be tried.
             return (Condition.UNAVAILABLE if _CAPACITY.search(failure) else condition), failure
         return condition, reason
+
+    def look(self, identity: str) -> tuple[Condition, str]:
+        """Return the condition; a group whose instances do not all run is not ready, whatever EKS says."""
+        row = self.described(*eks.split(identity))
+        condition, reason = self.state(row)
+        if condition is not Condition.READY:
+            return condition, reason
+        machines = self._machines(row)
+        return awaited(machines, is_shortage=bool(_CAPACITY.search(machines.reason)))
+
+    def observe(self, cluster: str, name: str, row: NodegroupTypeDef) -> Observed:
+        """Return a group as an `Observed`, with the instances that run; only those cost something."""
+        seen = super().observe(cluster, name, row)
+        if seen.condition is not Condition.READY:
+            return seen
+        machines = self._machines(row)
+        return replace(seen, machines=machines, hourly_usd=self._hourly(row, machines.running))
+
+    def _machines(self, row: NodegroupTypeDef) -> Machines:
+        wanted = row["scalingConfig"]["desiredSize"]
+        running, reason = self._running(row["clusterName"], row["nodegroupName"]), ""
+        if running < wanted:
+            reason = launch_failure(self.aws, row) or eks.issues(row.get("health", {}).get("issues"))
+        return Machines(running=running, wanted=wanted, reason=reason, is_retried=True)
+
+    def _running(self, cluster: str, name: str) -> int:
+        """Return how many instances of a group run or start."""
+        reservations = self.aws.rows(
+            self.aws.ec2.get_paginator("describe_instances").paginate,
+            lambda page: page.get("Reservations"),
+            Filters=[
+                {"Name": "tag:eks:cluster-name", "Values": [cluster]},
+                {"Name": "tag:eks:nodegroup-name", "Values": [name]},
+                {"Name": "instance-state-name", "Values": ["pending", "running"]},
+            ],
+        )
+        return sum(len(each.get("Instances") or ()) for each in reservations)
 
     def properties(self, row: NodegroupTypeDef) -> Mapping[str, object]:
         """Return the observed properties."""
@@ -198,11 +239,14 @@ class _NodeGroupDriver(eks.PartDriver["NodegroupTypeDef", G_contra]):
 
     def hourly_usd(self, row: NodegroupTypeDef) -> float | None:
         """Return the USD an hour of its nodes; the most that they cost if a spot price is not known."""
+        return self._hourly(row, self._there(row)["nodes"])
+
+    def _hourly(self, row: NodegroupTypeDef, nodes: int) -> float | None:
         tags, there = row.get("tags") or {}, self._there(row)
         name = tags.get(TAG_TYPE, "")
         # The group's name in cloudrec ends with its type, zone and capacity type.
         zone = name_of(tags, "").removesuffix(f"-{there['capacity']}").rpartition(f"{name}-")[2]
-        return self.aws.prices.nodes(name, there["nodes"], there["capacity"], zone)
+        return self.aws.prices.nodes(name, nodes, there["capacity"], zone)
 
     def make(self, resource: Resource[G_contra], *, token: str, identities: Mapping[str, str]) -> str:
         """Create the group."""
@@ -281,17 +325,7 @@ class _NodeGroupDriver(eks.PartDriver["NodegroupTypeDef", G_contra]):
 
     def holds(self, observed: Observed) -> bool:
         """Return whether a group has instances: of those that were asked for, EC2 may have had some."""
-        cluster, name = eks.split(observed.identity)
-        reservations = self.aws.rows(
-            self.aws.ec2.get_paginator("describe_instances").paginate,
-            lambda page: page.get("Reservations"),
-            Filters=[
-                {"Name": "tag:eks:cluster-name", "Values": [cluster]},
-                {"Name": "tag:eks:nodegroup-name", "Values": [name]},
-                {"Name": "instance-state-name", "Values": ["pending", "running"]},
-            ],
-        )
-        return any(each.get("Instances") for each in reservations)
+        return self._running(*eks.split(observed.identity)) > 0
 
 
 def launch_failure(aws: Aws, row: NodegroupTypeDef) -> str:
@@ -302,8 +336,11 @@ def launch_failure(aws: Aws, row: NodegroupTypeDef) -> str:
             AutoScalingGroupName=group["name"],
             MaxRecords=_ACTIVITIES,
         )["Activities"]
-        if activities and activities[0]["StatusCode"] == "Failed":
-            return str(activities[0].get("StatusMessage", ""))
+        for each in activities:  # the newest first; the end of another instance says nothing
+            if each["StatusCode"] == "Failed":
+                return str(each.get("StatusMessage", ""))
+            if each.get("Description", "").startswith("Launching"):
+                break
     return ""
 
 

@@ -47,6 +47,11 @@ def group_name(cluster: str) -> str:
     return f"{_PREFIX}{cluster}"
 
 
+def node_group_name(group: str) -> str:
+    """Return the name of the resource group that AKS makes for the nodes of a cluster in a group."""
+    return f"{group}-nodes"
+
+
 def state_of(row: object) -> tuple[Condition, str]:
     """Return the condition that a provisioning state means, and the reason of a failure.
 

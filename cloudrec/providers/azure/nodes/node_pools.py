@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from cloudrec.engine.graph import TAG_CLUSTER, Condition, Observed, Properties
+from cloudrec.engine.graph import TAG_CLUSTER, Condition, Machines, Observed, Properties
 from cloudrec.providers.azure.api import aks, ids, models
 from cloudrec.providers.azure.api.aks import agrees
-from cloudrec.providers.azure.api.rows import group_name, place
+from cloudrec.providers.azure.api.rows import group_name, node_group_name, place
 from cloudrec.providers.azure.cluster.cluster import CLUSTER
 from cloudrec.providers.azure.network import network
 from cloudrec.providers.azure.network.placement import PLACEMENT
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 GPU = "gpu-nodes"
 _AKS_LABEL = "kubernetes.azure.com/"  # prefix of the labels that AKS sets itself
 _USER = "User"
+_OF_POOL = "aks-managed-poolName"  # a tag of each scale set that AKS makes
+_EVICTED = "Azure brings no evicted spot node back, until the pool's count is set again"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +86,14 @@ class AzureGpuNodesDriver(aks.AksDriver[AzureGpuNodesProperties]):
         """Return the pool of this name; None if there is none."""
         name = group_name(resource.tags[TAG_CLUSTER])
         row = self.azure.get(self.pools.get, name, name, resource.properties.pool)
-        return self._observe(row, self.azure.region) if row is not None else None
+        if row is None:
+            return None
+        seen = self._observe(row, self.azure.region)
+        machines = seen.machines
+        # A pool that could not grow has nodes that may be in use: it is never replaced.
+        if seen.condition is Condition.UNAVAILABLE and machines is not None and machines.running:
+            return replace(seen, condition=Condition.READY)
+        return seen
 
     def look(self, identity: str) -> tuple[Condition, str]:
         """Return the condition of a pool, and why it failed."""
@@ -169,7 +178,14 @@ class AzureGpuNodesDriver(aks.AksDriver[AzureGpuNodesProperties]):
         wanted, there = resource.properties.version, observed.properties
         if wanted and agrees(there["version"], wanted):
             observed = replace(observed, properties={**there, "version": wanted})
-        return super().difference(resource, observed)
+        found, machines = super().difference(resource, observed), observed.machines
+        is_short = machines is not None and machines.running < resource.properties.nodes
+        if found is None or machines is None or not is_short or not machines.reason:
+            return found
+        reason = (
+            f"{found.reason} ({machines.reason})" if machines.reason not in found.reason else found.reason
+        )
+        return replace(found, reason=reason)
 
     def change(
         self,
@@ -189,7 +205,12 @@ class AzureGpuNodesDriver(aks.AksDriver[AzureGpuNodesProperties]):
         of = row.properties = (
             row.properties or models.containerservice.AgentPoolManagedClusterAgentPoolProfileProperties()
         )
-        if requested.nodes != there["nodes"] or requested.labels != there["labels"]:
+        machines = self._machines(row)
+        # AKS may show the requested count although machines were evicted: the same count brings them back.
+        lacks = machines is not None and machines.running < requested.nodes
+        # A pool that could not grow is Failed until another write succeeds.
+        is_failed = aks.condition_of(row)[0] in {Condition.FAILED, Condition.UNAVAILABLE}
+        if requested.nodes != there["nodes"] or lacks or is_failed or requested.labels != there["labels"]:
             of.count = requested.nodes
             # A put replaces all labels, so that AKS's own must be in it.
             of.node_labels = {**_automatic(row.node_labels), **requested.labels}
@@ -211,7 +232,8 @@ class AzureGpuNodesDriver(aks.AksDriver[AzureGpuNodesProperties]):
         self, resource: Resource[AzureGpuNodesProperties], observed: Observed
     ) -> Resource[AzureGpuNodesProperties] | None:
         """Return the pool with the size that it had; None if it had no nodes."""
-        return with_nodes(resource, observed.properties.get("nodes"))
+        machines = observed.machines
+        return with_nodes(resource, machines.running if machines else observed.properties.get("nodes"))
 
     def _clusters(self, cluster: str | None) -> Sequence[tuple[str, str]]:
         """Return the name and the region of a cluster, or for None of all clusters that cloudrec created."""
@@ -226,6 +248,8 @@ class AzureGpuNodesDriver(aks.AksDriver[AzureGpuNodesProperties]):
     def _observe(self, row: models.containerservice.AgentPool, location: str) -> Observed:
         tags = row.tags or {}
         condition, reason = aks.condition_of(row)
+        machines = self._machines(row) if condition is not Condition.PENDING else None
+        running = machines.running if machines is not None else row.count or 0
         return Observed(
             kind=GPU,
             name=name_of(tags, row.name or ""),
@@ -236,11 +260,26 @@ class AzureGpuNodesDriver(aks.AksDriver[AzureGpuNodesProperties]):
             properties=_properties(row),
             tags=tags,
             hourly_usd=self.azure.prices_at(location).nodes(
-                row.vm_size or "", row.count or 0, SPOT if row.scale_set_priority == "Spot" else ON_DEMAND
+                row.vm_size or "", running, SPOT if row.scale_set_priority == "Spot" else ON_DEMAND
             ),
             reason=reason,
             location=location,
+            machines=machines,
         )
+
+    def _machines(self, row: models.containerservice.AgentPool) -> Machines | None:
+        """Return the machines of a pool's scale set; None if there is none, or if it may not be read.
+
+        AKS shows the count that was set until it notices that machines are gone, in the state Succeeded.
+        """
+        group = node_group_name(ids.group_of(row.id))
+        sets = self.azure.rows(self.azure.compute.virtual_machine_scale_sets.list, group)
+        mine = [each for each in sets if (each.tags or {}).get(_OF_POOL) == row.name]
+        if not mine:
+            return None
+        running = sum(int((each.sku and each.sku.capacity) or 0) for each in mine)
+        reason = _EVICTED if row.scale_set_priority == "Spot" else ""
+        return Machines(running=running, wanted=row.count or 0, reason=reason, is_retried=False)
 
 
 def _properties(row: models.containerservice.AgentPool) -> dict[str, Any]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from cloudrec.engine.graph import TAG_KEY, Condition, Difference, ErrorVerdict, Observed
-from cloudrec.providers.base.driver import is_ours, name_of, needed, with_nodes
+from cloudrec.engine.graph import TAG_KEY, Condition, Difference, ErrorVerdict, Machines, Observed
+from cloudrec.providers.base.driver import awaited, is_ours, name_of, needed, with_nodes
 from cloudrec.providers.base.offers import ON_DEMAND, SPOT
+from cloudrec.providers.base.operated import OperationFailedError
+from cloudrec.providers.gcp import errors
 from cloudrec.providers.gcp.api import gke, ids, labels, sdk
 from cloudrec.providers.gcp.api.gke import CLUSTER
 from cloudrec.providers.gcp.facts import NOTICE
@@ -79,8 +81,36 @@ class _PoolDriver(gke.GkeDriver[Pool_contra]):
         return any(group is not None and group.size for group in groups)
 
     def look(self, identity: str) -> tuple[Condition, str]:
-        """Read the pool and return its condition."""
-        return self.state(self.row(identity))
+        """Read the pool and return its condition: it is not ready while its groups lack machines."""
+        row = self.row(identity)
+        condition, reason = self.state(row)
+        machines = self.machines(row) if condition is Condition.READY else None
+        if machines is None:
+            return condition, reason
+        lacking = OperationFailedError("", machines.reason)
+        return awaited(machines, is_shortage=errors.is_capacity(lacking))
+
+    def machines(self, row: sdk.container.NodePool) -> Machines | None:
+        """Return the machines that the groups of a pool have: GKE's own state does not follow them."""
+        groups = self.groups(row)
+        wanted = sum(each.target_size for each in groups)
+        # A preempted machine that cannot be made again is being created or recreated all the time.
+        waiting = sum(
+            each.creating + each.creating_without_retries + each.recreating
+            for each in (group.current_actions for group in groups)
+        )
+        reason = self._lacking(groups) if waiting else ""
+        return Machines(running=max(wanted - waiting, 0), wanted=wanted, reason=reason, is_retried=True)
+
+    def _lacking(self, groups: Sequence[sdk.compute.InstanceGroupManager]) -> str:
+        """Return why groups cannot make machines, as their newest errors say it."""
+        read = self.gcp.rest(sdk.compute.InstanceGroupManagersClient).list_errors
+        newest = [
+            max(found, key=lambda each: each.timestamp).error
+            for group in groups
+            if (found := self.gcp.rows(read, ids.arguments(group.self_link)))
+        ]
+        return "; ".join(f"{error.code}: {error.message}" for error in newest)
 
     def row(self, identity: str) -> sdk.container.NodePool:
         """Read a pool by its identity; raises NotFound if it does not exist."""
@@ -118,7 +148,8 @@ class _PoolDriver(gke.GkeDriver[Pool_contra]):
             requests.append(of.UpdateNodePoolRequest(name=identity, node_version=asked.version))
         steps: list[Step] = [self.step(update, request) for request in requests]
         # Setting the same size again makes GKE look again for the nodes that it did not find.
-        if asked.nodes != there["nodes"] or (not steps and there["state"] != gke.RUNNING):
+        lacks = observed.machines is not None and bool(observed.machines.lack)
+        if asked.nodes != there["nodes"] or lacks or (not steps and there["state"] != gke.RUNNING):
             steps.append(self.resized(identity, asked))
         if steps:
             self.begin_all(identity, steps)
@@ -172,6 +203,8 @@ class _PoolDriver(gke.GkeDriver[Pool_contra]):
         tags = labels.decode(row.config.resource_labels)
         condition, reason = self.state(row)
         of = self.properties(row)
+        machines = self.machines(row) if condition is not Condition.PENDING else None
+        running = of if machines is None or len(row.locations) > 1 else {**of, "nodes": machines.running}
         return Observed(
             kind=self.kind,
             name=name_of(tags, row.name),
@@ -179,9 +212,10 @@ class _PoolDriver(gke.GkeDriver[Pool_contra]):
             condition=condition,
             properties=of,
             tags=tags,
-            hourly_usd=self.hourly_usd(of, row),
+            hourly_usd=self.hourly_usd(running, row),
             reason=reason,
             location=gke.region_of(ids.location(identity)),
+            machines=machines,
         )
 
 
@@ -311,6 +345,10 @@ class GcpGpuNodesDriver(_PoolDriver[GpuPoolProperties]):
         scaling = pool_model.autoscaling(asked.nodes)
         request = sdk.container.SetNodePoolAutoscalingRequest(name=identity, autoscaling=scaling)
         return self.step(self.gke.set_node_pool_autoscaling, request)
+
+    def machines(self, row: sdk.container.NodePool) -> Machines | None:
+        """Return the machines of a pool; None for flex-start, whose nodes exist only while pods need them."""
+        return None if row.config.flex_start else super().machines(row)
 
     def size(self, row: sdk.container.NodePool) -> int:
         """Return the target number of nodes; for flex-start, the maximum."""

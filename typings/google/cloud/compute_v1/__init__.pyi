@@ -499,6 +499,13 @@ class InstanceGroupManagersClient:
         retry: object = ...,
         timeout: object = ...,
     ) -> Iterable[compute.InstanceGroupManager]: ...
+    def list_errors(
+        self,
+        request: compute.ListErrorsInstanceGroupManagersRequest | dict[str, object] | None = ...,
+        *,
+        retry: object = ...,
+        timeout: object = ...,
+    ) -> Iterable[compute.InstanceManagedByIgmError]: ...
     def patch_unary(
         self,
         request: compute.PatchInstanceGroupManagerRequest | dict[str, object] | None = ...,

@@ -1845,6 +1845,20 @@ class InstanceGroupsScopedList(proto.Message):
     instance_groups: MutableSequence[InstanceGroup]
     warning: Warning
 
+class InstanceManagedByIgmError(proto.Message):
+    error: InstanceManagedByIgmErrorManagedInstanceError
+    instance_action_details: InstanceManagedByIgmErrorInstanceActionDetails
+    timestamp: str
+
+class InstanceManagedByIgmErrorInstanceActionDetails(proto.Message):
+    action: str
+    instance: str
+    version: ManagedInstanceVersion
+
+class InstanceManagedByIgmErrorManagedInstanceError(proto.Message):
+    code: str
+    message: str
+
 class InstanceParams(proto.Message):
     request_valid_for_duration: Duration
     resource_manager_tags: MutableMapping[str, str]
@@ -1919,6 +1933,15 @@ class ListBackendServicesRequest(proto.Message):
 
 class ListDisksRequest(proto.Message):
     filter: str
+    max_results: int
+    order_by: str
+    page_token: str
+    project: str
+    zone: str
+
+class ListErrorsInstanceGroupManagersRequest(proto.Message):
+    filter: str
+    instance_group_manager: str
     max_results: int
     order_by: str
     page_token: str
@@ -2213,6 +2236,10 @@ class MachineType(proto.Message):
 class MachineTypesScopedList(proto.Message):
     machine_types: MutableSequence[MachineType]
     warning: Warning
+
+class ManagedInstanceVersion(proto.Message):
+    instance_template: str
+    name: str
 
 class Metadata(proto.Message):
     fingerprint: str
