@@ -81,6 +81,8 @@ def needed(target: ClusterTarget) -> list[Addon]:
     names = [
         name for name in profile_of(target.fabric, target.instance_type).addons if name not in target.built_in
     ]
+    claimed = {each.resource for each in target.claims}
+    names = [name for name in names if not claimed.intersection(addon_of(name).provides.resources)]
     disks = ["local-disks"] if target.local_path else []
     return [addon_of(name) for name in (*names, *disks, *(["volumes"] if target.volumes else []))]
 

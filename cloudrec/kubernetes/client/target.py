@@ -74,6 +74,23 @@ class CardNetwork:
 
 
 @dataclass(frozen=True, kw_only=True)
+class DeviceClaim:
+    """Devices that pods claim by dynamic resource allocation, in place of a device plugin's resource.
+
+    Attributes:
+        resource: the resource that a device plugin would give for each: nvidia.com/gpu.
+        device_class: the DeviceClass that a claim names.
+        driver: the driver that lists them.
+    """
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid", "strict": True}
+
+    resource: str
+    device_class: str
+    driver: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class ClusterTarget:
     """A cluster, as launchers and manifests need it; every value is plain JSON.
 
@@ -86,6 +103,7 @@ class ClusterTarget:
         fabric: the network between nodes' GPUs: efa, infiniband, tcpx, tcpxo, tcp; none without GPUs.
         instance_type: the cloud's name for the GPU nodes' machine; empty on adopted clusters.
         resources: requests of a pod that uses a whole GPU node, GPUs and fabric cards, by resource name.
+        claims: which of these pods claim by dynamic resource allocation instead.
         cpus: virtual cores of a node that trains, of which pods request a share; 0 if they are not known.
         memory_gib: memory of a node that trains, in GiB, likewise.
         disk_gb: ephemeral storage that pods can request on a node that trains, in GB; 0 if it is not known.
@@ -125,6 +143,7 @@ class ClusterTarget:
     fabric: str = "none"
     instance_type: str = ""
     resources: Mapping[str, str] = field(default_factory=dict)
+    claims: Sequence[DeviceClaim] = ()
     cpus: int = 0
     memory_gib: int = 0
     disk_gb: int = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cloudrec.kubernetes.client.target import POD_SECURITY, pod_security
-from cloudrec.kubernetes.manifests import network, ray
+from cloudrec.kubernetes.manifests import network, placement, ray
 from cloudrec.kubernetes.manifests.commands import launch_file
 from cloudrec.kubernetes.manifests.environment import endpoint_ports
 from cloudrec.kubernetes.manifests.launchers import MAKERS
@@ -45,7 +45,8 @@ def run_objects(
     check(engine_of(launcher), workload, target)
     made = MAKERS[launcher](workload, target, profile)
     parts = (_config(launcher, workload, target), _policy(launcher, workload, target))
-    return tuple(render(each) for each in (*parts, *_budget(workload, target), *made))
+    more = (*_budget(workload, target), *_claims(workload, target))
+    return tuple(render(each) for each in (*parts, *more, *made))
 
 
 def namespace_objects(target: ClusterTarget, cluster: str, owner: str) -> tuple[dict[str, Any], ...]:
@@ -108,6 +109,19 @@ def _budget(workload: Workload, target: ClusterTarget) -> tuple[TemplateContext,
         **_named(workload, target), selector=trainers(workload.run), min_available=fewest
     )
     return (budget,)
+
+
+def _claims(workload: Workload, target: ClusterTarget) -> tuple[TemplateContext, ...]:
+    """Return the templates of the pods' claims, where the cluster gives devices by claims."""
+    return tuple(
+        contexts.ResourceClaimTemplate(
+            name=placement.claim_template(workload.run, name),
+            namespace=target.namespace,
+            labels=run_labels(workload),
+            request=request,
+        )
+        for name, request in placement.device_requests(target).items()
+    )
 
 
 def _named(workload: Workload, target: ClusterTarget) -> dict[str, Any]:

@@ -47,9 +47,35 @@ def resources(
 
 
 def of_whole_node(target: ClusterTarget, profile: Profile) -> dict[str, str]:
-    """Return the devices and huge pages of a pod that uses a whole node."""
+    """Return the devices and huge pages of a pod that uses a whole node, without those that it claims."""
     # The numbers of the machine come before those of its family's profile.
-    return {**(profile.resources if _has_cards(target, profile) else {}), **target.resources}
+    found = {**(profile.resources if _has_cards(target, profile) else {}), **target.resources}
+    claimed = {each.resource for each in target.claims}
+    return {name: value for name, value in found.items() if name not in claimed}
+
+
+def device_requests(target: ClusterTarget) -> dict[str, dict[str, Any]]:
+    """Return the requests of a pod's claims for the devices of a whole node, by the claim's name.
+
+    Each class has a claim: at most 32 devices can be allocated to one (ResourceClaim in Kubernetes' API).
+    """
+    return {
+        f"devices-{number}": {
+            "name": "all",
+            "exactly": {
+                "deviceClassName": each.device_class,
+                "allocationMode": "ExactCount",
+                "count": int(target.resources[each.resource]),
+            },
+        }
+        for number, each in enumerate(target.claims)
+        if each.resource in target.resources
+    }
+
+
+def claim_template(run: str, claim: str) -> str:
+    """Return the name of the template of a claim of a run's pods."""
+    return f"{run}-{claim}"
 
 
 def tolerations(target: ClusterTarget, *, gpus: bool = True) -> list[dict[str, Any]]:

@@ -68,6 +68,7 @@ class Shape:
 def training_pod(workload: Workload, target: ClusterTarget, profile: Profile, shape: Shape) -> Pod:
     """Return the pod that trains on one node."""
     requests, limits = placement.resources(workload, target, profile)
+    claims = placement.device_requests(target)
     container = Container(
         name=shape.container,
         image=workload.image,
@@ -78,6 +79,7 @@ def training_pod(workload: Workload, target: ClusterTarget, profile: Profile, sh
         ports=shape.ports,
         requests=requests,
         limits=limits,
+        claims=[{"name": name} for name in claims] or None,
         lifecycle=shape.lifecycle,
         capabilities=sorted({*profile.capabilities, *target.capabilities}) or None,
         mounts=[
@@ -113,6 +115,11 @@ def training_pod(workload: Workload, target: ClusterTarget, profile: Profile, sh
         user=profile.user,
         sidecars=[_daemon(each) for each in profile.sidecars] or None,
         containers=[container],
+        claims=[
+            {"name": name, "resourceClaimTemplateName": placement.claim_template(workload.run, name)}
+            for name in claims
+        ]
+        or None,
         volumes=[
             *own_volumes(shape.config or workload.run, shm_gib=_shared_memory(workload, profile)),
             *([_TOPOLOGY] if target.topology else []),
@@ -133,7 +140,9 @@ def _level(workload: Workload, shape: Shape) -> dict[str, str]:
 
 def without_fabric(target: ClusterTarget, profile: Profile) -> tuple[ClusterTarget, Profile]:
     """Return the target and the profile for a pod without GPUs, so without fabric and privileges."""
-    light = replace(target, resources={}, networks=(), capabilities=(), profile="", local_path="", disk_gb=0)
+    light = replace(
+        target, resources={}, claims=(), networks=(), capabilities=(), profile="", local_path="", disk_gb=0
+    )
     bare = replace(
         profile,
         settings=(),

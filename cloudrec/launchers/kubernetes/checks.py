@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cloudrec.errors import PreflightError, UsageError
+from cloudrec.kubernetes import devices
 from cloudrec.kubernetes.client.errors import DeniedError
 from cloudrec.kubernetes.client.target import LEVELS, POD_SECURITY, pod_security
 from cloudrec.kubernetes.manifests import placement
@@ -44,10 +45,30 @@ def check_cluster(kube: Kube, engine: JobOperator, target: ClusterTarget, spec: 
             f"cloudrec may not create a {kind} in namespace {target.namespace} of cluster {spec.cluster!r}",
             remedy=f"have an administrator grant the verb 'create' on {kind} there",
         )
+    _check_claims(kube, target, spec)
     _check_level(kube, target, spec)
     _check_quota(kube, target, spec)
     if not Settings.of(spec.settings).wait_for_nodes and not target.is_managed:
         check_nodes(kube, target, spec)
+
+
+def _check_claims(kube: Kube, target: ClusterTarget, spec: RunSpec) -> None:
+    """Raise PreflightError if the run's pods need claims for devices that cannot be made."""
+    if not target.claims:
+        return
+    kind = devices.TEMPLATE.rpartition("/")[2]
+    if not kube.kinds.has(devices.TEMPLATE):
+        raise PreflightError(
+            f"cluster {spec.cluster!r} gave its devices by dynamic resource allocation, and has "
+            f"no {kind} of v1",
+            remedy=f"cloudrec up {spec.provider} --cluster {spec.cluster} reads again how it gives them",
+        )
+    if not kube.may("create", devices.TEMPLATE, namespace=target.namespace):
+        raise PreflightError(
+            f"cloudrec may not create a {kind} in namespace {target.namespace} of cluster {spec.cluster!r}, "
+            "by which its pods claim their devices",
+            remedy=f"have an administrator grant the verb 'create' on {kind} there",
+        )
 
 
 def check_place(kube: Kube, target: ClusterTarget, spec: RunSpec) -> None:
@@ -182,7 +203,8 @@ def check_name(kube: Kube, engine: JobOperator, target: ClusterTarget, spec: Run
 
 def check_nodes(kube: Kube, target: ClusterTarget, spec: RunSpec) -> None:
     """Raise PreflightError if too few nodes offer what a pod requests; the message lists the nodes."""
-    nodes = kube.list("Node", labels=dict(target.node_selector))
+    found = kube.list("Node", labels=dict(target.node_selector))
+    nodes = devices.with_devices(kube, found, target.claims)
     usable = [Room.of(node) for node in nodes if _is_usable(node, target)]
     wanted = {**target.resources, **_disk(target, spec)}
     fit = [room for room in usable if room.fits(wanted)]
@@ -258,7 +280,7 @@ def _check_free(kube: Kube, target: ClusterTarget, spec: RunSpec, fit: Sequence[
         pods = kube.list("Pod", fields="status.phase!=Succeeded,status.phase!=Failed")
     except DeniedError:
         return  # without the right to list all pods; the scheduler will report what is missing
-    held: dict[str, dict[str, float]] = {}
+    held = devices.held(kube, target.claims, run=spec.name)
     for pod in pods:
         labels = pod["metadata"].get("labels") or {}
         node = (pod.get("spec") or {}).get("nodeName")

@@ -17,6 +17,9 @@ FACTS = CloudFacts(
             # digest is not known, so the tag is given (aws.github.io/deep-learning-containers, "PyTorch").
             base_image="public.ecr.aws/deep-learning-containers/pytorch:2.13-cu133-amzn2023",
             card_resource="vpc.amazonaws.com/efa",
+            # AWS's chart aws-dranet ("Manage EFA devices on Amazon EKS", EKS's user guide).
+            device_class="efa.networking.k8s.aws",
+            device_driver="dra.net",
             # EFA needs huge pages: EKS's image reserves 5128 pages of 2 MiB on a node with EFA.
             resources={"hugepages-2Mi": "5120Mi"},
         ),

@@ -32,6 +32,8 @@ class Fabric:
         image: the Dockerfile's target with its libraries.
         base_image: a publisher's image with them, for pods that install the rest; `plain` if the libraries
             come from the node, so that any image serves; empty if none is known.
+        device_class: the DeviceClass of its cards, where a driver gives them by dynamic resource allocation.
+        device_driver: the name of that driver.
         card_resource: the resource that the device plugin gives a node for each card; a prefix if it ends
             in a slash; empty if pods need not ask for cards.
         resources: resources that a pod needs beside its cards, if nodes have them.
@@ -43,6 +45,8 @@ class Fabric:
     image: str
     base_image: str = ""
     card_resource: str = ""
+    device_class: str = ""
+    device_driver: str = ""
     resources: Mapping[str, str] = field(default_factory=dict)
     capabilities: tuple[str, ...] = ()
 

@@ -11,6 +11,7 @@ from cloudrec.kubernetes.client.target import ClusterTarget
 from cloudrec.providers.base.access import LAUNCHERS, KubernetesAccess
 from cloudrec.providers.kubernetes.api import private
 from cloudrec.providers.kubernetes.cluster import cluster
+from cloudrec.providers.kubernetes.nodes.devices import listed
 from cloudrec.providers.kubernetes.nodes.nodes import pool_of
 from cloudrec.providers.kubernetes.nodes.room import room_of
 
@@ -29,7 +30,7 @@ def of(layout: KubeLayout, adopted: Adopted, home: Home) -> KubernetesAccess:
     note = adopted.kube.get("ConfigMap", layout.name, namespace=layout.namespace)
     if note is None:
         raise _not_up(layout, f"there is no {layout.namespace}/{layout.name} in {adopted.place.context}")
-    nodes = adopted.kube.list("Node")
+    nodes, claims = listed(adopted.kube)
     pool = pool_of(nodes, layout.settings)
     if not pool.names:
         raise _not_up(layout, "none of its nodes is ready")
@@ -53,6 +54,7 @@ def of(layout: KubeLayout, adopted: Adopted, home: Home) -> KubernetesAccess:
         fabric=pool.fabric,
         instance_type=pool.instance_type,
         resources=dict(pool.resources),
+        claims=[each for each in claims if each.resource in pool.resources],
         cpus=int(room.cores),
         memory_gib=int(room.memory_gib),
         limits_cores=_limits_cores(adopted, layout.namespace),

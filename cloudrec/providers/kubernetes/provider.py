@@ -21,6 +21,7 @@ from cloudrec.providers.kubernetes.cluster import cluster as control_plane
 from cloudrec.providers.kubernetes.cluster.cluster import ACCOUNT, NAMESPACE
 from cloudrec.providers.kubernetes.identity import identity
 from cloudrec.providers.kubernetes.layout import KubeLayout
+from cloudrec.providers.kubernetes.nodes.devices import listed
 from cloudrec.providers.kubernetes.nodes.nodes import pool_of
 from cloudrec.providers.kubernetes.settings import settings_of
 from cloudrec.providers.kubernetes.storage import bucket
@@ -63,7 +64,7 @@ class KubernetesProvider:
     def offers(self, cluster: ClusterSpec) -> Sequence[Offer]:
         """Return the existing nodes that can train; empty if there are none."""
         adopted, chosen = self._reach(cluster), settings_of(cluster)
-        pool = pool_of(adopted.kube.list("Node"), chosen)
+        pool = pool_of(listed(adopted.kube)[0], chosen)
         return [offers.offer(pool, adopted.place.context, chosen)] if pool.names else []
 
     def catalog(self, cluster: ClusterSpec, *, refresh: bool) -> Sequence[Offer]:
@@ -77,7 +78,7 @@ class KubernetesProvider:
             adopted = self._reach(cluster)
             found = [quota.reached(adopted)]
             layout = self._layout(cluster, adopted)
-            pool = pool_of(adopted.kube.list("Node"), layout.settings)
+            pool = pool_of(listed(adopted.kube)[0], layout.settings)
         except PreflightError as error:
             return [Finding(check="cluster", ok=False, found=error.message, remedy=error.remedy or "")]
         return [*found, *quota.findings(adopted, layout, pool), *self._looked(layout.settings)]
@@ -189,7 +190,7 @@ def _fabric(adopted: Adopted, chosen: KubernetesSettings) -> str:
     if chosen.fabric is not None:
         return chosen.fabric
     try:
-        return pool_of(adopted.kube.list("Node"), chosen).fabric
+        return pool_of(listed(adopted.kube)[0], chosen).fabric
     except DeniedError:
         return "none"
 

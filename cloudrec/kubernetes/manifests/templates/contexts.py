@@ -319,3 +319,20 @@ class RoleBinding(Named):
 
     role: str
     service_account: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResourceClaimTemplate(TemplateContext):
+    """The template of the claims of a run's pods for the devices of one class of whole nodes.
+
+    Args:
+        name: its name.
+        namespace: the namespace of the run.
+        labels: its labels, and those of each claim.
+        request: the devices of one pod of one class.
+    """
+
+    name: str
+    namespace: str
+    labels: Mapping[str, str]
+    request: Mapping[str, Any]

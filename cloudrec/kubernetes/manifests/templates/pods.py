@@ -30,6 +30,7 @@ class Container(TemplateContext):
         readiness: the probe that shows whether it works; None for none.
         capabilities: Linux capabilities that the fabric needs; None for none.
         mounts: its volume mounts.
+        claims: the claims of the pod whose devices it gets; None for none.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Container(TemplateContext):
     capabilities: Sequence[str] | None
     mounts: Entries
     readiness: Mapping[str, Any] | None = None
+    claims: Entries | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,6 +94,7 @@ class Pod(TemplateContext):
         sidecars: what starts before the containers: a program that ends, and daemons that end after them.
         containers: its containers.
         volumes: the volumes that the containers mount.
+        claims: the templates of its claims for devices; None for none.
     """
 
     labels: Mapping[str, str]
@@ -110,3 +113,4 @@ class Pod(TemplateContext):
     sidecars: Sequence[Container | Daemon] | None
     containers: Sequence[Container]
     volumes: Entries
+    claims: Entries | None = None
