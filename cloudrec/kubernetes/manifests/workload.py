@@ -43,6 +43,7 @@ class Workload:
         queue: Kueue's local queue; empty without Kueue.
         start_timeout_s: seconds that a pod waits for those of the other nodes before the first step; 0 for no
             limit. Whether the run has started before is known from its results.
+        in_place: whether the cluster restarts a container in its pod by the code with which it ended.
         dead_node: `replace` if the guard may end a pod whose node is dead while its Node object stays.
     """
 
@@ -73,3 +74,4 @@ class Workload:
     queue: str = ""
     start_timeout_s: int = 0
     dead_node: str = ""
+    in_place: bool = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from cloudrec.errors import CloudrecError
@@ -15,7 +16,7 @@ from cloudrec.launchers.base.protocol import LaunchPlan, RunHandle
 from cloudrec.launchers.base.script.prepare import deliver
 from cloudrec.launchers.kubernetes import checks
 from cloudrec.launchers.kubernetes import submit as applying
-from cloudrec.launchers.kubernetes.context import Settings, connect, target_of
+from cloudrec.launchers.kubernetes.context import Settings, connect, restarts_in_place, target_of
 from cloudrec.launchers.kubernetes.probe import probe
 from cloudrec.launchers.kubernetes.secrets import check_secrets
 from cloudrec.launchers.kubernetes.watch.observer import KubernetesObserver
@@ -36,7 +37,7 @@ def preflight(engine: JobOperator, spec: RunSpec) -> None:
     """Check names, cluster and nodes, and render the manifests; nothing is created."""
     refuse_flags(spec)
     target = target_of(spec)
-    _objects(engine, spec, launch=1)
+    _objects(engine, spec, _workload(spec, launch=1))
     checks.check_cluster(connect(target), engine, target, spec)
     check_secrets(connect(target), target, spec.secrets)
 
@@ -44,12 +45,16 @@ def preflight(engine: JobOperator, spec: RunSpec) -> None:
 def plan(engine: JobOperator, run: RunFolder, spec: RunSpec) -> LaunchPlan:
     """Return the objects that the next launch applies."""
     launch = launches.next_launch(run)
-    workload = _workload(spec, launch)
+    try:
+        in_place = restarts_in_place(target_of(spec))
+    except CloudrecError:  # a plan needs no cluster that answers
+        in_place = False
+    workload = replace(_workload(spec, launch), in_place=in_place)
     return LaunchPlan(
         command=workload.command,
         environment=workload.environment,
         files={"trainer.yaml": workload.config},
-        objects=_objects(engine, spec, launch),
+        objects=_objects(engine, spec, workload),
     )
 
 
@@ -64,7 +69,7 @@ def submit(engine: JobOperator, run: RunFolder) -> RunHandle:
     if job is not None and not run.ledger.read():
         checks.check_name(kube, engine, target, spec)
     checks.check_place(kube, target, spec)
-    workload = _workload(spec, launch)
+    workload = replace(_workload(spec, launch), in_place=restarts_in_place(target))
     if last_launch(run.ledger.read()) < launch:
         run.ledger.append("submitted", launch=launch, launcher=engine.name)
     try:
@@ -91,7 +96,7 @@ def _applied(
         deliver(kube, target, spec.setup.digest, cluster=spec.cluster, owner=workload.owner)
     if Settings.of(spec.settings).probe:
         probe(kube, workload, target, profile_for(target))
-    objects = _objects(engine, spec, workload.launch)
+    objects = _objects(engine, spec, workload)
     if job is not None and applying.launch_of(job) != workload.launch:
         applying.remove_old(kube, engine, job, objects)
     _write_inputs(run, spec, workload)
@@ -109,9 +114,9 @@ def _refuse_alive(engine: JobOperator, run: RunFolder, job: Mapping[str, Any] | 
     launches.refuse_alive(run, KubernetesObserver(engine, run).status())
 
 
-def _objects(engine: JobOperator, spec: RunSpec, launch: int) -> Sequence[Mapping[str, Any]]:
+def _objects(engine: JobOperator, spec: RunSpec, workload: Workload) -> Sequence[Mapping[str, Any]]:
     target = target_of(spec)
-    return run_objects(engine.name, _workload(spec, launch), target, profile_for(target))
+    return run_objects(engine.name, workload, target, profile_for(target))
 
 
 def _workload(spec: RunSpec, launch: int) -> Workload:
