@@ -19,6 +19,9 @@ RESTARTS_SPENT: Final = 70  # EX_SOFTWARE, of the agent: the ranks crashed more 
 GANG_INCOMPLETE: Final = 71  # of the agent: too few nodes joined the run in time, and no rank has started
 STOPPED: Final = 75  # EX_TEMPFAIL: stopped with a committed checkpoint; start again to resume
 PEER_LOST: Final = 76  # EX_PROTOCOL: another rank was lost; start again, and do not count this as a crash
+KILLED: Final = (134, 135, 137, 139)
+"""Codes of an agent that a signal ended: SIGABRT, SIGBUS, SIGKILL (out of memory, too), SIGSEGV."""
+
 STOPPED_FOR_OPERATOR: Final = 203
 """STOPPED, for operators that restart a pod only after codes of 128 and more."""
 

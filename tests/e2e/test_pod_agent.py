@@ -7,7 +7,9 @@ import signal
 from pathlib import Path
 
 import psutil
+import pytest
 
+from cloudrec_contract.exit_codes import RESTARTS_SPENT
 from tests.e2e.support_pods import PATIENCE_S, fake_run, lines_of, lose, wait_for
 
 
@@ -44,6 +46,31 @@ def test_a_run_continues_with_fewer_nodes_after_the_loss_of_the_first_pod(tmp_pa
     summary = json.loads((tmp_path / "results/summary.json").read_text())
     assert (summary["status"], summary["step"]) == ("finished", 400)
     assert (tmp_path / "results/leaders/0001-complete.json").exists()
+
+
+def test_a_killed_container_is_started_again_in_its_pod_until_its_restarts_are_spent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CLOUDREC_IN_PLACE", "1")
+    with fake_run(tmp_path, steps=10_000, step_s=0.02, checkpoint_interval=5) as pods:
+        first = pods.start()
+        wait_for(lambda: "step 12" in _text(pods.output()), first)
+        assert lose(first) == []
+        again = pods.start()  # with the files of the first one, as in a pod
+        wait_for(lambda: "step 20" in _text(pods.output()), again)
+        assert "its container was killed, 1 of 1 times, and starts again" in _text(pods.output())
+        lines = [line for line in _text(pods.output()).splitlines() if "begins at step" in line]
+        assert int(lines[0].rpartition(" ")[2]) >= 10
+        lose(again)
+        assert pods.start().wait(PATIENCE_S) == RESTARTS_SPENT
+        assert "its container was killed 2 times" in pods.word().read_text()
+    events = lines_of((tmp_path / "results/pods/r-0-a/events.jsonl").read_bytes())
+    assert [each["event"] for each in events if each["event"] in ("started", "restarting", "failed")] == [
+        "started",
+        "started",
+        "restarting",
+        "failed",
+    ]
 
 
 def _text(path: Path) -> str:

@@ -25,7 +25,15 @@ from cloudrec.agent.upload.uploader import Keeper
 from cloudrec.errors import CloudrecError, DataError, PreflightError, StorageError, UsageError
 from cloudrec.launchers.base.results_store import Place, open_place
 from cloudrec.process import tether
-from cloudrec_contract.exit_codes import BAD_CONFIG, BAD_DATA, FAILED, FINISHED, STOPPED, UNFIT_NODE
+from cloudrec_contract.exit_codes import (
+    BAD_CONFIG,
+    BAD_DATA,
+    FAILED,
+    FINISHED,
+    RESTARTS_SPENT,
+    STOPPED,
+    UNFIT_NODE,
+)
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -107,9 +115,20 @@ class Agent:
             if self._is_finished():
                 return Ending(code=FINISHED, cause="the run has finished already")
             self._keeper = Keeper(settings.folder, self._place, pod=settings.pod, say=self._say)
-        self._record("started", pid=os.getpid(), pod=settings.pod, node=settings.node, command=self._words)
         if self._keeper:
             self._keeper.start()
+        lost = self._lost_before()
+        if lost > settings.max_restarts:
+            return Ending(
+                code=RESTARTS_SPENT,
+                cause=f"its container was killed {lost} times, for example because memory ran out; the limit "
+                f"is {settings.max_restarts}",
+            )
+        self._record("started", pid=os.getpid(), pod=settings.pod, node=settings.node, command=self._words)
+        if lost:
+            cause = f"its container was killed, {lost} of {settings.max_restarts} times, and starts again"
+            self._record("restarting", attempt=lost, cause=cause)
+            self._say(cause)
         environment = {**os.environ, **prepare.rank_environment(settings)}
         if settings.profile:
             environment |= prepare.source_profile(settings.profile, environment)
@@ -138,6 +157,14 @@ class Agent:
         if self._early_stop:
             raise StopRequestedError
         return self._watch.run()
+
+    def _lost_before(self) -> int:
+        """Return how often this pod's container was killed: starts of an agent without an end."""
+        if not self._settings.in_place:
+            return 0
+        events = self._settings.folder.ledger.read()
+        own = [each.event for each in events if each.launch == self._settings.launch]
+        return own.count("started") - sum(own.count(state) for state in (*_STATES.values(), "failed"))
 
     def _host_of(self, command: TorchrunCommand) -> RendezvousHost | None:
         """Return what finds the rendezvous if the run may continue without its first pod, else None."""

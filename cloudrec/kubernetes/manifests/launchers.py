@@ -105,6 +105,9 @@ def _indexed_shape(launcher: str, workload: Workload, target: ClusterTarget) -> 
     engine, run = ENGINES[launcher], workload.run
     domain = f".{run}.{target.namespace}.svc"
     first = engine.host.format(run=run, index=0)
+    in_place = (
+        workload.in_place and launcher == "torchrun"
+    )  # an operator's own copy of the pod may lack rules
     return Shape(
         container=engine.container,
         command=AGENT,
@@ -112,7 +115,9 @@ def _indexed_shape(launcher: str, workload: Workload, target: ClusterTarget) -> 
         own={
             **indexed(engine.host.format(run=run, index="$(CLOUDREC_INDEX)") + domain),
             **_election(workload),
+            **({"CLOUDREC_IN_PLACE": "1"} if in_place else {}),
         },
+        in_place=in_place,
         subdomain=run if launcher == "torchrun" else None,  # a JobSet sets the subdomain itself
     )
 

@@ -13,6 +13,7 @@ from cloudrec.kubernetes.manifests.environment import WORK, entries, run_environ
 from cloudrec.kubernetes.manifests.names import PREFERRED_LEVEL, REQUIRED_LEVEL, ROLE, TRAINER, run_labels
 from cloudrec.kubernetes.manifests.setup import urls_of, with_setup
 from cloudrec.kubernetes.manifests.templates.pods import Container, Daemon, Pod
+from cloudrec_contract.exit_codes import KILLED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,6 +33,8 @@ _TOPOLOGY = {
     "configMap": {"name": topology.NAME, "defaultMode": _CONFIG_MODE, "optional": True},
 }
 # Without limits: the vendor names none, and a throttled daemon would delay all ranks.
+# Not after STOPPED: its machine is about to end, so that another pod must begin elsewhere, or it was stopped.
+_AFTER_A_SIGNAL = {"action": "Restart", "exitCodes": {"operator": "In", "values": list(KILLED)}}
 _DAEMON_REQUESTS = {"cpu": "1", "memory": "1Gi"}
 _PROBE_PERIOD_S = 2
 
@@ -51,6 +54,7 @@ class Shape:
         restart_policy: the pod's restart policy; None if the operator sets it.
         ports: ports with the names that the operator requires.
         lifecycle: the container's lifecycle hooks.
+        in_place: whether its container is started again in the pod after a signal has ended it.
     """
 
     container: str = "trainer"
@@ -63,6 +67,7 @@ class Shape:
     restart_policy: str | None = "Never"
     ports: Sequence[Mapping[str, Any]] | None = None
     lifecycle: Mapping[str, Any] | None = None
+    in_place: bool = False
 
 
 def training_pod(workload: Workload, target: ClusterTarget, profile: Profile, shape: Shape) -> Pod:
@@ -82,6 +87,8 @@ def training_pod(workload: Workload, target: ClusterTarget, profile: Profile, sh
         claims=[{"name": name} for name in claims] or None,
         lifecycle=shape.lifecycle,
         capabilities=sorted({*profile.capabilities, *target.capabilities}) or None,
+        restart_policy="Never" if shape.in_place else None,
+        restart_rules=[_AFTER_A_SIGNAL] if shape.in_place else None,
         mounts=[
             *own_mounts(),
             *(

@@ -45,6 +45,7 @@ class Workload:
         level_required: whether the run waits until one such part has room for all pods.
         start_timeout_s: seconds that a pod waits for those of the other nodes before the first step; 0 for no
             limit. Whether the run has started before is known from its results.
+        in_place: whether the cluster restarts a container in its pod by the code with which it ended.
         dead_node: `replace` if the guard may end a pod whose node is dead while its Node object stays.
         wishes: labels by which the run asks the keeper of a managed cluster for nodes: see `wishes`.
     """
@@ -79,3 +80,4 @@ class Workload:
     start_timeout_s: int = 0
     dead_node: str = ""
     wishes: Mapping[str, str] = field(default_factory=dict)
+    in_place: bool = False

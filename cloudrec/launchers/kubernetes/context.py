@@ -5,6 +5,7 @@ Reading the state of a run needs only this module; `workloads` has what a launch
 
 from __future__ import annotations
 
+import re
 import threading
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
     from cloudrec.launchers.base.runspec import RunSpec
 
+_VERSION = re.compile(r"v(\d+)\.(\d+)")
+_WITH_RULES = (1, 35)
 REPLACE, REPORT = DEAD_NODES = ("replace", "report")
 PREFERRED, REQUIRED, ANYWHERE = TOPOLOGIES = ("preferred", "required", "anywhere")
 RUN_LABEL, LAUNCH_LABEL = "cloudrec/run", "cloudrec/launch"
@@ -146,6 +149,20 @@ def connect(target: ClusterTarget) -> Kube:
         if key not in _connections:
             _connections[key] = Kube.connect(target)
         return _connections[key]
+
+
+def restarts_in_place(target: ClusterTarget) -> bool:
+    """Return whether a cluster restarts a container in its pod by rules."""
+    return has_restart_rules(connect(target).version())
+
+
+def has_restart_rules(version: str) -> bool:
+    """Return whether a version of Kubernetes has rules for restarts (KEP-5307, on by default since 1.35).
+
+    An older API server refuses the fields, or drops them. An older kubelet ignores them, and the pod ends.
+    """
+    found = _VERSION.match(version)
+    return found is not None and (int(found[1]), int(found[2])) >= _WITH_RULES
 
 
 def disconnect() -> None:

@@ -16,7 +16,7 @@ from cloudrec.launchers.base.protocol import LaunchPlan, RunHandle
 from cloudrec.launchers.base.script.prepare import deliver
 from cloudrec.launchers.kubernetes import checks
 from cloudrec.launchers.kubernetes import submit as applying
-from cloudrec.launchers.kubernetes.context import REQUIRED, Settings, connect, target_of
+from cloudrec.launchers.kubernetes.context import REQUIRED, Settings, connect, restarts_in_place, target_of
 from cloudrec.launchers.kubernetes.probe import probe
 from cloudrec.launchers.kubernetes.secrets import check_secrets
 from cloudrec.launchers.kubernetes.watch.observer import KubernetesObserver
@@ -46,7 +46,11 @@ def preflight(engine: JobOperator, spec: RunSpec) -> None:
 def plan(engine: JobOperator, run: RunFolder, spec: RunSpec) -> LaunchPlan:
     """Return the objects that the next launch applies."""
     launch = launches.next_launch(run)
-    workload = _placed(engine, spec, _workload(spec, launch))
+    try:
+        in_place = restarts_in_place(target_of(spec))
+    except CloudrecError:  # a plan needs no cluster that answers
+        in_place = False
+    workload = _placed(engine, spec, replace(_workload(spec, launch), in_place=in_place))
     return LaunchPlan(
         command=workload.command,
         environment=workload.environment,
@@ -66,7 +70,7 @@ def submit(engine: JobOperator, run: RunFolder) -> RunHandle:
     if job is not None and not run.ledger.read():
         checks.check_name(kube, engine, target, spec)
     checks.check_place(kube, target, spec)
-    workload = _workload(spec, launch)
+    workload = replace(_workload(spec, launch), in_place=restarts_in_place(target))
     if last_launch(run.ledger.read()) < launch:
         run.ledger.append("submitted", launch=launch, launcher=engine.name)
     try:

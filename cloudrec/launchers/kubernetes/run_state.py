@@ -211,16 +211,21 @@ def ended_at(pod: Mapping[str, Any]) -> str:
     return str(terminated(pod).get("finishedAt") or "")
 
 
+def restarts(pod: Mapping[str, Any]) -> int:
+    """Return how often a pod's containers were started again."""
+    statuses = (pod.get("status") or {}).get("containerStatuses") or []
+    return sum(int(each.get("restartCount") or 0) for each in statuses)
+
+
 def _worker(pod: Mapping[str, Any], sight: KubernetesSnapshot) -> Worker:
     status = pod.get("status") or {}
-    statuses = status.get("containerStatuses") or []
     ending = bool(pod["metadata"].get("deletionTimestamp")) and not is_over(pod)
     cause = pod_cause(pod, nodes=sight.cluster_nodes, now_s=sight.now_s)
     return Worker(
         name=pod["metadata"]["name"],
         node=str((pod.get("spec") or {}).get("nodeName") or ""),
         state="Terminating" if ending else str(status.get("phase") or "Pending"),
-        restarts=sum(int(each.get("restartCount") or 0) for each in statuses),
+        restarts=restarts(pod),
         problem=str(cause) if cause else "",
     )
 

@@ -63,6 +63,11 @@ class Problems:
             errors.cause(field, f"Too long: may not be more than {limit} {what}", "FieldValueTooLong")
         )
 
+    def too_many(self, field: str, count: int, limit: int) -> None:
+        """Add a list that is too long."""
+        text = f"Too many: {count}: must have at most {limit} items"
+        self._causes.append(errors.cause(field, text, "FieldValueTooMany"))
+
     def unchanged(
         self, path: str, names: Iterable[str], new: Mapping[str, Any], old: Mapping[str, Any]
     ) -> None:

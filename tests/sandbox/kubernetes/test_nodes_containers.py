@@ -193,6 +193,34 @@ def test_a_failed_container_is_restarted_at_once_and_then_with_backoff(cluster: 
     wait(lambda: cluster.pod("again")["status"]["containerStatuses"][0]["restartCount"] == 2, what="a start")
 
 
+def test_a_rule_restarts_a_container_in_its_pod_and_other_codes_end_it(cluster: Cluster) -> None:
+    # The pod's own policy is Never. Its volumes stay; the second start ends with a code without a rule.
+    script = "echo x >>/data/starts; [ $(wc -l </data/starts) = 1 ] && exit 137; exit 4"
+    rule = {"action": "Restart", "exitCodes": {"operator": "In", "values": [137, 139]}}
+    spec = {
+        "container": {
+            "restartPolicy": "Never",
+            "restartPolicyRules": [rule],
+            "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+        },
+        "volumes": [{"name": "data", "emptyDir": {}}],
+    }
+    cluster.apply(pod("ruled", "sh", "-c", script, **spec))
+    (status,) = _ended(cluster, "ruled")["status"]["containerStatuses"]
+    assert status["restartCount"] == 1
+    assert status["lastState"]["terminated"]["exitCode"] == 137
+    assert status["state"]["terminated"]["exitCode"] == 4
+
+
+def test_a_deleted_pod_is_not_restarted_by_its_rules(cluster: Cluster) -> None:
+    rule = {"action": "Restart", "exitCodes": {"operator": "NotIn", "values": [0]}}
+    rules = {"restartPolicy": "Never", "restartPolicyRules": [rule]}
+    cluster.apply(pod("leaving", "sh", "-c", "trap 'exit 7' TERM; echo on; sleep 60 & wait", container=rules))
+    _printed(cluster, "leaving")
+    cluster.delete("/api/v1/namespaces/default/pods/leaving")
+    wait(lambda: "leaving" not in {each["metadata"]["name"] for each in cluster.pods()}, what="its end")
+
+
 def test_a_deleted_pod_gets_sigterm_and_is_killed_after_the_grace_period(cluster: Cluster) -> None:
     cluster.apply(pod("polite", "sh", "-c", "trap 'exit 0' TERM; echo up; while :; do sleep 0.05; done"))
     cluster.apply(pod("deaf", "sh", "-c", "trap '' TERM; echo up; while :; do sleep 0.05; done"))

@@ -28,7 +28,43 @@ def codes(*values: int) -> dict[str, Any]:
     return {"rules": [{"action": "FailJob", "onExitCodes": {"operator": "In", "values": list(values)}}]}
 
 
+def restarts(rule: dict[str, Any] | None = None, *, times: int = 1, **changes: Any) -> dict[str, Any]:
+    codes = {"operator": "In", "values": [3]}
+    rules = [rule or {"action": "Restart", "exitCodes": codes}] * times
+    policy = {"restartPolicy": "Never", "restartPolicyRules": rules, **changes}
+    return job("one", template=template(containers=container(**{k: v for k, v in policy.items() if v})))
+
+
+_RULES = "spec.template.spec.containers[0].restartPolicyRules"
+# Each was sent to a real 1.36.2 API server.
+RESTARTS: list[tuple[str, str, Callable[[], dict[str, Any]], str]] = [
+    ("rules without a policy", JOBS, lambda: restarts(restartPolicy=None), _RULES.removesuffix("Rules")),
+    ("another policy", JOBS, lambda: restarts(restartPolicy="Sometimes"), _RULES.removesuffix("Rules")),
+    ("more than 20 rules", JOBS, lambda: restarts(times=21), _RULES),
+    (
+        "another action",
+        JOBS,
+        lambda: restarts({"action": "Stop", "exitCodes": {"operator": "In", "values": [3]}}),
+        f"{_RULES}[0].action",
+    ),
+    ("a rule without codes", JOBS, lambda: restarts({"action": "Restart"}), f"{_RULES}[0].exitCodes"),
+    (
+        "another operator",
+        JOBS,
+        lambda: restarts({"action": "Restart", "exitCodes": {"operator": "Is", "values": [3]}}),
+        f"{_RULES}[0].exitCodes.operator",
+    ),
+    (
+        "more than 255 codes",
+        JOBS,
+        lambda: restarts({"action": "Restart", "exitCodes": {"operator": "In", "values": list(range(256))}}),
+        f"{_RULES}[0].exitCodes.values",
+    ),
+]
+
+
 INVALID: list[tuple[str, str, Callable[[], dict[str, Any]], str]] = [
+    *RESTARTS,
     ("a name with capitals", MAPS, lambda: config_map("One"), "metadata.name"),
     ("a name that is too long", MAPS, lambda: config_map("x" * 254), "metadata.name"),
     ("no name", MAPS, lambda: {"metadata": {}}, "metadata.name"),

@@ -165,6 +165,7 @@ def workload(family: str = "aws-p5", **changes: Any) -> Workload:
         "grace_s": FAMILIES[family].notice_s,
         "cpus": 4,
         "memory_gib": 256,
+        "in_place": True,
         "disk_gib": 16 if FAMILIES[family].local_path else 662 if FAMILIES[family].disk_gb else 0,
     }
     return Workload(**{**values, **changes})

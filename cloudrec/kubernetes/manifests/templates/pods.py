@@ -28,6 +28,8 @@ class Container(TemplateContext):
         limits: its resource limits.
         lifecycle: its lifecycle hooks.
         readiness: the probe that shows whether it works; None for none.
+        restart_policy: its own restart policy; None for the pod's.
+        restart_rules: the rules that come before that policy; None for none.
         capabilities: Linux capabilities that the fabric needs; None for none.
         mounts: its volume mounts.
         claims: the claims of the pod whose devices it gets; None for none.
@@ -46,6 +48,8 @@ class Container(TemplateContext):
     mounts: Entries
     readiness: Mapping[str, Any] | None = None
     claims: Entries | None = None
+    restart_policy: str | None = None
+    restart_rules: Entries | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from cloudrec.home import read_text, write_atomically
 from cloudrec.kubernetes.health.causes import is_disrupted, pod_cause
+from cloudrec.kubernetes.health.containers import exit_cause
 from cloudrec.launchers.base.outputs import json_lines, number, read_tail
 from cloudrec.launchers.base.record import LOST, PREEMPTED
-from cloudrec.launchers.kubernetes.run_state import ended_at, exit_code, is_over, is_ready
+from cloudrec.launchers.kubernetes.run_state import ended_at, exit_code, is_over, is_ready, restarts
 from cloudrec_contract.safe_json import safe_object
 
 if TYPE_CHECKING:
@@ -26,10 +27,27 @@ _SEEN = "pods.json"  # in the run's folder: the pods that ran at the time of the
 def note_losses(
     run: RunFolder, events: Sequence[LedgerEvent], pods: Sequence[Mapping[str, Any]], launch: int
 ) -> None:
-    """Record each pod that was preempted or has crashed, once."""
+    """Record each pod that was preempted or has crashed, and each container that was started again, once."""
     known = {event.details.get("uid") for event in events if event.event in (LOST, PREEMPTED)}
     for pod in pods:
         metadata = pod["metadata"]
+        again = restarts(pod)
+        if again and (start := f"{metadata['uid']}/{again}") not in known:
+            earlier = _before_its_restart(pod)
+            cause = exit_cause(earlier)
+            text = (
+                cause.text.partition(":")[0] if cause else "its container ended"
+            )  # without lines of its log
+            run.ledger.append(
+                LOST,
+                launch=launch,
+                uid=start,
+                pod=metadata["name"],
+                node=(pod.get("spec") or {}).get("nodeName"),
+                exit_code=exit_code(earlier),
+                cause=f"{text}; its container was started again in its pod",
+                **_at(ended_at(earlier)),
+            )
         taken = is_disrupted(pod)
         failed = (pod.get("status") or {}).get("phase") == "Failed"
         if metadata["uid"] in known or not (taken or failed):
@@ -45,6 +63,13 @@ def note_losses(
             cause=cause.text if cause else None,
             **_at(ended_at(pod)),
         )
+
+
+def _before_its_restart(pod: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a pod as if its containers had not been started again since their last end."""
+    status = pod.get("status") or {}
+    statuses = [{**each, "state": {}} for each in status.get("containerStatuses") or []]
+    return {**pod, "status": {**status, "containerStatuses": statuses}}
 
 
 def vanished(run: RunFolder, pods: Sequence[Mapping[str, Any]], launch: int) -> dict[str, dict[str, str]]:

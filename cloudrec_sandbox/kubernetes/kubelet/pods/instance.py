@@ -178,9 +178,22 @@ class Instance:
         policy = self.worker.pod["spec"].get("restartPolicy", "Always")
         if self.role == SIDECAR:
             return not self.worker.is_over()
+        # A container's own rules come first, then its own policy, then the pod's (KEP-5307).
+        policy = self.container.get("restartPolicy", policy)
+        if self._has_rule():
+            return True
         if self.role == INIT:
             return self.code != 0 and policy != "Never"
         return policy == "Always" or (policy == "OnFailure" and self.code != 0)
+
+    def _has_rule(self) -> bool:
+        """Return whether a rule restarts it after its exit code; the action is `Restart` alone here."""
+        for rule in self.container.get("restartPolicyRules") or ():
+            codes = rule["exitCodes"]
+            is_listed = self.code in (codes.get("values") or ())
+            if rule["action"] == "Restart" and is_listed == (codes["operator"] == "In"):
+                return True
+        return False
 
     def _back_off(self) -> None:
         """Wait before the next start: not at all at first, then twice as long each time."""

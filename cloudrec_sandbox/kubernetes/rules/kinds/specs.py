@@ -33,6 +33,9 @@ _HOST_TYPES = (
     "Socket",
 )
 _RESTART = ("Always", "Never", "OnFailure")
+_RULE_ACTIONS = ("Restart", "RestartAllContainers")
+_OPERATORS = ("In", "NotIn")
+_MOST_RULES, _MOST_CODES = 20, 255
 _FIELD = re.compile(
     r"metadata\.(name|namespace|uid|labels|annotations)|metadata\.(labels|annotations)\['.+'\]|"
     r"spec\.(nodeName|serviceAccountName)|status\.(hostIPs?|podIPs?)"
@@ -75,6 +78,7 @@ def check_spec(spec: Mapping[str, Any], path: str, problems: Problems) -> None:
         policy = container.get("restartPolicy")
         if policy is not None and policy not in _RESTART:
             problems.unsupported(f"{below}.restartPolicy", policy, _RESTART)
+        _check_restart_rules(container, below, problems)
         if container.get("restartPolicy") != "Always":
             for name in (
                 *(each for each in _PROBES if each in container),
@@ -87,6 +91,7 @@ def check_spec(spec: Mapping[str, Any], path: str, problems: Problems) -> None:
             _check_container(container, below, problems)
     for index, container in enumerate(spec.get("containers") or ()):
         _check_container(container, f"{path}.containers[{index}]", problems)
+        _check_restart_rules(container, f"{path}.containers[{index}]", problems)
     for index, volume in enumerate(spec.get("volumes") or ()):
         _check_volume(volume, f"{path}.volumes[{index}]", problems)
     _check_security(spec.get("securityContext") or {}, f"{path}.securityContext", problems)
@@ -115,6 +120,29 @@ def _check_container(container: Mapping[str, Any], path: str, problems: Problems
         if field is not None and not _FIELD.fullmatch(field):
             where = f"{path}.env[{index}].valueFrom.fieldRef.fieldPath"
             problems.invalid(where, field, "error converting fieldPath: field label not supported")
+
+
+def _check_restart_rules(container: Mapping[str, Any], path: str, problems: Problems) -> None:
+    """Report what is wrong in the rules for restarts (KEP-5307), each as a 1.36.2 API server answered."""
+    rules = container.get("restartPolicyRules") or ()
+    if rules and container.get("restartPolicy") is None:
+        text = "must specify restartPolicy when restart rules are used"
+        problems.required(f"{path}.restartPolicy", text)
+    if len(rules) > _MOST_RULES:
+        problems.too_many(f"{path}.restartPolicyRules", len(rules), _MOST_RULES)
+        return
+    for index, rule in enumerate(rules):
+        below = f"{path}.restartPolicyRules[{index}]"
+        if rule.get("action", "") not in _RULE_ACTIONS:
+            problems.unsupported(f"{below}.action", rule.get("action", ""), _RULE_ACTIONS)
+        codes = rule.get("exitCodes")
+        if codes is None:
+            problems.required(f"{below}.exitCodes", "must be specified")
+            continue
+        if codes.get("operator", "") not in _OPERATORS:
+            problems.unsupported(f"{below}.exitCodes.operator", codes.get("operator", ""), _OPERATORS)
+        if (count := len(codes.get("values") or ())) > _MOST_CODES:
+            problems.too_many(f"{below}.exitCodes.values", count, _MOST_CODES)
 
 
 def _check_probe(probe: Mapping[str, Any], path: str, problems: Problems, *, is_readiness: bool) -> None:
