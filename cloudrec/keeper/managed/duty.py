@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from cloudrec.errors import CloudrecError
-from cloudrec.keeper.managed.keeper import Keeper
+from cloudrec.keeper.managed.keeper import RunKeeper
 from cloudrec.keeper.managed.leader import Leader
 from cloudrec.keeper.managed.record import MANAGED, ManagedRecord
 from cloudrec.kubernetes.client.errors import KubeError
@@ -58,7 +58,7 @@ def manage(
         # Read only now: another keeper may have written it before it gave the lease back.
         found = kube.get("ConfigMap", NAME, namespace=namespace) or {}
         facts = facts_of(cluster.provider)
-        Keeper(
+        RunKeeper(
             kube=kube,
             namespace=namespace,
             pool_label=pool_label,

@@ -39,7 +39,7 @@ _AGAIN_S = 60.0  # a size that the cloud does not show yet is asked for again af
 
 
 @dataclass(frozen=True, kw_only=True)
-class Keeper:
+class RunKeeper:
     """One round.
 
     Attributes:

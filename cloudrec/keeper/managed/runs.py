@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from cloudrec.errors import UsageError
 from cloudrec.kubernetes.client.errors import AbsentError
 from cloudrec.kubernetes.manifests.names import MANAGED_BY, MANAGER, ROLE, RUN, TRAINER
-from cloudrec.kubernetes.manifests.wishes import DEADLINE, MAX_PRICE, NODES, QUEUED, WORK
+from cloudrec.kubernetes.wishes import DEADLINE, MAX_PRICE, NODES, QUEUED, WORK
 from cloudrec.launchers import launchers
 from cloudrec.launchers.kubernetes.launcher import KubeLauncher
 

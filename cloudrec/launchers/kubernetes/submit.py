@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from cloudrec.errors import BusyError
 from cloudrec.kubernetes.client.errors import AbsentError, ConflictError
 from cloudrec.kubernetes.health.causes import OUT_OF_SERVICE, is_left_behind
-from cloudrec.kubernetes.manifests.wishes import QUEUED
+from cloudrec.kubernetes.wishes import QUEUED
 from cloudrec.launchers.kubernetes.context import LAUNCH_LABEL, RUN_LABEL
 
 if TYPE_CHECKING:

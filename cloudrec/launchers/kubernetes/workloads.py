@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import yaml
 
 from cloudrec.errors import SpecError
-from cloudrec.kubernetes.manifests.wishes import DEADLINE, MAX_PRICE, NODES, WORK
 from cloudrec.kubernetes.manifests.workload import Workload
+from cloudrec.kubernetes.wishes import DEADLINE, MAX_PRICE, NODES, WORK
 from cloudrec.launchers.base.runspec import is_own_trainer
 from cloudrec.launchers.kubernetes.context import REPLACE, REPORT, Settings, target_of
 from cloudrec.launchers.kubernetes.secrets import references

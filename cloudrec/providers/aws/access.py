@@ -17,13 +17,8 @@ from cloudrec.providers.aws.facts import FACTS, NOTICE
 from cloudrec.providers.aws.nodes.node_groups import TAG_TYPE, AwsGpuNodesDriver
 from cloudrec.providers.aws.registry.registry import repositories
 from cloudrec.providers.aws.storage import mounts, tiers
-from cloudrec.providers.base.access import (
-    LAUNCHERS,
-    KubernetesAccess,
-    cluster_target,
-    sized_by_keeper,
-    spot_if_any,
-)
+from cloudrec.providers.base.access import LAUNCHERS, KubernetesAccess, cluster_target
+from cloudrec.providers.base.capacity.managed import sized_by_keeper, spot_if_any
 from cloudrec.providers.base.kubeconfig import kubeconfig, write
 from cloudrec.providers.base.offers import SPOT
 

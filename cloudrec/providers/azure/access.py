@@ -13,13 +13,8 @@ from cloudrec.providers.azure.identity import identity
 from cloudrec.providers.azure.nodes import nodes
 from cloudrec.providers.azure.nodes.node_pools import AzureGpuNodesDriver
 from cloudrec.providers.azure.storage import mounts, tiers
-from cloudrec.providers.base.access import (
-    LAUNCHERS,
-    KubernetesAccess,
-    cluster_target,
-    sized_by_keeper,
-    spot_if_any,
-)
+from cloudrec.providers.base.access import LAUNCHERS, KubernetesAccess, cluster_target
+from cloudrec.providers.base.capacity.managed import sized_by_keeper, spot_if_any
 from cloudrec.providers.base.kubeconfig import kubeconfig, write
 from cloudrec.providers.base.offers import SPOT
 from cloudrec.safe_yaml import KUBECONFIG_BYTES, safe_yaml

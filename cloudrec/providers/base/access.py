@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from cloudrec.kubernetes.client.target import ClusterTarget
 from cloudrec.process.ray_target import RayTarget
-from cloudrec.providers.base.offers import CAPACITY_TYPES, SPOT
 from cloudrec.transport import fabrics, profile_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
-
-    from cloudrec.spec.models import ClusterSpec
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,27 +79,8 @@ class RayAccess(ClusterAccess):
         return RayTarget(ray_address=self.address, ray_token_file=self.token_file)
 
 
-def spot_if_any(cluster: ClusterSpec, capacity: str) -> str:
-    """Return the capacity type by which runs prepare for their nodes' end: spot if they may get such nodes.
-
-    Args:
-        cluster: the cluster.
-        capacity: the capacity type of its pool of GPU nodes, or of one of several.
-    """
-    return SPOT if cluster.managed and SPOT in CAPACITY_TYPES[cluster.capacity] else capacity
-
-
-def sized_by_keeper(access: KubernetesAccess, cluster: ClusterSpec) -> KubernetesAccess:
-    """Return the access to a cluster whose keeper gives runs their nodes, from any of its pools."""
-    if not cluster.managed:
-        return access
-    target = replace(access.target, node_selector={NODES_LABEL: GPU_NODES}, is_managed=True)
-    return replace(access, nodes=cluster.nodes, target=target)
-
-
 Access: TypeAlias = KubernetesAccess | HostAccess | RayAccess
 
-NODES_LABEL, GPU_NODES = "cloudrec.io/nodes", "gpu"  # the label of every node: cpu or gpu
 # The launchers for Kubernetes; the first, which is the default, needs no operator.
 LAUNCHERS = ("torchrun", "pytorchjob", "trainjob", "jobset", "rayjob")
 

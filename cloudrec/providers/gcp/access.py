@@ -7,12 +7,8 @@ from typing import TYPE_CHECKING
 from cloudrec.engine.graph import Condition
 from cloudrec.errors import PreflightError
 from cloudrec.kubernetes.client.target import CardNetwork
-from cloudrec.providers.base.access import (
-    LAUNCHERS,
-    KubernetesAccess,
-    cluster_target,
-    sized_by_keeper,
-)
+from cloudrec.providers.base.access import LAUNCHERS, KubernetesAccess, cluster_target
+from cloudrec.providers.base.capacity.managed import sized_by_keeper
 from cloudrec.providers.base.driver import is_ours
 from cloudrec.providers.base.kubeconfig import kubeconfig, write
 from cloudrec.providers.base.offers import SPOT
