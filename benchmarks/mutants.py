@@ -10,6 +10,10 @@ raw. What the cloud does with it comes from botocore's models, Azure's classes, 
 documented rules in tests/contract/mutants/rules, each with its source; never from the stand-in. A hole is a
 request that the cloud refuses and the stand-in does not.
 
+A request that the cloud accepts and that makes a wrong node has an effect. Where a rule says that the check
+of a node finds it, the real agent is run on such a node: `measured` counts those that it refuses by name,
+`claimed` those that a rule alone says to be found, `uncaught` those that nothing finds.
+
 The Jobs of runs are sent to the Kubernetes stand-in in the same way; what Kubernetes does with them is the
 recorded answer of a real API server, which `--record` asks again where there is one (see CONTRIBUTING.md).
 """
@@ -28,6 +32,8 @@ from cloudrec_sandbox.kubernetes.joined.connection import Connection
 from tests.contract.kubernetes.support import api_server
 from tests.contract.mutants import clouds, pods
 from tests.contract.mutants.sending import Counts
+from tests.e2e.support_mutants import refused
+from tests.e2e.support_nodes import why_not
 from tests.standins.control_plane import control_plane
 
 if TYPE_CHECKING:
@@ -44,6 +50,9 @@ _COLUMNS = (
     "holes",
     "free",
     "effect",
+    "measured",
+    "claimed",
+    "uncaught",
     "too_strict",
     "unknown",
 )
@@ -117,6 +126,10 @@ def _measured(cloud: str, machines: Sequence[str], *, every: bool) -> Counts:
         for machine in [each for each in known if not machines or each in machines]:
             counts.results += asked.results(machine)
             print(f"{cloud} {machine}: {len(counts.results)} mutants so far", file=sys.stderr, flush=True)
+    if why := why_not():
+        print(f"{cloud}: no node check is measured: {why}", file=sys.stderr)
+    else:
+        counts.measured = refused(cloud, counts.states)
     return counts
 
 

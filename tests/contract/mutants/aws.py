@@ -97,7 +97,7 @@ class AwsRequests:
                     mutant=mutant,
                     verdict=verdict,
                     answer=answer,
-                    caught_by=caught,
+                    caught=caught,
                 )
         self._restore()
 

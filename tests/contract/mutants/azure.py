@@ -67,7 +67,7 @@ class AzureRequests:
                 mutant=mutant,
                 verdict=verdict,
                 answer=self._answer(mutant.document),
-                caught_by=caught,
+                caught=caught,
             )
 
     def _captured(self, machine: str) -> dict[str, Any]:

@@ -69,7 +69,7 @@ class GcpRequests:
                 mutant=mutant,
                 verdict=verdict,
                 answer=self._answer(mutant.document, name_is_changed=mutant.field == "nodePool.name"),
-                caught_by=caught,
+                caught=caught,
             )
 
     def _captured(self, machine: str) -> dict[str, Any]:

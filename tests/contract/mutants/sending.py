@@ -6,11 +6,13 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol
 
+from tests.contract.mutants.verdicts import Catch
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.contract.mutants.changes import Mutant
-    from tests.contract.mutants.verdicts import Verdict
+    from tests.contract.mutants.verdicts import Lack, Verdict
 
 Outcome = Literal["refused", "accepted", "defect"]
 
@@ -38,7 +40,7 @@ class Result:
     mutant: Mutant
     verdict: Verdict
     answer: Answer
-    caught_by: str = ""
+    caught: Catch = field(default_factory=Catch)
 
     @property
     def is_hole(self) -> bool:
@@ -59,9 +61,15 @@ class Result:
 
 @dataclass(kw_only=True)
 class Counts:
-    """The counts of one cloud."""
+    """The counts of one cloud.
+
+    Attributes:
+        results: each mutant's.
+        measured: the machine types and what their nodes lack, where the real agent refused such a node.
+    """
 
     results: list[Result] = field(default_factory=list)
+    measured: set[tuple[str, str]] = field(default_factory=set)
 
     @property
     def refusable(self) -> int:
@@ -83,6 +91,17 @@ class Counts:
         """The share of refused ones among the mutants that the vendor refuses, in percent."""
         return 100 * (1 - len(self.holes) / self.refusable) if self.refusable else 100.0
 
+    @property
+    def effects(self) -> list[Result]:
+        """Mutants that the vendor accepts, and with which the node or the run is wrong."""
+        return [each for each in self.results if each.verdict.kind == "effect"]
+
+    @property
+    def states(self) -> list[tuple[str, Lack]]:
+        """The machine types and what their nodes lack, for the effects that the node check is to find."""
+        found = [(each.machine, each.caught.lacks) for each in self.effects if each.caught.lacks]
+        return list(dict.fromkeys(found))
+
     def row(self) -> dict[str, float | int]:
         """Return the numbers of the printed table."""
         kinds = Counter(each.verdict.kind for each in self.results)
@@ -95,6 +114,12 @@ class Counts:
             "percent": round(self.share, 1),
             "free": kinds["free"],
             "effect": kinds["effect"],
+            "measured": sum((each.machine, each.caught.lacks) in self.measured for each in self.effects),
+            "claimed": sum(
+                bool(each.caught.by) and (each.machine, each.caught.lacks) not in self.measured
+                for each in self.effects
+            ),
+            "uncaught": sum(not each.caught.by for each in self.effects),
             "too_strict": len(self.too_strict),
             "unknown": kinds["unknown"],
         }

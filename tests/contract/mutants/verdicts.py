@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _RULES = Path(__file__).with_name("rules")
 Kind = Literal["refuse", "free", "effect", "unknown"]
+Lack = Literal["", "driver", "every-card", "one-card", "interface", "memlock"]
 MEANINGS: Mapping[Kind, str] = {
     "refuse": "the vendor refuses it",
     "free": "the vendor accepts it, and the node is as good",
@@ -39,6 +40,19 @@ class Verdict:
     source: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class Catch:
+    """What finds an effect before it harms a run, as a rule claims.
+
+    Attributes:
+        by: who finds it; empty if nothing does.
+        lacks: for the node check: what the node lacks. The real agent can be run on such a node.
+    """
+
+    by: str = ""
+    lacks: Lack = ""
+
+
 class _Row(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -54,6 +68,7 @@ class Rule(_Row):
         entry: regular expression of the numbers of the field's list entries, joined by commas.
         verdict: what the vendor does.
         caught_by: for an effect: what finds it before it harms a run.
+        lacks: for the node check: what the node then lacks.
     """
 
     field: str
@@ -65,6 +80,13 @@ class Rule(_Row):
     reason: str = Field(min_length=10)
     source: str
     caught_by: Literal["", "node-check", "scheduler", "stage"] = ""
+    lacks: Lack = ""
+
+    @model_validator(mode="after")
+    def _is_measurable(self) -> Rule:
+        if bool(self.lacks) != (self.caught_by == "node-check"):
+            raise ValueError("what the node lacks is stated for the node check, and for nothing else")
+        return self
 
 
 class _Table(_Row):
@@ -110,7 +132,7 @@ def judge(
     rules: str,
     model: Model,
     whole: Iterable[tuple[Documented, str]] = (),
-) -> tuple[Verdict, str]:
+) -> tuple[Verdict, Catch]:
     """Return the verdict on a mutant, and what finds an effect.
 
     A source by which the vendor refuses comes before one by which it accepts.
@@ -126,18 +148,19 @@ def judge(
     sources = table(rules).sources
     for rule in rows:
         if rule.verdict == "refuse":
-            return Verdict(kind="refuse", reason=rule.reason, source=sources[rule.source]), ""
+            return Verdict(kind="refuse", reason=rule.reason, source=sources[rule.source]), Catch()
     if fault := model.fault(mutant):
-        return Verdict(kind="refuse", reason=fault, source=model.name), ""
+        return Verdict(kind="refuse", reason=fault, source=model.name), Catch()
     for documented, source in whole:
         if fault := documented(mutant.document):
-            return Verdict(kind="refuse", reason=fault, source=source), ""
+            return Verdict(kind="refuse", reason=fault, source=source), Catch()
     if rows:
         reason, source = rows[0].reason, sources[rows[0].source]
-        return Verdict(kind=rows[0].verdict, reason=reason, source=source), rows[0].caught_by
+        catch = Catch(by=rows[0].caught_by, lacks=rows[0].lacks)
+        return Verdict(kind=rows[0].verdict, reason=reason, source=source), catch
     if mutant.change == "remove" and model.is_optional(mutant):
-        return Verdict(kind="free", reason="the model has the member as optional", source=model.name), ""
-    return Verdict(kind="unknown", reason="", source=""), ""
+        return Verdict(kind="free", reason="the model has the member as optional", source=model.name), Catch()
+    return Verdict(kind="unknown", reason="", source=""), Catch()
 
 
 def _is_about(rule: Rule, mutant: Mutant, machine: str) -> bool:
