@@ -42,7 +42,7 @@ AZURE = (
     ("nodes/node_pools.py", "of.GPUProfile(driver=", "of.GPUProfile(drivers="),
     ("nodes/node_pools.py", "delete = self.pools.begin_delete", "delete = self.pools.begin_remove"),
     ("nodes/node_pools.py", '"nodes": row.count,', '"nodes": row.counts,'),
-    ("nodes/scale_to_zero.py", "wanted.properties.count = nodes", "wanted.properties.counts = 0"),
+    ("nodes/scale_to_zero.py", "wanted.properties.count = nodes", "wanted.properties.counts = nodes"),
     ("network/network.py", "idle_timeout_in_minutes=", "idle_timeout_minutes="),
     ("network/network.py", ".PublicIPAddressSku(", ".PublicIpAddressSku("),
     ("network/network.py", "of = self.azure.network.nat_gateways", "of = self.azure.network.nat_gateway"),
