@@ -131,7 +131,7 @@ class Condition(Enum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Machines:
+class PoolMachines:
     """The machines of a pool of nodes, whatever state the pool itself reports.
 
     Attributes:
@@ -189,7 +189,7 @@ class Observed:
     location: str = ""
     created: float | None = None
     outside_graph: bool = False
-    machines: Machines | None = None
+    machines: PoolMachines | None = None
 
     @property
     def key(self) -> str:

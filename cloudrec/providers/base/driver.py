@@ -20,7 +20,7 @@ from cloudrec.engine.graph import TAG_CLUSTER, TAG_KEY, Condition, Difference, O
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from cloudrec.engine.graph import ErrorVerdict, Machines, Resource
+    from cloudrec.engine.graph import ErrorVerdict, PoolMachines, Resource
     from cloudrec.errors import CloudrecError
 
 # Clouds are eventually consistent: for so long after a creation, "not found" does not mean that it is gone.
@@ -41,7 +41,7 @@ class UnfinishedError(Exception):
     """The resource was created, but completing it failed (see `__cause__`). Find it before a retry."""
 
 
-def awaited(machines: Machines, *, is_shortage: bool) -> tuple[Condition, str]:
+def awaited(machines: PoolMachines, *, is_shortage: bool) -> tuple[Condition, str]:
     """Return the condition of a pool whose own state is good, by the machines that run.
 
     Args:

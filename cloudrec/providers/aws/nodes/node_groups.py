@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, TypedDict, TypeVar
 from botocore.exceptions import ClientError
 
 from cloudrec.engine.context import UnavailableError
-from cloudrec.engine.graph import TAG_CLUSTER, Condition, Machines, Observed, Properties
+from cloudrec.engine.graph import TAG_CLUSTER, Condition, Observed, PoolMachines, Properties
 from cloudrec.providers.aws import offers, price_list
 from cloudrec.providers.aws.api import eks
 from cloudrec.providers.aws.cluster.cluster import CLUSTER
@@ -196,12 +196,12 @@ class _NodeGroupDriver(eks.PartDriver["NodegroupTypeDef", G_contra]):
         machines = self._machines(row)
         return replace(seen, machines=machines, hourly_usd=self._hourly(row, machines.running))
 
-    def _machines(self, row: NodegroupTypeDef) -> Machines:
+    def _machines(self, row: NodegroupTypeDef) -> PoolMachines:
         wanted = row["scalingConfig"]["desiredSize"]
         running, reason = self._running(row["clusterName"], row["nodegroupName"]), ""
         if running < wanted:
             reason = self._launch_failure(row) or eks.issues(row.get("health", {}).get("issues"))
-        return Machines(running=running, wanted=wanted, reason=reason, is_retried=True)
+        return PoolMachines(running=running, wanted=wanted, reason=reason, is_retried=True)
 
     def _running(self, cluster: str, name: str) -> int:
         """Return how many instances of a group run or start."""

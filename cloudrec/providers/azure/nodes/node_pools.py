@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from cloudrec.engine.graph import TAG_CLUSTER, Condition, Machines, Observed, Properties
+from cloudrec.engine.graph import TAG_CLUSTER, Condition, Observed, PoolMachines, Properties
 from cloudrec.providers.azure.api import aks, ids, models
 from cloudrec.providers.azure.api.aks import agrees
 from cloudrec.providers.azure.api.rows import group_name, node_group_name, place
@@ -267,7 +267,7 @@ class AzureGpuNodesDriver(aks.AksDriver[AzureGpuNodesProperties]):
             machines=machines,
         )
 
-    def _machines(self, row: models.containerservice.AgentPool) -> Machines | None:
+    def _machines(self, row: models.containerservice.AgentPool) -> PoolMachines | None:
         """Return the machines of a pool's scale set; None if there is none, or if it may not be read.
 
         AKS shows the count that was set until it notices that machines are gone, in the state Succeeded.
@@ -279,7 +279,7 @@ class AzureGpuNodesDriver(aks.AksDriver[AzureGpuNodesProperties]):
             return None
         running = sum(int((each.sku and each.sku.capacity) or 0) for each in mine)
         reason = _EVICTED if row.scale_set_priority == "Spot" else ""
-        return Machines(running=running, wanted=row.count or 0, reason=reason, is_retried=False)
+        return PoolMachines(running=running, wanted=row.count or 0, reason=reason, is_retried=False)
 
 
 def _properties(row: models.containerservice.AgentPool) -> dict[str, Any]:

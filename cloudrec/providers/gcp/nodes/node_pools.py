@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from cloudrec.engine.graph import TAG_KEY, Condition, Difference, ErrorVerdict, Machines, Observed
+from cloudrec.engine.graph import TAG_KEY, Condition, Difference, ErrorVerdict, Observed, PoolMachines
 from cloudrec.providers.base.driver import awaited, is_ours, name_of, needed, with_nodes
 from cloudrec.providers.base.offers import ON_DEMAND, SPOT
 from cloudrec.providers.base.operated import OperationFailedError
@@ -90,7 +90,7 @@ class _PoolDriver(gke.GkeDriver[Pool_contra]):
         lacking = OperationFailedError("", machines.reason)
         return awaited(machines, is_shortage=errors.is_capacity(lacking))
 
-    def machines(self, row: sdk.container.NodePool) -> Machines | None:
+    def machines(self, row: sdk.container.NodePool) -> PoolMachines | None:
         """Return the machines that the groups of a pool have: GKE's own state does not follow them."""
         groups = self.groups(row)
         wanted = sum(each.target_size for each in groups)
@@ -100,7 +100,7 @@ class _PoolDriver(gke.GkeDriver[Pool_contra]):
             for each in (group.current_actions for group in groups)
         )
         reason = self._lacking(groups) if waiting else ""
-        return Machines(running=max(wanted - waiting, 0), wanted=wanted, reason=reason, is_retried=True)
+        return PoolMachines(running=max(wanted - waiting, 0), wanted=wanted, reason=reason, is_retried=True)
 
     def _lacking(self, groups: Sequence[sdk.compute.InstanceGroupManager]) -> str:
         """Return why groups cannot make machines, as their newest errors say it."""
@@ -346,7 +346,7 @@ class GcpGpuNodesDriver(_PoolDriver[GpuPoolProperties]):
         request = sdk.container.SetNodePoolAutoscalingRequest(name=identity, autoscaling=scaling)
         return self.step(self.gke.set_node_pool_autoscaling, request)
 
-    def machines(self, row: sdk.container.NodePool) -> Machines | None:
+    def machines(self, row: sdk.container.NodePool) -> PoolMachines | None:
         """Return the machines of a pool; None for flex-start, whose nodes exist only while pods need them."""
         return None if row.config.flex_start else super().machines(row)
 
