@@ -27,7 +27,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from cloudrec.spec.models import seconds_of
+from cloudrec.spec.durations import seconds_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

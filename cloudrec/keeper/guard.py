@@ -39,7 +39,8 @@ from cloudrec.launchers import launchers
 from cloudrec.launchers.kubernetes.launcher import KubeLauncher
 from cloudrec.providers.base.prices import KnowsSpotPrices
 from cloudrec.providers.base.protocol import CanScaleToZero, Halt, MovesEnd, SizesPools
-from cloudrec.spec.models import ClusterSpec, seconds_of
+from cloudrec.spec.durations import seconds_of
+from cloudrec.spec.models import ClusterSpec
 from cloudrec_contract.safe_json import safe_object
 
 if TYPE_CHECKING:

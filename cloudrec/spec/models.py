@@ -23,6 +23,8 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from cloudrec.spec.durations import seconds_of
+
 MAX_NODES = 512  # of eight GPUs each: more is a slip of the keyboard
 MAX_PROCESSES = 1024  # a process per GPU: more on one machine is a slip of the keyboard
 MIN_TTL, MAX_TTL = (
@@ -39,7 +41,6 @@ ACCESS_AUTO, ACCESS_PRIVATE = "auto", "private"
 _WIDEST_ACCESS = 8  # prefix length: a wider block is the internet rather than a network
 _ACCESS_REMEDY = "give auto, private, or IPv4 addresses and blocks such as 203.0.113.7,198.51.100.0/24"
 _LONGEST_OWNER = 63  # characters: a Kubernetes label and a label of Google's may have no more
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
 _OWNER = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 _VERSION = re.compile(r"1\.\d{1,3}(\.\d{1,3}(-gke\.\d{1,9})?)?")
@@ -143,14 +144,6 @@ def _version(value: str, info: ValidationInfo) -> str:
             "is no version of Kubernetes", "give one such as 1.34 or 1.34.2, or leave it out for the newest"
         )
     return value
-
-
-def seconds_of(duration: str) -> float:
-    """Return a duration such as 90m, 8h or 2d in seconds; ValueError where it is none."""
-    found = _DURATION.fullmatch(duration)
-    if found is None or not float(found[1]):
-        raise ValueError("is no duration such as 90m, 8h or 2d")
-    return float(found[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86400}[found[2]]
 
 
 def _moment(value: str) -> str:

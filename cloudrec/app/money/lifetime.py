@@ -11,7 +11,8 @@ from cloudrec.engine.graph import TAG_EXPIRES
 from cloudrec.errors import SpecError, UsageError
 from cloudrec.keeper.ends import is_movable
 from cloudrec.providers.base.protocol import END_SCHEDULE
-from cloudrec.spec.models import MAX_TTL, MIN_TTL, ClusterSpec, seconds_of
+from cloudrec.spec.durations import seconds_of
+from cloudrec.spec.models import MAX_TTL, MIN_TTL, ClusterSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -22,7 +22,7 @@ _MOST_S = 365 * 86_400.0
 
 def _time(unit: float) -> Callable[[click.Context, click.Parameter, str | None], float | None]:
     def parse(_ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
-        from cloudrec.spec.models import seconds_of  # noqa: PLC0415  # `--help` needs none of it
+        from cloudrec.spec.durations import seconds_of  # noqa: PLC0415  # `--help` needs none of it
 
         if value is None:
             return None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from cloudrec.errors import SpecError
 from cloudrec.kubernetes.client.client import Kube
 from cloudrec.kubernetes.client.target import ClusterTarget
-from cloudrec.spec.models import seconds_of
+from cloudrec.spec.durations import seconds_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

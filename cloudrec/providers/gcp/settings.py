@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AfterValidator, Field, PositiveInt, model_validator
 
+from cloudrec.spec.durations import seconds_of
 from cloudrec.spec.load import validated
-from cloudrec.spec.models import Model, seconds_of
+from cloudrec.spec.models import Model
 
 if TYPE_CHECKING:
     from typing import Self

@@ -64,12 +64,13 @@ def test_an_empty_group_is_not_ready_and_its_nodes_cost_nothing(
 def test_a_group_without_capacity_waits_if_nothing_else_can_be_had(aws: Aws, tmp_path: Path) -> None:
     site = spot(aws, tmp_path, ZONES[0])
     name = group(aws)["nodegroupArn"]
-    aws.control(capacity_trace=[trace(ZONES[0], 0, 1)])
+    aws.control(capacity_trace=[trace(ZONES[0], 0)])
     aws.advance(300)
     with pytest.raises(NoCapacityError, match="0 of 2 nodes run") as caught:
         site.up()
     assert caught.value.exit_code == 4
     assert group(aws)["nodegroupArn"] == name
+    aws.control(capacity_trace=[trace(ZONES[0], 1)])
     aws.advance(GAP)
     assert machines(aws) == [ZONES[0]] * 2
     assert site.planned() == {}
@@ -91,7 +92,7 @@ def test_up_moves_a_group_without_machines_to_a_zone_that_has_some(aws: Aws, tmp
 
 def test_up_keeps_the_node_that_is_left_and_the_group_waits_for_the_other(aws: Aws, tmp_path: Path) -> None:
     site = spot(aws, tmp_path, *ZONES)
-    aws.control(capacity_trace=[trace(ZONES[0], 1, 2, counts=True)])
+    aws.control(capacity_trace=[trace(ZONES[0], 1, counts=True)])
     aws.advance(300)
     assert machines(aws) == [ZONES[0]]
     assert "1 of 2 nodes run" in site.planned()["gpu-nodes/t"].reason
@@ -99,6 +100,7 @@ def test_up_keeps_the_node_that_is_left_and_the_group_waits_for_the_other(aws: A
         site.up()
     assert caught.value.exit_code == 4
     assert (machines(aws), group(aws)["scalingConfig"]["desiredSize"]) == ([ZONES[0]], 2)
+    aws.control(capacity_trace=[trace(ZONES[0], 2, counts=True)])
     aws.advance(GAP)
     assert machines(aws) == [ZONES[0]] * 2
 

@@ -37,8 +37,10 @@ def test_up_brings_evicted_nodes_back_whatever_count_aks_shows(
     site = spot(azure, tmp_path, "1")
     (before,) = app.clusters(site.application)
     assert before.state == "READY"
-    azure.control(durations={"aks-pool-count": shown_s}, capacity_trace=[trace(0, 1)])
-    azure.control(advance_s=GAP + 60)
+    azure.control(durations={"aks-pool-count": shown_s}, capacity_trace=[trace(0)])
+    azure.control(advance_s=600)
+    azure.control(capacity_trace=[trace(1)])
+    azure.control(advance_s=GAP)
     assert machines(site) == []
     (view,) = app.clusters(site.application)
     (lack,) = view.missing
@@ -69,7 +71,7 @@ def test_up_moves_a_pool_without_machines_to_a_zone_that_has_some(azure: Azure, 
 @pytest.mark.parametrize("shown_s", [0, 10 * GAP])
 def test_up_keeps_the_node_that_is_left(azure: Azure, tmp_path: Path, shown_s: float) -> None:
     site = spot(azure, tmp_path, *ZONES)
-    azure.control(durations={"aks-pool-count": shown_s}, capacity_trace=[trace(1, 1, 2, counts=True)])
+    azure.control(durations={"aks-pool-count": shown_s}, capacity_trace=[trace(1, counts=True)])
     azure.control(advance_s=600)
     assert machines(site) == [ZONES[0]]
     for _ in range(2):
@@ -77,6 +79,6 @@ def test_up_keeps_the_node_that_is_left(azure: Azure, tmp_path: Path, shown_s: f
             site.up()
         assert caught.value.exit_code == 4
         assert machines(site) == [ZONES[0]]
-    azure.control(advance_s=3 * GAP)
+    azure.control(capacity_trace=[trace(2, counts=True)])
     site.up()
     assert machines(site) == [ZONES[0]] * 2

@@ -64,12 +64,13 @@ def test_an_empty_pool_is_not_ready_and_its_nodes_cost_nothing(cloud: Cloud, tmp
 
 def test_a_pool_without_capacity_waits_if_nothing_else_can_be_had(cloud: Cloud, tmp_path: Path) -> None:
     site = spot(cloud, tmp_path, ZONES[0])
-    lost(cloud, 0, 0, 1)
+    lost(cloud, 0)
     with pytest.raises(NoCapacityError) as caught:
         site.up()
     assert caught.value.exit_code == 4
     assert pool_in(site) == ZONES[0]
-    cloud.control(advance_s=3 * GAP)
+    cloud.control(capacity_trace=[trace(1)])
+    cloud.control(advance_s=GAP)
     assert machines(site) == [ZONES[0]] * 2
     assert lacks(site) == ""
 
@@ -86,11 +87,12 @@ def test_up_keeps_the_node_that_is_left_and_the_pool_waits_for_the_other(
     cloud: Cloud, tmp_path: Path
 ) -> None:
     site = spot(cloud, tmp_path, *ZONES)
-    lost(cloud, 1, 1, 2, counts=True)
+    lost(cloud, 1, counts=True)
     assert machines(site) == [ZONES[0]]
     with pytest.raises(NoCapacityError, match="waits for the others") as caught:
         site.up()
     assert caught.value.exit_code == 4
     assert machines(site) == [ZONES[0]]
-    cloud.control(advance_s=3 * GAP)
+    cloud.control(capacity_trace=[trace(2, counts=True)])
+    cloud.control(advance_s=GAP)
     assert machines(site) == [ZONES[0]] * 2

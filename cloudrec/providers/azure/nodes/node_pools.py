@@ -6,7 +6,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from azure.core.exceptions import HttpResponseError
+
 from cloudrec.engine.graph import TAG_CLUSTER, Condition, Observed, PoolMachines, Properties
+from cloudrec.providers.azure import errors
 from cloudrec.providers.azure.api import aks, ids, models
 from cloudrec.providers.azure.api.aks import agrees
 from cloudrec.providers.azure.api.rows import group_name, node_group_name, place
@@ -273,7 +276,12 @@ class AzureGpuNodesDriver(aks.AksDriver[AzureGpuNodesProperties]):
         AKS shows the count that was set until it notices that machines are gone, in the state Succeeded.
         """
         group = node_group_name(ids.group_of(row.id))
-        sets = self.azure.rows(self.azure.compute.virtual_machine_scale_sets.list, group)
+        try:
+            sets = self.azure.rows(self.azure.compute.virtual_machine_scale_sets.list, group)
+        except HttpResponseError as error:
+            if errors.is_denied(error) or errors.is_absent(error):
+                return None
+            raise
         mine = [each for each in sets if (each.tags or {}).get(_OF_POOL) == row.name]
         if not mine:
             return None

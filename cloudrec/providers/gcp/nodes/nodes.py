@@ -17,7 +17,7 @@ from cloudrec.providers.gcp.nodes.node_pools import GPU, GcpCpuNodesDriver, GcpG
 from cloudrec.providers.gcp.nodes.pool_model import CpuPoolProperties, GpuPoolProperties, Hardware
 from cloudrec.providers.gcp.offers import FLEX, RESERVED, SSD_GIB
 from cloudrec.providers.gcp.prices import LOCAL_SSD
-from cloudrec.spec.models import seconds_of
+from cloudrec.spec.durations import seconds_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
