@@ -253,7 +253,7 @@ class RunKeeper:
         if not why:
             return record
         self.report(f"{pool}: not resized to {nodes} nodes: {why}")
-        return replace(record, asked={**record.asked, pool: _UNKNOWN}).noting(f"{pool}: {why}")
+        return replace(record, asked={**record.asked, pool: _UNKNOWN}).noting_once(f"{pool}: {why}")
 
     def _vacate(self, nodes: Sequence[str], pods: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
         """Cordon nodes of a pool that is released, and end the run's pods on them."""

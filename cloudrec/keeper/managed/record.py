@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 MANAGED = "managed.json"  # the key of the guard's ConfigMap
 MOST_EVENTS = 100
+_SAME_S, _NEWEST = 600.0, 20  # a problem that repeats is one event in ten minutes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +85,11 @@ class ManagedRecord:
     def to_json(self) -> str:
         """Return the record as the ConfigMap has it."""
         return json.dumps(asdict(self))
+
+    def noting_once(self, text: str) -> ManagedRecord:
+        """Return the record with another event, unless it has this one of the last minutes already."""
+        is_known = any(each.text == text and self.at - each.at < _SAME_S for each in self.events[-_NEWEST:])
+        return self if is_known else self.noting(text)
 
     def noting(self, text: str) -> ManagedRecord:
         """Return the record with another event."""
