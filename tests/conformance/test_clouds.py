@@ -17,9 +17,9 @@ from cloudrec import app
 from cloudrec.app import AppContext
 from cloudrec.app.accounts import OtherAccountError
 from cloudrec.engine.plan import PlanStep
-from cloudrec.errors import INTERRUPTED, CloudrecError, PreflightError, UsageError
-from cloudrec.providers.base.protocol import CanScaleToZero, account_of
-from tests.conformance.support_clouds import CLOUDS, Cloud, Site, stand_in
+from cloudrec.errors import INTERRUPTED, CloudrecError, PreflightError, SpecError, UsageError
+from cloudrec.providers.base.protocol import CanScaleToZero, SizesPools, account_of
+from tests.conformance.support_clouds import CLOUDS, Cloud, Site, stand_in, until
 
 Calls = list[dict[str, Any]]
 ROUNDS = 4
@@ -175,6 +175,46 @@ def test_the_guard_scales_training_nodes_to_zero_and_down_from_another_home_leav
     assert len(done.pools) == 1 or done.is_final
     Site(site.cloud, tmp_path / "elsewhere").down()
     assert site.cloud.state() == []
+
+
+def test_the_guard_sizes_the_pools_of_a_managed_cluster_and_up_keeps_their_nodes(site: Site) -> None:
+    outside = site.application.provider(site.cloud.name)
+    assert isinstance(outside, CanScaleToZero)
+    if not isinstance(outside, SizesPools):
+        site.cluster = site.cluster.model_copy(update={"managed": True})
+        with pytest.raises(SpecError, match="creates no nodes"):
+            site.up()
+        return
+    first = next(iter(outside.offers(site.cluster))).instance_type
+    managed = {"managed": True, "capacity": "spot-first", "instance_types": (first,)}
+    site.cluster = site.cluster.model_copy(update=managed)
+    site.up()
+    guard = outside.guard(site.cluster)
+    inside = AppContext(home=site.home, environment={**site.cloud.env, **guard.environment})
+    provider = inside.provider(site.cloud.name)
+    assert isinstance(provider, SizesPools)
+    pools = provider.pools(guard.cluster)
+    assert len(pools) > 2  # zones, spot and on-demand
+    assert {pool.nodes for pool in pools} <= {0, None}
+    assert nodes_of(site) == 0
+    calls = len(site.cloud.calls())
+    assert provider.resize(guard.cluster, pools[0].name, 2) == ""
+    asked = {call["iam_action"] for call in site.cloud.calls(calls)}
+    assert {action for action in asked if action} <= site.cloud.ways.halting
+    until(lambda: nodes_of(site) == 2, "two nodes")
+    site.up()
+    assert nodes_of(site) == 2
+    assert provider.resize(guard.cluster, pools[0].name, 0) == ""
+    until(lambda: nodes_of(site) == 0, "no nodes")
+    site.down()
+    assert site.cloud.state() == []
+
+
+def nodes_of(site: Site) -> int:
+    """Return how many GPU nodes run, as the search of a cluster finds them."""
+    provider = site.application.provider(site.cloud.name)
+    found = provider.search(site.cluster.title, locations=provider.locations(site.cluster))
+    return sum(seen.machines.running for seen in found if seen.kind == "gpu-nodes" and seen.machines)
 
 
 def test_two_concurrent_ups_of_one_home_take_turns_or_one_names_the_lock_holder(
