@@ -63,6 +63,7 @@ def manage(
             namespace=namespace,
             pool_label=pool_label,
             tariffs=tariffs,
+            unhealthy=facts.unhealthy if facts is not None else {},
             notice_s=facts.notice.seconds if facts is not None and facts.notice else 0.0,
             resize=partial(pools.resize, cluster),
             sizes=partial(pools.pools, cluster),

@@ -47,6 +47,7 @@ class RunKeeper:
         namespace: the namespace of the runs.
         pool_label: the label by which the cloud names a node's pool.
         tariffs: the pools, the preferred ones first, with the price of a node of each.
+        unhealthy: conditions by which the cloud's agents report a node that must be replaced.
         notice_s: seconds from the cloud's notice to the end of a spot node.
         resize: begins to give a pool a number of nodes; returns why the cloud does not do so now.
         sizes: returns the cloud's pools.
@@ -58,6 +59,7 @@ class RunKeeper:
     namespace: str
     pool_label: str
     tariffs: Sequence[Tariff]
+    unhealthy: Mapping[str, str]
     notice_s: float
     resize: Callable[[str, int], str]
     sizes: Callable[[], Sequence[PoolSize]]
@@ -67,11 +69,15 @@ class RunKeeper:
     def round(self, record: ManagedRecord) -> ManagedRecord:
         """Look, decide and act; return the new record, which is written."""
         now = self.kube.now_s()
-        views = pool_views(self.kube, self.pool_label, [each.pool for each in self._pools])
+        pools = [each.pool for each in self._pools]
+        views = pool_views(self.kube, self.pool_label, pools, self.unhealthy)
         sizes = {size.name: size for size in self._sizes() if size.name in views}
         runs = managed_runs(self.kube, self.namespace)
         run, record = self._turn(runs, _adopted(replace(record, at=now), views, sizes))
         record = _seen(record, views, sizes, run.nodes if run is not None else 0)
+        for node in (each for view in views.values() for each in view.nodes if each.problem):
+            self.report(f"node {node.name} is unhealthy: {node.problem}")
+            record = record.noting_once(f"node {node.name} is unhealthy ({node.problem}): it is replaced")
         if run is None:
             record = self._idle(record, views)
         else:

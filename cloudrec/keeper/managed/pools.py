@@ -22,13 +22,15 @@ class PoolNode:
         name: its name.
         created: the creation of its Node object, in seconds since the epoch.
         is_ready: whether pods with GPUs can start on it.
-        is_ending: whether it takes no further pods, because it ends.
+        is_ending: whether it takes no further pods, because it ends or must be replaced.
+        problem: the condition by which the cloud's agents report it as unhealthy; empty if they do not.
     """
 
     name: str
     created: float
     is_ready: bool
     is_ending: bool
+    problem: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,23 +50,26 @@ class PoolView:
         return [node for node in self.nodes if not node.is_ending]
 
 
-def pool_views(kube: Kube, pool_label: str, pools: Sequence[str]) -> Mapping[str, PoolView]:
+def pool_views(
+    kube: Kube, pool_label: str, pools: Sequence[str], unhealthy: Mapping[str, str]
+) -> Mapping[str, PoolView]:
     """Return the view of each pool.
 
     Args:
         kube: a client of the cluster's API server; it must be allowed to list nodes.
         pool_label: the label by which the cloud names a node's pool.
         pools: the names of the pools.
+        unhealthy: conditions of nodes that must be replaced, each with the status of a problem.
     """
     found: dict[str, list[PoolNode]] = {pool: [] for pool in pools}
     for node in kube.list("Node"):
         name = (node["metadata"].get("labels") or {}).get(pool_label, "")
         if name in found:
-            found[name].append(_node(node))
+            found[name].append(_node(node, unhealthy))
     return {pool: PoolView(name=pool, nodes=tuple(nodes)) for pool, nodes in found.items()}
 
 
-def _node(node: Mapping[str, Any]) -> PoolNode:
+def _node(node: Mapping[str, Any], unhealthy: Mapping[str, str]) -> PoolNode:
     metadata, spec, status = node["metadata"], node.get("spec") or {}, node.get("status") or {}
     conditions = {each.get("type"): each.get("status") for each in status.get("conditions") or ()}
     has_gpus = (status.get("allocatable") or {}).get(_GPU, "0") not in ("", "0")
@@ -73,10 +78,12 @@ def _node(node: Mapping[str, Any]) -> PoolNode:
         taint.get("key") in {"node.kubernetes.io/unreachable", "node.kubernetes.io/out-of-service"}
         for taint in spec.get("taints") or ()
     )
-    is_ending = bool(metadata.get("deletionTimestamp") or spec.get("unschedulable") or is_gone)
+    wrong = [f"{kind} is {status}" for kind, status in unhealthy.items() if conditions.get(kind) == status]
+    is_ending = bool(metadata.get("deletionTimestamp") or spec.get("unschedulable") or is_gone or wrong)
     return PoolNode(
         name=metadata["name"],
         created=datetime.fromisoformat(metadata["creationTimestamp"]).timestamp(),
         is_ready=conditions.get("Ready") == "True" and has_gpus and not is_ending,
         is_ending=is_ending,
+        problem=", ".join(wrong),
     )

@@ -175,6 +175,25 @@ def test_a_run_moves_to_another_zone_when_its_nodes_are_taken_back(begun: Callab
     assert len(trace.machines()) == 2
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_run_leaves_a_node_that_the_clouds_agent_reports_as_unhealthy(begun: Callable[..., Trace]) -> None:
+    trace = begun()
+    submit(trace, "one")
+    rounds(trace, lambda: on(trace, "one") == {group("a")}, "on the first candidate")
+    ill = trace.nodes()[0]
+    # As the EKS node monitoring agent reports an XID error of a GPU.
+    condition = {"type": "AcceleratedHardwareReady", "status": "False", "reason": "NvidiaXID79Error"}
+    conditions = [*ill["status"]["conditions"], condition]
+    name = ill["metadata"]["name"]
+    trace.kube.patch("Node", name, {"status": {"conditions": conditions}}, subresource="status")
+    rounds(trace, lambda: len(on(trace, "one") - {group("a")}) == 1, "on other nodes")
+    rounds(trace, lambda: len(record(trace).asked) == 1, "the first nodes released")
+    assert name not in {node["metadata"]["name"] for node in trace.nodes()}
+    assert len(trace.machines()) == 2
+    assert any(name in event.text and "unhealthy" in event.text for event in record(trace).events)
+
+
 class KeeperKilled(BaseException):
     """The keeper's process has ended."""
 
