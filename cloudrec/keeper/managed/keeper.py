@@ -133,6 +133,9 @@ class RunKeeper:
         on = _pool_of(pods, views)
         situation = self._situation(run, record, views, on)
         decision = decide(situation)
+        if not situation.candidates:
+            why = f"no pool has a known price of at most ${run.max_price or 0:g} a node and hour"
+            decision = replace(decision, reason=why)
         if decision.reason != record.reason:
             self.report(f"run {run.name}: {decision.reason}")
             record = replace(record.noting(decision.reason), reason=decision.reason)

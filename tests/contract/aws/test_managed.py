@@ -11,7 +11,7 @@ import pytest
 
 from cloudrec.keeper.guard import NAME
 from cloudrec.keeper.managed.keeper import LINGER_S
-from cloudrec.keeper.managed.leader import LASTS_S
+from cloudrec.keeper.managed.leader import LASTS_S, Leader
 from cloudrec.keeper.managed.record import MANAGED, ManagedRecord
 from tests.contract.aws.support_trace import Trace, traced
 
@@ -192,6 +192,33 @@ def test_a_run_leaves_a_node_that_the_clouds_agent_reports_as_unhealthy(begun: C
     assert name not in {node["metadata"]["name"] for node in trace.nodes()}
     assert len(trace.machines()) == 2
     assert any(name in event.text and "unhealthy" in event.text for event in record(trace).events)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_one_keeper_at_a_time_acts_and_a_price_that_no_pool_has_requests_nothing(
+    begun: Callable[..., Trace],
+) -> None:
+    trace = begun()
+    first, second = (Leader(kube=trace.kube, namespace=trace.namespace, identity=name) for name in "ab")
+    assert first.leads()
+    assert first.leads()  # it renews its lease
+    assert not second.leads()
+    before = record(trace)
+    submit(trace, "one", {"cloudrec/max-price": "0.5"})
+    assert "another keeper is at work" in trace.round()
+    assert record(trace) == before
+    trace.advance(LASTS_S + 1)
+    assert second.leads()
+    assert not first.leads()
+    first.release()  # it no longer holds it
+    assert not first.leads()
+    second.release()
+    assert "no pool has a known price of at most $0.5" in trace.round()
+    trace.advance(ROUND_S)
+    trace.round()
+    assert record(trace).asked == {}
+    assert trace.machines() == []
 
 
 class KeeperKilled(BaseException):

@@ -282,7 +282,7 @@ def unselected(found: dict[str, Any]) -> None:
     found["spec"]["namespaceSelector"] = {"matchLabels": {"team": "other"}}
 
 
-def nobody(found: dict[str, Any]) -> None:
+def no_namespace(found: dict[str, Any]) -> None:
     found["spec"].pop("namespaceSelector")
 
 
@@ -295,7 +295,7 @@ def nobody(found: dict[str, Any]) -> None:
         (uncovered, "has no quota of vpc.amazonaws.com/efa, which the run's pods request"),
         (held, "admits no run: its stopPolicy is Hold"),
         (unselected, "its namespaceSelector does not select it"),
-        (nobody, "its namespaceSelector does not select it"),
+        (no_namespace, "its namespaceSelector does not select it"),
     ],
     ids=["flavor", "gpus", "memory", "cards", "held", "namespace", "no-namespace"],
 )
@@ -319,12 +319,12 @@ def test_a_queue_that_cannot_admit_the_run_is_refused_with_the_reason(
         engine.preflight(spec)
     assert message in refused.value.message
     assert refused.value.remedy
-    (told,) = [each for each in health.check(kube, spec.target) if each.check == "queue cloudrec"]
+    (finding,) = [each for each in health.check(kube, spec.target) if each.check == "queue cloudrec"]
     if "memory" not in message:  # `doctor` knows no run, so it asks for the devices
-        assert message.partition(", and the run")[0] in told.found
-        assert not told.ok
-        assert not told.blocks
-        assert told.remedy
+        assert message.partition(", and the run")[0] in finding.found
+        assert not finding.ok
+        assert not finding.blocks
+        assert finding.remedy
 
 
 def test_a_queue_whose_nodes_are_gone_or_taken_for_others_is_refused(
@@ -337,8 +337,8 @@ def test_a_queue_whose_nodes_are_gone_or_taken_for_others_is_refused(
     site.server.control(nodes=[nodes(2, labels={"pool": "gpu"})])
     with pytest.raises(PreflightError, match=r"no node of .* has all labels of the Topology"):
         engine.preflight(spec)
-    (told,) = [each for each in health.check(kube, spec.target) if each.check == "queue cloudrec"]
-    assert not told.ok
+    (finding,) = [each for each in health.check(kube, spec.target) if each.check == "queue cloudrec"]
+    assert not finding.ok
     kube.delete(FLAVOR, flavor["metadata"]["name"])
     body = {key: flavor[key] for key in ("apiVersion", "kind")}
     place = {"name": flavor["metadata"]["name"]}
@@ -360,12 +360,12 @@ def test_without_a_queue_in_the_namespace_doctor_says_how_to_make_one(
     site: Site, kube: Kube, kueue: Callable[..., None]
 ) -> None:
     target = target_of(site.server)
-    (told,) = [each for each in health.check(kube, target) if each.check == "queues of Kueue"]
-    assert (told.ok, told.blocks) == (False, False)
-    assert told.remedy == "cloudrec addons install kueue-queues"
+    (finding,) = [each for each in health.check(kube, target) if each.check == "queues of Kueue"]
+    assert (finding.ok, finding.blocks) == (False, False)
+    assert finding.remedy == "cloudrec addons install kueue-queues"
     kueue()
-    (told,) = [each for each in health.check(kube, target) if each.check == "queue cloudrec"]
-    assert (told.ok, told.found) == (True, "it can admit a run on 2 nodes")
+    (finding,) = [each for each in health.check(kube, target) if each.check == "queue cloudrec"]
+    assert (finding.ok, finding.found) == (True, "it can admit a run on 2 nodes")
 
 
 @pytest.mark.parametrize(
