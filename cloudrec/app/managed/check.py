@@ -1,13 +1,17 @@
-"""What `up --managed` requires of a spec."""
+"""What managed clusters require of `up`, and runs of managed clusters."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from cloudrec.errors import SpecError
+from cloudrec.providers.base.access import KubernetesAccess
 from cloudrec.providers.base.protocol import SizesPools
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cloudrec.providers.base.access import Access
     from cloudrec.providers.base.protocol import Provider
     from cloudrec.spec.models import ClusterSpec
 
@@ -38,4 +42,15 @@ def check_managed(provider: Provider, cluster: ClusterSpec) -> None:
         raise SpecError(
             f"cluster.managed needs one instance type; the candidates have {', '.join(types)}",
             remedy=f"name one, such as --instance-types {types[0]}",
+        )
+
+
+def refuse_wishes(cluster: ClusterSpec, access: Access, settings: Mapping[str, object]) -> None:
+    """Raise SpecError for a deadline or a highest price that no keeper would keep."""
+    if isinstance(access, KubernetesAccess) and access.target.is_managed:
+        return
+    if given := [name for name in ("deadline", "work", "max_price") if settings.get(name)]:
+        raise SpecError(
+            f"cluster {cluster.title!r} has no managed nodes, so nothing would keep {' and '.join(given)}",
+            remedy="leave --deadline, --work and --max-price out, or create the cluster with --managed",
         )

@@ -11,6 +11,7 @@ from cloudrec import __version__, providers
 from cloudrec.app.access import refuse_unreachable
 from cloudrec.app.addons import image_for, prepare_run, refuse_ended, refuse_without_nodes
 from cloudrec.app.choosing import choose
+from cloudrec.app.managed.check import refuse_wishes
 from cloudrec.app.readiness import report_missing
 from cloudrec.app.run.data_tier import fill, plan_of, with_tier
 from cloudrec.app.run.pods_image import pods_image
@@ -89,6 +90,7 @@ def train(
     place = place_of(app, loaded, cluster)
     launcher = place.launcher
     refuse_without_nodes(cluster, place.access)
+    refuse_wishes(cluster, place.access, loaded.spec.train.settings)
     script = user_script(app, loaded, flags)
     spec = run_spec(loaded, place, () if script else flags, script=script)
     require_store(spec.storage)

@@ -89,25 +89,15 @@ def workload_of(spec: RunSpec, *, launch: int, owner: str) -> Workload:
 
 
 def _wishes(spec: RunSpec, target: ClusterTarget, settings: Settings) -> dict[str, str]:
-    """Return what the run asks of the keeper; nothing on a cluster without managed nodes.
-
-    Raises:
-        SpecError: it has a deadline or a highest price, which no keeper would keep.
-    """
+    """Return what the run asks of the keeper; nothing on a cluster without managed nodes."""
+    if not target.is_managed:
+        return {}
     asked = {
         DEADLINE: f"{settings.deadline_s:.0f}" if settings.deadline else "",
         WORK: f"{settings.work_s:.0f}" if settings.work else "",
         MAX_PRICE: f"{settings.max_price:g}" if settings.max_price else "",
     }
-    given = {label: value for label, value in asked.items() if value}
-    if target.is_managed:
-        return {NODES: str(spec.nodes), **given}
-    if given:
-        raise SpecError(
-            f"cluster {spec.cluster!r} has no managed nodes, so nothing would keep a deadline or a price",
-            remedy="leave --deadline, --work and --max-price out, or create the cluster with --managed",
-        )
-    return {}
+    return {NODES: str(spec.nodes), **{label: value for label, value in asked.items() if value}}
 
 
 def disk_gib(staged_gb: float, target: ClusterTarget) -> int:
