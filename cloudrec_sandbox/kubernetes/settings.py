@@ -52,6 +52,11 @@ book.setting(
     read=lambda world: {"url": world.store.tokens.issuer.url, "azure": world.store.tokens.issuer.azure},
     write=lambda world, value: world.store.tokens.issue_as(value),
 )
+book.setting(
+    "webhook_lag_s",  # the age in seconds at which the operators' webhooks see a new object
+    read=lambda world: world.store.webhook_lag_s,
+    write=lambda world, value: setattr(world.store, "webhook_lag_s", float(value)),
+)
 book.setting("history", read=lambda world: world.store.table.limit, write=_write_history)
 book.setting("compact", read=lambda world: world.store.table.oldest, write=_compact)
 book.setting("watches", read=lambda world: world.interruption.how, write=_interrupt)

@@ -43,6 +43,8 @@ class JobOperator:
         removal: how the object is deleted: Foreground, after the objects that it owns, or Background, before
             them. Background is for an operator whose webhook refuses the last step of Foreground.
         makes: the kind of the object with the run's name that the operator creates; empty for none.
+        awaits: a part of its webhook's refusal of an object while the webhook's cache lacks another object
+            that was created just before; empty for none.
         index_label: the label with a pod's number; empty if the pods have none.
         prints: whether the ranks' lines are in their pods' logs; Ray writes them to files.
         trains: returns whether a pod of the run trains; other pods only manage the run.
@@ -56,6 +58,7 @@ class JobOperator:
     suspend: tuple[str, ...] = ("spec", "suspend")
     removal: str = "Foreground"
     makes: str = ""
+    awaits: str = ""
     index_label: str = ""
     prints: bool = True
     trains: Callable[[Mapping[str, Any]], bool] = field(default=lambda _pod: True)

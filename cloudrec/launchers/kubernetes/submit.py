@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from cloudrec.errors import BusyError
-from cloudrec.kubernetes.client.errors import AbsentError, ConflictError
+from cloudrec.kubernetes.client.errors import AbsentError, ConflictError, KubeError
 from cloudrec.kubernetes.health.causes import OUT_OF_SERVICE, is_left_behind
 from cloudrec.kubernetes.wishes import QUEUED
 from cloudrec.launchers.kubernetes.context import LAUNCH_LABEL, RUN_LABEL
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from cloudrec.launchers.kubernetes.engine import JobOperator
 
 _GONE_S, _POLL_S = 180.0, 0.5
+_SEEN_S = 20.0  # a webhook's cache follows the API server within seconds
 
 
 def apply_all(kube: Kube, objects: Sequence[Mapping[str, Any]], engine: JobOperator) -> dict[str, Any]:
@@ -29,7 +30,7 @@ def apply_all(kube: Kube, objects: Sequence[Mapping[str, Any]], engine: JobOpera
     That object becomes the owner of the run's other objects, so the cluster deletes them with it.
     """
     # An owner reference needs the owner's uid, so the owned objects are applied a second time.
-    made = [(manifest, kube.apply(manifest)) for manifest in objects]
+    made = [(manifest, _apply(kube, manifest, engine)) for manifest in objects]
     kind = engine.kind.rpartition("/")[2]
     job = next(live for manifest, live in made if manifest["kind"] == kind)
     owner = {
@@ -43,6 +44,18 @@ def apply_all(kube: Kube, objects: Sequence[Mapping[str, Any]], engine: JobOpera
         if manifest["kind"] != kind and RUN_LABEL in labels:
             kube.apply(_owned(manifest, owner))
     return job
+
+
+def _apply(kube: Kube, manifest: Mapping[str, Any], engine: JobOperator) -> dict[str, Any]:
+    """Apply an object; while the operator's webhook does not see another one yet, try again."""
+    deadline = time.monotonic() + _SEEN_S
+    while True:
+        try:
+            return kube.apply(manifest)
+        except KubeError as error:
+            if not engine.awaits or engine.awaits not in str(error) or time.monotonic() > deadline:
+                raise
+        time.sleep(_POLL_S)
 
 
 def _owned(manifest: Mapping[str, Any], owner: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from cloudrec_sandbox.kubernetes.objects import errors
@@ -67,11 +68,18 @@ def _train_job(store: Store, new: Mapping[str, Any]) -> Iterator[str]:
     kind, name = reference.get("kind", "ClusterTrainingRuntime"), reference.get("name", "")
     namespace = new["metadata"]["namespace"] if kind == "TrainingRuntime" else ""
     key = _RUNTIMES.get(kind)
-    if key is None or store.table.get(key, (namespace, name)) is None:
+    entry = None if key is None else store.table.get(key, (namespace, name))
+    if entry is None or _is_newer_than_cache(store, entry.obj):
         yield (
             f"spec.runtimeRef: Invalid value: {errors.go_like(reference)}: {kind}.trainer.kubeflow.org "
             f'"{name}" not found: the runtime must be created before the TrainJob is created'
         )
+
+
+def _is_newer_than_cache(store: Store, obj: Mapping[str, Any]) -> bool:
+    """Return whether a webhook that reads through its cache does not see the object yet."""
+    created = datetime.fromisoformat(obj["metadata"]["creationTimestamp"]).timestamp()
+    return store.clock.now() - created < store.webhook_lag_s
 
 
 def _job_set(_store: Store, new: Mapping[str, Any]) -> Iterator[str]:

@@ -51,6 +51,7 @@ class Store:
         self, clock: Clock | None = None, *, policy: Policy | None = None, lock: threading.RLock | None = None
     ) -> None:
         self.clock = clock or Clock(1.0)
+        self.webhook_lag_s = 0.0  # how long the operators' webhooks miss a new object
         self.lock = lock or threading.RLock()
         self.resources = Resources()
         self.table = Table(self.lock)

@@ -125,9 +125,11 @@ def others(kube: Kube) -> Iterator[None]:
     for each in made:
         kube.create(each)
     kube.patch("Node", f"{NODES[0]['name']}-theirs", {"spec": {"unschedulable": True}})
-    yield
-    kube.delete("Namespace", "team")
-    await_true(lambda: kube.get("Namespace", "team") is None)
+    try:
+        yield
+    finally:  # so that a failed test does not fail the next one
+        kube.delete("Namespace", "team")
+        await_true(lambda: kube.get("Namespace", "team") is None)
 
 
 def nodes_of(kube: Kube) -> dict[str, Any]:

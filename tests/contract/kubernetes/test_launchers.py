@@ -55,6 +55,16 @@ def test_a_run_is_submitted_as_planned_and_watched_to_its_end(site: Site, kube: 
         assert bool(live["metadata"].get("ownerReferences")) is owned
 
 
+def test_a_trainjob_is_retried_while_the_webhook_does_not_see_its_runtime(site: Site, kube: Kube) -> None:
+    site.server.control(operators=["trainjob"], webhook_lag_s=2)
+    await_true(lambda: kube.kinds.has(KINDS["trainjob"]))
+    try:
+        engine, run = site.launch(site.spec("late-runtime", "trainjob"))
+        assert await_status(engine, run, lambda status: status.state is RunState.RUNNING).workers
+    finally:
+        site.server.control(webhook_lag_s=0)
+
+
 def test_a_succeeded_run_is_not_polled_again(site: Site, kube: Kube) -> None:
     site.server.control(bookkeeping={"run_s": 0.2, "exit_code": 0})
     engine, run = site.launch(site.spec("good"))

@@ -25,6 +25,8 @@ LAUNCHER = KubeLauncher(
         # once the TrainingRuntime is deleted.
         removal="Background",
         makes="jobset.x-k8s.io/v1alpha2/JobSet",
+        # Trainer's webhook looks the runtime up in its cache (kubeflow/trainer, pkg/runtime/core).
+        awaits="the runtime must be created before the TrainJob",
         index_label=INDEX,
     )
 )

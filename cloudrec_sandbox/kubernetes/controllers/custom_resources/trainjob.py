@@ -32,18 +32,16 @@ class TrainJobController(OperatedController):
         """Bring a TrainJob one step further."""
         runtime = self._runtime(obj)
         if runtime is None:
+            # Trainer records an event and tries again: its cache may not have the runtime yet
+            # (kubeflow/trainer, pkg/controller/trainjob_controller.go: reconcileObjects).
             reference = obj["spec"]["runtimeRef"]
             kind = reference.get("kind", "ClusterTrainingRuntime")
-            self._set(
+            self.record(
                 obj,
-                [
-                    {
-                        "type": "Failed",
-                        "status": "True",
-                        "reason": "TrainJobRuntimeNotSupported",
-                        "message": f"{kind}.trainer.kubeflow.org {reference['name']!r} not found",
-                    }
-                ],
+                "TrainJobResourcesCreationFailed",
+                "TrainJob resources reconciliation failed: "
+                f"{kind}.trainer.kubeflow.org {reference['name']!r} not found",
+                warning=True,
             )
             return
         sets = self.cluster.mirror.owned(obj, "jobsets")
