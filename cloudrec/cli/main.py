@@ -8,8 +8,8 @@ from importlib import import_module
 
 import click
 
-from cloudrec import __version__
 from cloudrec.errors import INTERRUPTED, CloudrecError
+from cloudrec.version import __version__
 
 _PROGRAM = "cloudrec"
 _SANDBOX = "--sandbox"

@@ -18,7 +18,7 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import cloudrec
+from cloudrec import version
 from cloudrec.errors import PreflightError
 from cloudrec.image.bootstrap import CODE, LOCK, SCRIPT, digest_of
 from cloudrec.kubernetes.client.errors import ConflictError
@@ -77,7 +77,7 @@ def current() -> Code:
     content = {
         SCRIPT: (files / SCRIPT).read_bytes(),
         LOCK: (files / "files" / LOCK).read_bytes(),
-        CODE: packed(Path(cloudrec.__file__).parents[1]),
+        CODE: packed(Path(version.__file__).parents[1]),
     }
     size = sum(map(len, content.values()))
     if size > _LIMIT:

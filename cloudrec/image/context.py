@@ -15,7 +15,7 @@ from importlib import metadata, resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import cloudrec
+from cloudrec import version
 from cloudrec.errors import PreflightError
 from cloudrec.home import storage_error
 
@@ -40,7 +40,7 @@ def build_context(folder: Path | None = None) -> Iterator[Path]:
         PreflightError: the folder is no checkout, or the installed files are not found.
         StorageError: the disk has no space for the temporary folder.
     """
-    found = folder or Path(cloudrec.__file__).parents[1]
+    found = folder or Path(version.__file__).parents[1]
     if all((found / name).is_file() for name in _CHECKOUT):
         yield found
         return

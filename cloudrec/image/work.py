@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cloudrec import __version__
 from cloudrec.errors import CloudrecError, UsageError
 from cloudrec.image import builders
 from cloudrec.image.builders import BuildCommand, BuildOrder
@@ -20,6 +19,7 @@ from cloudrec.image.records import BuiltImage, PushedImage, note_built, note_pus
 from cloudrec.image.running import run
 from cloudrec.image.stages import needed
 from cloudrec.providers.base.facts import fabric_of
+from cloudrec.version import __version__
 from cloudrec_contract.safe_json import safe_json
 
 if TYPE_CHECKING:

@@ -8,12 +8,12 @@ from datetime import UTC, datetime
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from cloudrec import __version__
 from cloudrec.home import write_atomically
 from cloudrec.launchers.base import outputs
 from cloudrec.observe.charts import Chart, line_chart, short, stacked_chart
 from cloudrec.observe.metrics import Series, finite, read_records
 from cloudrec.observe.runs import RunView, view_run
+from cloudrec.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cloudrec import __version__
+from cloudrec.version import __version__
 from tests.e2e.support_image import BASE, ROOT, Store, build_flags, make_base, run_locked_up
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(3600)]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
-from cloudrec import __version__, providers
+from cloudrec import providers
 from cloudrec.app.access import refuse_unreachable
 from cloudrec.app.addons import image_for, prepare_run, refuse_ended, refuse_without_nodes
 from cloudrec.app.choosing import choose
@@ -37,6 +37,7 @@ from cloudrec.observe.runs import find_run
 from cloudrec.providers.base.access import KubernetesAccess
 from cloudrec.providers.base.protocol import OWNED
 from cloudrec.providers.base.storage.tiers import LUSTRE
+from cloudrec.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

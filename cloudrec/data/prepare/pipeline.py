@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-import cloudrec
 from cloudrec.data.format import manifest, tsv
 from cloudrec.data.format.shards import Disk
 from cloudrec.data.prepare.encode import make_encoder, mix64
 from cloudrec.data.prepare.folder import BadRow
 from cloudrec.data.prepare.sources import SourceProgress, read_chunks
 from cloudrec.errors import DataError
+from cloudrec.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -207,7 +207,7 @@ class Preparation:
             "format": manifest.FORMAT,
             "schema_version": manifest.SCHEMA_VERSION,
             "created": datetime.now(UTC).isoformat(timespec="seconds"),
-            "cloudrec_version": cloudrec.__version__,
+            "cloudrec_version": __version__,
             "dense_features": list(tsv.INTEGERS),
             "sparse_features": list(tsv.CATEGORIES),
             "num_embeddings_per_feature": embeddings,

@@ -188,11 +188,11 @@ def _client_class(module: Any) -> Any:  # noqa: ANN401 - untyped
     del module
     from ray.job_submission import JobSubmissionClient  # noqa: PLC0415 - seconds, and an extra
 
-    class Client(JobSubmissionClient):  # type: ignore[misc] # untyped
+    class RayClient(JobSubmissionClient):  # type: ignore[misc] # untyped
         def _do_request(self, method: str, endpoint: str, **options: Any) -> Any:  # noqa: ANN401 - as above
             return super()._do_request(method, endpoint, **{"timeout": _TIMEOUT_S, **options})
 
-    return Client
+    return RayClient
 
 
 def _mode(client: Any) -> str:  # noqa: ANN401 - untyped

@@ -15,13 +15,13 @@ from azure.core import PipelineClient
 from azure.core.pipeline.policies import RetryPolicy, UserAgentPolicy
 from azure.core.rest import HttpRequest, HttpResponse
 
-from cloudrec import __version__
 from cloudrec.engine.clock import Clock
 from cloudrec.providers.azure import errors
 from cloudrec.providers.azure.errors import object_of
 from cloudrec.providers.base.offers import ON_DEMAND, SPOT
 from cloudrec.providers.base.prices import EXECUTION, Price, Prices, table_of, today
 from cloudrec.providers.base.reading import read
+from cloudrec.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

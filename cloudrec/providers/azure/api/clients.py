@@ -13,12 +13,12 @@ from azure.core.pipeline.transport import RequestsTransport
 from azure.mgmt.core.policies import ARMChallengeAuthenticationPolicy, ARMHttpLoggingPolicy
 from requests.adapters import HTTPAdapter
 
-from cloudrec import __version__
 from cloudrec.errors import MissingExtraError
 from cloudrec.providers.azure.account import Login
 from cloudrec.providers.azure.api.answers import ForeignAnswerPolicy
 from cloudrec.providers.azure.api.models import load_models
 from cloudrec.providers.base.lazy import Lazy
+from cloudrec.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -9,11 +9,11 @@ from azure.core.pipeline.policies import RetryPolicy, UserAgentPolicy
 from azure.core.rest import HttpRequest, HttpResponse
 from pydantic import SecretStr
 
-from cloudrec import __version__
 from cloudrec.errors import PreflightError
 from cloudrec.providers.azure import access
 from cloudrec.providers.azure.errors import object_of
 from cloudrec.providers.base.protocol import Registry
+from cloudrec.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
