@@ -11,7 +11,7 @@ from cloudrec import providers
 from cloudrec.app.money.tariffs import tariffs_of
 from cloudrec.app.readiness import guard_not_ready
 from cloudrec.errors import PreflightError
-from cloudrec.keeper.guard import NAME, Note
+from cloudrec.keeper.note import NAME, Note
 from cloudrec.kubernetes.health.causes import pod_cause
 from cloudrec.kubernetes.manifests import Guarding, guard_objects
 from cloudrec.kubernetes.manifests.guard import GUARD, KINDS

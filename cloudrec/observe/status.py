@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from cloudrec.launchers.base.protocol import RunStatus
     from cloudrec.launchers.base.run_folder import RunFolder
 
-_POLL_S = 0.2
+_POLL_S = 0.1
 
 
 def watch_run(run: RunFolder, *, rank: int = 0, tail: int | None = None) -> Iterator[str | RunStatus]:

@@ -6,7 +6,7 @@ import time
 from typing import Any, Protocol
 
 from cloudrec.keeper.ends import ENDING
-from cloudrec.keeper.guard import METER, NAME
+from cloudrec.keeper.note import METER, NAME
 from cloudrec.keeper.spot import SPOT_PRICES
 from cloudrec.kubernetes.client.client import Kube
 from tests.conformance.support_clouds import Cloud, until

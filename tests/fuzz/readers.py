@@ -11,9 +11,10 @@ from typing import Any
 from cloudrec.data.format import manifest as product_manifest
 from cloudrec.errors import CloudrecError
 from cloudrec.keeper.ends import MovedEnd
-from cloudrec.keeper.guard import GuardRecord, Note
+from cloudrec.keeper.guard import GuardRecord
 from cloudrec.keeper.idle import IdleRecord
 from cloudrec.keeper.meter import CostLedger
+from cloudrec.keeper.note import Note
 from cloudrec.keeper.spot import SpotRecord
 from cloudrec.kubernetes.client.credentials import Kubeconfig
 from cloudrec.kubernetes.client.errors import ErrorResponse, error_of

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from cloudrec.app.readiness import BRIEFLY_S
 from cloudrec.app.records import known_clusters
 from cloudrec.errors import CloudrecError
-from cloudrec.keeper.guard import NAME
 from cloudrec.keeper.managed.record import MANAGED, ManagedRecord
+from cloudrec.keeper.note import NAME
 from cloudrec.kubernetes.client.client import Kube
 from cloudrec.providers.base.access import KubernetesAccess
 

@@ -10,8 +10,8 @@ from cloudrec.app.readiness import BRIEFLY_S
 from cloudrec.app.records import known_clusters
 from cloudrec.errors import CloudrecError, UsageError
 from cloudrec.keeper.census import live_nodes
-from cloudrec.keeper.guard import METER, NAME, NOTE, Note
 from cloudrec.keeper.meter import CostLedger, advance
+from cloudrec.keeper.note import METER, NAME, NOTE, Note
 from cloudrec.kubernetes.client.client import Kube
 from cloudrec.observe.runs import load_run
 from cloudrec.providers.base.access import KubernetesAccess

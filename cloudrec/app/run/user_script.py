@@ -64,7 +64,10 @@ def user_script(app: AppContext, loaded: Loaded, arguments: Sequence[str]) -> Pa
     folder = _path(loaded, "workdir", train.workdir).resolve()
     file = _script(_path(loaded, "script", train.script), folder, train.script)
     requirements = _requirements(loaded, folder)
-    archive = pack(folder, without=[_path(loaded, "env_file", name) for name in train.env_file])
+    # The home holds other runs, and grows with each; it may lie below the folder.
+    archive = pack(
+        folder, without=[app.home.root, *(_path(loaded, "env_file", name) for name in train.env_file)]
+    )
     script = UserScript(
         file=file,
         digest=archive.digest,

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from cloudrec.keeper.guard import NAME
 from cloudrec.keeper.managed.keeper import LINGER_S
 from cloudrec.keeper.managed.leader import LASTS_S, Leader
 from cloudrec.keeper.managed.record import MANAGED, ManagedRecord
+from cloudrec.keeper.note import NAME
 from tests.contract.aws.support_trace import Trace, traced
 
 TYPE = "p4d.24xlarge"

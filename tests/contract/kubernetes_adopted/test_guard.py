@@ -15,8 +15,9 @@ from cloudrec import app
 from cloudrec.app.guard import guard_of, hold_to_end
 from cloudrec.errors import PreflightError, UsageError
 from cloudrec.keeper import in_cluster
-from cloudrec.keeper.guard import NAME, Guard, Note, halting
+from cloudrec.keeper.guard import Guard, halting
 from cloudrec.keeper.meter import Tariff
+from cloudrec.keeper.note import NAME, Note
 from cloudrec.kubernetes.client.client import Kube
 from cloudrec.providers.base.access import KubernetesAccess
 from cloudrec.providers.base.protocol import CanScaleToZero, Halt

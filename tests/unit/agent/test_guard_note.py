@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from cloudrec.keeper.guard import Note
+from cloudrec.keeper.note import Note
 from cloudrec.spec.models import ClusterSpec
 
 

@@ -69,6 +69,12 @@ def test_a_virtual_environment_of_any_name_and_a_given_file_are_left_out(tmp_pat
     assert _names(pack(work, without=[work / "vars"]).data) == ["train.py"]
 
 
+def test_a_folder_that_is_left_out_is_not_even_read(tmp_path: Path) -> None:
+    work = _fill(tmp_path, {"train.py": "", "home/runs/log": "of another run"})
+    (work / "home" / "leads-out").symlink_to("/etc/passwd")
+    assert _names(pack(work, without=[work / "home"]).data) == ["train.py"]
+
+
 def test_equal_files_give_equal_digests_whatever_their_times_and_owners(tmp_path: Path) -> None:
     one, two = _fill(tmp_path / "one", {"a.py": "1", "b/c": "2"}), tmp_path / "two"
     _fill(two, {"b/c": "2", "a.py": "1"})

@@ -63,7 +63,7 @@ def pack(folder: Path, *, without: Iterable[Path] = (), most_files: int = MOST_F
 
     Args:
         folder: the folder.
-        without: files that are left out, whatever the ignore files say.
+        without: files and folders that are left out, whatever the ignore files say.
         most_files: the limit of their number.
 
     Raises:
@@ -90,9 +90,7 @@ def _chosen(root: Path, without: set[Path], most_files: int) -> list[Path]:
     """Return the files to pack, sorted; UsageError if they exceed a limit."""
     found: list[Path] = []
     sizes: dict[Path, int] = {}
-    for path in _walk(root, _IgnoreRules.above(root)):
-        if path in without:
-            continue
+    for path in _walk(root, _IgnoreRules.above(root), without):
         found.append(path)
         sizes[path] = path.lstat().st_size
         if len(found) > most_files:
@@ -148,7 +146,7 @@ class _IgnoreRules:
         return False
 
 
-def _walk(folder: Path, rules: _IgnoreRules) -> Iterator[Path]:
+def _walk(folder: Path, rules: _IgnoreRules, without: set[Path]) -> Iterator[Path]:
     rules = rules.within(folder)
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
@@ -156,10 +154,12 @@ def _walk(folder: Path, rules: _IgnoreRules) -> Iterator[Path]:
         raise _unreadable(folder, error) from error
     for entry in entries:
         path, is_folder = folder / entry.name, entry.is_dir(follow_symlinks=False)
-        if rules.ignore(path, is_folder=is_folder) or (is_folder and (path / _VENV).exists()):
+        if path in without or rules.ignore(path, is_folder=is_folder):
+            continue
+        if is_folder and (path / _VENV).exists():
             continue
         if is_folder:
-            yield from _walk(path, rules)
+            yield from _walk(path, rules, without)
         elif entry.is_symlink() or entry.is_file(follow_symlinks=False):
             yield path  # sockets, pipes and devices are no part of a program
 

@@ -1,0 +1,101 @@
+"""The guard's orders: what `up` writes into the guard's ConfigMap, apart from the guard itself.
+
+Commands read and write the orders; they need nothing of what the guard does in the cluster.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
+
+from cloudrec.errors import UsageError
+from cloudrec.keeper.ends import Metered, is_movable, money_end
+from cloudrec.keeper.meter import Tariff
+from cloudrec.spec.models import ClusterSpec
+from cloudrec_contract.safe_json import safe_object
+
+NAME = "cloudrec-guard"  # the name of all of the guard's objects
+# The keys of its ConfigMap: its orders, what it did, and what the cluster has cost.
+NOTE, RECORD, METER = "guard.json", "state.json", "costs.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Note:
+    """The guard's orders.
+
+    Attributes:
+        cluster: the cluster's spec for a provider that runs in the cluster.
+        hourly_usd: its price in USD an hour; None if unknown.
+        began: when it began to cost that, ISO 8601; empty if unknown.
+        pool_label: the label by which the cloud names a node's pool; empty if costs are not metered.
+        tariffs: the prices of a node of each pool, and of all that has no nodes.
+    """
+
+    cluster: ClusterSpec
+    hourly_usd: float | None = None
+    began: str = ""
+    pool_label: str = ""
+    tariffs: tuple[Tariff, ...] = ()
+
+    def end(self, metered: Metered | None = None, *, kept: str = "", moves: bool = False) -> datetime | None:
+        """Return the cluster's end: the expiry that `up` wrote, or the time when the budget is spent.
+
+        Args:
+            metered: what was spent so far, and the price now; None if it is not known.
+            kept: the end that the cloud keeps; empty for the expiry that `up` wrote.
+            moves: whether the guard can move the cloud's end.
+        """
+        if metered is not None and moves and is_movable(self.cluster):
+            return money_end(self.cluster, metered, metered.hourly_usd)
+        expires = kept or self.cluster.expires
+        ends = [datetime.fromisoformat(expires)] if expires else []
+        if self.cluster.budget_usd is not None and metered is not None:
+            spent = money_end(self.cluster, metered, metered.hourly_usd)
+            ends += [spent] if spent is not None else []
+        elif self.cluster.budget_usd is not None and self.hourly_usd and self.began:
+            hours = self.cluster.budget_usd / self.hourly_usd
+            ends.append(datetime.fromisoformat(self.began) + timedelta(hours=hours))
+        return min(ends, default=None)
+
+    def to_json(self) -> str:
+        """Return the orders as the ConfigMap holds them."""
+        # The guard's image may be of an earlier version, which rejects unknown keys.
+        unread = {"access", "base_image", "package_index", "max_hourly_usd", "allow_tcp"}
+        unread |= {"block", "block_hours", "block_start"}
+        if self.cluster.end_limit is None:
+            unread.add("end_limit")
+        if self.cluster.autostop is None:
+            unread.add("autostop")
+        if not self.cluster.managed:
+            unread.add("managed")
+        cluster = self.cluster.model_dump(mode="json", exclude=unread)
+        return json.dumps(
+            {
+                "cluster": cluster,
+                "hourly_usd": self.hourly_usd,
+                "began": self.began,
+                "pool_label": self.pool_label,
+                "tariffs": [asdict(tariff) for tariff in self.tariffs],
+            }
+        )
+
+    @classmethod
+    def of(cls, text: str) -> Note:
+        """Return the orders from the ConfigMap's text; UsageError if it is invalid."""
+        try:
+            document = safe_object(text)
+            cluster = ClusterSpec.model_validate(document["cluster"])
+            hourly_usd = document["hourly_usd"]  # older versions wrote 0 for an unknown price
+            return cls(
+                cluster=cluster,
+                hourly_usd=float(hourly_usd) if hourly_usd else None,
+                began=document["began"],
+                # Versions before 0.3 did not meter.
+                pool_label=document.get("pool_label", ""),
+                tariffs=tuple(Tariff(**each) for each in document.get("tariffs", ())),
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            raise UsageError(
+                f"the guard's note cannot be read: {error}", remedy="`cloudrec up` writes it again"
+            ) from error
