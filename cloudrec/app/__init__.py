@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from cloudrec.app.money.blocks import block_offers
     from cloudrec.app.money.costs import costs, run_cost
     from cloudrec.app.money.kept import ClusterCost
+    from cloudrec.app.planning.run_plan import PlanWish, RunPlan, keep_plan, kept_offer, run_plan
     from cloudrec.app.planning.traces import read_traces, spot_plan
     from cloudrec.app.readiness import missing_of
     from cloudrec.app.run.data_tier import DatasetWish
@@ -48,8 +49,10 @@ __all__ = [
     "GpuMachine",
     "KeeperView",
     "Leak",
+    "PlanWish",
     "PreparedRun",
     "Removal",
+    "RunPlan",
     "access_view",
     "block_offers",
     "catalog",
@@ -65,7 +68,9 @@ __all__ = [
     "gpu_machines",
     "install",
     "installed",
+    "keep_plan",
     "keepers",
+    "kept_offer",
     "leaks",
     "missing_of",
     "read_traces",
@@ -74,6 +79,7 @@ __all__ = [
     "resume",
     "run_cost",
     "run_folder",
+    "run_plan",
     "runs",
     "runs_of",
     "smoke_run",
@@ -98,6 +104,7 @@ _PLACES = {
     "readiness": "missing_of",
     "run.manage": "fetch run_folder runs runs_of stop_run",
     "run.smoke_test": "smoke_run",
+    "planning.run_plan": "PlanWish RunPlan keep_plan kept_offer run_plan",
     "planning.traces": "read_traces spot_plan",
     "run.data_tier": "DatasetWish",
     "run.launch": "PreparedRun resume train",

@@ -82,7 +82,7 @@ def gpu_machines(app: AppContext, gpu: str, provider: str | None = None) -> list
     found = []
     for name, table in known.items():
         chosen = [each for each in table.values() if each.gpu == wanted]
-        prices = _prices(app, name) if chosen else Prices(rows={})
+        prices = known_prices(app, name) if chosen else Prices(rows={})
         found += [_machine(name, each, prices) for each in chosen]
     return sorted(found, key=lambda each: (-each.gpus, each.hourly_usd is None, each.hourly_usd or 0.0))
 
@@ -98,7 +98,8 @@ def _explain(gpu: str, names: Sequence[str]) -> None:
                 )
 
 
-def _prices(app: AppContext, provider: str) -> Prices:
+def known_prices(app: AppContext, provider: str) -> Prices:
+    """Return the prices that ship with the code, and newer ones that a command has fetched."""
     table = table_of(f"{providers.__name__}.{provider}")
     for path in sorted((app.home.root / "prices").glob(f"{provider}-*.csv")):
         table = table.renewed(saved_at(path))
@@ -108,7 +109,7 @@ def _prices(app: AppContext, provider: str) -> Prices:
 def _machine(provider: str, hardware: InstanceType, prices: Prices) -> GpuMachine:
     name = hardware.instance_type
     best = min(_of(prices, name, ON_DEMAND), key=lambda price: price.usd, default=None)
-    spot = [price.usd for price in _of(prices, name, SPOT) if best and _is_in(price.region, best.region)]
+    spot = [price.usd for price in _of(prices, name, SPOT) if best and is_in(price.region, best.region)]
     return GpuMachine(
         provider=provider,
         instance_type=name,
@@ -127,7 +128,7 @@ def _machine(provider: str, hardware: InstanceType, prices: Prices) -> GpuMachin
     )
 
 
-def _is_in(place: str, region: str) -> bool:
+def is_in(place: str, region: str) -> bool:
     """Return whether a place is the region or a zone of it, such as us-east-1a; eastus2 is not in eastus."""
     return re.fullmatch(rf"{re.escape(region)}(-?[a-z])?", place) is not None
 

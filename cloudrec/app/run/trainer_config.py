@@ -22,7 +22,7 @@ from cloudrec_contract.settings import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from cloudrec.launchers.base.protocol import Launcher
     from cloudrec.spec.load import Loaded
@@ -84,7 +84,7 @@ def _absolute(path: str, base: Path) -> str:
 
 
 def check_configuration(spec: RunSpec) -> TrainerSettings | None:
-    """Let the trainer check and resolve its settings, before a run is created; it needs no torch for that.
+    """Let the trainer check and resolve its settings, before a run is created.
 
     Returns None if the trainer is another program, which has no such check.
 
@@ -93,22 +93,25 @@ def check_configuration(spec: RunSpec) -> TrainerSettings | None:
     """
     if not is_own_trainer(spec.trainer_command):
         return None
+    return resolved_settings(spec.trainer_config, spec.trainer_flags)
+
+
+def resolved_settings(config: Mapping[str, Any], flags: Sequence[str]) -> TrainerSettings:
+    """Return the trainer's settings with its defaults; it needs no torch for that.
+
+    Raises:
+        SpecError: the trainer refuses its configuration, or prints no settings.
+    """
     with tempfile.TemporaryDirectory(prefix="cloudrec-") as folder:
-        config = Path(folder) / "trainer.yaml"
-        config.write_text(yaml.safe_dump(dict(spec.trainer_config)), encoding="utf-8")
-        command = [
-            *default_trainer_command(),
-            "--check_config",
-            "--config",
-            str(config),
-            *spec.trainer_flags,
-        ]
+        path = Path(folder) / "trainer.yaml"
+        path.write_text(yaml.safe_dump(dict(config)), encoding="utf-8")
+        command = [*default_trainer_command(), "--check_config", "--config", str(path), *flags]
         checked = subprocess.run(
             command, capture_output=True, text=True, timeout=_CHECK_TIMEOUT_S, check=False
         )
     if checked.returncode == 0:
         return _read(checked.stdout)
-    output = checked.stderr.strip().replace(f"{config}: ", "").removeprefix("error: ")
+    output = checked.stderr.strip().replace(f"{path}: ", "").removeprefix("error: ")
     message, _, remedy = output.partition("\nremedy: ")
     if checked.returncode == exit_codes.BAD_CONFIG:
         raise SpecError(f"the trainer refuses its configuration: {message}", remedy=remedy or None)

@@ -27,7 +27,7 @@ from cloudrec.errors import CloudrecError, DeclinedError, UsageError
 from cloudrec_contract.settings import underscored_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from cloudrec.app import Removal
@@ -80,6 +80,9 @@ if TYPE_CHECKING:
 )
 @click.option("--ray", is_flag=True, default=None, help="For the provider local: also start a Ray head.")
 @click.option(
+    "--from-plan", type=int, metavar="N", help="Take provider, region, type and nodes from row N of a plan."
+)
+@click.option(
     "--max-hourly", type=float, metavar="USD", help="Refuse a cluster that can cost more than this an hour."
 )
 @click.option("--budget", type=float, metavar="USD", help="Remove the cluster once it has cost this much.")
@@ -108,6 +111,7 @@ def up(
     force: bool,
     verbose: bool,
     max_price: float | None,
+    from_plan: int | None,
     dry_run: bool,
     yes: bool,
     **asked: object,
@@ -115,6 +119,8 @@ def up(
     """Create a cluster at PROVIDER, or reconcile one that exists. Running it again changes nothing."""
     from cloudrec import app  # noqa: PLC0415  # `--help` needs none of it
 
+    if from_plan is not None:
+        provider, asked = _planned(from_plan, provider, asked)
     keys = {
         "budget": "budget_usd",
         "max_hourly": "max_hourly_usd",
@@ -168,6 +174,26 @@ def up(
     emit({"clusters": [document], "dry_run": dry_run}, text)
     if missing:
         click.get_current_context().exit(1)  # the document, or the text, says why
+
+
+def _planned(number: int, provider: str | None, asked: Mapping[str, object]) -> tuple[str, dict[str, object]]:
+    """Return the provider and the options with those of a row of the last plan; the given ones win."""
+    from cloudrec import app  # noqa: PLC0415  # `--help` needs none of it
+
+    row = app.kept_offer(context(), number)
+    if provider not in {None, row["provider"]}:
+        raise UsageError(
+            f"row {number} of the last plan is on {row['provider']}, and PROVIDER is {provider}",
+            remedy="leave PROVIDER out, or plan with --provider",
+        )
+    chosen = {
+        "region": row["region"] or None,
+        "instance_types": row["type"],
+        "nodes": row["nodes"],
+        "capacity": row["capacity"],
+    }
+    given = {name: value for name, value in asked.items() if value is not None}
+    return row["provider"], {**asked, **chosen, **given}
 
 
 def _confirm_purchase(upfront: Upfront, rest: Cost, *, yes: bool, max_price: float | None) -> None:

@@ -1,22 +1,26 @@
-"""The command that compares policies for spot nodes before anything is paid for."""
+"""The command that plans before anything is paid for: where a run fits, its speed and its cost."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from cloudrec.cli.options import output_option
+from cloudrec.cli.options import context, file_option, load_spec, output_option, set_option
 from cloudrec.cli.output import columns, emit
 from cloudrec.errors import UsageError
+from cloudrec.spec.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from cloudrec.planning.fit.offers import Order
     from cloudrec.planning.spot.compare import Result, Scenario
+    from cloudrec.spec.load import Loaded
 
+_CAPACITIES = ("on-demand", "spot")
 _MOST_S = 365 * 86_400.0
 
 
@@ -41,47 +45,98 @@ _seconds, _hours = _time(1.0), _time(3600.0)
 
 
 @click.command()
+@file_option
+@click.option("--dataset", metavar="URI", help="The dataset: its tables and its samples.")
+@click.option("--gpus", "gpu", metavar="MODEL", help="Only machines with this GPU, such as H100.")
+@click.option("--provider", metavar="NAME", help="Only this cloud.")
+@click.option("--regions", metavar="A,B", help="Only these regions  [default: each type's cheapest]")
+@click.option(
+    "--capacity",
+    type=click.Choice([*_CAPACITIES, "any"]),
+    default="on-demand",
+    show_default=True,
+    help="The capacity type of the nodes.",
+)
+@click.option(
+    "--max-nodes",
+    type=click.IntRange(1, 1024),
+    default=8,
+    show_default=True,
+    help="The most nodes; 1, 2, 4 and so on are tried.",
+)
+@click.option("--samples", type=click.IntRange(min=1), help="Samples of an epoch  [default: the dataset's]")
+@click.option(
+    "--ids",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Ids of a sample over all tables  [default: one a table]",
+)
+@click.option("--hours", type=click.FloatRange(min=0, min_open=True), help="Only what is done in this time.")
+@click.option(
+    "--budget",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="USD",
+    help="Only what costs at most this.",
+)
+@click.option(
+    "--sort",
+    type=click.Choice(["usd", "hours", "samples"]),
+    default="usd",
+    show_default=True,
+    help="The best first: by cost, time or samples/s.",
+)
+@click.option("--explain", metavar="TYPE", help="Memory and time of a machine type, by part.")
+@click.option("--all", "everything", is_flag=True, help="Every number of nodes of every type.")
 @click.option(
     "--spot",
     "folder",
     type=click.Path(path_type=Path, file_okay=False, exists=True),
-    help="A folder with one JSON file a zone: its capacity over time.",
+    help="Compare policies on traces: a JSON file a zone.",
 )
 @click.option(
-    "--work", default="48h", show_default=True, callback=_hours, help="The length of a run, such as 24h."
+    "--work", default="48h", show_default=True, callback=_hours, help="With --spot: the length of a run."
 )
-@click.option("--deadline", callback=_hours, help="The time in which that work must be done, such as 30h.")
+@click.option("--deadline", callback=_hours, help="With --spot: the time in which it must be done.")
 @click.option(
     "--restart",
     default="300s",
     show_default=True,
     callback=_seconds,
-    help="From a request for nodes that succeeds to the next step.",
+    help="With --spot: from nodes that are given to the next step.",
 )
 @click.option(
-    "--commit", default="30s", show_default=True, callback=_seconds, help="The time that a checkpoint takes."
+    "--commit",
+    default="30s",
+    show_default=True,
+    callback=_seconds,
+    help="With --spot: the time that a checkpoint takes.",
 )
 @click.option(
-    "--blocking", is_flag=True, help="The steps stop while a checkpoint is written; else for 0.3 s only."
+    "--blocking", is_flag=True, help="With --spot: steps stop while a checkpoint is written; else 0.3 s."
 )
 @click.option(
     "--spot-price",
     type=click.FloatRange(0, 1, min_open=True),
     default=0.3,
     show_default=True,
-    help="The price of spot nodes, as a share of the on-demand price.",
+    help="With --spot: the price of spot nodes, as a share of the on-demand price.",
 )
 @click.option(
     "--starts",
     type=click.IntRange(1, 1000),
     default=16,
     show_default=True,
-    help="The number of runs, which begin at times spread over the traces.",
+    help="With --spot: the number of runs, spread over the traces.",
 )
+@click.argument("flags", nargs=-1, type=click.UNPROCESSED)
+@set_option
 @output_option
 def plan(
     *,
+    file: Path | None,
     folder: Path | None,
+    flags: tuple[str, ...],
+    settings: tuple[str, ...],
+    dataset: str | None,
     work: float,
     deadline: float | None,
     restart: float,
@@ -89,34 +144,123 @@ def plan(
     spot_price: float,
     starts: int,
     blocking: bool,
+    **asked: Any,  # noqa: ANN401 - the options of `_plan_run`, which types them
 ) -> None:
-    """Compare policies for spot nodes on traces of capacity. Nothing is created or asked.
+    """Show where the run of the specification fits, how fast it is and what it costs.
 
-    Each file in FOLDER is named ZONE_MACHINE.json and has
+    Nothing is created, and no cloud is asked. FLAGS, after --, are the trainer's.
+
+    \b
+    cloudrec plan --dataset s3://bucket/data
+    cloudrec plan --gpus H100 --hours 24 --budget 500
+    cloudrec plan --explain p5.48xlarge
+    cloudrec plan --samples 4000000000 -- --num_embeddings 10000000
+    cloudrec plan --spot traces --deadline 60h
+
+    With --spot, each file in FOLDER is named ZONE_MACHINE.json and has
     {"metadata": {"gap_seconds": 600}, "data": [1, 1, 0, ...]}: 1 where nodes can be had. Prices are shares
     of the on-demand price.
-    """
+    """  # noqa: D301  # \b is click's mark for lines that are not to be joined
     if folder is None:
-        raise UsageError("nothing is given to plan with", remedy="give traces: cloudrec plan --spot FOLDER")
+        loaded = load_spec(file, settings, {("trainer", "dataset_path"): ("--dataset", dataset)})
+        _plan_run(loaded, flags, **asked)
+        return
     if deadline is not None and deadline <= work:
         raise UsageError(
             f"a deadline of {deadline:g} h leaves no time beside {work:g} h of work",
             remedy="give a later --deadline, or less --work",
         )
+    saver = (commit, commit, 0.0) if blocking else (min(0.3, commit), commit, None)
+    _plan_spot(
+        folder,
+        work=work,
+        deadline=deadline,
+        restart=restart,
+        saver=saver,
+        spot_price=spot_price,
+        starts=starts,
+    )
+
+
+def _plan_run(
+    loaded: Loaded,
+    flags: tuple[str, ...],
+    *,
+    gpu: str | None,
+    provider: str | None,
+    regions: str | None,
+    capacity: str,
+    max_nodes: int,
+    samples: int | None,
+    ids: float | None,
+    hours: float | None,
+    budget: float | None,
+    sort: Order,
+    explain: str | None,
+    everything: bool,
+) -> None:
+    """Print where the run fits, how fast it is and what it costs."""
+    from cloudrec import app  # noqa: PLC0415  # `--help` needs none of it
+    from cloudrec.cli import run_plan as text  # noqa: PLC0415
+    from cloudrec.planning.fit.offers import best_of_each, ranked  # noqa: PLC0415
+
+    application = context()
+    wish = app.PlanWish(
+        gpu=gpu,
+        provider=provider,
+        regions=tuple(each.strip() for each in regions.split(",") if each.strip()) if regions else (),
+        capacities=_CAPACITIES if capacity == "any" else (capacity,),
+        most_nodes=max_nodes,
+        samples=samples,
+        ids=ids,
+    )
+    plan = app.run_plan(application, loaded, flags, wish)
+    if explain is not None:
+        known = sorted({each.machine.instance_type for each in plan.offers})
+        chosen = [each for each in plan.offers if each.machine.instance_type == explain]
+        if not chosen:
+            raise UsageError(f"no machine type {explain!r} fits", remedy=did_you_mean(explain, known))
+        emit({"offers": [text.row(each) for each in chosen]}, text.explanation(plan, chosen))
+        return
+    offers = [
+        each
+        for each in ranked(plan.offers, sort)
+        # What is not known is not within a limit.
+        if (hours is None or (each.hours is not None and each.hours <= hours))
+        and (budget is None or (each.usd is not None and each.usd <= budget))
+    ]
+    if not everything:
+        offers = best_of_each(offers)
+    rows = [text.row(each, number) for number, each in enumerate(offers, start=1)]
+    app.keep_plan(application, rows)
+    refused = [text.row(each) for each in plan.offers if each.refusal]
+    document = {"tables_from": plan.tables_from, "samples": plan.work.samples_in_all}
+    emit({**document, "offers": [*rows, *refused]}, text.table(plan, offers, everything=everything))
+
+
+def _plan_spot(
+    folder: Path,
+    *,
+    work: float,
+    deadline: float | None,
+    restart: float,
+    saver: tuple[float, float, float | None],
+    spot_price: float,
+    starts: int,
+) -> None:
+    """Print what policies for spot nodes achieve on traces."""
     from cloudrec.app import read_traces, spot_plan  # noqa: PLC0415  # `--help` needs none of it
     from cloudrec.planning.spot.compare import WRITE_SLOWDOWN, Scenario  # noqa: PLC0415
     from cloudrec.planning.spot.simulate import Rules  # noqa: PLC0415
     from cloudrec.planning.spot.training import SaveTimes  # noqa: PLC0415
 
-    saver = (
-        SaveTimes(stall_s=commit, commit_s=commit)
-        if blocking
-        else SaveTimes(stall_s=min(0.3, commit), commit_s=commit, slowdown=WRITE_SLOWDOWN)
-    )
+    stall, commit, slowdown = saver
     scenario = Scenario(
         traces=read_traces(folder),
         rules=Rules(restart_s=restart),
-        saver=saver,
+        saver=SaveTimes(
+            stall_s=stall, commit_s=commit, slowdown=WRITE_SLOWDOWN if slowdown is None else slowdown
+        ),
         spot_price=spot_price,
         hours=work,
         deadline_hours=deadline,

@@ -47,7 +47,6 @@ def test_a_deadline_compares_the_deadlines_met_and_the_cost(folder: Path, capsys
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "cloudrec plan --spot FOLDER"),
         (["--work", "90h"], "covers 50.0 h, and a run needs 90.0 h"),
         (["--work", "soon"], "'soon'"),
         (["--work", "0.5s"], "between 1s and 365d"),
@@ -59,8 +58,7 @@ def test_a_deadline_compares_the_deadlines_met_and_the_cost(folder: Path, capsys
 def test_a_wrong_value_is_refused_with_exit_code_2(
     folder: Path, capsys: Capture, words: list[str], said: str
 ) -> None:
-    given = ["--spot", str(folder)] if words else []
-    assert run(["plan", *given, *words]) == 2
+    assert run(["plan", "--spot", str(folder), *words]) == 2
     assert said in capsys.readouterr().err
 
 

@@ -1,0 +1,226 @@
+"""What the spec's run would need and cost on every machine of every cloud. No cloud is asked."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from cloudrec import providers
+from cloudrec.app.gpu_catalog import is_in, known_prices
+from cloudrec.app.run.trainer_config import resolved_settings
+from cloudrec.data.format import manifest
+from cloudrec.errors import DataError, UsageError
+from cloudrec.home import make_private, write_atomically
+from cloudrec.launchers.base.results_store import open_place
+from cloudrec.planning.fit.offers import MachineOffer, PlannedOffer, planned_offers
+from cloudrec.planning.fit.work import TrainingWork
+from cloudrec.providers.base.offers import ON_DEMAND, SPOT, X86
+from cloudrec.spec.suggest import did_you_mean
+from cloudrec_contract.safe_json import safe_object
+from cloudrec_contract.settings import underscored_keys
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from cloudrec.app.context import AppContext
+    from cloudrec.providers.base.offers import InstanceType
+    from cloudrec.providers.base.prices import Prices
+    from cloudrec.spec.load import Loaded
+
+_FEATURES = 26  # of a run whose dataset is not named: Criteo's
+_DENSE = 13
+_PRECISIONS = ("fp32", "tf32", "bf16")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanWish:
+    """What to plan for.
+
+    Attributes:
+        gpu: only machines with this GPU model; None for all.
+        provider: only this cloud; None for all.
+        regions: only these regions; if empty, the cheapest one of each machine.
+        capacities: the capacity types, on-demand and spot.
+        most_nodes: the most machines.
+        samples: samples of an epoch, in place of the dataset's; None for the dataset's.
+        ids: ids of a sample over all tables; None for one a table.
+    """
+
+    gpu: str | None = None
+    provider: str | None = None
+    regions: tuple[str, ...] = ()
+    capacities: tuple[str, ...] = (ON_DEMAND,)
+    most_nodes: int = 8
+    samples: int | None = None
+    ids: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunPlan:
+    """The work and every way to do it.
+
+    Attributes:
+        work: what is to be trained.
+        offers: each machine and number of nodes, also those on which it cannot be done.
+        tables_from: where the sizes of the tables are from.
+    """
+
+    work: TrainingWork
+    offers: Sequence[PlannedOffer]
+    tables_from: str
+
+
+def run_plan(app: AppContext, loaded: Loaded, flags: Sequence[str], wish: PlanWish) -> RunPlan:
+    """Return what the run of a spec needs and costs on each machine.
+
+    Args:
+        app: the context of the use case.
+        loaded: the spec.
+        flags: more flags for the trainer.
+        wish: what to plan for.
+
+    Raises:
+        SpecError: the trainer refuses its configuration.
+        DataError: the dataset cannot be read.
+        UsageError: neither a dataset nor sizes of tables are given, or no machine has the GPU.
+    """
+    settings = resolved_settings(underscored_keys(loaded.spec.trainer), flags).values
+    work, tables_from = _work(settings, wish)
+    machines = list(_machines(app, wish))
+    if not machines:
+        raise UsageError(
+            "no machine type fits these options", remedy="leave out --gpus, --provider or --regions"
+        )
+    offers = list(planned_offers(work, machines, most_nodes=wish.most_nodes))
+    return RunPlan(work=work, offers=offers, tables_from=tables_from)
+
+
+def keep_plan(app: AppContext, rows: Sequence[Mapping[str, Any]]) -> Path:
+    """Store the rows that were shown, for `up --from-plan`; return the file."""
+    path = app.home.root / "plan.json"
+    make_private(app.home.root)
+    write_atomically(path, json.dumps({"offers": list(rows)}))
+    return path
+
+
+def kept_offer(app: AppContext, number: int) -> dict[str, Any]:
+    """Return a row of the last plan, by its number.
+
+    Raises:
+        UsageError: there is no plan, or it has no such row.
+    """
+    remedy = "run `cloudrec plan`, which numbers its rows"
+    path = app.home.root / "plan.json"
+    try:
+        rows = safe_object(path.read_text(encoding="utf-8"))["offers"]
+        found = next((dict(row) for row in rows if row["number"] == number), None)
+    except FileNotFoundError:
+        raise UsageError("there is no plan in this home", remedy=remedy) from None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UsageError(f"the last plan, {path}, cannot be read: {error}", remedy=remedy) from error
+    if found is None:
+        raise UsageError(f"the last plan has no row {number}; it has {len(rows)}", remedy=remedy)
+    return found
+
+
+def _work(settings: Mapping[str, Any], wish: PlanWish) -> tuple[TrainingWork, str]:
+    """Return the work by the trainer's settings and the dataset."""
+    uri = str(settings.get("dataset_path") or "")
+    given = settings.get("num_embeddings_per_feature") or settings.get("num_embeddings")
+    num_dense, samples = _DENSE, wish.samples
+    if uri:
+        document = _manifest(uri)
+        sizes = {str(name): int(rows) for name, rows in document["num_embeddings_per_feature"].items()}
+        num_dense = len(document.get("dense_features") or ())
+        rows = list(sizes.values())
+        if samples is None:
+            samples = int(document["splits"]["train"]["rows"])
+        source = f"{uri}/dataset.json"
+    elif isinstance(given, list):
+        rows, source = [int(each) for each in given], "num_embeddings_per_feature"
+    elif given:
+        rows, source = [int(given)] * _FEATURES, f"num_embeddings, for each of {_FEATURES} tables"
+    else:
+        raise UsageError(
+            "the sizes of the embedding tables are not known",
+            remedy="name the dataset with --dataset URI, or give --samples and `-- --num_embeddings N`",
+        )
+    precision = str(settings.get("precision", "fp32"))
+    work = TrainingWork(
+        table_rows=rows,
+        dim=int(settings["embedding_dim"]),
+        ids=wish.ids if wish.ids is not None else float(len(rows)),
+        num_dense=num_dense,
+        bottom=settings["dense_arch_layer_sizes"],
+        top=settings["over_arch_layer_sizes"],
+        interaction=str(settings["interaction"]),
+        cross_layers=int(settings["dcn_num_layers"]),
+        cross_rank=int(settings["dcn_low_rank_dim"]),
+        batch=None if settings.get("global_batch_size") else int(settings["batch_size"]),
+        global_batch=settings.get("global_batch_size") or None,
+        precision=precision if precision in _PRECISIONS else "fp32",
+        weights=str(settings.get("embedding_weight_precision", "fp32")),
+        table_optimizer=str(settings["table_optimizer"]),
+        dense_optimizer=str(settings["dense_optimizer"]),
+        samples=samples,
+        epochs=int(settings["num_epochs"]),
+    )
+    return work, source
+
+
+def _manifest(uri: str) -> dict[str, Any]:
+    place = open_place(uri)
+    text = place.read(manifest.NAME)
+    if text is None:
+        raise DataError(
+            f"there is no {manifest.NAME} at {uri}",
+            remedy="name a dataset that `cloudrec data prepare` has made",
+        )
+    return manifest.parse(text, f"{uri}/{manifest.NAME}")
+
+
+def _machines(app: AppContext, wish: PlanWish) -> Iterator[MachineOffer]:
+    names = providers.names() if wish.provider is None else (wish.provider,)
+    known = {name: providers.hardware(name) for name in names}
+    models = sorted({each.gpu for table in known.values() for each in table.values()})
+    if wish.gpu is not None and wish.gpu.lower() not in {model.lower() for model in models}:
+        raise UsageError(
+            f"no machine type with GPU {wish.gpu!r} is known", remedy=did_you_mean(wish.gpu.upper(), models)
+        )
+    for name, table in known.items():
+        prices = known_prices(app, name) if table else None
+        for hardware in table.values():
+            is_wanted = wish.gpu is None or hardware.gpu.lower() == wish.gpu.lower()
+            if prices is not None and is_wanted and hardware.architecture == X86:
+                yield from _offered(name, hardware, prices, wish)
+
+
+def _offered(provider: str, hardware: InstanceType, prices: Prices, wish: PlanWish) -> Iterator[MachineOffer]:
+    """Yield a machine in the wanted regions, or in its cheapest one, for each capacity type."""
+    for capacity in wish.capacities:
+        found = [
+            price
+            for (_, name, sold), price in prices.rows.items()
+            if (name, sold) == (hardware.instance_type, capacity) and price.hourly_usd is not None
+        ]
+        for region in wish.regions or ("",):
+            here = [price for price in found if not region or is_in(price.region, region)]
+            best = min(here, key=lambda price: price.usd, default=None)
+            if best is None and (region or capacity == SPOT):
+                continue  # the table does not show whether the region has it
+            yield MachineOffer(
+                provider=provider,
+                region=region or (best.region if best else ""),
+                instance_type=hardware.instance_type,
+                capacity=capacity,
+                gpu=hardware.gpu,
+                gpus=hardware.gpus,
+                gpu_gib=hardware.gpu_memory_gib,
+                nvlink_gb_s=hardware.nvlink_gb_s,
+                network_gbit_s=hardware.network_gbit_s,
+                joins_nodes=bool(hardware.profile),
+                hourly_usd=best.hourly_usd if best else None,
+                price=best.label if best else "",
+            )

@@ -1,0 +1,166 @@
+"""The text and the document of `cloudrec plan`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cloudrec.cli.output import columns
+from cloudrec.planning.fit.offers import best_of_each
+from cloudrec.planning.fit.step import HIGH, LOW
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cloudrec.app import RunPlan
+    from cloudrec.planning.fit.offers import PlannedOffer
+
+SHOWN = 15
+_BASIS = "estimated"
+
+
+def row(offer: PlannedOffer, number: int | None = None) -> dict[str, Any]:
+    """Return one offer as an element of the documented {"offers": [...]}."""
+    machine, memory, step = offer.machine, offer.memory, offer.step
+    speed = offer.samples_per_s
+    return {
+        "number": number,
+        "provider": machine.provider,
+        "region": machine.region,
+        "type": machine.instance_type,
+        "nodes": offer.nodes,
+        "capacity": machine.capacity,
+        "gpu": machine.gpu,
+        "gpus": machine.gpus * offer.nodes,
+        "fits": not offer.refusal,
+        "reason": offer.refusal or None,
+        "samples_per_s": speed,
+        "samples_per_s_range": None if speed is None else [speed * LOW, speed * HIGH],
+        "hours": offer.hours,
+        "usd": offer.usd,
+        "hourly_usd": offer.hourly_usd,
+        "price": machine.price or None,
+        "limited_by": step.limited_by if step else None,
+        "basis": _BASIS if step else "unknown",
+        "memory_gib": {
+            "tables": memory.tables,
+            "dense": memory.dense,
+            "activations": memory.activations,
+            "exchange": memory.exchange,
+            "reserved": memory.reserved,
+            "have": memory.have,
+        },
+        "step_s": None
+        if step is None
+        else {
+            "dense": step.dense,
+            "tables": step.tables,
+            "exchange": step.exchange,
+            "gradients": step.gradients,
+            "host": step.host,
+            "input": step.input,
+            "total": step.seconds,
+        },
+    }
+
+
+def table(plan: RunPlan, offers: Sequence[PlannedOffer], *, everything: bool) -> str:
+    """Return the table of numbered offers, with what they are for and what they are based on."""
+    shown = offers if everything else offers[:SHOWN]
+    several = len({each.machine.capacity for each in offers}) > 1
+    header = ["", "MACHINE", *(["CAPACITY"] if several else []), "REGION", "$/H", "M/S", "HOURS", "USD"]
+    rows = [_cells(number, each, several=several) for number, each in enumerate(shown, start=1)]
+    lines = [_work_line(plan), ""]
+    lines.append(columns(header, rows) if rows else "No machine can do this run.")
+    if len(shown) < len(offers):
+        lines.append(f"... and {len(offers) - len(shown)} more: --all")
+    lines += ["", *_not_possible(plan)]
+    lines.append(f"M/S: million samples a second, estimated; the true value is {LOW:g} to {HIGH:g} times it.")
+    lines.append("USD: nodes only, from the tables of prices that ship with cloudrec.")
+    if rows:
+        lines.append("Next: cloudrec plan --explain TYPE, or cloudrec up --from-plan NUMBER")
+    return "\n".join(lines)
+
+
+def explanation(plan: RunPlan, offers: Sequence[PlannedOffer]) -> str:
+    """Return memory and time by part, for each number of nodes of one machine type."""
+    lines = [_work_line(plan)]
+    for each in offers:
+        machine, memory, step = each.machine, each.memory, each.step
+        price = "unknown" if each.hourly_usd is None else f"${each.hourly_usd:,.2f}/h"
+        lines += [
+            "",
+            (
+                f"{each.nodes} x {machine.instance_type}, {machine.gpus * each.nodes} x {machine.gpu}, "
+                f"{machine.region or 'any region'}, {machine.capacity}, {price}"
+            ),
+            (
+                f"  memory of each GPU, in GiB, of {memory.have:.0f}: tables {memory.tables:.1f}, "
+                f"dense part {memory.dense:.1f},"
+            ),
+            (
+                f"    activations {memory.activations:.1f}, exchange {memory.exchange:.1f}, "
+                f"kept back {memory.reserved:.1f}: {'fits' if memory.fits else 'does not fit'}"
+            ),
+        ]
+        if each.refusal:
+            lines.append(f"  not possible: {each.refusal}")
+        if step is None:
+            lines.append(f"  time: unknown, since the rates of {machine.gpu} are not in the table")
+            continue
+        lines += [
+            (
+                f"  a step of {step.batch * step.ranks:,} samples, in ms: dense part {step.dense * 1e3:.1f}, "
+                f"tables {step.tables * 1e3:.1f},"
+            ),
+            (
+                f"    exchange {step.exchange * 1e3:.1f}, gradients {step.gradients * 1e3:.1f}; beside "
+                f"these: host {step.host * 1e3:.1f}, input {step.input * 1e3:.1f}"
+            ),
+            f"  {step.samples_per_s / 1e6:.2f} M samples/s, limited by: {step.limited_by}",
+        ]
+    lines += ["", "All times are estimated from the GPU's data sheet; nothing was measured on it."]
+    return "\n".join(lines)
+
+
+def _cells(number: int, offer: PlannedOffer, *, several: bool) -> list[object]:
+    machine = offer.machine
+    speed = offer.samples_per_s
+    return [
+        number,
+        f"{offer.nodes} x {machine.instance_type}",
+        *([machine.capacity] if several else []),
+        machine.region or "-",
+        _short(offer.hourly_usd),
+        "-" if speed is None else f"{speed / 1e6:.1f}",
+        _short(offer.hours, decimals=1),
+        _short(offer.usd),
+    ]
+
+
+def _short(value: float | None, decimals: int = 2) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.{decimals}f}"  # noqa: PLR2004 - four digits
+
+
+def _work_line(plan: RunPlan) -> str:
+    work = plan.work
+    samples = work.samples_in_all
+    trained = "an unknown number of samples" if samples is None else f"{samples:,} samples"
+    size = work.table_bytes / 1e9
+    return (
+        f"{trained}; {len(work.table_rows)} tables of {sum(work.table_rows):,} rows x {work.dim} "
+        f"({size:,.1f} GB with their optimizer),\n{work.ids:g} ids a sample, a dense part of "
+        f"{work.dense_params / 1e6:.1f} M parameters, {work.precision}"
+    )
+
+
+def _not_possible(plan: RunPlan) -> list[str]:
+    refused = [each for each in best_of_each(plan.offers) if each.refusal]
+    done = {each.machine.instance_type for each in plan.offers if not each.refusal}
+    refused = [each for each in refused if each.machine.instance_type not in done]
+    if not refused:
+        return []
+    first = refused[0]
+    more = f" and {len(refused) - 1} more" if len(refused) > 1 else ""
+    return [f"Not possible: {first.machine.instance_type}{more}: {first.refusal}"]

@@ -1,0 +1,177 @@
+"""Every machine and number of nodes for a run: does it fit, how fast is it, and what does it cost."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from cloudrec.planning.fit.gpus import gpu_rates
+from cloudrec.planning.fit.memory import rank_memory
+from cloudrec.planning.fit.step import Links, step_time
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from cloudrec.planning.fit.memory import RankMemory
+    from cloudrec.planning.fit.step import StepTime
+    from cloudrec.planning.fit.work import TrainingWork
+
+SPOT = "spot"
+# Published traces of GPU machines have 0.55 to 0.61 ends a node and hour; the middle.
+_ENDS_PER_HOUR = 0.58
+_LOST_H = 330.0 / 3600.0  # a restart and the work since the last checkpoint
+_START_H = 10.0 / 60.0  # from the first node to the first step
+Order = Literal["usd", "hours", "samples"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MachineOffer:
+    """One machine type in one region, as one capacity type.
+
+    Attributes:
+        provider: the cloud.
+        region: the region.
+        instance_type: the machine type.
+        capacity: on-demand or spot.
+        gpu: the GPU's model.
+        gpus: GPUs of a machine.
+        gpu_gib: memory of a GPU, in GiB.
+        nvlink_gb_s: NVLink between two of its GPUs, both directions; 0 without.
+        network_gbit_s: bandwidth between two machines.
+        joins_nodes: whether several of them train together over their fabric.
+        hourly_usd: USD an hour; None if unknown.
+        price: date and source of the price; empty if unknown.
+    """
+
+    provider: str
+    region: str
+    instance_type: str
+    capacity: str
+    gpu: str
+    gpus: int
+    gpu_gib: int
+    nvlink_gb_s: float
+    network_gbit_s: float
+    joins_nodes: bool
+    hourly_usd: float | None
+    price: str = ""
+
+    @property
+    def links(self) -> Links:
+        """Speeds for each GPU. Without NVLink, GPUs of a machine use PCIe, of about 20 GB/s."""
+        return Links(
+            gpus_a_node=self.gpus,
+            inside_gb_s=self.nvlink_gb_s / 2 or 20.0,
+            across_gb_s=self.network_gbit_s / 8 / self.gpus,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedOffer:
+    """What a run would be on so many machines.
+
+    Attributes:
+        machine: the machine.
+        nodes: the number of machines.
+        memory: memory of each rank.
+        step: the time of a step; None if the GPU's or a link's rates are unknown.
+        hours: hours of the whole run, with its start and expected preemptions; None if unknown.
+        usd: the cost of the nodes for these hours; None if unknown.
+        refusal: why the run cannot be done on it; empty if it can.
+    """
+
+    machine: MachineOffer
+    nodes: int
+    memory: RankMemory
+    step: StepTime | None
+    hours: float | None
+    usd: float | None
+    refusal: str = ""
+
+    @property
+    def hourly_usd(self) -> float | None:
+        """USD an hour of all nodes; None if unknown."""
+        one = self.machine.hourly_usd
+        return None if one is None else one * self.nodes
+
+    @property
+    def samples_per_s(self) -> float | None:
+        """Samples a second while it trains; None if unknown."""
+        return self.step.samples_per_s if self.step else None
+
+
+def planned_offers(
+    work: TrainingWork, machines: Iterable[MachineOffer], *, most_nodes: int
+) -> Iterator[PlannedOffer]:
+    """Yield each machine with 1, 2, 4 ... nodes; several only of machines that train together."""
+    for machine in machines:
+        nodes = 1
+        while nodes <= (most_nodes if machine.joins_nodes else 1):
+            yield _planned(work, machine, nodes)
+            nodes *= 2
+
+
+def ranked(offers: Iterable[PlannedOffer], order: Order) -> list[PlannedOffer]:
+    """Return the offers that can do the run, the best first; those without the figure are last."""
+
+    def figure(offer: PlannedOffer) -> tuple[bool, float, float, float]:
+        speed = -(offer.samples_per_s or 0.0)
+        value = {"usd": offer.usd, "hours": offer.hours, "samples": speed}[order]
+        if value is None and order == "usd" and offer.hourly_usd is not None and offer.samples_per_s:
+            value = offer.hourly_usd / offer.samples_per_s  # the samples are unknown: USD for each
+        # Where the input limits several machines, they are equally fast: the cheaper one is better.
+        cost = math.inf if offer.usd is None else offer.usd
+        return (value is None, float(f"{value or 0.0:.9g}"), cost, speed)
+
+    return sorted((each for each in offers if not each.refusal), key=figure)
+
+
+def best_of_each(offers: Iterable[PlannedOffer]) -> list[PlannedOffer]:
+    """Return the first offer of each machine type and capacity type, in the given order."""
+    found: dict[tuple[str, str, str], PlannedOffer] = {}
+    for each in offers:
+        key = (each.machine.provider, each.machine.instance_type, each.machine.capacity)
+        found.setdefault(key, each)
+    return list(found.values())
+
+
+def goodput(capacity: str, nodes: int) -> float:
+    """Return the expected share of useful time: spot nodes are taken back, and each end costs a restart."""
+    if capacity != SPOT:
+        return 1.0
+    return 1.0 / (1.0 + _ENDS_PER_HOUR * nodes * _LOST_H)
+
+
+def _planned(work: TrainingWork, machine: MachineOffer, nodes: int) -> PlannedOffer:
+    ranks = nodes * machine.gpus
+    memory = rank_memory(work, ranks=ranks, gpu_gib=machine.gpu_gib)
+    rates = gpu_rates(machine.gpu, machine.gpu_gib)
+    step = step_time(work, rates, machine.links, nodes=nodes) if rates else None
+    hours = usd = None
+    if step is not None and work.samples_in_all is not None:
+        training = work.samples_in_all / step.samples_per_s / 3600.0
+        hours = _START_H + training / goodput(machine.capacity, nodes)
+        usd = hours * machine.hourly_usd * nodes if machine.hourly_usd is not None else None
+    return PlannedOffer(
+        machine=machine,
+        nodes=nodes,
+        memory=memory,
+        step=step,
+        hours=hours,
+        usd=usd,
+        refusal=_refusal(work, memory, ranks),
+    )
+
+
+def _refusal(work: TrainingWork, memory: RankMemory, ranks: int) -> str:
+    if work.global_batch is not None and work.global_batch % ranks:
+        return f"a step of {work.global_batch:,} samples cannot be divided among {ranks} GPUs"
+    if memory.fits:
+        return ""
+    parts = {"tables": memory.tables, "activations": memory.activations, "dense part": memory.dense}
+    largest = max(parts, key=lambda name: parts[name])
+    return (
+        f"each GPU needs {memory.need:.0f} GiB ({largest} {parts[largest]:.0f} GiB) and has "
+        f"{memory.have:.0f} GiB"
+    )

@@ -1,0 +1,151 @@
+"""The time of a training step on GPUs, by part: an estimate from a roofline, not a measurement.
+
+Each part is the larger of what its operations and its bytes need, at a share of the GPU's peak that published
+runs reach. What overlaps is counted once: reading and sending the next batch runs beside the step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cloudrec.planning.fit.gpus import GpuRates
+    from cloudrec.planning.fit.work import TrainingWork
+
+# Shares of the peak that published runs reach: docs/plan.md compares them.
+_MATMUL = 0.45
+_MEMORY = 0.6
+_NETWORK = 0.7
+# Times that an activation is written or read: forward, backward, activation functions.
+_PASSES = 8
+_ROW_PASSES = 3  # of a table's row: read, and read and written by the optimizer
+_LAUNCH_S = 0.006  # the host's work for a step in eager mode, whatever the batch
+# Seconds an id of one reader thread, as measured on 2026-11-21 (benchmarks/results).
+_READ_ONE_HOT_S, _READ_BAGS_S = 0.0133e-6, 0.0425e-6
+# The true throughput lies between these multiples of the estimate, by the published runs (docs/plan.md).
+LOW, HIGH = 0.4, 1.5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Links:
+    """How fast GPUs exchange data, in GB/s for each GPU.
+
+    Attributes:
+        gpus_a_node: GPUs of a node.
+        inside_gb_s: between GPUs of a node; 0 if that is unknown.
+        across_gb_s: between nodes, each GPU's share; 0 if that is unknown.
+    """
+
+    gpus_a_node: int
+    inside_gb_s: float
+    across_gb_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepTime:
+    """Seconds of one step, by part.
+
+    Attributes:
+        batch: samples of one rank.
+        ranks: the number of ranks.
+        dense: the dense part, forward and backward.
+        tables: reading and updating rows.
+        exchange: pooled embeddings and their gradients between ranks.
+        gradients: the dense part's gradients between ranks.
+        host: the host's own work; runs beside the GPU.
+        input: reading a batch and sending it; runs beside the step.
+    """
+
+    batch: int
+    ranks: int
+    dense: float
+    tables: float
+    exchange: float
+    gradients: float
+    host: float
+    input: float
+
+    @property
+    def on_gpu(self) -> float:
+        """Seconds for which the GPU and its links work. Gradients are exchanged beside the backward pass."""
+        return self.dense + self.tables + self.exchange + max(self.gradients - self.dense / 2, 0.0)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of a step."""
+        return max(self.on_gpu, self.host, self.input)
+
+    @property
+    def samples_per_s(self) -> float:
+        """Samples a second over all ranks."""
+        return self.batch * self.ranks / self.seconds
+
+    @property
+    def limited_by(self) -> str:
+        """The part that takes longest: input, host, dense, tables, exchange or gradients."""
+        if self.input >= max(self.on_gpu, self.host):
+            return "input"
+        if self.host >= self.on_gpu:
+            return "host"
+        parts = {
+            "dense": self.dense,
+            "tables": self.tables,
+            "exchange": self.exchange,
+            "gradients": max(self.gradients - self.dense / 2, 0.0),
+        }
+        return max(parts, key=lambda name: parts[name])
+
+
+def step_time(work: TrainingWork, gpu: GpuRates, links: Links, *, nodes: int) -> StepTime | None:
+    """Return the time of a step on so many nodes; None if a link that it needs is of unknown speed."""
+    ranks = nodes * links.gpus_a_node
+    batch = work.rank_batch(ranks)
+    memory = gpu.memory_gb_s * 1e9 * _MEMORY
+    dense = batch * (
+        work.flops / (gpu.tflops(work.precision) * 1e12 * _MATMUL)
+        + work.activations * work.value_bytes * _PASSES / memory
+    )
+    tables = batch * work.ids * work.dim * work.weight_bytes * _ROW_PASSES / memory
+    exchange = _exchanged(batch * work.pooled_bytes * 2, links, nodes)
+    gradients = _reduced(work.dense_params * 4, links, nodes)
+    if exchange is None or gradients is None:
+        return None
+    is_one_hot = work.ids <= len(work.table_rows)
+    return StepTime(
+        batch=batch,
+        ranks=ranks,
+        dense=dense,
+        tables=tables,
+        exchange=exchange,
+        gradients=gradients,
+        host=_LAUNCH_S,
+        input=batch * work.ids * (_READ_ONE_HOT_S if is_one_hot else _READ_BAGS_S),
+    )
+
+
+def _exchanged(amount: float, links: Links, nodes: int) -> float | None:
+    """Return seconds in which each rank sends this many bytes, spread evenly over all ranks."""
+    ranks = nodes * links.gpus_a_node
+    inside = amount * (links.gpus_a_node - 1) / ranks
+    across = amount * (ranks - links.gpus_a_node) / ranks
+    if (inside and not links.inside_gb_s) or (across and not links.across_gb_s):
+        return None
+    within_s = inside / (links.inside_gb_s * 1e9 * _NETWORK) if inside else 0.0
+    across_s = across / (links.across_gb_s * 1e9 * _NETWORK) if across else 0.0
+    return max(within_s, across_s)
+
+
+def _reduced(amount: float, links: Links, nodes: int) -> float | None:
+    """Return seconds of an all-reduce of this many bytes: inside a node, then across nodes."""
+    seconds = 0.0
+    if links.gpus_a_node > 1:
+        if not links.inside_gb_s:
+            return None
+        seconds += 2 * amount / (links.inside_gb_s * 1e9 * _NETWORK)
+    if nodes > 1:
+        if not links.across_gb_s:
+            return None
+        # After the reduction inside the node each of its GPUs exchanges its own part.
+        seconds += 2 * amount / links.gpus_a_node / (links.across_gb_s * 1e9 * _NETWORK)
+    return seconds

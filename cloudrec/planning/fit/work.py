@@ -1,0 +1,138 @@
+"""What is to be trained: tables, layers, batch and number of samples, and what follows from them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_BYTES = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2}
+# Bytes of optimizer state for one row of D values, beside its weights.
+_TABLE_STATE = {"sgd": (0, 0), "rowwise_adagrad": (4, 0), "adagrad": (0, 4), "adam": (0, 8)}
+_DENSE_STATE = {"sgd": 0, "adagrad": 4, "adam": 8, "adamw": 8}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingWork:
+    """One training run, whatever it runs on.
+
+    Attributes:
+        table_rows: the rows of each table.
+        dim: the values of a row.
+        ids: ids of a sample, over all tables.
+        num_dense: dense values of a sample.
+        bottom: sizes of the layers for the dense values.
+        top: sizes of the layers after the interaction.
+        interaction: dot or dcn.
+        cross_layers: layers of dcn.
+        cross_rank: their rank.
+        batch: samples of a rank and step; None if `global_batch` is given.
+        global_batch: samples of a step over all ranks; None if `batch` is given.
+        precision: of the dense part: fp32, tf32 or bf16.
+        weights: of the tables: fp32 or fp16.
+        table_optimizer: sgd, rowwise_adagrad, adagrad or adam.
+        dense_optimizer: sgd, adagrad, adam or adamw.
+        samples: the samples of one epoch; None if unknown.
+        epochs: the number of epochs.
+    """
+
+    table_rows: Sequence[int]
+    dim: int
+    ids: float
+    num_dense: int
+    bottom: Sequence[int]
+    top: Sequence[int]
+    interaction: str = "dot"
+    cross_layers: int = 3
+    cross_rank: int = 512
+    batch: int | None = None
+    global_batch: int | None = None
+    precision: str = "fp32"
+    weights: str = "fp32"
+    table_optimizer: str = "rowwise_adagrad"
+    dense_optimizer: str = "adam"
+    samples: int | None = None
+    epochs: int = 1
+
+    @property
+    def samples_in_all(self) -> int | None:
+        """The samples of all epochs; None if unknown."""
+        return None if self.samples is None else self.samples * self.epochs
+
+    def rank_batch(self, ranks: int) -> int:
+        """Return the samples of a step on one rank."""
+        if self.global_batch is not None:
+            return max(self.global_batch // ranks, 1)
+        return self.batch or 1
+
+    @property
+    def value_bytes(self) -> int:
+        """Bytes of one activation."""
+        return _BYTES[self.precision]
+
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of one value of a table."""
+        return _BYTES[self.weights]
+
+    @property
+    def row_state_bytes(self) -> int:
+        """Bytes of the optimizer's state for one row."""
+        each_row, each_value = _TABLE_STATE.get(self.table_optimizer, (0, 4))
+        return each_row + each_value * self.dim
+
+    @property
+    def table_bytes(self) -> int:
+        """Bytes of all tables with their optimizer's state, over all ranks."""
+        return sum(self.table_rows) * (self.dim * self.weight_bytes + self.row_state_bytes)
+
+    @property
+    def largest_table_bytes(self) -> int:
+        """Bytes of the largest table with its state."""
+        return max(self.table_rows, default=0) * (self.dim * self.weight_bytes + self.row_state_bytes)
+
+    @property
+    def interaction_size(self) -> int:
+        """Values that enter the top layers."""
+        vectors = len(self.table_rows) + 1
+        return vectors * self.dim if self.interaction == "dcn" else self.dim + math.comb(vectors, 2)
+
+    @property
+    def dense_params(self) -> int:
+        """Weights and biases of the dense part."""
+        layers = [self.num_dense, *self.bottom], [self.interaction_size, *self.top]
+        count = sum(a * b + b for sizes in layers for a, b in pairwise(sizes))
+        if self.interaction == "dcn":
+            width = self.interaction_size
+            count += self.cross_layers * (2 * width * self.cross_rank + width)
+        return count
+
+    @property
+    def dense_bytes(self) -> int:
+        """Bytes of the dense part on each rank: weights, gradients and optimizer state."""
+        return self.dense_params * (8 + _DENSE_STATE.get(self.dense_optimizer, 8))
+
+    @property
+    def flops(self) -> float:
+        """Floating-point operations for a sample, forward and backward."""
+        matmuls = 6.0 * self.dense_params
+        vectors = len(self.table_rows) + 1
+        return matmuls + (6.0 * vectors * vectors * self.dim if self.interaction == "dot" else 0.0)
+
+    @property
+    def activations(self) -> int:
+        """Values that the dense part keeps for a sample, for its backward pass."""
+        vectors = (len(self.table_rows) + 1) * self.dim
+        own = self.num_dense + sum(self.bottom) + vectors + self.interaction_size + sum(self.top)
+        if self.interaction == "dcn":
+            own += self.cross_layers * (2 * self.interaction_size + self.cross_rank)
+        return own
+
+    @property
+    def pooled_bytes(self) -> int:
+        """Bytes of a sample's pooled embeddings, which ranks exchange in fp32."""
+        return len(self.table_rows) * self.dim * 4

@@ -1,0 +1,135 @@
+"""`cloudrec plan` for the run of a specification: the table, the document, the limits and the errors."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cloudrec.cli.main import run
+from cloudrec.data.format.manifest import digest
+
+Capture = pytest.CaptureFixture[str]
+LARGE = (
+    *("--embedding_dim", "128", "--dense_arch_layer_sizes", "512,256,128", "--num_embeddings", "7000000"),
+    *("--precision", "bf16", "--batch_size", "8192"),
+)
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("CLOUDREC_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> Path:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    sizes, splits = {"city": 1000, "shop": 50_000}, {"train": {"rows": 2_000_000, "shards": []}}
+    document = {
+        "format": "cloudrec-dataset", "schema_version": 1, "dense_features": ["a", "b", "c"],
+        "sparse_features": list(sizes), "num_embeddings_per_feature": sizes, "splits": splits,
+        "digest": digest(splits, sizes),
+    }  # fmt: skip
+    (folder / "dataset.json").write_text(json.dumps(document))
+    return folder
+
+
+def planned(capsys: Capture, *words: str) -> dict[str, Any]:
+    assert run(["plan", "-o", "json", *words]) == 0
+    document: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return document
+
+
+def test_a_datasets_tables_and_samples_are_planned_at_80_columns(dataset: Path, capsys: Capture) -> None:
+    assert run(["plan", "--dataset", str(dataset)]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("2,000,000 samples; 2 tables of 51,000 rows x 64")
+    assert max(map(len, out.splitlines())) <= 80
+    assert "estimated" in out
+
+
+def test_every_element_of_the_document_is_documented(dataset: Path, capsys: Capture) -> None:
+    document = planned(capsys, "--dataset", str(dataset), "--capacity", "any")
+    assert document["samples"] == 2_000_000
+    offers = [each for each in document["offers"] if each["fits"]]
+    wanted = {"provider", "region", "type", "nodes", "capacity", "fits", "samples_per_s", "hours", "usd"}
+    assert wanted | {"limited_by", "basis"} <= set(offers[0])
+    assert {each["provider"] for each in offers} == {"aws", "azure", "gcp"}
+    assert {each["capacity"] for each in offers} == {"on-demand", "spot"}
+    for each in offers:  # an unknown price is unknown, and never 0
+        assert (each["usd"] is None) == (each["hourly_usd"] is None or each["hours"] is None)
+        assert each["hourly_usd"] != 0
+
+
+def test_limits_and_choices_leave_only_what_fits_them(capsys: Capture) -> None:
+    words = ("--samples", "4000000000", "--gpus", "h100", "--budget", "20", "--hours", "1")
+    offers = [each for each in planned(capsys, *words, "--", *LARGE)["offers"] if each["fits"]]
+    assert offers
+    assert all(each["gpu"] == "H100" and each["usd"] <= 20 and each["hours"] <= 1 for each in offers)
+    there = planned(capsys, "--samples", "9", "--regions", "us-east-1", "--provider", "aws", "--", *LARGE)
+    assert {each["region"] for each in there["offers"]} == {"us-east-1"}
+
+
+def test_what_does_not_fit_has_the_reason(capsys: Capture) -> None:
+    offers = planned(capsys, "--samples", "9", "--max-nodes", "1", "--", *LARGE)["offers"]
+    small = next(each for each in offers if each["type"] == "g5.xlarge")
+    assert not small["fits"]
+    assert "each GPU needs" in small["reason"]
+
+
+def test_a_machine_is_explained_by_part(capsys: Capture) -> None:
+    assert run(["plan", "--samples", "9", "--explain", "p5.48xlarge", "--max-nodes", "2", "--", *LARGE]) == 0
+    out = capsys.readouterr().out
+    assert max(map(len, out.splitlines())) <= 100
+    assert "2 x p5.48xlarge, 16 x H100" in out
+    assert "memory of each GPU" in out
+    assert "limited by:" in out
+
+
+def test_without_samples_the_order_is_by_the_price_of_a_sample(capsys: Capture) -> None:
+    offers = [each for each in planned(capsys, "--", *LARGE)["offers"] if each["fits"]]
+    assert all(each["hours"] is None and each["usd"] is None for each in offers)
+    prices = [
+        each["hourly_usd"] / each["samples_per_s"]
+        for each in offers
+        if each["hourly_usd"] and each["samples_per_s"]
+    ]
+    assert prices == pytest.approx(sorted(prices))
+
+
+def test_up_takes_a_row_of_the_plan(capsys: Capture) -> None:
+    offers = planned(capsys, "--samples", "9", "--provider", "aws", "--gpus", "A10G", "--", *LARGE)["offers"]
+    row = next(each for each in offers if each["number"] == 1)
+    assert run(["up", "gcp", "--from-plan", "1", "--dry-run"]) == 2
+    assert f"row 1 of the last plan is on {row['provider']}" in capsys.readouterr().err
+    assert run(["up", "--from-plan", "999", "--dry-run"]) == 2
+    assert "no row 999" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "the sizes of the embedding tables are not known"),
+        (["--gpus", "H1000", "--samples", "9", "--", *LARGE], "'H1000'"),
+        (["--samples", "0"], "--samples"),
+        (["--dataset", "nowhere"], "there is no dataset.json at"),
+        (["--samples", "9", "--", "--embedding_dim", "7"], "the trainer refuses its configuration"),
+        (["--samples", "9", "--explain", "p5.48large", "--", *LARGE], "p5.48xlarge"),
+    ],
+)
+def test_a_wrong_value_is_refused_with_exit_code_2(capsys: Capture, words: list[str], said: str) -> None:
+    assert run(["plan", *words]) == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"offers": 3}', '{"offers": [{}]}', "\x00"])
+def test_a_damaged_plan_is_refused(home: Path, capsys: Capture, text: str) -> None:
+    home.mkdir(mode=0o700)
+    (home / "plan.json").write_text(text)
+    assert run(["up", "--from-plan", "1", "--dry-run"]) == 2
+    assert "plan" in capsys.readouterr().err

@@ -1,0 +1,148 @@
+"""The planner's arithmetic: published runs, memory by part, parts of GPUs, spot, and the order of offers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from cloudrec import providers
+from cloudrec.planning.fit.gpus import gpu_rates
+from cloudrec.planning.fit.memory import rank_memory
+from cloudrec.planning.fit.offers import MachineOffer, best_of_each, goodput, planned_offers, ranked
+from cloudrec.planning.fit.step import Links, step_time
+from cloudrec.planning.fit.work import TrainingWork
+
+# The tables of Criteo-1TB, limited to 40 M rows, as in MLPerf.
+CRITEO = (
+    *(39_884_406, 39_043, 17_289, 7_420, 20_263, 3, 7_120, 1_543, 63, 38_532_951, 2_953_546, 403_346, 10),
+    *(2_208, 11_938, 155, 4, 976, 14, 39_979_771, 25_641_295, 39_664_984, 585_935, 12_972, 108, 36),
+)
+DLRM = TrainingWork(
+    table_rows=CRITEO,
+    dim=128,
+    ids=26,
+    num_dense=13,
+    bottom=(512, 256, 128),
+    top=(1024, 1024, 512, 256, 1),
+    precision="bf16",
+)
+ONE_GPU = replace(DLRM, batch=65_536, weights="fp16", table_optimizer="sgd")
+DCN = replace(DLRM, ids=214, interaction="dcn", global_batch=65_536)
+ALONE = Links(gpus_a_node=1, inside_gb_s=0.0, across_gb_s=0.0)
+DGX_H100 = Links(gpus_a_node=8, inside_gb_s=450.0, across_gb_s=50.0)
+BOX = MachineOffer(
+    provider="aws", region="us-east-1", instance_type="p5.48xlarge", capacity="on-demand", gpu="H100", gpus=8,
+    gpu_gib=80, nvlink_gb_s=900, network_gbit_s=3200, joins_nodes=True, hourly_usd=55.04, price="2026-07-20",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("work", "gpu", "where", "published", "factor"),
+    [
+        # NVIDIA DeepLearningExamples, DLRM, one A100-80GB, AMP.
+        (ONE_GPU, ("A100", 80), (ALONE, 1), 4.55e6, 1.0),
+        # MLPerf Training 4.0, DLRM-DCNv2, NVIDIA.
+        (DCN, ("H100", 80), (DGX_H100, 1), 13.8e6, 0.8),
+        (DCN, ("H100", 80), (DGX_H100, 16), 65e6, 0.7),
+    ],
+)
+def test_the_gpus_part_of_a_step_agrees_with_published_runs(
+    work: TrainingWork, gpu: tuple[str, float], where: tuple[Links, int], published: float, factor: float
+) -> None:
+    rates = gpu_rates(*gpu)
+    assert rates is not None
+    links, nodes = where
+    step = step_time(work, rates, links, nodes=nodes)
+    assert step is not None
+    # Their readers and CUDA graphs are not this trainer's: the host and the input are left out.
+    assert step.batch * step.ranks / step.on_gpu / published == pytest.approx(factor, abs=0.06)
+
+
+def test_the_input_limits_a_fast_gpu_and_the_host_a_small_batch() -> None:
+    rates = gpu_rates("H200", 141)
+    assert rates is not None
+    large = step_time(replace(DLRM, batch=65_536), rates, ALONE, nodes=1)
+    small = step_time(replace(DLRM, batch=1024), rates, ALONE, nodes=1)
+    assert large is not None
+    assert small is not None
+    assert (large.limited_by, small.limited_by) == ("input", "host")
+    assert large.seconds == large.input > large.on_gpu
+
+
+def test_a_link_of_unknown_speed_gives_no_time() -> None:
+    rates = gpu_rates("A100", 40)
+    assert rates is not None
+    assert step_time(DCN, rates, Links(gpus_a_node=8, inside_gb_s=0.0, across_gb_s=5.0), nodes=1) is None
+    assert step_time(DCN, rates, Links(gpus_a_node=1, inside_gb_s=0.0, across_gb_s=0.0), nodes=2) is None
+
+
+def test_memory_is_the_sum_of_its_parts_and_decides() -> None:
+    whole = rank_memory(DCN, ranks=8, gpu_gib=80.0)
+    assert whole.fits
+    parts = whole.tables + whole.dense + whole.activations + whole.exchange + whole.reserved
+    assert whole.need == pytest.approx(parts)
+    assert whole.tables == pytest.approx(DCN.table_bytes / 8 * 1.02 / 2**30)
+    just = rank_memory(DCN, ranks=8, gpu_gib=whole.need)
+    assert just.fits
+    assert not rank_memory(DCN, ranks=8, gpu_gib=just.need * 0.8).fits
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "row_bytes"), [("sgd", 0), ("rowwise_adagrad", 4), ("adagrad", 512), ("adam", 1024)]
+)
+def test_the_state_of_a_table_is_its_optimizers(optimizer: str, row_bytes: int) -> None:
+    assert replace(DLRM, table_optimizer=optimizer).row_state_bytes == row_bytes
+
+
+def test_a_part_of_a_gpu_has_that_part_of_its_rates_and_an_unknown_gpu_has_none() -> None:
+    whole, part = gpu_rates("A10", 24), gpu_rates("A10", 8)
+    assert whole is not None
+    assert part is not None
+    assert part.memory_gb_s == pytest.approx(whole.memory_gb_s / 3)
+    assert gpu_rates("A10G", 22) == gpu_rates("A10G", 24)  # what the system keeps is no part
+    assert gpu_rates("GX1", 24) is None
+
+
+def test_the_gpus_of_every_machine_type_are_in_the_table_or_unknown_by_name() -> None:
+    known = {
+        each.gpu
+        for name in providers.names()
+        for each in providers.hardware(name).values()
+        if gpu_rates(each.gpu, each.gpu_memory_gib) is None
+    }
+    assert known <= {"RTX PRO 4500", "RTX PRO 6000", "T4g"}
+
+
+def test_spot_nodes_are_slower_by_their_expected_ends() -> None:
+    assert goodput("on-demand", 8) == 1.0
+    assert 0.9 < goodput("spot", 1) < 1.0
+    assert goodput("spot", 8) < goodput("spot", 4)
+
+
+def test_offers_are_tried_with_more_nodes_and_the_best_is_first() -> None:
+    work = replace(DCN, samples=10**9)
+    alone = replace(BOX, instance_type="alone", joins_nodes=False, hourly_usd=100.0)
+    unpriced = replace(BOX, instance_type="unpriced", hourly_usd=None)
+    offers = list(planned_offers(work, [BOX, alone, unpriced], most_nodes=4))
+    assert [(each.machine.instance_type, each.nodes) for each in offers] == [
+        *(("p5.48xlarge", nodes) for nodes in (1, 2, 4)), ("alone", 1),
+        *(("unpriced", nodes) for nodes in (1, 2, 4)),
+    ]  # fmt: skip
+    cheapest = ranked(offers, "usd")
+    costs = [each.usd for each in cheapest if each.usd is not None]
+    assert costs == sorted(costs)
+    assert {each.machine.instance_type for each in cheapest[-3:]} == {"unpriced"}
+    assert ranked(offers, "hours")[0].nodes == 4
+    assert len(best_of_each(cheapest)) == 3
+
+
+def test_what_cannot_be_done_says_why() -> None:
+    small = replace(BOX, instance_type="small", gpus=1, gpu_gib=22, gpu="A10G", joins_nodes=False)
+    (refused,) = planned_offers(DCN, [small], most_nodes=8)
+    assert refused.refusal.startswith("each GPU needs 1")
+    assert "tables" in refused.refusal
+    odd = replace(BOX, gpus=6)
+    (uneven,) = planned_offers(DCN, [odd], most_nodes=1)
+    assert uneven.refusal == "a step of 65,536 samples cannot be divided among 6 GPUs"
+    assert ranked([refused, uneven], "usd") == []
