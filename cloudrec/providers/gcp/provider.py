@@ -154,8 +154,9 @@ class GcpProvider(CloudProvider[Gcp, GcpLayout]):
             hardware = offers.hardware_of(types, gcp.region, gcp.machine_type)
         return shop.catalog(hardware, zones_of, gcp.prices, named=cluster.instance_types)
 
-    def path_in_lustre(self, below: str) -> str:
+    def path_in_lustre(self, cluster: ClusterSpec, below: str) -> str:
         """Return the last part: an import puts a folder's content at the root of the file system."""
+        del cluster
         return below.rpartition("/")[2]
 
     def fill_lustre(self, cluster: ClusterSpec, below: str) -> None:
