@@ -26,6 +26,7 @@ MESSAGES = (
 # The folders of the clients that are used.
 CLIENTS = (
     *("addresses", "advice", "backend_services", "disks", "firewalls", "forwarding_rules"),
+    "future_reservations",
     "global_addresses",
     *("global_forwarding_rules", "global_network_endpoint_groups", "global_operations", "health_checks"),
     *("instance_group_managers", "instance_groups", "machine_types", "network_endpoint_groups"),

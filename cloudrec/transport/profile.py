@@ -89,6 +89,7 @@ class Expected:
         interfaces: network interfaces that must exist.
         mtu: the smallest MTU of those interfaces, in bytes; 0 to check none.
         memlock: bytes that a process must be able to pin: -1 for no limit, 0 to check nothing.
+        optmem: bytes that a socket may have besides its buffers (net.core.optmem_max); 0 to check nothing.
         hugepages_2mi: number of free huge pages of 2 MiB; 0 to check none.
         gpu_memory: whether the cards must be able to read and write GPU memory, by nvidia_peermem or DMA-BUF.
         gpu_direct: whether NCCL must report GPUDirect RDMA for each card, so that no copy passes the CPU.
@@ -106,6 +107,7 @@ class Expected:
     interfaces: tuple[str, ...] = ()
     mtu: int = 0
     memlock: int = 0
+    optmem: int = 0
     hugepages_2mi: int = 0
     gpu_memory: bool = False
     gpu_direct: bool = False

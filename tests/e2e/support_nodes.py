@@ -33,6 +33,8 @@ if [ -d "$1"/usr/local ]; then
   mount -t overlay overlay -o lowerdir=/usr/local,upperdir="$2"/upper,workdir="$2"/work /usr/local
   cp -r "$1"/usr/local/. /usr/local/
 fi
+[ ! -f "$1"/proc/sys/net/core/optmem_max ] ||
+  mount --bind "$1"/proc/sys/net/core/optmem_max /proc/sys/net/core/optmem_max
 mkdir -p "$2"/dev
 mount -t tmpfs tmpfs "$2"/dev
 for each in null zero full random urandom tty; do
@@ -157,7 +159,8 @@ def run_agent(node: Node, folder: Path) -> Ended:
         path.write_text(text)
     scratch.mkdir(exist_ok=True)
     settings = node.kit.settings
-    of_profile = profile_of(settings.fabric, settings.instance_type).environment
+    profile = profile_of(settings.fabric, settings.instance_type)
+    of_profile = profile.environment
     answer = {"gpus": settings.gpus, "nccl": node.nccl, "log": node.log}
     variables = {
         **os.environ,
@@ -168,6 +171,7 @@ def run_agent(node: Node, folder: Path) -> Ended:
         "CLOUDREC_INSTANCE_TYPE": settings.instance_type,
         "CLOUDREC_GPUS": str(settings.gpus),
         "CLOUDREC_CARDS": str(settings.cards),
+        "CLOUDREC_PROFILE": profile.script,
     }
     limits = [] if node.memlock is None else ["prlimit", f"--memlock={node.memlock}:{node.memlock}"]
     limits += [] if node.may_lock else ["setpriv", "--bounding-set", f"-{_IPC_LOCK}"]

@@ -13,11 +13,12 @@ from cloudrec.transport import profile_of, profiles
 from cloudrec.transport.table import machines_of
 from cloudrec_contract.exit_codes import UNFIT_NODE
 from tests.e2e.support_nodes import Node, run_agent, why_not
-from tests.unit.agent.support_fabrics import DIRECT, KITS, NO_PLUGIN, SOCKET, Kit
+from tests.unit.agent.support_fabrics import DIRECT, GUEST, KITS, NO_PLUGIN, OPTMEM, SOCKET, Kit
 
 pytestmark = pytest.mark.skipif(bool(why_not()), reason=str(why_not()))
+GIB_CONFIGS = "usr/local/gib/configs"
 KERNELS_DEFAULT = 8 * 2**20
-OLD_NCCL = {"efa": "2.16.2", "tcpxo": "2.29.7", "rdma": "2.27.5"}
+OLD_NCCL = {"infiniband": "2.12.12", "tcpx": "2.18.6", "efa": "2.16.2", "tcpxo": "2.29.7", "rdma": "2.27.5"}
 NO_VERBS = "NCCL INFO NET/IB : No device found."
 
 
@@ -39,6 +40,24 @@ def _without_plugin(node: Node) -> Node:
     return node.but(log=(NO_VERBS if node.kit.fabric == "infiniband" else NO_PLUGIN, SOCKET))
 
 
+def _without_topology(node: Node) -> Node:
+    """Without what describes the machine type to NCCL: a topology file, or files of the plug-in for it."""
+    fabric = node.kit.fabric
+    if fabric == "efa":  # the plug-in has named it
+        name = "/opt/amazon/ofi-nccl/share/aws-ofi-nccl/xml/p4d-24xl-topo.xml"
+        unread = f"NCCL INFO Could not open XML topology file {name} : No such file or directory"
+        return node.but(log=(*node.log, unread))
+    return node.without({"infiniband": "opt/microsoft/*.xml", "tcpxo": GUEST}.get(fabric, f"{GIB_CONFIGS}/*"))
+
+
+def _without_memlock(node: Node) -> Node:
+    """Without memory that may be locked; for TCPX, without what its sockets need in its place."""
+    if node.kit.fabric == "tcpx":
+        (node.root / OPTMEM).write_text("20480\n")
+        return node
+    return node.but(memlock=KERNELS_DEFAULT, may_lock=False)
+
+
 def _without_a_card(node: Node) -> Node:
     pattern = profile_of(node.kit.fabric, node.kit.machine).expects.cards
     card = Path(hardware.matches(node.root, pattern)[-1])
@@ -50,23 +69,22 @@ PARTS: Mapping[str, tuple[Callable[[Node], Node], str]] = {
     "driver": (lambda node: node.without("dev/nvidia[0-9]*"), "NVIDIA's driver is not loaded"),
     "peermem or DMA-BUF": (_without_peermem, "nvidia_peermem is not loaded|no GPUDirect RDMA"),
     "plug-in": (_without_plugin, "did not load the plug-in|NCCL chose 'NCCL INFO NET/Socket"),
-    "topology file": (lambda node: node.without("opt/microsoft/*.xml"), "no topology file"),
+    "topology file": (
+        _without_topology,
+        "no topology file|guest configuration of the machine type|no /usr/local/gib/configs/tuner_config",
+    ),
     "GPUDirect": (lambda node: _disabled(node, 1), "no GPUDirect RDMA"),
     "a card": (_without_a_card, "cards"),
-    "NCCL's version": (lambda node: node.but(nccl=OLD_NCCL[node.kit.fabric]), "the plug-in"),
-    "memlock": (lambda node: node.but(memlock=KERNELS_DEFAULT, may_lock=False), "may be locked in memory"),
+    "NCCL's version": (
+        lambda node: node.but(nccl=OLD_NCCL[node.kit.fabric]),
+        "the plug-in|this fabric needs",
+    ),
+    "memlock": (_without_memlock, "may be locked in memory|optmem_max"),
 }
 # Parts that a fabric does not have, with the reason.
 WITHOUT: Mapping[tuple[str, str], str] = {
-    ("efa", "topology file"): "the plug-in brings its own",
-    ("tcpx", "topology file"): "the machine's own PCI tree is visible",
-    ("tcpxo", "topology file"): "the machine's own PCI tree is visible",
-    ("rdma-a3-ultra", "topology file"): "gIB's files are checked as its plug-in; it has no topology file",
-    ("rdma-a4", "topology file"): "gIB's files are checked as its plug-in; it has no topology file",
-    ("infiniband", "NCCL's version"): "NCCL's own transport has no other version",
-    ("tcpx", "NCCL's version"): "the plug-in's documentation has no bound",
-    ("tcpx", "memlock"): "the daemon, which is root, locks the memory",
-    ("tcpxo", "memlock"): "the daemon, which is root, locks the memory",
+    ("tcpx", "topology file"): "the daemon has the machine's preset (`--gpu_nic_preset a3vm`) built in",
+    ("tcpxo", "memlock"): "the daemon, which is root, locks the memory; its sockets need no more than others",
 }
 CASES = [(fabric, part) for fabric in KITS for part in PARTS if (fabric, part) not in WITHOUT]
 

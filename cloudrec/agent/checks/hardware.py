@@ -67,6 +67,11 @@ def free_huge_pages(root: Path) -> int:
     return _number(root / "sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages") or 0
 
 
+def socket_memory(root: Path) -> int | None:
+    """Return the bytes that a socket may have besides its buffers; None if this pod cannot see the limit."""
+    return _number(root / "proc/sys/net/core/optmem_max")
+
+
 def gpu_memory_access(root: Path) -> Literal["", "dma-buf", "nvidia_peermem"]:
     """Return by what network cards can read and write GPU memory; empty if they cannot.
 

@@ -33,7 +33,17 @@ _SHM_SHARE = 0.9  # of the requested size; the file system uses some of it
 _HUGE_PAGE_MIB = 2
 _IPC_LOCK = 14  # the capability's number
 _LINES = 3  # of NCCL's log in the facts
-_TOPOLOGY = "NCCL_TOPO_FILE"
+# The variables by which files describe the machine type to NCCL and its plug-in, which would continue without
+# them: some are in the profile, and the plug-in's script sets the others.
+_TYPE_FILES: Mapping[str, str] = MappingProxyType(
+    {
+        "NCCL_TOPO_FILE": "topology file",
+        "NCCL_TUNER_CONFIG_PATH": "tuner configuration of the machine type",
+        "NCCL_SHIMNET_GUEST_CONFIG_CHECKER_CONFIG_FILE": "guest configuration of the machine type",
+    }
+)
+# NCCL's src/graph/xml.cc, of a file that a plug-in has named, as aws-ofi-nccl does.
+_NO_TOPOLOGY = r"Could not open XML topology file (?P<name>\S+)"
 # What makes the device files that the beginning of a pattern names.
 _MAKERS: Mapping[str, str] = MappingProxyType(
     {
@@ -129,7 +139,7 @@ def examine(
         *_gpu_problems(settings, len(gpus), nccl),
         *(_absent(pattern) for pattern in expected.devices if not hardware.matches(root, pattern)),
         *(f"no {path}" for path in expected.files if not hardware.matches(root, path)),
-        *_topology_problems(environment, root),
+        *_topology_problems(environment, nccl, root),
         *_card_problems(expected, facts, root),
         *_interface_problems(interfaces, expected, facts, root),
         *_limit_problems(expected, profile, facts, root),
@@ -151,7 +161,7 @@ def try_nccl(environment: Mapping[str, str]) -> Nccl:
     """Return the result of another process that counts the GPUs and uses NCCL on one of them."""
     # In another process, since this one would keep the GPU's memory and NCCL's threads while the ranks train.
     command = [sys.executable, "-P", "-m", "cloudrec.agent.checks.nccl"]
-    variables = {**environment, "NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"}
+    variables = {**environment, "NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET,ENV"}
     variables.pop("NCCL_DEBUG_FILE", None)  # with it, NCCL would log to that file
     try:
         done = subprocess.run(
@@ -241,6 +251,13 @@ def _limit_problems(expected: Expected, profile: Profile, facts: dict[str, objec
     if expected.memlock and not enough:
         wanted = "no limit" if expected.memlock < 0 else f"{expected.memlock} bytes"
         problems.append(f"{memlock} bytes may be locked in memory (memlock), of {wanted}")
+    if expected.optmem:
+        # Linux before 6.8 shows the value to the node alone.
+        facts["optmem"] = optmem = hardware.socket_memory(root)
+        if optmem is not None and optmem < expected.optmem:
+            problems.append(
+                f"{optmem} bytes of further memory for a socket (net.core.optmem_max), of {expected.optmem}"
+            )
     if expected.hugepages_2mi:
         facts["hugepages_2mi"] = pages = hardware.free_huge_pages(root)
         if pages < expected.hugepages_2mi:
@@ -308,7 +325,14 @@ def _absent(pattern: str) -> str:
     return f"no {pattern}: {causes[0]}" if causes else f"no {pattern}"
 
 
-def _topology_problems(environment: Mapping[str, str], root: Path) -> list[str]:
-    """Return that the topology file that NCCL is to read does not exist; NCCL would continue without it."""
-    name = environment.get(_TOPOLOGY, "")
-    return [f"no topology file {name} ({_TOPOLOGY})"] if name and not hardware.matches(root, name) else []
+def _topology_problems(environment: Mapping[str, str], nccl: Nccl, root: Path) -> list[str]:
+    """Return that a file that describes the machine type does not exist; NCCL would continue without it."""
+    named = [(what, environment.get(name, ""), name) for name, what in _TYPE_FILES.items()]
+    problems = [
+        f"no {what} {path} ({name})"
+        for what, path, name in named
+        if path and not hardware.matches(root, path)
+    ]
+    unread = dict.fromkeys(each["name"] for line in nccl.log if (each := re.search(_NO_TOPOLOGY, line)))
+    seen = {path for _, path, _ in named}
+    return problems + [f"no topology file {name}: NCCL cannot open it" for name in unread if name not in seen]

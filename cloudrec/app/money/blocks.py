@@ -167,7 +167,7 @@ def lacks_nodes(cluster: ClusterSpec) -> tuple[Missing, ...]:
     return (
         Missing(
             what=NODES,
-            reason=f"the block {block.id} begins at {block.start}: the cloud then starts the nodes by itself",
-            remedy=f"run the same `cloudrec up {cluster.provider}` again after that: it waits for them",
+            reason=f"the block {block.id} begins at {block.start}",
+            remedy=f"run the same `cloudrec up {cluster.provider}` again after that: it waits for the nodes",
         ),
     )

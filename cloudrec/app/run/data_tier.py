@@ -112,7 +112,7 @@ def with_tier(
         return replace(spec, staged_gb=chosen.size_gb or 0.0), chosen
     below, provider = _below(uri, found.storage), app.provider(cluster.provider)
     if chosen.tier.name == LUSTRE and isinstance(provider, FillsLustre):
-        below = provider.path_in_lustre(below)
+        below = provider.path_in_lustre(cluster, below)
     path = f"{ROOT}/{chosen.tier.name}/{below}"
     return replace(spec, trainer_flags=(*spec.trainer_flags, f"--dataset_path={path}")), chosen
 

@@ -18,7 +18,7 @@ from cloudrec.providers.azure.network import network
 from cloudrec.providers.azure.nodes import end_schedule, guard, nodes, scale_to_zero
 from cloudrec.providers.azure.registry import login, registry
 from cloudrec.providers.azure.settings import settings_of
-from cloudrec.providers.azure.storage import lustre, storage, tiers
+from cloudrec.providers.azure.storage import importing, lustre, storage, tiers
 from cloudrec.providers.base import offers as shop
 from cloudrec.providers.base.cloud import CloudProvider, ProviderPart
 from cloudrec.providers.base.driver import search_all
@@ -186,6 +186,16 @@ class AzureProvider(CloudProvider[Azure, AzureLayout]):
         """Return the places from which the nodes can read a dataset, for every type that may be taken."""
         layout = self.layout(cluster)
         return DataPlaces(tiers=tiers.of(layout), storage=layout.storage)
+
+    def path_in_lustre(self, cluster: ClusterSpec, below: str) -> str:
+        """Return the path in the container: an import keeps it."""
+        return "/".join(part for part in (settings_of(cluster).prefix, below) if part)
+
+    def fill_lustre(self, cluster: ClusterSpec, below: str) -> None:
+        """Import the dataset from the container."""
+        layout, azure = self.layout(cluster), self.account(cluster.region)
+        with self.explained():
+            importing.fill(layout, azure, self.path_in_lustre(cluster, below), azure.clock)
 
     def access(self, cluster: ClusterSpec) -> KubernetesAccess:
         """Return the access to the cluster, and write its kubeconfig."""

@@ -21,6 +21,7 @@ _WIDEST, _NARROWEST = 8, 22
 _GUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _ADMIN = re.compile(rf"(?:(user|group|app):)?({_GUID})", re.IGNORECASE)
 _KINDS = {"user": "User", "group": "Group", "app": "ServicePrincipal"}
+LUSTRE_LOGS = "cloudrec-lustre-logs"  # the container for the logs of imports
 # Lustre SKU -> its smallest size and its increment, in TiB.
 LUSTRE_STEPS = {
     "AMLFS-Durable-Premium-40": 48,
@@ -105,6 +106,12 @@ class AzureSettings(Model):
         "AMLFS-Durable-Premium-250",
         description="service tier of the file system; the number is the MB/s for each TiB",
     )
+    lustre_importer: str | None = Field(
+        None,
+        pattern=rf"^{_GUID}$",
+        description="object id of the service principal `HPC Cache Resource Provider` in your tenant, which "
+        "fills the file system from the container; the storage account then accepts its keys, as Azure needs",
+    )
     service_account: str = Field(
         "cloudrec/cloudrec",
         pattern=r"^[a-z0-9-]+/[a-z0-9-]+$",
@@ -145,6 +152,16 @@ class AzureSettings(Model):
             raise ValueError(
                 f"lustre_tib is {self.lustre_tib}; {self.lustre_sku} comes in steps of {step} TiB: "
                 f"choose {fits}, whose price `up --dry-run` shows, or another lustre_sku"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _fillable(self) -> Self:
+        if self.lustre_importer and not self.lustre_tib:
+            raise ValueError("lustre_importer is given and lustre_tib is 0; give the file system a size")
+        if self.lustre_importer and self.container == LUSTRE_LOGS:
+            raise ValueError(
+                f"container is {LUSTRE_LOGS}, where imports write their logs; choose another name"
             )
         return self
 

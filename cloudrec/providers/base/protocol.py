@@ -297,10 +297,11 @@ class HoldsData(Protocol):
 class FillsLustre(Protocol):
     """A provider whose Lustre file systems are filled by an import, rather than by a link to the bucket."""
 
-    def path_in_lustre(self, below: str) -> str:
+    def path_in_lustre(self, cluster: ClusterSpec, below: str) -> str:
         """Return the path of a dataset in the file system.
 
         Args:
+            cluster: the cluster.
             below: its path below the cluster's storage.
         """
         ...

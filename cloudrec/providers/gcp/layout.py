@@ -75,13 +75,19 @@ class GcpLayout(CloudLayout):
         capacity_types = CAPACITY_TYPES[self.cluster.capacity]
         if self.settings.flex_start and FLEX not in capacity_types:
             capacity_types = (*capacity_types, FLEX)
-        if self.settings.reservation:
+        if self.reservation or self.cluster.block is not None:
             capacity_types = (RESERVED,)
         return [
             way
             for way in all_ways(self.instance_types, self.gpu_zones, capacity_types, self.offered)
             if not (only := self.hardware[way.instance_type].only) or way.capacity in only
         ]
+
+    @property
+    def reservation(self) -> str:
+        """The reservation that the GPU nodes use, of the settings or of the block; empty for none."""
+        block = self.cluster.block
+        return block.id if block is not None else self.settings.reservation or ""
 
     def tags(self, key: str, suffix: str = "") -> dict[str, str]:
         """Return the tags of a resource, with its region."""

@@ -272,7 +272,25 @@ def _name(gcp: Gcp, layout: GcpLayout) -> list[Finding]:
     return [Finding(check="cluster name", ok=ours, found=f"{name} {state}", remedy=remedy)]
 
 
+def _block(layout: GcpLayout) -> list[Finding]:
+    """Check that the block has enough nodes; it may begin later."""
+    block, cluster = layout.cluster.block, layout.cluster
+    if block is None:
+        return []
+    return [
+        Finding(
+            check=f"block {block.id}".rstrip(),
+            ok=block.nodes >= cluster.nodes,
+            found=f"{block.nodes} x {block.instance_type} in {block.zone}, {block.start} to {block.end}",
+            needed=f"{cluster.nodes} nodes",
+            remedy=f"use fewer nodes (--nodes {block.nodes})",
+        )
+    ]
+
+
 def _reservation(gcp: Gcp, layout: GcpLayout) -> list[Finding]:
+    if layout.cluster.block is not None:
+        return _block(layout)
     wanted = layout.settings.reservation
     if not wanted:
         return []

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from cloudrec.providers.base.capacity.blocks import BlockOffer
     from cloudrec.providers.base.prices import Price
     from cloudrec.providers.base.protocol import Halt, Offer, PoolSize, Registry
-    from cloudrec.spec.models import ClusterSpec
+    from cloudrec.spec.models import BlockSpec, ClusterSpec
 
 _PARTS: Sequence[ProviderPart[Gcp, GcpLayout]] = (
     apis,
@@ -101,10 +101,13 @@ class GcpProvider(CloudProvider[Gcp, GcpLayout]):
         settings = settings_of(cluster)
         shop.check_capacity(
             cluster,
-            (*shop.USUAL, "flex-start"),
-            instead="Google sells blocks as future reservations: `cloudrec catalog gcp --blocks` shows when, "
-            "and cluster.settings.reservation uses the reservation",
+            (*shop.USUAL, "flex-start", "block"),
         )
+        if settings.reservation and cluster.capacity == "block":
+            raise SpecError(
+                f"cluster.capacity is block, and cluster.settings.reservation is {settings.reservation}",
+                remedy="leave one of them out: a reservation is used with --capacity on-demand",
+            )
         if settings.reservation and cluster.capacity == "flex-start":
             raise SpecError(
                 f"cluster.capacity is flex-start, and cluster.settings.reservation is "
@@ -124,6 +127,18 @@ class GcpProvider(CloudProvider[Gcp, GcpLayout]):
         offers.refuse(types)
         with self.explained():
             return calendar.offers(self.account(cluster.region), cluster, types, datetime.now(UTC))
+
+    def block_of(self, cluster: ClusterSpec) -> BlockSpec | None:
+        """Return the block that was requested for the cluster; see `SellsBlocks.block_of`."""
+        if cluster.capacity != "block":
+            return None
+        with self.explained():
+            return calendar.of_cluster(self.account(cluster.region), cluster, datetime.now(UTC))
+
+    def buy_block(self, cluster: ClusterSpec, offer: BlockOffer) -> BlockSpec:
+        """Request a future reservation in calendar mode; see `SellsBlocks.buy_block`."""
+        with self.explained():
+            return calendar.buy(self.account(cluster.region), cluster, offer)
 
     def node_types(self, cluster: ClusterSpec) -> Sequence[str]:
         """Return the machine types of the GPU nodes and of the CPU nodes."""
@@ -154,8 +169,9 @@ class GcpProvider(CloudProvider[Gcp, GcpLayout]):
             hardware = offers.hardware_of(types, gcp.region, gcp.machine_type)
         return shop.catalog(hardware, zones_of, gcp.prices, named=cluster.instance_types)
 
-    def path_in_lustre(self, below: str) -> str:
+    def path_in_lustre(self, cluster: ClusterSpec, below: str) -> str:
         """Return the last part: an import puts a folder's content at the root of the file system."""
+        del cluster
         return below.rpartition("/")[2]
 
     def fill_lustre(self, cluster: ClusterSpec, below: str) -> None:

@@ -106,9 +106,9 @@ def test_capacity_types_that_azure_does_not_have_are_refused(
     assert "capacity reservation group" in str(caught.value.remedy)
 
 
-def assign(azure: Azure, principal: str, scope: str) -> None:
+def assign(azure: Azure, principal: str, scope: str, role: str = _CONTRIBUTOR) -> None:
     """What the command does, as the subscription's owner."""
-    definition = f"/subscriptions/{azure.subscription}{_ROLES}/{_CONTRIBUTOR}"
+    definition = f"/subscriptions/{azure.subscription}{_ROLES}/{role}"
     properties = {
         "roleDefinitionId": definition,
         "principalId": principal,

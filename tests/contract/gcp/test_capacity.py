@@ -85,7 +85,7 @@ def test_a_reservation_with_too_few_nodes_is_refused_before_anything_is_made(
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"capacity": "block"}, "Google|gcp has on-demand"),
+        ({"capacity": "block", "settings": {"reservation": "held"}}, "settings.reservation is held"),
         ({"capacity": "flex-start", "settings": {"reservation": "held"}}, "queue uses no reservation"),
         ({"settings": {"max_run_duration": "2d"}}, "not from the queue"),
         ({"block_hours": 48}, "block_hours is set, but cluster.capacity is on-demand"),

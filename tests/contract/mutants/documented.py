@@ -14,6 +14,10 @@ _EC2_EFA = "EC2 user guide, 'Maximize network bandwidth on instances with multip
 _EC2_INTERFACE = "botocore's text of LaunchTemplateInstanceNetworkInterfaceSpecificationRequest"
 _TYPES = "EC2 DescribeInstanceTypes, NetworkInfo (NetworkCards, EfaInfo); " + _EC2_EFA
 _SIZES = "botocore's text of NodegroupScalingConfig"
+_GKE_GRACE = "google-cloud-container, text of NodeKubeletConfig (shutdown_grace_period_seconds)"
+_GCE_COMPACT = "GKE documentation, Compact placement (machine types)"
+_GRACE_SECONDS = (0, 30, 120)
+_COMPACT = 1  # NodePool.PlacementPolicy.Type
 
 
 def aws(  # noqa: C901 - a function for each rule
@@ -78,3 +82,25 @@ def aws(  # noqa: C901 - a function for each rule
         ),
         "CreateNodegroup": ((sizes, _SIZES),),
     }
+
+
+def gcp() -> Sequence[tuple[Documented, str]]:
+    """Return the rules of a node pool."""
+
+    def pool(document: Any) -> Mapping[str, Any]:
+        held = document.get("nodePool")
+        return held if isinstance(held, dict) else {}
+
+    def grace(document: Any) -> str:
+        config = pool(document).get("config", {})
+        period = config.get("kubeletConfig", {}).get("shutdownGracePeriodSeconds", 0)
+        if period not in _GRACE_SECONDS:
+            return f"{period} is none of {_GRACE_SECONDS}"
+        return "the nodes are no spot" if period and not config.get("spot") else ""
+
+    def compact(document: Any) -> str:
+        held = pool(document)
+        wanted = held.get("placementPolicy", {}).get("type") == _COMPACT
+        return "e2-medium has no compact placement" if wanted and not held.get("config") else ""
+
+    return ((grace, _GKE_GRACE), (compact, _GCE_COMPACT))

@@ -17,6 +17,7 @@ from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 
 from cloudrec.providers.gcp.offers import KNOWN
 from tests.contract.gcp.support import fresh, whole
+from tests.contract.mutants import documented
 from tests.contract.mutants.changes import mutants
 from tests.contract.mutants.models import ProtoModel
 from tests.contract.mutants.sending import Answer, Result
@@ -61,7 +62,9 @@ class GcpRequests:
         assert plain.outcome == "accepted", plain
         found = mutants(pool, alternatives=rules.alternatives, is_typed=True, keep=rules.keep)
         for mutant in islice(found, None, None, every):
-            verdict, caught = judge(mutant, machine=machine, rules=_RULES, model=_MODEL)
+            verdict, caught = judge(
+                mutant, machine=machine, rules=_RULES, model=_MODEL, whole=documented.gcp()
+            )
             yield Result(
                 cloud=self.cloud,
                 machine=machine,

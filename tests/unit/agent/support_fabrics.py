@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from cloudrec.agent.checks.node import Nccl
@@ -10,6 +11,7 @@ from cloudrec.agent.settings import PodSettings
 from cloudrec.transport import profile_of
 from tests.unit.agent.support_pod import write
 
+OPTMEM = "proc/sys/net/core/optmem_max"
 PEERMEM = "sys/module/nvidia_peermem/refcnt"
 # As NCCL logs them: src/graph/topo.cc, and each plug-in's own line.
 DIRECT = "NCCL INFO NET/{net} : GPU Direct RDMA {state} for HCA {card} '{name}'"
@@ -32,6 +34,7 @@ class Kit:
     net: str
     nccl: str
     files: tuple[str, ...] = ()
+    scripts: Mapping[str, str] = field(default_factory=dict)  # the plug-in's, which set its variables
     mtu: int = 9001
     gpus: int = 8
 
@@ -66,12 +69,23 @@ class Kit:
         files["sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages"] = "5128\n"
         files["proc/self/status"] = "CapEff:\t0000000000004000\n"  # IPC_LOCK alone
         files[PEERMEM] = "0"
+        if profile.expects.optmem:
+            files[OPTMEM] = f"{profile.expects.optmem}\n"
         if topology := profile.environment.get("NCCL_TOPO_FILE"):
             files[topology.lstrip("/")] = ""
+        for name, text in self.scripts.items():
+            files[name] = text
         return write(root, files)
 
 
 GIB = ("usr/local/gib/scripts/set_nccl_env.sh",)
+# nccl-env-profile.sh of the TCPXO plug-in names these.
+GUEST = "usr/local/nvidia/lib64/a3plus_guest_config.textproto"
+TUNER = "usr/local/nvidia/lib64/a3plus_tuner_config.textproto"
+TCPXO = f"""\
+export NCCL_TUNER_CONFIG_PATH=/{TUNER}
+export NCCL_SHIMNET_GUEST_CONFIG_CHECKER_CONFIG_FILE=/{GUEST}
+"""
 KITS = {
     "efa": Kit(
         fabric="efa",
@@ -108,7 +122,8 @@ KITS = {
         line="NCCL INFO NET/FasTrak v1.0.15",
         net="FasTrak",
         nccl="2.28.7",
-        files=("usr/local/nvidia/lib64/nccl-env-profile.sh",),
+        files=("usr/local/nvidia/lib64/nccl-env-profile.sh", GUEST, TUNER),
+        scripts={"usr/local/nvidia/lib64/nccl-env-profile.sh": TCPXO},
     ),
     "rdma-a3-ultra": Kit(
         fabric="rdma",

@@ -12,7 +12,7 @@ import pytest
 from cloudrec.agent.checks import hardware
 from cloudrec.agent.checks.node import Nccl, examine
 from cloudrec.transport import profile_of
-from tests.unit.agent.support_fabrics import DIRECT, KITS, NO_PLUGIN, PEERMEM, SOCKET, Kit
+from tests.unit.agent.support_fabrics import DIRECT, KITS, NO_PLUGIN, OPTMEM, PEERMEM, SOCKET, Kit
 from tests.unit.agent.support_pod import write
 
 EVERY = pytest.mark.parametrize("kit", KITS.values(), ids=KITS)
@@ -82,6 +82,7 @@ def test_a_missing_plug_in_is_named(kit: Kit, tmp_path: Path) -> None:
     [
         (KITS["efa"], "2.16.2", ">=2.17.1"),
         (KITS["tcpxo"], "2.29.7", "==2.28.7"),
+        (KITS["tcpx"], "2.18.6", ">=2.19.3"),
         (KITS["rdma-a3-ultra"], "2.27.5", ">=2.28.7,<=2.30.4"),
         (KITS["rdma-a4"], "2.31.2", ">=2.28.7,<=2.30.4"),
     ],
@@ -119,6 +120,24 @@ def test_a_missing_topology_file_is_named(tmp_path: Path) -> None:
     assert problems(kit, root) == ["no topology file /opt/microsoft/ndv5-topo.xml (NCCL_TOPO_FILE)"]
 
 
+def test_a_topology_file_that_a_plug_in_names_and_nccl_cannot_open_is_named(tmp_path: Path) -> None:
+    kit = KITS["efa"]
+    unread = "NCCL INFO Could not open XML topology file /opt/p4d-24xl-topo.xml : No such file or directory"
+    answer = replace(kit.answer(), log=(*kit.log(), unread))
+    assert problems(kit, kit.node(tmp_path), answer) == [
+        "no topology file /opt/p4d-24xl-topo.xml: NCCL cannot open it"
+    ]
+
+
+@pytest.mark.parametrize(("value", "words"), [("20480", ["20480 bytes"]), ("131072", []), ("", [])])
+def test_too_little_memory_of_sockets_is_named_where_the_pod_can_see_it(
+    value: str, words: list[str], tmp_path: Path
+) -> None:
+    kit = KITS["tcpx"]
+    found = problems(kit, write(kit.node(tmp_path), {OPTMEM: value}))
+    assert [each.partition(" of ")[0] for each in found] == words
+
+
 def test_cards_that_cannot_read_gpu_memory_are_named(tmp_path: Path) -> None:
     kit = KITS["infiniband"]
     root = kit.node(tmp_path)
@@ -132,7 +151,9 @@ def test_cards_that_cannot_read_gpu_memory_are_named(tmp_path: Path) -> None:
     "kit", [KITS["rdma-a3-ultra"], KITS["rdma-a4"], KITS["tcpxo"]], ids=lambda kit: kit.machine
 )
 def test_a_missing_file_of_the_plug_in_is_named(kit: Kit, tmp_path: Path) -> None:
-    for name in kit.files:
+    for name in [
+        each for each in kit.files if f"/{each}" in profile_of(kit.fabric, kit.machine).expects.files
+    ]:
         root = kit.node(tmp_path / Path(name).name)
         (root / name).unlink()
         assert problems(kit, root) == [f"no /{name}"]

@@ -17,8 +17,10 @@ ROLES: dict[str, str] = {
     "Virtual Machine Contributor": "9980e02c-c2be-4d73-94e8-173b1dc7cf3c",
 }
 CONTRIBUTOR, OWNER = "Contributor", "Owner"
+ACCOUNT_CONTRIBUTOR, BLOB_CONTRIBUTOR = "Storage Account Contributor", "Storage Blob Data Contributor"
 # Roles that a deployer may not assign: infra/azure/grants.condition does not have them.
 POWERFUL: dict[str, str] = {
     CONTRIBUTOR: "b24988ac-6180-42a0-ab88-20f7382dd24c",
+    ACCOUNT_CONTRIBUTOR: "17d1049b-9a84-46fb-8f53-869881c3d3ab",
     OWNER: "8e3af657-a8ff-443c-a75c-2fe8c4bcb635",
 }

@@ -1,7 +1,6 @@
 """Azure Managed Lustre: a fast file system in the zone of the GPU nodes.
 
-It is a cache of the container: data is copied in from there, and results are copied back. So
-`down --keep-data` does not keep it.
+It is a cache of the container: `importing` says how data gets there. So `down --keep-data` does not keep it.
 """
 
 from __future__ import annotations
@@ -9,11 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from cloudrec.engine.graph import ErrorVerdict
 from cloudrec.providers.azure import groups
 from cloudrec.providers.azure.api import ids, models
 from cloudrec.providers.azure.api.tracked import LocatedProperties, TrackedCalls, TrackedDriver
 from cloudrec.providers.azure.layout import NO_ZONE
 from cloudrec.providers.azure.network import network
+from cloudrec.providers.azure.settings import LUSTRE_LOGS
+from cloudrec.providers.azure.storage import importing, storage
 from cloudrec.providers.base.driver import all_needed, needed
 
 if TYPE_CHECKING:
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from cloudrec.engine.graph import Resource
+    from cloudrec.errors import CloudrecError
     from cloudrec.providers.azure.api.client import Azure
     from cloudrec.providers.azure.api.driver import AzureDriver
     from cloudrec.providers.azure.layout import AzureLayout
@@ -29,7 +32,10 @@ if TYPE_CHECKING:
 FILE_SYSTEM = "lustre"
 _GPU_NODES = "gpu-nodes"  # the kind of the GPU node pools, in another module
 KINDS: Mapping[str, AbstractSet[str]] = {
-    FILE_SYSTEM: frozenset({groups.GROUP, groups.REGISTRATION, network.SUBNET, _GPU_NODES})
+    importing.ROLE: importing.NEEDS,
+    FILE_SYSTEM: frozenset(
+        {groups.GROUP, groups.REGISTRATION, network.SUBNET, importing.ROLE, storage.CONTAINER, _GPU_NODES}
+    ),
 }
 
 _MAINTENANCE_DAY, _MAINTENANCE_TIME = "Sunday", "04:00"  # in UTC; Azure requires a maintenance window
@@ -43,15 +49,19 @@ class AzureLustreProperties(LocatedProperties):
         zone: where it is unless the GPU nodes get another zone; empty in a region without zones.
         capacity_tib: its size in TiB.
         sku: its service tier, which ends with the MB/s of each TiB.
+        container: id of the container that fills it, in lower case; empty if none does.
+        logs: id of the container for the logs of imports, in lower case; empty without imports.
     """
 
     zone: str
     capacity_tib: int
     sku: str
+    container: str = ""
+    logs: str = ""
 
 
 def resources(layout: AzureLayout) -> list[Resource]:
-    """Return the file system; empty if the settings have none."""
+    """Return the file system, and the roles of the service that fills it; empty if the settings have none."""
     settings = layout.settings
     if not settings.lustre_tib:
         return []
@@ -60,11 +70,13 @@ def resources(layout: AzureLayout) -> list[Resource]:
     after = [layout.key(_GPU_NODES)] if len(layout.gpu_zones) > 1 else []
     zone = layout.gpu_zones[0] if layout.gpu_zones else NO_ZONE
     return [
+        *importing.resources(layout),
         layout.resource(
             FILE_SYSTEM,
             needs=(
                 *groups.needs(layout, "storagecache"),
                 layout.key(network.SUBNET, network.LUSTRE),
+                *importing.keys(layout),
                 *after,
             ),
             properties=AzureLustreProperties(
@@ -72,15 +84,17 @@ def resources(layout: AzureLayout) -> list[Resource]:
                 zone=zone,
                 capacity_tib=settings.lustre_tib,
                 sku=settings.lustre_sku,
+                container=importing.container(layout, settings.container),
+                logs=importing.container(layout, LUSTRE_LOGS),
             ),
             hourly_usd=_price(layout.prices, settings.lustre_sku, settings.lustre_tib),
-        )
+        ),
     ]
 
 
 def drivers(azure: Azure) -> Mapping[str, AzureDriver]:
-    """Return the driver, by kind."""
-    return {FILE_SYSTEM: AzureLustreDriver(azure)}
+    """Return the drivers, by kind."""
+    return {importing.ROLE: importing.ImporterRoleDriver(azure), FILE_SYSTEM: AzureLustreDriver(azure)}
 
 
 def _price(prices: Prices, sku: str, tib: float) -> float | None:
@@ -121,12 +135,35 @@ class AzureLustreDriver(TrackedDriver["models.storagecache.AmlFilesystem", Azure
                 maintenance_window=of.AmlFilesystemPropertiesMaintenanceWindow(
                     day_of_week=_MAINTENANCE_DAY, time_of_day_utc=_MAINTENANCE_TIME
                 ),
+                hsm=of.AmlFilesystemPropertiesHsm(
+                    settings=of.AmlFilesystemHsmSettings(
+                        container=wanted.container, logging_container=wanted.logs
+                    )
+                )
+                if wanted.container
+                else None,
             ),
         )
 
     def properties(self, row: models.storagecache.AmlFilesystem) -> Mapping[str, Any]:
-        """Return the size and the service tier."""
-        return {"capacity_tib": row.storage_capacity_ti_b, "sku": row.sku.name if row.sku else ""}
+        """Return the size, the service tier and the containers."""
+        settings = row.hsm.settings if row.hsm else None
+        return {
+            "capacity_tib": row.storage_capacity_ti_b,
+            "sku": row.sku.name if row.sku else "",
+            "container": settings.container.lower() if settings else "",
+            "logs": settings.logging_container.lower() if settings else "",
+        }
+
+    def verdict(self, error: Exception) -> ErrorVerdict:
+        """Return whether the call may be made again; a role that is minutes old may have no effect yet."""
+        if importing.is_closed(error) and self.azure.grants.may_lag(""):
+            return ErrorVerdict.RETRY
+        return super().verdict(error)
+
+    def explain(self, error: Exception) -> CloudrecError:
+        """Return an error of cloudrec; the service's refusal of a container with what it lacks."""
+        return importing.explained(error) if importing.is_closed(error) else super().explain(error)
 
     def hourly_usd(self, row: models.storagecache.AmlFilesystem) -> float | None:
         """Return the price of a file system in USD an hour; None if it is not known."""

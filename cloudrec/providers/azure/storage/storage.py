@@ -1,6 +1,7 @@
 """The storage account and its container for data, checkpoints and results.
 
-The account is closed to other networks and accepts no account keys, only Entra ID's tokens.
+The account is closed to other networks and accepts no account keys, only Entra ID's tokens; unless Managed
+Lustre is filled from it, which needs the keys (azure-managed-lustre, amlfs-prerequisites.md).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from cloudrec.providers.azure.api.tracked import (
     group_names,
 )
 from cloudrec.providers.azure.network import network
+from cloudrec.providers.azure.settings import LUSTRE_LOGS
 from cloudrec.providers.base.driver import is_ours
 
 if TYPE_CHECKING:
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
     from cloudrec.providers.azure.layout import AzureLayout
 
 ACCOUNT, CONTAINER = "storage-account", "container"
+LOGS = "lustre-logs"  # the suffix of the container for the logs of imports
+ACCOUNT_TYPE = "Microsoft.Storage/storageAccounts"
 KINDS: Mapping[str, AbstractSet[str]] = {
     ACCOUNT: frozenset({groups.GROUP, groups.REGISTRATION, network.SUBNET}),
     CONTAINER: frozenset({ACCOUNT}),
@@ -125,23 +129,33 @@ def resources(layout: AzureLayout) -> list[Resource]:
             location=layout.region,
             account=layout.storage_account,
             is_hns_enabled=True,
-            **_SECURE,
+            **_secure(has_keys=bool(layout.settings.lustre_importer)),
             subnets=tuple(sorted(network.subnet_id(layout, suffix).lower() for suffix in suffixes)),
             addresses=_addresses(layout.cluster.access_blocks),
         ),
         holds_data=True,
         hourly_usd=BY_USE,
     )
-    container = layout.resource(
-        CONTAINER,
-        needs=(account.key,),
-        properties=BlobContainerProperties(
-            account=layout.storage_account, container=layout.settings.container
-        ),
-        holds_data=True,
-        hourly_usd=BY_USE,
-    )
-    return [account, container]
+    names = {"": layout.settings.container}
+    if layout.settings.lustre_importer:
+        names[LOGS] = LUSTRE_LOGS
+    containers = [
+        layout.resource(
+            CONTAINER,
+            suffix,
+            needs=(account.key,),
+            properties=BlobContainerProperties(account=layout.storage_account, container=name),
+            holds_data=True,
+            hourly_usd=BY_USE,
+        )
+        for suffix, name in names.items()
+    ]
+    return [account, *containers]
+
+
+def _secure(*, has_keys: bool) -> _Secure:
+    """Return the settings about access; Managed Lustre reads a container by a token made of the keys."""
+    return {**_SECURE, "allow_shared_key_access": has_keys}
 
 
 def drivers(azure: Azure) -> Mapping[str, AzureDriver]:
@@ -163,7 +177,7 @@ class AzureAccountDriver(TrackedDriver["models.storage.StorageAccount", AzureAcc
 
     kind = ACCOUNT
     charge = BY_USE
-    of_type = "Microsoft.Storage/storageAccounts"
+    of_type = ACCOUNT_TYPE
     holds_data = True
     changeable = frozenset({*_SECURE, "subnets", "addresses"})
 
@@ -194,7 +208,9 @@ class AzureAccountDriver(TrackedDriver["models.storage.StorageAccount", AzureAcc
             kind="StorageV2",
             sku=models.storage.Sku(name="Standard_LRS"),
             properties=models.storage.StorageAccountPropertiesCreateParameters(
-                network_rule_set=_rules(resource.properties), is_hns_enabled=True, **_SECURE
+                network_rule_set=_rules(resource.properties),
+                is_hns_enabled=True,
+                **_secure(has_keys=resource.properties.allow_shared_key_access),
             ),
         )
 
@@ -205,7 +221,8 @@ class AzureAccountDriver(TrackedDriver["models.storage.StorageAccount", AzureAcc
         del identities
         # An update changes only the settings that it has.
         wanted = models.storage.StorageAccountPropertiesUpdateParameters(
-            network_rule_set=_rules(resource.properties), **_SECURE
+            network_rule_set=_rules(resource.properties),
+            **_secure(has_keys=resource.properties.allow_shared_key_access),
         )
         self.azure.storage.storage_accounts.update(
             ids.group_of(observed.identity),

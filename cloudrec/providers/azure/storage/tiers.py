@@ -58,10 +58,9 @@ def of(layout: AzureLayout) -> list[Tier]:
 
 
 def _lustre(layout: AzureLayout) -> Tier:
-    """Return the tier of the Lustre file system, which no call of cloudrec's fills.
+    """Return the tier of the Lustre file system, which has the dataset only if the container fills it.
 
-    Azure imports by a service principal whose roles on the storage account an administrator must grant. A
-    dataset that was copied there is used by its path, /mnt/lustre/NAME.
+    A dataset that was copied there by hand is used by its path, /mnt/lustre/NAME.
     """
     settings = layout.settings
     tier = tiers.lustre(
@@ -69,9 +68,12 @@ def _lustre(layout: AzureLayout) -> Tier:
         mb_s_each_tib=float(settings.lustre_sku.rpartition("-")[2]),
         nodes=layout.cluster.nodes,
         client=RATES.get((tiers.LUSTRE, CLIENT)),
-        remedy="copy the dataset into a Lustre file system, and name its path: --dataset /mnt/lustre/NAME",
+        remedy="let a Lustre file system be filled from the container: set cluster.settings.lustre_tib and "
+        "lustre_importer; or copy the dataset into one, and name its path: --dataset /mnt/lustre/NAME",
     )
-    return tier if tier.lacks else replace(tier, lacks="nothing has copied the dataset into it")
+    if tier.lacks or settings.lustre_importer:
+        return tier
+    return replace(tier, lacks="nothing has copied the dataset into it")
 
 
 def _local(hardware: AzureVmSize) -> Tier:

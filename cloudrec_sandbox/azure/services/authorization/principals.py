@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 durations({"principal-replication": 15})
 
+# The service principal of Microsoft.StorageCache, "HPC Cache Resource Provider"; another id in each tenant.
+STORAGE_CACHE = "99999999-aaaa-4bbb-8ccc-dddddddddddd"
 USER, SERVICE_PRINCIPAL, GROUP = "User", "ServicePrincipal", "Group"
 
 
@@ -31,7 +33,9 @@ class Principal:
 class Directory:
     """Principals by object id."""
 
-    rows: dict[str, Principal] = field(default_factory=dict)
+    rows: dict[str, Principal] = field(
+        default_factory=lambda: {STORAGE_CACHE: Principal(kind=SERVICE_PRINCIPAL, known_from=0.0)}
+    )
 
 
 def add(world: World, object_id: str, kind: str = SERVICE_PRINCIPAL, *, old: bool = False) -> None:

@@ -9,6 +9,7 @@ from cloudrec_sandbox.azure.arm.references import SUBNET
 from cloudrec_sandbox.azure.arm.regions import REGIONS
 from cloudrec_sandbox.azure.arm.registry import route
 from cloudrec_sandbox.azure.arm.store import region_of, store
+from cloudrec_sandbox.azure.services.authorization import access, principals
 from cloudrec_sandbox.azure.services.lustre.tiers import TIERS, Tier, addresses, prefix_length
 from cloudrec_sandbox.azure.services.network import interfaces
 from cloudrec_sandbox.azure.services.storage.containers import TYPE as CONTAINER
@@ -75,19 +76,54 @@ def subnet(world: World, id_: str, region: str, tib: float) -> None:
 
 
 def hsm(world: World, properties: Mapping[str, Any]) -> None:
-    """Check that the containers for data and for logs exist, and are two."""
+    """Check that the containers for data and for logs exist, are two of one account, and can be read."""
     settings = (properties.get("hsm") or {}).get("settings")
     if not settings:
         return
     for member in ("container", "loggingContainer"):
         found = store(world).find(str(settings.get(member)))
         if found is None or found.type != CONTAINER:
-            raise ArmError(
-                "HsmContainerNotFound", f"The {member} {settings.get(member)} of hsm.settings was not found."
-            )
+            raise _inaccessible(str(settings.get(member)))
+    data, logs = str(settings["container"]), str(settings["loggingContainer"])
     # The importer would read its own logs as data.
-    if settings["container"].lower() == settings["loggingContainer"].lower():
+    if data.lower() == logs.lower():
         raise ArmError("InvalidParameter", "container and loggingContainer of hsm.settings must differ.")
+    # azure-mgmt-storagecache, AmlFilesystemHsmSettings: a separate container in the same storage account.
+    if _account(data) != _account(logs):
+        raise ArmError(
+            "InvalidParameter",
+            "container and loggingContainer of hsm.settings must be of one storage account.",
+        )
+    if cannot_read(world, data):
+        raise _inaccessible(data)
+
+
+def cannot_read(world: World, container: str) -> str:
+    """Return why the service cannot read a container; empty if it can.
+
+    It makes tokens of the account's keys, so the account must accept these, and the service's principal needs
+    Storage Account Contributor and Storage Blob Data Contributor (azure-managed-lustre,
+    amlfs-prerequisites.md).
+    """
+    account = store(world).find(_account(container))
+    if account is None or store(world).find(container) is None:
+        return f"The container {container} was not found."
+    if account.properties.get("allowSharedKeyAccess") is False:
+        return f"Key based authentication is not permitted on the storage account {account.name}."
+    who, blobs = principals.STORAGE_CACHE, f"{CONTAINER}/blobs/write"
+    keys = access.has(world, who, "Microsoft.Storage/storageAccounts/listKeys/action", account.id)
+    if not (keys and access.has(world, who, blobs, container, data=True)):
+        return f"The resource provider has no access to the storage account {account.name}."
+    return ""
+
+
+def _account(container: str) -> str:
+    return container.lower().partition("/blobservices/")[0]
+
+
+def _inaccessible(container: str) -> ArmError:
+    # As a client that was recorded against Azure has it (the effect-azure SDK's StorageCache errors).
+    return ArmError("InvalidParameter", f"Storage Container {container} is not found or is inaccessible.")
 
 
 @route("POST", "Microsoft.StorageCache/checkAmlFSSubnets")

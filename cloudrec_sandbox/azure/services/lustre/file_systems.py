@@ -21,7 +21,8 @@ from cloudrec_sandbox.azure.arm.registry import durations, setting
 from cloudrec_sandbox.azure.arm.registry import resource as register
 from cloudrec_sandbox.azure.arm.store import region_of, store
 from cloudrec_sandbox.azure.services.compute import quotas
-from cloudrec_sandbox.azure.services.lustre import checks
+from cloudrec_sandbox.azure.services.lustre import checks, import_jobs
+from cloudrec_sandbox.azure.services.lustre.import_jobs import FILE_SYSTEM as TYPE
 from cloudrec_sandbox.azure.services.lustre.tiers import TIERS, addresses
 from cloudrec_sandbox.azure.services.network import interfaces
 
@@ -43,12 +44,11 @@ durations(
     }
 )
 
-TYPE = "Microsoft.StorageCache/amlFilesystems"
 _MODELS = "azure.mgmt.storagecache.models"
 _OUTCOMES = ("Available", "Failed")
 _TIME = re.compile(r"([01]\d|2[0-3]):[0-5]\d")
 _WITHOUT = ("westus",)  # regions without Azure Managed Lustre
-_FIXED = ("storageCapacityTiB", "filesystemSubnet")
+_FIXED = ("storageCapacityTiB", "filesystemSubnet", "hsm")
 
 
 @dataclass
@@ -149,6 +149,9 @@ class FileSystems(Kind):
             },
         }
         world.after(world.duration("lustre-health"), recover, resource.id)
+        if (resource.properties.get("hsm") or {}).get("settings"):
+            # AmlFilesystemHsmSettings: the creation makes an import job, of the prefix "/" by default.
+            import_jobs.begin_first(world, resource)
 
     def fail(self, world: World, resource: Resource, operation: Operation) -> None:
         # A failed creation leaves the file system there, and its addresses taken, until it is deleted.

@@ -257,6 +257,50 @@ class ForwardingRulesClient:
         timeout: object = ...,
     ) -> compute.Operation: ...
 
+class FutureReservationsClient:
+    def __init__(
+        self,
+        *,
+        credentials: Credentials | None = ...,
+        transport: str | Callable[..., object] | None = ...,
+        client_options: ClientOptions | dict[str, object] | None = ...,
+    ) -> None: ...
+    def aggregated_list(
+        self,
+        request: compute.AggregatedListFutureReservationsRequest | dict[str, object] | None = ...,
+        *,
+        retry: object = ...,
+        timeout: object = ...,
+    ) -> Iterable[tuple[str, compute.FutureReservationsScopedList]]: ...
+    def delete_unary(
+        self,
+        request: compute.DeleteFutureReservationRequest | dict[str, object] | None = ...,
+        *,
+        retry: object = ...,
+        timeout: object = ...,
+    ) -> compute.Operation: ...
+    def get(
+        self,
+        request: compute.GetFutureReservationRequest | dict[str, object] | None = ...,
+        *,
+        retry: object = ...,
+        timeout: object = ...,
+    ) -> compute.FutureReservation: ...
+    def insert_unary(
+        self,
+        request: compute.InsertFutureReservationRequest | dict[str, object] | None = ...,
+        *,
+        retry: object = ...,
+        timeout: object = ...,
+    ) -> compute.Operation: ...
+    def list(
+        self,
+        request: compute.ListFutureReservationsRequest | dict[str, object] | None = ...,
+        *,
+        retry: object = ...,
+        timeout: object = ...,
+    ) -> Iterable[compute.FutureReservation]: ...
+
 class GlobalAddressesClient:
     def __init__(
         self,

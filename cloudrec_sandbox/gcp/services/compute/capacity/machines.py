@@ -210,7 +210,8 @@ def _not_reserved(world: World, wanted: Claim, more: int) -> Shortage | None:
         holds = found.document["specificReservation"]
         kind = holds["instanceProperties"]["machineType"].rpartition("/")[2]
         free = int(holds["count"]) - reserved(world, wanted.reservation)
-        if kind == wanted.machine_type and free >= more:
+        # A reservation of a future one is there from its approval on, and holds machines from its start on.
+        if found.document["status"] == "READY" and kind == wanted.machine_type and free >= more:
             return None
         text = f"Specified reservation [{name}] does not have available resources for the request."
     return Shortage(kind="stockout", code="RESERVATION_NOT_AVAILABLE", message=text)

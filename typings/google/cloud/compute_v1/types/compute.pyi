@@ -102,6 +102,15 @@ class AggregatedListForwardingRulesRequest(proto.Message):
     project: str
     service_project_number: int
 
+class AggregatedListFutureReservationsRequest(proto.Message):
+    filter: str
+    include_all_scopes: bool
+    max_results: int
+    order_by: str
+    page_token: str
+    project: str
+    service_project_number: int
+
 class AggregatedListGlobalOperationsRequest(proto.Message):
     filter: str
     include_all_scopes: bool
@@ -672,6 +681,12 @@ class DeleteForwardingRuleRequest(proto.Message):
     region: str
     request_id: str
 
+class DeleteFutureReservationRequest(proto.Message):
+    future_reservation: str
+    project: str
+    request_id: str
+    zone: str
+
 class DeleteGlobalAddressRequest(proto.Message):
     address: str
     project: str
@@ -1020,6 +1035,103 @@ class ForwardingRulesScopedList(proto.Message):
     forwarding_rules: MutableSequence[ForwardingRule]
     warning: Warning
 
+class FutureReservation(proto.Message):
+    aggregate_reservation: AllocationAggregateReservation
+    auto_created_reservations_delete_time: str
+    auto_created_reservations_duration: Duration
+    auto_delete_auto_created_reservations: bool
+    colocation_resource: str
+    commitment_info: FutureReservationCommitmentInfo
+    confidential_compute_type: str
+    creation_timestamp: str
+    deployment_type: str
+    description: str
+    enable_emergent_maintenance: bool
+    id: int
+    kind: str
+    name: str
+    name_prefix: str
+    params: FutureReservationParams
+    planning_status: str
+    reservation_mode: str
+    reservation_name: str
+    resource_metadata: ResourceMetadata
+    resource_name: str
+    scheduling_type: str
+    self_link: str
+    self_link_with_id: str
+    share_settings: ShareSettings
+    specific_reservation_required: bool
+    specific_sku_properties: FutureReservationSpecificSKUProperties
+    status: FutureReservationStatus
+    storage_pool_properties: FutureReservationStoragePoolProperties
+    time_window: FutureReservationTimeWindow
+    zone: str
+
+class FutureReservationCommitmentInfo(proto.Message):
+    commitment_name: str
+    commitment_plan: str
+    previous_commitment_terms: str
+
+class FutureReservationParams(proto.Message):
+    resource_manager_tags: MutableMapping[str, str]
+
+class FutureReservationSpecificSKUProperties(proto.Message):
+    instance_properties: AllocationSpecificSKUAllocationReservedInstanceProperties
+    source_instance_template: str
+    total_count: int
+
+class FutureReservationStatus(proto.Message):
+    amendment_status: str
+    auto_created_reservations: MutableSequence[str]
+    exapool_provisioned_capacity_gb: StoragePoolExapoolProvisionedCapacityGb
+    existing_matching_usage_info: FutureReservationStatusExistingMatchingUsageInfo
+    fulfilled_count: int
+    last_known_good_state: FutureReservationStatusLastKnownGoodState
+    lock_time: str
+    procurement_status: str
+    specific_sku_properties: FutureReservationStatusSpecificSKUProperties
+    storage_pool_provisioned_capacity: FutureReservationStoragePoolProvisionedCapacity
+
+class FutureReservationStatusExistingMatchingUsageInfo(proto.Message):
+    count: int
+    timestamp: str
+
+class FutureReservationStatusLastKnownGoodState(proto.Message):
+    description: str
+    existing_matching_usage_info: FutureReservationStatusExistingMatchingUsageInfo
+    future_reservation_specs: FutureReservationStatusLastKnownGoodStateFutureReservationSpecs
+    lock_time: str
+    name_prefix: str
+    procurement_status: str
+
+class FutureReservationStatusLastKnownGoodStateFutureReservationSpecs(proto.Message):
+    share_settings: ShareSettings
+    specific_sku_properties: FutureReservationSpecificSKUProperties
+    time_window: FutureReservationTimeWindow
+
+class FutureReservationStatusSpecificSKUProperties(proto.Message):
+    source_instance_template_id: str
+
+class FutureReservationStoragePoolProperties(proto.Message):
+    requested_exapool_provisioned_capacity_gb: StoragePoolExapoolProvisionedCapacityGb
+    requested_storage_pool_provisioned_capacity: FutureReservationStoragePoolProvisionedCapacity
+    storage_pool_type: str
+
+class FutureReservationStoragePoolProvisionedCapacity(proto.Message):
+    pool_provisioned_capacity_gb: int
+    pool_provisioned_iops: int
+    pool_provisioned_throughput: int
+
+class FutureReservationTimeWindow(proto.Message):
+    duration: Duration
+    end_time: str
+    start_time: str
+
+class FutureReservationsScopedList(proto.Message):
+    future_reservations: MutableSequence[FutureReservation]
+    warning: Warning
+
 class FutureResourcesRecommendation(proto.Message):
     end_time: str
     location: str
@@ -1096,6 +1208,11 @@ class GetForwardingRuleRequest(proto.Message):
     project: str
     region: str
     view: str
+
+class GetFutureReservationRequest(proto.Message):
+    future_reservation: str
+    project: str
+    zone: str
 
 class GetGlobalAddressRequest(proto.Message):
     address: str
@@ -1491,6 +1608,12 @@ class InsertForwardingRuleRequest(proto.Message):
     project: str
     region: str
     request_id: str
+
+class InsertFutureReservationRequest(proto.Message):
+    future_reservation_resource: FutureReservation
+    project: str
+    request_id: str
+    zone: str
 
 class InsertGlobalAddressRequest(proto.Message):
     address_resource: Address
@@ -1962,6 +2085,14 @@ class ListForwardingRulesRequest(proto.Message):
     page_token: str
     project: str
     region: str
+
+class ListFutureReservationsRequest(proto.Message):
+    filter: str
+    max_results: int
+    order_by: str
+    page_token: str
+    project: str
+    zone: str
 
 class ListGlobalAddressesRequest(proto.Message):
     filter: str
@@ -3234,6 +3365,11 @@ class Status(proto.Message):
     code: int
     details: MutableSequence[any_pb2.Any]
     message: str
+
+class StoragePoolExapoolProvisionedCapacityGb(proto.Message):
+    capacity_optimized: int
+    read_optimized: int
+    write_optimized: int
 
 class Subnetwork(proto.Message):
     allow_subnet_cidr_routes_overlap: bool
