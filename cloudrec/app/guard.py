@@ -91,7 +91,7 @@ def guard_of(
             tariffs=tariffs_of(provider.resources(cluster)) if pool_label else (),
         ).to_json(),
         meters=bool(pool_label),
-        manages=cluster.managed,
+        manages=bool(cluster.managed),
         environment=settings.environment,
         annotations=settings.annotations,
         pod_labels=settings.pod_labels,

@@ -12,7 +12,7 @@ from cloudrec.app.access import refusal, resolved
 from cloudrec.app.accounts import OtherAccountError, check_account, check_found
 from cloudrec.app.addons import are_left_alone, empty, equip, lacks_until_equipped, renew_end
 from cloudrec.app.choosing import cluster_to_remove, stranger
-from cloudrec.app.managed.check import check_managed
+from cloudrec.app.managed.check import check_managed, with_managed
 from cloudrec.app.managed.view import keeper_view
 from cloudrec.app.money.blocks import bought, check_block, lacks_nodes, upfront_of, with_block
 from cloudrec.app.money.costs import cost_now, final_reading, spent_usd
@@ -136,9 +136,13 @@ def up(
     check_managed(provider, cluster)
     with app.cluster_lock(cluster.title):
         _refuse_other_provider(app, cluster)
-        record = next((each.record for each in known_clusters(app, name=cluster.title)), None)
+        known = next(iter(known_clusters(app, name=cluster.title)), None)
+        record = known.record if known is not None else None
         if record is not None and record.account:  # else its own checks say better what credentials lack
             check_account(provider, cluster, record)
+        cluster = with_managed(
+            provider, cluster, known.cluster if known else None, has_guard=not are_left_alone(app, cluster)
+        )
         cluster, offer = with_block(provider, cluster, most_usd=most_upfront_usd)
         blocking = [finding for finding in provider.preflight(cluster) if not finding.ok and finding.blocks]
         if blocking:
@@ -235,7 +239,10 @@ def _foreseen(app: AppContext, provider: Provider, cluster: ClusterSpec, plan: P
     """Return the plan with its region, its end, and how long it takes as a rule."""
     end = datetime.fromisoformat(cluster.expires) if cluster.expires else None
     plan = replace(
-        plan, expires=cluster.expires, left_s=(end - app.now()).total_seconds() if end is not None else 0.0
+        plan,
+        expires=cluster.expires,
+        left_s=(end - app.now()).total_seconds() if end is not None else 0.0,
+        standby=next((each for each in provider.resources(cluster) if each.is_standby), None),
     )
     if not isinstance(provider, AsksPrices):
         return plan

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _WIDEST = 70  # characters of a resource's properties in a table
 _COLUMNS, _NAMES = 80, 7  # characters of a summary's line, and of the name that it begins with
 _HOUR_S = 3600.0
+_MANAGED = "a keeper creates a run's nodes and removes them; else --no-managed"
 _HOURS_A_MONTH = 730  # as in the vendors' price lists
 
 
@@ -79,10 +80,14 @@ def plan_summary(plan: Plan) -> str:
 def _nodes(plan: Plan) -> list[tuple[str, str]]:
     """Return the lines on the GPU nodes: how many of which type, where they are tried, and their price."""
     rows: list[tuple[str, str]] = []
-    for action in plan.actions:
-        if action.resource is None or not action.resource.candidates:
-            continue
-        choices = action.resource.candidates
+    chosen = [
+        (action.candidate, action.resource.candidates)
+        for action in plan.actions
+        if action.resource is not None and action.resource.candidates
+    ]
+    if plan.standby is not None:
+        chosen.append((None, plan.standby.candidates))
+    for candidate, choices in chosen:
         asked = [one.properties.requested() for one in choices]
         # Nodes that come later, with their block, count too.
         count = choices[0].nodes or asked[0].get("nodes", 0)
@@ -95,9 +100,10 @@ def _nodes(plan: Plan) -> list[tuple[str, str]]:
             ("nodes", f"{types}; {', then '.join(_distinct(str(one.get('capacity', '')) for one in asked))}"),
             ("where", f"{plan.region}, zones tried: {', '.join(zones)}" if zones else plan.region),
         ]
-        chosen = action.candidate or choices[0]
-        if chosen.priced:
-            rows.append(("price", chosen.priced))
+        if priced := (candidate or choices[0]).priced:
+            rows.append(("price", priced))
+    if plan.standby is not None:
+        rows.append(("managed", _MANAGED))
     return rows
 
 

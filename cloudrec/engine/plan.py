@@ -107,6 +107,7 @@ class Plan:
         minutes: how long the actions take, at least and at most, as a rule; None if that is not known.
         upfront: what it buys in advance; None for nothing.
         data: where the nodes read the dataset; None without one.
+        standby: the nodes that the keeper of a managed cluster creates for runs; None without a keeper.
     """
 
     cluster: str
@@ -117,6 +118,7 @@ class Plan:
     minutes: tuple[int, int] | None = None
     upfront: Upfront | None = None
     data: PlannedData | None = None
+    standby: Resource | None = None
 
     @property
     def changes(self) -> Sequence[Action]:
@@ -141,9 +143,21 @@ class Plan:
 
     @property
     def most(self) -> Cost:
-        """The highest possible cost after the plan: a new resource counts as its dearest candidate."""
+        """The highest possible cost after the plan: a new resource counts as its dearest candidate.
+
+        The nodes that a keeper creates for a run count, too.
+        """
+        standby = self.standby.most if self.standby is not None else ()
         return Cost.of(
-            price for each in self.actions if each.step is not PlanStep.DELETE for price in _most(each)
+            [
+                *(
+                    price
+                    for each in self.actions
+                    if each.step is not PlanStep.DELETE
+                    for price in _most(each)
+                ),
+                *standby,
+            ]
         )
 
 

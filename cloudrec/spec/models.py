@@ -313,10 +313,11 @@ class ClusterSpec(Model):
         description="create several nodes of a machine although no transport profile is for its fabric: they "
         "may train over plain TCP",
     )
-    managed: bool = Field(
-        default=False,
+    managed: bool | None = Field(
+        default=None,
         description="create a pool without nodes for each candidate; the keeper in the cluster gives a run "
-        "its nodes, moves it when they are taken back, and removes them after it",
+        "its nodes, moves it when they are taken back, and removes them after it; when absent, new clusters "
+        "that may have spot nodes of one instance type are managed",
     )
     autostop: Annotated[str, AfterValidator(_autostop)] | None = Field(
         None,

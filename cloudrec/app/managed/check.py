@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from cloudrec.errors import SpecError
 from cloudrec.providers.base.access import KubernetesAccess
+from cloudrec.providers.base.offers import CAPACITY_TYPES, SPOT
 from cloudrec.providers.base.protocol import SizesPools
 
 if TYPE_CHECKING:
@@ -43,6 +44,36 @@ def check_managed(provider: Provider, cluster: ClusterSpec) -> None:
             f"cluster.managed needs one instance type; the candidates have {', '.join(types)}",
             remedy=f"name one, such as --instance-types {types[0]}",
         )
+
+
+def with_managed(
+    provider: Provider, cluster: ClusterSpec, known: ClusterSpec | None, *, has_guard: bool
+) -> ClusterSpec:
+    """Return the spec with whether the cluster is managed, if its user has not said so.
+
+    A new cluster that may have spot nodes is managed, if its keeper can move runs between all candidates. An
+    existing cluster stays as it is.
+
+    Args:
+        provider: the cluster's provider.
+        cluster: what is asked for.
+        known: the existing cluster; None for a new one.
+        has_guard: whether add-ons are installed, with the guard, whose part the keeper is.
+    """
+    if cluster.managed is not None:
+        return cluster
+    if known is not None:
+        return cluster.model_copy(update={"managed": bool(known.managed)})
+    is_managed = has_guard and isinstance(provider, SizesPools) and SPOT in CAPACITY_TYPES[cluster.capacity]
+    wanted = cluster.model_copy(update={"managed": is_managed})
+    try:
+        check_managed(provider, wanted)
+        if is_managed:
+            provider.resources(wanted)
+    except SpecError:
+        # It cannot be managed: an error that it has without a keeper too is raised later.
+        return cluster.model_copy(update={"managed": False})
+    return wanted
 
 
 def refuse_wishes(cluster: ClusterSpec, access: Access, settings: Mapping[str, object]) -> None:

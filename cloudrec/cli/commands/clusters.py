@@ -58,10 +58,10 @@ if TYPE_CHECKING:
     help="With --capacity block: the most that the block may cost; --yes needs it.",
 )
 @click.option(
-    "--managed",
-    is_flag=True,
+    "--managed/--no-managed",
     default=None,
-    help="Let the cluster's keeper create GPU nodes for runs, replace lost ones and remove them.",
+    help="Let the cluster's keeper create GPU nodes for runs, replace lost ones and remove them  "
+    "[default: on spot capacity]",
 )
 @click.option("--ttl", metavar="TIME", help="Remove the cluster after this time, e.g. 8h or 2d.")
 @click.option(

@@ -239,6 +239,9 @@ class RunKeeper:
         if used:
             self._vacate(used, pods)
             return record
+        if not views[pool].nodes and record.asked[pool] == 0:
+            asked = {name: nodes for name, nodes in record.asked.items() if name != pool}
+            return replace(record.noting(f"{pool}: released"), asked=asked)
         if record.asked[pool] or record.asked_at.get(pool, 0.0) + _AGAIN_S <= record.at:
             record = replace(
                 record,
@@ -248,9 +251,6 @@ class RunKeeper:
             self.keep(record)
             self.report(f"{pool}: its nodes are released")
             record = self._resized(pool, 0, record)
-        if not views[pool].nodes and not record.asked[pool] and record.asked_at[pool] < record.at:
-            asked = {name: nodes for name, nodes in record.asked.items() if name != pool}
-            return replace(record.noting(f"{pool}: released"), asked=asked)
         return record
 
     def _resized(self, pool: str, nodes: int, record: ManagedRecord) -> ManagedRecord:

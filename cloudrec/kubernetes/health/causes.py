@@ -6,6 +6,7 @@ Pure functions over objects of the API; the caller reads these.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -55,6 +56,7 @@ def pod_cause(
     events: Sequence[Mapping[str, Any]] = (),
     nodes: Sequence[Mapping[str, Any]] = (),
     now_s: float | None = None,
+    is_managed: bool = False,
 ) -> Cause | None:
     """Return what is wrong with a pod; None if nothing is.
 
@@ -63,6 +65,7 @@ def pod_cause(
         events: events about it, in any order.
         nodes: the cluster's nodes; with these, the cause names the resources that they have.
         now_s: the time by the cluster's clock, which shows that a pod ends too late; None if unknown.
+        is_managed: whether the keeper of a managed cluster creates the pod's node.
     """
     status = pod.get("status") or {}
     phase = status.get("phase")
@@ -71,7 +74,7 @@ def pod_cause(
     return (
         _taken(pod, now_s)
         or _evicted(status)
-        or _unscheduled(pod, nodes)
+        or _unscheduled(pod, nodes, is_managed=is_managed)
         or _waiting(pod)
         or (_from_events(events) if phase == "Pending" else None)
         or exit_cause(pod)
@@ -163,6 +166,7 @@ def _left_behind(pod: Mapping[str, Any], node: str) -> Cause:
     )
 
 
+_KEEPER = "the cluster's keeper creates its nodes; `cloudrec queue` shows what it waits for"
 _NOT_ADMITTED = ("UnexpectedAdmissionError", "OutOf", "NodeAffinity", "Admission")  # reasons of a kubelet
 
 
@@ -190,14 +194,17 @@ def _evicted(status: Mapping[str, Any]) -> Cause | None:
     return None
 
 
-def _unscheduled(pod: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]]) -> Cause | None:
+def _unscheduled(
+    pod: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]], *, is_managed: bool
+) -> Cause | None:
     for condition in (pod.get("status") or {}).get("conditions") or []:
         if (
             condition.get("type") == "PodScheduled"
             and condition.get("status") == "False"
             and condition.get("reason") == "Unschedulable"
         ):
-            return unschedulable(str(condition.get("message", "")), nodes)
+            cause = unschedulable(str(condition.get("message", "")), nodes)
+            return replace(cause, remedy=_KEEPER) if is_managed else cause
         if condition.get("type") == "PodScheduled" and condition.get("reason") == "SchedulingGated":
             return Cause(
                 kind="Queued",

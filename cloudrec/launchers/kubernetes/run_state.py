@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from cloudrec.kubernetes.health.causes import event_cause, is_disrupted, pod_cause
 from cloudrec.kubernetes.health.containers import Cause, exit_cause, terminated
+from cloudrec.kubernetes.wishes import NODES, QUEUED
 from cloudrec.launchers.base.ledger import RunState
 from cloudrec.launchers.base.protocol import RunStatus, Worker
 from cloudrec_contract.exit_codes import FINAL
@@ -118,6 +119,8 @@ def _suspended(sight: KubernetesSnapshot, pods: _Pods) -> tuple[RunState, str | 
     alive = [*pods.running, *pods.waiting, *pods.ending]
     annotations = (sight.job or {}).get("metadata", {}).get("annotations") or {}
     reason = annotations.get(STOP_REASON)
+    if QUEUED in annotations and not (sight.stop_asked or reason):
+        return RunState.PENDING, "it waits for its turn; `cloudrec queue` shows the order"
     # Kueue suspends a job that waits for its quota: that is no stop.
     if not (sight.stop_asked or reason) and sight.queue:
         return RunState.PENDING, f"it waits in the queue {sight.queue!r}"
@@ -158,7 +161,7 @@ def _causes(sight: KubernetesSnapshot, pods: _Pods) -> str:
     found: Counter[str] = Counter()
     for pod in [*pods.waiting, *pods.ending]:
         events = by_pod.get(pod["metadata"]["name"], [])
-        if cause := pod_cause(pod, events=events, nodes=sight.cluster_nodes, now_s=sight.now_s):
+        if cause := _cause(pod, sight, events=events):
             found[str(cause)] += 1
     if not found and sight.job is not None:
         own = by_pod.get(sight.job["metadata"]["name"], [])
@@ -169,6 +172,15 @@ def _causes(sight: KubernetesSnapshot, pods: _Pods) -> str:
             found[f"pod {newest['metadata']['name']}: {cause}"] += 1
     texts = [f"{count} pods: {text}" if count > 1 else text for text, count in found.most_common(_SHOWN)]
     return "; ".join(texts)
+
+
+def _cause(
+    pod: Mapping[str, Any], sight: KubernetesSnapshot, *, events: Sequence[Mapping[str, Any]] = ()
+) -> Cause | None:
+    labels = (sight.job or {}).get("metadata", {}).get("labels") or {}
+    return pod_cause(
+        pod, events=events, nodes=sight.cluster_nodes, now_s=sight.now_s, is_managed=NODES in labels
+    )
 
 
 def _why_failed(phase: Phase, sight: KubernetesSnapshot) -> str:
@@ -220,7 +232,7 @@ def restarts(pod: Mapping[str, Any]) -> int:
 def _worker(pod: Mapping[str, Any], sight: KubernetesSnapshot) -> Worker:
     status = pod.get("status") or {}
     ending = bool(pod["metadata"].get("deletionTimestamp")) and not is_over(pod)
-    cause = pod_cause(pod, nodes=sight.cluster_nodes, now_s=sight.now_s)
+    cause = _cause(pod, sight)
     return Worker(
         name=pod["metadata"]["name"],
         node=str((pod.get("spec") or {}).get("nodeName") or ""),

@@ -87,7 +87,7 @@ class CloudLayout:
             prepaid=prepaid,
             holds_data=holds_data,
             candidates=candidates,
-            is_standby=bool(candidates) and self.cluster.managed,
+            is_standby=bool(candidates) and bool(self.cluster.managed),
             is_shared=is_shared,
         )
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -90,6 +93,17 @@ class Trace:
             self.aws.control(enforce_iam=False)
         return "\n".join(said)
 
+    def command(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run a command of a user, in its own process."""
+        return subprocess.run(
+            [sys.executable, "-m", "cloudrec", *words],
+            env={**os.environ, **self.aws.env, "CLOUDREC_HOME": str(self.site.home.root)},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=300,
+        )
+
     def scale(self, count: int) -> None:
         """Let the group have this many nodes, as AWS does when it takes them back and has them again."""
         eks = self.aws.client("eks")
@@ -138,6 +152,7 @@ def traced(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[.
         aws.client("iam").create_policy(PolicyName=BOUNDARY, PolicyDocument=document)
         aws.control(kubernetes=server._announcement, speed=1, real_times=False, durations={"*": 0.2})
         aws.env.pop("CLOUDREC_CLUSTER_ADDONS", None)
+        monkeypatch.delenv("CLOUDREC_CLUSTER_ADDONS", raising=False)
         made: list[Kube] = []
 
         def begin(**cluster: Any) -> Trace:

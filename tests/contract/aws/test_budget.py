@@ -82,7 +82,7 @@ def test_a_stock_out_costs_nothing_and_the_budget_lasts_longer(begun: Callable[.
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_the_budget_follows_the_spot_price(begun: Callable[..., Trace]) -> None:
-    trace = begun(budget_usd=60.0, capacity="spot", instance_types=["p4d.24xlarge"])
+    trace = begun(budget_usd=60.0, capacity="spot", managed=False, instance_types=["p4d.24xlarge"])
     refusal = {"kind": "error", "status": 403, "code": "UnauthorizedOperation", "message": "not yours"}
     trace.aws.control(faults=[{**refusal, "action": "DescribeSpotPriceHistory", "times": 1000}])
     said = trace.round()

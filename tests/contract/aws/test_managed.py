@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from itertools import count
 from pathlib import Path
@@ -143,6 +144,7 @@ def test_a_run_gets_nodes_and_they_end_after_it(begun: Callable[..., Trace]) -> 
     submit(trace, "two")
     rounds(trace, lambda: record(trace).queue == ("two",), "queued")
     assert (trace.kube.get("Job", "two", namespace=trace.namespace) or {})["spec"]["suspend"]
+    check_queue(trace)
     trace.kube.delete("Job", "one", namespace=trace.namespace)
     rounds(trace, lambda: on(trace, "two") == {group("a")}, "the second one on the same nodes")
     trace.kube.delete("Job", "two", namespace=trace.namespace)
@@ -150,6 +152,32 @@ def test_a_run_gets_nodes_and_they_end_after_it(begun: Callable[..., Trace]) -> 
     trace.advance(LINGER_S)
     rounds(trace, lambda: not trace.machines() and not record(trace).asked, "released")
     assert [event.text for event in record(trace).events if "released" in event.text]
+
+
+def check_queue(trace: Trace) -> None:
+    """`queue` and `status` show a run with nodes, another one that waits, and what the keeper did."""
+    done = trace.command("queue")
+    assert done.returncode == 0, done.stderr
+    head, *rows = (line.split() for line in done.stdout.splitlines())
+    assert head == ["CLUSTER", "TURN", "RUN", "STATE", "REASON"]
+    assert [row[:5] for row in rows] == [
+        ["t", "0", "one", "has", "nodes"],
+        ["t", "1", "two", "waits", "for"],
+    ]
+    document = json.loads(trace.command("queue", "t", "-o", "json").stdout)
+    reason = f"{group('a')} has the nodes"
+    assert document["queue"] == [
+        {"cluster": "t", "turn": 0, "run": "one", "state": "has nodes", "reason": reason},
+        {"cluster": "t", "turn": 1, "run": "two", "state": "waits for its turn", "reason": None},
+    ]
+    refused = trace.command("queue", "other")
+    assert refused.returncode == 2
+    assert "there is no cluster 'other'" in refused.stderr
+    shown = trace.command("status").stdout
+    assert f"t: run one: {reason}; 1 waiting (cloudrec queue)" in shown
+    assert f"  {group('a')}: 2 nodes" in shown
+    events = trace.command("status", "t", "--events").stdout
+    assert f"{group('a')}: 2 nodes are requested" in events
 
 
 @pytest.mark.slow

@@ -76,7 +76,7 @@ def test_a_stock_out_costs_nothing_and_the_budget_lasts_longer(begin: Callable[.
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_the_budget_follows_the_spot_price(begin: Callable[..., Trace]) -> None:
-    trace = begin(budget_usd=12.0, capacity="spot", instance_types=[LARGE])
+    trace = begin(budget_usd=12.0, capacity="spot", managed=False, instance_types=[LARGE])
     # $1.7/h for two nodes, then twice as much, then none, then a little more than at first.
     events: dict[float, Callable[[], Any]] = {
         1.0: lambda: trace.price(0.4),

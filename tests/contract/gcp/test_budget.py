@@ -283,7 +283,7 @@ def test_a_stock_out_costs_nothing_and_the_budget_lasts_longer(begun: Callable[.
 @pytest.mark.timeout(600)
 def test_spot_nodes_are_metered_at_the_price_of_the_last_up(begun: Callable[..., Trace]) -> None:
     """Google's spot prices hold for a month, so the guard needs no permission to read them."""
-    trace = begun(budget_usd=100.0, capacity="spot", instance_types=["a2-highgpu-8g"])
+    trace = begun(budget_usd=100.0, capacity="spot", managed=False, instance_types=["a2-highgpu-8g"])
     assert "the spot prices" not in trace.round()
     events = {1.0: lambda: trace.scale(0), 3.0: lambda: trace.scale(NODES)}
     billed = at(trace, events)

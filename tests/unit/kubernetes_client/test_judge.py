@@ -30,6 +30,24 @@ def test_a_run_is_pending_with_a_reason_until_all_pods_run() -> None:
     ]
 
 
+def test_a_run_of_a_managed_cluster_waits_for_its_keeper_and_not_for_its_user() -> None:
+    message = "0/2 nodes are available: 2 node(s) didn't match Pod's node affinity/selector."
+    waiting = [pod(f"run-{rank}", "Pending", unschedulable=message) for rank in range(2)]
+    status = judge(_sight(job=job(labels={"cloudrec/nodes": "2"}), pods=waiting))
+    assert status.state is RunState.PENDING
+    assert "the cluster's keeper creates its nodes" in (status.cause or "")
+    assert "cloudrec up" not in (status.cause or "")
+    assert "cloudrec up" in (judge(_sight(pods=waiting)).cause or "")
+
+
+def test_a_run_that_the_keeper_has_suspended_waits_and_one_that_its_user_stopped_does_not() -> None:
+    queued = job(suspend=True, annotations={"cloudrec/queued": "true"})
+    status = judge(_sight(job=queued))
+    assert status.state is RunState.PENDING
+    assert "waits for its turn" in (status.cause or "")
+    assert judge(_sight(job=queued, stop_asked=True)).state is RunState.INTERRUPTED
+
+
 def test_a_run_is_running_when_all_pods_run() -> None:
     assert judge(_sight(pods=[pod("run-0"), pod("run-1")])).state is RunState.RUNNING
 
