@@ -58,7 +58,7 @@ class SampleSource(ABC):
     hotness: tuple[int, ...] = ()  # ids per sample of each feature, if all samples have the same number
     encoding: KnownEncoding | None = None  # how raw values got their ids; None: unknown
     vocabulary_at: Path | None = None  # the folder of the encoding's files; None if it has none
-    schema: FeatureSchema | None = None  # how features are embedded; None: each in a table of its own
+    schema: FeatureSchema | None = None  # how features are embedded; None: each has its own table
 
     def __init__(
         self,
