@@ -8,6 +8,8 @@ r"""The data tools.
     vocabulary.py keeps what the ids mean, encoding.py names it by a digest;
     folder.py moves them into place, manifest.py describes them in dataset.json, written last.
 
+`prepare/table_*.py` prepare tables of any columns by a feature schema (cloudrec_contract/features.py).
+
 Importing this package does not import numpy or polars; only the modules that use them do.
 """
 
@@ -20,8 +22,8 @@ from cloudrec.errors import MissingExtraError
 _NEEDED = ("numpy", "polars", "isal", "scipy")
 
 
-def require_extra() -> None:
-    """Raise MissingExtraError if a module of the extra `data` is not installed."""
-    for module in _NEEDED:
+def require_extra(*more: str) -> None:
+    """Raise MissingExtraError if a module of the extra `data`, or one of `more`, is not installed."""
+    for module in (*_NEEDED, *more):
         if importlib.util.find_spec(module) is None:
             raise MissingExtraError("data", module=module)

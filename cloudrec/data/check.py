@@ -10,6 +10,7 @@ from cloudrec.data.format import encoding as encodings
 from cloudrec.data.format import manifest
 from cloudrec.data.format.encoding import AGAIN as _AGAIN
 from cloudrec.errors import DataError
+from cloudrec_contract import features as schemas
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,7 +18,27 @@ if TYPE_CHECKING:
 
     from cloudrec.data.format.encoding import Encoding
 
-_LAYOUT = {"labels": "|u1", "dense": "<f4", "sparse": "<i4"}
+_SMALL = 128  # bytes of an .npy file without content
+_LAYOUT = {"labels": "|u1", "dense": "<f4", "sparse": "<i4", "offsets": "<i8", "values": "<i4"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Features:
+    """What the arrays of a dataset must be like."""
+
+    dense: int
+    single: Mapping[str, int]  # the rows of the table of each feature with one id a row
+    lists: Mapping[str, int]  # and of each feature with lists
+
+    def shape(self, kind: str, rows: int) -> tuple[int, ...] | None:
+        """Return the shape of an array; None if only its number of dimensions is known."""
+        shapes: dict[str, tuple[int, ...]] = {
+            "labels": (rows,),
+            "dense": (rows, self.dense),
+            "sparse": (len(self.single), rows),
+            "offsets": (len(self.lists), rows + 1),
+        }
+        return shapes.get(kind)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +74,7 @@ def check(path: Path, *, deep: bool = False) -> CheckReport:
 
 def _check(path: Path, content: Mapping[str, Any], *, deep: bool) -> CheckReport:
     encoding = encodings.of_dataset(content, path / manifest.NAME)
-    limits = list(content["num_embeddings_per_feature"].values())
+    features = _features(content, path / manifest.NAME)
     vocabulary = [] if encoding is None else encoding.files
     files = len(vocabulary)
     size = sum(file.bytes for file in vocabulary)
@@ -61,9 +82,11 @@ def _check(path: Path, content: Mapping[str, Any], *, deep: bool) -> CheckReport
         rows = 0
         for shard in split["shards"]:
             for kind, file in shard["files"].items():
-                _check_file(path, file, kind, int(shard["rows"]), limits, deep=deep)
+                _check_file(path, file, kind, int(shard["rows"]), features, deep=deep)
                 files += 1
                 size += int(file["bytes"])
+            if deep and features.lists:
+                _check_lists(path, shard["files"], features)
             rows += int(shard["rows"])
         if rows != split["rows"]:
             raise DataError(
@@ -80,6 +103,36 @@ def _check(path: Path, content: Mapping[str, Any], *, deep: bool) -> CheckReport
         digest=content["digest"],
         encoding_digest=None if encoding is None else encoding.digest,
     )
+
+
+def _features(content: Mapping[str, Any], where: Path) -> _Features:
+    limits = {name: int(rows) for name, rows in content["num_embeddings_per_feature"].items()}
+    lists: set[str] = set()
+    if "features" in content:
+        try:
+            lists = {each.name for each in schemas.parse(content["features"]).multi_hot}
+        except schemas.SchemaError as error:
+            raise DataError(f"{where}: its feature schema is malformed: {error}", remedy=_AGAIN) from error
+    return _Features(
+        dense=len(content["dense_features"]),
+        single={name: limits[name] for name in content["sparse_features"] if name not in lists},
+        lists={name: limits[name] for name in content["sparse_features"] if name in lists},
+    )
+
+
+def _check_lists(folder: Path, files: Mapping[str, Any], features: _Features) -> None:
+    """Check that offsets ascend from 0 to the number of values, and the ids of each feature."""
+    import numpy as np  # noqa: PLC0415 - after require_extra, so that its absence is a clear error
+
+    paths = [manifest.file_in(folder, files[kind]["path"]) for kind in ("offsets", "values")]
+    offsets, values = (np.load(path) for path in paths)
+    flat = offsets.reshape(-1)
+    if flat[0] != 0 or flat[-1] != len(values) or (np.diff(flat) < 0).any():
+        raise DataError(f"{paths[0]} does not fit {paths[1].name}", remedy=_AGAIN)
+    for (name, limit), ends in zip(features.lists.items(), offsets, strict=True):
+        ids = values[ends[0] : ends[-1]]
+        if ids.size and (ids.min() < 0 or ids.max() >= limit):
+            raise DataError(f"{paths[1]}: an id of {name} is outside 0..{limit - 1}", remedy=_AGAIN)
 
 
 def _check_vocabulary(folder: Path, encoding: Encoding, *, deep: bool) -> None:
@@ -106,26 +159,26 @@ def _check_size(path: Path, expected: int) -> None:
 
 
 def _check_file(
-    folder: Path, file: Mapping[str, Any], kind: str, rows: int, limits: list[int], *, deep: bool
+    folder: Path, file: Mapping[str, Any], kind: str, rows: int, features: _Features, *, deep: bool
 ) -> None:
     import numpy as np  # noqa: PLC0415 - after require_extra, so that its absence is a clear error
 
     path = manifest.file_in(folder, file["path"])
     _check_size(path, file["bytes"])
     try:
-        array = np.load(path, mmap_mode="r")
+        array = np.load(path, mmap_mode="r" if file["bytes"] > _SMALL else None)  # an empty one has no map
     except (OSError, ValueError) as error:
         raise DataError(f"cannot read {path}: {error}", remedy=_AGAIN) from error
-    shape = {"labels": (rows,), "dense": (rows, 13), "sparse": (len(limits), rows)}[kind]
+    shape = features.shape(kind, rows) or (array.size,)
     if array.dtype.str != _LAYOUT[kind] or array.shape != shape:
         raise DataError(
             f"{path} holds {array.dtype} {array.shape}, not {_LAYOUT[kind]} {shape}", remedy=_AGAIN
         )
     if deep:
-        _check_content(path, file["crc32"], kind, array, limits)
+        _check_content(path, file["crc32"], kind, array, features)
 
 
-def _check_content(path: Path, crc32: str, kind: str, array: Any, limits: list[int]) -> None:  # noqa: ANN401 - numpy is not imported at the top
+def _check_content(path: Path, crc32: str, kind: str, array: Any, features: _Features) -> None:  # noqa: ANN401 - numpy is not imported at the top
     import numpy as np  # noqa: PLC0415 - as above
     from isal import isal_zlib  # noqa: PLC0415 - as above
 
@@ -140,6 +193,6 @@ def _check_content(path: Path, crc32: str, kind: str, array: Any, limits: list[i
     if kind == "dense" and not np.isfinite(array).all():
         raise DataError(f"{path} holds a value that is not finite", remedy=_AGAIN)
     if kind == "sparse":
-        for number, (ids, limit) in enumerate(zip(array, limits, strict=True), start=1):
+        for ids, (name, limit) in zip(array, features.single.items(), strict=True):
             if ids.size and (ids.min() < 0 or ids.max() >= limit):
-                raise DataError(f"{path}: an id of C{number} is outside 0..{limit - 1}", remedy=_AGAIN)
+                raise DataError(f"{path}: an id of {name} is outside 0..{limit - 1}", remedy=_AGAIN)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -15,18 +16,18 @@ from cloudrec.data.format import encoding as encodings
 from cloudrec.data.format import manifest
 from cloudrec.data.format.encoding import AGAIN, DTYPE, FIRST, FOLDER, Encoding, Table
 from cloudrec.data.format.shards import header_of
-from cloudrec.data.format.tsv import CATEGORIES
 from cloudrec.errors import DataError
 from cloudrec_contract.safe_json import safe_json
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import numpy.typing as npt
 
     from cloudrec.data.format.shards import Disk
     from cloudrec_contract.objectstore.base import ObjectStore
 
+TEXTS = ".jsonl"  # the suffix of a vocabulary of texts
 EXPORT = "config.json"  # of an export of a model
 _EXPORT_FORMAT = "cloudrec-model"
 
@@ -54,9 +55,9 @@ class KnownVocabulary:
 
     def write(self, disk: Disk) -> None:
         """Write copies of the files."""
-        for table in self.encoding.tables:
-            if table.file is not None:
-                disk.write(table.file.path, memoryview(self.files[table.feature]))
+        files = {t.file.path: self.files[t.feature] for t in self.encoding.tables if t.file is not None}
+        for path, data in files.items():  # features may share one
+            disk.write(path, memoryview(data))
 
 
 def load(like: str) -> KnownVocabulary:
@@ -73,8 +74,6 @@ def load(like: str) -> KnownVocabulary:
     with stores.explained(store):
         encoding = _encoding(store)
         files = {table.feature: _read(store, table) for table in encoding.tables if table.file is not None}
-    if [table.feature for table in encoding.tables] != list(CATEGORIES):
-        raise DataError(f"{store.uri} encodes other features than C1 to C26", remedy="name another dataset")
     return KnownVocabulary(encoding=encoding, files=files)
 
 
@@ -134,6 +133,9 @@ def check_bytes(where: object, table: Table, data: bytes) -> None:
             remedy=AGAIN,
         )
     try:
+        if table.file.path.endswith(TEXTS):
+            _check_texts(where, table, data)
+            return
         codes = _codes(data)
     except ValueError as error:
         raise DataError(f"cannot read {where}: {error}", remedy=AGAIN) from error
@@ -141,6 +143,24 @@ def check_bytes(where: object, table: Table, data: bytes) -> None:
         raise DataError(
             f"{where} holds {codes.dtype} {codes.shape}, not {DTYPE} {(table.rows - FIRST,)}", remedy=AGAIN
         )
+
+
+def _check_texts(where: object, table: Table, data: bytes) -> None:
+    if (found := len(texts_in(data))) != table.rows - FIRST:
+        raise DataError(f"{where} holds {found:,} values, not {table.rows - FIRST:,}", remedy=AGAIN)
+
+
+def to_lines(values: Sequence[str]) -> bytes:
+    """Return a vocabulary of texts as a file: a JSON text a line, in the order of ids."""
+    return "".join(json.dumps(value, ensure_ascii=False) + "\n" for value in values).encode()
+
+
+def texts_in(data: bytes) -> list[str]:
+    """Return the values in such a file; ValueError if it is malformed."""
+    values = [safe_json(line) for line in data.split(b"\n")[:-1]]
+    if not all(isinstance(value, str) for value in values) or len(set(values)) < len(values):
+        raise ValueError("it holds something else than different texts")
+    return values
 
 
 def _codes(data: bytes) -> npt.NDArray[np.uint32]:

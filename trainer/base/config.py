@@ -6,6 +6,7 @@ the help; keys are not nested, so that a flag and a key in the file have the sam
 
 from __future__ import annotations
 
+import difflib
 from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
@@ -21,6 +22,8 @@ PositiveInt = Annotated[int, Field(gt=0)]
 NonNegativeInt = Annotated[int, Field(ge=0)]
 PositiveFloat = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NonNegativeFloat = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+DLRM_MODELS = ("dlrm", "dcn_v2")  # of trainer.models.model; the others follow trainer.models.protocol
+MODELS = (*DLRM_MODELS, "deepfm", "wide_deep")
 CommPrecision = Literal["fp32", "fp16", "bf16", "fp8", "int8"]
 ShardingKind = Literal[
     "table_wise", "row_wise", "column_wise", "table_row_wise", "grid_shard", "data_parallel"
@@ -89,7 +92,13 @@ class DataConfig(_Group):
 class ModelConfig(_Group):
     """What is trained."""
 
-    embedding_dim: PositiveInt = Field(64, description="width of every embedding table")
+    model: str = Field(
+        "dlrm",
+        description=f"{', '.join(MODELS)}, or your own as MODULE:FACTORY (see trainer/models/protocol.py)",
+    )
+    embedding_dim: PositiveInt = Field(
+        64, description="width of every embedding table, unless the dataset's feature schema has another"
+    )
     num_embeddings: PositiveInt | None = Field(
         None, description="rows of every table (default: what the dataset needs)"
     )
@@ -318,7 +327,7 @@ class TrainerConfig(SystemConfig, RunConfig, OptimizerConfig, ModelConfig, DataC
     @model_validator(mode="after")
     def _layers_fit(self) -> Self:
         last = self.dense_arch_layer_sizes[-1]
-        if last != self.embedding_dim:
+        if last != self.embedding_dim and self.model in DLRM_MODELS:
             raise ValueError(
                 f"dense_arch_layer_sizes ends with {last} but embedding_dim is {self.embedding_dim}; "
                 "the bottom MLP's output is crossed with the embeddings, so they must be equal: end with "
@@ -341,6 +350,24 @@ class TrainerConfig(SystemConfig, RunConfig, OptimizerConfig, ModelConfig, DataC
                 f"target_auc is {self.target_auc} but eval_interval is 0, so the AUC would be known only "
                 "after the last step; set eval_interval to the steps between evaluations"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _model_is_known(self) -> Self:
+        if self.model not in MODELS and ":" not in self.model:
+            close = difflib.get_close_matches(self.model, MODELS, n=1)
+            hint = f"; did you mean {close[0]}?" if close else ""
+            raise ValueError(f"model is {self.model!r}; it is {', '.join(MODELS)} or MODULE:FACTORY{hint}")
+        if self.model not in DLRM_MODELS:
+            for name, value, default in (
+                ("interaction", self.interaction, "dot"),
+                ("compile", self.compile, False),
+            ):
+                if value != default:
+                    shown = str(value).lower()
+                    raise ValueError(
+                        f"{name} is {shown}, which only {' and '.join(DLRM_MODELS)} have; leave it out"
+                    )
         return self
 
     @model_validator(mode="after")

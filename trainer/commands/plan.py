@@ -97,7 +97,7 @@ def _model_shape(config: TrainerConfig) -> ModelShape:
     sizes = config.num_embeddings_per_feature
     if sizes is not None:
         tables = {f"C{index + 1}": rows for index, rows in enumerate(sizes)}
-        return make_shape(config, CRITEO_DENSE, tables)
+        return make_shape(config, [f"I{index + 1}" for index in range(CRITEO_DENSE)], tables)
     if config.dataset_path is None and config.dataset is None:
         raise ConfigError(
             "the tables' sizes are not known; give --num_embeddings_per_feature N1,N2,... or "

@@ -41,6 +41,11 @@ def open_model(uri: str, step: int | None, quantization: Quantization) -> Traine
             raise ConfigError(f"step is {step}, but {folder} is an export of step {trained.step}")
     else:
         trained = read_checkpoint(open_committed(uri, step))
+    if quantization != "none" and not trained.shape.is_plain:
+        raise ConfigError(
+            f"quantize is {quantization}, but the model shares tables or has some of different widths, which "
+            "quantised scoring lacks; leave it out"
+        )
     if quantization == "int4" and trained.shape.embedding_dim % 2:
         raise ConfigError(f"embedding_dim is {trained.shape.embedding_dim}; int4 needs an even one")
     return trained.quantized(quantization)
@@ -75,7 +80,7 @@ def score_split(
         rank=0,
         world_size=1,
     )
-    checks = BatchChecks(source, trained.shape.num_embeddings, hash_overflow=config.hash_overflow)
+    checks = BatchChecks(source, trained.shape.rows_of_features, hash_overflow=config.hash_overflow)
     logits, metrics = Scorer(trained, device).evaluate(checks.stream(stream))
     if out is not None:
         with out.open("wb") as file:  # np.save would add a suffix to the name
@@ -92,16 +97,16 @@ def _data_config(trained: TrainedModel, dataset_path: str | None, dataset: str |
             "dataset_format": format_of_path,
             "dataset": dataset,
             "num_embeddings": None,
-            "num_embeddings_per_feature": tuple(trained.shape.num_embeddings.values()),
+            "num_embeddings_per_feature": tuple(trained.shape.rows_of_features.values()),
         }
     )
 
 
 def _check_features(trained: TrainedModel, dataset: SampleSource) -> None:
     shape = trained.shape
-    if tuple(shape.num_embeddings) != tuple(dataset.sparse_features):
+    if shape.features != tuple(dataset.sparse_features):
         raise DatasetError(
-            f"the model was trained on {', '.join(shape.num_embeddings)}, the dataset has "
+            f"the model was trained on {', '.join(shape.features)}, the dataset has "
             f"{', '.join(dataset.sparse_features)}; prepare the data as for the training"
         )
     if shape.num_dense != len(dataset.dense_features):
@@ -128,7 +133,7 @@ def _check_encoding(trained: TrainedModel, dataset: SampleSource) -> None:
 
 
 def _check_sizes(trained: TrainedModel, dataset: SampleSource) -> None:
-    for name, rows in trained.shape.num_embeddings.items():
+    for name, rows in trained.shape.rows_of_features.items():
         if dataset.num_embeddings[name] > rows and not trained.config.hash_overflow:
             raise DatasetError(
                 f"the model's table of {name} has {rows} rows, but the dataset's ids need "

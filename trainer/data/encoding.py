@@ -30,7 +30,7 @@ REMEDY = (
     "encode it as the model's: `cloudrec data prepare --like MODEL SOURCE OUT`, where MODEL is the dataset "
     "that the model learned from, or its export by `python -m trainer.export`"
 )
-_PATH = re.compile(rf"{FOLDER}/\w[\w.-]{{0,150}}\.npy", re.ASCII)
+_PATH = re.compile(rf"{FOLDER}/\w[\w.-]{{0,150}}\.(npy|jsonl)", re.ASCII)
 _SHOWN = 12  # digits of a digest, in messages
 
 
@@ -81,10 +81,12 @@ def parse(document: Any) -> KnownEncoding:  # noqa: ANN401 - JSON may be anythin
         kind=str(mapping["kind"]),
         digest=computed,
         rows={str(table["feature"]): int(table["rows"]) for table in mapping["tables"]},
-        files=tuple(
-            _file(files[table["feature"]], str(table["sha256"]))
-            for table in mapping["tables"]
-            if "sha256" in table
+        files=tuple(  # each once: features may share a vocabulary
+            dict.fromkeys(
+                _file(files[table["feature"]], str(table["sha256"]))
+                for table in mapping["tables"]
+                if "sha256" in table
+            )
         ),
         document=document,
     )

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from cloudrec_contract.features import FeatureSchema
     from trainer.data.batch import Batch
     from trainer.data.encoding import KnownEncoding
     from trainer.data.stream import ArraySplit, RowArrays
@@ -57,6 +58,7 @@ class SampleSource(ABC):
     hotness: tuple[int, ...] = ()  # ids per sample of each feature, if all samples have the same number
     encoding: KnownEncoding | None = None  # how raw values got their ids; None: unknown
     vocabulary_at: Path | None = None  # the folder of the encoding's files; None if it has none
+    schema: FeatureSchema | None = None  # how features are embedded; None: each has its own table
 
     def __init__(
         self,
@@ -143,6 +145,7 @@ class ArrayParts:
     parts: tuple[RowArrays, ...]
     num_dense: int
     hotness: tuple[int, ...]
+    list_places: tuple[int, ...] = ()
 
     @property
     def starts(self) -> tuple[int, ...]:
@@ -187,7 +190,7 @@ def source_in_memory(splits: Mapping[str, Sequence[ShardArrays]], sizes: Sequenc
 
 def _digest(splits: Mapping[str, Sequence[ShardArrays]], num_embeddings: Mapping[str, int]) -> str:
     digest = hashlib.sha256(repr(sorted(num_embeddings.items())).encode())
-    for array in (array for split in ("train", "test") for part in splits[split] for array in part):
+    for array in (each for split in ("train", "test") for part in splits[split] for each in part[:3]):
         digest.update(f"{array.dtype.str}{array.shape}".encode())
         digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()

@@ -10,12 +10,15 @@ import torch
 
 from trainer.base.errors import DatasetError
 from trainer.data.batch import Batch
+from trainer.data.lists import ListArrays, join, with_lists
 from trainer.data.order import BLOCK_ROWS, WINDOW_BLOCKS, EpochOrder, RowRange
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import numpy.typing as npt
+
+    from trainer.data.lists import Lists
 
 
 class Columns(Protocol):
@@ -33,6 +36,8 @@ class RowArrays(Protocol):
     def dense(self) -> npt.NDArray[np.float32]: ...  # noqa: D102 - as above
     @property
     def sparse(self) -> Columns: ...  # noqa: D102 - as above
+    @property
+    def lists(self) -> ListArrays | None: ...  # noqa: D102 - as above
 
 
 class ShardArrays(NamedTuple):
@@ -40,7 +45,8 @@ class ShardArrays(NamedTuple):
 
     labels: npt.NDArray[np.uint8]  # [rows]
     dense: npt.NDArray[np.float32]  # [rows, D]
-    sparse: npt.NDArray[np.int32]  # [F, rows]
+    sparse: npt.NDArray[np.int32]  # [F, rows], of the features with as many ids in every row
+    lists: ListArrays | None = None  # of the other features
 
 
 class ArraySplit(Protocol):
@@ -55,6 +61,11 @@ class ArraySplit(Protocol):
     @property
     def hotness(self) -> Sequence[int]:
         """Ids per sample of each feature; a feature has this many adjacent columns of ids."""
+        ...
+
+    @property
+    def list_places(self) -> Sequence[int]:
+        """Where features with lists are among all features; `hotness` is that of the others."""
         ...
 
     @property
@@ -136,6 +147,8 @@ class _Buffers:
 
     def __init__(self, split: ArraySplit, size: int) -> None:
         self._hotness = split.hotness
+        self._list_places = split.list_places
+        self.lists: list[list[Lists]] = [[] for _ in split.list_places]  # parts of each feature's
         self._tensors = (
             torch.empty((size, split.num_dense), dtype=torch.float32),
             torch.empty((sum(split.hotness), size), dtype=torch.int32),
@@ -150,7 +163,10 @@ class _Buffers:
 
     def batch(self, global_size: int) -> Batch:
         if all(each == 1 for each in self._hotness):
-            return Batch(*self._tensors, global_size)
+            batch = Batch(*self._tensors, global_size)
+            if not self._list_places:
+                return batch
+            return with_lists(batch, [join(parts) for parts in self.lists], self._list_places)
         dense, columns, labels, ids = self._tensors
         bags = torch.cat([part.t().reshape(-1) for part in columns.split(list(self._hotness))])
         lengths = torch.tensor(self._hotness, dtype=torch.int32)[:, None].repeat(1, len(labels))
@@ -171,6 +187,7 @@ class _SequentialReader:
             out.dense[there] = arrays.dense[here]
             out.sparse[:, there] = arrays.sparse[:, here]
             out.labels[there] = arrays.labels[here]
+            _append_lists(out.lists, arrays, here)
         out.ids[:] = np.arange(positions.start, positions.stop)
 
 
@@ -209,10 +226,12 @@ class _Window:
         self._sparse = np.empty((sum(split.hotness), size), dtype=np.int32)
         self._labels = np.empty(size, dtype=np.float32)
         self._ids = np.empty(size, dtype=np.int64)
+        lists: list[list[Lists]] = [[] for _ in split.list_places]
         offset = 0
         for block in order.blocks(number):
-            self._read(split, block, offset)
+            self._read(split, block, offset, lists)
             offset += block.stop - block.start
+        self._lists = [join(parts) for parts in lists]
 
     def gather(self, positions: RowRange, out: _Buffers, *, at: int) -> None:
         first = self.positions.start
@@ -223,8 +242,10 @@ class _Window:
         np.take(self._dense, chosen, axis=0, out=out.dense[there], mode="clip")
         np.take(self._labels, chosen, out=out.labels[there], mode="clip")
         np.take(self._ids, chosen, out=out.ids[there], mode="clip")
+        for parts, lists in zip(out.lists, self._lists, strict=True):
+            parts.append(lists.take(chosen))
 
-    def _read(self, split: ArraySplit, block: RowRange, offset: int) -> None:
+    def _read(self, split: ArraySplit, block: RowRange, offset: int, lists: list[list[Lists]]) -> None:
         for at, index, rows in _pieces(split, block):
             arrays = split.arrays(index)
             there = slice(offset + at, offset + at + rows.stop - rows.start)
@@ -232,7 +253,14 @@ class _Window:
             self._dense[there] = arrays.dense[here]
             self._sparse[:, there] = arrays.sparse[:, here]
             self._labels[there] = arrays.labels[here]
+            _append_lists(lists, arrays, here)
         self._ids[offset : offset + block.stop - block.start] = np.arange(block.start, block.stop)
+
+
+def _append_lists(lists: list[list[Lists]], arrays: RowArrays, rows: slice) -> None:
+    if arrays.lists is not None:
+        for feature, parts in enumerate(lists):
+            parts.append(arrays.lists.rows(feature, rows))
 
 
 def _pieces(split: ArraySplit, rows: RowRange) -> Iterator[tuple[int, int, RowRange]]:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 class Learner:
-    """A sharded DLRM, ready to train; the same seed gives the same model on any number of ranks."""
+    """A sharded model, ready to train; the same seed gives the same model on any number of ranks."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Learner:
             keep_freed_memory()
         self.optimizers = self._make_optimizers(config, total_steps)
         self.make_input = InputMaker(
-            tuple(shape.num_embeddings),
+            shape.features,
             world.size,
             equal=world.size > 1 and needs_equal_batches(self.plan),
         )
@@ -161,7 +161,7 @@ class Learner:
         else:
             kind = PlainPipeline
             if self.world.size == 1 and not on_gpu:
-                self._task.model.look_up = find_short_way(self.model, tuple(self.shape.num_embeddings))
+                self._task.model.look_up = find_short_way(self.model, self.shape.features)
         return kind(
             self.model,
             self.optimizers,

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from trainer.base.config import DLRM_MODELS
 from trainer.base.errors import CheckpointError, DatasetError
 from trainer.checkpoint.save.saves import SavingOptions
 from trainer.checkpoint.store.near import NearOptions
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from trainer.checkpoint.save.saves import CheckpointReport
     from trainer.data.source import SampleSource
     from trainer.loop.learner import Learner
+    from trainer.models.model import ModelShape
 
 _LOG = logging.getLogger(__name__)
 
@@ -202,15 +204,27 @@ class Saving:
             "dataset": self.dataset.digest,
             "num_embeddings": self.learner.shape.num_embeddings,
             "embedding_dim": self.config.embedding_dim,
+            **_of_model(self.learner.shape),
             "dense_arch_layer_sizes": list(self.config.dense_arch_layer_sizes),
             "over_arch_layer_sizes": list(self.config.over_arch_layer_sizes),
-            "interaction": self.config.interaction,
+            "interaction": self.learner.shape.interaction,
             "table_optimizer": self.config.table_optimizer,
             "embedding_weight_precision": self.config.embedding_weight_precision,
             "dense_optimizer": self.config.dense_optimizer,
             "seed": self.config.seed,
             "shuffle": self.config.shuffle,
         }
+
+
+def _of_model(shape: ModelShape) -> dict[str, Any]:
+    """Return what a plain DLRM has not, so that its checkpoints stay as they are."""
+    values = {
+        "feature_tables": shape.feature_tables,
+        "dims": shape.dims,
+        "mean_pooled": list(shape.mean_pooled),
+        "model": None if shape.model in DLRM_MODELS else shape.model,
+    }
+    return {name: value for name, value in values.items() if value}
 
 
 def saving_options(config: TrainerConfig, world: World) -> SavingOptions:

@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from trainer.base.config import DLRM_MODELS
 from trainer.base.errors import ConfigError, DatasetError
 from trainer.data.formats.open import open_source
 from trainer.models.model import ModelShape
+from trainer.models.registry import find_factory, table_width
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from cloudrec_contract.features import FeatureSchema
     from trainer.base.config import TrainerConfig
     from trainer.base.distributed import World
     from trainer.data.source import SampleSource
@@ -109,22 +112,70 @@ def model_shape(config: TrainerConfig, dataset: SampleSource) -> ModelShape:
                 "num_embeddings and num_embeddings_per_feature out, which takes what the dataset needs, "
                 "set hash_overflow to take ids modulo the rows, or prepare it with fewer ids"
             )
-    tables = dict(zip(features, sizes, strict=True))
-    return make_shape(config, len(dataset.dense_features), tables, dataset.hotness)
+    rows = dict(zip(features, sizes, strict=True))
+    return make_shape(config, dataset.dense_features, rows, dataset.hotness, dataset.schema)
 
 
 def make_shape(
-    config: TrainerConfig, num_dense: int, num_embeddings: dict[str, int], hotness: tuple[int, ...] = ()
+    config: TrainerConfig,
+    dense: Sequence[str],
+    rows: Mapping[str, int],
+    hotness: tuple[int, ...] = (),
+    schema: FeatureSchema | None = None,
 ) -> ModelShape:
-    """Return the model's sizes for this number of dense features and for tables of these rows."""
+    """Return the model's sizes.
+
+    Args:
+        config: the configuration.
+        dense: the dense features.
+        rows: what the table of each sparse feature needs.
+        hotness: ids per sample of each feature, if known.
+        schema: tables, dimensions and pooling; None: each feature has its own table.
+
+    Raises:
+        ConfigError: the model cannot have these features.
+    """
+    factory = find_factory(config.model)
+    tables, dims = {name: name for name in rows}, dict.fromkeys(rows, config.embedding_dim)
+    for each in () if schema is None else schema.sparse:
+        tables[each.name] = each.table
+        dims[each.name] = each.dim or config.embedding_dim
+    _check_inputs(config, dense, dims)
+    sizes: dict[str, int] = {}
+    widths: dict[str, int] = {}
+    for name, table in tables.items():
+        sizes[table] = max(sizes.get(table, 0), rows[name])
+        widths[table] = table_width(factory, dims[name], config.model)
     return ModelShape(
-        num_dense=num_dense,
-        num_embeddings=num_embeddings,
+        num_dense=len(dense),
+        num_embeddings=sizes,
         embedding_dim=config.embedding_dim,
         dense_arch_layer_sizes=config.dense_arch_layer_sizes,
         over_arch_layer_sizes=config.over_arch_layer_sizes,
-        interaction=config.interaction,
+        interaction="dcn" if config.model == "dcn_v2" else config.interaction,
         dcn_num_layers=config.dcn_num_layers,
         dcn_low_rank_dim=config.dcn_low_rank_dim,
         hotness=hotness,
+        feature_tables={} if all(name == table for name, table in tables.items()) else tables,
+        dims={table: width for table, width in widths.items() if width != config.embedding_dim},
+        mean_pooled=() if schema is None else tuple(e.name for e in schema.sparse if e.pooling == "mean"),
+        dense_names=tuple(dense),
+        model=config.model,
     )
+
+
+def _check_inputs(config: TrainerConfig, dense: Sequence[str], dims: Mapping[str, int]) -> None:
+    if config.model not in DLRM_MODELS:
+        return
+    if not dense:
+        raise ConfigError(
+            f"the data has no dense features, and model {config.model} has an MLP of them; take --model "
+            "deepfm or wide_deep, or prepare the data with one"
+        )
+    for name, dim in dims.items():
+        if dim != config.embedding_dim:
+            raise ConfigError(
+                f"model {config.model} needs vectors of one width, but {name} has dim {dim} in the feature "
+                f"schema and embedding_dim is {config.embedding_dim}; set them equal, or take "
+                "--model wide_deep"
+            )

@@ -1,15 +1,16 @@
-"""The DLRM: bottom MLP, one embedding table a categorical feature, their interaction, top MLP.
+"""A model with its tables: the dense part of the DLRM (bottom MLP, interaction, top MLP), or another model.
 
-The embedding collection is created on the meta device and sharded later (trainer.sharding.sharding). The
-dense part is one module, so that torchrec's pipeline has two stages: the tables, then everything else.
+Other models follow trainer.models.protocol. The embedding collection is created on the meta device and
+sharded later (trainer.sharding.sharding). The dense part is one module, so that torchrec's pipeline has two
+stages: the tables, then everything else.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -17,14 +18,19 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 from torchrec.modules.embedding_configs import DataType, EmbeddingBagConfig
 from torchrec.modules.embedding_modules import EmbeddingBagCollection
+from torchrec.sparse.jagged_tensor import KeyedTensor
 
 from trainer.models.compiled import CompiledDense
 from trainer.models.dense_ops import CrossNet, DotInteraction, FusedMLP
+from trainer.models.gradients import ClippedGradient, ScaledGradient
+from trainer.models.head import ModelHead, make_head
+from trainer.models.protocol import ModelInputs
+from trainer.models.registry import find_factory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from torchrec.sparse.jagged_tensor import KeyedJaggedTensor, KeyedTensor
+    from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
 
     from trainer.base.config import TrainerConfig
     from trainer.models.inputs import ModelInput
@@ -40,7 +46,18 @@ TABLE_TYPES = {"fp32": DataType.FP32, "fp16": DataType.FP16}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelShape:
-    """Sizes of a DLRM; a table is named like the feature that it embeds."""
+    """Sizes of a model.
+
+    Attributes:
+        num_embeddings: the rows of each table.
+        embedding_dim: the width of every table that `dims` does not name.
+        hotness: ids per sample of each feature, if known; for the planner.
+        feature_tables: the table of each feature; empty if each has its own, of its name.
+        dims: the width of each table that has another.
+        mean_pooled: the features whose vectors are averaged; those of the others are summed.
+        dense_names: the dense features, for models of the protocol.
+        model: `--model`.
+    """
 
     num_dense: int
     num_embeddings: dict[str, int]
@@ -50,46 +67,43 @@ class ModelShape:
     interaction: str = "dot"
     dcn_num_layers: int = 3
     dcn_low_rank_dim: int = 512
-    hotness: tuple[int, ...] = ()  # ids per sample of each feature, if known; for the planner
+    hotness: tuple[int, ...] = ()
+    feature_tables: dict[str, str] = field(default_factory=dict)
+    dims: dict[str, int] = field(default_factory=dict)
+    mean_pooled: tuple[str, ...] = ()
+    dense_names: tuple[str, ...] = ()
+    model: str = "dlrm"
+
+    @property
+    def tables_of_features(self) -> dict[str, str]:
+        """The table of each feature, in the order of the features."""
+        return self.feature_tables or {name: name for name in self.num_embeddings}
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """The sparse features, in the order of the data."""
+        return tuple(self.tables_of_features)
+
+    @property
+    def rows_of_features(self) -> dict[str, int]:
+        """The rows of each feature's table."""
+        return {name: self.num_embeddings[table] for name, table in self.tables_of_features.items()}
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether each feature has its own table, and all have one width."""
+        return not self.feature_tables and not self.dims
+
+    def dim(self, table: str) -> int:
+        """Return the width of a table."""
+        return self.dims.get(table, self.embedding_dim)
 
     @property
     def interaction_size(self) -> int:
         """Width of the top MLP's input: crossed vectors, or the bottom MLP's output and one number a pair."""
         if self.interaction == "dcn":
-            return self.embedding_dim * (len(self.num_embeddings) + 1)
-        return self.embedding_dim + math.comb(len(self.num_embeddings) + 1, 2)
-
-
-class _ScaledGradient(torch.autograd.Function):
-    """Identity in forward; in backward, multiplies gradients by a factor, and may clear NaN and inf."""
-
-    @staticmethod
-    def forward(ctx: Any, values: Tensor, factor: Tensor, cleaned: bool) -> Tensor:  # noqa: ANN401, FBT001 - autograd's protocol
-        ctx.save_for_backward(factor)
-        ctx.cleaned = cleaned
-        return values.view_as(values)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:  # noqa: ANN401 - autograd's context
-        (factor,) = ctx.saved_tensors
-        scaled = gradient * factor
-        if ctx.cleaned:
-            scaled = torch.nan_to_num(scaled, nan=0.0, posinf=0.0, neginf=0.0)
-        return scaled, None, None
-
-
-class _ClippedGradient(torch.autograd.Function):
-    """Identity on vectors [..., dim] in forward; in backward, clips the norm of each vector's gradient."""
-
-    @staticmethod
-    def forward(ctx: Any, vectors: Tensor, limit: float) -> Tensor:  # noqa: ANN401 - autograd's protocol
-        ctx.limit = limit
-        return vectors.view_as(vectors)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:  # noqa: ANN401 - autograd's context
-        lengths = torch.linalg.vector_norm(gradient, dim=-1, keepdim=True)
-        return gradient * (ctx.limit / lengths.clamp_min(ctx.limit)), None
+            return self.embedding_dim * (len(self.features) + 1)
+        return self.embedding_dim + math.comb(len(self.features) + 1, 2)
 
 
 class DenseArch(nn.Module):
@@ -105,7 +119,7 @@ class DenseArch(nn.Module):
         compiled: bool = False,
     ) -> None:
         super().__init__()
-        self.features = tuple(shape.num_embeddings)
+        self.features = shape.features
         self.embedding_dim = shape.embedding_dim
         self.dtype = dtype
         self.recompute = recompute
@@ -127,12 +141,12 @@ class DenseArch(nn.Module):
         """Return logits [B], fp32."""
         tables = embedded.values().view(-1, len(self.features), self.embedding_dim)
         if self.table_gradient_limit is not None:
-            tables = _ClippedGradient.apply(tables, self.table_gradient_limit)
+            tables = ClippedGradient.apply(tables, self.table_gradient_limit)
         # Tables are updated during backward, before dense gradients are unscaled: theirs are unscaled here.
         if self.loss_scale is not None:
-            tables = _ScaledGradient.apply(tables, 1.0 / self.loss_scale, True)  # noqa: FBT003 - apply() takes no keywords
+            tables = ScaledGradient.apply(tables, 1.0 / self.loss_scale, True)  # noqa: FBT003 - apply() takes no keywords
         logits = self._score(dense, tables, tuple(embedded.keys())).float()
-        return logits if self.loss_scale is None else _ScaledGradient.apply(logits, self.loss_scale, False)  # noqa: FBT003 - as above
+        return logits if self.loss_scale is None else ScaledGradient.apply(logits, self.loss_scale, False)  # noqa: FBT003 - as above
 
     def _score(self, dense: Tensor, tables: Tensor, keys: tuple[str, ...]) -> Tensor:
         indices = self._pair_indices(keys, dense.device) if self.crosses is None else None
@@ -165,18 +179,42 @@ class DenseArch(nn.Module):
         return self._pairs[keys]
 
 
-class DLRM(nn.Module):
+class MeanPooling(nn.Module):
+    """Divides the sums of some features' vectors by the numbers of their ids; without ids they are 0."""
+
+    def __init__(self, features: Sequence[str]) -> None:
+        super().__init__()
+        self.features = frozenset(features)
+
+    def forward(self, embedded: KeyedTensor, sparse: KeyedJaggedTensor) -> KeyedTensor:
+        """Return the vectors, averaged."""
+        keys, widths, values = embedded.keys(), embedded.length_per_key(), embedded.values()
+        counts = sparse.lengths().view(len(sparse.keys()), -1)
+        rows = dict(zip(sparse.keys(), counts, strict=True))
+        parts = [
+            part / rows[key].clamp_min(1).to(part.dtype)[:, None] if key in self.features else part
+            for key, part in zip(keys, values.split(widths, dim=1), strict=True)
+        ]
+        return KeyedTensor(keys, widths, torch.cat(parts, dim=1))
+
+
+class EmbeddingModel(nn.Module):
     """Scores a batch: (dense [B, num_dense], ids) -> logits [B]."""
 
-    def __init__(self, shape: ModelShape, dense: DenseArch, table_type: DataType = DataType.FP32) -> None:
+    def __init__(
+        self, shape: ModelShape, dense: DenseArch | ModelHead, table_type: DataType = DataType.FP32
+    ) -> None:
         super().__init__()
+        features: dict[str, list[str]] = {table: [] for table in shape.num_embeddings}
+        for feature, table in shape.tables_of_features.items():
+            features[table].append(feature)
         self.embeddings = EmbeddingBagCollection(
             tables=[
                 EmbeddingBagConfig(
                     name=name,
-                    embedding_dim=shape.embedding_dim,
+                    embedding_dim=shape.dim(name),
                     num_embeddings=rows,
-                    feature_names=[name],
+                    feature_names=features[name],
                     data_type=table_type,
                 )
                 for name, rows in shape.num_embeddings.items()
@@ -184,16 +222,36 @@ class DLRM(nn.Module):
             device=torch.device("meta"),
         )
         self.dense = dense
+        self.mean = MeanPooling(shape.mean_pooled) if shape.mean_pooled else None
         self.look_up: Callable[[KeyedJaggedTensor], KeyedTensor] | None = None  # replaces the tables' forward
 
     def forward(self, dense: Tensor, sparse: KeyedJaggedTensor) -> Tensor:
         """Return logits [B]."""
         embedded = self.embeddings(sparse) if self.look_up is None else self.look_up(sparse)
-        return self.dense(dense, embedded)
+        return self.dense(dense, embedded if self.mean is None else self.mean(embedded, sparse))
 
 
-def make_model(config: TrainerConfig, shape: ModelShape, device: torch.device) -> DLRM:
-    """Return the configured model, with its tables on the meta device, for training or scoring."""
+def make_model(config: TrainerConfig, shape: ModelShape, device: torch.device) -> EmbeddingModel:
+    """Return the model of a shape, with its tables on the meta device, for training or scoring."""
+    table_type = TABLE_TYPES[config.embedding_weight_precision]
+    factory = find_factory(shape.model)
+    if factory is not None:
+        head = make_head(
+            factory,
+            ModelInputs(
+                dense=shape.dense_names,
+                sparse={feature: shape.dim(table) for feature, table in shape.tables_of_features.items()},
+                hidden=shape.over_arch_layer_sizes[:-1],
+                cross_layers=shape.dcn_num_layers,
+                cross_rank=shape.dcn_low_rank_dim,
+            ),
+            name=shape.model,
+            seed=seed_of(config.seed, "dense"),
+            device=device,
+            dtype=DENSE_TYPES[config.precision],
+            recompute=config.activation_checkpointing,
+        )
+        return EmbeddingModel(shape, head, table_type)
     dense = DenseArch(
         shape,
         dtype=DENSE_TYPES[config.precision],
@@ -201,7 +259,7 @@ def make_model(config: TrainerConfig, shape: ModelShape, device: torch.device) -
         recompute=config.activation_checkpointing,
         compiled=config.compile,
     )
-    return DLRM(shape, dense, TABLE_TYPES[config.embedding_weight_precision])
+    return EmbeddingModel(shape, dense, table_type)
 
 
 class GlobalMeanLoss(nn.Module):
@@ -211,6 +269,11 @@ class GlobalMeanLoss(nn.Module):
     numbers of samples. So each rank's sum is multiplied by (number of ranks) / (samples of the step).
     """
 
+    def __init__(self, losses: Callable[[Tensor, Tensor], Tensor] | None = None) -> None:
+        """`losses` gives another loss of each sample."""
+        super().__init__()
+        self.losses = losses
+
     def forward(self, logits: Tensor, labels: Tensor, scale: Tensor, samples: int) -> Tensor:
         """Return the loss of the first `samples` logits [B] and labels [B]; the others are padding.
 
@@ -218,16 +281,18 @@ class GlobalMeanLoss(nn.Module):
         """
         if 0 < samples < len(logits):
             logits, labels = logits[:samples], labels[:samples]
+        if self.losses is not None:
+            return self.losses(logits, labels).sum() * scale
         return functional.binary_cross_entropy_with_logits(logits, labels, reduction="sum") * scale
 
 
 class TrainTask(nn.Module):
     """The module that a training pipeline runs: input -> (loss for backward, (its value, logits [B]))."""
 
-    def __init__(self, model: DLRM) -> None:
+    def __init__(self, model: EmbeddingModel) -> None:
         super().__init__()
         self.model = model
-        self.loss = GlobalMeanLoss()
+        self.loss = GlobalMeanLoss(getattr(model.dense, "losses", None))
 
     def forward(self, batch: ModelInput) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """Return (loss, output), as torchrec's pipelines require; they pass only the output on."""
@@ -238,13 +303,23 @@ class TrainTask(nn.Module):
 
 def seeded_generator(*parts: object) -> torch.Generator:
     """Return a CPU generator whose seed depends on the parts only, on every machine."""
+    return torch.Generator().manual_seed(seed_of(*parts))
+
+
+def seed_of(*parts: object) -> int:
+    """Return a seed that depends on the parts only."""
     digest = hashlib.sha256("/".join(map(str, parts)).encode()).digest()
-    return torch.Generator().manual_seed(int.from_bytes(digest[:8], "little") >> 1)
+    return int.from_bytes(digest[:8], "little") >> 1
 
 
 @torch.no_grad()
-def initialise_dense(dense: DenseArch, seed: int) -> None:
-    """Initialise every dense weight from (seed, its name) only, so all ranks and world sizes agree."""
+def initialise_dense(dense: DenseArch | ModelHead, seed: int) -> None:
+    """Initialise every dense weight from (seed, its name) only, so all ranks and world sizes agree.
+
+    A model of the protocol has drawn its own weights, likewise from the seed alone.
+    """
+    if isinstance(dense, ModelHead):
+        return
     for name, parameter in dense.named_parameters():
         generator = seeded_generator(seed, "dense", name)
         if parameter.dim() == 1:

@@ -121,9 +121,10 @@ def _load(path: Path, entry: dict[str, Any]) -> Tensor:
 
 
 def _check_tables(path: Path, trained: TrainedModel) -> None:
-    dim, kind = trained.shape.embedding_dim, trained.quantization
-    width = dim if kind == "none" else row_bytes(dim, kind)
+    kind = trained.quantization
     for name, rows in trained.shape.num_embeddings.items():
+        dim = trained.shape.dim(name)
+        width = dim if kind == "none" else row_bytes(dim, kind)
         found = tuple(trained.tables[name].shape) if name in trained.tables else None
         if found != (rows, width):
             raise CheckpointError(

@@ -13,7 +13,7 @@ from trainer.base.errors import CheckpointError
 from trainer.checkpoint.vocabulary import kept_in
 from trainer.data.encoding import of_model
 from trainer.models.inputs import InputMaker
-from trainer.models.model import DLRM, ModelShape, make_model
+from trainer.models.model import EmbeddingModel, ModelShape, make_model
 from trainer.report.metrics import BinaryMetrics
 from trainer.sharding.state import InitialTables
 from trainer.tables.tables import Quantization, QuantizedTables, quantize_rows
@@ -76,7 +76,7 @@ def read_checkpoint(checkpoint: CommittedCheckpoint) -> TrainedModel:
     dense = {name: parameter.detach() for name, parameter in model.dense.named_parameters()}
     stored = checkpoint.dtypes()
     tables = {
-        name: torch.empty(rows, shape.embedding_dim, dtype=stored.get(f"tables/{name}/weight"))
+        name: torch.empty(rows, shape.dim(name), dtype=stored.get(f"tables/{name}/weight"))
         for name, rows in shape.num_embeddings.items()
     }
     named = {f"dense/{name}": value for name, value in dense.items()}
@@ -115,7 +115,7 @@ class Scorer:
         _copy_dense(self.model, trained.dense)
         self.model.embeddings = _make_tables(self.model, trained, device)
         self.model.eval()
-        self.make_input = InputMaker(tuple(trained.shape.num_embeddings), world_size=1)
+        self.make_input = InputMaker(trained.shape.features, world_size=1)
 
     @torch.no_grad()
     def score(self, batches: Iterable[Batch]) -> Iterator[tuple[Tensor, Tensor]]:
@@ -134,7 +134,7 @@ class Scorer:
         return torch.cat(logits), metrics.compute()
 
 
-def _make_tables(model: DLRM, trained: TrainedModel, device: torch.device) -> torch.nn.Module:
+def _make_tables(model: EmbeddingModel, trained: TrainedModel, device: torch.device) -> torch.nn.Module:
     if trained.quantization != "none":
         return QuantizedTables(trained.tables, dim=trained.shape.embedding_dim, kind=trained.quantization)
     for name, weight in trained.tables.items():
@@ -143,7 +143,7 @@ def _make_tables(model: DLRM, trained: TrainedModel, device: torch.device) -> to
 
 
 @torch.no_grad()
-def _copy_dense(model: DLRM, dense: Mapping[str, Tensor]) -> None:
+def _copy_dense(model: EmbeddingModel, dense: Mapping[str, Tensor]) -> None:
     for name, parameter in model.dense.named_parameters():
         parameter.copy_(dense[name])
 

@@ -38,7 +38,7 @@ def to_document(plan: ShardingPlan, shape: ModelShape, machines: Machines) -> di
         "device": machines.device,
         "embedding_dim": shape.embedding_dim,
         "tables": {
-            table: _describe(plan.plan[MODULE][table], rows, shape.embedding_dim)
+            table: _describe(plan.plan[MODULE][table], rows, shape.dim(table))
             for table, rows in shape.num_embeddings.items()
         },
     }
@@ -57,7 +57,7 @@ def read_plan(path: Path, shape: ModelShape, machines: Machines) -> ShardingPlan
     try:
         _check_fits(document, shape, machines)
         tables = {
-            table: _parse(table, document["tables"][table], rows, shape.embedding_dim, machines)
+            table: _parse(table, document["tables"][table], rows, shape.dim(table), machines)
             for table, rows in shape.num_embeddings.items()
         }
     except ConfigError as error:

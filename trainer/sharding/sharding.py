@@ -27,7 +27,7 @@ from trainer.sharding.topology import GB, Machines, make_topology, read_reserve,
 from trainer.tables.ordered_sums import fix_order_of_sums
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from torchrec.distributed.types import ShardingPlan
 
@@ -136,7 +136,7 @@ def choose_plan(
     else:
         plan = _search(task, shape, config, machines)
     _check_rows_are_whole(plan, config)
-    _check_optimizer(plan, config, machines)
+    _check_optimizer(plan, shape, config, machines)
     _check_communication(plan, config, machines)
     return plan
 
@@ -147,11 +147,11 @@ def _search(task: TrainTask, shape: ModelShape, config: TrainerConfig, machines:
             "planner is dynamic_programming, which divides GPU memory, but the device is cpu; take greedy"
         )
     topology = make_topology(machines, os.environ)
-    hotness = shape.hotness or (1,) * len(shape.num_embeddings)
-    constraints = {
-        table: _constraint(table, hot, config)
-        for table, hot in zip(shape.num_embeddings, hotness, strict=True)
-    }
+    hotness = shape.hotness or (1,) * len(shape.features)
+    of_table: dict[str, list[int]] = {table: [] for table in shape.num_embeddings}
+    for table, hot in zip(shape.tables_of_features.values(), hotness, strict=True):
+        of_table[table].append(hot)
+    constraints = {table: _constraint(table, hot, config) for table, hot in of_table.items()}
     planner = EmbeddingShardingPlanner(
         topology=topology,
         batch_size=config.batch_size,
@@ -178,7 +178,7 @@ def _search(task: TrainTask, shape: ModelShape, config: TrainerConfig, machines:
         ) from error
 
 
-def _constraint(table: str, hotness: int, config: TrainerConfig) -> ParameterConstraints:
+def _constraint(table: str, hotness: Sequence[int], config: TrainerConfig) -> ParameterConstraints:
     own = config.table_constraints.get(table)
     kinds = (own and own.sharding_types) or config.sharding_types
     kernels = (own and own.compute_kernels) or config.compute_kernels
@@ -190,7 +190,7 @@ def _constraint(table: str, hotness: int, config: TrainerConfig) -> ParameterCon
         sharding_types=list(kinds),
         compute_kernels=list(kernels),
         min_partition=min(MIN_COLUMNS, half),
-        pooling_factors=[float(hotness)],
+        pooling_factors=[float(each) for each in hotness],
         cache_params=CacheParams(load_factor=share) if CACHING in kernels else None,
     )
 
@@ -198,8 +198,10 @@ def _constraint(table: str, hotness: int, config: TrainerConfig) -> ParameterCon
 def _explain_misfit(shape: ModelShape, config: TrainerConfig, machines: Machines) -> str:
     """Return a message with sizes, for users; the planner's message lists proposals and partitions."""
     element = 2 if config.embedding_weight_precision == "fp16" else 4
-    row_bytes = shape.embedding_dim * element * (1 + STATE_COPIES[config.table_optimizer])
-    needs = {table: rows * row_bytes / GB for table, rows in shape.num_embeddings.items()}
+    number_bytes = element * (1 + STATE_COPIES[config.table_optimizer])
+    needs = {
+        table: rows * shape.dim(table) * number_bytes / GB for table, rows in shape.num_embeddings.items()
+    }
     largest = max(needs, key=lambda table: needs[table])
     reserve = read_reserve(os.environ)
     have = machines.memory_bytes * (1 - reserve) / GB
@@ -225,12 +227,16 @@ def _check_rows_are_whole(plan: ShardingPlan, config: TrainerConfig) -> None:
             raise ConfigError(problem)
 
 
-def _check_optimizer(plan: ShardingPlan, config: TrainerConfig, machines: Machines) -> None:
+def _check_optimizer(
+    plan: ShardingPlan, shape: ModelShape, config: TrainerConfig, machines: Machines
+) -> None:
     tables = plan.plan[MODULE]
     fused = [table for table, parameter in tables.items() if parameter.sharding_type != "data_parallel"]
     replicated = [table for table in tables if table not in fused]
     on_cpu_by_fbgemm = machines.device == "cpu" and (
-        config.table_kernel == "fbgemm" or config.embedding_weight_precision != "fp32"
+        config.table_kernel == "fbgemm"
+        or config.embedding_weight_precision != "fp32"
+        or not shape.is_plain  # the trainer's own kernels have one table a feature, of one width
     )
     if fused and on_cpu_by_fbgemm and "adam" in config.table_optimizer:
         raise ConfigError(

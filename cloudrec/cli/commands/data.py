@@ -62,6 +62,13 @@ def synth(out: Path, rows: int, test_rows: int | None, seed: int, *, overwrite: 
 @click.argument("source")
 @click.argument("out", type=_FOLDER)
 @click.option(
+    "--features",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="YAML with the label, the dense and the sparse features of your files, or a spec with `features:`. "
+    "Reads Parquet, CSV, TSV and JSON lines.  [default: Criteo's columns]",
+)
+@click.option(
     "--like",
     metavar="DATASET|EXPORT",
     help="Use the vocabulary of this prepared dataset, or of this exported model (a folder or a URI). "
@@ -114,6 +121,7 @@ def prepare(
     *,
     source: str,
     out: Path,
+    features: Path | None,
     like: str | None,
     encoding: str,
     min_frequency: int,
@@ -124,9 +132,10 @@ def prepare(
     seed: int,
     overwrite: bool,
 ) -> None:
-    """Convert Criteo TSV or TSV.gz (a file, a folder, a 'pattern*') to the training format at OUT.
+    """Convert files (one, a folder, a 'pattern*') to the training format at OUT.
 
-    A folder with train/ and test/ has both splits; otherwise --test-fraction of the rows is the test split.
+    Without --features, they are Criteo TSV or TSV.gz. A folder with train/ and test/ has both splits;
+    otherwise --test-fraction of the rows is the test split.
 
     Use --like to prepare more data for a trained model, such as the next day's. Without it, the same
     values get other ids, and the model scores them wrongly.
@@ -134,6 +143,7 @@ def prepare(
     require_extra()
     from cloudrec.data.prepare.options import ENCODING_OPTIONS, PrepareOptions, refusal_beside_like  # noqa: PLC0415
     from cloudrec.data.prepare.prepare import prepare as prepare_dataset  # noqa: PLC0415
+    from cloudrec.data.schema_file import load_schema  # noqa: PLC0415
 
     given = click_context.get_parameter_source
     chosen = [name for name in ENCODING_OPTIONS if given(name) is not ParameterSource.DEFAULT]
@@ -150,8 +160,9 @@ def prepare(
         seed=seed,
         overwrite=overwrite,
     )
+    schema = None if features is None else load_schema(features)
     with progress("reading", "bytes") as update:
-        report = prepare_dataset(source, out, options=options, progress=update)
+        report = prepare_dataset(source, out, options=options, schema=schema, progress=update)
     for bad in report.first_bad_rows:
         announce(f"bad row {bad}")
     text = (

@@ -4,7 +4,8 @@
     DATASET/vocabulary/C1.npy    uint32 [ids - 2], little-endian: place i holds the category with id i + 2
 
 Id 0 means a missing category. With the kind `vocabulary`, id 1 means a category that is not in the
-vocabulary. With the kind `hash`, every other id is computed (`encode.hashed`), and there are no files.
+vocabulary. With the kind `hash`, every other id is computed (`encode.hashed`), and there are no files. With
+the kind `features`, a schema says how each feature is encoded, and a vocabulary is a file of JSON lines.
 
 The digest is the sha256 of `mapping`, which contains everything that determines an id: the kind, the version
 of its rules, the reserved ids, and for each feature the size of its table and the sha256 of its vocabulary
@@ -33,7 +34,9 @@ UNKNOWN = 1
 FIRST = 2  # the first category of a vocabulary
 DTYPE = "<u4"
 AGAIN = "prepare the dataset again, or copy it again from an intact copy"
-_KINDS = ("vocabulary", "hash")
+FEATURES = "features"  # the kind of an encoding by a feature schema
+_KINDS = ("vocabulary", "hash", FEATURES)
+_RULE_KEYS = ("features", "statistics")  # of the mapping, with the kind `features`
 _RULES = 1  # version: how a kind computes ids
 
 
@@ -61,18 +64,22 @@ class Encoding:
     Attributes:
         kind: vocabulary or hash.
         tables: one for each feature, in the order of the features, on which a hash depends.
-        min_frequency: a category with fewer training rows is not in the vocabulary; None with the kind
-            `hash`. It is not a part of the mapping, so it does not change the digest.
+        min_frequency: a category with fewer training rows is not in the vocabulary; None with the kinds
+            `hash` and `features`. It is not a part of the mapping, so it does not change the digest.
+        features: the feature schema as JSON; None with the other kinds. The mapping has only a part of it.
+        rules: that part: what decides the numbers and ids of each feature.
     """
 
     kind: str
     tables: tuple[Table, ...]
     min_frequency: int | None = None
+    features: Mapping[str, Any] | None = None
+    rules: Mapping[str, Any] | None = None
 
     @property
     def files(self) -> list[ShardFile]:
-        """The vocabulary files."""
-        return [table.file for table in self.tables if table.file is not None]
+        """The vocabulary files, each once: features may share one."""
+        return list({table.file.path: table.file for table in self.tables if table.file is not None}.values())
 
     @property
     def digest(self) -> str:
@@ -86,11 +93,13 @@ class Encoding:
             "mapping": self._mapping(),
             "files": {table.feature: asdict(table.file) for table in self.tables if table.file is not None},
         }
+        if self.features is not None:
+            document["features"] = dict(self.features)
         return document if self.min_frequency is None else {**document, "min_frequency": self.min_frequency}
 
     def _mapping(self) -> dict[str, Any]:
-        reserved = {"missing_id": MISSING}
-        if self.kind == "vocabulary":
+        reserved: dict[str, Any] = {"missing_id": MISSING, **(self.rules or {})}
+        if self.kind in ("vocabulary", FEATURES):
             reserved |= {"unknown_id": UNKNOWN, "first_id": FIRST}
         tables = [
             {"feature": each.feature, "rows": each.rows, **({"sha256": each.sha256} if each.sha256 else {})}
@@ -134,7 +143,14 @@ def parse(document: Any, where: object) -> Encoding:  # noqa: ANN401 - JSON may 
         kind, version = mapping["kind"], mapping["version"]
         digest = document["digest"]
         tables = tuple(_table(table, document["files"]) for table in mapping["tables"])
-        encoding = Encoding(kind=str(kind), tables=tables, min_frequency=document.get("min_frequency"))
+        has_features = kind == FEATURES
+        encoding = Encoding(
+            kind=str(kind),
+            tables=tables,
+            min_frequency=document.get("min_frequency"),
+            features=dict(document["features"]) if has_features else None,
+            rules={key: mapping[key] for key in _RULE_KEYS} if has_features else None,
+        )
         _check_tables(encoding)
     except UnsafeNameError as error:
         raise DataError(

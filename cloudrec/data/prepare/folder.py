@@ -20,7 +20,11 @@ if TYPE_CHECKING:
 _BUILD = ".tmp"
 _LOCK = ".lock"
 _BAD_ROWS = "bad_rows.jsonl"
-_PATTERNS = {"train": "shard-*.npy", "test": "shard-*.npy", encoding.FOLDER: "*.npy"}  # files of each folder
+_PATTERNS = {  # files of each folder
+    "train": ("shard-*.npy",),
+    "test": ("shard-*.npy",),
+    encoding.FOLDER: ("*.npy", "*.jsonl"),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,18 +62,18 @@ class Workspace:
         # folder that no reader takes for a dataset.
         (self.out / manifest.NAME).unlink(missing_ok=True)
         (self.out / _BAD_ROWS).unlink(missing_ok=True)
-        for name, pattern in _PATTERNS.items():
-            self._replace(name, pattern)
+        for name, patterns in _PATTERNS.items():
+            self._replace(name, patterns)
         if bad_rows:
             lines = "".join(json.dumps(asdict(row)) + "\n" for row in bad_rows)
             home.write_atomically(self.out / _BAD_ROWS, lines)
         home.write_atomically(self.out / manifest.NAME, json.dumps(content, indent=1) + "\n")
         _sync_folder(self.out)
 
-    def _replace(self, name: str, pattern: str) -> None:
+    def _replace(self, name: str, patterns: Sequence[str]) -> None:
         """Replace the files of one folder by those in staging."""
         folder, made = self.out / name, list((self.staging / name).iterdir())
-        for old in folder.glob(pattern):
+        for old in [old for pattern in patterns for old in folder.glob(pattern)]:
             old.unlink()
         if not made and name == encoding.FOLDER:  # the encoding has no files
             with suppress(OSError):  # it does not exist, or contains other files

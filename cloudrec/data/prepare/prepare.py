@@ -1,4 +1,6 @@
-"""Conversion of Criteo TSV to the training format, in bounded memory.
+"""Conversion of files to the training format, in bounded memory.
+
+Files with a feature schema are prepared by `table_pipeline`; what follows is about Criteo TSV.
 
 The first pass parses the rows and writes labels and integers in their final form. It numbers categories in
 the order of their first use, writes the numbers to the places of the ids, and counts them. The second pass
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cloudrec.data.prepare.folder import BadRow
+    from cloudrec.data.vocabulary import KnownVocabulary
+    from cloudrec_contract.features import FeatureSchema
 
 _SHOWN_BAD_ROWS = 20
 
@@ -55,14 +59,16 @@ def prepare(
     out: Path,
     *,
     options: PrepareOptions | None = None,
+    schema: FeatureSchema | None = None,
     progress: Callable[[int, int | None], None] = lambda _done, _total: None,
 ) -> PrepareReport:
-    """Prepare the TSV files that `source` names into the folder `out`.
+    """Prepare the files that `source` names into the folder `out`.
 
     Args:
         source: a file, a folder (with train/ and test/ in it or not) or a glob pattern.
         out: the output folder; refused if it has a dataset, unless the options allow to replace it.
         options: the options.
+        schema: the features of the files; None for Criteo's columns, or those of `like`.
         progress: called with the bytes read so far and their total, in the size on disk.
 
     Raises:
@@ -79,25 +85,58 @@ def prepare(
 
     options = options or PrepareOptions()
     started = time.monotonic()
-    files = find_sources(source)
     known = None if options.like is None else load(options.like)  # first: `out` may be that dataset
-    with claimed(out, overwrite=options.overwrite) as workspace:
-        run = Preparation(workspace, options, files, progress, known)
-        content = run.run()
-        workspace.commit(content, run.bad_rows.kept)
+    bad_rows: Sequence[BadRow]
+    if schema is not None or (known is not None and known.encoding.features is not None):
+        content, bad_rows = _prepare_tables(source, out, options, schema, known=known, progress=progress)
+    else:
+        files = find_sources(source)
+        with claimed(out, overwrite=options.overwrite) as workspace:
+            run = Preparation(workspace, options, files, progress, known)
+            content = run.run()
+            bad_rows = run.bad_rows.kept
+            workspace.commit(content, bad_rows)
     return PrepareReport(
         path=str(out),
         rows=content["rows"],
         train_rows=content["splits"]["train"]["rows"],
         test_rows=content["splits"]["test"]["rows"],
         bad_rows=content["bad_rows"],
-        first_bad_rows=run.bad_rows.kept[:_SHOWN_BAD_ROWS],
+        first_bad_rows=bad_rows[:_SHOWN_BAD_ROWS],
         num_embeddings_per_feature=content["num_embeddings_per_feature"],
         digest=content["digest"],
         encoding_digest=content["encoding"]["digest"],
         bytes=sum(
             f["bytes"] for s in content["splits"].values() for h in s["shards"] for f in h["files"].values()
         )
-        + sum(f["bytes"] for f in content["encoding"]["files"].values()),
+        + sum({f["path"]: f["bytes"] for f in content["encoding"]["files"].values()}.values()),
         seconds=time.monotonic() - started,
     )
+
+
+def _prepare_tables(
+    source: str,
+    out: Path,
+    options: PrepareOptions,
+    schema: FeatureSchema | None,
+    *,
+    known: KnownVocabulary | None,
+    progress: Callable[[int, int | None], None],
+) -> tuple[dict[str, Any], Sequence[BadRow]]:
+    """Prepare tables with a feature schema; return the contents of dataset.json, and bad rows."""
+    require_extra("pyarrow")
+    from cloudrec.data.prepare.folder import claimed  # noqa: PLC0415 - it loads numpy
+    from cloudrec.data.prepare.table_files import check_heads, find_tables  # noqa: PLC0415 - they load Arrow
+    from cloudrec.data.prepare.table_pipeline import TablePreparation, refuse_options, schema_like  # noqa: PLC0415 - as above
+
+    if known is not None:
+        schema = schema_like(known, schema)
+    assert schema is not None  # noqa: S101 - for the type checker: the caller has one of both
+    refuse_options(options)
+    files = find_tables(source)
+    check_heads(files, schema)  # before the folder is touched
+    with claimed(out, overwrite=options.overwrite) as workspace:
+        run = TablePreparation(workspace, options, files, schema, progress=progress, known=known)
+        content = run.run()
+        workspace.commit(content, run.bad_rows)
+    return content, run.bad_rows

@@ -18,6 +18,7 @@ BAD = b"2" + b"\t" * 39 + b"\n"
 EVERY_ID = ("--min-frequency", "1")
 TRIED = {
     "--encoding",
+    "--features",
     "--hash-buckets",
     "--like",
     "--max-bad-rows",
@@ -133,3 +134,14 @@ def test_a_dataset_is_replaced_only_with_overwrite(
     assert run(["data", "prepare", str(source), str(tmp_path / "out")]) == 2
     assert "--overwrite" in capsys.readouterr().err
     assert prepared(source, tmp_path / "out", "--overwrite")["rows"] == 100
+
+
+def test_features_names_a_schema(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "rows.csv").write_text(
+        "clicked,price,city\n" + "1,2.5,Köln\n0,,Bonn\n" * 40, encoding="utf-8"
+    )
+    (tmp_path / "f.yaml").write_text("label: clicked\ndense: [price]\nsparse: [city]\n")
+    content = prepared(tmp_path / "rows.csv", tmp_path / "out", "--features", str(tmp_path / "f.yaml"))
+    assert (content["dense_features"], content["sparse_features"]) == (["price"], ["city"])
+    assert content["num_embeddings_per_feature"] == {"city": 4}
+    assert "tables of 4 rows" in capsys.readouterr().out

@@ -24,16 +24,14 @@ others never.
 
 from __future__ import annotations
 
-import importlib
 import math
-import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
 from trainer.base.errors import ConfigError, DatasetError
+from trainer.base.user_code import import_named
 from trainer.data.source import SampleSource
 
 if TYPE_CHECKING:
@@ -144,17 +142,7 @@ class LoaderSource(SampleSource):
 
 def open_loader(name: str, config: TrainerConfig) -> LoaderSource:
     """Import and call a factory; the error names what it lacks."""
-    module_name, _, factory_name = name.partition(":")
-    if not module_name or not factory_name:
-        raise ConfigError(f"dataset is {name!r}; it must be MODULE:FACTORY, as in my_package.data:make")
-    if str(Path.cwd()) not in sys.path:
-        sys.path.append(str(Path.cwd()))  # last, so that a file here never replaces an installed package
-    try:
-        factory = getattr(importlib.import_module(module_name), factory_name)
-    except (ImportError, AttributeError) as error:
-        raise ConfigError(
-            f"dataset {name}: {error}; the module must be on PYTHONPATH or in the current folder"
-        ) from error
+    factory = import_named(name, "dataset", "my_package.data:make")
     dataset: Any = factory(config)
     missing = [attribute for attribute in _NEEDED if not hasattr(dataset, attribute)]
     if missing:

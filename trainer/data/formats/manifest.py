@@ -10,6 +10,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from cloudrec_contract.features import SchemaError, parse
 from cloudrec_contract.safe_json import safe_object
 from trainer.base.errors import DatasetError
 from trainer.data import encoding as encodings
@@ -17,6 +18,7 @@ from trainer.data import encoding as encodings
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from cloudrec_contract.features import FeatureSchema
     from trainer.data.encoding import KnownEncoding
 
 FILE_NAME = "dataset.json"
@@ -24,6 +26,7 @@ FORMAT = "cloudrec-dataset"
 SCHEMA_VERSIONS = (1, 2)
 SPLITS = ("train", "test")
 KINDS = ("labels", "dense", "sparse")
+LIST_KINDS = ("offsets", "values")  # of the features with lists, if there are any
 _LONGEST_PART = 200  # characters between two slashes of a file's path
 _MAX_ROWS_PER_TABLE = 2**31 - 1  # ids are int32
 
@@ -39,11 +42,11 @@ class FileEntry:
 
 @dataclass(frozen=True, slots=True)
 class ShardEntry:
-    """One shard: some rows of a split in three files."""
+    """One shard: some rows of a split in three files, or five if there are lists."""
 
     name: str
     rows: int
-    files: dict[str, FileEntry]  # by kind: labels, dense, sparse
+    files: dict[str, FileEntry]  # by kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,7 @@ class DatasetManifest:
     num_embeddings: dict[str, int]
     splits: dict[str, SplitEntry]
     encoding: KnownEncoding | None  # None: unknown
+    schema: FeatureSchema | None  # None: one table a feature, and no lists
 
 
 def read(directory: Path) -> DatasetManifest:
@@ -83,6 +87,8 @@ def read(directory: Path) -> DatasetManifest:
     _check_digest(path, document)
     try:
         return _parse(document)
+    except SchemaError as error:
+        raise DatasetError(f"{path}: its feature schema: {error}; prepare the dataset again") from error
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         what = f"the field {error} is missing" if isinstance(error, KeyError) else str(error)
         raise DatasetError(f"{path}: {what}; prepare the dataset again") from error
@@ -128,12 +134,21 @@ def _parse(document: dict[str, Any]) -> DatasetManifest:
     if set(sizes) != set(sparse):
         odd = sorted(set(sizes) ^ set(sparse))
         raise ValueError(f"sparse_features and num_embeddings_per_feature differ in {', '.join(odd)}")
+    schema = parse(document["features"]) if "features" in document else None
+    dense = _names(document, "dense_features", may_be_empty=schema is not None)
+    if schema is not None and [[each.name for each in part] for part in (schema.dense, schema.sparse)] != [
+        list(dense),
+        list(sparse),
+    ]:
+        raise ValueError("the schema in `features` has other features than the dataset")
+    kinds = KINDS if schema is None or not schema.multi_hot else (*KINDS, *LIST_KINDS)
     return DatasetManifest(
         digest=document["digest"],
-        dense_features=_names(document, "dense_features"),
+        dense_features=dense,
         sparse_features=sparse,
         num_embeddings={name: _integer(sizes, name, low=1, high=_MAX_ROWS_PER_TABLE) for name in sparse},
-        splits={name: _split(name, document["splits"][name]) for name in SPLITS},
+        splits={name: _split(name, document["splits"][name], kinds) for name in SPLITS},
+        schema=schema,
         encoding=None if document["schema_version"] == 1 else _encoding(document["encoding"], sizes),
     )
 
@@ -145,17 +160,21 @@ def _encoding(document: Any, sizes: dict[str, Any]) -> KnownEncoding:  # noqa: A
     return encoding
 
 
-def _names(document: dict[str, Any], key: str) -> tuple[str, ...]:
+def _names(document: dict[str, Any], key: str, *, may_be_empty: bool = False) -> tuple[str, ...]:
     names = document[key]
-    if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
+    if (
+        not isinstance(names, list)
+        or not (names or may_be_empty)
+        or not all(isinstance(name, str) for name in names)
+    ):
         raise ValueError(f"{key} is {names!r}, not a list of names")
     if len(set(names)) != len(names):
         raise ValueError(f"{key} names a feature twice")
     return tuple(names)
 
 
-def _split(name: str, document: dict[str, Any]) -> SplitEntry:
-    shards = tuple(_shard(shard) for shard in document["shards"])
+def _split(name: str, document: dict[str, Any], kinds: tuple[str, ...]) -> SplitEntry:
+    shards = tuple(_shard(shard, kinds) for shard in document["shards"])
     rows = _integer(document, "rows")
     total = sum(shard.rows for shard in shards)
     if total != rows:
@@ -163,8 +182,8 @@ def _split(name: str, document: dict[str, Any]) -> SplitEntry:
     return SplitEntry(rows=rows, positives=_integer(document, "positives", high=rows), shards=shards)
 
 
-def _shard(document: dict[str, Any]) -> ShardEntry:
-    files = {kind: _file(document["files"][kind]) for kind in KINDS}
+def _shard(document: dict[str, Any], kinds: tuple[str, ...]) -> ShardEntry:
+    files = {kind: _file(document["files"][kind]) for kind in kinds}
     return ShardEntry(name=str(document["name"]), rows=_integer(document, "rows"), files=files)
 
 

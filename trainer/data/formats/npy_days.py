@@ -35,6 +35,7 @@ class _Day(NamedTuple):
     labels: npt.NDArray[Any]  # [rows]
     dense: npt.NDArray[np.float32]  # [rows, 13]
     sparse: IdColumns
+    lists: None = None
 
     def first(self, rows: int) -> _Day:
         """The first rows alone."""

@@ -4,7 +4,10 @@
     DIR/train/shard-00000.labels.npy      uint8   [rows]
     DIR/train/shard-00000.dense.npy       float32 [rows, dense features]
     DIR/train/shard-00000.sparse.npy      int32   [sparse features, rows], feature-major
+    DIR/train/shard-00000.offsets.npy     int64   [features with lists, rows + 1], if there are any
+    DIR/train/shard-00000.values.npy      int32   [ids], see trainer.data.lists
     DIR/vocabulary/C1.npy                 uint32  [ids - 2], the value of each id from 2 on; not with hashes
+    DIR/vocabulary/city.jsonl             the same as texts, with a feature schema
 
 Sizes, headers and the digest are always checked; `verify` reads every byte as well.
 """
@@ -22,7 +25,15 @@ import numpy as np
 from trainer.base.errors import DatasetError
 from trainer.base.location import local_path
 from trainer.data.formats import manifest
-from trainer.data.formats.shard_files import check_header, check_size, verify_crc32, verify_shard
+from trainer.data.formats.shard_files import (
+    NPY_HEADER,
+    check_header,
+    check_size,
+    verify_crc32,
+    verify_lists,
+    verify_shard,
+)
+from trainer.data.lists import ListArrays
 from trainer.data.source import ArraySource
 from trainer.data.stream import ShardArrays
 
@@ -31,6 +42,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from cloudrec_contract.features import FeatureSchema
     from trainer.data.encoding import KnownEncoding
     from trainer.data.formats.manifest import DatasetManifest, ShardEntry
 
@@ -48,14 +60,15 @@ class Split:
     rows: int
     positives: int
     num_dense: int
-    num_sparse: int
+    num_sparse: int  # features with one id
+    list_places: tuple[int, ...]  # of the others, among all
     shards: tuple[ShardEntry, ...]
     starts: tuple[int, ...]  # the first row of every shard, and `rows` at the end
     _mapped: OrderedDict[int, ShardArrays] = field(default_factory=OrderedDict, repr=False, compare=False)
 
     @property
     def hotness(self) -> tuple[int, ...]:
-        """One id a sample of every feature."""
+        """One id a sample of every feature without lists."""
         return (1,) * self.num_sparse
 
     def arrays(self, index: int) -> ShardArrays:
@@ -65,7 +78,12 @@ class Split:
             return self._mapped[index]
         shard = self.shards[index]
         labels, dense, sparse = (_map(self.directory / shard.files[kind].path) for kind in manifest.KINDS)
-        arrays = ShardArrays(labels, dense, sparse)
+        lists = None
+        if self.list_places:
+            lists = ListArrays(
+                *(_map(self.directory / shard.files[kind].path) for kind in manifest.LIST_KINDS)
+            )
+        arrays = ShardArrays(labels, dense, sparse, lists)
         self._mapped[index] = arrays
         if len(self._mapped) > _MAPPED_SHARDS:
             self._mapped.popitem(last=False)
@@ -82,6 +100,7 @@ class PreparedDataset:
     sparse_features: tuple[str, ...]
     num_embeddings: dict[str, int]  # rows that each feature's table needs
     encoding: KnownEncoding | None  # how values got their ids; None: unknown
+    schema: FeatureSchema | None
     train: Split
     test: Split
 
@@ -104,6 +123,7 @@ class PreparedDataset:
             sparse_features=described.sparse_features,
             num_embeddings=described.num_embeddings,
             encoding=described.encoding,
+            schema=described.schema,
             train=_split(directory, described, "train"),
             test=_split(directory, described, "test"),
         )
@@ -120,12 +140,15 @@ class PreparedDataset:
 
         Ranks that share a disk can each take a part.
         """
-        limits = np.array([self.num_embeddings[name] for name in self.sparse_features], dtype=np.int64)
+        lists = [self.sparse_features[place] for place in self.train.list_places]
+        single = [name for name in self.sparse_features if name not in lists]
+        limits = [{name: self.num_embeddings[name] for name in names} for names in (single, lists)]
         for split in (self.train, self.test):
             for index in range(part, len(split.shards), parts):
-                verify_shard(
-                    split.directory, split.shards[index], split.arrays(index), limits, self.sparse_features
-                )
+                arrays = split.arrays(index)
+                verify_shard(split.directory, split.shards[index], arrays, limits[0])
+                if arrays.lists is not None:
+                    verify_lists(split.directory, split.shards[index], arrays.lists, limits[1])
             if parts == 1:
                 self._check_positives(split)
         for file in () if self.encoding is None else self.encoding.files[part::parts]:
@@ -156,13 +179,16 @@ def _directory(uri: str) -> Path:
 
 def _split(directory: Path, described: DatasetManifest, name: str) -> Split:
     entry = described.splits[name]
+    sparse = () if described.schema is None else described.schema.sparse
+    places = tuple(place for place, each in enumerate(sparse) if each.kind == "multi_hot")
     return Split(
         name=name,
         directory=directory,
         rows=entry.rows,
         positives=entry.positives,
         num_dense=len(described.dense_features),
-        num_sparse=len(described.sparse_features),
+        num_sparse=len(described.sparse_features) - len(places),
+        list_places=places,
         shards=entry.shards,
         starts=tuple(accumulate((shard.rows for shard in entry.shards), initial=0)),
     )
@@ -175,14 +201,31 @@ def _check_headers(split: Split) -> None:
             "dense": (np.dtype("<f4"), (shard.rows, split.num_dense)),
             "sparse": (np.dtype("<i4"), (split.num_sparse, shard.rows)),
         }
+        if split.list_places:
+            expected["offsets"] = (np.dtype("<i8"), (len(split.list_places), shard.rows + 1))
+            size = shard.files["values"].size - NPY_HEADER  # a reader of other bytes finds another header
+            expected["values"] = (np.dtype("<i4"), (size // 4,))
         for kind, (dtype, shape) in expected.items():
             entry = shard.files[kind]
             check_header(split.directory / entry.path, dtype=dtype, shape=shape, size=entry.size)
 
 
+def _hotness(dataset: PreparedDataset) -> tuple[int, ...]:
+    """Return the ids per sample of each feature, of lists in the mean of the first shard."""
+    found = [1] * len(dataset.sparse_features)
+    if dataset.train.list_places and dataset.train.shards:
+        lists = dataset.train.arrays(0).lists
+        assert lists is not None  # noqa: S101 - for the type checker: there are places of some
+        rows = max(1, dataset.train.shards[0].rows)
+        for place, offsets in zip(dataset.train.list_places, lists.offsets, strict=True):
+            found[place] = max(1, -(-int(offsets[-1] - offsets[0]) // rows))
+    return tuple(found)
+
+
 def _map(path: Path) -> npt.NDArray[Any]:
     try:
-        return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))  # plain: slicing is quicker
+        is_empty = path.stat().st_size <= NPY_HEADER  # of which there is no map
+        return np.asarray(np.load(path, mmap_mode=None if is_empty else "r", allow_pickle=False))  # plain
     except (OSError, ValueError) as error:
         raise DatasetError(f"{path}: cannot be mapped: {error}; prepare the dataset again") from error
 
@@ -201,6 +244,8 @@ class PreparedSource(ArraySource):
         )
         self.encoding = self.dataset.encoding
         self.vocabulary_at = self.dataset.directory
+        self.schema = self.dataset.schema
+        self.hotness = _hotness(self.dataset)
         if self.encoding is None:
             _LOG.warning(
                 "dataset %s: its schema version 1 keeps no vocabulary, so how its ids were made is unknown; "

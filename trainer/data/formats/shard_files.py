@@ -12,12 +12,15 @@ from numpy.lib import format as npy
 from trainer.base.errors import DatasetError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     import numpy.typing as npt
 
     from trainer.data.formats.manifest import ShardEntry
+    from trainer.data.lists import ListArrays
 
+NPY_HEADER = 128  # bytes of a file without content: numpy pads headers, and ours are short
 _AGAIN = "prepare the dataset again, or copy it again"
 
 
@@ -56,15 +59,15 @@ def verify_shard(
     directory: Path,
     shard: ShardEntry,
     arrays: Arrays,
-    limits: npt.NDArray[np.int64],
-    features: tuple[str, ...],
+    limits: Mapping[str, int],
 ) -> None:
     """Read a shard and check its checksums, then that ids, labels and dense values are in range."""
     for entry in shard.files.values():
         verify_crc32(directory / entry.path, entry.crc32)
     if shard.rows == 0:
         return
-    _check_ids(directory / shard.files["sparse"].path, arrays.sparse, limits, features)
+    if limits:
+        _check_ids(directory / shard.files["sparse"].path, arrays.sparse, limits)
     path = directory / shard.files["labels"].path
     if (largest := int(arrays.labels.max())) > 1:
         raise DatasetError(f"{path}: holds the label {largest}; labels are 0 or 1; {_AGAIN}")
@@ -75,6 +78,21 @@ def verify_shard(
     if not np.isfinite(total):
         row = int(np.argmin(np.isfinite(arrays.dense).all(axis=1)))
         raise DatasetError(f"{path}: row {row} holds {arrays.dense[row].tolist()}, not finite; {_AGAIN}")
+
+
+def verify_lists(directory: Path, shard: ShardEntry, lists: ListArrays, limits: Mapping[str, int]) -> None:
+    """Check that offsets ascend from 0 to the number of ids, and that each feature's ids are in range.
+
+    The checksums are those of `verify_shard`.
+    """
+    path, ends = directory / shard.files["offsets"].path, lists.offsets.reshape(-1)
+    if ends[0] != 0 or ends[-1] != len(lists.values) or bool((np.diff(ends) < 0).any()):
+        raise DatasetError(f"{path}: its offsets do not ascend from 0 to {len(lists.values)}; {_AGAIN}")
+    for (feature, limit), row in zip(limits.items(), lists.offsets, strict=True):
+        ids = lists.values[row[0] : row[-1]]
+        if len(ids):
+            where = directory / shard.files["values"].path
+            _check_ids(where, ids[None], {feature: limit})
 
 
 def check_size(path: Path, expected: int) -> None:
@@ -100,15 +118,14 @@ def verify_crc32(path: Path, expected: int) -> None:
         raise DatasetError(f"{path}: its crc32 is {found:08x}, dataset.json says {expected:08x}; {_AGAIN}")
 
 
-def _check_ids(
-    path: Path, sparse: npt.NDArray[np.int32], limits: npt.NDArray[np.int64], features: tuple[str, ...]
-) -> None:
+def _check_ids(path: Path, sparse: npt.NDArray[np.int32], limits: Mapping[str, int]) -> None:
+    features, most = list(limits), np.array(list(limits.values()), dtype=np.int64)
     low, high = sparse.min(axis=1), sparse.max(axis=1)
-    for bad in np.flatnonzero((low < 0) | (high >= limits)):
+    for bad in np.flatnonzero((low < 0) | (high >= most)):
         value = int(low[bad]) if low[bad] < 0 else int(high[bad])
         raise DatasetError(
-            f"{path}: {features[bad]} holds the id {value}; its table has {limits[bad]} rows, "
-            f"so ids go from 0 to {limits[bad] - 1}; {_AGAIN}"
+            f"{path}: {features[bad]} holds the id {value}; its table has {most[bad]} rows, "
+            f"so ids go from 0 to {most[bad] - 1}; {_AGAIN}"
         )
 
 

@@ -87,7 +87,7 @@ def _assemble(
     boundary = make_boundary(config, world, stop, ledger, resumable=dataset.resumable)
     log = StepLog(world, learner, reporter, ledger)
     checkpoints = RunCheckpoints(saving, timer=boundary.timer, ledger=ledger, reporter=reporter, log=log)
-    checks = BatchChecks(dataset, learner.shape.num_embeddings, hash_overflow=config.hash_overflow)
+    checks = BatchChecks(dataset, learner.shape.rows_of_features, hash_overflow=config.hash_overflow)
     trace = Path(config.output_dir) / "profile" / f"rank-{world.rank}.json"
     profiler = StepProfiler(config.profile, trace)
     return Session(

@@ -1,0 +1,149 @@
+"""Columns as the schema says: numbers, labels, and categories as texts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cloudrec.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy.typing as npt
+
+    from cloudrec_contract.features import DenseFeature, FeatureSchema, SparseFeature
+
+_YES, _NO = ("1", "1.0", "true"), ("0", "0.0", "false")
+
+
+class Problem(NamedTuple):
+    """A row that does not fit the schema."""
+
+    row: int  # in the batch
+    reason: str
+    value: str
+
+
+class Bags(NamedTuple):
+    """The values of a feature: the lengths of the rows' lists, and all values in order."""
+
+    lengths: npt.NDArray[np.int32] | None  # None: one value a row, which may be null
+    values: pa.Array  # of texts, or of numbers for bucketise
+
+
+def labels(column: pa.Array, name: str) -> tuple[npt.NDArray[np.uint8], list[Problem]]:
+    """Return the labels, and the rows whose label is neither 0 nor 1."""
+    texts = pc.utf8_lower(_text(column, name, whole=False))
+    ones = pc.fill_null(pc.is_in(texts, pa.array(_YES)), False).to_numpy(zero_copy_only=False)  # noqa: FBT003 - Arrow's order
+    zeros = pc.fill_null(pc.is_in(texts, pa.array(_NO)), False).to_numpy(zero_copy_only=False)  # noqa: FBT003 - as above
+    bad = np.flatnonzero(~(ones | zeros))
+    return ones.astype(np.uint8), [
+        Problem(int(row), f"the label {name} is not 0 or 1", str(column[int(row)])) for row in bad
+    ]
+
+
+def numbers(column: pa.Array, feature: DenseFeature) -> tuple[npt.NDArray[np.float64], list[Problem]]:
+    """Return the values before the transform, and the rows without a finite one."""
+    values = _floats(column)
+    missing = np.isnan(values)
+    bad = np.isinf(values) | (missing if feature.missing is None else False)
+    values = np.where(missing, 0.0 if feature.missing is None else feature.missing, values)
+    if feature.transform != "normalise":
+        # float32 of the dataset: a larger number would become infinite
+        limit = 1e300 if feature.transform == "log1p" else float(np.finfo(np.float32).max)
+        bad = bad | (np.abs(values) > limit)
+    rows = np.flatnonzero(bad)
+    what = "is missing" if feature.missing is None else "is no finite number"
+    return np.where(bad, 0.0, values), [
+        Problem(
+            int(row),
+            f"{feature.name} {what}" if missing[row] else f"{feature.name} is no finite number",
+            str(column[int(row)]),
+        )
+        for row in rows
+    ]
+
+
+def transformed(
+    values: npt.NDArray[np.float64], feature: DenseFeature, statistics: Mapping[str, Any]
+) -> npt.NDArray[np.float32]:
+    """Return the values as the model gets them."""
+    if feature.transform == "log1p":
+        values = np.log1p(np.maximum(values, 0.0))
+    elif feature.transform == "normalise":
+        known = statistics[feature.name]
+        values = (values - known["mean"]) / (known["deviation"] or 1.0)
+    return values.astype(np.float32)
+
+
+def missing(column: pa.Array, feature: SparseFeature) -> list[Problem]:
+    """Return the rows that have no value."""
+    rows = np.flatnonzero(pc.is_null(column, nan_is_null=True).to_numpy(zero_copy_only=False))
+    return [Problem(int(row), f"{feature.name} is missing", "") for row in rows]
+
+
+def bags(column: pa.Array, feature: SparseFeature) -> Bags:
+    """Return a feature's values."""
+    if feature.kind == "single":
+        return Bags(None, _values(column, feature))
+    if pa.types.is_null(column.type):
+        return Bags(np.zeros(len(column), np.int32), pa.array([], pa.string()))
+    if feature.separator is not None and not _is_list(column.type):
+        column = pc.split_pattern(_text(column, feature.column), feature.separator)
+    elif pa.types.is_fixed_size_list(column.type):
+        column = column.cast(pa.list_(column.type.value_type))
+    values = pc.list_flatten(column)  # without those of null lists
+    lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    texts = _values(values, feature)
+    kept = ~pc.is_null(texts, nan_is_null=True).to_numpy(zero_copy_only=False)
+    if feature.separator is not None and pa.types.is_string(texts.type):
+        kept &= pc.fill_null(pc.not_equal(texts, ""), False).to_numpy(zero_copy_only=False)  # noqa: FBT003 - Arrow's order
+    if not kept.all():
+        rows_of = np.repeat(np.arange(len(lengths)), lengths)
+        lengths = np.bincount(rows_of[kept], minlength=len(lengths))
+        texts = texts.filter(pa.array(kept))
+    return Bags(lengths.astype(np.int32), texts)
+
+
+def take(batch: pa.RecordBatch, schema: FeatureSchema, kept: npt.NDArray[np.bool_]) -> pa.RecordBatch:
+    """Return the chosen rows with the schema's columns."""
+    return batch.select(list(schema.columns)).filter(pa.array(kept))
+
+
+def _values(column: pa.Array, feature: SparseFeature) -> pa.Array:
+    if feature.encoding == "bucketise":
+        return pa.array(_floats(column), from_pandas=True)
+    return _text(column, feature.column)
+
+
+def _floats(column: pa.Array) -> npt.NDArray[np.float64]:
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if pa.types.is_boolean(column.type):
+        column = column.cast(pa.int8())
+    values: npt.NDArray[np.float64] = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    return values
+
+
+def _text(column: pa.Array, name: str, *, whole: bool = True) -> pa.Array:
+    """Return texts; equal values of different types have equal ones: 7, 7.0 and "7"."""
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if pa.types.is_floating(column.type) and whole:  # integers with nulls, as pandas writes them
+        column = pc.if_else(pc.is_nan(column), None, column)
+        try:
+            column = column.cast(pa.int64())
+        except pa.ArrowInvalid as error:
+            raise DataError(
+                f"the column {name} holds numbers with fractions, so it is no category: {error}",
+                remedy="make it dense, or give it boundaries, as in {name: age, boundaries: [18, 30, 50]}",
+            ) from error
+    return column.cast(pa.string())
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))

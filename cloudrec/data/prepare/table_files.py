@@ -1,0 +1,239 @@
+"""Finding tables (Parquet, CSV, TSV, JSON lines) and streaming their columns as Arrow batches."""
+
+from __future__ import annotations
+
+import glob
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.json
+import pyarrow.parquet
+
+from cloudrec.errors import DataError
+from cloudrec_contract.features import closest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from cloudrec_contract.features import FeatureSchema
+
+BATCH_ROWS = 65_536
+_BLOCK_BYTES = 4 << 20
+_HEAD_BYTES = 1 << 20
+_PACKED = ("", ".gz", ".zst", ".bz2")
+_DELIMITERS = {".csv": ",", ".tsv": "\t", ".txt": "\t"}
+_JSON = (".jsonl", ".ndjson")
+_PARQUET = (".parquet", ".pq")
+SUFFIXES = (*_PARQUET, *(kind + packed for kind in (*_DELIMITERS, *_JSON) for packed in _PACKED))
+_NULLS = ["", "NULL", r"\N"]
+
+
+class TableFile(NamedTuple):
+    """One file to read."""
+
+    path: Path
+    bytes: int
+    split: str | None  # train or test; None: the number of a row decides its split
+
+
+def find_tables(text: str) -> list[TableFile]:
+    """Return the files that a path or a pattern names, in the order of reading.
+
+    Args:
+        text: a file, a folder, a folder with train/ and test/ folders, or a glob pattern.
+
+    Raises:
+        DataError: there is no such file, or none with a known suffix.
+    """
+    path = Path(text).expanduser()
+    try:
+        if path.is_file():
+            return [_file(path, None)]
+        if path.is_dir():
+            if not (path / "train").is_dir():
+                return _in_folder(path, None)
+            test = _in_folder(path / "test", "test") if (path / "test").is_dir() else []
+            return _in_folder(path / "train", "train") + test
+        if glob.has_magic(text):
+            names = glob.glob(str(path), recursive=True)  # noqa: PTH207 - absolute patterns too
+            found = sorted(map(Path, names))
+            if files := [_file(each, None) for each in found if each.is_file()]:
+                return files
+            raise DataError(
+                f"no file matches {text}", remedy="quote the pattern so that the shell leaves it alone"
+            )
+    except OSError as error:
+        raise DataError(f"cannot read {error.filename or path}: {error.strerror}") from error
+    raise DataError(
+        f"{text} does not exist", remedy="name a file, a folder or a pattern such as 'day_*.parquet'"
+    )
+
+
+def check_heads(files: Sequence[TableFile], schema: FeatureSchema) -> None:
+    """Refuse files whose columns do not fit the schema; reads only the heads.
+
+    Raises:
+        DataError: a file cannot be read, a column is missing, or its type does not fit.
+    """
+    for file in files:
+        with _explained(file.path):
+            found = _open(file.path, schema, head=True).schema
+        for column in schema.columns:
+            if column not in found.names:
+                raise DataError(
+                    f"{file.path} has no column {column}{closest(column, found.names)}",
+                    remedy="correct the schema: `column:` names the column of a feature",
+                )
+        _check_type(file.path, schema.label, found.field(schema.label).type, "label")
+        for dense in schema.dense:
+            _check_type(file.path, dense.column, found.field(dense.column).type, "dense")
+        for sparse in schema.sparse:
+            use = "number" if sparse.encoding == "bucketise" else "category"
+            kind = found.field(sparse.column).type
+            if sparse.kind == "multi_hot":
+                kind = _element(file.path, sparse.column, kind, sparse.separator)
+            _check_type(file.path, sparse.column, kind, use)
+
+
+def read_batches(file: TableFile, schema: FeatureSchema) -> Iterator[pa.RecordBatch]:
+    """Yield the schema's columns of a file, some rows at a time; DataError if it cannot be read."""
+    with _explained(file.path):
+        reader = _open(file.path, schema, head=False)
+        for batch in reader.batches:
+            for start in range(0, batch.num_rows, BATCH_ROWS):
+                yield batch.slice(start, BATCH_ROWS)
+
+
+class _Opened(NamedTuple):
+    schema: pa.Schema
+    batches: Iterator[pa.RecordBatch]
+
+
+def _open(path: Path, schema: FeatureSchema, *, head: bool) -> _Opened:
+    kind = _kind(path)
+    if kind in _PARQUET:
+        file = pa.parquet.ParquetFile(path)
+        return _Opened(
+            file.schema_arrow,
+            iter(()) if head else file.iter_batches(BATCH_ROWS, columns=list(schema.columns)),
+        )
+    columns = list(schema.columns)
+    block = _HEAD_BYTES if head else _BLOCK_BYTES
+    if kind in _JSON:
+        numbers = pa.schema([(each.column, pa.float64()) for each in schema.dense])
+        reader = pa.json.open_json(
+            path,
+            read_options=pa.json.ReadOptions(block_size=block, use_threads=not head),
+            parse_options=pa.json.ParseOptions(explicit_schema=numbers),
+        )
+        return _Opened(reader.schema, (batch.select(columns) for batch in reader))
+    reader = pa.csv.open_csv(
+        path,
+        read_options=pa.csv.ReadOptions(block_size=block, use_threads=not head),
+        parse_options=pa.csv.ParseOptions(delimiter=_DELIMITERS[kind]),
+        convert_options=pa.csv.ConvertOptions(
+            column_types=_csv_types(schema),
+            include_columns=None if head else columns,
+            null_values=_NULLS,
+            strings_can_be_null=True,
+        ),
+    )
+    return _Opened(reader.schema, iter(reader))
+
+
+def _csv_types(schema: FeatureSchema) -> dict[str, pa.DataType]:
+    types = {schema.label: pa.string()} | {each.column: pa.float64() for each in schema.dense}
+    for each in schema.sparse:
+        is_number = each.encoding == "bucketise" and each.kind == "single"
+        if each.column not in types:  # a column may be dense and sparse
+            types[each.column] = pa.float64() if is_number else pa.string()
+    return types
+
+
+def _check_type(path: Path, column: str, kind: pa.DataType, use: str) -> None:
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    is_plain = is_number or pa.types.is_boolean(kind) or pa.types.is_null(kind)
+    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    if use in ("dense", "number") and not is_plain:
+        what = "a dense feature" if use == "dense" else "bucketise"
+        raise DataError(
+            f"{path}: the column {column} is {kind}; {what} needs numbers",
+            remedy="make it a sparse feature, or write numbers into the file",
+        )
+    if use in ("label", "category") and not (
+        is_plain or is_text or (use == "category" and pa.types.is_temporal(kind))
+    ):
+        hint = (
+            "list it with kind: multi_hot"
+            if pa.types.is_list(kind) or pa.types.is_large_list(kind)
+            else "write one"
+        )
+        what = (
+            "the label needs 0 and 1"
+            if use == "label"
+            else "a sparse feature needs a text or a whole number a row"
+        )
+        raise DataError(f"{path}: the column {column} is {kind}; {what}", remedy=hint)
+
+
+def _element(path: Path, column: str, kind: pa.DataType, separator: str | None) -> pa.DataType:
+    """Return the type of the values in a column of lists."""
+    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    if is_list:
+        return kind.value_type
+    if separator is None and not pa.types.is_null(kind):
+        raise DataError(
+            f"{path}: the column {column} is {kind}, not lists",
+            remedy="a multi_hot feature in a text column needs its separator, as in `separator: '|'`",
+        )
+    return kind
+
+
+def _in_folder(folder: Path, split: str | None) -> list[TableFile]:
+    files = [
+        _file(each, split)
+        for each in sorted(folder.iterdir())
+        if each.name.endswith(SUFFIXES) and each.is_file()
+    ]
+    if not files:
+        raise DataError(
+            f"{folder} holds no table", remedy=f"its files' names must end in {', '.join(SUFFIXES)}"
+        )
+    return files
+
+
+def _file(path: Path, split: str | None) -> TableFile:
+    if not path.name.endswith(SUFFIXES):
+        raise DataError(f"{path} is of no known format", remedy=f"its name must end in {', '.join(SUFFIXES)}")
+    size = path.stat().st_size
+    if not size:
+        raise DataError(f"{path} is empty", remedy="remove it or replace it by a file with rows")
+    return TableFile(path, size, split)
+
+
+def _kind(path: Path) -> str:
+    name = path.name
+    for packed in _PACKED[1:]:
+        name = name.removesuffix(packed)
+    return Path(name).suffix
+
+
+class _explained:  # noqa: N801 - used as a function
+    """Turn Arrow's errors into a DataError that names the file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        """Nothing is opened."""
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, pa.ArrowException | OSError) and not isinstance(error, DataError):
+            words = " ".join(str(error).split())[:300]
+            raise DataError(
+                f"cannot read {self._path}: {words}",
+                remedy="the file is damaged, or its format is not that of its name",
+            ) from error

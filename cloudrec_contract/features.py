@@ -1,0 +1,347 @@
+"""The features of a dataset: what its columns mean, how they become numbers, and how a model embeds them.
+
+`data prepare` reads a schema from a file or from `features:` of cloudrec.yaml and writes it, complete, into
+dataset.json; the trainer reads it from there. `parse` takes both forms:
+
+    label: clicked
+    dense: [price, {name: age, transform: normalise, missing: 30}]
+    sparse: [city, {name: tags, kind: multi_hot, pooling: mean, dim: 16}]
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from dataclasses import asdict, dataclass, fields
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+TRANSFORMS = ("none", "log1p", "normalise")
+KINDS = ("single", "multi_hot")
+ENCODINGS = ("vocabulary", "hash", "bucketise")
+POOLINGS = ("sum", "mean")
+MISSING_ID = 0
+UNKNOWN_ID = 1  # with a vocabulary
+FIRST_ID = 2  # of a vocabulary's values
+MOST_FEATURES = 4096
+_MOST_ROWS = (1 << 31) - 1
+_LIMITS = {
+    "min_frequency": (1, _MOST_ROWS),
+    "max_size": (1, _MOST_ROWS - FIRST_ID),
+    "buckets": (2, _MOST_ROWS),
+    "dim": (4, 65_536),
+}
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}", re.ASCII)
+_SHOWN = 8  # names in a message
+
+
+class SchemaError(ValueError):
+    """A schema is not valid; the text says what is wrong, the value, and the remedy."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DenseFeature:
+    """A number of each row.
+
+    Attributes:
+        name: its name in the dataset and the model.
+        column: its column in the files.
+        missing: the value where a row has none, before the transform; None: such a row is malformed.
+        transform: none, log1p (log(1 + x), for x below 0 that of 0), or normalise, by the mean and the
+            deviation of the training rows.
+    """
+
+    name: str
+    column: str
+    missing: float | None = 0.0
+    transform: str = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparseFeature:
+    """A category of each row, or several.
+
+    Attributes:
+        name: its name in the dataset and the model.
+        column: its column in the files.
+        kind: single, or multi_hot for a list of any length.
+        separator: between the values of a multi_hot feature in a text column; None: the column holds lists.
+        missing: whether a row may lack a value. A missing single value gets the id 0, a missing list is
+            empty.
+        encoding: vocabulary, hash, or bucketise for numbers.
+        min_frequency: values that fewer training rows have share the id of unknown values.
+        max_size: the most values of a vocabulary, the most frequent ones; None: all.
+        buckets: the ids of a hash, with that of a missing value.
+        boundaries: between the buckets of `bucketise`, ascending.
+        table: the embedding table; features with the same one share ids and vectors.
+        dim: the width of the table; None: that of the training's configuration.
+        pooling: sum or mean of the vectors of a list.
+    """
+
+    name: str
+    column: str
+    kind: str = "single"
+    separator: str | None = None
+    missing: bool = True
+    encoding: str = "vocabulary"
+    min_frequency: int = 3
+    max_size: int | None = None
+    buckets: int = 100_000
+    boundaries: tuple[float, ...] = ()
+    table: str
+    dim: int | None = None
+    pooling: str = "sum"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeatureSchema:
+    """The features of a dataset; the label is a column of 0 and 1."""
+
+    label: str
+    dense: tuple[DenseFeature, ...]
+    sparse: tuple[SparseFeature, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that are read, each once."""
+        dense, sparse = ([each.column for each in part] for part in (self.dense, self.sparse))
+        return tuple(dict.fromkeys((self.label, *dense, *sparse)))
+
+    @property
+    def single(self) -> tuple[SparseFeature, ...]:
+        """The features with one id a row."""
+        return tuple(each for each in self.sparse if each.kind == "single")
+
+    @property
+    def multi_hot(self) -> tuple[SparseFeature, ...]:
+        """The features with any number of ids a row."""
+        return tuple(each for each in self.sparse if each.kind == "multi_hot")
+
+    @property
+    def tables(self) -> dict[str, tuple[SparseFeature, ...]]:
+        """The features of each table, by its name."""
+        found: dict[str, tuple[SparseFeature, ...]] = {}
+        for each in self.sparse:
+            found[each.table] = (*found.get(each.table, ()), each)
+        return found
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the schema as plain values, which `parse` reads."""
+        return {
+            "label": self.label,
+            "dense": [_plain(each) for each in self.dense],
+            "sparse": [_plain(each) for each in self.sparse],
+        }
+
+    def mapping(self) -> list[dict[str, Any]]:
+        """Return what decides the numbers and ids of each feature: not columns, dimensions and pooling."""
+        dense = [
+            {"name": each.name, "missing": each.missing, "transform": each.transform} for each in self.dense
+        ]
+        return dense + [
+            {
+                "name": each.name,
+                "kind": each.kind,
+                "encoding": each.encoding,
+                "table": each.table,
+                **({"buckets": each.buckets} if each.encoding == "hash" else {}),
+                **({"boundaries": list(each.boundaries)} if each.encoding == "bucketise" else {}),
+            }
+            for each in self.sparse
+        ]
+
+
+def parse(document: object) -> FeatureSchema:
+    """Return the schema that a document describes; short forms are completed.
+
+    Raises:
+        SchemaError: it is not valid.
+    """
+    given = _mapping(document, "features")
+    _known(given, ("label", "dense", "sparse"), "features")
+    if "label" not in given:
+        raise SchemaError("features has no label; name the column of 0 and 1, as in `label: clicked`")
+    schema = FeatureSchema(
+        label=_text(given["label"], "label"),
+        dense=tuple(_dense(each) for each in _list(given.get("dense") or [], "dense")),
+        sparse=tuple(_sparse(each) for each in _list(given.get("sparse") or [], "sparse")),
+    )
+    _check(schema)
+    return schema
+
+
+def closest(name: str, names: Collection[str]) -> str:
+    """Return "; did you mean A or B?", or the names that there are."""
+    lower = {each.lower(): each for each in names}
+    close = difflib.get_close_matches(name.lower(), list(lower), n=3, cutoff=0.6)
+    if close:
+        return f"; did you mean {' or '.join(lower[each] for each in close)}?"
+    shown = list(names)[:_SHOWN]
+    more = f" and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
+    return f"; there are {', '.join(shown)}{more}"
+
+
+def _dense(entry: object) -> DenseFeature:
+    values = _feature(entry, "dense", DenseFeature)
+    name = values["name"]
+    missing = values.get("missing", 0.0)
+    values["missing"] = None if missing == "error" else _number(missing, f"missing of {name}")
+    _one_of(values.get("transform", "none"), TRANSFORMS, f"transform of {name}")
+    return DenseFeature(**values)
+
+
+def _sparse(entry: object) -> SparseFeature:
+    values = _feature(entry, "sparse", SparseFeature)
+    name = values["name"]
+    if values.get("boundaries"):
+        values.setdefault("encoding", "bucketise")
+    for key, allowed in {"kind": KINDS, "encoding": ENCODINGS, "pooling": POOLINGS}.items():
+        _one_of(values.get(key, allowed[0]), allowed, f"{key} of {name}")
+    _one_of(values.get("missing", True), (True, False, "error"), f"missing of {name}")
+    values["missing"] = values.get("missing", True) is True
+    for key, (least, most) in _LIMITS.items():
+        if key in values:
+            values[key] = _whole(values[key], least, most, f"{key} of {name}")
+    if "separator" in values:
+        _text(values["separator"], f"separator of {name}")
+    bounds = _list(values.get("boundaries", ()), f"boundaries of {name}")
+    values["boundaries"] = tuple(_number(each, f"boundaries of {name}") for each in bounds)
+    values["table"] = _plain_name(values.get("table", name), f"table of {name}")
+    feature = SparseFeature(**values)
+    _check_sparse(feature)
+    return feature
+
+
+def _check_sparse(feature: SparseFeature) -> None:
+    name, bounds, dim = feature.name, feature.boundaries, feature.dim
+    if dim is not None and dim % 4:
+        raise SchemaError(f"dim of {name} is {dim}; it must be a multiple of 4: take {dim + 4 - dim % 4}")
+    if (feature.encoding == "bucketise") != bool(bounds):
+        raise SchemaError(
+            f"{name} has encoding {feature.encoding} and {len(bounds)} boundaries; bucketise needs some, and "
+            "no other encoding has any"
+        )
+    if any(low >= high for low, high in pairwise(bounds)):
+        raise SchemaError(f"boundaries of {name} are {list(bounds)}; they must ascend")
+    if feature.separator is not None and feature.kind == "single":
+        raise SchemaError(f"{name} has a separator but is single; add `kind: multi_hot`, or leave it out")
+
+
+def _feature(entry: object, where: str, kind: type[DenseFeature | SparseFeature]) -> dict[str, Any]:
+    given = {"name": entry} if isinstance(entry, str) else dict(_mapping(entry, f"an entry of {where}"))
+    if "name" not in given and "column" in given:
+        given["name"] = given["column"]
+    if "name" not in given:
+        raise SchemaError(
+            f"an entry of {where} has no name: {entry!r}; write a column's name, or {{name: ...}}"
+        )
+    name = str(given["name"])
+    if not _NAME.fullmatch(name):
+        raise SchemaError(
+            f"{where} has the name {name!r}; a name has letters, digits and _, begins with a letter and has "
+            f"at most 100: give it one beside its column, as in {{name: price, column: {name!r}}}"
+        )
+    _known(given, [each.name for each in fields(kind)], name)
+    given["column"] = _text(given.get("column", name), f"column of {name}")
+    return {key: value for key, value in given.items() if value is not None}
+
+
+def _check(schema: FeatureSchema) -> None:
+    count = len(schema.dense) + len(schema.sparse)
+    if not schema.sparse:
+        raise SchemaError("features has no sparse feature; a model here embeds one at least")
+    if count > MOST_FEATURES:
+        raise SchemaError(f"features has {count:,} features; {MOST_FEATURES:,} is the most")
+    seen: set[str] = set()
+    every: tuple[DenseFeature | SparseFeature, ...] = (*schema.dense, *schema.sparse)
+    for each in every:
+        if each.name in seen:
+            raise SchemaError(f"features names {each.name} twice; give one of them another name")
+        seen.add(each.name)
+        if each.column == schema.label:
+            raise SchemaError(
+                f"{each.name} reads the label's column {schema.label}; a model would see the answer"
+            )
+    for table, shared in schema.tables.items():
+        for key in ("encoding", "dim", "min_frequency", "max_size", "buckets", "boundaries"):
+            values = {getattr(each, key) for each in shared}
+            if len(values) > 1:
+                names = " and ".join(each.name for each in shared)
+                raise SchemaError(
+                    f"{names} share the table {table}, but differ in {key}; give them equal ones"
+                )
+
+
+def _plain(feature: DenseFeature | SparseFeature) -> dict[str, Any]:
+    values = {
+        key: list(value) if isinstance(value, tuple) else value for key, value in asdict(feature).items()
+    }
+    if isinstance(feature, DenseFeature) and feature.missing is None:
+        values["missing"] = "error"
+    return values
+
+
+def _mapping(value: object, what: str) -> Mapping[str, Any]:
+    if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
+        raise SchemaError(f"{what} is {_shown(value)}; it must be keys and values")
+    return value
+
+
+def _list(value: object, what: str) -> Sequence[object]:
+    if not isinstance(value, list | tuple):
+        raise SchemaError(f"{what} is {_shown(value)}; it must be a list, as in [price, age]")
+    return value
+
+
+def _known(given: Mapping[str, Any], names: Collection[str], what: str) -> None:
+    for key in given:
+        if key not in names:
+            raise SchemaError(f"{what} has an unknown key {key!r}{closest(key, names)}")
+
+
+def _one_of(value: object, allowed: Sequence[object], what: str) -> None:
+    if value not in allowed:
+        raise SchemaError(f"{what} is {_shown(value)}; it must be one of {', '.join(map(str, allowed))}")
+
+
+def _text(value: object, what: str) -> str:
+    if not isinstance(value, str) or not value or not value.isprintable():
+        raise SchemaError(
+            f"{what} is {_shown(value)}; it must be a text, in quotes if it looks like a number"
+        )
+    return value
+
+
+def _plain_name(value: object, what: str) -> str:
+    if not isinstance(value, str) or not _NAME.fullmatch(value):
+        raise SchemaError(f"{what} is {_shown(value)}; it must be of letters, digits and _")
+    return value
+
+
+def _number(value: object, what: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise SchemaError(f"{what} is {_shown(value)}; it must be a finite number, or `error`")
+    return float(value)
+
+
+def _whole(value: object, least: int, most: int, what: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise SchemaError(f"{what} is {_shown(value)}; it must be a whole number from {least} to {most:,}")
+    return value
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:60] + "..."  # noqa: PLR2004 - of a message
+
+
+CRITEO = FeatureSchema(
+    label="label",
+    dense=tuple(DenseFeature(name=f"I{i}", column=f"I{i}", transform="log1p") for i in range(1, 14)),
+    sparse=tuple(SparseFeature(name=f"C{i}", column=f"C{i}", table=f"C{i}") for i in range(1, 27)),
+)
+"""The columns of Criteo's logs, which `data prepare` reads without a schema."""

@@ -1,0 +1,103 @@
+"""A model of trainer.models.protocol behind the tables: precision, scaled gradients, checks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from trainer.base.errors import ConfigError
+from trainer.models.gradients import ClippedGradient, ScaledGradient
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from torchrec.sparse.jagged_tensor import KeyedTensor
+
+    from trainer.models.protocol import ModelFactory, ModelInputs
+
+
+class ModelHead(nn.Module):
+    """Everything behind the tables: (dense [B, num_dense], embeddings by feature) -> logits [B]."""
+
+    def __init__(
+        self, net: nn.Module, features: Sequence[str], *, name: str, dtype: torch.dtype, recompute: bool
+    ) -> None:
+        super().__init__()
+        self.net = net
+        self.features = tuple(features)
+        self.name = name
+        self.dtype = dtype
+        self.recompute = recompute
+        self.loss_scale: Tensor | None = None  # 0-d, for fp16: the factor on gradients within this module
+        self.table_gradient_limit: float | None = None  # on the gradient of each vector from a table
+
+    @property
+    def losses(self) -> Callable[[Tensor, Tensor], Tensor] | None:
+        """The model's own loss of each sample; None for binary cross-entropy."""
+        return getattr(self.net, "loss", None)
+
+    def forward(self, dense: Tensor, embedded: KeyedTensor) -> Tensor:
+        """Return logits [B], fp32."""
+        values = embedded.values()
+        if self.loss_scale is not None:  # tables are updated during backward, before gradients are unscaled
+            values = ScaledGradient.apply(values, 1.0 / self.loss_scale, True)  # noqa: FBT003 - apply() takes no keywords
+        by_key = dict(zip(embedded.keys(), values.split(embedded.length_per_key(), dim=1), strict=True))
+        vectors = {feature: self._clipped(by_key[feature]) for feature in self.features}
+        logits = self._run(dense, vectors)
+        return logits if self.loss_scale is None else ScaledGradient.apply(logits, self.loss_scale, False)  # noqa: FBT003 - as above
+
+    def _clipped(self, vectors: Tensor) -> Tensor:
+        limit = self.table_gradient_limit
+        return vectors if limit is None else ClippedGradient.apply(vectors, limit)
+
+    def _run(self, dense: Tensor, vectors: Mapping[str, Tensor]) -> Tensor:
+        reduced = self.dtype != torch.float32
+        with torch.autocast(dense.device.type, dtype=self.dtype, enabled=reduced):
+            if self.recompute and self.training:
+                logits = checkpoint(self.net, dense, vectors, use_reentrant=False)
+            else:
+                logits = self.net(dense, vectors)
+        if not isinstance(logits, Tensor) or logits.numel() != len(dense):
+            found = list(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
+            raise ConfigError(
+                f"model {self.name}: its forward returned {found} for {len(dense)} samples; it must return "
+                "one logit a sample, as a tensor [B]"
+            )
+        return logits.reshape(-1).float()
+
+
+def make_head(
+    factory: ModelFactory,
+    inputs: ModelInputs,
+    *,
+    name: str,
+    seed: int,
+    device: torch.device,
+    dtype: torch.dtype,
+    recompute: bool,
+) -> ModelHead:
+    """Return a model with weights that depend on the seed only, so that all ranks agree.
+
+    Raises:
+        ConfigError: the factory made no module, or one whose state checkpoints would not contain.
+    """
+    on_meta = device.type == "meta"
+    with torch.random.fork_rng(devices=[]), torch.device("meta" if on_meta else "cpu"):
+        torch.manual_seed(seed)
+        net = factory(inputs)
+    if not isinstance(net, nn.Module):
+        raise ConfigError(f"model {name}: the factory returned a {type(net).__name__}, not a torch.nn.Module")
+    if buffers := sorted(
+        set(net.state_dict()) - {key for key, _ in net.named_parameters(remove_duplicate=False)}
+    ):
+        raise ConfigError(
+            f"model {name}: it has the buffer {buffers[0]}, and checkpoints keep parameters only; take a "
+            "layer without running statistics (LayerNorm for BatchNorm), or register it with persistent=False"
+        )
+    for key, parameter in net.named_parameters():
+        if parameter.dtype != torch.float32:
+            raise ConfigError(f"model {name}: its weight {key} is {parameter.dtype}; weights must be float32")
+    return ModelHead(net.to(device), tuple(inputs.sparse), name=name, dtype=dtype, recompute=recompute)

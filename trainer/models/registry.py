@@ -1,0 +1,45 @@
+"""The models that `--model` names, and a user's own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from trainer.base.config import DLRM_MODELS, MODELS
+from trainer.base.errors import ConfigError
+from trainer.base.user_code import import_named
+
+if TYPE_CHECKING:
+    from trainer.models.protocol import ModelFactory
+
+
+def find_factory(model: str) -> ModelFactory | None:
+    """Return the factory of a model; None for those of `trainer.models.model`.
+
+    Raises:
+        ConfigError: a user's module cannot be imported, or has no such function.
+    """
+    if model in DLRM_MODELS:
+        return None
+    name = f"trainer.models.{model}:build" if model in MODELS else model
+    factory: Any = import_named(name, "model", "my_model:build")
+    if not callable(factory):
+        raise ConfigError(
+            f"model {model}: it is a {type(factory).__name__}, not a function that makes a module"
+        )
+    made: ModelFactory = factory
+    return made
+
+
+def table_width(factory: ModelFactory | None, dim: int, model: str) -> int:
+    """Return the width of a table whose feature has vectors of this dimension.
+
+    Raises:
+        ConfigError: the model gives a width that tables cannot have.
+    """
+    columns = getattr(factory, "columns", None)
+    if columns is None:
+        return dim
+    width = columns(dim)
+    if not isinstance(width, int) or width < 1 or width % 4:
+        raise ConfigError(f"model {model}: columns({dim}) is {width!r}; it must be a multiple of 4")
+    return width
