@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-import cloudrec
 from cloudrec.data.format import encoding, manifest
 from cloudrec.data.format.shards import Disk
 from cloudrec.data.prepare import table_columns as columns
@@ -26,6 +25,7 @@ from cloudrec.data.prepare.table_shards import EncodedRows, SplitWriter
 from cloudrec.data.prepare.table_values import Ids, ValueCounter
 from cloudrec.data.vocabulary import texts_in, to_lines
 from cloudrec.errors import DataError, UsageError
+from cloudrec.version import __version__
 from cloudrec_contract import features as schemas
 
 if TYPE_CHECKING:
@@ -280,7 +280,7 @@ class TablePreparation:
             "format": manifest.FORMAT,
             "schema_version": manifest.SCHEMA_VERSION,
             "created": datetime.now(UTC).isoformat(timespec="seconds"),
-            "cloudrec_version": cloudrec.__version__,
+            "cloudrec_version": __version__,
             "dense_features": [each.name for each in self._schema.dense],
             "sparse_features": [each.name for each in self._schema.sparse],
             "num_embeddings_per_feature": embeddings,
