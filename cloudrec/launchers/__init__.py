@@ -6,6 +6,7 @@ in `LAUNCHERS`: the name of each, with the module that defines it. A new launche
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING
@@ -37,6 +38,7 @@ def launcher(name: str) -> Launcher:
     return _load(modules[name])
 
 
+@cache
 def _modules() -> dict[str, str]:
     """Return the full module name of each launcher, by the launcher's name."""
     found: dict[str, str] = {}

@@ -19,10 +19,11 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import time
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from cloudrec.errors import DataError, UsageError
 from cloudrec.home import open_file, storage_error
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 
 _LATEST = 32503680000.0  # seconds since the epoch in the year 3000: a later time is damage
+_MOST_KNOWN = 256  # ledgers whose events this process keeps
+_COMPARED = 256  # bytes at the end of what was read, to see whether it is still there
 _NUMBERS = {"pid", "attempt", "rank", "exit_code", "lead"}  # fields that readers use as integers
 
 
@@ -103,15 +106,67 @@ class Ledger:
             raise storage_error(self.path, error) from error
 
     def read(self) -> list[LedgerEvent]:
-        """Return all events, oldest first, without damaged lines; DataError if the file cannot be read."""
-        try:
-            with open_file(self.path) as file:
-                text = file.read().decode("utf-8", errors="replace")
-        except FileNotFoundError:
-            return []
-        except OSError as error:
-            raise DataError(f"cannot read {self.path}: {error.strerror or error}") from error
-        return [event for event in map(_parse, text.splitlines()) if event is not None]
+        """Return all events, oldest first, without damaged lines; DataError if the file cannot be read.
+
+        Lines that an earlier call of this process has read are not read again: a supervisor looks at its
+        ledger several times a second, for weeks.
+        """
+        with _LOCK:
+            known = _KNOWN.pop(self.path, _Read())
+            try:
+                with open_file(self.path) as file:
+                    known, rest = _continued(known, file)
+            except FileNotFoundError:
+                return []
+            except OSError as error:
+                raise DataError(f"cannot read {self.path}: {error.strerror or error}") from error
+            _KNOWN[self.path] = known  # the newest is last
+            while len(_KNOWN) > _MOST_KNOWN:
+                del _KNOWN[next(iter(_KNOWN))]
+            return [*known.events, *_events(rest)]
+
+
+@dataclass(kw_only=True)
+class _Read:
+    """What was read of a file: whole lines, which are only ever followed by others.
+
+    Attributes:
+        inode: the file's number.
+        size: the bytes of these lines.
+        end: the last of these bytes: they differ in a file that was written anew.
+        events: the events of the lines.
+    """
+
+    inode: int = 0
+    size: int = 0
+    end: bytes = b""
+    events: list[LedgerEvent] = field(default_factory=list)
+
+
+_KNOWN: dict[Path, _Read] = {}
+_LOCK = threading.Lock()
+
+
+def _continued(known: _Read, file: BinaryIO) -> tuple[_Read, bytes]:
+    """Return what is known with the file's new lines, and the bytes of a last line without an end."""
+    inode = os.fstat(file.fileno()).st_ino
+    file.seek(max(known.size - len(known.end), 0))
+    if known.inode != inode or file.read(len(known.end)) != known.end:
+        known = _Read(inode=inode)
+        file.seek(0)
+    text = file.read()
+    whole = text[: text.rfind(b"\n") + 1]
+    if whole:
+        known.events += _events(whole)
+        known.size += len(whole)
+        known.end = whole[-_COMPARED:]
+    known.inode = inode
+    return known, text[len(whole) :]
+
+
+def _events(text: bytes) -> list[LedgerEvent]:
+    lines = text.decode("utf-8", errors="replace").splitlines()
+    return [event for event in map(_parse, lines) if event is not None]
 
 
 def last_launch(events: Iterable[LedgerEvent]) -> int:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cloudrec.errors import StorageError
+from cloudrec.launchers.base import ledger as module
 from cloudrec.launchers.base.ledger import Ledger, RunState, last_launch, state_after
 
 if TYPE_CHECKING:
@@ -62,3 +63,44 @@ def test_a_full_disk_is_reported_with_its_remedy(tmp_path: Path) -> None:
 
 def test_a_run_without_events_is_pending() -> None:
     assert state_after([]) is RunState.PENDING
+
+
+def test_lines_that_were_read_are_not_parsed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = Ledger(path=tmp_path / "events.jsonl")
+    for number in range(500):
+        ledger.append("rank_started", launch=1, number=number)
+    assert len(ledger.read()) == 500
+    parsed: list[str] = []
+    parse = module._parse
+
+    def counted(line: str) -> module.LedgerEvent | None:
+        parsed.append(line)
+        return parse(line)
+
+    monkeypatch.setattr(module, "_parse", counted)
+    ledger.append("failed", launch=1)
+    with ledger.path.open("ab") as file:
+        file.write(b'{"time": 1.0, "event": "torn')
+    for _ in range(3):
+        assert [event.event for event in Ledger(path=ledger.path).read()[-2:]] == ["rank_started", "failed"]
+    assert len(parsed) == 1 + 3  # the new line once, and the torn one each time
+
+
+@pytest.mark.parametrize("how", ["shorter", "longer", "replaced"])
+def test_a_ledger_that_was_written_anew_is_read_whole(tmp_path: Path, how: str) -> None:
+    ledger = Ledger(path=tmp_path / "events.jsonl")
+    for number in range(20):
+        ledger.append("rank_started", launch=1, number=number)
+    assert len(ledger.read()) == 20
+    line = '{"time": 5.0, "event": "submitted", "launch": 2}\n'
+    if how == "replaced":
+        ledger.path.unlink()
+    ledger.path.write_text(line * (1 if how == "shorter" else 100))
+    assert {event.event for event in ledger.read()} == {"submitted"}
+
+
+def test_a_caller_may_change_the_list_of_events(tmp_path: Path) -> None:
+    ledger = Ledger(path=tmp_path / "events.jsonl")
+    ledger.append("submitted", launch=1)
+    ledger.read().clear()
+    assert len(ledger.read()) == 1
