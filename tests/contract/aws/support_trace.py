@@ -29,6 +29,8 @@ from tests.sandbox.aws.support import Aws
 ROUND_S = 300.0  # the guard's rounds here; in a cluster they are two minutes apart
 HOUR = 3600.0
 NODES = 2
+# It waits for a line before it starts, so that its death can be ordered first.
+_HELD = "import sys; sys.stdin.readline(); from cloudrec.cli.main import run; sys.exit(run(sys.argv[1:]))"
 
 
 @dataclass
@@ -93,16 +95,29 @@ class Trace:
             self.aws.control(enforce_iam=False)
         return "\n".join(said)
 
-    def command(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """Run a command of a user, in its own process."""
-        return subprocess.run(
-            [sys.executable, "-m", "cloudrec", *words],
-            env={**os.environ, **self.aws.env, "CLOUDREC_HOME": str(self.site.home.root)},
-            capture_output=True,
+    def command(self, *words: str, **kill: Any) -> subprocess.CompletedProcess[str]:
+        """Run a command of a user, in its own process; `kill` is the call of Kubernetes at which it dies."""
+        with subprocess.Popen(
+            [sys.executable, "-c", _HELD, *words],
+            env={
+                **os.environ,
+                **self.aws.env,
+                "CLOUDREC_HOME": str(self.site.home.root),
+                "CLOUDREC_CLUSTER_OWNER": self.site.cluster.owner,
+            },
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
-            check=False,
-            timeout=300,
-        )
+        ) as process:
+            try:
+                if kill:
+                    self.server.control(kill={"pid": process.pid, **kill})
+                output, errors = process.communicate("go\n", timeout=300)
+            finally:
+                process.kill()
+                self.server.control(kill=None)
+        return subprocess.CompletedProcess(words, process.returncode, output, errors)
 
     def scale(self, count: int) -> None:
         """Let the group have this many nodes, as AWS does when it takes them back and has them again."""
