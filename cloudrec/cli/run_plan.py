@@ -148,9 +148,11 @@ def _work_line(plan: RunPlan) -> str:
     samples = work.samples_in_all
     trained = "an unknown number of samples" if samples is None else f"{samples:,} samples"
     size = work.table_bytes / 1e9
+    dims = sorted(set(work.dims))
+    width = f"{dims[0]}" if len(dims) == 1 else f"{dims[0]} to {dims[-1]}"
     return (
-        f"{trained}; {len(work.table_rows)} tables of {sum(work.table_rows):,} rows x {work.dim} "
-        f"({size:,.1f} GB with their optimizer),\n{work.ids:g} ids a sample, a dense part of "
+        f"{trained}; {len(work.table_rows)} tables of {sum(work.table_rows):,} rows x {width} "
+        f"({size:,.1f} GB with their optimizer),\n{work.ids:.4g} ids a sample, a dense part of "
         f"{work.dense_params / 1e6:.1f} M parameters, {work.precision}"
     )
 

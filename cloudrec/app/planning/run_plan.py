@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from cloudrec import providers
@@ -17,6 +17,7 @@ from cloudrec.planning.fit.offers import MachineOffer, PlannedOffer, planned_off
 from cloudrec.planning.fit.work import TrainingWork
 from cloudrec.providers.base.offers import ON_DEMAND, SPOT, X86
 from cloudrec.spec.suggest import did_you_mean
+from cloudrec_contract.features import parse
 from cloudrec_contract.safe_json import safe_object
 from cloudrec_contract.settings import underscored_keys
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 _FEATURES = 26  # of a run whose dataset is not named: Criteo's
 _DENSE = 13
+_ID_BYTES = 4  # of an id in a file of lists
 _PRECISIONS = ("fp32", "tf32", "bf16")
 
 
@@ -125,37 +127,48 @@ def kept_offer(app: AppContext, number: int) -> dict[str, Any]:
     return found
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Tables:
+    """The tables of a run, and where their sizes are from."""
+
+    rows: Sequence[int]
+    source: str
+    num_dense: int = _DENSE
+    samples: int | None = None
+    dims: Sequence[int] = ()
+    vectors: Sequence[int] = ()
+    ids: float | None = None
+
+
 def _work(settings: Mapping[str, Any], wish: PlanWish) -> tuple[TrainingWork, str]:
     """Return the work by the trainer's settings and the dataset."""
     uri = str(settings.get("dataset_path") or "")
+    dim = int(settings["embedding_dim"])
     given = settings.get("num_embeddings_per_feature") or settings.get("num_embeddings")
-    num_dense, samples = _DENSE, wish.samples
     if uri:
-        document = _manifest(uri)
-        sizes = {str(name): int(rows) for name, rows in document["num_embeddings_per_feature"].items()}
-        num_dense = len(document.get("dense_features") or ())
-        rows = list(sizes.values())
-        if samples is None:
-            samples = int(document["splits"]["train"]["rows"])
-        source = f"{uri}/dataset.json"
+        tables = _of_dataset(_manifest(uri), f"{uri}/{manifest.NAME}", dim)
     elif isinstance(given, list):
-        rows, source = [int(each) for each in given], "num_embeddings_per_feature"
+        tables = _Tables(rows=[int(each) for each in given], source="num_embeddings_per_feature")
     elif given:
-        rows, source = [int(given)] * _FEATURES, f"num_embeddings, for each of {_FEATURES} tables"
+        source = f"num_embeddings, for each of {_FEATURES} tables"
+        tables = _Tables(rows=[int(given)] * _FEATURES, source=source)
     else:
         raise UsageError(
             "the sizes of the embedding tables are not known",
             remedy="name the dataset with --dataset URI, or give --samples and `-- --num_embeddings N`",
         )
+    ids = wish.ids if wish.ids is not None else tables.ids
     precision = str(settings.get("precision", "fp32"))
     work = TrainingWork(
-        table_rows=rows,
-        dim=int(settings["embedding_dim"]),
-        ids=wish.ids if wish.ids is not None else float(len(rows)),
-        num_dense=num_dense,
+        table_rows=tables.rows,
+        table_dims=tables.dims,
+        vector_dims=tables.vectors,
+        dim=dim,
+        ids=ids if ids is not None else float(len(tables.vectors or tables.rows)),
+        num_dense=tables.num_dense,
         bottom=settings["dense_arch_layer_sizes"],
         top=settings["over_arch_layer_sizes"],
-        interaction=str(settings["interaction"]),
+        interaction="dcn" if settings.get("model") == "dcn_v2" else str(settings["interaction"]),
         cross_layers=int(settings["dcn_num_layers"]),
         cross_rank=int(settings["dcn_low_rank_dim"]),
         batch=None if settings.get("global_batch_size") else int(settings["batch_size"]),
@@ -164,10 +177,43 @@ def _work(settings: Mapping[str, Any], wish: PlanWish) -> tuple[TrainingWork, st
         weights=str(settings.get("embedding_weight_precision", "fp32")),
         table_optimizer=str(settings["table_optimizer"]),
         dense_optimizer=str(settings["dense_optimizer"]),
-        samples=samples,
+        samples=wish.samples if wish.samples is not None else tables.samples,
         epochs=int(settings["num_epochs"]),
     )
-    return work, source
+    return work, tables.source
+
+
+def _of_dataset(document: Mapping[str, Any], source: str, dim: int) -> _Tables:
+    """Return the tables of a dataset; features of its schema may share them, and have widths."""
+    try:
+        sizes = {str(name): int(rows) for name, rows in document["num_embeddings_per_feature"].items()}
+        train = document["splits"]["train"]
+        found = _Tables(
+            rows=list(sizes.values()),
+            source=source,
+            num_dense=len(document.get("dense_features") or ()),
+            samples=int(train["rows"]),
+        )
+        if document.get("features") is None:
+            return found
+        schema = parse(document["features"])
+        tables = schema.tables.values()
+        values = sum(
+            int(shard["files"]["values"]["bytes"]) // _ID_BYTES
+            for shard in train["shards"]
+            if "values" in shard["files"]
+        )
+        return replace(
+            found,
+            rows=[sizes[features[0].name] for features in tables],
+            dims=[features[0].dim or dim for features in tables],
+            vectors=[feature.dim or dim for feature in schema.sparse],
+            ids=len(schema.single) + values / max(found.samples or 1, 1),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DataError(
+            f"{source} lacks or damages {error}", remedy="prepare the dataset again with this cloudrec"
+        ) from error
 
 
 def _manifest(uri: str) -> dict[str, Any]:

@@ -106,12 +106,12 @@ def step_time(work: TrainingWork, gpu: GpuRates, links: Links, *, nodes: int) ->
         work.flops / (gpu.tflops(work.precision) * 1e12 * _MATMUL)
         + work.activations * work.value_bytes * _PASSES / memory
     )
-    tables = batch * work.ids * work.dim * work.weight_bytes * _ROW_PASSES / memory
+    tables = batch * work.read_bytes * _ROW_PASSES / memory
     exchange = _exchanged(batch * work.pooled_bytes * 2, links, nodes)
     gradients = _reduced(work.dense_params * 4, links, nodes)
     if exchange is None or gradients is None:
         return None
-    is_one_hot = work.ids <= len(work.table_rows)
+    is_one_hot = work.ids <= len(work.vectors)
     return StepTime(
         batch=batch,
         ranks=ranks,

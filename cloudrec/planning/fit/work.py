@@ -22,7 +22,10 @@ class TrainingWork:
 
     Attributes:
         table_rows: the rows of each table.
-        dim: the values of a row.
+        dim: the values of a row, where `table_dims` does not give them.
+        table_dims: the values of a row of each table; empty for `dim`.
+        vector_dims: the width of each feature's vector, since features may share a table; empty for one
+            feature a table.
         ids: ids of a sample, over all tables.
         num_dense: dense values of a sample.
         bottom: sizes of the layers for the dense values.
@@ -57,6 +60,18 @@ class TrainingWork:
     dense_optimizer: str = "adam"
     samples: int | None = None
     epochs: int = 1
+    table_dims: Sequence[int] = ()
+    vector_dims: Sequence[int] = ()
+
+    @property
+    def dims(self) -> Sequence[int]:
+        """The values of a row of each table."""
+        return self.table_dims or (self.dim,) * len(self.table_rows)
+
+    @property
+    def vectors(self) -> Sequence[int]:
+        """The width of each feature's vector."""
+        return self.vector_dims or self.dims
 
     @property
     def samples_in_all(self) -> int | None:
@@ -79,27 +94,28 @@ class TrainingWork:
         """Bytes of one value of a table."""
         return _BYTES[self.weights]
 
-    @property
-    def row_state_bytes(self) -> int:
-        """Bytes of the optimizer's state for one row."""
+    def row_bytes(self, dim: int) -> int:
+        """Return the bytes of a row of so many values, with its optimizer's state."""
         each_row, each_value = _TABLE_STATE.get(self.table_optimizer, (0, 4))
-        return each_row + each_value * self.dim
+        return dim * (self.weight_bytes + each_value) + each_row
 
     @property
     def table_bytes(self) -> int:
         """Bytes of all tables with their optimizer's state, over all ranks."""
-        return sum(self.table_rows) * (self.dim * self.weight_bytes + self.row_state_bytes)
+        return sum(rows * self.row_bytes(dim) for rows, dim in zip(self.table_rows, self.dims, strict=True))
 
     @property
-    def largest_table_bytes(self) -> int:
-        """Bytes of the largest table with its state."""
-        return max(self.table_rows, default=0) * (self.dim * self.weight_bytes + self.row_state_bytes)
+    def read_bytes(self) -> float:
+        """Bytes of the rows of a sample."""
+        return self.ids * sum(self.vectors) / max(len(self.vectors), 1) * self.weight_bytes
 
     @property
     def interaction_size(self) -> int:
         """Values that enter the top layers."""
-        vectors = len(self.table_rows) + 1
-        return vectors * self.dim if self.interaction == "dcn" else self.dim + math.comb(vectors, 2)
+        bottom = self.bottom[-1] if self.bottom else self.num_dense
+        if self.interaction == "dcn":
+            return bottom + sum(self.vectors)
+        return bottom + math.comb(len(self.vectors) + 1, 2)
 
     @property
     def dense_params(self) -> int:
@@ -120,13 +136,13 @@ class TrainingWork:
     def flops(self) -> float:
         """Floating-point operations for a sample, forward and backward."""
         matmuls = 6.0 * self.dense_params
-        vectors = len(self.table_rows) + 1
-        return matmuls + (6.0 * vectors * vectors * self.dim if self.interaction == "dot" else 0.0)
+        count = len(self.vectors) + 1
+        return matmuls + (6.0 * count * count * self.dim if self.interaction == "dot" else 0.0)
 
     @property
     def activations(self) -> int:
         """Values that the dense part keeps for a sample, for its backward pass."""
-        vectors = (len(self.table_rows) + 1) * self.dim
+        vectors = sum(self.vectors) + self.dim
         own = self.num_dense + sum(self.bottom) + vectors + self.interaction_size + sum(self.top)
         if self.interaction == "dcn":
             own += self.cross_layers * (2 * self.interaction_size + self.cross_rank)
@@ -135,4 +151,4 @@ class TrainingWork:
     @property
     def pooled_bytes(self) -> int:
         """Bytes of a sample's pooled embeddings, which ranks exchange in fp32."""
-        return len(self.table_rows) * self.dim * 4
+        return sum(self.vectors) * 4

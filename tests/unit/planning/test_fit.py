@@ -92,7 +92,14 @@ def test_memory_is_the_sum_of_its_parts_and_decides() -> None:
     ("optimizer", "row_bytes"), [("sgd", 0), ("rowwise_adagrad", 4), ("adagrad", 512), ("adam", 1024)]
 )
 def test_the_state_of_a_table_is_its_optimizers(optimizer: str, row_bytes: int) -> None:
-    assert replace(DLRM, table_optimizer=optimizer).row_state_bytes == row_bytes
+    assert replace(DLRM, table_optimizer=optimizer).row_bytes(128) == 512 + row_bytes
+
+
+def test_tables_of_several_widths_and_shared_tables_are_counted_once() -> None:
+    work = replace(DLRM, table_rows=(1000, 10), table_dims=(16, 64), vector_dims=(16, 16, 64), ids=4.0)
+    assert work.table_bytes == 1000 * (64 + 4) + 10 * (256 + 4)
+    assert work.pooled_bytes == (16 + 16 + 64) * 4
+    assert work.read_bytes == pytest.approx(4.0 * 32 * 4)
 
 
 def test_a_part_of_a_gpu_has_that_part_of_its_rates_and_an_unknown_gpu_has_none() -> None:
