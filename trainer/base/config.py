@@ -22,6 +22,7 @@ PositiveInt = Annotated[int, Field(gt=0)]
 NonNegativeInt = Annotated[int, Field(ge=0)]
 PositiveFloat = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NonNegativeFloat = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+MOST_SOURCE = 200_000  # characters of a module: a ConfigMap holds 1 MiB
 DLRM_MODELS = ("dlrm", "dcn_v2")  # of trainer.models.model; the others follow trainer.models.protocol
 MODELS = (*DLRM_MODELS, "deepfm", "wide_deep")
 CommPrecision = Literal["fp32", "fp16", "bf16", "fp8", "int8"]
@@ -95,6 +96,12 @@ class ModelConfig(_Group):
     model: str = Field(
         "dlrm",
         description=f"{', '.join(MODELS)}, or your own as MODULE:FACTORY (see trainer/models/protocol.py)",
+    )
+    model_source: str | None = Field(
+        None,
+        max_length=MOST_SOURCE,
+        description="text of the module of a MODULE:FACTORY model; `cloudrec train` sets it where nodes do "
+        "not read this machine's files",
     )
     embedding_dim: PositiveInt = Field(
         64, description="width of every embedding table, unless the dataset's feature schema has another"

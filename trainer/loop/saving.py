@@ -68,7 +68,9 @@ class Saving:
         extra = {
             "progress": progress.to_json(),
             "samples": seen.merge(self.world.control).state(),
-            "config": self.config.model_dump(mode="json"),  # with "model", what scoring needs
+            "config": self.config.model_dump(
+                mode="json", exclude={"model_source"}
+            ),  # with "model", what scoring needs
             "model": asdict(self.learner.shape),
             "encoding": None if self.dataset.encoding is None else dict(self.dataset.encoding.document),
         }

@@ -135,7 +135,7 @@ def make_shape(
     Raises:
         ConfigError: the model cannot have these features.
     """
-    factory = find_factory(config.model)
+    factory = find_factory(config.model, config.model_source)
     tables, dims = {name: name for name in rows}, dict.fromkeys(rows, config.embedding_dim)
     for each in () if schema is None else schema.sparse:
         tables[each.name] = each.table

@@ -234,7 +234,7 @@ class EmbeddingModel(nn.Module):
 def make_model(config: TrainerConfig, shape: ModelShape, device: torch.device) -> EmbeddingModel:
     """Return the model of a shape, with its tables on the meta device, for training or scoring."""
     table_type = TABLE_TYPES[config.embedding_weight_precision]
-    factory = find_factory(shape.model)
+    factory = find_factory(shape.model, config.model_source)
     if factory is not None:
         head = make_head(
             factory,

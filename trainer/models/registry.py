@@ -6,22 +6,30 @@ from typing import TYPE_CHECKING, Any
 
 from trainer.base.config import DLRM_MODELS, MODELS
 from trainer.base.errors import ConfigError
-from trainer.base.user_code import import_named
+from trainer.base.user_code import import_named, import_source
 
 if TYPE_CHECKING:
     from trainer.models.protocol import ModelFactory
 
 
-def find_factory(model: str) -> ModelFactory | None:
+def find_factory(model: str, source: str | None = None) -> ModelFactory | None:
     """Return the factory of a model; None for those of `trainer.models.model`.
+
+    Args:
+        model: `--model`.
+        source: the text of a user's module (`model_source`); None to import it.
 
     Raises:
         ConfigError: a user's module cannot be imported, or has no such function.
     """
     if model in DLRM_MODELS:
         return None
-    name = f"trainer.models.{model}:build" if model in MODELS else model
-    factory: Any = import_named(name, "model", "my_model:build")
+    factory: Any
+    if source is not None and model not in MODELS:
+        factory = import_source(model, source, "model")
+    else:
+        name = f"trainer.models.{model}:build" if model in MODELS else model
+        factory = import_named(name, "model", "my_model:build")
     if not callable(factory):
         raise ConfigError(
             f"model {model}: it is a {type(factory).__name__}, not a function that makes a module"

@@ -55,7 +55,7 @@ def write_export(trained: TrainedModel, folder: Path) -> int:
         "step": trained.step,
         "quantization": trained.quantization,
         "model": asdict(trained.shape),
-        "config": trained.config.model_dump(mode="json"),
+        "config": trained.config.model_dump(mode="json", exclude={"model_source"}),
         "encoding": encoding,
         "files": files,
     }

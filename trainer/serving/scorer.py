@@ -58,8 +58,11 @@ class TrainedModel:
 
 
 def scoring_config(values: Mapping[str, Any]) -> TrainerConfig:
-    """Return a run's configuration without sharding, which scoring ignores and this version may refuse."""
-    kept = {name: value for name, value in values.items() if name not in _SHARDING}
+    """Return a run's configuration without sharding, which scoring ignores and this version may refuse.
+
+    Code that a checkpoint or an export holds is never run: whoever may write there could run anything.
+    """
+    kept = {name: value for name, value in values.items() if name not in {*_SHARDING, "model_source"}}
     return make_config(kept | {"compile": False})
 
 

@@ -14,6 +14,7 @@ from cloudrec.app.choosing import choose
 from cloudrec.app.managed.check import refuse_wishes
 from cloudrec.app.readiness import report_missing
 from cloudrec.app.run.data_tier import fill, plan_of, with_tier
+from cloudrec.app.run.model_source import with_model_source
 from cloudrec.app.run.pods_image import pods_image
 from cloudrec.app.run.pushed_data import with_dataset
 from cloudrec.app.run.trainer_config import (
@@ -276,6 +277,8 @@ def run_spec(
     if not command:
         steady = _is_steady(cluster, access)
         config = trainer_config(loaded, launcher, notices=notices, is_steady=steady)
+        if not launcher.reads_local_files:
+            config = with_model_source(config, flags, loaded)
     if script:
         config = script.config
     own = variables(loaded)

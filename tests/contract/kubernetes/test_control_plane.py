@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -176,6 +177,34 @@ def test_a_life_of_a_cluster_trains_stops_resumes_and_leaves_what_others_have(
         server.nodes.order(nodes=shared)
         assert _settled(kube) == before
         assert nodes_of(kube) == nodes
+
+
+def test_a_model_of_the_users_own_trains_in_pods_as_on_this_machine(server: Server, laptop: Laptop) -> None:
+    assert server.nodes is not None
+    page = (Path(__file__).parents[3] / "docs" / "features.md").read_text(encoding="utf-8")
+    for name, text in re.findall(r"`([\w.]+)`:\n\n```\w+\n(.*?)```", page, re.DOTALL):
+        (laptop.folder / name).write_text(text, encoding="utf-8")
+    subprocess.run([sys.executable, "make_clicks.py"], cwd=laptop.folder, check=True)
+    laptop.run("data", "prepare", "clicks.parquet", "clicks", "--features", "features.yaml")
+    storage = ("--set", "cluster.settings.storage=s3://bucket/runs", "--set", "cluster.settings.context=real")
+    laptop.run("up", "kubernetes", "--yes", *storage)
+    laptop.run("data", "push", "clicks", "s3://bucket/clicks")
+    model = ("--model", "my_model:build", "--embedding_dim", "16", "--batch_size", "256", "--deterministic",
+             "true")  # fmt: skip
+    laptop.run(
+        "train", "--name", "own", "--nodes", "1", "--nproc-per-node", "1", "--dataset", "s3://bucket/clicks",
+        "--yes", "--detach", "--image", PROGRAM, "--set", "train.settings.cpus=1", "--", *model,
+    )  # fmt: skip
+    laptop.wait("own", "SUCCEEDED")
+    laptop.run("fetch", "own", "--to", "there")
+    here = [sys.executable, "-m", "trainer", "--dataset_path", "clicks", "--output_dir", "here", *model]
+    subprocess.run(here, cwd=laptop.folder, check=True, capture_output=True)
+    digests = [
+        json.loads((laptop.folder / place / "summary.json").read_text())["model_digest"]
+        for place in ("there", "here")
+    ]
+    assert digests[0] == digests[1]
+    laptop.run("down", "kubernetes", "--cluster", "kubernetes", "--yes")
 
 
 def _add_on(server: Server, laptop: Laptop, shared: list[dict[str, Any]]) -> None:
