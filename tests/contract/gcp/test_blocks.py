@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from cloudrec.home import Home
 from cloudrec.providers.gcp.provider import GcpProvider
 from cloudrec.spec.models import BlockSpec, ClusterSpec
 from tests.contract.gcp.support import fresh
-from tests.sandbox.gcp.support import PROJECT
+from tests.sandbox.gcp.support import PROJECT, stand_in
 from tests.sandbox.gcp.support import Gcp as Cloud
 
 TYPE, ZONE = "a3-megagpu-8g", "us-central1-a"
@@ -71,9 +72,9 @@ class Block:
         return pool
 
     def start(self) -> None:
-        """Let the block begin. The stand-in's time goes faster than the client's."""
-        left = datetime.fromisoformat(self.bought().start) - datetime.now(UTC)
-        self.cloud.advance(left.total_seconds() * 600 + 600)
+        """Let the block begin, by the stand-in's clock."""
+        left = datetime.fromisoformat(self.bought().start).timestamp() - self.cloud.control()["virtual_time"]
+        self.cloud.advance(left + 600)
 
 
 def requests(cloud: Cloud) -> int:
@@ -88,10 +89,19 @@ def planned(cloud: Cloud) -> Cloud:
     return cloud
 
 
+@pytest.fixture
+def apart() -> Iterator[Cloud]:
+    """A stand-in of its own, whose clock a test can move by days."""
+    with stand_in() as cloud:
+        fresh(cloud)
+        cloud.control(calendar={f"{TYPE}/{ZONE}": 4}, real_times=False)
+        yield cloud
+
+
 def test_a_block_is_requested_once_and_its_nodes_are_made_when_it_begins(
-    planned: Cloud, tmp_path: Path
+    apart: Cloud, tmp_path: Path
 ) -> None:
-    site = Block(planned, tmp_path)
+    site, planned = Block(apart, tmp_path), apart
     site.up()
     (plan,) = site.plans
     assert plan.upfront is not None
