@@ -99,10 +99,11 @@ def keeper_lines(keeper: KeeperView) -> list[str]:
         for pool, nodes in sorted(keeper.pools.items())
         if nodes
     ]
-    reason = f": {keeper.reason}" if keeper.run and keeper.reason else ""
+    lines = [
+        f"{keeper.cluster}: run {run.name}{f': {run.reason}' if run.reason else ''}" for run in keeper.runs
+    ] or [f"{keeper.cluster}: no run"]
     waiting = f"; {len(keeper.queue)} waiting (cloudrec queue)" if keeper.queue else ""
-    first = f"{keeper.cluster}: run {keeper.run}{reason}" if keeper.run else f"{keeper.cluster}: no run"
-    return [f"{first}{waiting}", *(f"  {line}" for line in pools)]
+    return [*lines[:-1], f"{lines[-1]}{waiting}", *(f"  {line}" for line in pools)]
 
 
 def _nodes_text(nodes: int, *, is_complete: bool) -> str:

@@ -60,7 +60,7 @@ class TrainedModel:
 def scoring_config(values: Mapping[str, Any]) -> TrainerConfig:
     """Return a run's configuration without sharding, which scoring ignores and this version may refuse.
 
-    Code that a checkpoint or an export holds is never run: whoever may write there could run anything.
+    Code in a checkpoint or an export is not run, since it may come from anyone who may write there.
     """
     kept = {name: value for name, value in values.items() if name not in {*_SHARDING, "model_source"}}
     return make_config(kept | {"compile": False})

@@ -22,27 +22,42 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
+class KeptRunView:
+    """A run that has its turn.
+
+    Attributes:
+        name: its name.
+        pools: the pools that are for it.
+        has_nodes: whether one of them has all its nodes.
+        reason: what it has or waits for, in one line; empty before the first decision.
+    """
+
+    name: str
+    pools: Sequence[str]
+    has_nodes: bool
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class KeeperView:
     """The keeper of one cluster.
 
     Attributes:
         cluster: the cluster's name.
         at: its last round, in seconds since the epoch; None before the first.
-        run: the run that has the nodes; empty for none.
-        queue: the runs that wait, in the order of their turn.
+        runs: the runs that have their turn, in the order of their submission.
+        queue: the runs that wait for theirs, in the order of their turn.
         pools: the number of nodes that it asked for, by pool; -1 if it is not known now.
         complete: the pools that have all their nodes.
-        reason: why it has them, in one line.
         events: what it did and why, the oldest first.
     """
 
     cluster: str
     at: float | None
-    run: str
+    runs: Sequence[KeptRunView]
     queue: Sequence[str]
     pools: Mapping[str, int]
     complete: Sequence[str]
-    reason: str
     events: Sequence[KeeperEvent]
 
 
@@ -63,11 +78,18 @@ def keeper_view(app: AppContext, known: KnownCluster) -> KeeperView | None:
     return KeeperView(
         cluster=known.record.name,
         at=record.at or None,
-        run=record.run,
+        runs=[
+            KeptRunView(
+                name=name,
+                pools=tuple(pool for pool in record.asked if record.owner.get(pool) == name),
+                has_nodes=any(record.owner.get(pool) == name for pool in record.complete),
+                reason=kept.reason,
+            )
+            for name, kept in record.runs.items()
+        ],
         queue=record.queue,
         pools=dict(record.asked),
         complete=tuple(record.complete),
-        reason=record.reason,
         events=record.events,
     )
 

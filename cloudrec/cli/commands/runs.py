@@ -80,10 +80,10 @@ def queue(name: str | None) -> None:
 
 def _turns(keeper: KeeperView) -> list[tuple[str, str, str]]:
     """Return the runs in the order of their turns, each with its state and the reason."""
-    has_nodes = any(pool in keeper.complete for pool in keeper.pools)
-    first = [(keeper.run, "has nodes" if has_nodes else "waits for nodes", keeper.reason)]
-    waiting = [(run, "waits for its turn", "") for run in keeper.queue]
-    return [*(first if keeper.run else []), *waiting]
+    first = [
+        (run.name, "has nodes" if run.has_nodes else "waits for nodes", run.reason) for run in keeper.runs
+    ]
+    return [*first, *((run, "waits for its turn", "") for run in keeper.queue)]
 
 
 @click.command()

@@ -64,6 +64,7 @@ def manage(
             pool_label=pool_label,
             tariffs=tariffs,
             unhealthy=facts.unhealthy if facts is not None else {},
+            most_nodes=cluster.nodes,
             notice_s=facts.notice.seconds if facts is not None and facts.notice else 0.0,
             resize=partial(pools.resize, cluster),
             sizes=partial(pools.pools, cluster),

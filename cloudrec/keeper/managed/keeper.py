@@ -6,19 +6,24 @@ It writes what it is going to ask for before it asks.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from cloudrec.errors import CloudrecError
 from cloudrec.keeper.managed.pools import pool_views
+from cloudrec.keeper.managed.progress import read_progress
+from cloudrec.keeper.managed.record import KeptRun
 from cloudrec.keeper.managed.runs import managed_runs, pods_by_node, queue_run, release_run
 from cloudrec.kubernetes.client.errors import AbsentError, ConflictError
+from cloudrec.kubernetes.wishes import NODE_RUN
 from cloudrec.planning.spot.history import CapacityHistory
 from cloudrec.planning.spot.policy import Candidate, Held, Situation, WorkProgress, decide
 from cloudrec.providers.base.offers import SPOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from cloudrec.keeper.managed.pools import PoolView
     from cloudrec.keeper.managed.record import ManagedRecord
@@ -28,8 +33,8 @@ if TYPE_CHECKING:
     from cloudrec.planning.spot.policy import Decision
     from cloudrec.providers.base.protocol import PoolSize
 
-RESTART_S = 300.0  # from nodes that start to the next step; of pods that install their packages it is longer
-SAVE_S = 30.0
+# Until a run has shown its own times: from complete nodes to the next step, and of a checkpoint.
+RESTART_S, SAVE_S = 300.0, 30.0
 # Some of a run's nodes cost money and do nothing: after this time the request is given back.
 PARTIAL_S = 900.0
 SLOW_S = 420.0  # in which nodes that the cloud has become nodes of the cluster
@@ -48,6 +53,7 @@ class RunKeeper:
         pool_label: the label by which the cloud names a node's pool.
         tariffs: the pools, the preferred ones first, with the price of a node of each.
         unhealthy: conditions by which the cloud's agents report a node that must be replaced.
+        most_nodes: the nodes that the cluster may have.
         notice_s: seconds from the cloud's notice to the end of a spot node.
         resize: begins to give a pool a number of nodes; returns why the cloud does not do so now.
         sizes: returns the cloud's pools.
@@ -60,6 +66,7 @@ class RunKeeper:
     pool_label: str
     tariffs: Sequence[Tariff]
     unhealthy: Mapping[str, str]
+    most_nodes: int
     notice_s: float
     resize: Callable[[str, int], str]
     sizes: Callable[[], Sequence[PoolSize]]
@@ -73,15 +80,19 @@ class RunKeeper:
         views = pool_views(self.kube, self.pool_label, pools, self.unhealthy)
         sizes = {size.name: size for size in self._sizes() if size.name in views}
         runs = managed_runs(self.kube, self.namespace)
-        run, record = self._turn(runs, _adopted(replace(record, at=now), views, sizes))
-        record = _seen(record, views, sizes, run.nodes if run is not None else 0)
+        active, record = self._turns(runs, _adopted(replace(record, at=now), views, sizes))
+        pods = {run.name: pods_by_node(self.kube, self.namespace, run.name) for run in active}
+        record = _owned(record, active, pods, views)
+        record = _seen(record, views, sizes)
         for node in (each for view in views.values() for each in view.nodes if each.problem):
             self.report(f"node {node.name} is unhealthy: {node.problem}")
             record = record.noting_once(f"node {node.name} is unhealthy ({node.problem}): it is replaced")
-        if run is None:
-            record = self._idle(record, views)
-        else:
-            record = self._serve(run, replace(record, free_since=0.0), views)
+        wanted = set[str]()
+        for run in active:
+            record, needed = self._serve(run, record, views, pods[run.name])
+            wanted |= needed
+        record = self._rest(record, views, active, wanted, pods)
+        self._give_nodes(record, active, views, pods)
         self.keep(record)
         return record
 
@@ -97,57 +108,147 @@ class RunKeeper:
             self.report(f"the sizes of the pools are not known: {error.message}")
             return ()
 
-    def _turn(
+    def _turns(
         self, runs: Sequence[ManagedRun], record: ManagedRecord
-    ) -> tuple[ManagedRun | None, ManagedRecord]:
-        """Return the run that has its turn; suspend the others."""
+    ) -> tuple[list[ManagedRun], ManagedRecord]:
+        """Return the runs that have their turn, in the order of their submission; suspend the others.
+
+        Each run has separate pools, since a cloud that makes a pool smaller chooses the nodes. So a run
+        has its turn if the nodes of all such runs are not more than the cluster's, and a pool is left for it.
+        No run overtakes an earlier one.
+        """
         wanted = [run for run in runs if run.is_wanted]
-        chosen = next((run for run in wanted if run.name == record.run), wanted[0] if wanted else None)
-        others = [run for run in wanted if chosen is None or run.name != chosen.name]
-        for run in others:
+        # A run that has its turn keeps it.
+        order = sorted(wanted, key=lambda run: run.name not in record.runs)
+        active: list[ManagedRun] = []
+        for run in order:
+            nodes = run.nodes + sum(each.nodes for each in active)
+            if active and (nodes > self.most_nodes or not self._has_room(active, record)):
+                break
+            active.append(run)
+        names = {run.name for run in active}
+        waiting = [run for run in wanted if run.name not in names]
+        for run in waiting:
             if not run.is_suspended:
                 queue_run(self.kube, run, self.namespace)
                 self.report(f"run {run.name} waits for its turn")
-        if chosen is not None and chosen.is_queued:
-            release_run(self.kube, chosen, self.namespace)
-            self.report(f"run {chosen.name} has its turn")
-        name = chosen.name if chosen is not None else ""
-        if name != record.run:
-            ended = f"run {record.run} has ended" if record.run else ""
-            record = record.noting(ended) if ended else record
-            record = replace(record, run=name, worked_s=0.0, reason="")
-        return chosen, replace(record, queue=tuple(run.name for run in others))
+        for run in active:
+            if run.is_queued:
+                release_run(self.kube, run, self.namespace)
+                self.report(f"run {run.name} has its turn")
+        for name in record.runs:
+            if name not in names:
+                record = record.noting(f"run {name} has ended", run=name)
+        kept = {run.name: record.runs.get(run.name, KeptRun()) for run in active}
+        return active, replace(record, runs=kept, queue=tuple(run.name for run in waiting))
 
-    def _idle(self, record: ManagedRecord, views: Mapping[str, PoolView]) -> ManagedRecord:
-        """Remove the nodes of all pools, a while after the last run."""
-        since = record.free_since or record.at
+    def _has_room(self, active: Sequence[ManagedRun], record: ManagedRecord) -> bool:
+        """Return whether a pool is left for another run: one that no run has requested, and each has one."""
+        names = {run.name for run in active}
+        spot = {each.pool for each in self._pools if each.capacity == SPOT}
+        pools = spot or {each.pool for each in self._pools}
+        owned = {pool: run for pool, run in record.owner.items() if run in names and pool in pools}
+        return len(pools) - len(owned) > len(names - set(owned.values()))
+
+    def _rest(
+        self,
+        record: ManagedRecord,
+        views: Mapping[str, PoolView],
+        active: Sequence[ManagedRun],
+        wanted: AbstractSet[str],
+        pods: Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]],
+    ) -> ManagedRecord:
+        """Release the pools that no run needs; after the last run, a while later."""
+        since = 0.0 if active else record.free_since or record.at
         record = replace(record, free_since=since)
-        if record.at - since < LINGER_S:
+        if not active and record.at - since < LINGER_S:
             return record
-        for pool in views:
-            record = self._release(pool, record, views, {})
+        merged: dict[str, list[Mapping[str, Any]]] = {}
+        for nodes in pods.values():
+            for node, found in nodes.items():
+                merged.setdefault(node, []).extend(found)
+        for pool in (each.pool for each in self._pools if each.pool not in wanted):
+            record = self._release(pool, record, views, merged)
         return record
 
-    def _serve(self, run: ManagedRun, record: ManagedRecord, views: Mapping[str, PoolView]) -> ManagedRecord:
-        pods = pods_by_node(self.kube, self.namespace, run.name)
-        on = _pool_of(pods, views)
-        situation = self._situation(run, record, views, on)
-        decision = decide(situation)
+    def _give_nodes(
+        self,
+        record: ManagedRecord,
+        active: Sequence[ManagedRun],
+        views: Mapping[str, PoolView],
+        pods: Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]],
+    ) -> None:
+        """Label the nodes of each pool with its run, and end pods on the nodes of another run."""
+        names = {run.name for run in active}
+        for pool, view in views.items():
+            owner = record.owner.get(pool, "")
+            owner = owner if owner in names else ""
+            for node in view.nodes:
+                if node.run != owner:
+                    with suppress(AbsentError, ConflictError):
+                        label = {"metadata": {"labels": {NODE_RUN: owner or None}}}
+                        self.kube.patch("Node", node.name, label)
+                strangers = [run for run in names if owner and run != owner and node.name in pods[run]]
+                for run in strangers:
+                    self._end(pods[run][node.name], f"its node is for run {owner}")
+
+    def _serve(
+        self,
+        run: ManagedRun,
+        record: ManagedRecord,
+        views: Mapping[str, PoolView],
+        pods: Mapping[str, Sequence[Mapping[str, Any]]],
+    ) -> tuple[ManagedRecord, set[str]]:
+        """Decide for one run, and request its pools; return the record, and the pools that it needs."""
+        free = {run.name, *(name for name in record.owner.values() if name not in record.runs)}
+        own = {pool: view for pool, view in views.items() if record.owner.get(pool, run.name) in free}
+        on = _pool_of(pods, own)
+        decision = decide(situation := self._situation(run, record, own, on))
         if not situation.candidates:
             why = f"no pool has a known price of at most ${run.max_price or 0:g} a node and hour"
             decision = replace(decision, reason=why)
-        if decision.reason != record.reason:
+        kept = record.runs[run.name]
+        if decision.reason != kept.reason:
             self.report(f"run {run.name}: {decision.reason}")
-            record = replace(record.noting(decision.reason), reason=decision.reason)
-        record = _worked(run, record, pods, on)
+            record = record.noting(decision.reason, run=run.name)
+            kept = replace(kept, reason=decision.reason)
+        kept = self._measured(_worked(run, kept, record.at, pods, on), record, pods, on)
+        record = replace(record, runs={**record.runs, run.name: kept})
         wanted = {*decision.keep, *decision.request, *([decision.run_on] if decision.run_on else [])}
         wanted -= self._partial(record, views, run.nodes, decision)
-        for pool in (each.pool for each in self._pools):
-            if pool in wanted:
-                record = self._ask(pool, run.nodes, record)
-            else:
-                record = self._release(pool, record, views, pods)
-        return record
+        for pool in (each.pool for each in self._pools if each.pool in wanted):
+            record = self._ask(pool, run, record)
+        # What it leaves, another run may have once its pods have ended there.
+        left = {
+            pool
+            for pool, name in record.owner.items()
+            if name == run.name
+            and pool not in wanted
+            and not any(node.name in pods for node in own[pool].nodes)
+        }
+        return replace(
+            record, owner={pool: name for pool, name in record.owner.items() if pool not in left}
+        ), wanted
+
+    def _measured(
+        self,
+        kept: KeptRun,
+        record: ManagedRecord,
+        pods: Mapping[str, Sequence[Mapping[str, Any]]],
+        on: str | None,
+    ) -> KeptRun:
+        """Return a run with what it printed last, and with the time that its restart took."""
+        if on is None or not kept.worked_at:
+            return kept
+        told = read_progress(self.kube, self.namespace, pods, known=kept.pod)
+        if told is None:
+            return kept
+        if told.saved is not None:
+            kept = replace(kept, saved=told.saved, save_s=told.save_s)
+        if told.pod != kept.pod and on in record.complete:
+            since = max(record.complete[on], kept.halted_at)
+            kept = replace(kept, pod=told.pod, restart_s=record.at - since)
+        return replace(kept, step=told.step, steps=told.steps)
 
     def _situation(
         self, run: ManagedRun, record: ManagedRecord, views: Mapping[str, PoolView], on: str | None
@@ -167,22 +268,27 @@ class RunKeeper:
                 is_spot=each.capacity == SPOT or not has_spot,
             )
             for each in affordable
+            if each.pool in views
         )
         held = [self._held(record, view, run.nodes) for view in views.values()]
-        work_s = run.work_s or 0.0
+        work_s, kept = run.work_s or 0.0, record.runs[run.name]
         return Situation(
             now=record.at,
             candidates=candidates,
             history={each.name: CapacityHistory() for each in candidates} | dict(record.history),
             held=tuple(each for each in held if each is not None),
-            requested=frozenset(pool for pool in record.asked if pool not in record.complete),
+            requested=frozenset(
+                pool for pool in record.asked if pool in views and pool not in record.complete
+            ),
             runs_on=on,
             progress=WorkProgress(
                 begun=run.began,
                 work_s=work_s,
-                left_s=max(work_s - record.worked_s, 0.0),
-                restart_s=RESTART_S,
-                save_s=SAVE_S,
+                left_s=work_s * (1 - kept.done)
+                if kept.done is not None
+                else max(work_s - kept.worked_s, 0.0),
+                restart_s=RESTART_S if kept.restart_s is None else kept.restart_s,
+                save_s=SAVE_S if kept.save_s is None else kept.save_s,
                 deadline=run.began + run.deadline_s if run.deadline_s and work_s else None,
             ),
         )
@@ -212,18 +318,19 @@ class RunKeeper:
             > PARTIAL_S
         }
 
-    def _ask(self, pool: str, nodes: int, record: ManagedRecord) -> ManagedRecord:
-        """Ask for a pool's nodes, if they are not asked for already."""
-        if record.asked.get(pool) == nodes:
+    def _ask(self, pool: str, run: ManagedRun, record: ManagedRecord) -> ManagedRecord:
+        """Ask for a pool's nodes for a run, if they are not asked for already."""
+        record = replace(record, owner={**record.owner, pool: run.name})
+        if record.asked.get(pool) == run.nodes:
             return record
         record = replace(
             record,
-            asked={**record.asked, pool: nodes},
+            asked={**record.asked, pool: run.nodes},
             asked_at={**record.asked_at, pool: record.at},
-        ).noting(f"{pool}: {nodes} nodes are requested")
+        ).noting(f"{pool}: {run.nodes} nodes are requested", run=run.name)
         self.keep(record)
-        self.report(f"{pool}: {nodes} nodes are requested")
-        return self._resized(pool, nodes, record)
+        self.report(f"{pool}: {run.nodes} nodes are requested")
+        return self._resized(pool, run.nodes, record)
 
     def _release(
         self,
@@ -241,7 +348,8 @@ class RunKeeper:
             return record
         if not views[pool].nodes and record.asked[pool] == 0:
             asked = {name: nodes for name, nodes in record.asked.items() if name != pool}
-            return replace(record.noting(f"{pool}: released"), asked=asked)
+            owner = {name: run for name, run in record.owner.items() if name != pool}
+            return replace(record.noting(f"{pool}: released"), asked=asked, owner=owner)
         if record.asked[pool] or record.asked_at.get(pool, 0.0) + _AGAIN_S <= record.at:
             record = replace(
                 record,
@@ -271,11 +379,14 @@ class RunKeeper:
                 self.kube.patch("Node", name, {"spec": {"unschedulable": True}})
             except (AbsentError, ConflictError):
                 continue
-            for pod in pods[name]:
-                metadata = pod["metadata"]
-                if not metadata.get("deletionTimestamp"):
-                    self.report(f"pod {metadata['name']} ends: the run moves to other nodes")
-                    self.kube.delete("Pod", metadata["name"], namespace=self.namespace, uid=metadata["uid"])
+            self._end(pods[name], "the run moves to other nodes")
+
+    def _end(self, pods: Sequence[Mapping[str, Any]], why: str) -> None:
+        """End pods that do not end already."""
+        for metadata in (pod["metadata"] for pod in pods):
+            if not metadata.get("deletionTimestamp"):
+                self.report(f"pod {metadata['name']} ends: {why}")
+                self.kube.delete("Pod", metadata["name"], namespace=self.namespace, uid=metadata["uid"])
 
 
 def _adopted(
@@ -298,7 +409,7 @@ def _adopted(
 
 
 def _seen(
-    record: ManagedRecord, views: Mapping[str, PoolView], sizes: Mapping[str, PoolSize], nodes: int
+    record: ManagedRecord, views: Mapping[str, PoolView], sizes: Mapping[str, PoolSize]
 ) -> ManagedRecord:
     """Return the record with what this round saw of each pool that was asked for nodes.
 
@@ -311,31 +422,50 @@ def _seen(
         if pool not in views or asked <= 0:
             complete.pop(pool, None)
             continue
-        is_up = len(views[pool].usable()) >= max(nodes, 1)
+        is_up = len(views[pool].usable()) >= asked
         problem = sizes[pool].problem if pool in sizes else ""
         if is_up:
             complete.setdefault(pool, record.at)
             broken.pop(pool, None)
         elif complete.pop(pool, None) is not None:
             broken[pool] = record.at
-            record = record.noting(f"{pool}: the cloud takes nodes back")
+            record = record.noting(f"{pool}: the cloud takes nodes back", run=record.owner.get(pool, ""))
         elif not problem and record.at - record.asked_at.get(pool, record.at) < SLOW_S:
             continue
         history[pool] = history.get(pool, CapacityHistory()).seen(record.at, is_up=is_up)
     return replace(record, complete=complete, broken=broken, history=history)
 
 
-def _worked(
-    run: ManagedRun, record: ManagedRecord, pods: Mapping[str, Sequence[Mapping[str, Any]]], on: str | None
+def _owned(
+    record: ManagedRecord,
+    active: Sequence[ManagedRun],
+    pods: Mapping[str, Mapping[str, Sequence[object]]],
+    views: Mapping[str, PoolView],
 ) -> ManagedRecord:
+    """Return the record with the run that trains on a pool as its owner, if it has none."""
+    owner = {pool: run for pool, run in record.owner.items() if pool in record.asked}
+    for run in active:
+        on = _pool_of(pods[run.name], views)
+        if on is not None and on in record.asked and owner.get(on) not in record.runs:
+            owner[on] = run.name
+    return replace(record, owner=owner)
+
+
+def _worked(
+    run: ManagedRun,
+    kept: KeptRun,
+    now: float,
+    pods: Mapping[str, Sequence[Mapping[str, Any]]],
+    on: str | None,
+) -> KeptRun:
     """Count the time since the last round if all pods of the run have run in it."""
     running = sum(
         (pod.get("status") or {}).get("phase") == "Running" for each in pods.values() for pod in each
     )
     if on is None or running < run.nodes:
-        return replace(record, worked_at=0.0)
-    added = record.at - record.worked_at if record.worked_at else 0.0
-    return replace(record, worked_at=record.at, worked_s=record.worked_s + added)
+        return replace(kept, worked_at=0.0, halted_at=now if kept.worked_at else kept.halted_at)
+    added = now - kept.worked_at if kept.worked_at else 0.0
+    return replace(kept, worked_at=now, worked_s=kept.worked_s + added)
 
 
 def _pool_of(pods: Mapping[str, Sequence[object]], views: Mapping[str, PoolView]) -> str | None:

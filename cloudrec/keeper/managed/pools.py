@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from cloudrec.kubernetes.wishes import NODE_RUN
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -24,6 +26,7 @@ class PoolNode:
         is_ready: whether pods with GPUs can start on it.
         is_ending: whether it takes no further pods, because it ends or must be replaced.
         problem: the condition by which the cloud's agents report it as unhealthy; empty if they do not.
+        run: the run for whose pods alone it is; empty for any.
     """
 
     name: str
@@ -31,6 +34,7 @@ class PoolNode:
     is_ready: bool
     is_ending: bool
     problem: str = ""
+    run: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,4 +90,5 @@ def _node(node: Mapping[str, Any], unhealthy: Mapping[str, str]) -> PoolNode:
         is_ready=conditions.get("Ready") == "True" and has_gpus and not is_ending,
         is_ending=is_ending,
         problem=", ".join(wrong),
+        run=(metadata.get("labels") or {}).get(NODE_RUN, ""),
     )

@@ -33,37 +33,71 @@ class KeeperEvent:
 
 
 @dataclass(frozen=True, kw_only=True)
+class KeptRun:
+    """A run that has its turn.
+
+    Attributes:
+        worked_s: the seconds for which all pods of the run have run.
+        worked_at: the last round at which they ran; 0 if they did not run at the last round.
+        halted_at: the round at which they ran no more; 0 if they have always run since their start.
+        pod: the uid of the pod whose steps were seen last; empty before the first step.
+        step: the steps that are done; None if the run does not print them.
+        steps: all steps of the run; None if it does not print them.
+        saved: the step of the newest checkpoint; None if it is not known.
+        save_s: the seconds in which that was written; None if it is not known.
+        restart_s: the seconds from complete nodes to the first steps, as measured last; None before that.
+        reason: the last decision's reason.
+    """
+
+    worked_s: float = 0.0
+    worked_at: float = 0.0
+    halted_at: float = 0.0
+    pod: str = ""
+    step: int | None = None
+    steps: int | None = None
+    saved: int | None = None
+    save_s: float | None = None
+    restart_s: float | None = None
+    reason: str = ""
+
+    @property
+    def done(self) -> float | None:
+        """The part of the steps that is done, from 0 to 1; None if the run does not print its steps."""
+        if self.step is None or not self.steps:
+            return None
+        # Without pods, what is not in a checkpoint is done again.
+        step = self.step if self.worked_at or self.saved is None else min(self.step, self.saved)
+        return step / self.steps
+
+
+@dataclass(frozen=True, kw_only=True)
 class ManagedRecord:
     """The keeper's record.
 
     Attributes:
         at: the time of the last round, in seconds since the epoch; 0 before the first.
-        run: the run that has the nodes; empty for none.
-        queue: the runs that wait for it to end, in the order of their turn.
+        runs: the runs that have their turn, in the order of their submission.
+        queue: the runs that wait for theirs, in the order of their turn.
+        owner: the run for which the nodes of a pool are, by pool; absent for none.
         asked: the nodes that the keeper asked for, by pool; absent pools have none.
         asked_at: when that number was last changed, by pool.
         complete: since when a pool has had all nodes, by pool.
         broken: since when a pool has lost a part of its nodes, by pool.
         history: what was seen of each pool's capacity.
-        worked_s: the seconds for which all pods of the run have run.
-        worked_at: the last round at which they ran; 0 if they did not run at the last round.
         free_since: since when no run needs nodes; 0 if one does.
-        reason: the last decision's reason.
         events: the newest events, the oldest first.
     """
 
     at: float = 0.0
-    run: str = ""
+    runs: Mapping[str, KeptRun] = field(default_factory=dict)
     queue: tuple[str, ...] = ()
+    owner: Mapping[str, str] = field(default_factory=dict)
     asked: Mapping[str, int] = field(default_factory=dict)
     asked_at: Mapping[str, float] = field(default_factory=dict)
     complete: Mapping[str, float] = field(default_factory=dict)
     broken: Mapping[str, float] = field(default_factory=dict)
     history: Mapping[str, CapacityHistory] = field(default_factory=dict)
-    worked_s: float = 0.0
-    worked_at: float = 0.0
     free_since: float = 0.0
-    reason: str = ""
     events: tuple[KeeperEvent, ...] = ()
 
     @classmethod
@@ -74,6 +108,7 @@ class ManagedRecord:
             return cls(
                 **{
                     **known,
+                    "runs": {name: KeptRun(**kept) for name, kept in known["runs"].items()},
                     "queue": tuple(str(each) for each in known["queue"]),
                     "history": {pool: CapacityHistory(**seen) for pool, seen in known["history"].items()},
                     "events": tuple(KeeperEvent(**each) for each in known["events"]),
@@ -86,12 +121,12 @@ class ManagedRecord:
         """Return the record as the ConfigMap has it."""
         return json.dumps(asdict(self))
 
-    def noting_once(self, text: str) -> ManagedRecord:
+    def noting_once(self, text: str, *, run: str = "") -> ManagedRecord:
         """Return the record with another event, unless it has this one of the last minutes already."""
         is_known = any(each.text == text and self.at - each.at < _SAME_S for each in self.events[-_NEWEST:])
-        return self if is_known else self.noting(text)
+        return self if is_known else self.noting(text, run=run)
 
-    def noting(self, text: str) -> ManagedRecord:
-        """Return the record with another event."""
-        made = KeeperEvent(at=self.at, run=self.run, text=text)
+    def noting(self, text: str, *, run: str = "") -> ManagedRecord:
+        """Return the record with another event, of a run or of none."""
+        made = KeeperEvent(at=self.at, run=run, text=text)
         return replace(self, events=(*self.events, made)[-MOST_EVENTS:])

@@ -163,6 +163,8 @@ def _rules(*, meters: bool, manages: bool) -> list[dict[str, Any]]:
         {"apiGroups": [""], "resources": ["pods/status"], "verbs": ["patch"]},
         {"apiGroups": [""], **note},
         *([{"apiGroups": ["coordination.k8s.io"], **lease}] if manages else []),
+        # How far runs are: `keeper.managed.progress`.
+        *([{"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"]}] if manages else []),
     ]
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from cloudrec.kubernetes.manifests.environment import GPUS
 from cloudrec.kubernetes.manifests.names import trainers
+from cloudrec.kubernetes.wishes import NODE_RUN
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -102,12 +103,21 @@ def one_a_node(workload: Workload, target: ClusterTarget) -> dict[str, Any]:
     """
     together = {"topologyKey": _ZONE, "labelSelector": {"matchLabels": trainers(workload.run)}}
     zone = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [together]}}
-    own = zone if target.is_managed else {}
+    own = {**zone, **_own_nodes(workload.run)} if target.is_managed else {}
     term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": trainers(workload.run)}}
     if target.resources:
         return {**own, "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
     wish = [{"weight": 100, "podAffinityTerm": term}]
     return {**own, "podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": wish}}
+
+
+def _own_nodes(run: str) -> dict[str, Any]:
+    """Return the affinity to nodes that the keeper has not given to another run."""
+    terms = [
+        {"matchExpressions": [{"key": NODE_RUN, "operator": "In", "values": [run]}]},
+        {"matchExpressions": [{"key": NODE_RUN, "operator": "DoesNotExist"}]},
+    ]
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
 
 
 def pod_annotations(target: ClusterTarget, profile: Profile) -> dict[str, str]:

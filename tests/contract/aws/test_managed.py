@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from cloudrec import app
 from cloudrec.keeper.managed.keeper import LINGER_S
 from cloudrec.keeper.managed.leader import LASTS_S, Leader
 from cloudrec.keeper.managed.record import MANAGED, ManagedRecord
@@ -40,7 +41,12 @@ def submit(trace: Trace, name: str, labels: Mapping[str, str] | None = None, *, 
     own = {**_LABELS, "cloudrec/run": name}
     term = {"topologyKey": "topology.kubernetes.io/zone", "labelSelector": {"matchLabels": own}}
     one = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": own}}
+    free = [
+        {"matchExpressions": [{"key": "cloudrec.io/run", "operator": "In", "values": [name]}]},
+        {"matchExpressions": [{"key": "cloudrec.io/run", "operator": "DoesNotExist"}]},
+    ]
     affinity = {
+        "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": free}},
         "podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]},
         "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [one]},
     }
@@ -148,7 +154,7 @@ def test_a_run_gets_nodes_and_they_end_after_it(begun: Callable[..., Trace]) -> 
     trace.kube.delete("Job", "one", namespace=trace.namespace)
     rounds(trace, lambda: on(trace, "two") == {group("a")}, "the second one on the same nodes")
     trace.kube.delete("Job", "two", namespace=trace.namespace)
-    rounds(trace, lambda: record(trace).run == "", "without a run")
+    rounds(trace, lambda: not record(trace).runs, "without a run")
     trace.advance(LINGER_S)
     rounds(trace, lambda: not trace.machines() and not record(trace).asked, "released")
     assert [event.text for event in record(trace).events if "released" in event.text]
@@ -309,7 +315,7 @@ def test_a_keeper_that_is_killed_at_each_call_leaves_nothing_twice(begun: Callab
     assert most <= 2
     assert len(trace.machines()) == 2
     trace.kube.delete("Job", "one", namespace=trace.namespace)
-    rounds(trace, lambda: record(trace).run == "", "without a run")
+    rounds(trace, lambda: not record(trace).runs, "without a run")
     trace.advance(LINGER_S)
     for at in range(1, 10):
         for is_after in (False, True):
@@ -329,8 +335,88 @@ def test_a_deadline_is_met_with_on_demand_nodes_and_spot_nodes_take_over(begun: 
     rounds(trace, lambda: any(name.endswith("-spot") for name in record(trace).asked), "spot requested")
     trace.advance(2 * 3600.0)
     rounds(trace, lambda: on(trace, "one") == {group("a", "on-demand")}, "on on-demand nodes")
-    assert "behind" in record(trace).reason
+    assert "behind" in record(trace).runs["one"].reason
     trace.aws.control(capacity=dict.fromkeys(places))
     rounds(trace, lambda: {name[-5:] for name in on(trace, "one")} == {"-spot"}, "back on spot", most=120)
     rounds(trace, lambda: len(record(trace).asked) == 1, "on-demand nodes released")
     assert len(trace.machines()) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_several_runs_have_separate_nodes_in_the_order_of_their_submission(
+    begun: Callable[..., Trace],
+) -> None:
+    trace = begun(nodes=4)
+    submit(trace, "one")
+    rounds(trace, lambda: on(trace, "one") == {group("a")}, "on the first candidate")
+    for name in ("two", "three"):
+        submit(trace, name)
+        trace.advance(1)  # of another second
+    rounds(trace, lambda: len(on(trace, "two")) == 1, "the second one on other nodes")
+    (second,) = on(trace, "two")
+    assert second != group("a")
+    assert on(trace, "one") == {group("a")}
+    assert list(record(trace).runs) == ["one", "two"]
+    assert record(trace).queue == ("three",)  # the cluster may have four nodes
+    assert len(trace.machines()) == 4
+    # A node is for the pods of one run: those of another one have no room there while its own restart.
+    labels = {node["metadata"]["labels"].get("cloudrec.io/run") for node in trace.nodes()}
+    assert labels == {"one", "two"}
+    # The cloud takes the first run's nodes back; the second one keeps its own.
+    gone = {"zone": "us-east-1a", "instance_type": TYPE, "capacity": "spot", "data": [1, 0]}
+    trace.aws.control(capacity_trace=[{**gone, "gap_seconds": 60}])
+    machines = {
+        node["spec"]["providerID"] for node in trace.nodes() if group("a") not in str(node["metadata"])
+    }
+    rounds(trace, lambda: len(on(trace, "one") - {group("a"), second}) == 1, "moved beside the other run")
+    assert on(trace, "two") == {second}
+    assert machines <= {node["spec"]["providerID"] for node in trace.nodes()}
+    rounds(trace, lambda: len(record(trace).asked) == 2, "a pool for each")
+    trace.kube.delete("Job", "two", namespace=trace.namespace)
+    rounds(trace, lambda: on(trace, "three") == {second}, "the third one on the nodes of the second")
+    assert {run.name for run in app.keepers(trace.application)[0].runs if run.has_nodes} == {"one", "three"}
+    for name in ("one", "three"):
+        trace.kube.delete("Job", name, namespace=trace.namespace)
+    rounds(trace, lambda: not record(trace).runs, "without a run")
+    trace.advance(LINGER_S)
+    rounds(trace, lambda: not trace.machines() and not record(trace).asked, "released")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_progress_is_what_the_run_prints_and_its_restart_and_saves_are_measured(
+    begun: Callable[..., Trace],
+) -> None:
+    trace = begun()
+    lines = [
+        "[rank 0] step 900/1000  loss 0.1931  2,594 samples/s",
+        "[rank 0] step 850: full checkpoint, 12.0 MB written in 7.50 s, training stopped for 31 ms",
+    ]
+    trace.server.control(bookkeeping={"stop_code": 75, "log": lines})
+    submit(trace, "one", {"cloudrec/deadline-s": str(30 * 3600), "cloudrec/work-s": str(24 * 3600)})
+    rounds(trace, lambda: record(trace).runs["one"].step is not None, "steps are seen")
+    kept = record(trace).runs["one"]
+    assert (kept.step, kept.steps, kept.saved, kept.save_s) == (900, 1000, 850, 7.5)
+    assert kept.restart_s is not None
+    assert 0 <= kept.restart_s < 600
+    # All spot nodes go for hours. By time the run would be behind: a tenth of it is left, and it may wait.
+    gone = [
+        {
+            "zone": f"us-east-1{zone}",
+            "instance_type": TYPE,
+            "capacity": "spot",
+            "data": [1, 0],
+            "gap_seconds": 60,
+        }
+        for zone in "abc"
+    ]
+    trace.aws.control(capacity_trace=gone)
+    rounds(trace, lambda: not trace.machines(), "without nodes")
+    trace.advance(3 * 3600.0)
+    for _ in range(3):
+        trace.round()
+        trace.advance(ROUND_S)
+    assert record(trace).runs["one"].done == 850 / 1000  # what is not saved is done again
+    assert not [pool for pool in record(trace).asked if pool.endswith("-od")]
+    assert trace.machines() == []

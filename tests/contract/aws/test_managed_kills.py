@@ -49,7 +49,7 @@ Kind = Literal["none", "keeper", "node", "api"]
 
 
 class Counted:
-    """A client of the keeper that tells each call before it is made."""
+    """A client of the keeper that reports each call before it is made."""
 
     def __init__(self, client: Any, told: Callable[[], None]) -> None:
         self._client, self._told = client, told
@@ -111,7 +111,7 @@ class Life:
         # Rounds of killed keepers are so far apart that it may have ended before it is seen there.
         self._until(lambda: bool(on(trace, self.run) - {first}) or self._has_succeeded(), "moved")
         self._until(self._has_succeeded, "succeeded")
-        self._until(lambda: not record(trace).run, "without a run")
+        self._until(lambda: not record(trace).runs, "without a run")
         self._pass(LINGER_S)
         self._until(lambda: not trace.machines() and not record(trace).asked, "released")
         assert max(self.most.values()) <= NODES, self.most

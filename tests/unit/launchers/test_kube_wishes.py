@@ -32,8 +32,15 @@ def test_a_run_on_a_managed_cluster_has_its_wishes_as_labels_of_its_job_and_stay
     labels = job["metadata"]["labels"]
     wishes = {key: labels[f"cloudrec/{key}"] for key in ("nodes", "deadline-s", "work-s", "max-price")}
     assert wishes == {"nodes": "2", "deadline-s": "108000", "work-s": "86400", "max-price": "20"}
-    affinity = job["spec"]["template"]["spec"]["affinity"]["podAffinity"]
-    (term,) = affinity["requiredDuringSchedulingIgnoredDuringExecution"]
+    affinity = job["spec"]["template"]["spec"]["affinity"]
+    (term,) = affinity["podAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    nodes = affinity["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    own = {"key": "cloudrec.io/run", "operator": "In", "values": ["r"]}
+    # Nodes that the keeper has given to another run are none of them.
+    assert [each["matchExpressions"] for each in nodes] == [
+        [own],
+        [{"key": "cloudrec.io/run", "operator": "DoesNotExist"}],
+    ]
     assert term["topologyKey"] == "topology.kubernetes.io/zone"
     assert (
         term["labelSelector"]["matchLabels"].items() <= job["spec"]["template"]["metadata"]["labels"].items()
