@@ -133,7 +133,7 @@ class _Read:
     Attributes:
         inode: the file's number.
         size: the bytes of these lines.
-        end: the last of these bytes: they differ in a file that was written anew.
+        end: the last of these bytes: they differ in a file that was replaced.
         events: the events of the lines.
     """
 

@@ -87,7 +87,7 @@ def test_lines_that_were_read_are_not_parsed_again(tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.parametrize("how", ["shorter", "longer", "replaced"])
-def test_a_ledger_that_was_written_anew_is_read_whole(tmp_path: Path, how: str) -> None:
+def test_a_ledger_that_was_replaced_is_read_whole(tmp_path: Path, how: str) -> None:
     ledger = Ledger(path=tmp_path / "events.jsonl")
     for number in range(20):
         ledger.append("rank_started", launch=1, number=number)
