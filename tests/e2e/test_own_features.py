@@ -113,7 +113,7 @@ def test_killed_and_resumed_is_the_same_model_bit_by_bit(
         assert time.monotonic() < deadline
         time.sleep(0.02)
     family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
-    for each in family:  # torchrun's ranks have sessions of their own
+    for each in family:  # torchrun's ranks have sessions apart
         each.kill()
     process.communicate()
     assert not (killed / "summary.json").exists(), "it must be killed before its end"
