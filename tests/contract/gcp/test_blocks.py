@@ -91,7 +91,7 @@ def planned(cloud: Cloud) -> Cloud:
 
 @pytest.fixture
 def apart() -> Iterator[Cloud]:
-    """A stand-in of its own, whose clock a test can move by days."""
+    """A separate stand-in, whose clock a test can move by days."""
     with stand_in() as cloud:
         fresh(cloud)
         cloud.control(calendar={f"{TYPE}/{ZONE}": 4}, real_times=False)
