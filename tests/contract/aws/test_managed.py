@@ -420,3 +420,28 @@ def test_progress_is_what_the_run_prints_and_its_restart_and_saves_are_measured(
     assert record(trace).runs["one"].done == 850 / 1000  # what is not saved is done again
     assert not [pool for pool in record(trace).asked if pool.endswith("-od")]
     assert trace.machines() == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("end", [{"ttl": "3h"}, {"budget_usd": 20.0}], ids=["ttl", "budget"])
+def test_the_end_of_a_managed_cluster_needs_no_keeper(
+    begun: Callable[..., Trace], end: dict[str, Any]
+) -> None:
+    trace = begun(**end)
+    submit(trace, "one")
+    rounds(trace, lambda: len(on(trace, "one")) == 1, "on nodes")
+    assert len(trace.machines()) == 2
+    for _ in range(2):
+        trace.round()
+        trace.advance(ROUND_S)
+    for at in range(1, 4):  # the last keepers die
+        killed_round(trace, at, is_after=True)
+        trace.advance(LASTS_S + 1)
+    # Two nodes of $8.78 an hour: the budget is spent in less than two hours.
+    trace.advance(3 * 3600.0 + 300.0)
+    assert trace.machines() == []  # the cloud itself has ended them
+    trace.advance(60)
+    trace.round()
+    trace.advance(300)
+    assert trace.machines() == []  # and no keeper brings them back, although the run waits

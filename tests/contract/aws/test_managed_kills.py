@@ -34,10 +34,10 @@ from tests.contract.aws.test_managed import (
 
 __all__ = ["begun"]
 RUNS_S = 400.0  # of the simulated trainer, from its start in another zone
-MOST_ROUNDS = 150
+MOST_ROUNDS = 90
 OUTAGE_ROUNDS = 2  # after the one in which it begins
 NODES = 2
-CALLS = 26  # of the longest round
+CALLS = 34  # of the longest round
 SAMPLES = (8, 19, 21)  # the lease; the intent; the request
 AGREE_S = 2.0
 OUTAGES = (
@@ -132,7 +132,9 @@ class Life:
             self._round()
             self._pass(ROUND_S)
         lines = [line for line in self.said if "has cost" not in line and "no end" not in line]
-        raise AssertionError(f"{self.kind} {self.at}: not {what}: {lines[-30:]} {record(self.trace)}")
+        lines += [_shown(pod) for pod in self.trace.kube.list("Pod", namespace=self.trace.namespace)]
+        lines += [_shown(node) for node in self.trace.nodes()]
+        raise AssertionError(f"{self.kind} {self.at}: not {what}: " + "\n".join(lines[-40:]))
 
     def _round(self) -> None:
         self.number, self.calls = self.number + 1, 0
@@ -200,6 +202,17 @@ class Life:
         ends = time.monotonic() + AGREE_S
         while time.monotonic() < ends and len(self.trace.nodes()) != len(self.trace.machines()):
             time.sleep(0.02)
+
+
+def _shown(found: dict[str, Any]) -> str:
+    metadata, spec, status = (found[key] for key in ("metadata", "spec", "status"))
+    where = {key: spec.get(key) for key in ("nodeName", "unschedulable", "taints") if spec.get(key)}
+    labels = {
+        key: value for key, value in metadata["labels"].items() if key.endswith(("/run", "/zone", "group"))
+    }
+    wrong = [each for each in status.get("conditions") or () if each["status"] == "False"]
+    ends = metadata.get("deletionTimestamp")
+    return f"{metadata['name']} {ends} {labels} {where} {status.get('phase')} {wrong}"
 
 
 def machines_by_group(trace: Trace) -> Counter[str]:
