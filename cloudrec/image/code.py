@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 ROLE_CODE = "code"
 _PACKAGES = ("cloudrec", "cloudrec_contract", "templates", "trainer")
 _LEFT_OUT = ("Dockerfile", "constraints.txt")  # of a build
+# The rooms of commands: what runs in pods, the agent and the keeper, is below them in the layers of imports.
+_ROOMS = ("cloudrec/app", "cloudrec/cli", "cloudrec/client", "cloudrec/data", "cloudrec/__main__.py")
 # The limit of a ConfigMap is 1 MiB of data (kubernetes.io, "ConfigMaps"); etcd's for a request is 1.5 MiB.
 _LIMIT = 1024 * 1024
 _REMEDY = "build an image instead: cloudrec image build && cloudrec image push"
@@ -98,8 +100,11 @@ def packed(root: Path) -> bytes:
                     f"there is no package {package} beside cloudrec in {root}", remedy=_REMEDY
                 )
             for path in _files(root / package):
+                name = path.relative_to(root).as_posix()
+                if name.startswith(_ROOMS):
+                    continue
                 data = path.read_bytes()
-                entry = tarfile.TarInfo(path.relative_to(root).as_posix())
+                entry = tarfile.TarInfo(name)
                 entry.size, entry.mode = len(data), 0o644
                 archive.addfile(entry, io.BytesIO(data))
     return bz2.compress(text.getvalue())  # a quarter smaller than gzip's, and 20 times as fast as xz's

@@ -6,5 +6,6 @@ NODES = "cloudrec/nodes"  # the nodes that the run needs
 DEADLINE = "cloudrec/deadline-s"  # the seconds from its creation in which it must be finished
 WORK = "cloudrec/work-s"  # the seconds that it trains, as its user expects
 NODE_RUN = "cloudrec.io/run"  # the label of a node that is for the pods of one run
+LEAVING = "cloudrec.io/leaving"  # the annotation of a node that the keeper has cordoned to release its pool
 QUEUED = "cloudrec/queued"  # the annotation of a run that the keeper has suspended until its turn
 MAX_PRICE = "cloudrec/max-price"  # the most that a node may cost, in USD an hour

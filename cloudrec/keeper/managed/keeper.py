@@ -16,7 +16,7 @@ from cloudrec.keeper.managed.progress import read_progress
 from cloudrec.keeper.managed.record import KeptRun
 from cloudrec.keeper.managed.runs import managed_runs, pods_by_node, queue_run, release_run
 from cloudrec.kubernetes.client.errors import AbsentError, ConflictError
-from cloudrec.kubernetes.wishes import NODE_RUN
+from cloudrec.kubernetes.wishes import LEAVING, NODE_RUN
 from cloudrec.planning.spot.history import CapacityHistory
 from cloudrec.planning.spot.policy import Candidate, Held, Situation, WorkProgress, decide
 from cloudrec.providers.base.offers import SPOT
@@ -218,6 +218,7 @@ class RunKeeper:
         wanted -= self._partial(record, views, run.nodes, decision)
         for pool in (each.pool for each in self._pools if each.pool in wanted):
             record = self._ask(pool, run, record)
+            self._take_back(views[pool])
         # What it leaves, another run may have once its pods have ended there.
         left = {
             pool
@@ -350,6 +351,10 @@ class RunKeeper:
             asked = {name: nodes for name, nodes in record.asked.items() if name != pool}
             owner = {name: run for name, run in record.owner.items() if name != pool}
             return replace(record.noting(f"{pool}: released"), asked=asked, owner=owner)
+        if record.asked[pool] and (scheduling := [each for each in views[pool].nodes if not each.is_leaving]):
+            # The next round sees whether a pod came before the cordon, as when a run's pods start again.
+            self._cordon([each.name for each in scheduling])
+            return record
         if record.asked[pool] or record.asked_at.get(pool, 0.0) + _AGAIN_S <= record.at:
             record = replace(
                 record,
@@ -374,12 +379,25 @@ class RunKeeper:
 
     def _vacate(self, nodes: Sequence[str], pods: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
         """Cordon nodes of a pool that is released, and end the run's pods on them."""
-        for name in nodes:
-            try:
-                self.kube.patch("Node", name, {"spec": {"unschedulable": True}})
-            except (AbsentError, ConflictError):
-                continue
+        for name in self._cordon(nodes):
             self._end(pods[name], "the run moves to other nodes")
+
+    def _cordon(self, nodes: Sequence[str]) -> list[str]:
+        """Cordon nodes, marked as the keeper's own; return those that are there."""
+        change = {"metadata": {"annotations": {LEAVING: "true"}}, "spec": {"unschedulable": True}}
+        found = []
+        for name in nodes:
+            with suppress(AbsentError, ConflictError):
+                self.kube.patch("Node", name, change)
+                found.append(name)
+        return found
+
+    def _take_back(self, view: PoolView) -> None:
+        """Uncordon the nodes of a pool that was about to be released and is needed again."""
+        change = {"metadata": {"annotations": {LEAVING: None}}, "spec": {"unschedulable": None}}
+        for node in (each for each in view.nodes if each.is_leaving):
+            with suppress(AbsentError, ConflictError):
+                self.kube.patch("Node", node.name, change)
 
     def _end(self, pods: Sequence[Mapping[str, Any]], why: str) -> None:
         """End pods that do not end already."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from cloudrec.kubernetes.wishes import NODE_RUN
+from cloudrec.kubernetes.wishes import LEAVING, NODE_RUN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,6 +27,7 @@ class PoolNode:
         is_ending: whether it takes no further pods, because it ends or must be replaced.
         problem: the condition by which the cloud's agents report it as unhealthy; empty if they do not.
         run: the run for whose pods alone it is; empty for any.
+        is_leaving: whether the keeper has cordoned it, to release its pool.
     """
 
     name: str
@@ -35,6 +36,7 @@ class PoolNode:
     is_ending: bool
     problem: str = ""
     run: str = ""
+    is_leaving: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +85,10 @@ def _node(node: Mapping[str, Any], unhealthy: Mapping[str, str]) -> PoolNode:
         for taint in spec.get("taints") or ()
     )
     wrong = [f"{kind} is {status}" for kind, status in unhealthy.items() if conditions.get(kind) == status]
-    is_ending = bool(metadata.get("deletionTimestamp") or spec.get("unschedulable") or is_gone or wrong)
+    # A node that the keeper itself has cordoned is still there: the keeper can take it back.
+    is_leaving = LEAVING in (metadata.get("annotations") or {})
+    is_cordoned = bool(spec.get("unschedulable")) and not is_leaving
+    is_ending = bool(metadata.get("deletionTimestamp") or is_cordoned or is_gone or wrong)
     return PoolNode(
         name=metadata["name"],
         created=datetime.fromisoformat(metadata["creationTimestamp"]).timestamp(),
@@ -91,4 +96,5 @@ def _node(node: Mapping[str, Any], unhealthy: Mapping[str, str]) -> PoolNode:
         is_ending=is_ending,
         problem=", ".join(wrong),
         run=(metadata.get("labels") or {}).get(NODE_RUN, ""),
+        is_leaving=is_leaving,
     )

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import base64
+import bz2
 import hashlib
+import io
 import json
 import os
 import subprocess
 import sys
+import tarfile
 import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -195,6 +198,18 @@ def test_a_device_has_its_own_build_of_fbgemm() -> None:
     assert cuda - cpu == {"fbgemm-gpu"}
     assert cpu - cuda == {"fbgemm-gpu-cpu"}
     assert {"torch", "torchrec", "nvidia-nccl-cu13", "iopath"} <= cuda & cpu
+
+
+def test_the_code_has_what_runs_in_pods_and_not_the_commands(tmp_path: Path) -> None:
+    with tarfile.open(fileobj=io.BytesIO(bz2.decompress(current().files[CODE]))) as archive:
+        archive.extractall(tmp_path)  # noqa: S202 - cloudrec has just packed it
+    assert not (tmp_path / "cloudrec" / "cli").exists()
+    programs = "cloudrec.agent.__main__", "cloudrec.keeper.guard", "cloudrec.launchers.base.script.run"
+    code = f"import cloudrec, {', '.join(programs)}; print(cloudrec.__file__)"
+    paths = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    command = [sys.executable, "-P", "-c", code]
+    done = subprocess.run(command, cwd=tmp_path, env=paths, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == str(tmp_path / "cloudrec" / "__init__.py")
 
 
 def test_the_code_depends_on_its_content_only_and_fits_in_a_config_map(tmp_path: Path) -> None:
