@@ -20,10 +20,12 @@ from pydantic import (
     NonNegativeInt,
     PositiveInt,
     ValidationInfo,
+    field_validator,
 )
 from pydantic_core import PydanticCustomError
 
 from cloudrec.spec.durations import seconds_of
+from cloudrec_contract.features import parse as parse_features
 
 MAX_NODES = 512  # of eight GPUs each: more is a slip of the keyboard
 MAX_PROCESSES = 1024  # a process per GPU: more on one machine is a slip of the keyboard
@@ -445,3 +447,15 @@ class Spec(Model):
     cluster: ClusterSpec = ClusterSpec()
     train: TrainSpec = TrainSpec()
     trainer: dict[str, Any] = Field(default_factory=dict, description="the trainer's own configuration")
+    features: dict[str, Any] | None = Field(
+        None,
+        description="the label, the dense and the sparse features of your files, for `data prepare` "
+        "(docs/features.md); without it, they are Criteo's",
+    )
+
+    @field_validator("features")
+    @classmethod
+    def _are_a_schema(cls, value: dict[str, Any] | None) -> dict[str, Any] | None:
+        if value is not None:
+            parse_features(value)
+        return value

@@ -87,7 +87,16 @@ def _train(commands: list[str], run: str, *, ranks: int) -> list[str]:
     """The page's training with small checkpoint intervals, on any number of ranks."""
     (command,) = (each for each in commands if "-m trainer --dataset" in each)
     words = _words(command.replace("--output_dir run", f"--output_dir {run}"))
-    words += ["--checkpoint_interval", "20", "--checkpoint_async", "false", "--num_epochs", "10"]
+    words += [
+        "--checkpoint_interval",
+        "20",
+        "--checkpoint_async",
+        "false",
+        "--num_epochs",
+        "10",
+        "--threads",
+        "1",
+    ]
     if ranks == 1:
         return words
     agent = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
@@ -113,7 +122,7 @@ def test_killed_and_resumed_is_the_same_model_bit_by_bit(
         assert time.monotonic() < deadline
         time.sleep(0.02)
     family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
-    for each in family:  # torchrun's ranks have sessions apart
+    for each in family:  # torchrun starts ranks in new sessions
         each.kill()
     process.communicate()
     assert not (killed / "summary.json").exists(), "it must be killed before its end"

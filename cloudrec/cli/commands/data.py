@@ -66,7 +66,7 @@ def synth(out: Path, rows: int, test_rows: int | None, seed: int, *, overwrite: 
     metavar="FILE",
     type=click.Path(path_type=Path, dir_okay=False),
     help="YAML with the label, the dense and the sparse features of your files, or a spec with `features:`. "
-    "Reads Parquet, CSV, TSV and JSON lines.  [default: Criteo's columns]",
+    "Reads Parquet, CSV, TSV, JSON lines.  [default: `features` of ./cloudrec.yaml; else Criteo's columns]",
 )
 @click.option(
     "--like",
@@ -143,7 +143,7 @@ def prepare(
     require_extra()
     from cloudrec.data.prepare.options import ENCODING_OPTIONS, PrepareOptions, refusal_beside_like  # noqa: PLC0415
     from cloudrec.data.prepare.prepare import prepare as prepare_dataset  # noqa: PLC0415
-    from cloudrec.data.schema_file import load_schema  # noqa: PLC0415
+    from cloudrec.data.schema_file import default_schema, load_schema  # noqa: PLC0415
 
     given = click_context.get_parameter_source
     chosen = [name for name in ENCODING_OPTIONS if given(name) is not ParameterSource.DEFAULT]
@@ -160,7 +160,9 @@ def prepare(
         seed=seed,
         overwrite=overwrite,
     )
-    schema = None if features is None else load_schema(features)
+    schema = default_schema() if features is None and like is None else None
+    if features is not None:
+        schema = load_schema(features)
     with progress("reading", "bytes") as update:
         report = prepare_dataset(source, out, options=options, schema=schema, progress=update)
     for bad in report.first_bad_rows:
