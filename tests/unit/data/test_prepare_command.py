@@ -145,3 +145,37 @@ def test_features_names_a_schema(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert (content["dense_features"], content["sparse_features"]) == (["price"], ["city"])
     assert content["num_embeddings_per_feature"] == {"city": 4}
     assert "tables of 4 rows" in capsys.readouterr().out
+
+
+SPEC = "features:\n  label: clicked\n  dense: [price]\n  sparse: [city]\n"
+
+
+@pytest.fixture
+def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    rows = "".join(f"{n % 2},{n},{'ab'[n % 2]}\n" for n in range(40))
+    (tmp_path / "rows.csv").write_text(f"clicked,price,city\n{rows}")
+    return tmp_path / "rows.csv"
+
+
+def test_the_features_of_cloudrec_yaml_are_used(table: Path, tmp_path: Path) -> None:
+    (tmp_path / "cloudrec.yaml").write_text(SPEC)
+    content = prepared(table, tmp_path / "out")
+    assert (content["dense_features"], content["sparse_features"]) == (["price"], ["city"])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("features: [label]\n", "features"),
+        ("features: {dense: [price]}\n", "label"),
+        ("features: {label: clicked, sparse: [citty]}\n", "city"),
+    ],
+)
+def test_wrong_features_of_cloudrec_yaml_are_refused(
+    table: Path, tmp_path: Path, text: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "cloudrec.yaml").write_text(text)
+    assert run(["data", "prepare", str(table), str(tmp_path / "out")]) == 2
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
