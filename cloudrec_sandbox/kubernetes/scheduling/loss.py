@@ -69,7 +69,6 @@ class Losses:
         self._nodes = nodes
         self._kubelet = kubelet
         self.timing = Timing()
-        nodes.on_removed = self._collect_later
 
     def order(self, wish: Mapping[str, Any]) -> None:
         """Carry out {"node": N, "how": "spot"|"vanish"|"drain"}; ValueError for an unknown node or way.
@@ -219,11 +218,7 @@ class Losses:
             text = f"Deleting node {name} because it does not exist in the cloud provider"
             self._cluster.event(node, "DeletingNode", text, source="cloud-node-lifecycle-controller")
             self._cluster.attempt(lambda: self._cluster.store.delete("nodes", None, name))
-            self._collect_later(name)
-
-    def _collect_later(self, name: str) -> None:
-        """Remove the pods of a node that is gone after a while (gc_controller.go: gcOrphaned)."""
-        self._worker.later(self.timing.gc_s, ("gc", name), lambda: self._collect(name))
+            self._worker.later(self.timing.gc_s, ("gc", name), lambda: self._collect(name))
 
     def _collect(self, name: str) -> None:
         """Remove the pods of a node that is gone, as pod garbage collection does."""

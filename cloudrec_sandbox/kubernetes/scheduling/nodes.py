@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from cloudrec_sandbox.kubernetes.kubelet.node.machine import Machine
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from cloudrec_sandbox.kubernetes.kubelet.pods.agent import Kubelet
     from cloudrec_sandbox.kubernetes.storage.cluster import Cluster
@@ -91,7 +91,6 @@ class Nodes:
         self._number = 0
         self._ending: dict[str, bool] = {}  # nodes with a notice: whether they were unwanted since
         self._lost: dict[str, Pool] = {}  # lost nodes that a cloud has not ended yet
-        self.on_removed: Callable[[str], None] = lambda _name: None  # called after a node is removed
 
     def document(self) -> list[dict[str, Any]]:
         """Return the pools, as /_control shows them."""
@@ -199,7 +198,6 @@ class Nodes:
         self.power_off(name)
         self._of.pop(name, None)
         self._cluster.attempt(lambda: self._cluster.store.delete("nodes", None, name))
-        self.on_removed(name)
 
     def replace(self, pool: Pool) -> None:
         """Add a new node to a pool, if the pool still exists and has too few."""
