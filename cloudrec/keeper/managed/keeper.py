@@ -241,15 +241,15 @@ class RunKeeper:
         """Return a run with what it printed last, and with the time that its restart took."""
         if on is None or not kept.worked_at:
             return kept
-        told = read_progress(self.kube, self.namespace, pods, known=kept.pod)
-        if told is None:
+        reported = read_progress(self.kube, self.namespace, pods, known=kept.pod)
+        if reported is None:
             return kept
-        if told.saved is not None:
-            kept = replace(kept, saved=told.saved, save_s=told.save_s)
-        if told.pod != kept.pod and on in record.complete:
+        if reported.saved is not None:
+            kept = replace(kept, saved=reported.saved, save_s=reported.save_s)
+        if reported.pod != kept.pod and on in record.complete:
             since = max(record.complete[on], kept.halted_at)
-            kept = replace(kept, pod=told.pod, restart_s=record.at - since)
-        return replace(kept, step=told.step, steps=told.steps)
+            kept = replace(kept, pod=reported.pod, restart_s=record.at - since)
+        return replace(kept, step=reported.step, steps=reported.steps)
 
     def _situation(
         self, run: ManagedRun, record: ManagedRecord, views: Mapping[str, PoolView], on: str | None

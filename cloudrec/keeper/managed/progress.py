@@ -68,9 +68,9 @@ def read_progress(
     """
     found = [pod for each in pods.values() for pod in each]
     for pod in sorted(found, key=lambda each: (each["metadata"]["uid"] != known, each["metadata"]["name"])):
-        told = _read(kube, namespace, pod)
-        if told is not None and told.step is not None:
-            return told
+        reported = _read(kube, namespace, pod)
+        if reported is not None and reported.step is not None:
+            return reported
     return None
 
 

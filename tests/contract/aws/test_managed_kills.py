@@ -60,7 +60,7 @@ class Counted:
             return found
 
         def call(*given: Any, **named: Any) -> Any:
-            self._told()
+            self._counted()
             return found(*given, **named)
 
         return call
@@ -157,9 +157,9 @@ class Life:
             self._pass(LASTS_S + 1)  # until the lease of the process that died ends
 
     def _around(self, client: Any) -> Counted:
-        return Counted(self.brief if isinstance(client, Kube) else client, self._tell)
+        return Counted(self.brief if isinstance(client, Kube) else client, self._disturb)
 
-    def _tell(self) -> None:
+    def _disturb(self) -> None:
         """Disturb the call if it is due: the round after a disturbed one is left alone."""
         self.calls += 1
         if self.calls != self.at or self.outage or self.last >= self.number - 1:
