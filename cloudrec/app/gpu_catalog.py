@@ -70,21 +70,38 @@ def gpu_machines(app: AppContext, gpu: str, provider: str | None = None) -> list
     Raises:
         UsageError: no cloud has this model.
     """
+    known = machines_with(gpu, provider)
+    found = []
+    for name, chosen in known.items():
+        prices = known_prices(app, name) if chosen else Prices(rows={})
+        found += [_machine(name, each, prices) for each in chosen]
+    return sorted(found, key=lambda each: (-each.gpus, each.hourly_usd is None, each.hourly_usd or 0.0))
+
+
+def machines_with(gpu: str | None, provider: str | None = None) -> dict[str, list[InstanceType]]:
+    """Return the machine types with a GPU model, by the clouds; all types if no model is named.
+
+    Args:
+        gpu: the model, in any case; None for all.
+        provider: only this cloud; None for all.
+
+    Raises:
+        SpecError: there is no such provider.
+        UsageError: no cloud has this model, or cloudrec refuses each machine type with it.
+    """
     names = providers.names() if provider is None else (provider,)
-    known = {name: providers.hardware(name) for name in names}
-    models = sorted({each.gpu for table in known.values() for each in table.values()})
-    wanted = next((model for model in models if model.lower() == gpu.lower()), None)
-    if wanted is None:
+    known = {name: list(providers.hardware(name).values()) for name in names}
+    if gpu is None:
+        return known
+    models = sorted({each.gpu for table in known.values() for each in table})
+    if gpu.lower() not in {model.lower() for model in models}:
         _explain(gpu, names)
         raise UsageError(
             f"no machine type with GPU {gpu!r} is known", remedy=did_you_mean(gpu.upper(), models)
         )
-    found = []
-    for name, table in known.items():
-        chosen = [each for each in table.values() if each.gpu == wanted]
-        prices = known_prices(app, name) if chosen else Prices(rows={})
-        found += [_machine(name, each, prices) for each in chosen]
-    return sorted(found, key=lambda each: (-each.gpus, each.hourly_usd is None, each.hourly_usd or 0.0))
+    return {
+        name: [each for each in table if each.gpu.lower() == gpu.lower()] for name, table in known.items()
+    }
 
 
 def _explain(gpu: str, names: Sequence[str]) -> None:

@@ -6,8 +6,7 @@ import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from cloudrec import providers
-from cloudrec.app.gpu_catalog import is_in, known_prices
+from cloudrec.app.gpu_catalog import is_in, known_prices, machines_with
 from cloudrec.app.run.trainer_config import resolved_settings
 from cloudrec.data.format import manifest
 from cloudrec.errors import DataError, UsageError
@@ -16,7 +15,6 @@ from cloudrec.launchers.base.results_store import open_place
 from cloudrec.planning.fit.offers import MachineOffer, PlannedOffer, planned_offers
 from cloudrec.planning.fit.work import TrainingWork
 from cloudrec.providers.base.offers import ON_DEMAND, SPOT, X86
-from cloudrec.spec.suggest import did_you_mean
 from cloudrec_contract.features import parse
 from cloudrec_contract.safe_json import safe_object
 from cloudrec_contract.settings import underscored_keys
@@ -228,18 +226,10 @@ def _manifest(uri: str) -> dict[str, Any]:
 
 
 def _machines(app: AppContext, wish: PlanWish) -> Iterator[MachineOffer]:
-    names = providers.names() if wish.provider is None else (wish.provider,)
-    known = {name: providers.hardware(name) for name in names}
-    models = sorted({each.gpu for table in known.values() for each in table.values()})
-    if wish.gpu is not None and wish.gpu.lower() not in {model.lower() for model in models}:
-        raise UsageError(
-            f"no machine type with GPU {wish.gpu!r} is known", remedy=did_you_mean(wish.gpu.upper(), models)
-        )
-    for name, table in known.items():
-        prices = known_prices(app, name) if table else None
-        for hardware in table.values():
-            is_wanted = wish.gpu is None or hardware.gpu.lower() == wish.gpu.lower()
-            if prices is not None and is_wanted and hardware.architecture == X86:
+    for name, chosen in machines_with(wish.gpu, wish.provider).items():
+        prices = known_prices(app, name) if chosen else None
+        for hardware in chosen:
+            if prices is not None and hardware.architecture == X86:
                 yield from _offered(name, hardware, prices, wish)
 
 

@@ -51,8 +51,8 @@ Kind = Literal["none", "keeper", "node", "api"]
 class Counted:
     """A client of the keeper that reports each call before it is made."""
 
-    def __init__(self, client: Any, told: Callable[[], None]) -> None:
-        self._client, self._told = client, told
+    def __init__(self, client: Any, on_call: Callable[[], None]) -> None:
+        self._client, self._on_call = client, on_call
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._client, name)
@@ -60,7 +60,7 @@ class Counted:
             return found
 
         def call(*given: Any, **named: Any) -> Any:
-            self._counted()
+            self._on_call()
             return found(*given, **named)
 
         return call

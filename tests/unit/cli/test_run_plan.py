@@ -116,6 +116,8 @@ def test_up_takes_a_row_of_the_plan(capsys: Capture) -> None:
     [
         ([], "the sizes of the embedding tables are not known"),
         (["--gpus", "H1000", "--samples", "9", "--", *LARGE], "'H1000'"),
+        (["--gpus", "MI300X", "--samples", "9", "--", *LARGE], "no machine type with GPU MI300X can be used"),
+        (["--provider", "ibm", "--samples", "9", "--", *LARGE], "ibm"),
         (["--samples", "0"], "--samples"),
         (["--dataset", "nowhere"], "there is no dataset.json at"),
         (["--samples", "9", "--", "--embedding_dim", "7"], "the trainer refuses its configuration"),
