@@ -188,6 +188,24 @@ def check_queue(trace: Trace) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
+def test_nodes_are_cordoned_for_a_round_before_their_pool_is_released(begun: Callable[..., Trace]) -> None:
+    trace = begun()
+    submit(trace, "one")
+    rounds(trace, lambda: on(trace, "one") == {group("a")}, "on nodes")
+    trace.kube.delete("Job", "one", namespace=trace.namespace)
+    rounds(trace, lambda: not record(trace).runs, "without a run")
+    trace.advance(LINGER_S + ROUND_S)  # the API server's clock has whole seconds
+    trace.round()
+    assert [node["spec"].get("unschedulable") for node in trace.nodes()] == [True, True]
+    assert record(trace).asked == {group("a"): 2}  # a pod that had come before the cordon keeps its node
+    submit(trace, "two")
+    rounds(trace, lambda: on(trace, "two") == {group("a")}, "on the nodes that were about to go", most=20)
+    assert not any(node["spec"].get("unschedulable") for node in trace.nodes())
+    assert [event.text for event in record(trace).events if "released" in event.text] == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_a_run_moves_to_another_zone_when_its_nodes_are_taken_back(begun: Callable[..., Trace]) -> None:
     trace = begun()
     trace.aws.control(capacity={f"{TYPE}/us-east-1a/spot": 0})
