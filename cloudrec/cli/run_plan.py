@@ -70,7 +70,7 @@ def table(plan: RunPlan, offers: Sequence[PlannedOffer], *, everything: bool) ->
     header = ["", "MACHINE", *(["CAPACITY"] if several else []), "REGION", "$/H", "M/S", "HOURS", "USD"]
     rows = [_cells(number, each, several=several) for number, each in enumerate(shown, start=1)]
     lines = [_work_line(plan), ""]
-    lines.append(columns(header, rows) if rows else "No machine can do this run.")
+    lines.append(columns(header, rows) if rows else _nothing(plan))
     if len(shown) < len(offers):
         lines.append(f"... and {len(offers) - len(shown)} more: --all")
     lines += ["", *_not_possible(plan)]
@@ -155,6 +155,18 @@ def _work_line(plan: RunPlan) -> str:
         f"({size:,.1f} GB with their optimizer),\n{work.ids:.4g} ids a sample, a dense part of "
         f"{work.dense_params / 1e6:.1f} M parameters, {work.precision}"
     )
+
+
+def _nothing(plan: RunPlan) -> str:
+    possible = [each for each in plan.offers if not each.refusal]
+    if not possible:
+        return "No machine can do this run."
+    if all(each.hours is None for each in possible):
+        return "No time or cost is known: give the samples of an epoch with --samples."
+    least = min((each.usd for each in possible if each.usd is not None), default=None)
+    fastest = min(each.hours for each in possible if each.hours is not None)
+    cost = "unknown" if least is None else f"${_short(least)}"
+    return f"Nothing is within the limits: the least cost is {cost}, the least time {_short(fastest)} h."
 
 
 def _not_possible(plan: RunPlan) -> list[str]:

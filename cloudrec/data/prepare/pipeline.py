@@ -56,7 +56,8 @@ class BadRows:
                 limit = f" (more than the {self._most:,} allowed)" if self._most else ""
                 raise DataError(
                     f"{row}{limit}",
-                    remedy="fix the file, or let --max-bad-rows N skip such rows",
+                    remedy="fix the file, or let --max-bad-rows N skip such rows; columns other than "
+                    "Criteo's need --features FILE (docs/features.md)",
                 )
 
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from cloudrec.data import require_extra
 from cloudrec.data.prepare.options import PrepareOptions
+from cloudrec.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from cloudrec_contract.features import FeatureSchema
 
 _SHOWN_BAD_ROWS = 20
+_TABLES = (".parquet", ".pq", ".jsonl", ".ndjson")  # of files that cannot be TSV
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +93,13 @@ def prepare(
         content, bad_rows = _prepare_tables(source, out, options, schema, known=known, progress=progress)
     else:
         files = find_sources(source)
+        for each in files:
+            if each.path.name.endswith(_TABLES):
+                raise DataError(
+                    f"{each.path} is no TSV file with Criteo's columns",
+                    remedy="describe its columns with --features FILE, or with `features:` in cloudrec.yaml "
+                    "(docs/features.md)",
+                )
         with claimed(out, overwrite=options.overwrite) as workspace:
             run = Preparation(workspace, options, files, progress, known)
             content = run.run()

@@ -75,6 +75,13 @@ def test_limits_and_choices_leave_only_what_fits_them(capsys: Capture) -> None:
     assert {each["region"] for each in there["offers"]} == {"us-east-1"}
 
 
+def test_limits_that_nothing_keeps_are_explained(capsys: Capture) -> None:
+    assert run(["plan", "--samples", "4000000000", "--budget", "0.01", "--", *LARGE]) == 0
+    assert "Nothing is within the limits: the least cost is $" in capsys.readouterr().out
+    assert run(["plan", "--hours", "1", "--", *LARGE]) == 0
+    assert "give the samples of an epoch with --samples" in capsys.readouterr().out
+
+
 def test_what_does_not_fit_has_the_reason(capsys: Capture) -> None:
     offers = planned(capsys, "--samples", "9", "--max-nodes", "1", "--", *LARGE)["offers"]
     small = next(each for each in offers if each["type"] == "g5.xlarge")

@@ -179,3 +179,20 @@ def test_wrong_features_of_cloudrec_yaml_are_refused(
     assert run(["data", "prepare", str(table), str(tmp_path / "out")]) == 2
     assert said in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("name", ["rows.parquet", "rows.jsonl"])
+def test_a_table_without_a_schema_is_refused_with_the_option_to_take(
+    tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / name).write_bytes(b"PAR1 or {}")
+    assert run(["data", "prepare", name, "out"]) == 2
+    assert "--features FILE" in capsys.readouterr().err
+
+
+def test_a_csv_without_a_schema_is_refused_with_the_option_to_take(
+    table: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["data", "prepare", str(table), "out"]) == 2
+    assert "--features FILE" in capsys.readouterr().err
