@@ -21,6 +21,7 @@ from cloudrec.providers.aws.cluster import admins
 from cloudrec.providers.aws.cluster.cluster import supported_versions
 from cloudrec.providers.aws.identity import encryption
 from cloudrec.providers.aws.nodes import nodes
+from cloudrec.providers.base.capacity.block_check import block_findings
 from cloudrec.providers.base.hardware import fabrics
 from cloudrec.providers.base.leftovers import LEFTOVERS
 from cloudrec.providers.base.leftovers import finding as leftover_finding
@@ -212,27 +213,11 @@ def _name(aws: Aws, layout: AwsLayout) -> list[Finding]:
     ]
 
 
-def _block(layout: AwsLayout) -> list[Finding]:
-    """Check that the block has enough nodes; it may begin later."""
-    block, cluster = layout.cluster.block, layout.cluster
-    if block is None:
-        return []
-    return [
-        Finding(
-            check=f"capacity block {block.id}".rstrip(),
-            ok=block.nodes >= cluster.nodes,
-            found=f"{block.nodes} x {block.instance_type} in {block.zone}, {block.start} to {block.end}",
-            needed=f"{cluster.nodes} nodes",
-            remedy=f"use fewer nodes (--nodes {block.nodes})",
-        )
-    ]
-
-
 def _reservation(aws: Aws, layout: AwsLayout) -> list[Finding]:
     settings = layout.settings
     wanted = settings.capacity_block_id or settings.capacity_reservation_id
     if layout.cluster.block is not None or not wanted:
-        return _block(layout)
+        return block_findings(layout.cluster, "capacity block")
     try:
         rows = aws.rows(
             aws.ec2.get_paginator("describe_capacity_reservations").paginate,

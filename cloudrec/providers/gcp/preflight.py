@@ -12,6 +12,7 @@ from google.auth.transport.requests import Request
 
 from cloudrec.errors import CloudrecError, SpecError
 from cloudrec.findings import Finding
+from cloudrec.providers.base.capacity.block_check import block_findings
 from cloudrec.providers.base.driver import is_ours
 from cloudrec.providers.base.hardware import fabrics
 from cloudrec.providers.base.leftovers import LEFTOVERS
@@ -272,25 +273,9 @@ def _name(gcp: Gcp, layout: GcpLayout) -> list[Finding]:
     return [Finding(check="cluster name", ok=ours, found=f"{name} {state}", remedy=remedy)]
 
 
-def _block(layout: GcpLayout) -> list[Finding]:
-    """Check that the block has enough nodes; it may begin later."""
-    block, cluster = layout.cluster.block, layout.cluster
-    if block is None:
-        return []
-    return [
-        Finding(
-            check=f"block {block.id}".rstrip(),
-            ok=block.nodes >= cluster.nodes,
-            found=f"{block.nodes} x {block.instance_type} in {block.zone}, {block.start} to {block.end}",
-            needed=f"{cluster.nodes} nodes",
-            remedy=f"use fewer nodes (--nodes {block.nodes})",
-        )
-    ]
-
-
 def _reservation(gcp: Gcp, layout: GcpLayout) -> list[Finding]:
     if layout.cluster.block is not None:
-        return _block(layout)
+        return block_findings(layout.cluster, "block")
     wanted = layout.settings.reservation
     if not wanted:
         return []
