@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cloudrec.version import __version__
 from cloudrec_contract.user_log import log
 
 if TYPE_CHECKING:
     from cloudrec.client import Client
+    from cloudrec.version import __version__
 
 __all__ = ["Client", "__version__", "log"]
 
 
 def __getattr__(name: str) -> object:
-    """Import the client when it is first used: a script that only logs needs none of it."""
-    if name != "Client":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from cloudrec.client import Client  # noqa: PLC0415
+    """Import the client or the version when it is first used: a script that only logs needs neither."""
+    if name == "Client":
+        from cloudrec.client import Client  # noqa: PLC0415
 
-    return Client
+        return Client
+    if name == "__version__":
+        from cloudrec.version import __version__  # noqa: PLC0415
+
+        return __version__
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -9,7 +9,6 @@ from importlib import import_module
 import click
 
 from cloudrec.errors import INTERRUPTED, CloudrecError
-from cloudrec.version import __version__
 
 _PROGRAM = "cloudrec"
 _SANDBOX = "--sandbox"
@@ -26,7 +25,7 @@ _COMMANDS = {
     "stop": ("cloudrec.cli.commands.runs:stop", "Stop a run gracefully: checkpoint, then end."),
     "report": ("cloudrec.cli.commands.runs:report", "Write an HTML report of a run."),
     "fetch": ("cloudrec.cli.commands.runs:fetch", "Copy the results of a run to a local folder."),
-    "plan": ("cloudrec.cli.commands.plan:plan", "Compare policies for spot nodes on traces."),
+    "plan": ("cloudrec.cli.commands.plan:plan", "Show where a run fits, how fast it is, and what it costs."),
     "cost": ("cloudrec.cli.commands.cost:cost", "Show what clusters and runs have cost."),
     "access": ("cloudrec.cli.commands.access:access", "Show or change who reaches a cluster."),
     "down": ("cloudrec.cli.commands.clusters:down", "Remove everything that was created."),
@@ -76,12 +75,26 @@ class LazyGroup(click.Group):
             formatter.write_dl([(name, line) for name, (_, line) in _COMMANDS.items()])
 
 
+def _print_version(context: click.Context) -> None:
+    from cloudrec.version import __version__  # noqa: PLC0415  # no other command needs it
+
+    click.echo(f"{_PROGRAM}, version {__version__}")
+    context.exit()
+
+
 @click.group(
     cls=LazyGroup,
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-@click.version_option(__version__, prog_name=_PROGRAM)
+@click.option(
+    "--version",
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=lambda context, _option, asked: _print_version(context) if asked else None,
+    help="Show the version and exit.",
+)
 @click.option(
     _SANDBOX,
     is_flag=True,

@@ -53,7 +53,7 @@ def test_every_call_of_a_cluster_lifecycle_is_allowed(aws: Aws, tmp_path: Path) 
         aws,
         tmp_path,
         **common,
-        kubernetes_version="1.34",
+        kubernetes_version="1.35",
         settings={"lustre_gib": 1200, "admins": [ADMIN]},
     )
     born.up()
@@ -66,7 +66,7 @@ def test_every_call_of_a_cluster_lifecycle_is_allowed(aws: Aws, tmp_path: Path) 
     born.provider.offers(born.cluster)
     called = {call["iam_action"] for call in aws.calls(since)}
     changes = {"gpu_root_gib": 300, "lustre_gib": 1200, "max_price": 99.0, "log_days": 7}
-    changed = Site(aws, tmp_path, **common, nodes=2, kubernetes_version="1.35", settings=changes)
+    changed = Site(aws, tmp_path, **common, nodes=2, kubernetes_version="1.36", settings=changes)
     since = len(aws.calls())
     changed.up()
     called |= {call["iam_action"] for call in aws.calls(since)}

@@ -246,12 +246,12 @@ def test_each_action_of_the_policies_is_used_by_some_command(aws: Aws, tmp_path:
     """A life with options, changes, drift, data, controllers' resources and a stock-out uses each action."""
     admin(aws)
     aws.control(capacity={f"p4d.24xlarge/{ZONES[0]}/spot": 0})
-    first = {"zones": ZONES[:1], "capacity": "spot-first", "kubernetes_version": "1.34"}
+    first = {"zones": ZONES[:1], "capacity": "spot-first", "kubernetes_version": "1.35"}
     same = {"lustre_gib": 1200, "admins": [ADMIN], "endpoints": list(ENDPOINTS)}
     deployer = Deployer(aws, tmp_path, **first, settings=same, ttl="8h")
     deployer.act("up")
     changes = {**same, "max_price": 99.0, "gpu_root_gib": 300}
-    then = {"zones": (ZONES[0], "us-east-1c"), "capacity": "spot-first", "kubernetes_version": "1.35"}
+    then = {"zones": (ZONES[0], "us-east-1c"), "capacity": "spot-first", "kubernetes_version": "1.36"}
     logged = {**changes, "log_types": ["audit"]}
     deployer.site = Site(aws, tmp_path, **then, nodes=2, settings=logged, ttl="9h")
     deployer.act("up")
