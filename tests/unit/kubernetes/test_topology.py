@@ -83,6 +83,7 @@ def test_torchs_rendezvous_numbers_the_nodes_by_their_keys() -> None:
 
     keys = {"127.0.0.1": "c", "127.0.0.2": "a", "127.0.0.3": "b"}
     port = free_port("127.0.0.1")
+    kept: list[object] = []  # the host's store ends with its last reference: the others still read it then
 
     def joined(address: str) -> int:
         parameters = RendezvousParameters(
@@ -99,10 +100,11 @@ def test_torchs_rendezvous_numbers_the_nodes_by_their_keys() -> None:
         registry.register(ordered.BACKEND, partial(ordered.create, key=keys[address]))
         handler = registry.create_handler(parameters)
         info = handler.next_rendezvous()
+        kept.extend((handler, info))
         assert info.bootstrap_store_info.master_addr == "127.0.0.2", "an address, not a key"
         info.store.set_timeout(timedelta(seconds=60))
         info.store.set(f"done-{info.rank}", "1")
-        info.store.wait([f"done-{rank}" for rank in range(3)])  # the host's store outlives the others' calls
+        info.store.wait([f"done-{rank}" for rank in range(3)])
         return int(info.rank)
 
     with ThreadPoolExecutor() as pool:
