@@ -4,7 +4,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # Four workers on two cores: most tests wait for a process or a stand-in.
-SHARED := -n 4 --dist loadfile --no-loadscope-reorder
+# A failed test is run once more and reported as RERUN; tests/conftest.py fails the whole if that were many.
+SHARED := -n 4 --dist loadfile --no-loadscope-reorder --reruns 1 --reruns-delay 5
 # What the tests and demos start, hundreds of processes, compiles our modules once, even where Python is told not to.
 export PYTHONDONTWRITEBYTECODE =
 
@@ -65,7 +66,7 @@ all: $(STAMP)
 soak: $(STAMP) ## slow endurance tests
 	$(BIN)/python -m pytest -m soak --timeout 1800
 
-golden: $(STAMP) ## write the manifests' golden files anew, to be read before they are committed
+golden: $(STAMP) ## rewrite the manifests' golden files; read the change before you commit it
 	CLOUDREC_WRITE_GOLDEN=1 $(BIN)/python -m pytest -q tests/unit/kubernetes_manifests/test_golden.py
 
 checkov: $(STAMP) ## look for weak points in every manifest (checkov, in a virtual environment of its own)

@@ -94,6 +94,10 @@ _LONG = (
     "tests/unit/test_safe_yaml.py",
 )
 
+# With `--reruns 1`, which `make test` and `make slow` use: of 8,000 tests with thousands of processes on shared
+# cores, one or two exceed a limit of time.
+_MOST_RERUNS = 4
+
 
 class ByFileAndCloud(LoadFileScheduling):
     """Keep a file's tests together, because they share expensive fixtures; separate those of each cloud.
@@ -148,6 +152,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Start with the pools, which take minutes on one worker; otherwise the others would wait for it."""
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: _scope_of(item.nodeid) != _POOLS)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail a session in which many tests passed at the second try: then the code is wrong, not the load."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is not None and len(reporter.stats.get("rerun", ())) > _MOST_RERUNS:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """State the limit where it is exceeded."""
+    if (count := len(terminalreporter.stats.get("rerun", ()))) > _MOST_RERUNS:
+        terminalreporter.write_line(f"{count} tests failed at the first try; the limit is {_MOST_RERUNS}")
 
 
 @pytest.hookimpl(optionalhook=True)
