@@ -94,8 +94,8 @@ _LONG = (
     "tests/unit/test_safe_yaml.py",
 )
 
-# With `--reruns 1`, as `make test` and `make slow` have it: of 8,000 tests with thousands of processes on shared
-# cores, one or two exceed a limit of time.
+# With `--reruns 1`, which `make test` and `make slow` use: of 8,000 tests with thousands of processes on
+# shared cores, one or two exceed a limit of time.
 _MOST_RERUNS = 4
 
 
