@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from typing import TYPE_CHECKING
@@ -13,6 +14,11 @@ from trainer.base.ending import RankEnding
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from trainer.base.config import TrainerConfig
+
+MADE_UP_DATA = "trainer.data.formats.synthetic:made_up"
+MADE_UP_STEPS = 200
 
 
 def main(argv: Sequence[str]) -> int:
@@ -35,7 +41,21 @@ def _main(argv: Sequence[str], ending: RankEnding) -> int:
         return 0
     with importing_torch():
         from trainer.loop.loop import run  # noqa: PLC0415 - torch takes seconds to import
-    return run(arguments.config, ending)
+    return run(_with_data(arguments.config), ending)
+
+
+def _with_data(config: TrainerConfig) -> TrainerConfig:
+    """Return the settings, with made-up samples if they name no data."""
+    if config.dataset is not None or config.dataset_path is not None:
+        return config
+    steps = config.num_iterations or MADE_UP_STEPS
+    if os.environ.get("RANK", "0") == "0":
+        print(
+            f"no data is given: training {steps:,} steps on made-up samples, which teach nothing; "
+            "--dataset_path DIR trains on data that `cloudrec data prepare` made",
+            flush=True,
+        )
+    return config.model_copy(update={"dataset": MADE_UP_DATA, "num_iterations": steps})
 
 
 if __name__ == "__main__":

@@ -175,3 +175,24 @@ def test_an_invalid_configuration_exits_with_64_and_one_line() -> None:
     assert (done.returncode, done.stdout) == (64, "")
     assert done.stderr.startswith("error: seed: ")
     assert done.stderr.count("\n") == 1
+
+
+def test_the_golden_preset_has_golden_trainings_defaults_for_keys_that_are_not_given() -> None:
+    config = parse_arguments(["--preset", "golden", "--batch_size", "64"]).config
+    assert (config.num_embeddings, config.embedding_dim, config.num_iterations) == (1024**2, 128, 1000)
+    assert (config.dense_arch_layer_sizes, config.over_arch_layer_sizes) == ((64, 128), (64, 1))
+    assert (config.learning_rate, config.dense_optimizer, config.batch_size) == (0.1, "adagrad", 64)
+    assert make_config(config.model_dump()) == config
+
+
+def test_a_preset_gives_way_to_another_spelling_of_a_key(tmp_path: Path) -> None:
+    file = tmp_path / "trainer.yaml"
+    file.write_text("preset: golden\nnum_embeddings_per_feature: [10, 20]\nglobal_batch_size: 256\n")
+    config = parse_arguments(["--config", str(file), "--embedding_dim", "16"]).config
+    assert (config.num_embeddings, config.num_embeddings_per_feature) == (None, (10, 20))
+    assert (config.global_batch_size, config.dense_arch_layer_sizes) == (256, (64, 16))
+
+
+def test_an_unknown_preset_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"preset: input should be 'golden', but it is 'silver'"):
+        parse_arguments(["--preset", "silver"])

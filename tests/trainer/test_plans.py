@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,6 +11,7 @@ from tests.trainer.support_learner import SHAPE, make_learner, make_world, train
 from tests.trainer.support_runs import run_here
 from trainer.base.errors import ConfigError
 from trainer.checkpoint import Checkpointer
+from trainer.checkpoint.format.commit import encode_commit, parse_commit
 from trainer.sharding.digest import model_digest
 from trainer.sharding.planfile import MODULE, to_document
 from trainer.sharding.topology import this_world
@@ -219,3 +221,43 @@ def test_a_run_saves_its_plan_and_another_run_uses_it(tmp_path: Path) -> None:
     second = run_here(dataset, tmp_path / "second", sharding_plan=str(plan))
     assert (tmp_path / "second" / "sharding_plan.json").read_text() == plan.read_text()
     assert second.summary["model_digest"] == first.summary["model_digest"]
+
+
+@pytest.mark.parametrize("by_variable", [False, True])
+def test_a_resumed_run_uses_the_plan_of_its_checkpoint(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    by_variable: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    dataset = tmp_path / "data"
+    write_dataset(dataset, train_rows=100)
+    run_here(dataset, tmp_path / "run", sharding_types=["row_wise"])
+    made = (tmp_path / "run" / "sharding_plan.json").read_text()
+    settings: dict[str, Any] = {"sharding_types": ["table_wise"], "num_epochs": 2}
+    if by_variable:
+        monkeypatch.setenv("FORCE_LOAD_SHARDING_PLAN", "1")
+    else:
+        settings["sharding_plan"] = "checkpoint"
+    run_here(dataset, tmp_path / "run", **settings)
+    assert (tmp_path / "run" / "sharding_plan.json").read_text() == made
+    monkeypatch.delenv("FORCE_LOAD_SHARDING_PLAN", raising=False)
+    run_here(dataset, tmp_path / "run", sharding_types=["table_wise"], num_epochs=3)
+    assert '"table_wise"' in (tmp_path / "run" / "sharding_plan.json").read_text()
+
+
+def test_a_first_attempt_with_the_plan_of_its_checkpoint_makes_a_new_one(tmp_path: Path) -> None:
+    write_dataset(tmp_path / "data", train_rows=100)
+    run_here(tmp_path / "data", tmp_path / "run", sharding_types=["row_wise"], sharding_plan="checkpoint")
+    assert '"row_wise"' in (tmp_path / "run" / "sharding_plan.json").read_text()
+
+
+def test_a_checkpoint_without_a_plan_is_refused_with_the_remedy(tmp_path: Path) -> None:
+    dataset = tmp_path / "data"
+    write_dataset(dataset, train_rows=100)
+    run_here(dataset, tmp_path / "run")
+    (commit,) = (tmp_path / "run" / "checkpoints").glob("*/commit-*.json")
+    parsed = parse_commit(commit.name, commit.read_bytes())
+    extra = {key: value for key, value in parsed.extra.items() if key != "sharding_plan"}
+    commit.write_bytes(encode_commit(replace(parsed, extra=extra)))
+    with pytest.raises(ConfigError, match=r"has no sharding plan.*leave out sharding_plan checkpoint"):
+        run_here(dataset, tmp_path / "run", num_epochs=2, sharding_plan="checkpoint")

@@ -114,10 +114,21 @@ def test_tables_can_be_larger_than_needed(dataset: Path, tmp_path: Path) -> None
 
 
 def test_a_missing_dataset_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--output_dir", str(tmp_path)]) == 64
-    assert capsys.readouterr().err.startswith("error: dataset_path is not set; give --dataset_path")
     assert main(["--output_dir", str(tmp_path), "--dataset_path", str(tmp_path / "none")]) == 65
     assert capsys.readouterr().err.startswith("error: ")
+
+
+def test_without_data_the_trainer_trains_on_made_up_samples_and_states_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = (
+        "--embedding_dim 8 --dense_arch_layer_sizes 8 --over_arch_layer_sizes 8,1 --num_embeddings 50"
+        " --batch_size 64 --eval_batch_size 65536"
+    )
+    assert main(["--output_dir", str(tmp_path), *flags.split()]) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("no data is given: training 200 steps on made-up samples, which teach nothing;")
+    assert "finished at step 200 of 200, 12800 samples" in printed
 
 
 def test_a_changed_byte_of_the_data_is_detected(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from cloudrec_contract.exit_codes import BAD_CONFIG, BAD_DATA, FAILED, FINISHED,
 from cloudrec_contract.settings import underscored_flags, underscored_keys
 from trainer.base.config import GROUPS, TrainerConfig
 from trainer.base.errors import ConfigError
+from trainer.base.presets import with_preset
 from trainer.base.safe_yaml import safe_yaml
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def make_config(values: Mapping[str, Any]) -> TrainerConfig:
         if name not in TrainerConfig.model_fields:
             raise ConfigError(f"unknown key {name!r} in the configuration{_nearest(name)}")
     try:
-        return TrainerConfig.model_validate(values)
+        return TrainerConfig.model_validate(with_preset(values))
     except ValidationError as error:
         raise ConfigError("; ".join(_explain(problem) for problem in error.errors())) from None
 

@@ -93,6 +93,11 @@ class DataConfig(_Group):
 class ModelConfig(_Group):
     """What is trained."""
 
+    preset: Literal["golden"] | None = Field(
+        None,
+        description="published defaults for the keys that are not given: golden, those of torchrec's "
+        "golden_training (26 tables of 1,048,576 x 128: 14 GB)",
+    )
     model: str = Field(
         "dlrm",
         description=f"{', '.join(MODELS)}, or your own as MODULE:FACTORY (see trainer/models/protocol.py)",
@@ -311,7 +316,9 @@ class SystemConfig(_Group):
         "greedy", description="how the planner searches; dynamic_programming weighs memory against time"
     )
     sharding_plan: str | None = Field(
-        None, description="JSON file with the plan to use, as saved in OUTPUT_DIR/sharding_plan.json"
+        None,
+        description="JSON file with the plan to use, as saved in OUTPUT_DIR/sharding_plan.json; or "
+        "`checkpoint`, that of the checkpoint which the run resumes (as FORCE_LOAD_SHARDING_PLAN=1 does)",
     )
     hbm_cap_gb: PositiveFloat | None = Field(
         None, description="GB of GPU memory a rank that the planner may count on (default: what is there)"

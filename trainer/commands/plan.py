@@ -54,7 +54,7 @@ def make_offline_plan(
     import torch  # noqa: PLC0415 - torch takes seconds to import
 
     from trainer.models.model import TrainTask, make_model  # noqa: PLC0415 - as above
-    from trainer.sharding.planfile import to_document  # noqa: PLC0415 - as above
+    from trainer.sharding.planfile import FROM_CHECKPOINT, to_document  # noqa: PLC0415 - as above
     from trainer.sharding.sharding import choose_plan  # noqa: PLC0415 - as above
     from trainer.sharding.topology import GB, Machines  # noqa: PLC0415 - as above
     from trainer.tables.optim import fuse_table_optimizer  # noqa: PLC0415 - as above
@@ -71,6 +71,11 @@ def make_offline_plan(
         hbm_bytes=int((config.hbm_cap_gb or gpu_gb) * GB),
         ddr_bytes=int((config.ddr_cap_gb or host_gb) * GB),
     )
+    if config.sharding_plan == FROM_CHECKPOINT:
+        raise ConfigError(
+            f"sharding_plan is {FROM_CHECKPOINT}, but this command reads no checkpoint; give the "
+            "sharding_plan.json of the run"
+        )
     shape = _model_shape(config)
     task = TrainTask(make_model(config, shape, torch.device("meta")))
     fuse_table_optimizer(task.model.embeddings, config, torch.device(device))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torchrec.distributed.model_parallel import get_unwrapped_module
@@ -13,8 +13,10 @@ from trainer.base.memory import keep_freed_memory
 from trainer.loop.pipeline import PlainPipeline, SparseDistPipeline
 from trainer.models.inputs import InputMaker
 from trainer.models.model import ModelShape, TrainTask, initialise_dense, make_model
+from trainer.sharding.planfile import to_document
 from trainer.sharding.sharding import make_plan, needs_equal_batches, shard
 from trainer.sharding.state import InitialTables, gather_state
+from trainer.sharding.topology import this_world
 from trainer.tables.host_tables import find_short_way, take_over_tables
 from trainer.tables.kernels import empty_caches, table_pieces, write_back_caches
 from trainer.tables.optim import (
@@ -29,7 +31,7 @@ from trainer.tables.replicas import ReplicaOptimizer
 from trainer.tables.touched import TouchTracker
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from torch import Tensor
     from torch.optim import Optimizer
@@ -52,6 +54,7 @@ class Learner:
         *,
         total_steps: int,
         draw: bool = True,  # False if the tables will be loaded, or initialised later
+        saved_plan: Mapping[str, Any] | None = None,  # a checkpoint's plan, to be used again
     ) -> None:
         self.config = config
         self.shape = shape
@@ -59,7 +62,7 @@ class Learner:
         task = TrainTask(make_model(config, shape, world.device))
         initialise_dense(task.model.dense, config.seed)
         fuse_table_optimizer(task.model.embeddings, config, world.device)
-        self.plan = make_plan(task, shape, config, world)
+        self.plan = make_plan(task, shape, config, world, saved=saved_plan)
         self.model = shard(task, self.plan, config, world)
         if world.device.type == "cpu":
             take_over_tables(self.model, config)
@@ -97,6 +100,11 @@ class Learner:
         """Set the tables to their initial state."""
         with self.filling():
             self.initial.make()
+
+    @cached_property
+    def plan_document(self) -> dict[str, Any]:
+        """The sharding plan in JSON types; see trainer.sharding.planfile."""
+        return to_document(self.plan, self.shape, this_world(self.config, self.world))
 
     @cached_property
     def entries(self) -> State:

@@ -16,6 +16,7 @@ from trainer.checkpoint.vocabulary import in_folder
 from trainer.data import encoding as encodings
 from trainer.loop.progress import Progress
 from trainer.sharding.digest import SampleDigest
+from trainer.sharding.planfile import IN_CHECKPOINT
 
 if TYPE_CHECKING:
     from trainer.base.config import TrainerConfig
@@ -73,6 +74,7 @@ class Saving:
             ),  # with "model", what scoring needs
             "model": asdict(self.learner.shape),
             "encoding": None if self.dataset.encoding is None else dict(self.dataset.encoding.document),
+            IN_CHECKPOINT: self.learner.plan_document,
         }
         report = self.checkpointer.save(
             progress.step,

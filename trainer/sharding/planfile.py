@@ -18,6 +18,7 @@ from cloudrec_contract.safe_json import safe_object
 from trainer.base.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from trainer.models.model import ModelShape
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 FORMAT = "cloudrec-sharding-plan"
 MODULE = "model.embeddings"  # the collection's place in a TrainTask
+FROM_CHECKPOINT = "checkpoint"  # the value of sharding_plan that names no file
+IN_CHECKPOINT = "sharding_plan"  # the plan's key in the `extra` of a commit
 CACHING = "fused_uvm_caching"  # the kernel that keeps some rows in GPU memory
 
 
@@ -52,8 +55,22 @@ def read_plan(path: Path, shape: ModelShape, machines: Machines) -> ShardingPlan
         raise ConfigError(f"cannot read the sharding plan {path}: {error}") from error
     except ValueError as error:
         raise ConfigError(f"the sharding plan {path} cannot be read: {error}") from error
+    return parse_plan(document, shape, machines, where=str(path))
+
+
+def parse_plan(
+    document: Mapping[str, Any], shape: ModelShape, machines: Machines, *, where: str
+) -> ShardingPlan:
+    """Return the plan that a document of `to_document` describes; errors are those of `read_plan`.
+
+    Args:
+        document: the plan in JSON types.
+        shape: the model that it must fit.
+        machines: the ranks that it must fit.
+        where: names the document in errors.
+    """
     if document.get("format") != FORMAT:
-        raise ConfigError(f"{path} is no sharding plan; OUTPUT_DIR/sharding_plan.json of a run is one")
+        raise ConfigError(f"{where} is no sharding plan; OUTPUT_DIR/sharding_plan.json of a run is one")
     try:
         _check_fits(document, shape, machines)
         tables = {
@@ -61,15 +78,15 @@ def read_plan(path: Path, shape: ModelShape, machines: Machines) -> ShardingPlan
             for table, rows in shape.num_embeddings.items()
         }
     except ConfigError as error:
-        raise ConfigError(f"the sharding plan {path} cannot be used: {error}") from None
+        raise ConfigError(f"the sharding plan {where} cannot be used: {error}") from None
     except (KeyError, TypeError, ValueError) as error:
         raise ConfigError(
-            f"the sharding plan {path} is damaged ({type(error).__name__}: {error}); make a new one"
+            f"the sharding plan {where} is damaged ({type(error).__name__}: {error}); make a new one"
         ) from error
     return ShardingPlan(plan={MODULE: EmbeddingModuleShardingPlan(tables)})
 
 
-def _check_fits(document: dict[str, Any], shape: ModelShape, machines: Machines) -> None:
+def _check_fits(document: Mapping[str, Any], shape: ModelShape, machines: Machines) -> None:
     here = {
         "world_size": machines.world_size,
         "local_world_size": machines.local_world_size,

@@ -22,12 +22,12 @@ from torchrec.distributed.types import CacheParams, ShardingEnv
 
 from trainer.base.errors import ConfigError, PeerError
 from trainer.base.table_optimizers import explain_column_cut
-from trainer.sharding.planfile import CACHING, MODULE, read_plan
+from trainer.sharding.planfile import CACHING, FROM_CHECKPOINT, MODULE, parse_plan, read_plan
 from trainer.sharding.topology import GB, Machines, make_topology, read_reserve, this_world
 from trainer.tables.ordered_sums import fix_order_of_sums
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from torchrec.distributed.types import ShardingPlan
 
@@ -88,8 +88,22 @@ def make_sharder(config: TrainerConfig) -> EmbeddingBagCollectionSharder:
     return Sharder(qcomm_codecs_registry=get_qcomm_codecs_registry(settings))
 
 
-def make_plan(task: TrainTask, shape: ModelShape, config: TrainerConfig, world: World) -> ShardingPlan:
+def make_plan(
+    task: TrainTask,
+    shape: ModelShape,
+    config: TrainerConfig,
+    world: World,
+    *,
+    saved: Mapping[str, Any] | None = None,
+) -> ShardingPlan:
     """Return rank 0's plan, which it makes or reads; collective.
+
+    Args:
+        task: the model.
+        shape: its sizes.
+        config: the run's settings.
+        world: the ranks.
+        saved: the plan of a checkpoint, to be used in place of a new one; rank 0's counts.
 
     Raises:
         ConfigError: on all ranks: the plan or the configuration is wrong.
@@ -98,7 +112,7 @@ def make_plan(task: TrainTask, shape: ModelShape, config: TrainerConfig, world: 
     answer: list[Any] = [None]
     if world.rank == 0:
         try:
-            answer = [choose_plan(task, shape, config, this_world(config, world))]
+            answer = [choose_plan(task, shape, config, this_world(config, world), saved)]
         except Exception as error:  # noqa: BLE001 - raised below, once the others know and do not wait
             answer = [error]
     if world.size > 1:
@@ -116,7 +130,11 @@ def _is_unforeseen(answer: Any) -> bool:  # noqa: ANN401 - a plan or an error
 
 
 def choose_plan(
-    task: TrainTask, shape: ModelShape, config: TrainerConfig, machines: Machines
+    task: TrainTask,
+    shape: ModelShape,
+    config: TrainerConfig,
+    machines: Machines,
+    saved: Mapping[str, Any] | None = None,
 ) -> ShardingPlan:
     """Read the configured plan, or make one for these machines; needs no process group and no GPU."""
     for table in config.table_constraints:
@@ -131,7 +149,9 @@ def choose_plan(
                 f"the table {table} has {rows} rows; ids are 32 bits wide, so {MAX_ROWS} is the most: hash "
                 "its ids into fewer rows"
             )
-    if config.sharding_plan is not None:
+    if saved is not None:
+        plan = parse_plan(saved, shape, machines, where="of the checkpoint")
+    elif config.sharding_plan not in (None, FROM_CHECKPOINT):
         plan = read_plan(Path(config.sharding_plan), shape, machines)
     else:
         plan = _search(task, shape, config, machines)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from trainer.base.errors import ConfigError
 from trainer.checkpoint import Checkpointer
 from trainer.data.checks import BatchChecks
 from trainer.loop.boundary import make_boundary, watching
@@ -28,16 +30,17 @@ from trainer.loop.setup import count_steps, model_shape, open_dataset, set_numer
 from trainer.report.ledger import GoodputLedger
 from trainer.report.profiling import StepProfiler
 from trainer.report.report import Reporter
-from trainer.sharding.planfile import to_document
+from trainer.sharding.planfile import FROM_CHECKPOINT, IN_CHECKPOINT
 from trainer.sharding.sharding import describe
-from trainer.sharding.topology import this_world
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from trainer.base.config import TrainerConfig
     from trainer.base.distributed import World
     from trainer.preempt import StopFlag
+
+_FORCE = "FORCE_LOAD_SHARDING_PLAN"  # TorchEasyRec's variable for the same
 
 
 @contextmanager
@@ -65,7 +68,14 @@ def open_session(config: TrainerConfig, world: World) -> Iterator[Session]:
         ledger = stack.enter_context(
             GoodputLedger(folder / "goodput.jsonl", active=world.is_first, restarted=restarts() > 0)
         )
-        learner = Learner(config, model_shape(config, dataset), world, total_steps=steps, draw=False)
+        learner = Learner(
+            config,
+            model_shape(config, dataset),
+            world,
+            total_steps=steps,
+            draw=False,
+            saved_plan=_saved_plan(config, checkpointer),
+        )
         run = RunParts(config=config, world=world, dataset=dataset, learner=learner)
         saving = Saving(
             config=config, world=world, dataset=dataset, learner=learner, checkpointer=checkpointer
@@ -153,10 +163,24 @@ def _begin(run: RunParts, saving: Saving, reporter: Reporter) -> Course:
     return course
 
 
+def _saved_plan(config: TrainerConfig, checkpointer: Checkpointer) -> Mapping[str, Any] | None:
+    """Return the plan of the checkpoint to resume, if it is to be used; None: make a new one. Collective."""
+    wanted = config.sharding_plan == FROM_CHECKPOINT or os.environ.get(_FORCE, "").lower() in {"1", "true"}
+    extra = checkpointer.newest_extra() if wanted and config.resume else None
+    if extra is None:
+        return None
+    plan = extra.get(IN_CHECKPOINT)
+    if not isinstance(plan, dict):
+        raise ConfigError(
+            f"the checkpoint in {config.checkpoint_uri} has no sharding plan, as it was saved by an earlier "
+            f"version; leave out sharding_plan {FROM_CHECKPOINT} and {_FORCE} to make a new plan, under "
+            "which it resumes as well"
+        )
+    return plan
+
+
 def _save_plan(run: RunParts) -> None:
     """Write the sharding plan beside the reports, so that it can be edited and given to another run."""
     if run.world.is_first:
-        machines = this_world(run.config, run.world)
-        document = to_document(run.learner.plan, run.learner.shape, machines)
         path = Path(run.config.output_dir) / "sharding_plan.json"
-        path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        path.write_text(json.dumps(run.learner.plan_document, indent=1) + "\n", encoding="utf-8")
