@@ -27,9 +27,20 @@ PATIENCE_S = 120.0
 
 
 @contextmanager
-def running_slurm(*options: str) -> Iterator[dict[str, str]]:
-    """Run a cluster and yield the variables that point to it; skip the tests where it cannot run."""
-    command = [sys.executable, str(REPOSITORY / "scripts" / "slurm_cluster.py"), "--install", *options]
+def running_slurm(*options: str, through: tuple[str, ...] = ()) -> Iterator[dict[str, str]]:
+    """Run a cluster and yield the variables that point to it; skip the tests where it cannot run.
+
+    Args:
+        options: of scripts/slurm_cluster.py.
+        through: the words of a program that starts it, such as unshare.
+    """
+    command = [
+        *through,
+        sys.executable,
+        str(REPOSITORY / "scripts" / "slurm_cluster.py"),
+        "--install",
+        *options,
+    ]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as cluster:
         assert cluster.stdin is not None
         assert cluster.stdout is not None
