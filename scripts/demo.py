@@ -31,8 +31,6 @@ TRAINER_FLAGS = (
     *("--dense_arch_layer_sizes", "64,16", "--over_arch_layer_sizes", "64,32,1"),
     *("--checkpoint_interval", "200"),
 )
-# Rarer values share one id: their embeddings would learn mostly noise from a million rows.
-MIN_FREQUENCY = 3000
 _GIB = 1 << 30
 _POLL_S = 0.5
 
@@ -128,8 +126,7 @@ def main() -> int:
         try:
             shell.run("up", "local")
             shell.run("data", "synth", "data/raw", "--rows", str(ROWS), "--seed", "1")
-            frequency = ("--min-frequency", str(MIN_FREQUENCY))
-            shell.run("data", "prepare", "data/raw", "data/prepared", *frequency)
+            shell.run("data", "prepare", "data/raw", "data/prepared")
             epochs = int(TRAINER_FLAGS[1])
             train_stop_and_resume(shell, epochs * ROWS // (PROCESSES * 1024))
             report = Path("cloudrec-demo.html").absolute()

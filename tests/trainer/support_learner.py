@@ -45,7 +45,8 @@ def make_learner(place: Place, **settings: Any) -> Learner:
         "dense_arch_layer_sizes": SHAPE.dense_arch_layer_sizes,
         "over_arch_layer_sizes": SHAPE.over_arch_layer_sizes,
     }
-    config = make_config({"threads": 1, **sizes, **settings})
+    # The default epsilon depends on the batch of the configuration; the batches here are those of the tests.
+    config = make_config({"threads": 1, "optimizer_eps": 1e-4, **sizes, **settings})
     shape = replace(
         SHAPE,
         interaction=config.interaction,

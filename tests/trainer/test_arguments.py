@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -196,3 +196,21 @@ def test_a_preset_gives_way_to_another_spelling_of_a_key(tmp_path: Path) -> None
 def test_an_unknown_preset_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"preset: input should be 'golden', but it is 'silver'"):
         parse_arguments(["--preset", "silver"])
+
+
+@pytest.mark.parametrize(
+    ("settings", "ranks", "expected"),
+    [
+        ({"batch_size": 512}, 2, 1 / 1024),
+        ({"global_batch_size": 4096}, 2, 1 / 4096),
+        ({"table_optimizer": "adagrad", "batch_size": 100}, 1, 0.01),
+        ({"table_optimizer": "adam"}, 2, 1e-4),
+        ({"optimizer_eps": 1e-8}, 2, 1e-8),
+    ],
+)
+def test_the_tables_epsilon_is_a_samples_share_of_the_mean_gradient_unless_it_is_given(
+    settings: dict[str, Any], ranks: int, expected: float
+) -> None:
+    config = make_config(settings)
+    assert config.table_eps(ranks) == expected
+    assert config.dense_eps == settings.get("optimizer_eps", 1e-4)

@@ -48,6 +48,7 @@ SETTINGS: dict[str, Any] = {
     "threads": 1,
     "lr_decay": "none",
     "table_optimizer": "adagrad",
+    "optimizer_eps": 1e-4,
     "learning_rate": 0.05,
     "dense_learning_rate": 0.01,
 }

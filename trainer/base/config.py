@@ -22,6 +22,8 @@ PositiveInt = Annotated[int, Field(gt=0)]
 NonNegativeInt = Annotated[int, Field(ge=0)]
 PositiveFloat = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NonNegativeFloat = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+_EPS = 1e-4
+_ADAGRADS = ("adagrad", "rowwise_adagrad")
 MOST_SOURCE = 200_000  # characters of a module: a ConfigMap holds 1 MiB
 DLRM_MODELS = ("dlrm", "dcn_v2")  # of trainer.models.model; the others follow trainer.models.protocol
 MODELS = (*DLRM_MODELS, "deepfm", "wide_deep")
@@ -143,8 +145,10 @@ class OptimizerConfig(_Group):
     dense_optimizer: Literal["adagrad", "adam", "adamw", "sgd"] = Field(
         "adam", description="optimizer of the dense part; adam decays weights as adamw does"
     )
-    optimizer_eps: PositiveFloat = Field(
-        1e-4, description="the optimizers' epsilon; it keeps the steps of rarely seen ids small"
+    optimizer_eps: PositiveFloat | None = Field(
+        None,
+        description="the optimizers' epsilon (default: 1e-4; for adagrad and rowwise_adagrad tables 1 / the "
+        "samples of a step over all ranks, which keeps the steps of rarely seen ids small)",
     )
     weight_decay: NonNegativeFloat = Field(0.0, description="L2 decay of the dense weights")
     lr_warmup_steps: NonNegativeInt = Field(0, description="steps over which the rates rise linearly from 0")
@@ -429,6 +433,22 @@ class TrainerConfig(SystemConfig, RunConfig, OptimizerConfig, ModelConfig, DataC
                 "as in 100:110"
             )
         return self
+
+    @property
+    def dense_eps(self) -> float:
+        """The epsilon of the dense part's optimizer."""
+        return self.optimizer_eps or _EPS
+
+    def table_eps(self, ranks: int) -> float:
+        """Return the epsilon of the tables' optimizer.
+
+        Gradients are those of a step's mean loss, so one sample sends a row a gradient of about 1 / samples.
+        With an epsilon of this size, the first hundreds of samples of an id make small steps, and its vector
+        does not fit their noise.
+        """
+        if self.optimizer_eps is not None or self.table_optimizer not in _ADAGRADS:
+            return self.optimizer_eps or _EPS
+        return 1.0 / (self.global_batch_size or self.batch_size * ranks)
 
     @property
     def checkpoint_every(self) -> Every:

@@ -78,7 +78,7 @@ def make_offline_plan(
         )
     shape = _model_shape(config)
     task = TrainTask(make_model(config, shape, torch.device("meta")))
-    fuse_table_optimizer(task.model.embeddings, config, torch.device(device))
+    fuse_table_optimizer(task.model.embeddings, config, torch.device(device), ranks=world_size)
     plan = choose_plan(task, shape, config, machines)
     document = to_document(plan, shape, machines)
     element = 2 if config.embedding_weight_precision == "fp16" else 4

@@ -61,11 +61,11 @@ class Learner:
         self.world = world
         task = TrainTask(make_model(config, shape, world.device))
         initialise_dense(task.model.dense, config.seed)
-        fuse_table_optimizer(task.model.embeddings, config, world.device)
+        fuse_table_optimizer(task.model.embeddings, config, world.device, ranks=world.size)
         self.plan = make_plan(task, shape, config, world, saved=saved_plan)
         self.model = shard(task, self.plan, config, world)
         if world.device.type == "cpu":
-            take_over_tables(self.model, config)
+            take_over_tables(self.model, config, ranks=world.size)
         self.touched = TouchTracker(self.model) if config.checkpoint_mode != "full" else None
         if world.device.type == "cpu":
             keep_freed_memory()
@@ -151,7 +151,7 @@ class Learner:
             [piece for piece in table_pieces(self.model) if piece.replicated],
             kind=config.table_optimizer,
             learning_rate=config.learning_rate,
-            eps=config.optimizer_eps,
+            eps=config.table_eps(self.world.size),
             stamps=self.touched.stamps_of_replicas(self.model) if self.touched else None,
         )
         update = DenseUpdate(make_dense_optimizer(dense.parameters(), config), replicas, scaler, config)

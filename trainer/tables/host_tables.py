@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _FOUND_ALL, _NO_MEMORY = -1, -2
 
 
-def take_over_tables(model: DistributedModelParallel, config: TrainerConfig) -> None:
+def take_over_tables(model: DistributedModelParallel, config: TrainerConfig, *, ranks: int) -> None:
     """Replace every kernel that HostTables supports; the others stay fbgemm's.
 
     Raises:
@@ -47,10 +47,12 @@ def take_over_tables(model: DistributedModelParallel, config: TrainerConfig) -> 
             "install gcc or clang, or leave table_kernel at auto"
         )
 
+    eps = config.table_eps(ranks)
+
     def replace(kernel: Any) -> nn.Module | None:  # noqa: ANN401 - fbgemm's modules are untyped
         if not _fits(kernel):
             return None
-        return HostTables(kernel, kind=config.table_optimizer, eps=config.optimizer_eps, library=library)
+        return HostTables(kernel, kind=config.table_optimizer, eps=eps, library=library)
 
     replace_kernels(model, replace)
 

@@ -36,7 +36,9 @@ TABLE_OPTIMIZERS = {
 }
 
 
-def fuse_table_optimizer(tables: nn.Module, config: TrainerConfig, device: torch.device) -> None:
+def fuse_table_optimizer(
+    tables: nn.Module, config: TrainerConfig, device: torch.device, *, ranks: int
+) -> None:
     """Fuse the table optimizer into backward; call it before sharding.
 
     fbgemm has no Adam for CPUs and refuses to create it, so SGD takes its place there:
@@ -47,7 +49,7 @@ def fuse_table_optimizer(tables: nn.Module, config: TrainerConfig, device: torch
         kind = "sgd"
     settings: dict[str, Any] = {"lr": config.learning_rate}
     if kind != "sgd":
-        settings["eps"] = config.optimizer_eps
+        settings["eps"] = config.table_eps(ranks)
     apply_optimizer_in_backward(TABLE_OPTIMIZERS[kind], tables.parameters(), settings)
 
 
@@ -60,7 +62,7 @@ def make_dense_optimizer(parameters: Iterable[nn.Parameter], config: TrainerConf
     }
     if config.dense_optimizer == "sgd":
         return torch.optim.SGD(parameters, **settings)
-    settings["eps"] = config.optimizer_eps
+    settings["eps"] = config.dense_eps
     if config.dense_optimizer in ("adam", "adamw"):
         return _with_state(torch.optim.AdamW(parameters, **settings))
     return torch.optim.Adagrad(parameters, **settings)
