@@ -8,6 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from trainer.models.parts import DeepLayers
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -65,3 +67,18 @@ def with_a_loss_of_tasks(inputs: ModelInputs) -> Linear:
             return super().loss(logits, labels).mean(dim=0)
 
     return OfTasks(inputs)
+
+
+def of_one_opinion(inputs: ModelInputs) -> nn.Module:
+    """Return a network that takes all tasks for the same."""
+
+    class OneOpinion(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.deep = DeepLayers(inputs.width, inputs.hidden)
+
+        def forward(self, dense: Tensor, vectors: Mapping[str, Tensor]) -> Tensor:
+            logits: Tensor = self.deep(torch.cat([dense, *vectors.values()], dim=1))
+            return logits[:, None].expand(-1, len(inputs.tasks))
+
+    return OneOpinion()

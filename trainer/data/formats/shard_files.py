@@ -84,11 +84,11 @@ def verify_answers(directory: Path, shard: ShardEntry, arrays: Arrays, may_lack:
     if shard.rows == 0:
         return
     path = directory / shard.files["labels"].path
-    least = np.where(may_lack, -1, 0) if may_lack else 0
-    low, high = arrays.labels.min(axis=0), arrays.labels.max(axis=0)
-    if bool(((low < least) | (high > 1)).any()):
-        found = np.unique(arrays.labels).astype(np.uint8).tolist()
-        raise DatasetError(f"{path}: holds the label {max(found)}; labels are 0 or 1; {_AGAIN}")
+    for labels, lacks in zip(arrays.labels.reshape(shard.rows, -1).T, may_lack or (False,), strict=True):
+        least = -1 if lacks else 0
+        if labels.min() < least or labels.max() > 1:
+            value = labels[(labels < least) | (labels > 1)].astype(np.uint8).max()
+            raise DatasetError(f"{path}: holds the label {value}; labels are 0 or 1; {_AGAIN}")
     if arrays.weights is not None and not bool((np.isfinite(arrays.weights) & (arrays.weights >= 0)).all()):
         path = directory / shard.files["weights"].path
         raise DatasetError(f"{path}: holds a weight that is no finite number from 0; {_AGAIN}")
