@@ -6,6 +6,8 @@ dataset.json; the trainer reads it from there. `parse` takes both forms:
     label: clicked
     dense: [price, {name: age, transform: normalise, missing: 30}]
     sparse: [city, {name: tags, kind: multi_hot, pooling: mean, dim: 16}]
+
+`labels: [clicked, {name: bought, weight: 2, missing: skip}]` in place of `label` makes several tasks.
 """
 
 from __future__ import annotations
@@ -28,6 +30,8 @@ MISSING_ID = 0
 UNKNOWN_ID = 1  # with a vocabulary
 FIRST_ID = 2  # of a vocabulary's values
 MOST_FEATURES = 4096
+MOST_LABELS = 64
+MISSING_LABEL = 255  # in the arrays of labels, of rows that take no part in a task
 _MOST_ROWS = (1 << 31) - 1
 _LIMITS = {
     "min_frequency": (1, _MOST_ROWS),
@@ -41,6 +45,23 @@ _SHOWN = 8  # names in a message
 
 class SchemaError(ValueError):
     """A schema is not valid; the text says what is wrong, the value, and the remedy."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskLabel:
+    """A column of 0 and 1 that a model learns.
+
+    Attributes:
+        name: of the task, in metrics and scores.
+        column: its column in the files.
+        weight: the factor on its part of the loss.
+        missing: whether a row may lack it; such a row takes no part in the loss and the metrics of this task.
+    """
+
+    name: str
+    column: str
+    weight: float = 1.0
+    missing: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,17 +120,28 @@ class SparseFeature:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeatureSchema:
-    """The features of a dataset; the label is a column of 0 and 1."""
+    """The features of a dataset, its labels, and the column of the samples' weights if there is one."""
 
-    label: str
+    labels: tuple[TaskLabel, ...]
     dense: tuple[DenseFeature, ...]
     sparse: tuple[SparseFeature, ...]
+    weight: str | None = None
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """The names of the labels if there are several; empty for one."""
+        return tuple(each.name for each in self.labels) if len(self.labels) > 1 else ()
+
+    @property
+    def answers(self) -> tuple[str, ...]:
+        """The columns that no feature may read: the labels' and the weights'."""
+        return (*(each.column for each in self.labels), *(() if self.weight is None else (self.weight,)))
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns that are read, each once."""
         dense, sparse = ([each.column for each in part] for part in (self.dense, self.sparse))
-        return tuple(dict.fromkeys((self.label, *dense, *sparse)))
+        return tuple(dict.fromkeys((*self.answers, *dense, *sparse)))
 
     @property
     def single(self) -> tuple[SparseFeature, ...]:
@@ -132,10 +164,18 @@ class FeatureSchema:
     def to_json(self) -> dict[str, Any]:
         """Return the schema as plain values, which `parse` reads."""
         return {
-            "label": self.label,
+            **self._answers_to_json(),
             "dense": [_plain(each) for each in self.dense],
             "sparse": [_plain(each) for each in self.sparse],
         }
+
+    def _answers_to_json(self) -> dict[str, Any]:
+        """Return a single label by its column, as it was before there could be several."""
+        weight = {} if self.weight is None else {"weight": self.weight}
+        if not self.tasks:
+            return {"label": self.labels[0].column, **weight}
+        labels = [{**asdict(each), "missing": "skip" if each.missing else "error"} for each in self.labels]
+        return {"labels": labels, **weight}
 
     def mapping(self) -> list[dict[str, Any]]:
         """Return what decides the numbers and ids of each feature: not columns, dimensions and pooling."""
@@ -162,11 +202,11 @@ def parse(document: object) -> FeatureSchema:
         SchemaError: it is not valid.
     """
     given = _mapping(document, "features")
-    _known(given, ("label", "dense", "sparse"), "features")
-    if "label" not in given:
-        raise SchemaError("features has no label; name the column of 0 and 1, as in `label: clicked`")
+    _known(given, ("label", "labels", "weight", "dense", "sparse"), "features")
+    weight = given.get("weight")
     schema = FeatureSchema(
-        label=_text(given["label"], "label"),
+        labels=_labels(given),
+        weight=None if weight is None else _text(weight, "weight"),
         dense=tuple(_dense(each) for each in _list(given.get("dense") or [], "dense")),
         sparse=tuple(_sparse(each) for each in _list(given.get("sparse") or [], "sparse")),
     )
@@ -183,6 +223,43 @@ def closest(name: str, names: Collection[str]) -> str:
     shown = list(names)[:_SHOWN]
     more = f" and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
     return f"; there are {', '.join(shown)}{more}"
+
+
+def _labels(given: Mapping[str, Any]) -> tuple[TaskLabel, ...]:
+    if "label" in given and "labels" in given:
+        raise SchemaError("features has label and labels; keep labels, and name all of them there")
+    if "labels" not in given:
+        if "label" not in given:
+            raise SchemaError(
+                "features has no label; name the column of 0 and 1, as in `label: clicked`, or several, as "
+                "in `labels: [clicked, bought]`"
+            )
+        column = _text(given["label"], "label")
+        return (TaskLabel(name=column, column=column),)
+    labels = tuple(_task_label(each) for each in _list(given["labels"], "labels"))
+    if not 1 < len(labels) <= MOST_LABELS:
+        count = f"{len(labels)} labels" if len(labels) != 1 else "one label"
+        raise SchemaError(
+            f"labels has {count}; it takes 2 to {MOST_LABELS}, and one alone is written as `label: clicked`"
+        )
+    for key in ("name", "column"):
+        values = [getattr(each, key) for each in labels]
+        if twice := [value for value in values if values.count(value) > 1]:
+            raise SchemaError(f"labels has the {key} {twice[0]} twice; each task needs its own")
+    return labels
+
+
+def _task_label(entry: object) -> TaskLabel:
+    values = _feature(entry, "labels", TaskLabel)
+    name = values["name"]
+    weight = values.get("weight", 1.0)
+    if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight < math.inf:
+        raise SchemaError(
+            f"weight of {name} is {_shown(weight)}; it must be a number above 0, the factor on its loss"
+        )
+    missing = values.get("missing", "error")
+    _one_of(missing, ("error", "skip"), f"missing of {name}")
+    return TaskLabel(name=name, column=values["column"], weight=float(weight), missing=missing == "skip")
 
 
 def _dense(entry: object) -> DenseFeature:
@@ -231,7 +308,9 @@ def _check_sparse(feature: SparseFeature) -> None:
         raise SchemaError(f"{name} has a separator but is single; add `kind: multi_hot`, or leave it out")
 
 
-def _feature(entry: object, where: str, kind: type[DenseFeature | SparseFeature]) -> dict[str, Any]:
+def _feature(
+    entry: object, where: str, kind: type[DenseFeature | SparseFeature | TaskLabel]
+) -> dict[str, Any]:
     given = {"name": entry} if isinstance(entry, str) else dict(_mapping(entry, f"an entry of {where}"))
     if "name" not in given and "column" in given:
         given["name"] = given["column"]
@@ -256,15 +335,20 @@ def _check(schema: FeatureSchema) -> None:
         raise SchemaError("features has no sparse feature; a model here embeds one at least")
     if count > MOST_FEATURES:
         raise SchemaError(f"features has {count:,} features; {MOST_FEATURES:,} is the most")
+    if schema.weight in schema.answers[: len(schema.labels)]:
+        raise SchemaError(
+            f"weight is {schema.weight}, the column of a label; it must be another column, of numbers from 0"
+        )
     seen: set[str] = set()
     every: tuple[DenseFeature | SparseFeature, ...] = (*schema.dense, *schema.sparse)
     for each in every:
         if each.name in seen:
             raise SchemaError(f"features names {each.name} twice; give one of them another name")
         seen.add(each.name)
-        if each.column == schema.label:
+        if each.column in schema.answers:
+            what = "weights'" if each.column == schema.weight else "label's"
             raise SchemaError(
-                f"{each.name} reads the label's column {schema.label}; a model would see the answer"
+                f"{each.name} reads the {what} column {each.column}; a model would see the answer"
             )
     for table, shared in schema.tables.items():
         for key in ("encoding", "dim", "min_frequency", "max_size", "buckets", "boundaries"):
@@ -340,7 +424,7 @@ def _shown(value: object) -> str:
 
 
 CRITEO = FeatureSchema(
-    label="label",
+    labels=(TaskLabel(name="label", column="label"),),
     dense=tuple(DenseFeature(name=f"I{i}", column=f"I{i}", transform="log1p") for i in range(1, 14)),
     sparse=tuple(SparseFeature(name=f"C{i}", column=f"C{i}", table=f"C{i}") for i in range(1, 27)),
 )

@@ -55,6 +55,7 @@ _SLOW = (
     "tests/e2e/test_ray_driver.py",
     "tests/e2e/test_sandbox_run.py",
     "tests/e2e/test_sandbox_session.py",
+    "tests/e2e/test_several_labels.py",
     "tests/e2e/test_smoke.py",
     "tests/e2e/test_user_script.py",
     "tests/e2e/test_wheel.py",

@@ -19,7 +19,14 @@ if TYPE_CHECKING:
     from cloudrec.data.format.encoding import Encoding
 
 _SMALL = 128  # bytes of an .npy file without content
-_LAYOUT = {"labels": "|u1", "dense": "<f4", "sparse": "<i4", "offsets": "<i8", "values": "<i4"}
+_LAYOUT = {
+    "labels": "|u1",
+    "dense": "<f4",
+    "sparse": "<i4",
+    "offsets": "<i8",
+    "values": "<i4",
+    "weights": "<f4",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,11 +36,13 @@ class _Features:
     dense: int
     single: Mapping[str, int]  # the rows of the table of each feature with one id a row
     lists: Mapping[str, int]  # and of each feature with lists
+    may_lack: tuple[bool, ...]  # for each of several labels whether a row may lack it; empty for one label
 
     def shape(self, kind: str, rows: int) -> tuple[int, ...] | None:
         """Return the shape of an array; None if only its number of dimensions is known."""
         shapes: dict[str, tuple[int, ...]] = {
-            "labels": (rows,),
+            "labels": (len(self.may_lack), rows) if self.may_lack else (rows,),
+            "weights": (rows,),
             "dense": (rows, self.dense),
             "sparse": (len(self.single), rows),
             "offsets": (len(self.lists), rows + 1),
@@ -108,15 +117,19 @@ def _check(path: Path, content: Mapping[str, Any], *, deep: bool) -> CheckReport
 def _features(content: Mapping[str, Any], where: Path) -> _Features:
     limits = {name: int(rows) for name, rows in content["num_embeddings_per_feature"].items()}
     lists: set[str] = set()
+    may_lack: tuple[bool, ...] = ()
     if "features" in content:
         try:
-            lists = {each.name for each in schemas.parse(content["features"]).multi_hot}
+            schema = schemas.parse(content["features"])
+            lists = {each.name for each in schema.multi_hot}
+            may_lack = tuple(each.missing for each in schema.labels) if schema.tasks else ()
         except schemas.SchemaError as error:
             raise DataError(f"{where}: its feature schema is malformed: {error}", remedy=_AGAIN) from error
     return _Features(
         dense=len(content["dense_features"]),
         single={name: limits[name] for name in content["sparse_features"] if name not in lists},
         lists={name: limits[name] for name in content["sparse_features"] if name in lists},
+        may_lack=may_lack,
     )
 
 
@@ -178,6 +191,18 @@ def _check_file(
         _check_content(path, file["crc32"], kind, array, features)
 
 
+def _check_answers(path: Path, kind: str, array: Any, features: _Features) -> None:  # noqa: ANN401 - as below
+    """Check that labels are 0 or 1, or missing where they may be, and that weights are finite and from 0."""
+    import numpy as np  # noqa: PLC0415 - as below
+
+    if kind == "weights" and not (np.isfinite(array) & (array >= 0)).all():
+        raise DataError(f"{path} holds a weight that is no finite number from 0", remedy=_AGAIN)
+    if kind == "labels":
+        for labels, may_lack in zip(np.atleast_2d(array), features.may_lack or (False,), strict=True):
+            if not ((labels <= 1) | (may_lack & (labels == schemas.MISSING_LABEL))).all():
+                raise DataError(f"{path} holds a label other than 0 and 1", remedy=_AGAIN)
+
+
 def _check_content(path: Path, crc32: str, kind: str, array: Any, features: _Features) -> None:  # noqa: ANN401 - numpy is not imported at the top
     import numpy as np  # noqa: PLC0415 - as above
     from isal import isal_zlib  # noqa: PLC0415 - as above
@@ -188,8 +213,8 @@ def _check_content(path: Path, crc32: str, kind: str, array: Any, features: _Fea
             crc = isal_zlib.crc32(block, crc)
     if f"{crc:08x}" != crc32:
         raise DataError(f"{path} is damaged: its crc32 is {crc:08x}, not {crc32}", remedy=_AGAIN)
-    if kind == "labels" and array.size and array.max() > 1:
-        raise DataError(f"{path} holds a label other than 0 and 1", remedy=_AGAIN)
+    if kind in ("labels", "weights"):
+        _check_answers(path, kind, array, features)
     if kind == "dense" and not np.isfinite(array).all():
         raise DataError(f"{path} holds a value that is not finite", remedy=_AGAIN)
     if kind == "sparse":

@@ -95,6 +95,7 @@ def _figures(view: RunView, summary: dict[str, Any]) -> list[Figure]:
         "AUC": (finite(summary.get("auc")), view.auc),
         "Logloss": (finite(summary.get("logloss")), None),
         "Normalized entropy": (finite(summary.get("ne")), None),
+        **_of_tasks(summary),
         "Training loss": (view.loss, None),
         "Samples/s": (finite(summary.get("samples_per_s")), view.samples_per_s),
         "Goodput": (view.goodput, finite(summary.get("goodput"))),
@@ -106,6 +107,17 @@ def _figures(view: RunView, summary: dict[str, Any]) -> list[Figure]:
     known = {name: first if first is not None else second for name, (first, second) in numbers.items()}
     figures = [Figure(name=name, value=_shown(value)) for name, value in known.items() if value is not None]
     return [*figures, Figure(name="Wall time", value=duration(view.wall_s))]
+
+
+def _of_tasks(summary: dict[str, Any]) -> dict[str, tuple[float | None, None]]:
+    """Return the AUC and the logloss of each of several labels; those above are their means."""
+    tasks = summary.get("tasks")
+    found: dict[str, tuple[float | None, None]] = {}
+    for task, metrics in tasks.items() if isinstance(tasks, dict) else ():
+        if isinstance(metrics, dict):
+            found[f"AUC of {task}"] = (finite(metrics.get("auc")), None)
+            found[f"Logloss of {task}"] = (finite(metrics.get("logloss")), None)
+    return found
 
 
 def _cost(usd: float | None) -> list[Figure]:

@@ -246,7 +246,8 @@ class _Loader:
             if name in self.bad:
                 tensor[ids == 110] = self.bad[name]
         if not self.bad.get("bags"):
-            return Batch(dense, sparse, labels, ids, size)
+            weights = self.bad.get("weights", lambda _: None)(ids)
+            return Batch(dense, sparse, labels, ids, size, weights=weights)
         lengths = torch.stack([ids % 3, ids % 2 + 1]).int()  # some bags are empty
         bags = sparse.flatten().repeat_interleave(lengths.flatten())
         if "last" in self.bad:
@@ -298,6 +299,18 @@ def bad_label(config: TrainerConfig) -> _Loader:
     return _Loader(config, labels=0.5)
 
 
+def weighted(config: TrainerConfig) -> _Loader:
+    return _Loader(config, weights=lambda ids: (ids % 4).float())
+
+
+def bad_weight(config: TrainerConfig) -> _Loader:
+    return _Loader(config, weights=lambda ids: torch.where(ids == 110, -1.0, 1.0))
+
+
+def wrong_weights(config: TrainerConfig) -> _Loader:
+    return _Loader(config, weights=lambda ids: torch.ones(len(ids), 1))
+
+
 def incomplete(_: TrainerConfig) -> object:
     return object()
 
@@ -321,6 +334,14 @@ def test_a_loader_can_return_several_ids_per_sample(tmp_path: Path) -> None:
         _run_loader(tmp_path / "bad", "bad_bags")
 
 
+def test_a_loader_can_give_weights(tmp_path: Path) -> None:
+    settings = {"deterministic": True}
+    weighted = _run_loader(tmp_path / "weighted", "weighted", **settings).summary
+    plain = _run_loader(tmp_path / "plain", "good", **settings).summary
+    assert weighted["samples_digest"] == plain["samples_digest"]
+    assert weighted["model_digest"] != plain["model_digest"]
+
+
 def test_a_loader_without_resume_support_is_not_resumed(tmp_path: Path) -> None:
     assert _run_loader(tmp_path, "once", num_iterations=3).code == 0
     with pytest.raises(CheckpointError, match=r"step 3, but the loader .*:once cannot start where"):
@@ -337,6 +358,8 @@ def test_a_loader_without_resume_support_is_not_resumed(tmp_path: Path) -> None:
         ("bad_id", r"step 5: C2 of sample 110 holds the id 99; its table has 5 rows, so ids go from 0 to 4"),
         ("negative_id", r"step 5: C2 of sample 110 holds the id -1"),
         ("bad_label", r"step 5: sample 110 has the label 0.5; labels must be 0 or 1"),
+        ("bad_weight", r"step 5: sample 110 has the weight -1.0; weights must be finite numbers from 0"),
+        ("wrong_weights", r"gave weights as torch.float32 \[25, 1\]; it must be torch.float32 \[25\]"),
     ],
 )
 def test_an_invalid_batch_stops_the_run_with_its_step_sample_and_last_checkpoint(

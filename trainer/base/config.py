@@ -26,7 +26,8 @@ _EPS = 1e-4
 _ADAGRADS = ("adagrad", "rowwise_adagrad")
 MOST_SOURCE = 200_000  # characters of a module: a ConfigMap holds 1 MiB
 DLRM_MODELS = ("dlrm", "dcn_v2")  # of trainer.models.model; the others follow trainer.models.protocol
-MODELS = (*DLRM_MODELS, "deepfm", "wide_deep")
+MULTI_TASK_MODELS = ("mmoe", "ple")  # of trainer.models.multi_task
+MODELS = (*DLRM_MODELS, "deepfm", "wide_deep", *MULTI_TASK_MODELS)
 CommPrecision = Literal["fp32", "fp16", "bf16", "fp8", "int8"]
 ShardingKind = Literal[
     "table_wise", "row_wise", "column_wise", "table_row_wise", "grid_shard", "data_parallel"
@@ -130,6 +131,10 @@ class ModelConfig(_Group):
     )
     dcn_num_layers: PositiveInt = Field(3, description="crosses one after the other, with interaction dcn")
     dcn_low_rank_dim: PositiveInt = Field(512, description="rank of a cross's matrices, with interaction dcn")
+    num_experts: PositiveInt = Field(
+        4, description="experts of mmoe; shared ones of ple, which has as many for each task besides"
+    )
+    num_extraction_layers: PositiveInt = Field(2, description="layers of experts, with model ple")
     embedding_init_scale: PositiveFloat = Field(1.0, description="tables start uniform in +-scale/sqrt(rows)")
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from trainer.base.console import guarded, importing_torch
 from trainer.commands.predict import CommandParser, add_model_flags
@@ -36,11 +36,13 @@ def _main(argv: Sequence[str]) -> int:
         from trainer.serving import exported  # noqa: PLC0415 - torch takes seconds to import
     trained = scoring.open_model(arguments.checkpoint, arguments.step, arguments.quantize)
     written = exported.write_export(trained, Path(arguments.out))
-    done = {
+    done: dict[str, Any] = {
         "step": trained.step,
         "quantization": trained.quantization,
         "bytes": written,
         "encoding_digest": None if trained.vocabulary is None else trained.vocabulary.encoding.digest,
     }
+    if trained.shape.tasks:
+        done["tasks"] = list(trained.shape.tasks)  # of the columns of the model's scores
     print(json.dumps(done))
     return 0

@@ -5,7 +5,7 @@
 
 DIR is a run's checkpoint_dir or an export's folder. The probabilities (float32, in the order of the split's
 rows or of the loader) are written to --out. The metrics, those of a run's evaluation, are printed as one JSON
-object.
+object. With several labels, --out has a column for each, [rows, labels], in the order of `tasks` in the JSON.
 """
 
 from __future__ import annotations
@@ -91,7 +91,9 @@ def _make_parser() -> CommandParser:
     )
     parser.add_argument("--split", choices=("train", "test"), default="test", help="[test]")
     parser.add_argument(
-        "--out", metavar="FILE", help="file for the probabilities (.npy, float32 [rows]; default: none)"
+        "--out",
+        metavar="FILE",
+        help="file for the probabilities (.npy, float32 [rows], or [rows, labels]; default: none)",
     )
     parser.add_argument("--batch_size", type=int, metavar="N", help="samples scored at once [as in the run]")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto", help="[auto]")

@@ -70,6 +70,7 @@ def score_split(
     config = _data_config(trained, dataset_path, dataset)
     source = open_source(config)
     _check_features(trained, source)
+    _check_tasks(trained, source)
     _check_encoding(trained, source)
     _check_sizes(trained, source)
     stream = source.batches(
@@ -112,6 +113,16 @@ def _check_features(trained: TrainedModel, dataset: SampleSource) -> None:
     if shape.num_dense != len(dataset.dense_features):
         raise DatasetError(
             f"the model takes {shape.num_dense} dense features, the dataset has {len(dataset.dense_features)}"
+        )
+
+
+def _check_tasks(trained: TrainedModel, dataset: SampleSource) -> None:
+    found = () if dataset.schema is None else dataset.schema.tasks
+    if trained.shape.tasks != found:
+        learned, there = (", ".join(each) or "one label" for each in (trained.shape.tasks, found))
+        raise DatasetError(
+            f"the model learned {learned}, the dataset has {there}; prepare the data with the labels of the "
+            "training"
         )
 
 

@@ -20,10 +20,11 @@ class Batch:
 
     dense: Tensor  # float32 [B, D]
     sparse: Tensor  # int32 [F, B], feature-major; with lengths: int32 [sum of lengths], likewise
-    labels: Tensor  # float32 [B], 0 or 1
+    labels: Tensor  # float32 [B], 0 or 1; of T tasks [B, T], where -1 means that the sample has no label
     sample_ids: Tensor  # int64 [B], the row within the split; stays on the CPU
     global_size: int  # samples of this step over all ranks
     lengths: Tensor | None = None  # int32 [F, B], ids of each feature in each sample; None: one each
+    weights: Tensor | None = None  # float32 [B], factors on the samples' losses, from 0; None: 1 each
 
     def __len__(self) -> int:
         return int(self.labels.shape[0])
@@ -38,7 +39,7 @@ class Batch:
 
     def record_stream(self, stream: Any) -> None:  # noqa: ANN401 - torch.Stream has no typed base
         """Record for the allocator that a stream uses these tensors (torchrec's pipelines call this)."""
-        for tensor in (self.dense, self.sparse, self.labels, self.lengths):
+        for tensor in (self.dense, self.sparse, self.labels, self.lengths, self.weights):
             if tensor is not None:
                 tensor.record_stream(stream)
 
@@ -48,4 +49,4 @@ class Batch:
         return replace(self, **moved)
 
 
-_MOVED = frozenset({"dense", "sparse", "labels", "lengths"})
+_MOVED = frozenset({"dense", "sparse", "labels", "lengths", "weights"})

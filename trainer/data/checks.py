@@ -31,6 +31,11 @@ class BatchChecks:
         too_small = any(rows[name] < source.num_embeddings[name] for name in rows)
         self.wraps = hash_overflow and (too_small or not source.checked)
         self.looks = not source.checked
+        schema = source.schema
+        self.tasks = () if schema is None else schema.tasks
+        self.may_lack = torch.tensor(
+            [each.missing for each in schema.labels] if schema and self.tasks else []
+        )
 
     def __call__(self, batch: Batch) -> Batch:
         """Return the batch; with `hash_overflow`, ids are taken modulo the tables' rows.
@@ -86,13 +91,23 @@ class BatchChecks:
 
     def _check_labels(self, batch: Batch) -> None:
         bad = (batch.labels != 0) & (batch.labels != 1)
-        if not bool(bad.any()):
-            return
-        place = int(bad.int().argmax())
-        raise DatasetError(
-            f"sample {int(batch.sample_ids[place])} has the label {float(batch.labels[place]):g}; "
-            "labels must be 0 or 1"
-        )
+        if self.tasks:
+            bad &= ~(self.may_lack & (batch.labels == -1))
+        if bool(bad.any()):
+            place = int(bad.flatten().int().argmax())
+            sample, task = divmod(place, max(1, len(self.tasks)))
+            of_task = f" of {self.tasks[task]}" if self.tasks else ""
+            raise DatasetError(
+                f"sample {int(batch.sample_ids[sample])} has the label "
+                f"{float(batch.labels.flatten()[place]):g}{of_task}; labels must be 0 or 1"
+            )
+        weights = batch.weights
+        if weights is not None and bool((bad := ~torch.isfinite(weights) | (weights < 0)).any()):
+            place = int(bad.int().argmax())
+            raise DatasetError(
+                f"sample {int(batch.sample_ids[place])} has the weight {float(weights[place])}; weights must "
+                "be finite numbers from 0"
+            )
 
 
 def spell_ids(ids: Sequence[int]) -> str:

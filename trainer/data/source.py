@@ -146,6 +146,8 @@ class ArrayParts:
     num_dense: int
     hotness: tuple[int, ...]
     list_places: tuple[int, ...] = ()
+    tasks: int = 0
+    is_weighted: bool = False
 
     @property
     def starts(self) -> tuple[int, ...]:

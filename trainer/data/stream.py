@@ -38,15 +38,18 @@ class RowArrays(Protocol):
     def sparse(self) -> Columns: ...  # noqa: D102 - as above
     @property
     def lists(self) -> ListArrays | None: ...  # noqa: D102 - as above
+    @property
+    def weights(self) -> npt.NDArray[np.float32] | None: ...  # noqa: D102 - as above
 
 
 class ShardArrays(NamedTuple):
     """One shard's rows, in arrays that may be memory-mapped and are not changed."""
 
-    labels: npt.NDArray[np.uint8]  # [rows]
+    labels: npt.NDArray[Any]  # uint8 [rows]; of several labels int8 [rows, labels], -1 where a row lacks one
     dense: npt.NDArray[np.float32]  # [rows, D]
     sparse: npt.NDArray[np.int32]  # [F, rows], of the features with as many ids in every row
     lists: ListArrays | None = None  # of the other features
+    weights: npt.NDArray[np.float32] | None = None  # [rows]
 
 
 class ArraySplit(Protocol):
@@ -66,6 +69,16 @@ class ArraySplit(Protocol):
     @property
     def list_places(self) -> Sequence[int]:
         """Where features with lists are among all features; `hotness` is that of the others."""
+        ...
+
+    @property
+    def tasks(self) -> int:
+        """The labels of a row if they are several; 0 for one."""
+        ...
+
+    @property
+    def is_weighted(self) -> bool:
+        """Whether the samples have weights."""
         ...
 
     @property
@@ -152,25 +165,27 @@ class _Buffers:
         self._tensors = (
             torch.empty((size, split.num_dense), dtype=torch.float32),
             torch.empty((sum(split.hotness), size), dtype=torch.int32),
-            torch.empty(size, dtype=torch.float32),
+            torch.empty(_shape_of_labels(split, size), dtype=torch.float32),
             torch.empty(size, dtype=torch.int64),
         )
+        self._weights = torch.empty(size, dtype=torch.float32) if split.is_weighted else None
         self.dense: npt.NDArray[np.float32]
         self.sparse: npt.NDArray[np.int32]
         self.labels: npt.NDArray[np.float32]
         self.ids: npt.NDArray[np.int64]
+        self.weights = None if self._weights is None else self._weights.numpy()
         self.dense, self.sparse, self.labels, self.ids = (tensor.numpy() for tensor in self._tensors)
 
     def batch(self, global_size: int) -> Batch:
         if all(each == 1 for each in self._hotness):
-            batch = Batch(*self._tensors, global_size)
+            batch = Batch(*self._tensors, global_size, weights=self._weights)
             if not self._list_places:
                 return batch
             return with_lists(batch, [join(parts) for parts in self.lists], self._list_places)
         dense, columns, labels, ids = self._tensors
         bags = torch.cat([part.t().reshape(-1) for part in columns.split(list(self._hotness))])
         lengths = torch.tensor(self._hotness, dtype=torch.int32)[:, None].repeat(1, len(labels))
-        return Batch(dense, bags, labels, ids, global_size, lengths)
+        return Batch(dense, bags, labels, ids, global_size, lengths, self._weights)
 
 
 class _SequentialReader:
@@ -187,6 +202,8 @@ class _SequentialReader:
             out.dense[there] = arrays.dense[here]
             out.sparse[:, there] = arrays.sparse[:, here]
             out.labels[there] = arrays.labels[here]
+            if out.weights is not None and arrays.weights is not None:
+                out.weights[there] = arrays.weights[here]
             _append_lists(out.lists, arrays, here)
         out.ids[:] = np.arange(positions.start, positions.stop)
 
@@ -224,7 +241,8 @@ class _Window:
         self._order = order.shuffle(number)
         self._dense = np.empty((size, split.num_dense), dtype=np.float32)
         self._sparse = np.empty((sum(split.hotness), size), dtype=np.int32)
-        self._labels = np.empty(size, dtype=np.float32)
+        self._labels = np.empty(_shape_of_labels(split, size), dtype=np.float32)
+        self._weights = np.empty(size, dtype=np.float32) if split.is_weighted else None
         self._ids = np.empty(size, dtype=np.int64)
         lists: list[list[Lists]] = [[] for _ in split.list_places]
         offset = 0
@@ -240,8 +258,10 @@ class _Window:
         # mode="clip" lets numpy write straight into `out`; "raise" buffers it. Every index is in range.
         np.take(self._sparse, chosen, axis=1, out=out.sparse[:, there], mode="clip")
         np.take(self._dense, chosen, axis=0, out=out.dense[there], mode="clip")
-        np.take(self._labels, chosen, out=out.labels[there], mode="clip")
+        np.take(self._labels, chosen, axis=0, out=out.labels[there], mode="clip")
         np.take(self._ids, chosen, out=out.ids[there], mode="clip")
+        if self._weights is not None and out.weights is not None:
+            np.take(self._weights, chosen, out=out.weights[there], mode="clip")
         for parts, lists in zip(out.lists, self._lists, strict=True):
             parts.append(lists.take(chosen))
 
@@ -253,8 +273,14 @@ class _Window:
             self._dense[there] = arrays.dense[here]
             self._sparse[:, there] = arrays.sparse[:, here]
             self._labels[there] = arrays.labels[here]
+            if self._weights is not None and arrays.weights is not None:
+                self._weights[there] = arrays.weights[here]
             _append_lists(lists, arrays, here)
         self._ids[offset : offset + block.stop - block.start] = np.arange(block.start, block.stop)
+
+
+def _shape_of_labels(split: ArraySplit, rows: int) -> tuple[int, ...]:
+    return (rows, split.tasks) if split.tasks else (rows,)
 
 
 def _append_lists(lists: list[list[Lists]], arrays: RowArrays, rows: slice) -> None:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from trainer.base.config import DLRM_MODELS
+from trainer.base.config import DLRM_MODELS, MULTI_TASK_MODELS
 from trainer.base.errors import CheckpointError, DatasetError
 from trainer.checkpoint.save.saves import SavingOptions
 from trainer.checkpoint.store.near import NearOptions
@@ -209,6 +209,7 @@ class Saving:
             "num_embeddings": self.learner.shape.num_embeddings,
             "embedding_dim": self.config.embedding_dim,
             **_of_model(self.learner.shape),
+            **_of_tasks(self.learner.shape, self.config),
             "dense_arch_layer_sizes": list(self.config.dense_arch_layer_sizes),
             "over_arch_layer_sizes": list(self.config.over_arch_layer_sizes),
             "interaction": self.learner.shape.interaction,
@@ -229,6 +230,17 @@ def _of_model(shape: ModelShape) -> dict[str, Any]:
         "model": None if shape.model in DLRM_MODELS else shape.model,
     }
     return {name: value for name, value in values.items() if value}
+
+
+def _of_tasks(shape: ModelShape, config: TrainerConfig) -> dict[str, Any]:
+    """Return what decides the weights of experts and the loss of several labels."""
+    labels = [list(each) for each in zip(shape.tasks, shape.task_weights, strict=True)]
+    found: dict[str, Any] = {"tasks": labels} if labels else {}
+    if shape.model in MULTI_TASK_MODELS:
+        found["num_experts"] = config.num_experts
+    if shape.model == "ple":
+        found["num_extraction_layers"] = config.num_extraction_layers
+    return found
 
 
 def saving_options(config: TrainerConfig, world: World) -> SavingOptions:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from trainer.base.config import DLRM_MODELS
+from trainer.base.config import DLRM_MODELS, MODELS, MULTI_TASK_MODELS
 from trainer.base.errors import ConfigError, DatasetError
 from trainer.data.formats.open import open_source
 from trainer.models.model import ModelShape
@@ -141,6 +141,8 @@ def make_shape(
         tables[each.name] = each.table
         dims[each.name] = each.dim or config.embedding_dim
     _check_inputs(config, dense, dims)
+    labels = () if schema is None or not schema.tasks else schema.labels
+    _check_tasks(config, [each.name for each in labels])
     sizes: dict[str, int] = {}
     widths: dict[str, int] = {}
     for name, table in tables.items():
@@ -161,7 +163,18 @@ def make_shape(
         mean_pooled=() if schema is None else tuple(e.name for e in schema.sparse if e.pooling == "mean"),
         dense_names=tuple(dense),
         model=config.model,
+        tasks=tuple(each.name for each in labels),
+        task_weights=tuple(each.weight for each in labels),
     )
+
+
+def _check_tasks(config: TrainerConfig, tasks: Sequence[str]) -> None:
+    if tasks and config.model in MODELS and config.model not in MULTI_TASK_MODELS:
+        raise ConfigError(
+            f"model {config.model} gives one score a sample, but the data has {len(tasks)} labels "
+            f"({', '.join(tasks)}); take --model {' or '.join(MULTI_TASK_MODELS)}, or prepare the data with "
+            "one label"
+        )
 
 
 def _check_inputs(config: TrainerConfig, dense: Sequence[str], dims: Mapping[str, int]) -> None:

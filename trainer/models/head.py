@@ -10,6 +10,7 @@ from torch.utils.checkpoint import checkpoint
 
 from trainer.base.errors import ConfigError
 from trainer.models.gradients import ClippedGradient, ScaledGradient
+from trainer.models.tasks import TaskLosses
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -20,12 +21,21 @@ if TYPE_CHECKING:
 
 
 class ModelHead(nn.Module):
-    """Everything behind the tables: (dense [B, num_dense], embeddings by feature) -> logits [B]."""
+    """All behind the tables: (dense [B, num_dense], embeddings by feature) -> logits [B] or [B, tasks]."""
 
     def __init__(
-        self, net: nn.Module, features: Sequence[str], *, name: str, dtype: torch.dtype, recompute: bool
+        self,
+        net: nn.Module,
+        features: Sequence[str],
+        *,
+        name: str,
+        dtype: torch.dtype,
+        recompute: bool,
+        task_weights: Mapping[str, float],
     ) -> None:
+        """`task_weights` are those of several labels, by name; empty for one."""
         super().__init__()
+        self.task_weights = dict(task_weights)
         self.net = net
         self.features = tuple(features)
         self.name = name
@@ -36,11 +46,14 @@ class ModelHead(nn.Module):
 
     @property
     def losses(self) -> Callable[[Tensor, Tensor], Tensor] | None:
-        """The model's own loss of each sample; None for binary cross-entropy."""
-        return getattr(self.net, "loss", None)
+        """The loss of each sample; None for binary cross-entropy of one label."""
+        own = getattr(self.net, "loss", None)
+        if not self.task_weights:
+            return own
+        return TaskLosses(list(self.task_weights.values()), own, model=self.name)
 
     def forward(self, dense: Tensor, embedded: KeyedTensor) -> Tensor:
-        """Return logits [B], fp32."""
+        """Return logits [B] or [B, tasks], fp32."""
         values = embedded.values()
         if self.loss_scale is not None:  # tables are updated during backward, before gradients are unscaled
             values = ScaledGradient.apply(values, 1.0 / self.loss_scale, True)  # noqa: FBT003 - apply() takes no keywords
@@ -60,6 +73,8 @@ class ModelHead(nn.Module):
                 logits = checkpoint(self.net, dense, vectors, use_reentrant=False)
             else:
                 logits = self.net(dense, vectors)
+        if self.task_weights:
+            return self._of_tasks(logits, len(dense))
         if not isinstance(logits, Tensor) or logits.numel() != len(dense):
             found = list(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
             raise ConfigError(
@@ -67,6 +82,17 @@ class ModelHead(nn.Module):
                 "one logit a sample, as a tensor [B]"
             )
         return logits.reshape(-1).float()
+
+    def _of_tasks(self, logits: object, samples: int) -> Tensor:
+        wanted = (samples, len(self.task_weights))
+        if not isinstance(logits, Tensor) or logits.shape != wanted:
+            found = list(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
+            raise ConfigError(
+                f"model {self.name}: its forward returned {found} for {samples} samples with the labels "
+                f"{', '.join(self.task_weights)}; it must return one logit for each, as a tensor "
+                f"{list(wanted)}"
+            )
+        return logits.float()
 
 
 def make_head(
@@ -78,6 +104,7 @@ def make_head(
     device: torch.device,
     dtype: torch.dtype,
     recompute: bool,
+    task_weights: Mapping[str, float],
 ) -> ModelHead:
     """Return a model with weights that depend on the seed only, so that all ranks agree.
 
@@ -100,4 +127,11 @@ def make_head(
     for key, parameter in net.named_parameters():
         if parameter.dtype != torch.float32:
             raise ConfigError(f"model {name}: its weight {key} is {parameter.dtype}; weights must be float32")
-    return ModelHead(net.to(device), tuple(inputs.sparse), name=name, dtype=dtype, recompute=recompute)
+    return ModelHead(
+        net.to(device),
+        tuple(inputs.sparse),
+        name=name,
+        dtype=dtype,
+        recompute=recompute,
+        task_weights=task_weights,
+    )

@@ -26,6 +26,7 @@ class ModelInput(Pipelineable):
     labels: Tensor
     loss_scale: Tensor
     samples: int
+    weights: Tensor | None = None
 
     def to(self, device: torch.device, non_blocking: bool = False) -> ModelInput:  # noqa: FBT001, FBT002 - its protocol
         """Copy to a device."""
@@ -35,12 +36,14 @@ class ModelInput(Pipelineable):
             labels=self.labels.to(device, non_blocking=non_blocking),
             loss_scale=self.loss_scale.to(device, non_blocking=non_blocking),
             samples=self.samples,
+            weights=None if self.weights is None else self.weights.to(device, non_blocking=non_blocking),
         )
 
     def record_stream(self, stream: Any) -> None:  # noqa: ANN401 - torch.Stream, torchrec's protocol
         """Keep the memory until a CUDA stream has used it."""
-        for part in (self.dense, self.sparse, self.labels, self.loss_scale):
-            part.record_stream(stream)
+        for part in (self.dense, self.sparse, self.labels, self.loss_scale, self.weights):
+            if part is not None:
+                part.record_stream(stream)
 
     def pin_memory(self) -> ModelInput:
         """Move to page-locked memory, from which a GPU copies without waiting."""
@@ -50,6 +53,7 @@ class ModelInput(Pipelineable):
             labels=self.labels.pin_memory(),
             loss_scale=self.loss_scale,
             samples=self.samples,
+            weights=None if self.weights is None else self.weights.pin_memory(),
         )
 
 
@@ -75,7 +79,7 @@ class InputMaker:
         if samples and missing <= 0:
             scale = torch.tensor(self.world_size / batch.global_size)
             sparse = self._keyed(batch.sparse, batch.lengths, samples)
-            return ModelInput(batch.dense, sparse, batch.labels, scale, samples)
+            return ModelInput(batch.dense, sparse, batch.labels, scale, samples, batch.weights)
         return self._padded(batch, missing)
 
     def _padded(self, batch: Batch, missing: int) -> ModelInput:
@@ -89,9 +93,10 @@ class InputMaker:
         return ModelInput(
             dense=functional.pad(batch.dense, (0, 0, 0, missing)),
             sparse=sparse,
-            labels=functional.pad(batch.labels, (0, missing)),
+            labels=functional.pad(batch.labels, (*(0, 0) * (batch.labels.dim() - 1), 0, missing)),
             loss_scale=torch.tensor(self.world_size / batch.global_size if samples else 0.0),
             samples=samples,
+            weights=None if batch.weights is None else functional.pad(batch.weights, (0, missing)),
         )
 
     def _keyed(self, ids: Tensor, lengths: Tensor | None, samples: int) -> KeyedJaggedTensor:

@@ -57,6 +57,8 @@ class ModelShape:
         mean_pooled: the features whose vectors are averaged; those of the others are summed.
         dense_names: the dense features, for models of the protocol.
         model: `--model`.
+        tasks: the names of several labels, for models of the protocol; empty for one.
+        task_weights: the factor on each task's loss.
     """
 
     num_dense: int
@@ -73,6 +75,8 @@ class ModelShape:
     mean_pooled: tuple[str, ...] = ()
     dense_names: tuple[str, ...] = ()
     model: str = "dlrm"
+    tasks: tuple[str, ...] = ()
+    task_weights: tuple[float, ...] = ()
 
     @property
     def tables_of_features(self) -> dict[str, str]:
@@ -244,12 +248,16 @@ def make_model(config: TrainerConfig, shape: ModelShape, device: torch.device) -
                 hidden=shape.over_arch_layer_sizes[:-1],
                 cross_layers=shape.dcn_num_layers,
                 cross_rank=shape.dcn_low_rank_dim,
+                tasks=shape.tasks or ("label",),
+                experts=config.num_experts,
+                extraction_layers=config.num_extraction_layers,
             ),
             name=shape.model,
             seed=seed_of(config.seed, "dense"),
             device=device,
             dtype=DENSE_TYPES[config.precision],
             recompute=config.activation_checkpointing,
+            task_weights=dict(zip(shape.tasks, shape.task_weights, strict=True)),
         )
         return EmbeddingModel(shape, head, table_type)
     dense = DenseArch(
@@ -270,20 +278,35 @@ class GlobalMeanLoss(nn.Module):
     """
 
     def __init__(self, losses: Callable[[Tensor, Tensor], Tensor] | None = None) -> None:
-        """`losses` gives another loss of each sample."""
+        """`losses` gives another loss of each sample, also of several labels."""
         super().__init__()
         self.losses = losses
 
-    def forward(self, logits: Tensor, labels: Tensor, scale: Tensor, samples: int) -> Tensor:
+    def forward(
+        self, logits: Tensor, labels: Tensor, scale: Tensor, samples: int, weights: Tensor | None = None
+    ) -> Tensor:
         """Return the loss of the first `samples` logits [B] and labels [B]; the others are padding.
 
-        `scale` is 0-d: world_size / global samples, or 0 on a rank that has padding only.
+        Args:
+            logits: of the samples; [B, tasks] with several labels.
+            labels: of the samples, likewise.
+            scale: 0-d: world_size / global samples, or 0 on a rank that has padding only.
+            samples: those that are no padding.
+            weights: factors on the samples' losses [B]; the mean is still that over the number of samples.
         """
         if 0 < samples < len(logits):
             logits, labels = logits[:samples], labels[:samples]
+            weights = None if weights is None else weights[:samples]
+        if weights is not None:
+            return (self._each(logits, labels) * weights).sum() * scale
         if self.losses is not None:
             return self.losses(logits, labels).sum() * scale
         return functional.binary_cross_entropy_with_logits(logits, labels, reduction="sum") * scale
+
+    def _each(self, logits: Tensor, labels: Tensor) -> Tensor:
+        if self.losses is not None:
+            return self.losses(logits, labels)
+        return functional.binary_cross_entropy_with_logits(logits, labels, reduction="none")
 
 
 class TrainTask(nn.Module):
@@ -297,7 +320,7 @@ class TrainTask(nn.Module):
     def forward(self, batch: ModelInput) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """Return (loss, output), as torchrec's pipelines require; they pass only the output on."""
         logits = self.model(batch.dense, batch.sparse)
-        loss = self.loss(logits, batch.labels, batch.loss_scale, batch.samples)
+        loss = self.loss(logits, batch.labels, batch.loss_scale, batch.samples, batch.weights)
         return loss, (loss.detach(), logits.detach())
 
 

@@ -62,7 +62,9 @@ class Reporter:
         line = {"kind": kind, "step": step, **values, "time": time.time()}
         self._metrics.write(json.dumps(line) + "\n")
         self._metrics.flush()
-        for name, value in values.items():
+        tasks: Any = values.get("tasks", {})
+        of_tasks = {f"{task}/{name}": value for task, found in tasks.items() for name, value in found.items()}
+        for name, value in {**values, **of_tasks}.items():
             if isinstance(value, (int, float)):
                 self._board.add_scalar(f"{kind}/{name}", value, step)
 

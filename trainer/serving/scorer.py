@@ -14,7 +14,7 @@ from trainer.checkpoint.vocabulary import kept_in
 from trainer.data.encoding import of_model
 from trainer.models.inputs import InputMaker
 from trainer.models.model import EmbeddingModel, ModelShape, make_model
-from trainer.report.metrics import BinaryMetrics
+from trainer.report.task_metrics import TaskMetrics
 from trainer.sharding.state import InitialTables
 from trainer.tables.tables import Quantization, QuantizedTables, quantize_rows
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from trainer.checkpoint.load.reading import CommittedCheckpoint
     from trainer.checkpoint.vocabulary import Vocabulary
     from trainer.data.batch import Batch
-    from trainer.report.metrics import Metrics
 
 _SHARDING = ("sharding_types", "table_constraints", "sharding_plan")
 
@@ -114,6 +113,7 @@ class Scorer:
 
     def __init__(self, trained: TrainedModel, device: torch.device) -> None:
         self.device = device
+        self.tasks = trained.shape.tasks
         self.model = make_model(trained.config, trained.shape, device)
         _copy_dense(self.model, trained.dense)
         self.model.embeddings = _make_tables(self.model, trained, device)
@@ -122,15 +122,15 @@ class Scorer:
 
     @torch.no_grad()
     def score(self, batches: Iterable[Batch]) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield logits and labels [B], batch by batch, on the CPU."""
+        """Yield logits and labels [B] or [B, tasks], batch by batch, on the CPU."""
         for batch in batches:
             made = self.make_input(batch).to(self.device)
             yield self.model(made.dense, made.sparse).cpu(), batch.labels
 
-    def evaluate(self, batches: Iterable[Batch]) -> tuple[Tensor, Metrics]:
+    def evaluate(self, batches: Iterable[Batch]) -> tuple[Tensor, dict[str, Any]]:
         """Return all logits in the order of the batches, and the same metrics as a run's evaluation."""
-        metrics = BinaryMetrics()
-        logits = [torch.empty(0)]
+        metrics = TaskMetrics(self.tasks)
+        logits = [torch.empty(0, len(self.tasks)) if self.tasks else torch.empty(0)]
         for scores, labels in self.score(batches):
             metrics.update(scores, labels)
             logits.append(scores)

@@ -1,4 +1,4 @@
-"""Columns as the schema says: numbers, labels, and categories as texts."""
+"""Columns as the schema says: numbers, labels, weights, and categories as texts."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cloudrec.errors import DataError
+from cloudrec_contract.features import MISSING_LABEL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import numpy.typing as npt
 
-    from cloudrec_contract.features import DenseFeature, FeatureSchema, SparseFeature
+    from cloudrec_contract.features import DenseFeature, FeatureSchema, SparseFeature, TaskLabel
 
 _YES, _NO = ("1", "1.0", "true"), ("0", "0.0", "false")
 
@@ -35,14 +36,29 @@ class Bags(NamedTuple):
     values: pa.Array  # of texts, or of numbers for bucketise
 
 
-def labels(column: pa.Array, name: str) -> tuple[npt.NDArray[np.uint8], list[Problem]]:
-    """Return the labels, and the rows whose label is neither 0 nor 1."""
-    texts = pc.utf8_lower(_text(column, name, whole=False))
+def labels(column: pa.Array, label: TaskLabel) -> tuple[npt.NDArray[np.uint8], list[Problem]]:
+    """Return the labels, 255 where a row may lack its own, and the rows whose label is neither 0 nor 1."""
+    texts = pc.utf8_lower(_text(column, label.column, whole=False))
     ones = pc.fill_null(pc.is_in(texts, pa.array(_YES)), False).to_numpy(zero_copy_only=False)  # noqa: FBT003 - Arrow's order
     zeros = pc.fill_null(pc.is_in(texts, pa.array(_NO)), False).to_numpy(zero_copy_only=False)  # noqa: FBT003 - as above
-    bad = np.flatnonzero(~(ones | zeros))
-    return ones.astype(np.uint8), [
-        Problem(int(row), f"the label {name} is not 0 or 1", str(column[int(row)])) for row in bad
+    good, found = ones | zeros, ones.astype(np.uint8)
+    if label.missing:
+        absent = pc.is_null(column, nan_is_null=True).to_numpy(zero_copy_only=False)
+        found[absent] = MISSING_LABEL
+        good |= absent
+    return found, [
+        Problem(int(row), f"the label {label.column} is not 0 or 1", str(column[int(row)]))
+        for row in np.flatnonzero(~good)
+    ]
+
+
+def weights(column: pa.Array, name: str) -> tuple[npt.NDArray[np.float32], list[Problem]]:
+    """Return the weights of the samples, and the rows without a finite one of 0 or more."""
+    values = _floats(column)
+    good = (values >= 0) & (values <= float(np.finfo(np.float32).max))
+    return np.where(good, values, 0.0).astype(np.float32), [
+        Problem(int(row), f"the weight {name} is not a finite number from 0", str(column[int(row)]))
+        for row in np.flatnonzero(~good)
     ]
 
 

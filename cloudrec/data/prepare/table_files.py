@@ -28,6 +28,7 @@ _JSON = (".jsonl", ".ndjson")
 _PARQUET = (".parquet", ".pq")
 SUFFIXES = (*_PARQUET, *(kind + packed for kind in (*_DELIMITERS, *_JSON) for packed in _PACKED))
 _NULLS = ["", "NULL", r"\N"]
+_NUMERIC = {"dense": "a dense feature", "number": "bucketise", "weight": "a weight"}
 
 
 class TableFile(NamedTuple):
@@ -86,7 +87,10 @@ def check_heads(files: Sequence[TableFile], schema: FeatureSchema) -> None:
                     f"{file.path} has no column {column}{closest(column, found.names)}",
                     remedy="correct the schema: `column:` names the column of a feature",
                 )
-        _check_type(file.path, schema.label, found.field(schema.label).type, "label")
+        for label in schema.labels:
+            _check_type(file.path, label.column, found.field(label.column).type, "label")
+        if schema.weight is not None:
+            _check_type(file.path, schema.weight, found.field(schema.weight).type, "weight")
         for dense in schema.dense:
             _check_type(file.path, dense.column, found.field(dense.column).type, "dense")
         for sparse in schema.sparse:
@@ -122,7 +126,10 @@ def _open(path: Path, schema: FeatureSchema, *, head: bool) -> _Opened:
     columns = list(schema.columns)
     block = _HEAD_BYTES if head else _BLOCK_BYTES
     if kind in _JSON:
-        numbers = pa.schema([(each.column, pa.float64()) for each in schema.dense])
+        weight = () if schema.weight is None else (schema.weight,)
+        numbers = pa.schema(
+            [(each, pa.float64()) for each in (*weight, *(each.column for each in schema.dense))]
+        )
         reader = pa.json.open_json(
             path,
             read_options=pa.json.ReadOptions(block_size=block, use_threads=not head),
@@ -144,7 +151,10 @@ def _open(path: Path, schema: FeatureSchema, *, head: bool) -> _Opened:
 
 
 def _csv_types(schema: FeatureSchema) -> dict[str, pa.DataType]:
-    types = {schema.label: pa.string()} | {each.column: pa.float64() for each in schema.dense}
+    types = {each.column: pa.string() for each in schema.labels}
+    types |= {each.column: pa.float64() for each in schema.dense}
+    if schema.weight is not None:
+        types[schema.weight] = pa.float64()
     for each in schema.sparse:
         is_number = each.encoding == "bucketise" and each.kind == "single"
         if each.column not in types:  # a column may be dense and sparse
@@ -157,11 +167,12 @@ def _check_type(path: Path, column: str, kind: pa.DataType, use: str) -> None:
     is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
     is_plain = is_number or pa.types.is_boolean(kind) or pa.types.is_null(kind)
     is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-    if use in ("dense", "number") and not is_plain:
-        what = "a dense feature" if use == "dense" else "bucketise"
+    if use in _NUMERIC and not is_plain:
         raise DataError(
-            f"{path}: the column {column} is {kind}; {what} needs numbers",
-            remedy="make it a sparse feature, or write numbers into the file",
+            f"{path}: the column {column} is {kind}; {_NUMERIC[use]} needs numbers",
+            remedy="write numbers into the file"
+            if use == "weight"
+            else "make it a sparse feature, or write numbers into the file",
         )
     if use in ("label", "category") and not (
         is_plain or is_text or (use == "category" and pa.types.is_temporal(kind))

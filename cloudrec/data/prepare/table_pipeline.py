@@ -123,7 +123,10 @@ class TablePreparation:
         with self._disk:
             tables = self._use_known() if self._known is not None else self._learn()
             writers = {
-                name: SplitWriter(self._disk, name, shard_rows=self._options.shard_rows) for name in SPLITS
+                name: SplitWriter(
+                    self._disk, name, shard_rows=self._options.shard_rows, tasks=len(self._schema.tasks)
+                )
+                for name in SPLITS
             }
             for chosen in self._rows(is_last=True):
                 writers[chosen.split].add(self._encoded(chosen.batch))
@@ -216,7 +219,11 @@ class TablePreparation:
         self, batch: pa.RecordBatch, number: int, first: int, *, is_last: bool
     ) -> npt.NDArray[np.bool_]:
         """Return which rows fit the schema; in the last pass, note the others."""
-        problems: list[Problem] = columns.labels(batch.column(self._schema.label), self._schema.label)[1]
+        problems: list[Problem] = []
+        for label in self._schema.labels:
+            problems += columns.labels(batch.column(label.column), label)[1]
+        if self._schema.weight is not None:
+            problems += columns.weights(batch.column(self._schema.weight), self._schema.weight)[1]
         for dense in self._schema.dense:
             problems += columns.numbers(batch.column(dense.column), dense)[1]
         for sparse in self._schema.sparse:
@@ -271,8 +278,12 @@ class TablePreparation:
             found: Bags = columns.bags(batch.column(sparse.column), sparse)
             assert found.lengths is not None  # noqa: S101 - for the type checker: of a multi_hot feature
             lists.append((found.lengths, self._ids[sparse.table].of(found.values)))
-        labels, _ = columns.labels(batch.column(self._schema.label), self._schema.label)
-        return EncodedRows(labels, dense, single, lists)
+        labels = [columns.labels(batch.column(each.column), each)[0] for each in self._schema.labels]
+        weight = self._schema.weight
+        weights = None if weight is None else columns.weights(batch.column(weight), weight)[0]
+        return EncodedRows(
+            np.stack(labels) if self._schema.tasks else labels[0], dense, single, lists, weights
+        )
 
     def _content(self, splits: dict[str, Any], tables: encoding.Encoding) -> dict[str, Any]:
         embeddings = {table.feature: table.rows for table in tables.tables}

@@ -1,6 +1,7 @@
 """Shards of a dataset with a feature schema: rows are collected in memory and written as .npy files.
 
-shard-00000.labels.npy    uint8   [rows]
+shard-00000.labels.npy    uint8   [rows], or [labels, rows] if there are several; 255: the row has none
+shard-00000.weights.npy   float32 [rows], if the schema names a column of weights
 shard-00000.dense.npy     float32 [rows, dense features]
 shard-00000.sparse.npy    int32   [single features, rows]
 shard-00000.offsets.npy   int64   [multi_hot features, rows + 1], if there are any
@@ -27,10 +28,16 @@ if TYPE_CHECKING:
 class EncodedRows(NamedTuple):
     """Encoded rows of one split."""
 
-    labels: npt.NDArray[np.uint8]
+    labels: npt.NDArray[np.uint8]  # [rows], or [labels, rows]
     dense: npt.NDArray[np.float32]  # [rows, features]
     sparse: npt.NDArray[np.int32]  # [single features, rows]
     lists: Sequence[tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]]  # of each: lengths, ids
+    weights: npt.NDArray[np.float32] | None = None  # [rows]
+
+    @property
+    def rows(self) -> int:
+        """The number of rows."""
+        return len(self.dense)
 
     def split(self, count: int) -> tuple[EncodedRows, EncodedRows]:
         """Return the first rows, and the others."""
@@ -38,16 +45,18 @@ class EncodedRows(NamedTuple):
         pairs = list(zip(self.lists, cuts, strict=True))
         return (
             EncodedRows(
-                self.labels[:count],
+                self.labels[..., :count],
                 self.dense[:count],
                 self.sparse[:, :count],
                 [(lengths[:count], ids[:cut]) for (lengths, ids), cut in pairs],
+                None if self.weights is None else self.weights[:count],
             ),
             EncodedRows(
-                self.labels[count:],
+                self.labels[..., count:],
                 self.dense[count:],
                 self.sparse[:, count:],
                 [(lengths[count:], ids[cut:]) for (lengths, ids), cut in pairs],
+                None if self.weights is None else self.weights[count:],
             ),
         )
 
@@ -55,8 +64,12 @@ class EncodedRows(NamedTuple):
 class SplitWriter:
     """Writes the shards of a split; holds the rows of one shard."""
 
-    def __init__(self, disk: Disk, name: str, *, shard_rows: int) -> None:
-        self.rows = self.positives = 0
+    def __init__(self, disk: Disk, name: str, *, shard_rows: int, tasks: int) -> None:
+        """`tasks` is the number of labels if there are several, otherwise 0."""
+        self.rows = 0
+        self.positives: npt.NDArray[np.int64] = np.zeros(
+            tasks or (), np.int64
+        )  # of each label if there are several
         self.shards: list[manifest.DatasetShard] = []
         self._disk = disk
         self._name = name
@@ -65,12 +78,12 @@ class SplitWriter:
 
     def add(self, rows: EncodedRows) -> None:
         """Append rows."""
-        self.rows += len(rows.labels)
-        self.positives += int(rows.labels.sum())
-        while len(rows.labels):
+        self.rows += rows.rows
+        self.positives = self.positives + np.count_nonzero(rows.labels == 1, axis=-1)
+        while rows.rows:
             part, rows = rows.split(self._room)
             self._waiting.append(part)
-            self._room -= len(part.labels)
+            self._room -= part.rows
             if not self._room:
                 self._write()
 
@@ -80,18 +93,21 @@ class SplitWriter:
             self._write()
         return {
             "rows": self.rows,
-            "positives": self.positives,
+            "positives": self.positives.tolist(),
             "shards": [shard.to_json() for shard in self.shards],
         }
 
     def _write(self) -> None:
         parts, self._waiting, self._room = self._waiting, [], self._shard_rows
         arrays: dict[str, npt.NDArray[Any]] = {
-            "labels": np.concatenate([part.labels for part in parts]),
+            "labels": np.concatenate([part.labels for part in parts], axis=-1),
             "dense": np.concatenate([part.dense for part in parts]),
             "sparse": np.concatenate([part.sparse for part in parts], axis=1),
         }
-        count = len(arrays["labels"])
+        weights = [part.weights for part in parts if part.weights is not None]
+        if weights:
+            arrays["weights"] = np.concatenate(weights)
+        count = len(arrays["dense"])
         if lists := len(parts[0].lists):
             lengths = [np.concatenate([part.lists[each][0] for part in parts]) for each in range(lists)]
             ends = np.cumsum(np.concatenate(lengths), dtype=np.int64).reshape(lists, count)

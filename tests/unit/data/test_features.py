@@ -271,4 +271,4 @@ def test_criteo_is_a_schema_and_a_schema_is_read_back() -> None:
     assert len(CRITEO.dense) == 13
     assert len(CRITEO.sparse) == 26
     with pytest.raises(SchemaError, match="did you mean label"):
-        parse({"labels": "x", "sparse": ["a"]})
+        parse({"lable": "x", "sparse": ["a"]})

@@ -98,12 +98,20 @@ def test_every_state_gives_a_complete_page_without_external_references(
 def test_the_report_starts_with_the_summary_of_the_trainer(tmp_path: Path) -> None:
     run = _run(tmp_path, ("submitted", {}), ("started", {}), ("succeeded", {}), trainer_flags=("--seed", "1"))
     _train(run, 10)
-    summary = {"status": "finished", "auc": 0.7812, "ne": 0.9, "versions": {"torch": "2.13.0"}}
+    summary: dict[str, Any] = {
+        "status": "finished",
+        "auc": 0.7812,
+        "ne": 0.9,
+        "versions": {"torch": "2.13.0"},
+    }
+    summary["tasks"] = {"bought": {"auc": 0.6543, "logloss": None}, "<b>odd": {"auc": 0.5}, "damaged": 3}
     run.summary_file.write_text(json.dumps(summary))
     text = Page(render_report(run)).text
     for words in (
         "AUC 0.7812",
         "Normalized entropy 0.9",
+        "AUC of bought 0.6543",
+        "AUC of <b>odd 0.5",
         "versions.torch 2.13.0",
         "batch_size 512",
         "--seed 1",

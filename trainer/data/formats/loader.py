@@ -20,6 +20,8 @@ others never.
                 size = min(step, self.rows(split) - start)
                 ids = torch.arange(start + size * rank // world_size, start + size * (rank + 1) // world_size)
                 yield Batch(dense=..., sparse=..., labels=..., sample_ids=ids, global_size=size)
+
+Samples may have weights (`Batch.weights`), and one label each: several come from a prepared dataset.
 """
 
 from __future__ import annotations
@@ -126,6 +128,8 @@ class LoaderSource(SampleSource):
         if batch.lengths is not None:  # several ids a sample, flat, feature by feature
             wanted["lengths"] = (torch.int32, (len(self.sparse_features), size))
             wanted["sparse"] = (torch.int32, (int(batch.lengths.sum()),))
+        if batch.weights is not None:
+            wanted["weights"] = (torch.float32, (size,))
         for name, (dtype, shape) in wanted.items():
             tensor = getattr(batch, name)
             if (tensor.dtype, tuple(tensor.shape)) != (dtype, shape):

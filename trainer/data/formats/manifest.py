@@ -27,6 +27,7 @@ SCHEMA_VERSIONS = (1, 2)
 SPLITS = ("train", "test")
 KINDS = ("labels", "dense", "sparse")
 LIST_KINDS = ("offsets", "values")  # of the features with lists, if there are any
+WEIGHT_KINDS = ("weights",)  # of the samples, if the schema names their column
 _LONGEST_PART = 200  # characters between two slashes of a file's path
 _MAX_ROWS_PER_TABLE = 2**31 - 1  # ids are int32
 
@@ -42,7 +43,7 @@ class FileEntry:
 
 @dataclass(frozen=True, slots=True)
 class ShardEntry:
-    """One shard: some rows of a split in three files, or five if there are lists."""
+    """One shard: some rows of a split in three files, two more for lists and one more for weights."""
 
     name: str
     rows: int
@@ -54,7 +55,7 @@ class SplitEntry:
     """One split: its shards in row order."""
 
     rows: int
-    positives: int
+    positives: int | tuple[int, ...]  # of each label if there are several
     shards: tuple[ShardEntry, ...]
 
 
@@ -141,13 +142,16 @@ def _parse(document: dict[str, Any]) -> DatasetManifest:
         list(sparse),
     ]:
         raise ValueError("the schema in `features` has other features than the dataset")
-    kinds = KINDS if schema is None or not schema.multi_hot else (*KINDS, *LIST_KINDS)
+    kinds, tasks = KINDS, 0
+    if schema is not None:
+        lists, weights = LIST_KINDS if schema.multi_hot else (), WEIGHT_KINDS if schema.weight else ()
+        kinds, tasks = (*KINDS, *lists, *weights), len(schema.tasks)
     return DatasetManifest(
         digest=document["digest"],
         dense_features=dense,
         sparse_features=sparse,
         num_embeddings={name: _integer(sizes, name, low=1, high=_MAX_ROWS_PER_TABLE) for name in sparse},
-        splits={name: _split(name, document["splits"][name], kinds) for name in SPLITS},
+        splits={name: _split(name, document["splits"][name], kinds, tasks) for name in SPLITS},
         schema=schema,
         encoding=None if document["schema_version"] == 1 else _encoding(document["encoding"], sizes),
     )
@@ -173,13 +177,22 @@ def _names(document: dict[str, Any], key: str, *, may_be_empty: bool = False) ->
     return tuple(names)
 
 
-def _split(name: str, document: dict[str, Any], kinds: tuple[str, ...]) -> SplitEntry:
+def _split(name: str, document: dict[str, Any], kinds: tuple[str, ...], tasks: int) -> SplitEntry:
     shards = tuple(_shard(shard, kinds) for shard in document["shards"])
     rows = _integer(document, "rows")
     total = sum(shard.rows for shard in shards)
     if total != rows:
         raise ValueError(f"split {name} claims {rows} rows, its shards hold {total}")
-    return SplitEntry(rows=rows, positives=_integer(document, "positives", high=rows), shards=shards)
+    return SplitEntry(rows=rows, positives=_positives(document, rows, tasks), shards=shards)
+
+
+def _positives(document: dict[str, Any], rows: int, tasks: int) -> int | tuple[int, ...]:
+    if not tasks:
+        return _integer(document, "positives", high=rows)
+    found = document["positives"]
+    if not isinstance(found, list) or len(found) != tasks:
+        raise ValueError(f"positives is {found!r}, not a list of {tasks} numbers")
+    return tuple(_integer({"positives": each}, "positives", high=rows) for each in found)
 
 
 def _shard(document: dict[str, Any], kinds: tuple[str, ...]) -> ShardEntry:

@@ -36,6 +36,7 @@ class _Day(NamedTuple):
     dense: npt.NDArray[np.float32]  # [rows, 13]
     sparse: IdColumns
     lists: None = None
+    weights: None = None
 
     def first(self, rows: int) -> _Day:
         """The first rows alone."""

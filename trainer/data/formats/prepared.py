@@ -1,11 +1,12 @@
 """The prepared dataset: `dataset.json` and the shards it names, opened, checked and memory-mapped.
 
     DIR/dataset.json                      written last: its presence commits the dataset
-    DIR/train/shard-00000.labels.npy      uint8   [rows]
+    DIR/train/shard-00000.labels.npy      uint8   [rows]; of several labels [labels, rows], 255: there is none
     DIR/train/shard-00000.dense.npy       float32 [rows, dense features]
     DIR/train/shard-00000.sparse.npy      int32   [sparse features, rows], feature-major
     DIR/train/shard-00000.offsets.npy     int64   [features with lists, rows + 1], if there are any
     DIR/train/shard-00000.values.npy      int32   [ids], see trainer.data.lists
+    DIR/train/shard-00000.weights.npy     float32 [rows], if the samples have weights
     DIR/vocabulary/C1.npy                 uint32  [ids - 2], the value of each id from 2 on; not with hashes
     DIR/vocabulary/city.jsonl             the same as texts, with a feature schema
 
@@ -29,6 +30,7 @@ from trainer.data.formats.shard_files import (
     NPY_HEADER,
     check_header,
     check_size,
+    verify_answers,
     verify_crc32,
     verify_lists,
     verify_shard,
@@ -58,13 +60,20 @@ class Split:
     name: str
     directory: Path
     rows: int
-    positives: int
+    positives: int | tuple[int, ...]  # of each label if there are several
     num_dense: int
     num_sparse: int  # features with one id
     list_places: tuple[int, ...]  # of the others, among all
     shards: tuple[ShardEntry, ...]
     starts: tuple[int, ...]  # the first row of every shard, and `rows` at the end
+    may_lack: tuple[bool, ...] = ()  # for each of several labels whether a row may lack it; empty for one
+    is_weighted: bool = False
     _mapped: OrderedDict[int, ShardArrays] = field(default_factory=OrderedDict, repr=False, compare=False)
+
+    @property
+    def tasks(self) -> int:
+        """The labels of a row if they are several; 0 for one."""
+        return len(self.may_lack)
 
     @property
     def hotness(self) -> tuple[int, ...]:
@@ -83,7 +92,10 @@ class Split:
             lists = ListArrays(
                 *(_map(self.directory / shard.files[kind].path) for kind in manifest.LIST_KINDS)
             )
-        arrays = ShardArrays(labels, dense, sparse, lists)
+        if self.tasks:
+            labels = labels.view(np.int8).T  # where a row lacks a label, 255 becomes -1
+        weights = _map(self.directory / shard.files["weights"].path) if self.is_weighted else None
+        arrays = ShardArrays(labels, dense, sparse, lists, weights)
         self._mapped[index] = arrays
         if len(self._mapped) > _MAPPED_SHARDS:
             self._mapped.popitem(last=False)
@@ -147,6 +159,7 @@ class PreparedDataset:
             for index in range(part, len(split.shards), parts):
                 arrays = split.arrays(index)
                 verify_shard(split.directory, split.shards[index], arrays, limits[0])
+                verify_answers(split.directory, split.shards[index], arrays, split.may_lack)
                 if arrays.lists is not None:
                     verify_lists(split.directory, split.shards[index], arrays.lists, limits[1])
             if parts == 1:
@@ -155,8 +168,9 @@ class PreparedDataset:
             verify_crc32(self.directory / file.path, file.crc32)
 
     def _check_positives(self, split: Split) -> None:
-        found = sum(int(np.count_nonzero(split.arrays(i).labels)) for i in range(len(split.shards)))
-        if found != split.positives:
+        each = [np.count_nonzero(split.arrays(i).labels == 1, axis=0) for i in range(len(split.shards))]
+        found = np.sum(each, axis=0) if each else np.zeros_like(split.positives)
+        if not np.array_equal(found, split.positives):
             raise DatasetError(
                 f"{self.directory / manifest.FILE_NAME}: the {split.name} split claims {split.positives} "
                 f"positive labels, its shards hold {found}; prepare the dataset again"
@@ -179,7 +193,8 @@ def _directory(uri: str) -> Path:
 
 def _split(directory: Path, described: DatasetManifest, name: str) -> Split:
     entry = described.splits[name]
-    sparse = () if described.schema is None else described.schema.sparse
+    schema = described.schema
+    sparse = () if schema is None else schema.sparse
     places = tuple(place for place, each in enumerate(sparse) if each.kind == "multi_hot")
     return Split(
         name=name,
@@ -191,13 +206,15 @@ def _split(directory: Path, described: DatasetManifest, name: str) -> Split:
         list_places=places,
         shards=entry.shards,
         starts=tuple(accumulate((shard.rows for shard in entry.shards), initial=0)),
+        may_lack=() if schema is None or not schema.tasks else tuple(each.missing for each in schema.labels),
+        is_weighted=schema is not None and schema.weight is not None,
     )
 
 
 def _check_headers(split: Split) -> None:
     for shard in split.shards:
         expected: dict[str, tuple[np.dtype[Any], tuple[int, ...]]] = {
-            "labels": (np.dtype(np.uint8), (shard.rows,)),
+            "labels": (np.dtype(np.uint8), (split.tasks, shard.rows) if split.tasks else (shard.rows,)),
             "dense": (np.dtype("<f4"), (shard.rows, split.num_dense)),
             "sparse": (np.dtype("<i4"), (split.num_sparse, shard.rows)),
         }
@@ -205,6 +222,8 @@ def _check_headers(split: Split) -> None:
             expected["offsets"] = (np.dtype("<i8"), (len(split.list_places), shard.rows + 1))
             size = shard.files["values"].size - NPY_HEADER  # a reader of other bytes finds another header
             expected["values"] = (np.dtype("<i4"), (size // 4,))
+        if split.is_weighted:
+            expected["weights"] = (np.dtype("<f4"), (shard.rows,))
         for kind, (dtype, shape) in expected.items():
             entry = shard.files[kind]
             check_header(split.directory / entry.path, dtype=dtype, shape=shape, size=entry.size)

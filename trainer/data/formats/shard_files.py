@@ -28,11 +28,13 @@ class Arrays(Protocol):
     """One shard's arrays."""
 
     @property
-    def labels(self) -> npt.NDArray[np.uint8]: ...  # noqa: D102 - see ShardArrays
+    def labels(self) -> npt.NDArray[Any]: ...  # noqa: D102 - see ShardArrays
     @property
     def dense(self) -> npt.NDArray[np.float32]: ...  # noqa: D102 - see ShardArrays
     @property
     def sparse(self) -> npt.NDArray[np.int32]: ...  # noqa: D102 - see ShardArrays
+    @property
+    def weights(self) -> npt.NDArray[np.float32] | None: ...  # noqa: D102 - see ShardArrays
 
 
 def check_header(path: Path, *, dtype: np.dtype[Any], shape: tuple[int, ...], size: int) -> None:
@@ -61,16 +63,13 @@ def verify_shard(
     arrays: Arrays,
     limits: Mapping[str, int],
 ) -> None:
-    """Read a shard and check its checksums, then that ids, labels and dense values are in range."""
+    """Read a shard and check its checksums, then that ids and dense values are in range."""
     for entry in shard.files.values():
         verify_crc32(directory / entry.path, entry.crc32)
     if shard.rows == 0:
         return
     if limits:
         _check_ids(directory / shard.files["sparse"].path, arrays.sparse, limits)
-    path = directory / shard.files["labels"].path
-    if (largest := int(arrays.labels.max())) > 1:
-        raise DatasetError(f"{path}: holds the label {largest}; labels are 0 or 1; {_AGAIN}")
     path = directory / shard.files["dense"].path
     # The sum is finite if all values are: one pass, and no array of flags. In float64 it cannot overflow.
     with np.errstate(invalid="ignore"):  # infinities of both signs add up to NaN
@@ -78,6 +77,21 @@ def verify_shard(
     if not np.isfinite(total):
         row = int(np.argmin(np.isfinite(arrays.dense).all(axis=1)))
         raise DatasetError(f"{path}: row {row} holds {arrays.dense[row].tolist()}, not finite; {_AGAIN}")
+
+
+def verify_answers(directory: Path, shard: ShardEntry, arrays: Arrays, may_lack: tuple[bool, ...]) -> None:
+    """Check that labels are 0 or 1, or missing where they may be, and that weights are finite and from 0."""
+    if shard.rows == 0:
+        return
+    path = directory / shard.files["labels"].path
+    for labels, lacks in zip(arrays.labels.reshape(shard.rows, -1).T, may_lack or (False,), strict=True):
+        least = -1 if lacks else 0
+        if labels.min() < least or labels.max() > 1:
+            value = labels[(labels < least) | (labels > 1)].astype(np.uint8).max()
+            raise DatasetError(f"{path}: holds the label {value}; labels are 0 or 1; {_AGAIN}")
+    if arrays.weights is not None and not bool((np.isfinite(arrays.weights) & (arrays.weights >= 0)).all()):
+        path = directory / shard.files["weights"].path
+        raise DatasetError(f"{path}: holds a weight that is no finite number from 0; {_AGAIN}")
 
 
 def verify_lists(directory: Path, shard: ShardEntry, lists: ListArrays, limits: Mapping[str, int]) -> None:

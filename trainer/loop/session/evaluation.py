@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from trainer.report.metrics import BinaryMetrics
+from trainer.report.task_metrics import TaskMetrics
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,11 +55,13 @@ class Evaluator:
             result = self._score()
             self.reporter.record("eval", step, **result, seconds=time.perf_counter() - started)
             self.reporter.say(f"step {step}: {_spell(result)}")
+            for task, metrics in result.get("tasks", {}).items():
+                self.reporter.say(f"  {task}: {_spell(metrics)}")
             self._last = (step, result)
         return self._last[1]
 
     def _score(self) -> dict[str, Any]:
-        metrics = BinaryMetrics("cpu")
+        metrics = TaskMetrics(self.learner.shape.tasks, "cpu")
         stream = self.dataset.batches(
             "test",
             batch_size=self.config.eval_batch_size or EVALUATION_BATCHES * self.config.batch_size,

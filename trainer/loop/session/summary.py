@@ -27,6 +27,8 @@ def make_summary(
 ) -> dict[str, Any]:
     """Return the fields of summary.json other than the run's status and digests."""
     quality = {name: (metrics or {}).get(name) for name in ("auc", "logloss", "ne", "calibration")}
+    if metrics is not None and "tasks" in metrics:
+        quality["tasks"] = metrics["tasks"]
     return {
         "step": progress.step,
         "epochs": progress.epoch + progress.position / saving.dataset.train.rows,

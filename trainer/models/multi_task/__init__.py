@@ -1,0 +1,1 @@
+"""Models of several tasks: one score a label, from parts that the tasks share."""
