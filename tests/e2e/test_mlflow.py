@@ -40,12 +40,19 @@ dist.destroy_process_group()
 
 
 def _programs() -> Path:
-    """The folder of the server's programs, in an environment of its own; skip where it cannot be made."""
+    """The folder of the server's programs, in a separate environment; skip where it cannot be made."""
     with HOME.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (HOME / "complete").exists():
             venv.create(HOME, with_pip=True, clear=True)
-            command = [HOME / "bin" / "python", "-m", "pip", "install", "--quiet", f"mlflow[auth]=={VERSION}"]
+            command = [
+                str(HOME / "bin" / "python"),
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                f"mlflow[auth]=={VERSION}",
+            ]
             done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
             if done.returncode:
                 pytest.skip(f"mlflow {VERSION} cannot be installed here: {done.stderr.strip()[-200:]}")
@@ -71,7 +78,7 @@ def server(tmp_path: Path) -> Iterator[str]:
     programs, port = _programs(), free_port("127.0.0.1")
     address = f"http://127.0.0.1:{port}"
     command = [
-        *(programs / "mlflow", "server", "--app-name", "basic-auth", "--workers", "1"),
+        *(str(programs / "mlflow"), "server", "--app-name", "basic-auth", "--workers", "1"),
         *("--host", "127.0.0.1", "--port", str(port), "--backend-store-uri", f"sqlite:///{tmp_path}/runs.db"),
     ]
     variables = {

@@ -53,6 +53,7 @@ ROWS = {"city": 40, "tags": 20}
 OWN = "tests.trainer.own_tasks:build"
 OWN_SUM = "tests.trainer.own_tasks:with_summed_loss"
 SETTINGS: dict[str, Any] = {
+    "optimizer_eps": 1e-4,
     "embedding_dim": DIM,
     "dense_arch_layer_sizes": (16, DIM),
     "over_arch_layer_sizes": (16, 12, 10, 1),

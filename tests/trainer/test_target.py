@@ -47,7 +47,9 @@ def test_the_times_of_several_attempts_add_up(dataset: Path, tmp_path: Path) -> 
     higher = run_here(dataset, tmp_path, **LEARNABLE, target_auc=0.6).summary
     assert higher["target_reached"]
     assert higher["steps_to_target"] >= 200
-    assert higher["time_to_target_s"] > parts["samples_seen"] / parts["samples_per_s"], "the first one's steps"
+    assert higher["time_to_target_s"] > parts["samples_seen"] / parts["samples_per_s"], (
+        "the first one's steps"
+    )
 
 
 def test_a_run_without_a_target_reports_none(dataset: Path, tmp_path: Path) -> None:
