@@ -98,7 +98,9 @@ class TablePreparation:
         *,
         progress: Callable[[int, int | None], None],
         known: KnownVocabulary | None = None,
+        absent: Sequence[str] = (),
     ) -> None:
+        """`absent` are the columns of labels, if the files have none."""
         self.bad_rows: list[BadRow] = []
         self.bad_count = 0
         self._options = options
@@ -106,6 +108,7 @@ class TablePreparation:
         self._schema = schema
         self._progress = progress
         self._known = known
+        self._absent = absent
         self._disk = Disk(workspace.staging)
         self._read_bytes = 0
         self._sources: list[dict[str, Any]] = [
@@ -200,7 +203,7 @@ class TablePreparation:
         row = 0
         for number, file in enumerate(self._files):
             in_file = 0
-            for batch in read_batches(file, self._schema):
+            for batch in read_batches(file, self._schema, absent=self._absent):
                 good = self._good(batch, number, in_file, is_last=is_last)
                 test = self._in_test(file, np.arange(row, row + batch.num_rows))
                 for split, kept in (("train", good & ~test), ("test", good & test)):
@@ -286,6 +289,7 @@ class TablePreparation:
             "num_embeddings_per_feature": embeddings,
             "encoding": tables.to_json(),
             "features": self._schema.to_json(),
+            **({"labels": False} if self._absent else {}),
             "rows": sum(split["rows"] for split in splits.values()),
             "bad_rows": self.bad_count,
             "sources": self._sources,
