@@ -48,13 +48,16 @@ class Work(NamedTuple):
     options: tuple[str, ...]  # of the command
 
 
-def write_parquet(path: Path, rows: int, *, seed: int = 1, append: int = 1) -> None:
-    """Write made-up rows with numbers, texts, whole numbers and a list; `append` times the same ones."""
+def write_parquet(path: Path, rows: int, *, append: int = 1, is_plain: bool = False) -> None:
+    """Write made-up rows with numbers, texts, whole numbers and a list; `append` times the same ones.
+
+    A plain file is neither packed nor has dictionaries.
+    """
     import numpy as np  # noqa: PLC0415 - each measured process loads what it measures
     import pyarrow as pa  # noqa: PLC0415 - likewise
     import pyarrow.parquet as pq  # noqa: PLC0415 - likewise
 
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(1)
     columns: dict[str, Any] = {"clicked": random.random(rows) < 0.3}
     columns |= {name: random.lognormal(1, 1, rows) for name in DENSE}
     for name, size in SIZES.items():
@@ -65,7 +68,8 @@ def write_parquet(path: Path, rows: int, *, seed: int = 1, append: int = 1) -> N
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
     columns["tags"] = pa.ListArray.from_arrays(pa.array(offsets), tags)
     table = pa.table(columns)
-    with pq.ParquetWriter(path, table.schema) as writer:
+    packing: dict[str, Any] = {"compression": "NONE", "use_dictionary": False} if is_plain else {}
+    with pq.ParquetWriter(path, table.schema, **packing) as writer:
         for _ in range(append):
             writer.write_table(table, row_group_size=250_000)
 
@@ -227,10 +231,16 @@ def main(rows: int = 2_000_000, pairs: int = 5) -> None:
     lines = [
         f"# data prepare beside a Polars pipeline, {datetime.now(UTC):%Y-%m-%d}",
         "",
-        f"{rows:,} rows; {os.cpu_count()} processors ({platform.machine()}), Python {platform.python_version()}, {versions}.",
+        (
+            f"{rows:,} rows; {os.cpu_count()} processors ({platform.machine()}), "
+            f"Python {platform.python_version()}, {versions}."
+        ),
         f"Median of {pairs} pairs of processes; `python -m benchmarks.prepare`.",
         "",
-        "| file | encoding | Polars, s | prepare, s | speed of Polars, pairwise | lowest - highest | peak MiB: Polars | prepare |",
+        (
+            "| file | encoding | Polars, s | prepare, s | times Polars' speed, pairwise | lowest - highest "
+            "| Polars, peak MiB | prepare, peak MiB |"
+        ),
         "|---|---|---|---|---|---|---|---|",
     ]
     with tempfile.TemporaryDirectory() as name:

@@ -120,6 +120,12 @@ def synth(out: Path, rows: int, test_rows: int | None, seed: int, *, overwrite: 
     help="optional: files may have no label; such rows can only be scored.",
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Random seed of the split.")
+@click.option(
+    "--on",
+    metavar="ADDRESS",
+    help="Prepare in a Ray cluster, ray://HOST:PORT, whose nodes see all files under the same paths; "
+    "auto on one of its nodes. Needs a feature schema.",
+)
 @click.option("--overwrite", is_flag=True, help="Overwrite an existing dataset.")
 @output_option
 @click.pass_context
@@ -138,6 +144,7 @@ def prepare(
     max_bad_rows: int,
     labels: str,
     seed: int,
+    on: str | None,
     overwrite: bool,
 ) -> None:
     """Convert files (or folders, or a 'pattern*') to the training format at OUT.
@@ -173,7 +180,7 @@ def prepare(
     if features is not None:
         schema = load_schema(features)
     with progress("reading", "bytes") as update:
-        report = prepare_dataset(sources, out, options=options, schema=schema, progress=update)
+        report = prepare_dataset(sources, out, options=options, schema=schema, on=on, progress=update)
     for bad in report.first_bad_rows:
         announce(f"bad row {bad}")
     text = (

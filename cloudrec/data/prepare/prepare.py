@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from cloudrec.data import require_extra
 from cloudrec.data.prepare.options import PrepareOptions
-from cloudrec.errors import DataError
+from cloudrec.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -62,6 +62,7 @@ def prepare(
     *,
     options: PrepareOptions | None = None,
     schema: FeatureSchema | None = None,
+    on: str | None = None,
     progress: Callable[[int, int | None], None] = lambda _done, _total: None,
 ) -> PrepareReport:
     """Prepare the files that `source` names, one or several, into the folder `out`.
@@ -71,6 +72,7 @@ def prepare(
         out: the output folder; refused if it has a dataset, unless the options allow to replace it.
         options: the options.
         schema: the features of the files; None for Criteo's columns, or those of `like`.
+        on: the address of a Ray cluster that does the work; its nodes see all files under the same paths.
         progress: called with the bytes read so far and their total, in the size on disk.
 
     Raises:
@@ -91,8 +93,15 @@ def prepare(
     known = None if options.like is None else load(options.like)  # first: `out` may be that dataset
     bad_rows: Sequence[BadRow]
     if schema is not None or (known is not None and known.encoding.features is not None):
-        content, bad_rows = _prepare_tables(sources, out, options, schema, known=known, progress=progress)
+        content, bad_rows = _prepare_tables(
+            sources, out, options, schema, known=known, on=on, progress=progress
+        )
     else:
+        if on is not None:
+            raise UsageError(
+                "--on prepares tables with a feature schema, not Criteo's TSV files without names",
+                remedy="leave --on out; or write a line of names, and describe the columns with --features",
+            )
         files = find_sources(sources)
         for each in files:
             if each.path.name.endswith(_TABLES):
@@ -132,6 +141,7 @@ def _prepare_tables(
     schema: FeatureSchema | None,
     *,
     known: KnownVocabulary | None,
+    on: str | None,
     progress: Callable[[int, int | None], None],
 ) -> tuple[dict[str, Any], Sequence[BadRow]]:
     """Prepare tables with a feature schema; return the contents of dataset.json, and bad rows."""
@@ -151,6 +161,15 @@ def _prepare_tables(
         run = TablePreparation(
             workspace, options, files, schema, progress=progress, known=known, absent=absent
         )
-        content = run.run()
+        if on is None:
+            content = run.run()
+        else:
+            from cloudrec.data.prepare.many.on_ray import ray_tasks  # noqa: PLC0415 - few need it
+            from cloudrec.data.prepare.many.parts import make_job, prepare_parts  # noqa: PLC0415 - as above
+
+            job = make_job(out, options, files, schema, absent)
+            with ray_tasks(on) as machines:
+                machines.check(job)
+                content = prepare_parts(job, run, machines, known=known, progress=progress)
         workspace.commit(content, run.bad_rows)
     return content, run.bad_rows

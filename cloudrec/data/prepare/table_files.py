@@ -160,7 +160,7 @@ def _open(path: Path, schema: FeatureSchema, *, head: bool, absent: Sequence[str
     kind = _kind(path)
     columns = [each for each in schema.columns if each not in absent]
     if kind in _PARQUET:
-        file = pa.parquet.ParquetFile(path)
+        file = pa.parquet.ParquetFile(path, pre_buffer=False)  # otherwise it keeps all that it has read
         return _Opened(
             file.schema_arrow,
             iter(()) if head else file.iter_batches(BATCH_ROWS, columns=columns),

@@ -2,8 +2,8 @@
 
 Values that a vocabulary will have get codes in the order of their first use, and are counted; numbers that
 are normalised stay as they are. The shards with them are drafts, in a temporary folder. At the end, when the
-ids of the codes and the mean of the numbers are known, the shards are completed. If there is nothing to learn,
-as with another dataset's encoding (`like`), shards are complete at once.
+ids of the codes and the mean of the numbers are known, the shards are completed. If there is nothing to
+learn, as with another dataset's encoding (`like`), shards are complete at once.
 
 Memory: a few batches, the rows of a shard for each thread, and the different values of vocabularies.
 """
@@ -37,7 +37,7 @@ from cloudrec.version import __version__
 from cloudrec_contract import features as schemas
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     import numpy.typing as npt
@@ -97,7 +97,7 @@ class _Taken(NamedTuple):
     batch: pa.RecordBatch
 
 
-class _Made(NamedTuple):
+class EncodedBatch(NamedTuple):
     """The encoded rows of a batch by split, and the rows that do not fit the schema."""
 
     taken: _Taken
@@ -147,9 +147,12 @@ class TablePreparation:
     def run(self) -> dict[str, Any]:
         """Write all shards, and return the contents of dataset.json."""
         with self._disk, ThreadPoolExecutor(self._threads) as pool:
-            tables = self._use_known() if self._known is not None else None
-            if tables is None:
-                self._begin_learning()
+            tables = None
+            if self._known is not None:
+                self._known.write(self._disk)
+                tables = self.use(self._known)
+            else:
+                self.begin_learning()
             is_draft = bool(self._counters or self._moments)
             writers = {
                 name: SplitWriter(
@@ -158,25 +161,20 @@ class TablePreparation:
                 )
                 for name in SPLITS
             }
-            for made in self._made(pool):
-                self._note_all(made)
+            for made in self.encoded(pool):
+                self.note(made)
                 for split, rows in made.splits.items():
                     writers[split].add(rows)
                 if "train" in made.splits:
-                    self._count(made.splits["train"])
-            if not writers["train"].rows:
-                bad = (
-                    f"; of {self.bad_count:,} bad ones the first is {self.bad_rows[0]}"
-                    if self.bad_rows
-                    else ""
-                )
-                raise DataError(
-                    f"there are no training rows{bad}", remedy="add rows, or lower --test-fraction"
-                )
+                    self.count(made.splits["train"])
+                    for name, sums in self.sums(made.splits["train"]).items():
+                        self._moments[name].add(sums)
+            self.require_rows(writers["train"].rows)
             for writer in writers.values():
                 writer.finish()
             if tables is None:
-                tables = self._learned()
+                counts = {table: counter.counted() for table, counter in self._counters.items()}
+                tables = self.learned(self._disk, counts, self._moments)
             if is_draft:
                 self._finish_drafts(pool, writers)
             self._disk.finish()
@@ -188,7 +186,13 @@ class TablePreparation:
             }
             for name, writer in writers.items()
         }
-        return self._content(splits, tables)
+        return self.content(splits, tables)
+
+    def require_rows(self, rows: int) -> None:
+        """Raise DataError if there are no training rows."""
+        if not rows:
+            bad = f"; of {self.bad_count:,} bad ones the first is {self.bad_rows[0]}" if self.bad_rows else ""
+            raise DataError(f"there are no training rows{bad}", remedy="add rows, or lower --test-fraction")
 
     def _write(self, split: str, number: int, arrays: Arrays) -> None:
         self._shards[split].append(write_shard(self._disk, split, number, arrays))
@@ -224,7 +228,13 @@ class TablePreparation:
         for name, writer in writers.items():
             self._shards[name] = list(pool.map(partial(finish, name), range(writer.shards)))
 
-    def _begin_learning(self) -> None:
+    @property
+    def counters(self) -> Mapping[str, ValueCounter]:
+        """What counts the values of each table that gets a vocabulary."""
+        return self._counters
+
+    def begin_learning(self) -> None:
+        """Prepare to count values and to add up numbers."""
         for table, features in self._schema.tables.items():
             if features[0].encoding == "vocabulary":
                 self._counters[table] = ValueCounter(table, most=self._options.max_vocabulary)
@@ -234,31 +244,35 @@ class TablePreparation:
             if each.transform == "normalise":
                 self._moments[each.name] = Moments()
 
-    def _count(self, rows: EncodedRows) -> None:
-        """Count the values of training rows, and add their numbers."""
+    def count(self, rows: EncodedRows) -> None:
+        """Count the values of training rows."""
         for place, sparse in enumerate(self._schema.single):
             if sparse.table in self._counters:
                 self._counters[sparse.table].add(rows.sparse[place])
         for place, sparse in enumerate(self._schema.multi_hot):
             if sparse.table in self._counters:
                 self._counters[sparse.table].add(rows.lists[place][1])
-        for values, moments in zip(rows.raw, self._moments.values(), strict=True):
-            moments.add(values)
 
-    def _learned(self) -> encoding.Encoding:
-        """Write the vocabularies, and return the encoding."""
-        self._statistics = {name: each.to_json() for name, each in self._moments.items()}
+    def sums(self, rows: EncodedRows) -> dict[str, MomentsOfBatch]:
+        """Return the sums of training rows, by the name of the number."""
+        return {name: moments_of(values) for name, values in zip(self._moments, rows.raw, strict=True)}
+
+    def learned(
+        self, disk: Disk, counts: Mapping[str, pa.Table], moments: Mapping[str, Moments]
+    ) -> encoding.Encoding:
+        """Write the vocabularies of counted values, and return the encoding."""
+        self._statistics = {name: each.to_json() for name, each in moments.items()}
         entries: dict[str, encoding.Table] = {}
         for table, features in self._schema.tables.items():
             file, sha256 = None, ""
-            if table in self._counters:
-                self._vocabulary[table] = vocabulary_of(self._counters[table].counted(), features[0])
+            if table in counts:
+                self._vocabulary[table] = vocabulary_of(counts[table], features[0])
                 data = to_lines(self._vocabulary[table])
-                file = self._disk.write(f"{encoding.FOLDER}/{table}.jsonl", memoryview(data))
+                file = disk.write(f"{encoding.FOLDER}/{table}.jsonl", memoryview(data))
                 sha256 = hashlib.sha256(data).hexdigest()
                 rows = encoding.FIRST + len(self._vocabulary[table])
             else:
-                rows = self._ids[table].rows
+                rows = Ids(features[0], ()).rows
             entries[table] = encoding.Table(feature=table, rows=rows, file=file, sha256=sha256)
         return encoding.Encoding(
             kind=encoding.FEATURES,
@@ -267,22 +281,29 @@ class TablePreparation:
             rules={"features": self._schema.mapping(), "statistics": self._statistics},
         )
 
-    def _use_known(self) -> encoding.Encoding:
-        assert self._known is not None  # noqa: S101 - for the type checker: asked with one alone
-        theirs = self._known.encoding
+    def use(self, known: KnownVocabulary) -> encoding.Encoding:
+        """Use an existing encoding, and return it."""
+        theirs = known.encoding
         if theirs.rules is None:
             raise DataError("the encoding has no feature schema", remedy=encoding.AGAIN)
         self._statistics = dict(theirs.rules["statistics"])
-        self._known.write(self._disk)
         for table, features in self._schema.tables.items():
-            data = self._known.files.get(features[0].name, b"")
+            data = known.files.get(features[0].name, b"")
             self._ids[table] = Ids(features[0], texts_in(data))
         return replace(theirs, features=self._schema.to_json())
 
-    def _made(self, pool: ThreadPoolExecutor) -> Iterator[_Made]:
-        """Encode all batches, a few at a time, and yield them in the order of the files."""
-        taken = self._taken()
-        running: deque[Future[_Made]] = deque()
+    def encoded(
+        self, pool: ThreadPoolExecutor, *, only: int | None = None, first_row: int = 0
+    ) -> Iterator[EncodedBatch]:
+        """Encode batches, a few at a time, and yield them in the order of the files.
+
+        Args:
+            pool: what encodes them.
+            only: the number of the one file to encode; None: all.
+            first_row: the rows of the files before.
+        """
+        taken = self._taken(only, first_row)
+        running: deque[Future[EncodedBatch]] = deque()
         try:
             while True:
                 while len(running) <= self._threads and (each := next(taken, None)) is not None:
@@ -294,9 +315,11 @@ class TablePreparation:
             for future in running:
                 future.cancel()
 
-    def _taken(self) -> Iterator[_Taken]:
-        row = done = 0
+    def _taken(self, only: int | None, first_row: int) -> Iterator[_Taken]:
+        row, done = first_row, 0
         for number, file in enumerate(self._files):
+            if only not in (None, number):
+                continue
             first = row
             for batch in read_batches(file, self._schema, absent=self._absent):
                 rows = np.arange(row, row + batch.num_rows)
@@ -305,7 +328,7 @@ class TablePreparation:
             done += file.bytes
             self._progress(done, sum(each.bytes for each in self._files))
 
-    def _make(self, taken: _Taken) -> _Made:
+    def _make(self, taken: _Taken) -> EncodedBatch:
         batch = taken.batch
         problems = self._problems(batch)
         test = self._in_test(self._files[taken.number], taken.rows)
@@ -313,9 +336,10 @@ class TablePreparation:
             good = np.ones(batch.num_rows, np.bool_)
             good[[each.row for each in problems]] = False
             batch, test = batch.filter(pa.array(good)), test[good]
-        rows = self._encoded(batch)
+        rows = self._encode(batch)
         splits = {"train": rows.chosen(~test), "test": rows.chosen(test)}
-        return _Made(taken, problems, {name: each for name, each in splits.items() if len(each.labels)})
+        filled = {name: each for name, each in splits.items() if len(each.labels)}
+        return EncodedBatch(taken, problems, filled)
 
     def _problems(self, batch: pa.RecordBatch) -> list[Problem]:
         """Return what does not fit the schema."""
@@ -327,7 +351,8 @@ class TablePreparation:
                 problems += columns.missing(batch.column(sparse.column), sparse)
         return problems
 
-    def _note_all(self, made: _Made) -> None:
+    def note(self, made: EncodedBatch) -> None:
+        """Note the bad rows of a batch; DataError if there are too many by now."""
         reasons = {each.row: each for each in reversed(made.problems)}
         source = self._sources[made.taken.number]
         for row in sorted(reasons):
@@ -339,6 +364,10 @@ class TablePreparation:
         bad = BadRow(
             path=str(self._files[number].path), line=row, reason=problem.reason, value=problem.value[:80]
         )
+        self.note_bad(bad)
+
+    def note_bad(self, bad: BadRow) -> None:
+        """Note a bad row; DataError if there are too many."""
         most = self._options.max_bad_rows
         self.bad_count += 1
         if len(self.bad_rows) < _KEPT_BAD_ROWS:
@@ -358,7 +387,7 @@ class TablePreparation:
         limit = np.uint64(int(self._options.test_fraction * 2**53) << 11)
         return mix64(rows.astype(np.uint64) ^ key) < limit
 
-    def _encoded(self, batch: pa.RecordBatch) -> EncodedRows:
+    def _encode(self, batch: pa.RecordBatch) -> EncodedRows:
         dense = np.zeros((batch.num_rows, len(self._schema.dense)), np.float32)
         raw = np.empty((len(self._moments), batch.num_rows))
         for place, feature in enumerate(self._schema.dense):
@@ -379,7 +408,13 @@ class TablePreparation:
         labels, _ = columns.labels(batch.column(self._schema.label), self._schema.label)
         return EncodedRows(labels, dense, single, lists, raw)
 
-    def _content(self, splits: dict[str, Any], tables: encoding.Encoding) -> dict[str, Any]:
+    def add_source(self, number: int, rows: int, bad_rows: int) -> None:
+        """Add the rows of a file that other machines have read."""
+        self._sources[number]["rows"] += rows
+        self._sources[number]["bad_rows"] += bad_rows
+
+    def content(self, splits: dict[str, Any], tables: encoding.Encoding) -> dict[str, Any]:
+        """Return the contents of dataset.json."""
         embeddings = {table.feature: table.rows for table in tables.tables}
         return {
             "format": manifest.FORMAT,
@@ -400,18 +435,29 @@ class TablePreparation:
         }
 
 
+class MomentsOfBatch(NamedTuple):
+    """The number, the mean and the sum of squared deviations of some numbers."""
+
+    rows: int
+    mean: float
+    squares: float
+
+
+def moments_of(values: npt.NDArray[np.float64]) -> MomentsOfBatch:
+    """Return the moments of numbers, of which there is one at least."""
+    mean = float(values.mean())
+    return MomentsOfBatch(len(values), mean, float(((values - mean) ** 2).sum()))
+
+
 class Moments:
     """The mean and the deviation of numbers that come in batches."""
 
     def __init__(self) -> None:
         self._count, self._mean, self._squares = 0, 0.0, 0.0
 
-    def add(self, values: npt.NDArray[np.float64]) -> None:
+    def add(self, batch: MomentsOfBatch) -> None:
         """Add a batch (Chan's update, exact where sums of squares would cancel)."""
-        if not len(values):
-            return
-        count, mean = len(values), float(values.mean())
-        squares = float(((values - mean) ** 2).sum())
+        count, mean, squares = batch
         total = self._count + count
         apart = mean - self._mean
         self._squares += squares + apart * apart * self._count * count / total

@@ -95,12 +95,15 @@ class SplitWriter:
     Args:
         put: called with the number and the arrays of each shard.
         shard_rows: the rows of each shard but the last one.
+        before: rows of the split that another writer has.
     """
 
-    def __init__(self, put: Callable[[int, Arrays], None], *, shard_rows: int) -> None:
-        self.rows = self.positives = self.shards = 0
+    def __init__(self, put: Callable[[int, Arrays], None], *, shard_rows: int, before: int = 0) -> None:
+        self.rows = self.positives = 0
+        self.shards = before // shard_rows  # the number of the next one
         self._put = put
-        self._room = self._shard_rows = shard_rows
+        self._shard_rows = shard_rows
+        self._room = shard_rows - before % shard_rows
         self._waiting: list[EncodedRows] = []
 
     def add(self, rows: EncodedRows) -> None:
@@ -123,6 +126,16 @@ class SplitWriter:
         parts, self._waiting, self._room = self._waiting, [], self._shard_rows
         number, self.shards = self.shards, self.shards + 1
         self._put(number, joined(parts))
+
+
+def rows_in(arrays: Arrays) -> EncodedRows:
+    """Return the rows of a shard's arrays."""
+    lists = [
+        (np.diff(ends).astype(np.int32), arrays["values"][ends[0] : ends[-1]])
+        for ends in arrays.get("offsets", ())
+    ]
+    raw = arrays.get("raw", np.empty((0, len(arrays["labels"]))))
+    return EncodedRows(arrays["labels"], arrays["dense"], arrays["sparse"], lists, raw)
 
 
 def write_shard(disk: Disk, split: str, number: int, arrays: Arrays) -> manifest.DatasetShard:

@@ -125,6 +125,7 @@ class _Memory:
         )  # by code; -1: not known yet
         self.ids[own] = np.arange(FIRST_ID, FIRST_ID + len(own))
         self.ids[0] = MISSING_ID
+        self.size = 0  # without the vocabulary
 
     def unknown(self, codes: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
         """Return those of the codes, each once, that have no ids yet."""
@@ -169,15 +170,17 @@ class Ids:
                 memory.ids[new] = UNKNOWN_ID
                 if self._feature.encoding == "hash":
                     memory.ids[new] = self._hashes(memory.codes.texts(new))
+            memory.size += len(new)
             found: npt.NDArray[np.int32] = memory.ids[codes]
-            if len(memory.ids) - len(self._values) > _MOST_REMEMBERED:
+            if memory.size > _MOST_REMEMBERED:
                 self._memory = _Memory(self._values)
         return found
 
-    def _hashes(self, values: pa.Array) -> list[int]:
-        most = self._feature.buckets - 1
-        make, number = hashlib.blake2b, int.from_bytes
-        return [
-            1 + number(make(value.encode(), digest_size=8, person=_PERSON).digest(), "little") % most
-            for value in values.to_pylist()
-        ]
+    def _hashes(self, values: pa.Array) -> npt.NDArray[np.uint64]:
+        begin = hashlib.blake2b(digest_size=8, person=_PERSON).copy  # faster than a new one for each
+        digests = []
+        for value in values.cast(pa.binary()).to_pylist():
+            (each := begin()).update(value)
+            digests.append(each.digest())
+        numbers = np.frombuffer(b"".join(digests), "<u8")
+        return np.uint64(1) + numbers % np.uint64(self._feature.buckets - 1)

@@ -25,6 +25,7 @@ TRIED = {
     "--labels",
     "--max-vocabulary",
     "--min-frequency",
+    "--on",
     "--output",
     "--overwrite",
     "--seed",
