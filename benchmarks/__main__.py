@@ -11,6 +11,7 @@ import sys
 BENCHMARKS = (
     "startup",
     "prepare",
+    "prepare_memory",
     "push",
     "reading",
     "throughput",

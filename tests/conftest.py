@@ -34,6 +34,7 @@ _SLOW = (
     "tests/contract/kubernetes/test_training.py",
     "tests/contract/kubernetes/test_user_script.py",
     "tests/contract/mutants/test_every_shape.py",
+    "tests/contract/ray/test_prepare_on_ray.py",
     "tests/contract/ray/test_ray_cluster.py",
     "tests/contract/ray/test_ray_own_head.py",
     "tests/contract/slurm/test_slurm_launcher.py",
@@ -81,6 +82,7 @@ _SLOW = (
     "tests/trainer/test_store_clouds.py",
     "tests/trainer/test_support_ranks.py",
     "tests/trainer/test_touched.py",
+    "tests/unit/data/test_prepare_memory.py",
     "tests/unit/scripts/test_mypy_sdks.py",
 )
 

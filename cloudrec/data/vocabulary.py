@@ -21,6 +21,7 @@ from cloudrec_contract.safe_json import safe_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     import numpy.typing as npt
 
@@ -75,6 +76,15 @@ def load(like: str) -> KnownVocabulary:
         encoding = _encoding(store)
         files = {table.feature: _read(store, table) for table in encoding.tables if table.file is not None}
     return KnownVocabulary(encoding=encoding, files=files)
+
+
+def read_files(folder: Path, encoding: Encoding) -> dict[str, bytes]:
+    """Return the vocabulary files of an encoding that were written into a folder, by feature."""
+    return {
+        table.feature: (folder / table.file.path).read_bytes()
+        for table in encoding.tables
+        if table.file is not None
+    }
 
 
 def _encoding(store: ObjectStore) -> Encoding:

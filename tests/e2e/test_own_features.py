@@ -74,12 +74,20 @@ def _summary(run: Path) -> dict[str, Any]:
 
 
 def test_the_page_works_as_it_is_written(folder: Path, commands: list[str]) -> None:
-    assert len(commands) == 6
+    assert len(commands) == 7
     assert len((folder / "my_model.py").read_text().splitlines()) <= 40
     scores = np.load(folder / "scores.npy")
     assert 600 < len(scores) < 1_000
     assert _summary(folder / "run")["auc"] > 0.65
-    tomorrow = json.loads((folder / "printed.txt").read_text())
+    raw = json.loads((folder / "printed.txt").read_text())
+    assert (raw["samples"], raw["bad_rows"]) == (8_000, 0)
+    assert raw["auc"] > 0.65
+    assert np.load(folder / "raw.npy").shape == (8_000,)
+
+
+def test_tomorrows_rows_are_scored_like_the_held_out_ones(folder: Path) -> None:
+    score = "python -m trainer.predict --checkpoint run/checkpoints --dataset_path tomorrow"
+    tomorrow = json.loads(_run(_words(score), folder))
     assert tomorrow["auc"] == pytest.approx(_summary(folder / "run")["auc"], abs=1e-6)
 
 

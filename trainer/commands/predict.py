@@ -2,6 +2,7 @@
 
     python -m trainer.predict --checkpoint DIR --dataset_path DATA [--split test] [--out scores.npy]
     python -m trainer.predict --checkpoint DIR --dataset MODULE:FACTORY ...
+    python -m trainer.predict --checkpoint DIR --raw FILE... [--max_bad_rows N] [--out scores.npy]
 
 DIR is a run's checkpoint_dir or an export's folder. The probabilities (float32, in the order of the split's
 rows or of the loader) are written to --out. The metrics, those of a run's evaluation, are printed as one JSON
@@ -21,6 +22,9 @@ from trainer.base.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+
+_MOST_BAD_ROWS = 10_000  # `data prepare` names so many
 
 
 class CommandParser(argparse.ArgumentParser):
@@ -57,12 +61,27 @@ def _main(argv: Sequence[str]) -> int:
     arguments = _make_parser().parse_args(underscored_flags(argv))
     if arguments.batch_size is not None and arguments.batch_size < 1:
         raise ConfigError(f"batch_size is {arguments.batch_size}; it must be at least 1")
+    if not 0 <= arguments.max_bad_rows <= _MOST_BAD_ROWS:
+        raise ConfigError(
+            f"max_bad_rows is {arguments.max_bad_rows}; it must be between 0 and {_MOST_BAD_ROWS:,}"
+        )
     out = Path(arguments.out) if arguments.out else None
     if out is not None and not out.parent.is_dir():
         raise ConfigError(f"out {out}: there is no folder {out.parent}; make it first")
     with importing_torch():
         from trainer.commands import scoring  # noqa: PLC0415 - torch takes seconds to import
     trained = scoring.open_model(arguments.checkpoint, arguments.step, arguments.quantize)
+    if arguments.raw is not None:
+        result = scoring.score_raw(
+            trained,
+            files=arguments.raw,
+            max_bad_rows=arguments.max_bad_rows,
+            batch_size=arguments.batch_size,
+            device_choice=arguments.device,
+            out=out,
+        )
+        print(json.dumps(result))
+        return 0
     result = scoring.score_split(
         trained,
         dataset_path=arguments.dataset_path,
@@ -88,6 +107,20 @@ def _make_parser() -> CommandParser:
     data.add_argument("--dataset_path", metavar="URI", help="the dataset to score")
     data.add_argument(
         "--dataset", metavar="MODULE:FACTORY", help="your own loader instead, as in `python -m trainer`"
+    )
+    data.add_argument(
+        "--raw",
+        metavar="FILE",
+        nargs="+",
+        help="rows that are not prepared: files, folders or patterns, as `cloudrec data prepare` takes them. "
+        "They are encoded as the training data; labels may be missing, and then there are no metrics",
+    )
+    parser.add_argument(
+        "--max_bad_rows",
+        type=int,
+        default=0,
+        metavar="N",
+        help="with --raw, malformed rows that get the score NaN; with more, nothing is scored [0]",
     )
     parser.add_argument("--split", choices=("train", "test"), default="test", help="[test]")
     parser.add_argument(

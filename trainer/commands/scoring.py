@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 
 from trainer.base.distributed import choose_device
-from trainer.base.errors import ConfigError, DatasetError
+from trainer.base.errors import ConfigError, DatasetError, NonFiniteLossError
 from trainer.base.location import is_local, local_path
 from trainer.checkpoint.load.reading import open_committed
+from trainer.commands.raw import encoded
 from trainer.data.checks import BatchChecks
 from trainer.data.encoding import REMEDY
 from trainer.data.formats.open import open_source
@@ -19,10 +21,14 @@ from trainer.serving.exported import is_export, read_export
 from trainer.serving.scorer import Scorer, TrainedModel, read_checkpoint
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
+
+    import numpy.typing as npt
 
     from trainer.base.config import TrainerConfig
     from trainer.data.source import SampleSource
+    from trainer.report.metrics import Metrics
     from trainer.tables.tables import Quantization
 
 _LOG = logging.getLogger(__name__)
@@ -62,31 +68,79 @@ def score_split(
     out: Path | None,
 ) -> dict[str, Any]:
     """Score every row of a split of a path or a loader; write the probabilities, return the metrics."""
+    config = _data_config(trained, dataset_path, dataset)
+    found = _score(trained, config, [split], batch_size=batch_size, device_choice=device_choice)
+    _write(out, torch.sigmoid(found.logits).numpy())
+    return {"split": split, "step": trained.step, "quantization": trained.quantization, **found.metrics}
+
+
+def score_raw(
+    trained: TrainedModel,
+    *,
+    files: Sequence[str],
+    max_bad_rows: int,
+    batch_size: int | None,
+    device_choice: str,
+    out: Path | None,
+) -> dict[str, Any]:
+    """Score the rows of raw files; write the probabilities, NaN for bad rows, and return the metrics."""
+    with encoded(trained, files, max_bad_rows=max_bad_rows) as made:
+        config = _data_config(trained, str(made.dataset), None)
+        found = _score(trained, config, ["train", "test"], batch_size=batch_size, device_choice=device_choice)
+    scores = torch.sigmoid(found.logits).numpy()
+    if made.bad_rows:
+        every = np.full(len(scores) + len(made.bad_rows), np.nan, scores.dtype)
+        good = np.ones(len(every), np.bool_)
+        good[list(made.bad_rows)] = False
+        every[good] = scores
+        scores = every
+    _write(out, scores)
+    bad = len(made.bad_rows)
+    return {"step": trained.step, "quantization": trained.quantization, "bad_rows": bad, **found.metrics}
+
+
+class _Found(NamedTuple):
+    logits: torch.Tensor
+    metrics: Metrics
+
+
+def _score(
+    trained: TrainedModel,
+    config: TrainerConfig,
+    splits: Sequence[str],
+    *,
+    batch_size: int | None,
+    device_choice: str,
+) -> _Found:
+    """Score splits, one after the other."""
     device = choose_device(device_choice, local_rank=0)
     if trained.quantization != "none":
         if device_choice == "cuda":
             raise ConfigError(f"device is cuda, but {trained.quantization} tables are scored on the CPU only")
         device = torch.device("cpu")
-    config = _data_config(trained, dataset_path, dataset)
     source = open_source(config)
     _check_features(trained, source)
     _check_tasks(trained, source)
     _check_encoding(trained, source)
     _check_sizes(trained, source)
-    stream = source.batches(
-        split,
-        batch_size=batch_size
-        or trained.config.eval_batch_size
-        or EVALUATION_BATCHES * trained.config.batch_size,
-        rank=0,
-        world_size=1,
-    )
+    size = batch_size or trained.config.eval_batch_size or EVALUATION_BATCHES * trained.config.batch_size
+    streams = [source.batches(each, batch_size=size, rank=0, world_size=1) for each in splits]
     checks = BatchChecks(source, trained.shape.rows_of_features, hash_overflow=config.hash_overflow)
-    logits, metrics = Scorer(trained, device).evaluate(checks.stream(stream))
+    scorer, stream = Scorer(trained, device), checks.stream(chain.from_iterable(streams))
+    if source.has_labels:
+        return _Found(*scorer.evaluate(stream))
+    logits = torch.cat([torch.empty(0), *(each for each, _ in scorer.score(stream))])
+    if not logits.isfinite().all():
+        raise NonFiniteLossError(
+            "a score is not finite: the model has diverged; take an earlier checkpoint, with --step"
+        )
+    return _Found(logits, {"samples": len(logits)})
+
+
+def _write(out: Path | None, scores: npt.NDArray[np.float32]) -> None:
     if out is not None:
         with out.open("wb") as file:  # np.save would add a suffix to the name
-            np.save(file, torch.sigmoid(logits).numpy())
-    return {"split": split, "step": trained.step, "quantization": trained.quantization, **metrics}
+            np.save(file, scores)
 
 
 def _data_config(trained: TrainedModel, dataset_path: str | None, dataset: str | None) -> TrainerConfig:

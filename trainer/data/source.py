@@ -55,6 +55,7 @@ class SampleSource(ABC):
     """Two splits of samples; if `checked`, all values are in range, otherwise every batch is checked."""
 
     checked = False
+    has_labels = True  # without them, samples can only be scored
     hotness: tuple[int, ...] = ()  # ids per sample of each feature, if all samples have the same number
     encoding: KnownEncoding | None = None  # how raw values got their ids; None: unknown
     vocabulary_at: Path | None = None  # the folder of the encoding's files; None if it has none

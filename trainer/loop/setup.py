@@ -74,6 +74,11 @@ def open_dataset(config: TrainerConfig, world: World) -> SampleSource:
         raise error
     if bad_ranks:
         raise DatasetError("another rank found bad data; that rank's message names it")
+    if not dataset.has_labels:
+        raise DatasetError(
+            f"dataset {config.dataset_path}: was prepared from rows without labels, so it can be scored "
+            "only; train on rows that have some"
+        )
     return dataset
 
 

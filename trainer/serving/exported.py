@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+    from trainer.checkpoint.vocabulary import Vocabulary
+
 FILE_NAME = "config.json"
 FORMAT = "cloudrec-model"
 SCHEMA_VERSION = 1
@@ -63,6 +65,13 @@ def write_export(trained: TrainedModel, folder: Path) -> int:
     temporary.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
     temporary.replace(folder / FILE_NAME)
     return sum(file["bytes"] for file in files.values())
+
+
+def write_encoding(vocabulary: Vocabulary, folder: Path) -> None:
+    """Write the encoding alone, as `data prepare --like` reads it from an export."""
+    vocabulary.export_to(folder)
+    document = {"format": FORMAT, "encoding": dict(vocabulary.encoding.document)}
+    (folder / FILE_NAME).write_text(json.dumps(document), encoding="utf-8")
 
 
 def read_export(folder: Path) -> TrainedModel:

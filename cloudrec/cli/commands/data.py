@@ -59,7 +59,7 @@ def synth(out: Path, rows: int, test_rows: int | None, seed: int, *, overwrite: 
 
 
 @data.command()
-@click.argument("source")
+@click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
 @click.argument("out", type=_FOLDER)
 @click.option(
     "--features",
@@ -112,14 +112,27 @@ def synth(out: Path, rows: int, test_rows: int | None, seed: int, *, overwrite: 
     show_default=True,
     help="Fail if more rows than this are malformed.",
 )
+@click.option(
+    "--labels",
+    type=click.Choice(["required", "optional"]),
+    default="required",
+    show_default=True,
+    help="optional: files may have no label; such rows can only be scored.",
+)
 @click.option("--seed", type=int, default=0, show_default=True, help="Random seed of the split.")
+@click.option(
+    "--on",
+    metavar="ADDRESS",
+    help="Prepare in a Ray cluster, ray://HOST:PORT, whose nodes see all files under the same paths; "
+    "auto on one of its nodes. Needs a feature schema.",
+)
 @click.option("--overwrite", is_flag=True, help="Overwrite an existing dataset.")
 @output_option
 @click.pass_context
 def prepare(
     click_context: click.Context,
     *,
-    source: str,
+    sources: tuple[str, ...],
     out: Path,
     features: Path | None,
     like: str | None,
@@ -129,10 +142,12 @@ def prepare(
     max_vocabulary: int,
     test_fraction: float,
     max_bad_rows: int,
+    labels: str,
     seed: int,
+    on: str | None,
     overwrite: bool,
 ) -> None:
-    """Convert files (one, a folder, a 'pattern*') to the training format at OUT.
+    """Convert files (or folders, or a 'pattern*') to the training format at OUT.
 
     Without --features, they are Criteo TSV or TSV.gz. A folder with train/ and test/ has both splits;
     otherwise --test-fraction of the rows is the test split.
@@ -157,6 +172,7 @@ def prepare(
         max_vocabulary=max_vocabulary,
         test_fraction=test_fraction,
         max_bad_rows=max_bad_rows,
+        labels=labels,
         seed=seed,
         overwrite=overwrite,
     )
@@ -164,7 +180,7 @@ def prepare(
     if features is not None:
         schema = load_schema(features)
     with progress("reading", "bytes") as update:
-        report = prepare_dataset(source, out, options=options, schema=schema, progress=update)
+        report = prepare_dataset(sources, out, options=options, schema=schema, on=on, progress=update)
     for bad in report.first_bad_rows:
         announce(f"bad row {bad}")
     text = (

@@ -37,6 +37,7 @@ class PrepareOptions:
     hash_buckets: int = 100_000  # ids of each feature with hash encoding, the missing one included
     test_fraction: float = 0.1  # held out when the source is not already split
     max_bad_rows: int = 0
+    labels: str = "required"  # or "optional": files without a label make a dataset that can only be scored
     shard_rows: int = 262_144
     chunk_bytes: int = 8 << 20
     seed: int = 0  # which rows are held out
@@ -47,6 +48,8 @@ class PrepareOptions:
         """Refuse values out of range."""
         if self.encoding not in ("vocabulary", "hash"):
             raise UsageError(f"encoding is {self.encoding!r}; it must be 'vocabulary' or 'hash'")
+        if self.labels not in ("required", "optional"):
+            raise UsageError(f"labels is {self.labels!r}; it must be 'required' or 'optional'")
         if self.like is not None:
             self._refuse_another_encoding()
         limits = {

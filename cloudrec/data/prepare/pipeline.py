@@ -82,11 +82,15 @@ class Preparation:
         files: list[SourceFile],
         progress: Callable[[int, int | None], None],
         known: KnownVocabulary | None = None,
+        *,
+        unlabelled: bool = False,
     ) -> None:
+        """`unlabelled`: the lines have no label."""
         self.bad_rows = BadRows(options.max_bad_rows)
         self._disk = Disk(workspace.staging)
         self._options = options
         self._files = files
+        self._unlabelled = unlabelled
         self._progress = progress
         self._threads = options.threads or min(os.cpu_count() or 1, 8)
         self._splits = {name: _Split(name) for name in SPLITS}
@@ -153,6 +157,9 @@ class Preparation:
 
     def _parse(self, chunk: tsv.Chunk, split: str | None) -> Parsed:
         chosen = None if split is not None or not self._options.test_fraction else self._held_out
+        if self._unlabelled:
+            text = b"0\t" + chunk.text[:-1].replace(b"\n", b"\n0\t") + b"\n"
+            chunk = chunk._replace(text=text)
         return tsv.parse(chunk, self._encoder, chosen)
 
     def _distribute(self, number: int, parsed: Parsed) -> None:
@@ -214,6 +221,7 @@ class Preparation:
             "num_embeddings_per_feature": embeddings,
             "encoding": encoding.to_json(),
             "dense_transform": "log1p",
+            **({"labels": False} if self._unlabelled else {}),
             "rows": sum(split["rows"] for split in splits.values()),
             "bad_rows": self.bad_rows.count,
             "sources": self._sources,

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from cloudrec.data import require_extra
 from cloudrec.data.prepare.options import PrepareOptions
-from cloudrec.errors import DataError
+from cloudrec.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -57,20 +57,22 @@ class PrepareReport:
 
 
 def prepare(
-    source: str,
+    source: str | Sequence[str],
     out: Path,
     *,
     options: PrepareOptions | None = None,
     schema: FeatureSchema | None = None,
+    on: str | None = None,
     progress: Callable[[int, int | None], None] = lambda _done, _total: None,
 ) -> PrepareReport:
-    """Prepare the files that `source` names into the folder `out`.
+    """Prepare the files that `source` names, one or several, into the folder `out`.
 
     Args:
-        source: a file, a folder (with train/ and test/ in it or not) or a glob pattern.
+        source: each is a file, a folder (with train/ and test/ in it or not) or a glob pattern.
         out: the output folder; refused if it has a dataset, unless the options allow to replace it.
         options: the options.
         schema: the features of the files; None for Criteo's columns, or those of `like`.
+        on: the address of a Ray cluster that does the work; its nodes see all files under the same paths.
         progress: called with the bytes read so far and their total, in the size on disk.
 
     Raises:
@@ -82,17 +84,25 @@ def prepare(
     require_extra()
     from cloudrec.data.prepare.folder import claimed  # noqa: PLC0415 - they load numpy and polars
     from cloudrec.data.prepare.pipeline import Preparation  # noqa: PLC0415 - they load numpy and polars
-    from cloudrec.data.prepare.sources import find_sources  # noqa: PLC0415 - they load numpy and polars
+    from cloudrec.data.prepare.sources import find_sources, lack_labels  # noqa: PLC0415 - they load numpy and polars
     from cloudrec.data.vocabulary import load  # noqa: PLC0415 - they load numpy and polars
 
     options = options or PrepareOptions()
+    sources = [source] if isinstance(source, str) else source
     started = time.monotonic()
     known = None if options.like is None else load(options.like)  # first: `out` may be that dataset
     bad_rows: Sequence[BadRow]
     if schema is not None or (known is not None and known.encoding.features is not None):
-        content, bad_rows = _prepare_tables(source, out, options, schema, known=known, progress=progress)
+        content, bad_rows = _prepare_tables(
+            sources, out, options, schema, known=known, on=on, progress=progress
+        )
     else:
-        files = find_sources(source)
+        if on is not None:
+            raise UsageError(
+                "--on prepares tables with a feature schema, not Criteo's TSV files without names",
+                remedy="leave --on out; or write a line of names, and describe the columns with --features",
+            )
+        files = find_sources(sources)
         for each in files:
             if each.path.name.endswith(_TABLES):
                 raise DataError(
@@ -100,8 +110,9 @@ def prepare(
                     remedy="describe its columns with --features FILE, or with `features:` in cloudrec.yaml "
                     "(docs/features.md)",
                 )
+        unlabelled = options.labels == "optional" and lack_labels(files)
         with claimed(out, overwrite=options.overwrite) as workspace:
-            run = Preparation(workspace, options, files, progress, known)
+            run = Preparation(workspace, options, files, progress, known, unlabelled=unlabelled)
             content = run.run()
             bad_rows = run.bad_rows.kept
             workspace.commit(content, bad_rows)
@@ -124,28 +135,41 @@ def prepare(
 
 
 def _prepare_tables(
-    source: str,
+    sources: Sequence[str],
     out: Path,
     options: PrepareOptions,
     schema: FeatureSchema | None,
     *,
     known: KnownVocabulary | None,
+    on: str | None,
     progress: Callable[[int, int | None], None],
 ) -> tuple[dict[str, Any], Sequence[BadRow]]:
     """Prepare tables with a feature schema; return the contents of dataset.json, and bad rows."""
     require_extra("pyarrow")
     from cloudrec.data.prepare.folder import claimed  # noqa: PLC0415 - it loads numpy
-    from cloudrec.data.prepare.table_files import check_heads, find_tables  # noqa: PLC0415 - they load Arrow
+    from cloudrec.data.prepare.table_files import check_heads, find_tables, lacking_columns  # noqa: PLC0415 - they load Arrow
     from cloudrec.data.prepare.table_pipeline import TablePreparation, refuse_options, schema_like  # noqa: PLC0415 - as above
 
     if known is not None:
         schema = schema_like(known, schema)
     assert schema is not None  # noqa: S101 - for the type checker: the caller has one of both
     refuse_options(options)
-    files = find_tables(source)
-    check_heads(files, schema)  # before the folder is touched
+    files = find_tables(sources)
+    absent = lacking_columns(files, schema) if options.labels == "optional" else ()
+    check_heads(files, schema, absent=absent)  # before the folder is touched
     with claimed(out, overwrite=options.overwrite) as workspace:
-        run = TablePreparation(workspace, options, files, schema, progress=progress, known=known)
-        content = run.run()
+        run = TablePreparation(
+            workspace, options, files, schema, progress=progress, known=known, absent=absent
+        )
+        if on is None:
+            content = run.run()
+        else:
+            from cloudrec.data.prepare.many.on_ray import ray_tasks  # noqa: PLC0415 - few need it
+            from cloudrec.data.prepare.many.parts import make_job, prepare_parts  # noqa: PLC0415 - as above
+
+            job = make_job(out, options, files, schema, absent)
+            with ray_tasks(on) as machines:
+                machines.check(job)
+                content = prepare_parts(job, run, machines, known=known, progress=progress)
         workspace.commit(content, run.bad_rows)
     return content, run.bad_rows

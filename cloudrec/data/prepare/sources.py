@@ -14,11 +14,11 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 from isal import igzip
 
 from cloudrec.data.format.fields import LONGEST_LINE, count_lines
-from cloudrec.data.format.tsv import Chunk
+from cloudrec.data.format.tsv import COLUMNS, Chunk
 from cloudrec.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Generator, Iterator, Sequence
 
 CHUNK_BYTES = 4 << 20
 SUFFIXES = (".tsv", ".tsv.gz", ".txt", ".txt.gz")
@@ -41,15 +41,19 @@ class SourceProgress:
     bytes_read: int = 0  # of the file on disk, before decompression
 
 
-def find_sources(text: str) -> list[SourceFile]:
-    """Return the files that a path or a pattern names, in the order of reading.
+def find_sources(texts: Sequence[str]) -> list[SourceFile]:
+    """Return the files that paths or patterns name, in the order of reading.
 
     Args:
-        text: a file, a folder, a folder with train/ and test/ folders, or a glob pattern.
+        texts: each is a file, a folder, a folder with train/ and test/ folders, or a glob pattern.
 
     Raises:
         DataError: there is no such file, it has no TSV file, or it cannot be read.
     """
+    return [source for text in texts for source in _found(text)]
+
+
+def _found(text: str) -> list[SourceFile]:
     path = Path(text).expanduser()
     try:
         if path.is_file():
@@ -105,6 +109,29 @@ def _source(path: Path, split: str | None) -> SourceFile:
     if not os.access(path, os.R_OK):
         raise DataError(f"cannot read {path}: permission denied", remedy=f"chmod u+r {path}")
     return SourceFile(path, size, split)
+
+
+def lack_labels(files: Sequence[SourceFile]) -> bool:
+    """Whether the files have one column less than Criteo's, which is the label; by their first lines.
+
+    Raises:
+        DataError: only some of them do.
+    """
+    lacking = [_columns(each) == len(COLUMNS) - 1 for each in files]
+    if any(lacking) and not all(lacking):
+        first, other = files[lacking.index(True)].path, files[lacking.index(False)].path
+        raise DataError(
+            f"{first} has no label, and {other} has one",
+            remedy="name files that are alike; score those without a label on their own",
+        )
+    return all(lacking)
+
+
+def _columns(source: SourceFile) -> int:
+    reading = SourceProgress(source)
+    for chunk in read_chunks(reading, first_row=0, chunk_bytes=LONGEST_LINE):
+        return chunk.text.partition(b"\n")[0].count(b"\t") + 1
+    return 0
 
 
 def read_chunks(

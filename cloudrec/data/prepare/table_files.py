@@ -6,6 +6,7 @@ import glob
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.json
@@ -39,15 +40,19 @@ class TableFile(NamedTuple):
     split: str | None  # train or test; None: the number of a row decides its split
 
 
-def find_tables(text: str) -> list[TableFile]:
-    """Return the files that a path or a pattern names, in the order of reading.
+def find_tables(texts: Sequence[str]) -> list[TableFile]:
+    """Return the files that paths or patterns name, in the order of reading.
 
     Args:
-        text: a file, a folder, a folder with train/ and test/ folders, or a glob pattern.
+        texts: each is a file, a folder, a folder with train/ and test/ folders, or a glob pattern.
 
     Raises:
         DataError: there is no such file, or none with a known suffix.
     """
+    return [table for text in texts for table in _found(text)]
+
+
+def _found(text: str) -> list[TableFile]:
     path = Path(text).expanduser()
     try:
         if path.is_file():
@@ -72,15 +77,43 @@ def find_tables(text: str) -> list[TableFile]:
     )
 
 
-def check_heads(files: Sequence[TableFile], schema: FeatureSchema) -> None:
+def answers(schema: FeatureSchema) -> tuple[str, ...]:
+    """Return the columns that say how a row ended: rows that are only scored need none of them."""
+    return schema.answers
+
+
+def lacking_columns(files: Sequence[TableFile], schema: FeatureSchema) -> tuple[str, ...]:
+    """Return `answers` if the files have none of these columns, else nothing; reads only the heads.
+
+    Raises:
+        DataError: a file cannot be read, or only some of the files have no such column.
+    """
+    columns = answers(schema)
+    lacking = [not set(columns) & set(_head(each.path, schema).names) for each in files]
+    if any(lacking) and not all(lacking):
+        first, other = files[lacking.index(True)].path, files[lacking.index(False)].path
+        raise DataError(
+            f"{first} has no label, and {other} has one",
+            remedy="name files that are alike; score those without a label on their own",
+        )
+    return columns if all(lacking) else ()
+
+
+def check_heads(files: Sequence[TableFile], schema: FeatureSchema, *, absent: Sequence[str] = ()) -> None:
     """Refuse files whose columns do not fit the schema; reads only the heads.
+
+    Args:
+        files: the files.
+        schema: the schema.
+        absent: columns that need not be there (`lacking_columns`).
 
     Raises:
         DataError: a file cannot be read, a column is missing, or its type does not fit.
     """
     for file in files:
-        with _explained(file.path):
-            found = _open(file.path, schema, head=True).schema
+        found = _head(file.path, schema)
+        for column in absent:
+            found = found.append(pa.field(column, pa.int8()))
         for column in schema.columns:
             if column not in found.names:
                 raise DataError(
@@ -101,13 +134,25 @@ def check_heads(files: Sequence[TableFile], schema: FeatureSchema) -> None:
             _check_type(file.path, sparse.column, kind, use)
 
 
-def read_batches(file: TableFile, schema: FeatureSchema) -> Iterator[pa.RecordBatch]:
-    """Yield the schema's columns of a file, some rows at a time; DataError if it cannot be read."""
+def read_batches(
+    file: TableFile, schema: FeatureSchema, *, absent: Sequence[str] = ()
+) -> Iterator[pa.RecordBatch]:
+    """Yield the schema's columns of a file, some rows at a time; DataError if it cannot be read.
+
+    Columns that are `absent` are filled with zeros.
+    """
     with _explained(file.path):
-        reader = _open(file.path, schema, head=False)
+        reader = _open(file.path, schema, head=False, absent=absent)
         for batch in reader.batches:
+            for column in absent:
+                batch = batch.append_column(column, pa.array(np.zeros(batch.num_rows, np.int8)))  # noqa: PLW2901 - as is meant
             for start in range(0, batch.num_rows, BATCH_ROWS):
                 yield batch.slice(start, BATCH_ROWS)
+
+
+def _head(path: Path, schema: FeatureSchema) -> pa.Schema:
+    with _explained(path):
+        return _open(path, schema, head=True).schema
 
 
 class _Opened(NamedTuple):
@@ -115,15 +160,15 @@ class _Opened(NamedTuple):
     batches: Iterator[pa.RecordBatch]
 
 
-def _open(path: Path, schema: FeatureSchema, *, head: bool) -> _Opened:
+def _open(path: Path, schema: FeatureSchema, *, head: bool, absent: Sequence[str] = ()) -> _Opened:
     kind = _kind(path)
+    columns = [each for each in schema.columns if each not in absent]
     if kind in _PARQUET:
-        file = pa.parquet.ParquetFile(path)
+        file = pa.parquet.ParquetFile(path, pre_buffer=False)  # otherwise it keeps all that it has read
         return _Opened(
             file.schema_arrow,
-            iter(()) if head else file.iter_batches(BATCH_ROWS, columns=list(schema.columns)),
+            iter(()) if head else file.iter_batches(BATCH_ROWS, columns=columns),
         )
-    columns = list(schema.columns)
     block = _HEAD_BYTES if head else _BLOCK_BYTES
     if kind in _JSON:
         weight = () if schema.weight is None else (schema.weight,)

@@ -1,19 +1,27 @@
-"""The preparation of tables with a feature schema, in two passes over the files.
+"""The preparation of tables with a feature schema, in one pass over the files.
 
-The first pass counts the values of vocabularies and the mean of normalised numbers, in the training rows; it
-is left out if neither is needed, or if another dataset's encoding is used (`like`). The second pass writes
-the shards. Memory: a few batches, the rows of one shard, and the vocabularies.
+Values that a vocabulary will have get codes in the order of their first use, and are counted; numbers that
+are normalised stay as they are. The shards with them are drafts, in a temporary folder. At the end, when the
+ids of the codes and the mean of the numbers are known, the shards are completed. If there is nothing to
+learn, as with another dataset's encoding (`like`), shards are complete at once.
+
+Memory: a few batches, the rows of a shard for each thread, and the different values of vocabularies.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
+import os
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from cloudrec.data.format import encoding, manifest
 from cloudrec.data.format.shards import Disk
@@ -21,23 +29,24 @@ from cloudrec.data.prepare import table_columns as columns
 from cloudrec.data.prepare.encode import mix64
 from cloudrec.data.prepare.folder import BadRow
 from cloudrec.data.prepare.table_files import read_batches
-from cloudrec.data.prepare.table_shards import EncodedRows, SplitWriter
-from cloudrec.data.prepare.table_values import Ids, ValueCounter
+from cloudrec.data.prepare.table_shards import EncodedRows, SplitWriter, keep_draft, take_draft, write_shard
+from cloudrec.data.prepare.table_values import Ids, ValueCounter, vocabulary_of
 from cloudrec.data.vocabulary import texts_in, to_lines
 from cloudrec.errors import DataError, UsageError
 from cloudrec.version import __version__
 from cloudrec_contract import features as schemas
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
     import numpy.typing as npt
-    import pyarrow as pa
 
     from cloudrec.data.prepare.folder import Workspace
     from cloudrec.data.prepare.options import PrepareOptions
     from cloudrec.data.prepare.table_columns import Bags, Problem
     from cloudrec.data.prepare.table_files import TableFile
+    from cloudrec.data.prepare.table_shards import Arrays
     from cloudrec.data.vocabulary import KnownVocabulary
     from cloudrec_contract.features import FeatureSchema
 
@@ -79,15 +88,28 @@ def _entry(schema: FeatureSchema, name: str) -> dict[str, Any] | None:
     return next((each for each in schema.mapping() if each["name"] == name), None)
 
 
-class _Chosen(NamedTuple):
-    """The good rows of a batch that are in one split."""
+class _Taken(NamedTuple):
+    """A batch of a file."""
 
-    split: str
+    number: int  # of the file
+    first: int  # its first row in the file
+    rows: npt.NDArray[np.int64]  # their numbers over all files
     batch: pa.RecordBatch
 
 
+class EncodedBatch(NamedTuple):
+    """The encoded rows of a batch by split, and the rows that do not fit the schema."""
+
+    taken: _Taken
+    problems: list[Problem]
+    splits: dict[str, EncodedRows]
+
+
 class TablePreparation:
-    """One preparation, from the tables to the contents of dataset.json."""
+    """One preparation, from the tables to the contents of dataset.json.
+
+    Batches are encoded by several threads, and used in their order.
+    """
 
     def __init__(
         self,
@@ -98,7 +120,9 @@ class TablePreparation:
         *,
         progress: Callable[[int, int | None], None],
         known: KnownVocabulary | None = None,
+        absent: Sequence[str] = (),
     ) -> None:
+        """`absent` are the columns of labels, if the files have none."""
         self.bad_rows: list[BadRow] = []
         self.bad_count = 0
         self._options = options
@@ -106,69 +130,151 @@ class TablePreparation:
         self._schema = schema
         self._progress = progress
         self._known = known
+        self._absent = absent
         self._disk = Disk(workspace.staging)
-        self._read_bytes = 0
+        self._scratch = workspace.scratch
+        self._threads = options.threads or min(os.cpu_count() or 1, 8)
         self._sources: list[dict[str, Any]] = [
             {"path": str(each.path), "bytes": each.bytes, "rows": 0, "bad_rows": 0} for each in files
         ]
         self._statistics: dict[str, dict[str, float]] = {}
         self._ids: dict[str, Ids] = {}
-        needs_counts = any(each.encoding == "vocabulary" for each in schema.sparse)
-        self._has_two_passes = known is None and (
-            needs_counts or any(each.transform == "normalise" for each in schema.dense)
-        )
+        self._vocabulary: dict[str, list[str]] = {}  # of the tables whose values were counted
+        self._counters: dict[str, ValueCounter] = {}  # of the tables whose values are counted
+        self._moments: dict[str, Moments] = {}  # of the numbers whose transform depends on all of them
+        self._shards: dict[str, list[manifest.DatasetShard]] = {name: [] for name in SPLITS}
 
     def run(self) -> dict[str, Any]:
         """Write all shards, and return the contents of dataset.json."""
-        with self._disk:
-            tables = self._use_known() if self._known is not None else self._learn()
+        with self._disk, ThreadPoolExecutor(self._threads) as pool:
+            tables = None
+            if self._known is not None:
+                self._known.write(self._disk)
+                tables = self.use(self._known)
+            else:
+                self.begin_learning()
+            is_draft = bool(self._counters or self._moments)
             writers = {
                 name: SplitWriter(
-                    self._disk, name, shard_rows=self._options.shard_rows, tasks=len(self._schema.tasks)
+                    partial(self._keep if is_draft else self._write, name),
+                    shard_rows=self._options.shard_rows,
+                    tasks=len(self._schema.tasks),
                 )
                 for name in SPLITS
             }
-            for chosen in self._rows(is_last=True):
-                writers[chosen.split].add(self._encoded(chosen.batch))
-            if not writers["train"].rows:
-                bad = (
-                    f"; of {self.bad_count:,} bad ones the first is {self.bad_rows[0]}"
-                    if self.bad_rows
-                    else ""
-                )
-                raise DataError(
-                    f"there are no training rows{bad}", remedy="add rows, or lower --test-fraction"
-                )
-            splits = {name: writer.finish() for name, writer in writers.items()}
+            for made in self.encoded(pool):
+                self.note(made)
+                for split, rows in made.splits.items():
+                    writers[split].add(rows)
+                if "train" in made.splits:
+                    self.count(made.splits["train"])
+                    for name, sums in self.sums(made.splits["train"]).items():
+                        self._moments[name].add(sums)
+            self.require_rows(writers["train"].rows)
+            for writer in writers.values():
+                writer.finish()
+            if tables is None:
+                counts = {table: counter.counted() for table, counter in self._counters.items()}
+                tables = self.learned(self._disk, counts, self._moments)
+            if is_draft:
+                self._finish_drafts(pool, writers)
             self._disk.finish()
-        return self._content(splits, tables)
-
-    def _learn(self) -> encoding.Encoding:
-        """Count values and sums in the training rows, write the vocabularies, and return the encoding."""
-        shared = self._schema.tables
-        counters = {
-            table: ValueCounter(table, most=self._options.max_vocabulary)
-            for table, features in shared.items()
-            if features[0].encoding == "vocabulary"
+        splits = {
+            name: {
+                "rows": writer.rows,
+                "positives": writer.positives.tolist(),
+                "shards": [shard.to_json() for shard in self._shards[name]],
+            }
+            for name, writer in writers.items()
         }
-        moments = {each.name: _Moments() for each in self._schema.dense if each.transform == "normalise"}
-        for chosen in self._rows(is_last=False) if self._has_two_passes else ():
-            if chosen.split == "train":
-                self._count(chosen.batch, counters, moments)
+        return self.content(splits, tables)
+
+    def require_rows(self, rows: int) -> None:
+        """Raise DataError if there are no training rows."""
+        if not rows:
+            bad = f"; of {self.bad_count:,} bad ones the first is {self.bad_rows[0]}" if self.bad_rows else ""
+            raise DataError(f"there are no training rows{bad}", remedy="add rows, or lower --test-fraction")
+
+    def _write(self, split: str, number: int, arrays: Arrays) -> None:
+        self._shards[split].append(write_shard(self._disk, split, number, arrays))
+
+    def _keep(self, split: str, number: int, arrays: Arrays) -> None:
+        keep_draft(self._draft(split, number), arrays)
+
+    def _draft(self, split: str, number: int) -> Path:
+        return self._scratch / f"{split}-{number}.draft"
+
+    def _finish_drafts(self, pool: ThreadPoolExecutor, writers: dict[str, SplitWriter]) -> None:
+        """Replace codes by ids and complete the numbers of all shards, now that all rows are known."""
+        final = {table: counter.ids(self._vocabulary[table]) for table, counter in self._counters.items()}
+
+        def finish(split: str, number: int) -> manifest.DatasetShard:
+            arrays = take_draft(self._draft(split, number))
+            for place, sparse in enumerate(self._schema.single):
+                if sparse.table in final:
+                    codes = arrays["sparse"][place]
+                    final[sparse.table].take(codes, out=codes, mode="clip")
+            for place, sparse in enumerate(self._schema.multi_hot):
+                if sparse.table in final:
+                    start, *_, stop = arrays["offsets"][place]
+                    codes = arrays["values"][start:stop]
+                    final[sparse.table].take(codes, out=codes, mode="clip")
+            raw = arrays.pop("raw", ())
+            for place, dense in enumerate(self._schema.dense):
+                if dense.name in self._moments:
+                    values = raw[list(self._moments).index(dense.name)]
+                    arrays["dense"][:, place] = columns.transformed(values, dense, self._statistics)
+            return write_shard(self._disk, split, number, arrays)
+
+        for name, writer in writers.items():
+            self._shards[name] = list(pool.map(partial(finish, name), range(writer.shards)))
+
+    @property
+    def counters(self) -> Mapping[str, ValueCounter]:
+        """What counts the values of each table that gets a vocabulary."""
+        return self._counters
+
+    def begin_learning(self) -> None:
+        """Prepare to count values and to add up numbers."""
+        for table, features in self._schema.tables.items():
+            if features[0].encoding == "vocabulary":
+                self._counters[table] = ValueCounter(table, most=self._options.max_vocabulary)
+            else:
+                self._ids[table] = Ids(features[0], ())
+        for each in self._schema.dense:
+            if each.transform == "normalise":
+                self._moments[each.name] = Moments()
+
+    def count(self, rows: EncodedRows) -> None:
+        """Count the values of training rows."""
+        for place, sparse in enumerate(self._schema.single):
+            if sparse.table in self._counters:
+                self._counters[sparse.table].add(rows.sparse[place])
+        for place, sparse in enumerate(self._schema.multi_hot):
+            if sparse.table in self._counters:
+                self._counters[sparse.table].add(rows.lists[place][1])
+
+    def sums(self, rows: EncodedRows) -> dict[str, MomentsOfBatch]:
+        """Return the sums of training rows, by the name of the number."""
+        return {name: moments_of(values) for name, values in zip(self._moments, rows.raw, strict=True)}
+
+    def learned(
+        self, disk: Disk, counts: Mapping[str, pa.Table], moments: Mapping[str, Moments]
+    ) -> encoding.Encoding:
+        """Write the vocabularies of counted values, and return the encoding."""
         self._statistics = {name: each.to_json() for name, each in moments.items()}
         entries: dict[str, encoding.Table] = {}
-        for table, features in shared.items():
-            first, values = features[0], list[str]()
+        for table, features in self._schema.tables.items():
             file, sha256 = None, ""
-            if table in counters:
-                values = counters[table].finish(min_frequency=first.min_frequency, max_size=first.max_size)
-                data = to_lines(values)
-                file = self._disk.write(f"{encoding.FOLDER}/{table}.jsonl", memoryview(data))
+            if table in counts:
+                self._vocabulary[table] = vocabulary_of(counts[table], features[0])
+                data = to_lines(self._vocabulary[table])
+                file = disk.write(f"{encoding.FOLDER}/{table}.jsonl", memoryview(data))
                 sha256 = hashlib.sha256(data).hexdigest()
-            self._ids[table] = Ids(first, values)
-            entries[table] = encoding.Table(
-                feature=table, rows=self._ids[table].rows, file=file, sha256=sha256
-            )
+                rows = encoding.FIRST + len(self._vocabulary[table])
+            else:
+                rows = Ids(features[0], ()).rows
+            entries[table] = encoding.Table(feature=table, rows=rows, file=file, sha256=sha256)
         return encoding.Encoding(
             kind=encoding.FEATURES,
             tables=tuple(replace(entries[each.table], feature=each.name) for each in self._schema.sparse),
@@ -176,49 +282,68 @@ class TablePreparation:
             rules={"features": self._schema.mapping(), "statistics": self._statistics},
         )
 
-    def _use_known(self) -> encoding.Encoding:
-        assert self._known is not None  # noqa: S101 - for the type checker: asked with one alone
-        theirs = self._known.encoding
+    def use(self, known: KnownVocabulary) -> encoding.Encoding:
+        """Use an existing encoding, and return it."""
+        theirs = known.encoding
         if theirs.rules is None:
             raise DataError("the encoding has no feature schema", remedy=encoding.AGAIN)
         self._statistics = dict(theirs.rules["statistics"])
-        self._known.write(self._disk)
         for table, features in self._schema.tables.items():
-            data = self._known.files.get(features[0].name, b"")
+            data = known.files.get(features[0].name, b"")
             self._ids[table] = Ids(features[0], texts_in(data))
         return replace(theirs, features=self._schema.to_json())
 
-    def _count(
-        self, batch: pa.RecordBatch, counters: dict[str, ValueCounter], moments: dict[str, _Moments]
-    ) -> None:
-        for dense in self._schema.dense:
-            if dense.name in moments:
-                moments[dense.name].add(columns.numbers(batch.column(dense.column), dense)[0])
-        for sparse in self._schema.sparse:
-            if sparse.table in counters:
-                counters[sparse.table].add(columns.bags(batch.column(sparse.column), sparse).values)
+    def encoded(
+        self, pool: ThreadPoolExecutor, *, only: int | None = None, first_row: int = 0
+    ) -> Iterator[EncodedBatch]:
+        """Encode batches, a few at a time, and yield them in the order of the files.
 
-    def _rows(self, *, is_last: bool) -> Iterator[_Chosen]:
-        """Yield the good rows of all files, batch by batch and split by split."""
-        row = 0
+        Args:
+            pool: what encodes them.
+            only: the number of the one file to encode; None: all.
+            first_row: the rows of the files before.
+        """
+        taken = self._taken(only, first_row)
+        running: deque[Future[EncodedBatch]] = deque()
+        try:
+            while True:
+                while len(running) <= self._threads and (each := next(taken, None)) is not None:
+                    running.append(pool.submit(self._make, each))
+                if not running:
+                    return
+                yield running.popleft().result()
+        finally:
+            for future in running:
+                future.cancel()
+
+    def _taken(self, only: int | None, first_row: int) -> Iterator[_Taken]:
+        row, done = first_row, 0
         for number, file in enumerate(self._files):
-            in_file = 0
-            for batch in read_batches(file, self._schema):
-                good = self._good(batch, number, in_file, is_last=is_last)
-                test = self._in_test(file, np.arange(row, row + batch.num_rows))
-                for split, kept in (("train", good & ~test), ("test", good & test)):
-                    if kept.any():
-                        yield _Chosen(split, columns.take(batch, self._schema, kept))
+            if only not in (None, number):
+                continue
+            first = row
+            for batch in read_batches(file, self._schema, absent=self._absent):
+                rows = np.arange(row, row + batch.num_rows)
+                yield _Taken(number, row - first, rows, batch)
                 row += batch.num_rows
-                in_file += batch.num_rows
-            self._read_bytes += file.bytes
-            passes = 2 if self._has_two_passes else 1
-            self._progress(self._read_bytes // passes, sum(each.bytes for each in self._files))
+            done += file.bytes
+            self._progress(done, sum(each.bytes for each in self._files))
 
-    def _good(
-        self, batch: pa.RecordBatch, number: int, first: int, *, is_last: bool
-    ) -> npt.NDArray[np.bool_]:
-        """Return which rows fit the schema; in the last pass, note the others."""
+    def _make(self, taken: _Taken) -> EncodedBatch:
+        batch = taken.batch
+        problems = self._problems(batch)
+        test = self._in_test(self._files[taken.number], taken.rows)
+        if problems:
+            good = np.ones(batch.num_rows, np.bool_)
+            good[[each.row for each in problems]] = False
+            batch, test = batch.filter(pa.array(good)), test[good]
+        rows = self._encode(batch)
+        splits = {"train": rows.chosen(~test), "test": rows.chosen(test)}
+        filled = {name: each for name, each in splits.items() if each.rows}
+        return EncodedBatch(taken, problems, filled)
+
+    def _problems(self, batch: pa.RecordBatch) -> list[Problem]:
+        """Return what does not fit the schema."""
         problems: list[Problem] = []
         for label in self._schema.labels:
             problems += columns.labels(batch.column(label.column), label)[1]
@@ -229,26 +354,30 @@ class TablePreparation:
         for sparse in self._schema.sparse:
             if not sparse.missing:
                 problems += columns.missing(batch.column(sparse.column), sparse)
-        good = np.ones(batch.num_rows, np.bool_)
-        good[[each.row for each in problems]] = False
-        reasons = {each.row: each for each in reversed(problems)}
-        for row in sorted(reasons):
-            self._note(number, first + row + 1, reasons[row], is_last=is_last)
-        if is_last:
-            self._sources[number]["rows"] += int(good.sum())
-            self._sources[number]["bad_rows"] += len(reasons)
-        return good
+        return problems
 
-    def _note(self, number: int, row: int, problem: Problem, *, is_last: bool) -> None:
+    def note(self, made: EncodedBatch) -> None:
+        """Note the bad rows of a batch; DataError if there are too many by now."""
+        reasons = {each.row: each for each in reversed(made.problems)}
+        source = self._sources[made.taken.number]
+        for row in sorted(reasons):
+            self._note(made.taken.number, made.taken.first + row + 1, reasons[row])
+        source["rows"] += made.taken.batch.num_rows - len(reasons)
+        source["bad_rows"] += len(reasons)
+
+    def _note(self, number: int, row: int, problem: Problem) -> None:
         bad = BadRow(
             path=str(self._files[number].path), line=row, reason=problem.reason, value=problem.value[:80]
         )
+        self.note_bad(bad)
+
+    def note_bad(self, bad: BadRow) -> None:
+        """Note a bad row; DataError if there are too many."""
         most = self._options.max_bad_rows
-        if is_last:
-            self.bad_count += 1
-            if len(self.bad_rows) < _KEPT_BAD_ROWS:
-                self.bad_rows.append(bad)
-        if (is_last and self.bad_count > most) or most == 0:
+        self.bad_count += 1
+        if len(self.bad_rows) < _KEPT_BAD_ROWS:
+            self.bad_rows.append(bad)
+        if self.bad_count > most:
             limit = f" (more than the {most:,} allowed)" if most else ""
             raise DataError(
                 f"row {bad}{limit}", remedy="fix the file, or let --max-bad-rows N skip such rows"
@@ -263,29 +392,38 @@ class TablePreparation:
         limit = np.uint64(int(self._options.test_fraction * 2**53) << 11)
         return mix64(rows.astype(np.uint64) ^ key) < limit
 
-    def _encoded(self, batch: pa.RecordBatch) -> EncodedRows:
-        dense = np.empty((batch.num_rows, len(self._schema.dense)), np.float32)
+    def _encode(self, batch: pa.RecordBatch) -> EncodedRows:
+        dense = np.zeros((batch.num_rows, len(self._schema.dense)), np.float32)
+        raw = np.empty((len(self._moments), batch.num_rows))
         for place, feature in enumerate(self._schema.dense):
             values, _ = columns.numbers(batch.column(feature.column), feature)
-            dense[:, place] = columns.transformed(values, feature, self._statistics)
+            if feature.name in self._moments:
+                raw[list(self._moments).index(feature.name)] = values
+            else:
+                dense[:, place] = columns.transformed(values, feature, self._statistics)
+        coders: dict[str, Ids | ValueCounter] = {**self._ids, **self._counters}
         single = np.empty((len(self._schema.single), batch.num_rows), np.int32)
         for place, sparse in enumerate(self._schema.single):
-            single[place] = self._ids[sparse.table].of(
-                columns.bags(batch.column(sparse.column), sparse).values
-            )
+            single[place] = coders[sparse.table].of(columns.bags(batch.column(sparse.column), sparse).values)
         lists = []
         for sparse in self._schema.multi_hot:
             found: Bags = columns.bags(batch.column(sparse.column), sparse)
             assert found.lengths is not None  # noqa: S101 - for the type checker: of a multi_hot feature
-            lists.append((found.lengths, self._ids[sparse.table].of(found.values)))
+            lists.append((found.lengths, coders[sparse.table].of(found.values)))
         labels = [columns.labels(batch.column(each.column), each)[0] for each in self._schema.labels]
         weight = self._schema.weight
         weights = None if weight is None else columns.weights(batch.column(weight), weight)[0]
         return EncodedRows(
-            np.stack(labels) if self._schema.tasks else labels[0], dense, single, lists, weights
+            np.stack(labels) if self._schema.tasks else labels[0], dense, single, lists, raw, weights
         )
 
-    def _content(self, splits: dict[str, Any], tables: encoding.Encoding) -> dict[str, Any]:
+    def add_source(self, number: int, rows: int, bad_rows: int) -> None:
+        """Add the rows of a file that other machines have read."""
+        self._sources[number]["rows"] += rows
+        self._sources[number]["bad_rows"] += bad_rows
+
+    def content(self, splits: dict[str, Any], tables: encoding.Encoding) -> dict[str, Any]:
+        """Return the contents of dataset.json."""
         embeddings = {table.feature: table.rows for table in tables.tables}
         return {
             "format": manifest.FORMAT,
@@ -297,6 +435,7 @@ class TablePreparation:
             "num_embeddings_per_feature": embeddings,
             "encoding": tables.to_json(),
             "features": self._schema.to_json(),
+            **({"labels": False} if self._absent else {}),
             "rows": sum(split["rows"] for split in splits.values()),
             "bad_rows": self.bad_count,
             "sources": self._sources,
@@ -305,18 +444,29 @@ class TablePreparation:
         }
 
 
-class _Moments:
+class MomentsOfBatch(NamedTuple):
+    """The number, the mean and the sum of squared deviations of some numbers."""
+
+    rows: int
+    mean: float
+    squares: float
+
+
+def moments_of(values: npt.NDArray[np.float64]) -> MomentsOfBatch:
+    """Return the moments of numbers, of which there is one at least."""
+    mean = float(values.mean())
+    return MomentsOfBatch(len(values), mean, float(((values - mean) ** 2).sum()))
+
+
+class Moments:
     """The mean and the deviation of numbers that come in batches."""
 
     def __init__(self) -> None:
         self._count, self._mean, self._squares = 0, 0.0, 0.0
 
-    def add(self, values: npt.NDArray[np.float64]) -> None:
+    def add(self, batch: MomentsOfBatch) -> None:
         """Add a batch (Chan's update, exact where sums of squares would cancel)."""
-        if not len(values):
-            return
-        count, mean = len(values), float(values.mean())
-        squares = float(((values - mean) ** 2).sum())
+        count, mean, squares = batch
         total = self._count + count
         apart = mean - self._mean
         self._squares += squares + apart * apart * self._count * count / total

@@ -10,7 +10,7 @@ shard-00000.values.npy    int32   [ids of all lists]: those of a row begin at it
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -18,7 +18,8 @@ from cloudrec.data.format import manifest
 from cloudrec.data.format.shards import header_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
 
     import numpy.typing as npt
 
@@ -30,8 +31,9 @@ class EncodedRows(NamedTuple):
 
     labels: npt.NDArray[np.uint8]  # [rows], or [labels, rows]
     dense: npt.NDArray[np.float32]  # [rows, features]
-    sparse: npt.NDArray[np.int32]  # [single features, rows]
-    lists: Sequence[tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]]  # of each: lengths, ids
+    sparse: npt.NDArray[np.int32]  # [single features, rows]: ids, or codes while values are counted
+    lists: Sequence[tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]]  # of each: lengths, ids or codes
+    raw: npt.NDArray[np.float64]  # [features, rows]: numbers whose transform is not known yet
     weights: npt.NDArray[np.float32] | None = None  # [rows]
 
     @property
@@ -49,6 +51,7 @@ class EncodedRows(NamedTuple):
                 self.dense[:count],
                 self.sparse[:, :count],
                 [(lengths[:count], ids[:cut]) for (lengths, ids), cut in pairs],
+                self.raw[:, :count],
                 None if self.weights is None else self.weights[:count],
             ),
             EncodedRows(
@@ -56,24 +59,68 @@ class EncodedRows(NamedTuple):
                 self.dense[count:],
                 self.sparse[:, count:],
                 [(lengths[count:], ids[cut:]) for (lengths, ids), cut in pairs],
+                self.raw[:, count:],
                 None if self.weights is None else self.weights[count:],
             ),
         )
 
+    def chosen(self, rows: npt.NDArray[np.bool_]) -> EncodedRows:
+        """Return some of the rows."""
+        if rows.all():
+            return self
+        return EncodedRows(
+            self.labels[..., rows],
+            self.dense[rows],
+            self.sparse[:, rows],
+            [(lengths[rows], ids[np.repeat(rows, lengths)]) for lengths, ids in self.lists],
+            self.raw[:, rows],
+            None if self.weights is None else self.weights[rows],
+        )
+
+
+Arrays: TypeAlias = "dict[str, npt.NDArray[Any]]"
+
+
+def joined(parts: Sequence[EncodedRows]) -> Arrays:
+    """Return the arrays of a shard with these rows, by kind, and `raw`."""
+    arrays: Arrays = {
+        "labels": np.concatenate([part.labels for part in parts], axis=-1),
+        "dense": np.concatenate([part.dense for part in parts]),
+        "sparse": np.concatenate([part.sparse for part in parts], axis=1),
+    }
+    if weights := [part.weights for part in parts if part.weights is not None]:
+        arrays["weights"] = np.concatenate(weights)
+    if len(parts[0].raw):
+        arrays["raw"] = np.concatenate([part.raw for part in parts], axis=1)
+    if lists := len(parts[0].lists):
+        lengths = [np.concatenate([part.lists[each][0] for part in parts]) for each in range(lists)]
+        ends = np.cumsum(np.concatenate(lengths), dtype=np.int64).reshape(lists, len(arrays["dense"]))
+        firsts = np.concatenate([[0], ends[:-1, -1]])[:, None]
+        arrays["offsets"] = np.concatenate([firsts, ends], axis=1)
+        arrays["values"] = np.concatenate([part.lists[each][1] for each in range(lists) for part in parts])
+    return arrays
+
 
 class SplitWriter:
-    """Writes the shards of a split; holds the rows of one shard."""
+    """Cuts the rows of a split into shards; holds the rows of one shard.
 
-    def __init__(self, disk: Disk, name: str, *, shard_rows: int, tasks: int) -> None:
-        """`tasks` is the number of labels if there are several, otherwise 0."""
+    Args:
+        put: called with the number and the arrays of each shard.
+        shard_rows: the rows of each shard but the last one.
+        tasks: the number of labels if there are several, otherwise 0.
+        before: rows of the split that another writer has.
+    """
+
+    def __init__(
+        self, put: Callable[[int, Arrays], None], *, shard_rows: int, tasks: int, before: int = 0
+    ) -> None:
         self.rows = 0
-        self.positives: npt.NDArray[np.int64] = np.zeros(
-            tasks or (), np.int64
-        )  # of each label if there are several
-        self.shards: list[manifest.DatasetShard] = []
-        self._disk = disk
-        self._name = name
-        self._room = self._shard_rows = shard_rows
+        # Of each label if there are several.
+        self.positives: npt.NDArray[np.int64] = np.zeros(tasks or (), np.int64)
+        self.shards = before // shard_rows  # the number of the next one
+        self._put = put
+        self._shard_rows = shard_rows
+        self._room = shard_rows - before % shard_rows
         self._waiting: list[EncodedRows] = []
 
     def add(self, rows: EncodedRows) -> None:
@@ -85,43 +132,57 @@ class SplitWriter:
             self._waiting.append(part)
             self._room -= part.rows
             if not self._room:
-                self._write()
+                self._end_shard()
 
-    def finish(self) -> dict[str, Any]:
-        """Write the rest; return the split's object in dataset.json."""
+    def finish(self) -> None:
+        """Complete the last shard."""
         if self._waiting:
-            self._write()
-        return {
-            "rows": self.rows,
-            "positives": self.positives.tolist(),
-            "shards": [shard.to_json() for shard in self.shards],
-        }
+            self._end_shard()
 
-    def _write(self) -> None:
+    def _end_shard(self) -> None:
         parts, self._waiting, self._room = self._waiting, [], self._shard_rows
-        arrays: dict[str, npt.NDArray[Any]] = {
-            "labels": np.concatenate([part.labels for part in parts], axis=-1),
-            "dense": np.concatenate([part.dense for part in parts]),
-            "sparse": np.concatenate([part.sparse for part in parts], axis=1),
-        }
-        weights = [part.weights for part in parts if part.weights is not None]
-        if weights:
-            arrays["weights"] = np.concatenate(weights)
-        count = len(arrays["dense"])
-        if lists := len(parts[0].lists):
-            lengths = [np.concatenate([part.lists[each][0] for part in parts]) for each in range(lists)]
-            ends = np.cumsum(np.concatenate(lengths), dtype=np.int64).reshape(lists, count)
-            firsts = np.concatenate([[0], ends[:-1, -1]])[:, None]
-            arrays["offsets"] = np.concatenate([firsts, ends], axis=1)
-            arrays["values"] = np.concatenate(
-                [part.lists[each][1] for each in range(lists) for part in parts]
-            )
-        name = f"{self._name}/shard-{len(self.shards):05d}"
-        files = {kind: self._file(f"{name}.{kind}.npy", array) for kind, array in arrays.items()}
-        self.shards.append(manifest.DatasetShard(name=name, rows=count, files=files))
+        number, self.shards = self.shards, self.shards + 1
+        self._put(number, joined(parts))
 
-    def _file(self, path: str, array: npt.NDArray[Any]) -> manifest.ShardFile:
-        array = np.ascontiguousarray(array)
-        header = memoryview(header_of(array.dtype, array.shape))
-        parts = [array.reshape(-1).view(np.uint8).data] if array.size else []
-        return self._disk.write(path, header, *parts)
+
+def rows_in(arrays: Arrays) -> EncodedRows:
+    """Return the rows of a shard's arrays."""
+    lists = [
+        (np.diff(ends).astype(np.int32), arrays["values"][ends[0] : ends[-1]])
+        for ends in arrays.get("offsets", ())
+    ]
+    raw = arrays.get("raw", np.empty((0, len(arrays["dense"]))))
+    return EncodedRows(arrays["labels"], arrays["dense"], arrays["sparse"], lists, raw, arrays.get("weights"))
+
+
+def write_shard(disk: Disk, split: str, number: int, arrays: Arrays) -> manifest.DatasetShard:
+    """Write the files of a shard."""
+    name = f"{split}/shard-{number:05d}"
+    files = {kind: _file(disk, f"{name}.{kind}.npy", array) for kind, array in arrays.items()}
+    return manifest.DatasetShard(name=name, rows=len(arrays["dense"]), files=files)
+
+
+def keep_draft(path: Path, arrays: Arrays) -> None:
+    """Write arrays to a file that `take_draft` reads."""
+    with path.open("wb") as file:
+        for kind, array in arrays.items():
+            np.save(file, np.array(kind))
+            np.save(file, array)
+
+
+def take_draft(path: Path) -> Arrays:
+    """Return the arrays of a draft, and remove it."""
+    arrays: Arrays = {}
+    with path.open("rb") as file:
+        while file.peek(1):
+            kind = str(np.load(file))
+            arrays[kind] = np.load(file)
+    path.unlink()
+    return arrays
+
+
+def _file(disk: Disk, path: str, array: npt.NDArray[Any]) -> manifest.ShardFile:
+    array = np.ascontiguousarray(array)
+    header = memoryview(header_of(array.dtype, array.shape))
+    parts = [array.reshape(-1).view(np.uint8).data] if array.size else []
+    return disk.write(path, header, *parts)

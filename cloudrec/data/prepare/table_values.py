@@ -1,11 +1,13 @@
-"""Counting values, and the ids that they get."""
+"""Codes of values while they are counted, and the ids that they get."""
 
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
+import threading
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -19,56 +21,132 @@ if TYPE_CHECKING:
 
     from cloudrec_contract.features import SparseFeature
 
-_WAITING = 2_000_000  # counts of batches that wait to be added up
+_WAITING = 1 << 20  # codes that wait to be counted
+_MOST_REMEMBERED = 1 << 20  # values whose ids are remembered, beside those of a vocabulary
 _PERSON = b"cloudrec"  # of the hash
+
+
+class Codes:
+    """Numbers texts from 1 on, equal texts alike; a null has the code 0. Several threads may use it.
+
+    Polars keeps the texts, in a table that it shares between threads.
+    """
+
+    def __init__(self) -> None:
+        self._kind = pl.Categorical(pl.Categories.random())
+        self._keeper = pl.Series([""], dtype=self._kind)  # Polars forgets texts that no series has
+
+    def of(self, values: pa.Array) -> npt.NDArray[np.int32]:
+        """Return the codes of texts."""
+        places = pl.Series(values, dtype=pl.String).cast(self._kind).to_physical()
+        codes: npt.NDArray[np.int32] = (places + 1).fill_null(0).cast(pl.Int32).to_numpy()
+        return codes
+
+    def texts(self, codes: npt.NDArray[np.integer[Any]]) -> pa.Array:
+        """Return the texts of codes above 0."""
+        places = pl.Series(codes - 1, dtype=pl.UInt32)
+        return places.cat.to(self._kind).cast(pl.String).to_arrow().cast(pa.string())
 
 
 class ValueCounter:
     """Counts the values of a table's features in the training rows."""
 
     def __init__(self, table: str, *, most: int) -> None:
+        self.codes = Codes()
         self._table = table
         self._most = most
-        self._parts: list[pa.Table] = []
+        self._counts = np.zeros(1, np.int64)  # by code
+        self._parts: list[npt.NDArray[np.int32]] = []
         self._waiting = 0
 
-    def add(self, values: pa.Array) -> None:
-        """Count the values of a batch; DataError if there are too many different ones."""
-        counted = pc.value_counts(values.drop_null())
-        self._parts.append(pa.table({"value": counted.field(0), "count": counted.field(1)}))
-        self._waiting += len(counted)
-        if self._waiting > max(_WAITING, self._parts[0].num_rows):
+    def of(self, values: pa.Array) -> npt.NDArray[np.int32]:
+        """Return the codes of texts."""
+        return self.codes.of(values)
+
+    def add(self, codes: npt.NDArray[np.int32]) -> None:
+        """Count codes; DataError if there are too many different ones. One thread at a time."""
+        self._parts.append(codes)
+        self._waiting += len(codes)
+        if self._waiting > max(_WAITING, len(self._counts)):
             self._add_up()
 
-    def finish(self, *, min_frequency: int, max_size: int | None) -> list[str]:
-        """Return the values of the vocabulary, the most frequent first, then in the order of the texts."""
-        if not self._parts:
-            return []
-        counts = self._add_up()
-        counts = counts.filter(pc.greater_equal(counts["count"], min_frequency))
-        order = pc.sort_indices(counts, [("count", "descending"), ("value", "ascending")])
-        values: list[str] = counts["value"].take(order[:max_size]).to_pylist()
-        return values
+    def counted(self) -> pa.Table:
+        """Return the values and their counts."""
+        self._add_up()
+        codes = np.flatnonzero(self._counts)
+        return pa.table({"value": self.codes.texts(codes), "count": self._counts[codes]})
 
-    def _add_up(self) -> pa.Table:
-        grouped = pa.concat_tables(self._parts).group_by("value").aggregate([("count", "sum")])
-        counts = pa.table({"value": grouped["value"], "count": grouped["count_sum"]})
-        if counts.num_rows > self._most:
-            raise DataError(
-                f"the table {self._table} has more than {self._most:,} different values",
-                remedy="give its features `encoding: hash`, or allow more by --max-vocabulary",
-            )
-        self._parts, self._waiting = [counts], 0
-        return counts
+    def ids(self, values: Sequence[str]) -> npt.NDArray[np.int32]:
+        """Return the id of each code, if `values` are the vocabulary in the order of ids.
+
+        The last place is for all further codes, which are not of training rows.
+        """
+        ids = np.full(len(self._counts) + 1, UNKNOWN_ID, np.int32)
+        ids[self.of(pa.array(values, pa.string()))] = np.arange(FIRST_ID, FIRST_ID + len(values))
+        ids[0] = MISSING_ID
+        return ids
+
+    def _add_up(self) -> None:
+        if not self._parts:
+            return
+        counts = np.bincount(np.concatenate(self._parts), minlength=len(self._counts))
+        counts[: len(self._counts)] += self._counts
+        counts[0] = 0  # of nulls
+        self._counts, self._parts, self._waiting = counts, [], 0
+        require_few(self._table, int(np.count_nonzero(counts)), self._most)
+
+
+def require_few(table: str, found: int, most: int) -> None:
+    """Raise DataError if a table has more different values than a vocabulary may have."""
+    if found > most:
+        raise DataError(
+            f"the table {table} has more than {most:,} different values",
+            remedy="give its features `encoding: hash`, or allow more by --max-vocabulary",
+        )
+
+
+def vocabulary_of(counts: pa.Table, feature: SparseFeature) -> list[str]:
+    """Return the values of the vocabulary, the most frequent first, then in the order of the texts."""
+    counts = counts.filter(pc.greater_equal(counts["count"], feature.min_frequency))
+    order = pc.sort_indices(counts, [("count", "descending"), ("value", "ascending")])
+    values: list[str] = counts["value"].take(order[: feature.max_size]).to_pylist()
+    return values
+
+
+class _Memory:
+    """The ids of values that have occurred."""
+
+    def __init__(self, values: pa.Array) -> None:
+        """`values` are those of the vocabulary."""
+        self.codes = Codes()
+        own = self.codes.of(values)
+        self.ids: npt.NDArray[np.int32] = np.full(
+            int(own.max(initial=0)) + 1, -1, np.int32
+        )  # by code; -1: not known yet
+        self.ids[own] = np.arange(FIRST_ID, FIRST_ID + len(own))
+        self.ids[0] = MISSING_ID
+        self.size = 0  # without the vocabulary
+
+    def unknown(self, codes: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+        """Return those of the codes, each once, that have no ids yet."""
+        if (size := int(codes.max(initial=0)) + 1) > len(self.ids):
+            room = np.full(size + size // 2 - len(self.ids), -1, np.int32)
+            self.ids = np.concatenate([self.ids, room])
+        return np.unique(codes[self.ids[codes] < 0])
 
 
 class Ids:
-    """Gives the values of a table their ids."""
+    """Gives the values of a table their ids. Several threads may use it.
+
+    The ids of the values that occurred last are remembered, a limited number.
+    """
 
     def __init__(self, feature: SparseFeature, values: Sequence[str]) -> None:
         """`values` are those of the vocabulary, in the order of ids; none for other encodings."""
         self._feature = feature
-        self._known = {value: number for number, value in enumerate(values, FIRST_ID)}
+        self._values = pa.array(values, pa.string())
+        self._lock = threading.Lock()
+        self._memory = _Memory(self._values)
 
     @property
     def rows(self) -> int:
@@ -77,7 +155,7 @@ class Ids:
             return self._feature.buckets
         if self._feature.encoding == "bucketise":
             return len(self._feature.boundaries) + 2
-        return FIRST_ID + len(self._known)
+        return FIRST_ID + len(self._values)
 
     def of(self, values: pa.Array) -> npt.NDArray[np.int32]:
         """Return the ids of texts, or of numbers for bucketise; a null has the id 0."""
@@ -85,14 +163,24 @@ class Ids:
             numbers = values.cast(pa.float64()).to_numpy(zero_copy_only=False)
             ids = 1 + np.searchsorted(np.array(self._feature.boundaries), numbers, side="right")
             return np.where(np.isnan(numbers), MISSING_ID, ids).astype(np.int32)
-        coded = values.dictionary_encode()
-        each = np.array([self._id(value) for value in coded.dictionary.to_pylist()] + [MISSING_ID], np.int32)
-        places = pc.fill_null(coded.indices, len(each) - 1).to_numpy(zero_copy_only=False)
-        found: npt.NDArray[np.int32] = each[places]
+        memory = self._memory
+        codes = memory.codes.of(values)
+        with self._lock:
+            if len(new := memory.unknown(codes)):
+                memory.ids[new] = UNKNOWN_ID
+                if self._feature.encoding == "hash":
+                    memory.ids[new] = self._hashes(memory.codes.texts(new))
+            memory.size += len(new)
+            found: npt.NDArray[np.int32] = memory.ids[codes]
+            if memory.size > _MOST_REMEMBERED:
+                self._memory = _Memory(self._values)
         return found
 
-    def _id(self, value: str) -> int:
-        if self._feature.encoding == "vocabulary":
-            return self._known.get(value, UNKNOWN_ID)
-        hashed = hashlib.blake2b(value.encode(), digest_size=8, person=_PERSON).digest()
-        return 1 + int.from_bytes(hashed, "little") % (self._feature.buckets - 1)
+    def _hashes(self, values: pa.Array) -> npt.NDArray[np.uint64]:
+        begin = hashlib.blake2b(digest_size=8, person=_PERSON).copy  # faster than a new one for each
+        digests = []
+        for value in values.cast(pa.binary()).to_pylist():
+            (each := begin()).update(value)
+            digests.append(each.digest())
+        numbers = np.frombuffer(b"".join(digests), "<u8")
+        return np.uint64(1) + numbers % np.uint64(self._feature.buckets - 1)

@@ -22,8 +22,10 @@ TRIED = {
     "--hash-buckets",
     "--like",
     "--max-bad-rows",
+    "--labels",
     "--max-vocabulary",
     "--min-frequency",
+    "--on",
     "--output",
     "--overwrite",
     "--seed",
@@ -101,6 +103,29 @@ def test_values_rarer_than_the_minimum_share_one_id(source: Path, tmp_path: Path
     every = prepared(source, tmp_path / "every", *EVERY_ID)["num_embeddings_per_feature"]
     frequent = prepared(source, tmp_path / "frequent", "--min-frequency", "30")["num_embeddings_per_feature"]
     assert sum(frequent.values()) < sum(every.values())
+
+
+def test_rows_without_a_label_are_prepared_on_request_and_called_so(source: Path, tmp_path: Path) -> None:
+    labelled = prepared(source, tmp_path / "labelled")
+    source.write_bytes(b"".join(line[2:] for line in source.read_bytes().splitlines(keepends=True)))
+    assert run(["data", "prepare", str(source), str(tmp_path / "refused")]) == 2
+    found = prepared(source, tmp_path / "out", "--labels", "optional")
+    assert found["labels"] is False
+    assert "labels" not in labelled
+    assert found["encoding"] == labelled["encoding"]
+    assert found["splits"]["train"]["positives"] == 0
+    assert run(["data", "check", str(tmp_path / "out"), "--deep"]) == 0
+
+
+def test_several_sources_are_one_dataset(source: Path, tmp_path: Path) -> None:
+    (tmp_path / "more.tsv").write_bytes(good_text(100, seed=1))
+    words = ["data", "prepare", str(source), str(tmp_path / "more.tsv"), str(tmp_path / "out")]
+    assert run(words) == 0
+    sources = json.loads((tmp_path / "out" / "dataset.json").read_text())["sources"]
+    assert [(Path(each["path"]).name, each["rows"]) for each in sources] == [
+        ("rows.tsv", 400),
+        ("more.tsv", 100),
+    ]
 
 
 def test_a_feature_with_more_values_than_the_limit_is_refused(

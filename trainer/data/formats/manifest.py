@@ -70,6 +70,7 @@ class DatasetManifest:
     splits: dict[str, SplitEntry]
     encoding: KnownEncoding | None  # None: unknown
     schema: FeatureSchema | None  # None: one table a feature, and no lists
+    has_labels: bool
 
 
 def read(directory: Path) -> DatasetManifest:
@@ -153,6 +154,7 @@ def _parse(document: dict[str, Any]) -> DatasetManifest:
         num_embeddings={name: _integer(sizes, name, low=1, high=_MAX_ROWS_PER_TABLE) for name in sparse},
         splits={name: _split(name, document["splits"][name], kinds, tasks) for name in SPLITS},
         schema=schema,
+        has_labels=document.get("labels") is not False,
         encoding=None if document["schema_version"] == 1 else _encoding(document["encoding"], sizes),
     )
 

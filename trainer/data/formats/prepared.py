@@ -113,6 +113,7 @@ class PreparedDataset:
     num_embeddings: dict[str, int]  # rows that each feature's table needs
     encoding: KnownEncoding | None  # how values got their ids; None: unknown
     schema: FeatureSchema | None
+    has_labels: bool
     train: Split
     test: Split
 
@@ -136,6 +137,7 @@ class PreparedDataset:
             num_embeddings=described.num_embeddings,
             encoding=described.encoding,
             schema=described.schema,
+            has_labels=described.has_labels,
             train=_split(directory, described, "train"),
             test=_split(directory, described, "test"),
         )
@@ -264,6 +266,7 @@ class PreparedSource(ArraySource):
         self.encoding = self.dataset.encoding
         self.vocabulary_at = self.dataset.directory
         self.schema = self.dataset.schema
+        self.has_labels = self.dataset.has_labels
         self.hotness = _hotness(self.dataset)
         if self.encoding is None:
             _LOG.warning(
