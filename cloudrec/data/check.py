@@ -110,7 +110,7 @@ def _features(content: Mapping[str, Any], where: Path) -> _Features:
     lists: set[str] = set()
     if "features" in content:
         try:
-            lists = {each.name for each in schemas.parse(content["features"]).multi_hot}
+            lists = {each.name for each in schemas.parse(content["features"]).lists}
         except schemas.SchemaError as error:
             raise DataError(f"{where}: its feature schema is malformed: {error}", remedy=_AGAIN) from error
     return _Features(

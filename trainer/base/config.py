@@ -24,7 +24,7 @@ PositiveFloat = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NonNegativeFloat = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 MOST_SOURCE = 200_000  # characters of a module: a ConfigMap holds 1 MiB
 DLRM_MODELS = ("dlrm", "dcn_v2")  # of trainer.models.model; the others follow trainer.models.protocol
-MODELS = (*DLRM_MODELS, "deepfm", "wide_deep")
+MODELS = (*DLRM_MODELS, "deepfm", "wide_deep", "din", "hstu")
 CommPrecision = Literal["fp32", "fp16", "bf16", "fp8", "int8"]
 ShardingKind = Literal[
     "table_wise", "row_wise", "column_wise", "table_row_wise", "grid_shard", "data_parallel"
@@ -123,6 +123,11 @@ class ModelConfig(_Group):
     )
     dcn_num_layers: PositiveInt = Field(3, description="crosses one after the other, with interaction dcn")
     dcn_low_rank_dim: PositiveInt = Field(512, description="rank of a cross's matrices, with interaction dcn")
+    attention_layer_sizes: Annotated[tuple[PositiveInt, ...], Field(min_length=1)] = Field(
+        (80, 40), description="hidden layers of din's attention, comma-separated"
+    )
+    attention_num_layers: PositiveInt = Field(2, description="attention layers of hstu")
+    attention_num_heads: PositiveInt = Field(2, description="heads of each attention layer of hstu")
     embedding_init_scale: PositiveFloat = Field(1.0, description="tables start uniform in +-scale/sqrt(rows)")
 
 

@@ -71,6 +71,7 @@ class Learner:
             shape.features,
             world.size,
             equal=world.size > 1 and needs_equal_batches(self.plan),
+            sequences=shape.sequences,
         )
         self.pipeline = self._make_pipeline(config.pipeline)
         if draw:

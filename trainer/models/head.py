@@ -10,24 +10,34 @@ from torch.utils.checkpoint import checkpoint
 
 from trainer.base.errors import ConfigError
 from trainer.models.gradients import ClippedGradient, ScaledGradient
+from trainer.models.inputs import keys_of
+from trainer.models.protocol import Sequence
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping
 
     from torchrec.sparse.jagged_tensor import KeyedTensor
 
-    from trainer.models.protocol import ModelFactory, ModelInputs
+    from trainer.models.protocol import ModelFactory, ModelInputs, SequenceSize
 
 
 class ModelHead(nn.Module):
     """Everything behind the tables: (dense [B, num_dense], embeddings by feature) -> logits [B]."""
 
     def __init__(
-        self, net: nn.Module, features: Sequence[str], *, name: str, dtype: torch.dtype, recompute: bool
+        self,
+        net: nn.Module,
+        features: Iterable[str],
+        sequences: Mapping[str, SequenceSize],
+        *,
+        name: str,
+        dtype: torch.dtype,
+        recompute: bool,
     ) -> None:
         super().__init__()
         self.net = net
         self.features = tuple(features)
+        self.sequences = dict(sequences)
         self.name = name
         self.dtype = dtype
         self.recompute = recompute
@@ -39,13 +49,20 @@ class ModelHead(nn.Module):
         """The model's own loss of each sample; None for binary cross-entropy."""
         return getattr(self.net, "loss", None)
 
-    def forward(self, dense: Tensor, embedded: KeyedTensor) -> Tensor:
-        """Return logits [B], fp32."""
+    def forward(
+        self, dense: Tensor, embedded: KeyedTensor, lengths: Mapping[str, Tensor] | None = None
+    ) -> Tensor:
+        """Return logits [B], fp32; `lengths` are those of the sequences."""
         values = embedded.values()
         if self.loss_scale is not None:  # tables are updated during backward, before gradients are unscaled
             values = ScaledGradient.apply(values, 1.0 / self.loss_scale, True)  # noqa: FBT003 - apply() takes no keywords
         by_key = dict(zip(embedded.keys(), values.split(embedded.length_per_key(), dim=1), strict=True))
-        vectors = {feature: self._clipped(by_key[feature]) for feature in self.features}
+        vectors: dict[str, Tensor | Sequence] = {
+            feature: self._clipped(by_key[feature]) for feature in self.features
+        }
+        for feature, size in self.sequences.items():
+            places = torch.stack([by_key[key] for key in keys_of([feature], {feature: size.length})], dim=1)
+            vectors[feature] = Sequence(self._clipped(places), (lengths or {})[feature])
         logits = self._run(dense, vectors)
         return logits if self.loss_scale is None else ScaledGradient.apply(logits, self.loss_scale, False)  # noqa: FBT003 - as above
 
@@ -53,7 +70,7 @@ class ModelHead(nn.Module):
         limit = self.table_gradient_limit
         return vectors if limit is None else ClippedGradient.apply(vectors, limit)
 
-    def _run(self, dense: Tensor, vectors: Mapping[str, Tensor]) -> Tensor:
+    def _run(self, dense: Tensor, vectors: Mapping[str, Tensor | Sequence]) -> Tensor:
         reduced = self.dtype != torch.float32
         with torch.autocast(dense.device.type, dtype=self.dtype, enabled=reduced):
             if self.recompute and self.training:
@@ -100,4 +117,6 @@ def make_head(
     for key, parameter in net.named_parameters():
         if parameter.dtype != torch.float32:
             raise ConfigError(f"model {name}: its weight {key} is {parameter.dtype}; weights must be float32")
-    return ModelHead(net.to(device), tuple(inputs.sparse), name=name, dtype=dtype, recompute=recompute)
+    return ModelHead(
+        net.to(device), tuple(inputs.sparse), inputs.sequences, name=name, dtype=dtype, recompute=recompute
+    )

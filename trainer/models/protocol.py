@@ -4,21 +4,44 @@
 
 The module's forward gets the dense values [B, dense features] and each sparse feature's vector [B, width]
 by name, and returns one logit a sample, [B]. The tables, their sharding, optimizers and checkpoints are
-not its concern. Two attributes are optional:
+not its concern. These attributes are optional:
 
     build.columns(dim) -> int           the width of the tables, if a row keeps more than the vector
+    build.sequences = True              sequence features come as Sequence, not as the mean of their vectors
     module.loss(logits, labels) -> [B]  the loss of each sample, instead of binary cross-entropy
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import torch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from torch import nn
+    from torch import Tensor, nn
+
+
+class Sequence(NamedTuple):
+    """A sequence feature of a batch, the oldest value first; behind a sample's last value, vectors are 0."""
+
+    vectors: Tensor  # [B, length, width]
+    lengths: Tensor  # int64 [B], the values of each sample
+
+    @property
+    def mask(self) -> Tensor:
+        """Which places hold a value: bool [B, length]."""
+        places = torch.arange(self.vectors.shape[1], device=self.lengths.device)
+        return places < self.lengths[:, None]
+
+
+class SequenceSize(NamedTuple):
+    """The sizes of a sequence feature."""
+
+    length: int  # the most values of a sample
+    width: int  # of each one's vector
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,10 +50,15 @@ class ModelInputs:
 
     Attributes:
         dense: the names of the dense features, in the order of their columns.
-        sparse: the width of each sparse feature's vector.
+        sparse: the width of each sparse feature's vector; not those in `sequences`.
         hidden: the widths of the hidden layers (`over_arch_layer_sizes` without the last).
         cross_layers: `dcn_num_layers`.
         cross_rank: `dcn_low_rank_dim`.
+        sequences: the sizes of each sequence feature, if the model takes sequences.
+        tables: the table of each sparse feature; features with the same one have equal vectors for equal ids.
+        attention_sizes: the hidden layers of din's attention (`attention_layer_sizes`).
+        attention_layers: `attention_num_layers`.
+        attention_heads: `attention_num_heads`.
     """
 
     dense: tuple[str, ...]
@@ -38,10 +66,15 @@ class ModelInputs:
     hidden: tuple[int, ...]
     cross_layers: int
     cross_rank: int
+    sequences: Mapping[str, SequenceSize] = field(default_factory=dict)
+    tables: Mapping[str, str] = field(default_factory=dict)
+    attention_sizes: tuple[int, ...] = (80, 40)
+    attention_layers: int = 2
+    attention_heads: int = 2
 
     @property
     def width(self) -> int:
-        """The width of all dense values and vectors side by side."""
+        """The width of all dense values and vectors side by side, without sequences."""
         return len(self.dense) + sum(self.sparse.values())
 
 

@@ -267,9 +267,9 @@ class TablePreparation:
                 columns.bags(batch.column(sparse.column), sparse).values
             )
         lists = []
-        for sparse in self._schema.multi_hot:
+        for sparse in self._schema.lists:
             found: Bags = columns.bags(batch.column(sparse.column), sparse)
-            assert found.lengths is not None  # noqa: S101 - for the type checker: of a multi_hot feature
+            assert found.lengths is not None  # noqa: S101 - for the type checker: of a list
             lists.append((found.lengths, self._ids[sparse.table].of(found.values)))
         labels, _ = columns.labels(batch.column(self._schema.label), self._schema.label)
         return EncodedRows(labels, dense, single, lists)

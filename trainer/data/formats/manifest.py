@@ -141,7 +141,7 @@ def _parse(document: dict[str, Any]) -> DatasetManifest:
         list(sparse),
     ]:
         raise ValueError("the schema in `features` has other features than the dataset")
-    kinds = KINDS if schema is None or not schema.multi_hot else (*KINDS, *LIST_KINDS)
+    kinds = KINDS if schema is None or not schema.lists else (*KINDS, *LIST_KINDS)
     return DatasetManifest(
         digest=document["digest"],
         dense_features=dense,

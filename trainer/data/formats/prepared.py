@@ -180,7 +180,7 @@ def _directory(uri: str) -> Path:
 def _split(directory: Path, described: DatasetManifest, name: str) -> Split:
     entry = described.splits[name]
     sparse = () if described.schema is None else described.schema.sparse
-    places = tuple(place for place, each in enumerate(sparse) if each.kind == "multi_hot")
+    places = tuple(place for place, each in enumerate(sparse) if each.kind != "single")
     return Split(
         name=name,
         directory=directory,
