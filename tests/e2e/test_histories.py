@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import psutil
@@ -30,6 +30,15 @@ SETTINGS = {
     "threads": "1",
     "checkpoint_interval": "0",
 }
+
+
+class Case(NamedTuple):
+    """A training, and whether it must learn."""
+
+    depth: int
+    epochs: int
+    is_mixed: bool
+    learns: bool
 
 
 def _start(words: list[str], folder: Path) -> subprocess.Popen[str]:
@@ -75,19 +84,21 @@ def _prepared(folder: Path, *, rows: int, depth: int, is_mixed: bool = False) ->
 
 
 @pytest.mark.parametrize(
-    ("model", "depth", "epochs", "is_mixed", "learns"),
+    ("model", "case"),
     [
-        ("din", KEPT, 2, False, True),
-        ("hstu", NEWEST, 8, False, True),
-        ("din", KEPT, 2, True, False),  # with another row's history there is nothing to learn from it
-        ("hstu", NEWEST, 2, True, False),
-        ("deepfm", KEPT, 2, False, False),  # the mean of the history, without attention
-        ("din", NEWEST, 2, False, False),  # its attention does not know the order
+        ("din", Case(KEPT, 2, is_mixed=False, learns=True)),
+        ("hstu", Case(NEWEST, 8, is_mixed=False, learns=True)),
+        (
+            "din",
+            Case(KEPT, 2, is_mixed=True, learns=False),
+        ),  # with another row's history there is nothing to learn from it
+        ("hstu", Case(NEWEST, 2, is_mixed=True, learns=False)),
+        ("deepfm", Case(KEPT, 2, is_mixed=False, learns=False)),  # the mean of the history, without attention
+        ("din", Case(NEWEST, 2, is_mixed=False, learns=False)),  # its attention does not know the order
     ],
 )
-def test_the_history_is_learned(
-    tmp_path: Path, model: str, depth: int, epochs: int, is_mixed: bool, learns: bool
-) -> None:
+def test_the_history_is_learned(tmp_path: Path, model: str, case: Case) -> None:
+    depth, epochs, is_mixed, learns = case
     lesson = _prepared(tmp_path, rows=ROWS, depth=depth, is_mixed=is_mixed)
     assert lesson.best - lesson.without_history > 0.2
     _run(_train("run", model=model, num_epochs=str(epochs)), tmp_path)

@@ -24,7 +24,7 @@ PositiveFloat = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NonNegativeFloat = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 MOST_SOURCE = 200_000  # characters of a module: a ConfigMap holds 1 MiB
 DLRM_MODELS = ("dlrm", "dcn_v2")  # of trainer.models.model; the others follow trainer.models.protocol
-MODELS = (*DLRM_MODELS, "deepfm", "wide_deep", "din", "hstu")
+MODELS = (*DLRM_MODELS, "deepfm", "wide_deep", "din", "hstu", "two_tower")
 CommPrecision = Literal["fp32", "fp16", "bf16", "fp8", "int8"]
 ShardingKind = Literal[
     "table_wise", "row_wise", "column_wise", "table_row_wise", "grid_shard", "data_parallel"
@@ -128,6 +128,12 @@ class ModelConfig(_Group):
     )
     attention_num_layers: PositiveInt = Field(2, description="attention layers of hstu")
     attention_num_heads: PositiveInt = Field(2, description="heads of each attention layer of hstu")
+    temperature: PositiveFloat = Field(
+        0.1, description="two_tower divides the products of its vectors, of length 1, by it"
+    )
+    recall_at: Annotated[tuple[PositiveInt, ...], Field(min_length=1)] = Field(
+        (10, 50, 100), description="the k of recall@k in evaluations of two_tower, comma-separated"
+    )
     embedding_init_scale: PositiveFloat = Field(1.0, description="tables start uniform in +-scale/sqrt(rows)")
 
 

@@ -4,8 +4,9 @@
     python -m trainer.predict --checkpoint DIR --dataset MODULE:FACTORY ...
 
 DIR is a run's checkpoint_dir or an export's folder. The probabilities (float32, in the order of the split's
-rows or of the loader) are written to --out. The metrics, those of a run's evaluation, are printed as one JSON
-object.
+rows or of the loader) are written to --out; with --vectors, a retrieval model's vectors (float32, [rows,
+width]), and for items also their ids, in the file with `.ids` before `.npy`. The metrics, those of a run's
+evaluation, are printed as one JSON object.
 """
 
 from __future__ import annotations
@@ -58,6 +59,8 @@ def _main(argv: Sequence[str]) -> int:
     if arguments.batch_size is not None and arguments.batch_size < 1:
         raise ConfigError(f"batch_size is {arguments.batch_size}; it must be at least 1")
     out = Path(arguments.out) if arguments.out else None
+    if arguments.vectors and out is None:
+        raise ConfigError(f"vectors is {arguments.vectors}, but out is not given; name the file for them")
     if out is not None and not out.parent.is_dir():
         raise ConfigError(f"out {out}: there is no folder {out.parent}; make it first")
     with importing_torch():
@@ -71,6 +74,7 @@ def _main(argv: Sequence[str]) -> int:
         batch_size=arguments.batch_size,
         device_choice=arguments.device,
         out=out,
+        vectors=arguments.vectors,
     )
     print(json.dumps(result))
     return 0
@@ -92,6 +96,11 @@ def _make_parser() -> CommandParser:
     parser.add_argument("--split", choices=("train", "test"), default="test", help="[test]")
     parser.add_argument(
         "--out", metavar="FILE", help="file for the probabilities (.npy, float32 [rows]; default: none)"
+    )
+    parser.add_argument(
+        "--vectors",
+        choices=("user", "item"),
+        help="of two_tower: write the vectors of the split's rows, or of all items, to --out",
     )
     parser.add_argument("--batch_size", type=int, metavar="N", help="samples scored at once [as in the run]")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto", help="[auto]")

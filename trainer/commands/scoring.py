@@ -15,14 +15,19 @@ from trainer.checkpoint.load.reading import open_committed
 from trainer.data.checks import BatchChecks
 from trainer.data.encoding import REMEDY
 from trainer.data.formats.open import open_source
+from trainer.retrieval.items import find_items
+from trainer.retrieval.recall import RecallMeter, joined, named
 from trainer.serving.exported import is_export, read_export
 from trainer.serving.scorer import Scorer, TrainedModel, read_checkpoint
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from trainer.base.config import TrainerConfig
+    from trainer.data.batch import Batch
     from trainer.data.source import SampleSource
+    from trainer.retrieval.items import Items
     from trainer.tables.tables import Quantization
 
 _LOG = logging.getLogger(__name__)
@@ -60,6 +65,7 @@ def score_split(
     batch_size: int | None,
     device_choice: str,
     out: Path | None,
+    vectors: str | None = None,
 ) -> dict[str, Any]:
     """Score every row of a split of a path or a loader; write the probabilities, return the metrics."""
     device = choose_device(device_choice, local_rank=0)
@@ -72,20 +78,58 @@ def score_split(
     _check_features(trained, source)
     _check_encoding(trained, source)
     _check_sizes(trained, source)
-    stream = source.batches(
-        split,
-        batch_size=batch_size
-        or trained.config.eval_batch_size
-        or EVALUATION_BATCHES * trained.config.batch_size,
-        rank=0,
-        world_size=1,
-    )
+    size = batch_size or trained.config.eval_batch_size or EVALUATION_BATCHES * trained.config.batch_size
+    stream = source.batches(split, batch_size=size, rank=0, world_size=1)
     checks = BatchChecks(source, trained.shape.rows_of_features, hash_overflow=config.hash_overflow)
-    logits, metrics = Scorer(trained, device).evaluate(checks.stream(stream))
+    scorer = Scorer(trained, device)
+    is_retrieval = scorer.head is not None and hasattr(scorer.head.net, "towers")
+    if vectors is not None and out is not None:
+        if not is_retrieval:
+            raise ConfigError(
+                f"vectors is {vectors}, but the model {trained.shape.model} has none of users and items; "
+                "leave it out"
+            )
+        items = find_items(source) if vectors == "item" else None
+        result = _write_vectors(scorer, checks.stream(stream), items, size, out)
+        return {"split": split, "step": trained.step, **result}
+    logits, metrics = scorer.evaluate(checks.stream(stream))
+    if is_retrieval:
+        again = source.batches(split, batch_size=size, rank=0, world_size=1)
+        metrics |= _recalls(scorer, source, checks.stream(again), trained.config.recall_at, size)
     if out is not None:
         with out.open("wb") as file:  # np.save would add a suffix to the name
             np.save(file, torch.sigmoid(logits).numpy())
     return {"split": split, "step": trained.step, "quantization": trained.quantization, **metrics}
+
+
+def _write_vectors(
+    scorer: Scorer, stream: Iterable[Batch], items: Items | None, size: int, out: Path
+) -> dict[str, Any]:
+    """Write the vectors of all items and their ids, or without items those of the rows' users."""
+    if items is not None:
+        found = _item_vectors(scorer, items, size)
+        with out.with_name(f"{out.name.removesuffix('.npy')}.ids.npy").open("wb") as file:
+            np.save(file, items.ids)
+    else:
+        found = joined([users for _, users, _ in scorer.towers(stream)])
+    with out.open("wb") as file:
+        np.save(file, found.numpy())
+    return {"vectors": "user" if items is None else "item", "rows": len(found), "width": found.shape[1]}
+
+
+def _item_vectors(scorer: Scorer, items: Items, size: int) -> torch.Tensor:
+    stream = items.batches(batch_size=size, rank=0, world_size=1)
+    return joined([vectors for _, _, vectors in scorer.towers(stream)])
+
+
+def _recalls(
+    scorer: Scorer, source: SampleSource, stream: Iterable[Batch], limits: Sequence[int], size: int
+) -> dict[str, float | None]:
+    items = find_items(source)
+    meter = RecallMeter(items, limits)
+    for batch, users, _ in scorer.towers(stream):
+        meter.update(users, items.ids_of(batch), batch.labels)
+    return named(limits, meter.hits(_item_vectors(scorer, items, size)))
 
 
 def _data_config(trained: TrainedModel, dataset_path: str | None, dataset: str | None) -> TrainerConfig:

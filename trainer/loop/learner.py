@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torchrec.distributed.model_parallel import get_unwrapped_module
@@ -58,6 +58,8 @@ class Learner:
         self.world = world
         task = TrainTask(make_model(config, shape, world.device))
         initialise_dense(task.model.dense, config.seed)
+        if task.batch_loss is not None:
+            task.batch_loss.group = world.group if world.size > 1 else None
         fuse_table_optimizer(task.model.embeddings, config, world.device)
         self.plan = make_plan(task, shape, config, world)
         self.model = shard(task, self.plan, config, world)
@@ -128,6 +130,20 @@ class Learner:
             made = self.make_input(batch).to(self.world.device)
             _, (_, logits) = self._task(made)
             yield logits[: len(batch)], made.labels[: len(batch)]
+
+    @torch.no_grad()
+    def outputs(self, batches: Iterable[Batch]) -> Iterator[tuple[Batch, Tensor]]:
+        """Yield this rank's share of each batch, and what the model's forward returns for it; collective."""
+        self.pipeline.release()
+        self.model.eval()
+        for batch in batches:
+            made = self.make_input(batch).to(self.world.device)
+            yield batch, self._task.model(made.dense, made.sparse)[: len(batch)]
+
+    @property
+    def net(self) -> Any:  # noqa: ANN401 - a model's optional methods
+        """The module of a model of the protocol; None for a DLRM."""
+        return getattr(self._task.model.dense, "net", None)
 
     @property
     def _task(self) -> TrainTask:

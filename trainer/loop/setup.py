@@ -170,6 +170,7 @@ def make_shape(
             if each.pooling == "mean" or (each.kind == "sequence" and each.name not in sequences)
         ),
         sequences=sequences,
+        item=() if schema is None else schema.item,
         dense_names=tuple(dense),
         model=config.model,
     )

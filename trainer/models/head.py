@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -49,6 +49,18 @@ class ModelHead(nn.Module):
         """The model's own loss of each sample; None for binary cross-entropy."""
         return getattr(self.net, "loss", None)
 
+    @property
+    def compares_samples(self) -> bool:
+        """Whether the model has a loss of a whole step, so that its outputs are no logits."""
+        return hasattr(self.net, "batch_loss")
+
+    def scores(self, outputs: Tensor) -> Tensor:
+        """Return the logits [B] of what forward returned."""
+        if not self.compares_samples:
+            return outputs
+        logits: Tensor = cast("Any", self.net).scores(outputs)
+        return logits
+
     def forward(
         self, dense: Tensor, embedded: KeyedTensor, lengths: Mapping[str, Tensor] | None = None
     ) -> Tensor:
@@ -77,6 +89,8 @@ class ModelHead(nn.Module):
                 logits = checkpoint(self.net, dense, vectors, use_reentrant=False)
             else:
                 logits = self.net(dense, vectors)
+        if self.compares_samples and isinstance(logits, Tensor) and logits.shape[:1] == dense.shape[:1]:
+            return logits.float()
         if not isinstance(logits, Tensor) or logits.numel() != len(dense):
             found = list(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
             raise ConfigError(

@@ -26,6 +26,7 @@ class ModelInput(Pipelineable):
     labels: Tensor
     loss_scale: Tensor
     samples: int
+    total: int = 0  # samples of all ranks
 
     def to(self, device: torch.device, non_blocking: bool = False) -> ModelInput:  # noqa: FBT001, FBT002 - its protocol
         """Copy to a device."""
@@ -35,6 +36,7 @@ class ModelInput(Pipelineable):
             labels=self.labels.to(device, non_blocking=non_blocking),
             loss_scale=self.loss_scale.to(device, non_blocking=non_blocking),
             samples=self.samples,
+            total=self.total,
         )
 
     def record_stream(self, stream: Any) -> None:  # noqa: ANN401 - torch.Stream, torchrec's protocol
@@ -50,6 +52,7 @@ class ModelInput(Pipelineable):
             labels=self.labels.pin_memory(),
             loss_scale=self.loss_scale,
             samples=self.samples,
+            total=self.total,
         )
 
 
@@ -96,7 +99,7 @@ class InputMaker:
         if samples and missing <= 0:
             scale = torch.tensor(self.world_size / batch.global_size)
             sparse = self._keyed(batch.sparse, batch.lengths, samples)
-            return ModelInput(batch.dense, sparse, batch.labels, scale, samples)
+            return ModelInput(batch.dense, sparse, batch.labels, scale, samples, batch.global_size)
         return self._padded(batch, missing)
 
     def _spread(self, batch: Batch) -> Batch:
@@ -132,6 +135,7 @@ class InputMaker:
             labels=functional.pad(batch.labels, (0, missing)),
             loss_scale=torch.tensor(self.world_size / batch.global_size if samples else 0.0),
             samples=samples,
+            total=batch.global_size,
         )
 
     def _keyed(self, ids: Tensor, lengths: Tensor | None, samples: int) -> KeyedJaggedTensor:

@@ -25,6 +25,7 @@ from trainer.models.dense_ops import CrossNet, DotInteraction, FusedMLP
 from trainer.models.gradients import ClippedGradient, ScaledGradient
 from trainer.models.head import ModelHead, make_head
 from trainer.models.inputs import keys_of
+from trainer.models.losses.batch_loss import BatchLoss
 from trainer.models.protocol import ModelInputs, SequenceSize
 from trainer.models.registry import find_factory
 
@@ -57,6 +58,7 @@ class ModelShape:
         dims: the width of each table that has another.
         mean_pooled: the features whose vectors are averaged; those of the others are summed.
         sequences: the most ids of each sequence that the model reads in order.
+        item: the features of a sample's item.
         dense_names: the dense features, for models of the protocol.
         model: `--model`.
     """
@@ -74,6 +76,7 @@ class ModelShape:
     dims: dict[str, int] = field(default_factory=dict)
     mean_pooled: tuple[str, ...] = ()
     sequences: dict[str, int] = field(default_factory=dict)
+    item: tuple[str, ...] = ()
     dense_names: tuple[str, ...] = ()
     model: str = "dlrm"
 
@@ -290,6 +293,8 @@ def make_model(config: TrainerConfig, shape: ModelShape, device: torch.device) -
                 attention_sizes=config.attention_layer_sizes,
                 attention_layers=config.attention_num_layers,
                 attention_heads=config.attention_num_heads,
+                item=shape.item,
+                temperature=config.temperature,
             ),
             name=shape.model,
             seed=seed_of(config.seed, "dense"),
@@ -339,10 +344,15 @@ class TrainTask(nn.Module):
         super().__init__()
         self.model = model
         self.loss = GlobalMeanLoss(getattr(model.dense, "losses", None))
+        net = getattr(model.dense, "net", None)
+        self.batch_loss = BatchLoss(net) if net is not None and hasattr(net, "batch_loss") else None
 
     def forward(self, batch: ModelInput) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """Return (loss, output), as torchrec's pipelines require; they pass only the output on."""
         logits = self.model(batch.dense, batch.sparse)
+        if self.batch_loss is not None:
+            pair = self.batch_loss(logits, batch)
+            return pair[0], (pair[0].detach(), pair[1].detach())
         loss = self.loss(logits, batch.labels, batch.loss_scale, batch.samples)
         return loss, (loss.detach(), logits.detach())
 

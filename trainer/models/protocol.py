@@ -9,6 +9,17 @@ not its concern. These attributes are optional:
     build.columns(dim) -> int           the width of the tables, if a row keeps more than the vector
     build.sequences = True              sequence features come as Sequence, not as the mean of their vectors
     module.loss(logits, labels) -> [B]  the loss of each sample, instead of binary cross-entropy
+
+A model may instead compare the samples of a step with one another. Its forward then returns any numbers a
+sample, [B, N], and it has these methods:
+
+    module.batch_loss(outputs, labels, step) -> [B]  the losses of this rank's samples; `step.gather(values)`
+                                        gives those of all ranks with their gradients, `step.first` the place
+                                        of this rank's first one, `step.ids(feature)` the ids of a feature
+    module.scores(outputs) -> [B]       the logit of each sample
+
+A model for retrieval also has the method `towers(outputs)`, which returns the vectors of users and of items,
+whose products rank items, and `learn_counts(counts)`, which gets the positive training rows of each id.
 """
 
 from __future__ import annotations
@@ -59,6 +70,8 @@ class ModelInputs:
         attention_sizes: the hidden layers of din's attention (`attention_layer_sizes`).
         attention_layers: `attention_num_layers`.
         attention_heads: `attention_num_heads`.
+        item: the features of the item that a sample is about; the first one identifies it.
+        temperature: `temperature`.
     """
 
     dense: tuple[str, ...]
@@ -71,6 +84,8 @@ class ModelInputs:
     attention_sizes: tuple[int, ...] = (80, 40)
     attention_layers: int = 2
     attention_heads: int = 2
+    item: tuple[str, ...] = ()
+    temperature: float = 0.1
 
     @property
     def width(self) -> int:

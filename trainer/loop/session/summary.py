@@ -27,6 +27,7 @@ def make_summary(
 ) -> dict[str, Any]:
     """Return the fields of summary.json other than the run's status and digests."""
     quality = {name: (metrics or {}).get(name) for name in ("auc", "logloss", "ne", "calibration")}
+    quality |= {name: each for name, each in (metrics or {}).items() if name.startswith("recall_at_")}
     return {
         "step": progress.step,
         "epochs": progress.epoch + progress.position / saving.dataset.train.rows,
