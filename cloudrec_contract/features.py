@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
 TRANSFORMS = ("none", "log1p", "normalise")
-KINDS = ("single", "multi_hot")
+KINDS = ("single", "multi_hot", "sequence")
 ENCODINGS = ("vocabulary", "hash", "bucketise")
 POOLINGS = ("sum", "mean")
 MISSING_ID = 0
@@ -32,12 +32,14 @@ FIRST_ID = 2  # of a vocabulary's values
 MOST_FEATURES = 4096
 MOST_LABELS = 64
 MISSING_LABEL = 255  # in the arrays of labels, of rows that take no part in a task
+MAX_LENGTH = 50  # of a sequence, unless stated
 _MOST_ROWS = (1 << 31) - 1
 _LIMITS = {
     "min_frequency": (1, _MOST_ROWS),
     "max_size": (1, _MOST_ROWS - FIRST_ID),
     "buckets": (2, _MOST_ROWS),
     "dim": (4, 65_536),
+    "max_length": (1, 1024),
 }
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}", re.ASCII)
 _SHOWN = 8  # names in a message
@@ -89,8 +91,9 @@ class SparseFeature:
     Attributes:
         name: its name in the dataset and the model.
         column: its column in the files.
-        kind: single, or multi_hot for a list of any length.
-        separator: between the values of a multi_hot feature in a text column; None: the column holds lists.
+        kind: single, multi_hot for a list of any length, or sequence for a list in the order of time.
+        max_length: the values of a sequence that are kept, the last ones; None for other kinds.
+        separator: between the values of a list in a text column; None: the column holds lists.
         missing: whether a row may lack a value. A missing single value gets the id 0, a missing list is
             empty.
         encoding: vocabulary, hash, or bucketise for numbers.
@@ -100,12 +103,14 @@ class SparseFeature:
         boundaries: between the buckets of `bucketise`, ascending.
         table: the embedding table; features with the same one share ids and vectors.
         dim: the width of the table; None: that of the training's configuration.
-        pooling: sum or mean of the vectors of a list.
+        pooling: sum or mean of the vectors of a multi_hot feature. Those of a sequence are averaged for
+            models that do not read it in order.
     """
 
     name: str
     column: str
     kind: str = "single"
+    max_length: int | None = None
     separator: str | None = None
     missing: bool = True
     encoding: str = "vocabulary"
@@ -120,12 +125,16 @@ class SparseFeature:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeatureSchema:
-    """The features of a dataset, its labels, and the column of the samples' weights if there is one."""
+    """The features of a dataset, its labels, and the column of the samples' weights if there is one.
+
+    `item` are the sparse features of the item that a row is about; the first one identifies it.
+    """
 
     labels: tuple[TaskLabel, ...]
     dense: tuple[DenseFeature, ...]
     sparse: tuple[SparseFeature, ...]
     weight: str | None = None
+    item: tuple[str, ...] = ()
 
     @property
     def tasks(self) -> tuple[str, ...]:
@@ -149,9 +158,14 @@ class FeatureSchema:
         return tuple(each for each in self.sparse if each.kind == "single")
 
     @property
-    def multi_hot(self) -> tuple[SparseFeature, ...]:
+    def lists(self) -> tuple[SparseFeature, ...]:
         """The features with any number of ids a row."""
-        return tuple(each for each in self.sparse if each.kind == "multi_hot")
+        return tuple(each for each in self.sparse if each.kind != "single")
+
+    @property
+    def sequences(self) -> tuple[SparseFeature, ...]:
+        """The features whose ids are in the order of time."""
+        return tuple(each for each in self.sparse if each.kind == "sequence")
 
     @property
     def tables(self) -> dict[str, tuple[SparseFeature, ...]]:
@@ -167,6 +181,7 @@ class FeatureSchema:
             **self._answers_to_json(),
             "dense": [_plain(each) for each in self.dense],
             "sparse": [_plain(each) for each in self.sparse],
+            **({"item": list(self.item)} if self.item else {}),
         }
 
     def _answers_to_json(self) -> dict[str, Any]:
@@ -190,6 +205,7 @@ class FeatureSchema:
                 "table": each.table,
                 **({"buckets": each.buckets} if each.encoding == "hash" else {}),
                 **({"boundaries": list(each.boundaries)} if each.encoding == "bucketise" else {}),
+                **({"max_length": each.max_length} if each.kind == "sequence" else {}),
             }
             for each in self.sparse
         ]
@@ -202,13 +218,14 @@ def parse(document: object) -> FeatureSchema:
         SchemaError: it is not valid.
     """
     given = _mapping(document, "features")
-    _known(given, ("label", "labels", "weight", "dense", "sparse"), "features")
+    _known(given, ("label", "labels", "weight", "dense", "sparse", "item"), "features")
     weight = given.get("weight")
     schema = FeatureSchema(
         labels=_labels(given),
         weight=None if weight is None else _text(weight, "weight"),
         dense=tuple(_dense(each) for each in _list(given.get("dense") or [], "dense")),
         sparse=tuple(_sparse(each) for each in _list(given.get("sparse") or [], "sparse")),
+        item=tuple(_text(each, "item") for each in _list(given.get("item") or [], "item")),
     )
     _check(schema)
     return schema
@@ -288,6 +305,8 @@ def _sparse(entry: object) -> SparseFeature:
     bounds = _list(values.get("boundaries", ()), f"boundaries of {name}")
     values["boundaries"] = tuple(_number(each, f"boundaries of {name}") for each in bounds)
     values["table"] = _plain_name(values.get("table", name), f"table of {name}")
+    if values.get("kind") == "sequence":
+        values.setdefault("max_length", MAX_LENGTH)
     feature = SparseFeature(**values)
     _check_sparse(feature)
     return feature
@@ -306,6 +325,15 @@ def _check_sparse(feature: SparseFeature) -> None:
         raise SchemaError(f"boundaries of {name} are {list(bounds)}; they must ascend")
     if feature.separator is not None and feature.kind == "single":
         raise SchemaError(f"{name} has a separator but is single; add `kind: multi_hot`, or leave it out")
+    if feature.max_length is not None and feature.kind != "sequence":
+        raise SchemaError(
+            f"{name} has a max_length but is {feature.kind}; add `kind: sequence`, or leave it out"
+        )
+    if feature.kind == "sequence" and feature.pooling != POOLINGS[0]:
+        raise SchemaError(
+            f"{name} is a sequence and has pooling {feature.pooling}; the model decides what becomes of its "
+            "vectors: leave pooling out, or take `kind: multi_hot`"
+        )
 
 
 def _feature(
@@ -358,11 +386,32 @@ def _check(schema: FeatureSchema) -> None:
                 raise SchemaError(
                     f"{names} share the table {table}, but differ in {key}; give them equal ones"
                 )
+    _check_item(schema)
+
+
+def _check_item(schema: FeatureSchema) -> None:
+    known = {each.name: each for each in schema.sparse}
+    for name in schema.item:
+        if name not in known:
+            raise SchemaError(f"item names {name}, which is no sparse feature{closest(name, known)}")
+        if known[name].kind == "sequence":
+            raise SchemaError(
+                f"item names {name}, a sequence; an item has single and multi_hot features: leave it out"
+            )
+    if len(set(schema.item)) < len(schema.item):
+        raise SchemaError(f"item names a feature twice: {', '.join(schema.item)}; name each once")
+    if schema.item and known[schema.item[0]].kind != "single":
+        raise SchemaError(
+            f"item begins with {schema.item[0]}, a list; the first feature identifies the item, so it must "
+            "be single"
+        )
 
 
 def _plain(feature: DenseFeature | SparseFeature) -> dict[str, Any]:
     values = {
-        key: list(value) if isinstance(value, tuple) else value for key, value in asdict(feature).items()
+        key: list(value) if isinstance(value, tuple) else value
+        for key, value in asdict(feature).items()
+        if key != "max_length" or value is not None
     }
     if isinstance(feature, DenseFeature) and feature.missing is None:
         values["missing"] = "error"

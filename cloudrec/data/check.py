@@ -121,7 +121,7 @@ def _features(content: Mapping[str, Any], where: Path) -> _Features:
     if "features" in content:
         try:
             schema = schemas.parse(content["features"])
-            lists = {each.name for each in schema.multi_hot}
+            lists = {each.name for each in schema.lists}
             may_lack = tuple(each.missing for each in schema.labels) if schema.tasks else ()
         except schemas.SchemaError as error:
             raise DataError(f"{where}: its feature schema is malformed: {error}", remedy=_AGAIN) from error

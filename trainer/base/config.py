@@ -27,7 +27,7 @@ _ADAGRADS = ("adagrad", "rowwise_adagrad")
 MOST_SOURCE = 200_000  # characters of a module: a ConfigMap holds 1 MiB
 DLRM_MODELS = ("dlrm", "dcn_v2")  # of trainer.models.model; the others follow trainer.models.protocol
 MULTI_TASK_MODELS = ("mmoe", "ple")  # of trainer.models.multi_task
-MODELS = (*DLRM_MODELS, "deepfm", "wide_deep", *MULTI_TASK_MODELS)
+MODELS = (*DLRM_MODELS, "deepfm", "wide_deep", "din", "hstu", "two_tower", *MULTI_TASK_MODELS)
 CommPrecision = Literal["fp32", "fp16", "bf16", "fp8", "int8"]
 ShardingKind = Literal[
     "table_wise", "row_wise", "column_wise", "table_row_wise", "grid_shard", "data_parallel"
@@ -135,6 +135,17 @@ class ModelConfig(_Group):
         4, description="experts of mmoe; shared ones of ple, which has as many for each task besides"
     )
     num_extraction_layers: PositiveInt = Field(2, description="layers of experts, with model ple")
+    attention_layer_sizes: Annotated[tuple[PositiveInt, ...], Field(min_length=1)] = Field(
+        (80, 40), description="hidden layers of din's attention, comma-separated"
+    )
+    attention_num_layers: PositiveInt = Field(2, description="attention layers of hstu")
+    attention_num_heads: PositiveInt = Field(2, description="heads of each attention layer of hstu")
+    temperature: PositiveFloat = Field(
+        0.1, description="two_tower divides the products of its vectors, of length 1, by it"
+    )
+    recall_at: Annotated[tuple[PositiveInt, ...], Field(min_length=1)] = Field(
+        (10, 50, 100), description="the k of recall@k in evaluations of two_tower, comma-separated"
+    )
     embedding_init_scale: PositiveFloat = Field(1.0, description="tables start uniform in +-scale/sqrt(rows)")
 
 

@@ -7,6 +7,8 @@
 DIR is a run's checkpoint_dir or an export's folder. The probabilities (float32, in the order of the split's
 rows or of the loader) are written to --out. The metrics, those of a run's evaluation, are printed as one JSON
 object. With several labels, --out has a column for each, [rows, labels], in the order of `tasks` in the JSON.
+With --vectors, --out has a retrieval model's vectors (float32, [rows, width]); those of items have their ids
+in the file with `.ids` before `.npy`.
 """
 
 from __future__ import annotations
@@ -66,6 +68,13 @@ def _main(argv: Sequence[str]) -> int:
             f"max_bad_rows is {arguments.max_bad_rows}; it must be between 0 and {_MOST_BAD_ROWS:,}"
         )
     out = Path(arguments.out) if arguments.out else None
+    if arguments.vectors and out is None:
+        raise ConfigError(f"vectors is {arguments.vectors}, but out is not given; name the file for them")
+    if arguments.vectors and arguments.raw is not None:
+        raise ConfigError(
+            f"vectors is {arguments.vectors}, but raw rows are only scored; prepare them with `cloudrec data "
+            "prepare --like` and give --dataset_path"
+        )
     if out is not None and not out.parent.is_dir():
         raise ConfigError(f"out {out}: there is no folder {out.parent}; make it first")
     with importing_torch():
@@ -90,6 +99,7 @@ def _main(argv: Sequence[str]) -> int:
         batch_size=arguments.batch_size,
         device_choice=arguments.device,
         out=out,
+        vectors=arguments.vectors,
     )
     print(json.dumps(result))
     return 0
@@ -127,6 +137,11 @@ def _make_parser() -> CommandParser:
         "--out",
         metavar="FILE",
         help="file for the probabilities (.npy, float32 [rows], or [rows, labels]; default: none)",
+    )
+    parser.add_argument(
+        "--vectors",
+        choices=("user", "item"),
+        help="of two_tower: write the vectors of the split's rows, or of all items, to --out",
     )
     parser.add_argument("--batch_size", type=int, metavar="N", help="samples scored at once [as in the run]")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto", help="[auto]")

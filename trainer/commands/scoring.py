@@ -17,18 +17,22 @@ from trainer.commands.raw import encoded
 from trainer.data.checks import BatchChecks
 from trainer.data.encoding import REMEDY
 from trainer.data.formats.open import open_source
+from trainer.retrieval.items import find_items
+from trainer.retrieval.recall import RecallMeter, joined, named
 from trainer.serving.exported import is_export, read_export
 from trainer.serving.scorer import Scorer, TrainedModel, read_checkpoint
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     import numpy.typing as npt
 
     from trainer.base.config import TrainerConfig
+    from trainer.data.batch import Batch
     from trainer.data.source import SampleSource
     from trainer.report.metrics import Metrics
+    from trainer.retrieval.items import Items
     from trainer.tables.tables import Quantization
 
 _LOG = logging.getLogger(__name__)
@@ -66,12 +70,26 @@ def score_split(
     batch_size: int | None,
     device_choice: str,
     out: Path | None,
+    vectors: str | None = None,
 ) -> dict[str, Any]:
     """Score every row of a split of a path or a loader; write the probabilities, return the metrics."""
     config = _data_config(trained, dataset_path, dataset)
-    found = _score(trained, config, [split], batch_size=batch_size, device_choice=device_choice)
+    opened = _open(trained, config, batch_size=batch_size, device_choice=device_choice)
+    if vectors is not None and out is not None:
+        if not opened.is_retrieval:
+            raise ConfigError(
+                f"vectors is {vectors}, but the model {trained.shape.model} has none of users and items; "
+                "leave it out"
+            )
+        items = find_items(opened.source) if vectors == "item" else None
+        result = _write_vectors(opened.scorer, opened.stream(split), items, opened.batch_size, out)
+        return {"split": split, "step": trained.step, **result}
+    found = _score(opened, [split])
+    metrics = found.metrics
+    if opened.is_retrieval:
+        metrics |= _recalls(opened, split, trained.config.recall_at)
     _write(out, torch.sigmoid(found.logits).numpy())
-    return {"split": split, "step": trained.step, "quantization": trained.quantization, **found.metrics}
+    return {"split": split, "step": trained.step, "quantization": trained.quantization, **metrics}
 
 
 def score_raw(
@@ -86,7 +104,8 @@ def score_raw(
     """Score the rows of raw files; write the probabilities, NaN for bad rows, and return the metrics."""
     with encoded(trained, files, max_bad_rows=max_bad_rows) as made:
         config = _data_config(trained, str(made.dataset), None)
-        found = _score(trained, config, ["train", "test"], batch_size=batch_size, device_choice=device_choice)
+        opened = _open(trained, config, batch_size=batch_size, device_choice=device_choice)
+        found = _score(opened, ["train", "test"])
     scores = torch.sigmoid(found.logits).numpy()
     if made.bad_rows:
         every = np.full(len(scores) + len(made.bad_rows), np.nan, scores.dtype)
@@ -104,15 +123,30 @@ class _Found(NamedTuple):
     metrics: Metrics
 
 
-def _score(
-    trained: TrainedModel,
-    config: TrainerConfig,
-    splits: Sequence[str],
-    *,
-    batch_size: int | None,
-    device_choice: str,
-) -> _Found:
-    """Score splits, one after the other."""
+class _Opened(NamedTuple):
+    """A model and the data that it scores."""
+
+    source: SampleSource
+    checks: BatchChecks
+    scorer: Scorer
+    batch_size: int
+
+    @property
+    def is_retrieval(self) -> bool:
+        """Whether the model has vectors of users and items."""
+        return self.scorer.head is not None and hasattr(self.scorer.head.net, "towers")
+
+    def stream(self, *splits: str) -> Iterator[Batch]:
+        """Yield the checked batches of splits, one after the other."""
+        batches = (
+            self.source.batches(each, batch_size=self.batch_size, rank=0, world_size=1) for each in splits
+        )
+        return self.checks.stream(chain.from_iterable(batches))
+
+
+def _open(
+    trained: TrainedModel, config: TrainerConfig, *, batch_size: int | None, device_choice: str
+) -> _Opened:
     device = choose_device(device_choice, local_rank=0)
     if trained.quantization != "none":
         if device_choice == "cuda":
@@ -124,12 +158,16 @@ def _score(
     _check_encoding(trained, source)
     _check_sizes(trained, source)
     size = batch_size or trained.config.eval_batch_size or EVALUATION_BATCHES * trained.config.batch_size
-    streams = [source.batches(each, batch_size=size, rank=0, world_size=1) for each in splits]
     checks = BatchChecks(source, trained.shape.rows_of_features, hash_overflow=config.hash_overflow)
-    scorer, stream = Scorer(trained, device), checks.stream(chain.from_iterable(streams))
-    if source.has_labels:
-        return _Found(*scorer.evaluate(stream))
-    logits = torch.cat([torch.empty(0), *(each for each, _ in scorer.score(stream))])
+    return _Opened(source, checks, Scorer(trained, device), size)
+
+
+def _score(opened: _Opened, splits: Sequence[str]) -> _Found:
+    """Score splits, one after the other."""
+    stream = opened.stream(*splits)
+    if opened.source.has_labels:
+        return _Found(*opened.scorer.evaluate(stream))
+    logits = torch.cat([torch.empty(0), *(each for each, _ in opened.scorer.score(stream))])
     if not logits.isfinite().all():
         raise NonFiniteLossError(
             "a score is not finite: the model has diverged; take an earlier checkpoint, with --step"
@@ -141,6 +179,34 @@ def _write(out: Path | None, scores: npt.NDArray[np.float32]) -> None:
     if out is not None:
         with out.open("wb") as file:  # np.save would add a suffix to the name
             np.save(file, scores)
+
+
+def _write_vectors(
+    scorer: Scorer, stream: Iterable[Batch], items: Items | None, size: int, out: Path
+) -> dict[str, Any]:
+    """Write the vectors of all items and their ids, or without items those of the rows' users."""
+    if items is not None:
+        found = _item_vectors(scorer, items, size)
+        with out.with_name(f"{out.name.removesuffix('.npy')}.ids.npy").open("wb") as file:
+            np.save(file, items.ids)
+    else:
+        found = joined([users for _, users, _ in scorer.towers(stream)])
+    with out.open("wb") as file:
+        np.save(file, found.numpy())
+    return {"vectors": "user" if items is None else "item", "rows": len(found), "width": found.shape[1]}
+
+
+def _item_vectors(scorer: Scorer, items: Items, size: int) -> torch.Tensor:
+    stream = items.batches(batch_size=size, rank=0, world_size=1)
+    return joined([vectors for _, _, vectors in scorer.towers(stream)])
+
+
+def _recalls(opened: _Opened, split: str, limits: Sequence[int]) -> dict[str, float | None]:
+    items = find_items(opened.source)
+    meter = RecallMeter(items, limits)
+    for batch, users, _ in opened.scorer.towers(opened.stream(split)):
+        meter.update(users, items.ids_of(batch), batch.labels)
+    return named(limits, meter.hits(_item_vectors(opened.scorer, items, opened.batch_size)))
 
 
 def _data_config(trained: TrainedModel, dataset_path: str | None, dataset: str | None) -> TrainerConfig:

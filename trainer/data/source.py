@@ -134,6 +134,10 @@ class ArraySource(SampleSource):
         self.hotness = tuple(train.hotness)
         self._splits = {"train": train, "test": test}
 
+    def split(self, name: str) -> ArraySplit:
+        """Return the arrays of a split."""
+        return self._splits[name]
+
     def _read(self, split: str, reading: EpochPart) -> BatchStream:
         return BatchStream(self._splits[split], **reading)
 

@@ -61,6 +61,8 @@ class Learner:
         self.world = world
         task = TrainTask(make_model(config, shape, world.device))
         initialise_dense(task.model.dense, config.seed)
+        if task.batch_loss is not None:
+            task.batch_loss.group = world.group if world.size > 1 else None
         fuse_table_optimizer(task.model.embeddings, config, world.device, ranks=world.size)
         self.plan = make_plan(task, shape, config, world, saved=saved_plan)
         self.model = shard(task, self.plan, config, world)
@@ -74,6 +76,7 @@ class Learner:
             shape.features,
             world.size,
             equal=world.size > 1 and needs_equal_batches(self.plan),
+            sequences=shape.sequences,
         )
         self.pipeline = self._make_pipeline(config.pipeline)
         if draw:
@@ -135,6 +138,20 @@ class Learner:
             made = self.make_input(batch).to(self.world.device)
             _, (_, logits) = self._task(made)
             yield logits[: len(batch)], made.labels[: len(batch)]
+
+    @torch.no_grad()
+    def outputs(self, batches: Iterable[Batch]) -> Iterator[tuple[Batch, Tensor]]:
+        """Yield this rank's share of each batch, and what the model's forward returns for it; collective."""
+        self.pipeline.release()
+        self.model.eval()
+        for batch in batches:
+            made = self.make_input(batch).to(self.world.device)
+            yield batch, self._task.model(made.dense, made.sparse)[: len(batch)]
+
+    @property
+    def net(self) -> Any:  # noqa: ANN401 - a model's optional methods
+        """The module of a model of the protocol; None for a DLRM."""
+        return getattr(self._task.model.dense, "net", None)
 
     @property
     def _task(self) -> TrainTask:

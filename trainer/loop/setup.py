@@ -13,7 +13,7 @@ from trainer.base.config import DLRM_MODELS, MODELS, MULTI_TASK_MODELS
 from trainer.base.errors import ConfigError, DatasetError
 from trainer.data.formats.open import open_source
 from trainer.models.model import ModelShape
-from trainer.models.registry import find_factory, table_width
+from trainer.models.registry import find_factory, table_width, takes_sequences
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -142,8 +142,14 @@ def make_shape(
     """
     factory = find_factory(config.model, config.model_source)
     tables, dims = {name: name for name in rows}, dict.fromkeys(rows, config.embedding_dim)
-    for each in () if schema is None else schema.sparse:
-        tables[each.name] = each.table
+    sparse = () if schema is None else schema.sparse
+    sequences = {
+        each.name: each.max_length or 1
+        for each in sparse
+        if each.kind == "sequence" and takes_sequences(factory)
+    }
+    for each in sparse:
+        tables[each.name] = _module_name(each.table)
         dims[each.name] = each.dim or config.embedding_dim
     _check_inputs(config, dense, dims)
     labels = () if schema is None or not schema.tasks else schema.labels
@@ -165,7 +171,13 @@ def make_shape(
         hotness=hotness,
         feature_tables={} if all(name == table for name, table in tables.items()) else tables,
         dims={table: width for table, width in widths.items() if width != config.embedding_dim},
-        mean_pooled=() if schema is None else tuple(e.name for e in schema.sparse if e.pooling == "mean"),
+        mean_pooled=tuple(
+            each.name
+            for each in sparse
+            if each.pooling == "mean" or (each.kind == "sequence" and each.name not in sequences)
+        ),
+        sequences=sequences,
+        item=() if schema is None else schema.item,
         dense_names=tuple(dense),
         model=config.model,
         tasks=tuple(each.name for each in labels),
@@ -180,6 +192,11 @@ def _check_tasks(config: TrainerConfig, tasks: Sequence[str]) -> None:
             f"({', '.join(tasks)}); take --model {' or '.join(MULTI_TASK_MODELS)}, or prepare the data with "
             "one label"
         )
+
+
+def _module_name(table: str) -> str:
+    """Return a table's name in torch's module: `items`, `type` and others are taken there."""
+    return f"{table}_" if hasattr(torch.nn.ModuleDict, table) or table == "training" else table
 
 
 def _check_inputs(config: TrainerConfig, dense: Sequence[str], dims: Mapping[str, int]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -10,14 +10,16 @@ from torch.utils.checkpoint import checkpoint
 
 from trainer.base.errors import ConfigError
 from trainer.models.gradients import ClippedGradient, ScaledGradient
+from trainer.models.inputs import keys_of
+from trainer.models.protocol import Sequence
 from trainer.models.tasks import TaskLosses
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping
 
     from torchrec.sparse.jagged_tensor import KeyedTensor
 
-    from trainer.models.protocol import ModelFactory, ModelInputs
+    from trainer.models.protocol import ModelFactory, ModelInputs, SequenceSize
 
 
 class ModelHead(nn.Module):
@@ -26,7 +28,8 @@ class ModelHead(nn.Module):
     def __init__(
         self,
         net: nn.Module,
-        features: Sequence[str],
+        features: Iterable[str],
+        sequences: Mapping[str, SequenceSize],
         *,
         name: str,
         dtype: torch.dtype,
@@ -38,6 +41,7 @@ class ModelHead(nn.Module):
         self.task_weights = dict(task_weights)
         self.net = net
         self.features = tuple(features)
+        self.sequences = dict(sequences)
         self.name = name
         self.dtype = dtype
         self.recompute = recompute
@@ -52,13 +56,32 @@ class ModelHead(nn.Module):
             return own
         return TaskLosses(list(self.task_weights.values()), own, model=self.name)
 
-    def forward(self, dense: Tensor, embedded: KeyedTensor) -> Tensor:
-        """Return logits [B] or [B, tasks], fp32."""
+    @property
+    def compares_samples(self) -> bool:
+        """Whether the model has a loss of a whole step, so that its outputs are no logits."""
+        return hasattr(self.net, "batch_loss")
+
+    def scores(self, outputs: Tensor) -> Tensor:
+        """Return the logits [B] of what forward returned."""
+        if not self.compares_samples:
+            return outputs
+        logits: Tensor = cast("Any", self.net).scores(outputs)
+        return logits
+
+    def forward(
+        self, dense: Tensor, embedded: KeyedTensor, lengths: Mapping[str, Tensor] | None = None
+    ) -> Tensor:
+        """Return logits [B] or [B, tasks], fp32; `lengths` are those of the sequences."""
         values = embedded.values()
         if self.loss_scale is not None:  # tables are updated during backward, before gradients are unscaled
             values = ScaledGradient.apply(values, 1.0 / self.loss_scale, True)  # noqa: FBT003 - apply() takes no keywords
         by_key = dict(zip(embedded.keys(), values.split(embedded.length_per_key(), dim=1), strict=True))
-        vectors = {feature: self._clipped(by_key[feature]) for feature in self.features}
+        vectors: dict[str, Tensor | Sequence] = {
+            feature: self._clipped(by_key[feature]) for feature in self.features
+        }
+        for feature, size in self.sequences.items():
+            places = torch.stack([by_key[key] for key in keys_of([feature], {feature: size.length})], dim=1)
+            vectors[feature] = Sequence(self._clipped(places), (lengths or {})[feature])
         logits = self._run(dense, vectors)
         return logits if self.loss_scale is None else ScaledGradient.apply(logits, self.loss_scale, False)  # noqa: FBT003 - as above
 
@@ -66,7 +89,7 @@ class ModelHead(nn.Module):
         limit = self.table_gradient_limit
         return vectors if limit is None else ClippedGradient.apply(vectors, limit)
 
-    def _run(self, dense: Tensor, vectors: Mapping[str, Tensor]) -> Tensor:
+    def _run(self, dense: Tensor, vectors: Mapping[str, Tensor | Sequence]) -> Tensor:
         reduced = self.dtype != torch.float32
         with torch.autocast(dense.device.type, dtype=self.dtype, enabled=reduced):
             if self.recompute and self.training:
@@ -75,6 +98,8 @@ class ModelHead(nn.Module):
                 logits = self.net(dense, vectors)
         if self.task_weights:
             return self._of_tasks(logits, len(dense))
+        if self.compares_samples and isinstance(logits, Tensor) and logits.shape[:1] == dense.shape[:1]:
+            return logits.float()
         if not isinstance(logits, Tensor) or logits.numel() != len(dense):
             found = list(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
             raise ConfigError(
@@ -130,6 +155,7 @@ def make_head(
     return ModelHead(
         net.to(device),
         tuple(inputs.sparse),
+        inputs.sequences,
         name=name,
         dtype=dtype,
         recompute=recompute,

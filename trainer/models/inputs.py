@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -12,7 +12,7 @@ from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
 from torchrec.streamable import Pipelineable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from trainer.data.batch import Batch
 
@@ -27,6 +27,7 @@ class ModelInput(Pipelineable):
     loss_scale: Tensor
     samples: int
     weights: Tensor | None = None
+    total: int = 0  # samples of all ranks
 
     def to(self, device: torch.device, non_blocking: bool = False) -> ModelInput:  # noqa: FBT001, FBT002 - its protocol
         """Copy to a device."""
@@ -37,6 +38,7 @@ class ModelInput(Pipelineable):
             loss_scale=self.loss_scale.to(device, non_blocking=non_blocking),
             samples=self.samples,
             weights=None if self.weights is None else self.weights.to(device, non_blocking=non_blocking),
+            total=self.total,
         )
 
     def record_stream(self, stream: Any) -> None:  # noqa: ANN401 - torch.Stream, torchrec's protocol
@@ -54,7 +56,17 @@ class ModelInput(Pipelineable):
             loss_scale=self.loss_scale,
             samples=self.samples,
             weights=None if self.weights is None else self.weights.pin_memory(),
+            total=self.total,
         )
+
+
+def keys_of(features: Sequence[str], sequences: Mapping[str, int]) -> list[str]:
+    """Return the keys under which torchrec knows the features: a sequence has one for every place."""
+    keys: list[str] = []
+    for feature in features:
+        length = sequences.get(feature)
+        keys += [feature] if length is None else [f"{feature}#{place}" for place in range(length)]
+    return keys
 
 
 class InputMaker:
@@ -63,10 +75,20 @@ class InputMaker:
     With `equal`, every rank is padded to the same number of samples, for sharding types that sum over ranks.
     """
 
-    def __init__(self, features: Sequence[str], world_size: int, *, equal: bool = False) -> None:
-        self.features = list(features)
+    def __init__(
+        self,
+        features: Sequence[str],
+        world_size: int,
+        *,
+        equal: bool = False,
+        sequences: Mapping[str, int] | None = None,
+    ) -> None:
+        """`sequences` are the most ids of each feature of which every place is a key of its own."""
+        self._places = [(sequences or {}).get(feature) for feature in features]
+        self.features = keys_of(features, sequences or {})
         self.world_size = world_size
         self.equal = equal
+        self._has_sequences = any(each is not None for each in self._places)
         self._layouts: dict[int, tuple[Tensor, Tensor]] = {}
 
     def __call__(self, batch: Batch) -> ModelInput:
@@ -74,13 +96,36 @@ class InputMaker:
 
         The collectives of a step need every rank, so a rank without samples must take part, too.
         """
+        if self._has_sequences:
+            batch = self._spread(batch)
         samples = len(batch.labels)
         missing = max(1, -(-batch.global_size // self.world_size) if self.equal else 0) - samples
         if samples and missing <= 0:
             scale = torch.tensor(self.world_size / batch.global_size)
             sparse = self._keyed(batch.sparse, batch.lengths, samples)
-            return ModelInput(batch.dense, sparse, batch.labels, scale, samples, batch.weights)
+            return ModelInput(
+                batch.dense, sparse, batch.labels, scale, samples, batch.weights, batch.global_size
+            )
         return self._padded(batch, missing)
+
+    def _spread(self, batch: Batch) -> Batch:
+        """Return the batch with each place of a sequence as a feature of its own, of no or one id."""
+        assert batch.lengths is not None  # noqa: S101 - for the type checker: a sequence has lengths
+        counts = batch.lengths.long()
+        ids = batch.sparse.split(counts.sum(dim=1).tolist())
+        values: list[Tensor] = []
+        lengths: list[Tensor] = []
+        for each, count, most in zip(ids, counts, self._places, strict=True):
+            if most is None:
+                values.append(each)
+                lengths.append(count[None])
+                continue
+            places = torch.arange(most)[:, None]
+            taken = places < count  # [most, samples]
+            first = count.cumsum(0) - count.clamp_max(most)  # of the newest ids
+            values.append(each[(first + places)[taken]])
+            lengths.append(taken.long())
+        return replace(batch, sparse=torch.cat(values), lengths=torch.cat(lengths))
 
     def _padded(self, batch: Batch, missing: int) -> ModelInput:
         """Append samples of id 0 to the batch; the loss ignores them."""
@@ -97,6 +142,7 @@ class InputMaker:
             loss_scale=torch.tensor(self.world_size / batch.global_size if samples else 0.0),
             samples=samples,
             weights=None if batch.weights is None else functional.pad(batch.weights, (0, missing)),
+            total=batch.global_size,
         )
 
     def _keyed(self, ids: Tensor, lengths: Tensor | None, samples: int) -> KeyedJaggedTensor:

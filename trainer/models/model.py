@@ -24,11 +24,13 @@ from trainer.models.compiled import CompiledDense
 from trainer.models.dense_ops import CrossNet, DotInteraction, FusedMLP
 from trainer.models.gradients import ClippedGradient, ScaledGradient
 from trainer.models.head import ModelHead, make_head
-from trainer.models.protocol import ModelInputs
+from trainer.models.inputs import keys_of
+from trainer.models.losses.batch_loss import BatchLoss
+from trainer.models.protocol import ModelInputs, SequenceSize
 from trainer.models.registry import find_factory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
 
@@ -55,6 +57,8 @@ class ModelShape:
         feature_tables: the table of each feature; empty if each has its own, of its name.
         dims: the width of each table that has another.
         mean_pooled: the features whose vectors are averaged; those of the others are summed.
+        sequences: the most ids of each sequence that the model reads in order.
+        item: the features of a sample's item.
         dense_names: the dense features, for models of the protocol.
         model: `--model`.
         tasks: the names of several labels, for models of the protocol; empty for one.
@@ -73,6 +77,8 @@ class ModelShape:
     feature_tables: dict[str, str] = field(default_factory=dict)
     dims: dict[str, int] = field(default_factory=dict)
     mean_pooled: tuple[str, ...] = ()
+    sequences: dict[str, int] = field(default_factory=dict)
+    item: tuple[str, ...] = ()
     dense_names: tuple[str, ...] = ()
     model: str = "dlrm"
     tasks: tuple[str, ...] = ()
@@ -89,6 +95,15 @@ class ModelShape:
         return tuple(self.tables_of_features)
 
     @property
+    def tables_of_keys(self) -> dict[str, str]:
+        """The table of each of torchrec's keys: each place of a sequence is one."""
+        return {
+            key: table
+            for feature, table in self.tables_of_features.items()
+            for key in keys_of([feature], self.sequences)
+        }
+
+    @property
     def rows_of_features(self) -> dict[str, int]:
         """The rows of each feature's table."""
         return {name: self.num_embeddings[table] for name, table in self.tables_of_features.items()}
@@ -96,7 +111,7 @@ class ModelShape:
     @property
     def is_plain(self) -> bool:
         """Whether each feature has its own table, and all have one width."""
-        return not self.feature_tables and not self.dims
+        return not self.feature_tables and not self.dims and not self.sequences
 
     def dim(self, table: str) -> int:
         """Return the width of a table."""
@@ -202,6 +217,24 @@ class MeanPooling(nn.Module):
         return KeyedTensor(keys, widths, torch.cat(parts, dim=1))
 
 
+class SequenceLengths(nn.Module):
+    """Finds the lengths of sequences, whose places are keys of their own."""
+
+    def __init__(self, sequences: Mapping[str, int]) -> None:
+        super().__init__()
+        self.sequences = dict(sequences)
+
+    def forward(self, sparse: KeyedJaggedTensor) -> dict[str, Tensor]:
+        """Return the lengths [B] of each sequence."""
+        counts = sparse.lengths().view(len(sparse.keys()), -1)
+        firsts = {key: place for place, key in enumerate(sparse.keys())}
+        found = {}
+        for feature, length in self.sequences.items():
+            first = firsts[f"{feature}#0"]
+            found[feature] = counts[first : first + length].sum(dim=0)
+        return found
+
+
 class EmbeddingModel(nn.Module):
     """Scores a batch: (dense [B, num_dense], ids) -> logits [B]."""
 
@@ -210,8 +243,8 @@ class EmbeddingModel(nn.Module):
     ) -> None:
         super().__init__()
         features: dict[str, list[str]] = {table: [] for table in shape.num_embeddings}
-        for feature, table in shape.tables_of_features.items():
-            features[table].append(feature)
+        for key, table in shape.tables_of_keys.items():
+            features[table].append(key)
         self.embeddings = EmbeddingBagCollection(
             tables=[
                 EmbeddingBagConfig(
@@ -227,12 +260,16 @@ class EmbeddingModel(nn.Module):
         )
         self.dense = dense
         self.mean = MeanPooling(shape.mean_pooled) if shape.mean_pooled else None
+        self.lengths = SequenceLengths(shape.sequences) if shape.sequences else None
         self.look_up: Callable[[KeyedJaggedTensor], KeyedTensor] | None = None  # replaces the tables' forward
 
     def forward(self, dense: Tensor, sparse: KeyedJaggedTensor) -> Tensor:
         """Return logits [B]."""
         embedded = self.embeddings(sparse) if self.look_up is None else self.look_up(sparse)
-        return self.dense(dense, embedded if self.mean is None else self.mean(embedded, sparse))
+        embedded = embedded if self.mean is None else self.mean(embedded, sparse)
+        if self.lengths is None:
+            return self.dense(dense, embedded)
+        return self.dense(dense, embedded, self.lengths(sparse))
 
 
 def make_model(config: TrainerConfig, shape: ModelShape, device: torch.device) -> EmbeddingModel:
@@ -244,13 +281,27 @@ def make_model(config: TrainerConfig, shape: ModelShape, device: torch.device) -
             factory,
             ModelInputs(
                 dense=shape.dense_names,
-                sparse={feature: shape.dim(table) for feature, table in shape.tables_of_features.items()},
+                sparse={
+                    feature: shape.dim(table)
+                    for feature, table in shape.tables_of_features.items()
+                    if feature not in shape.sequences
+                },
                 hidden=shape.over_arch_layer_sizes[:-1],
                 cross_layers=shape.dcn_num_layers,
                 cross_rank=shape.dcn_low_rank_dim,
                 tasks=shape.tasks or ("label",),
                 experts=config.num_experts,
                 extraction_layers=config.num_extraction_layers,
+                sequences={
+                    feature: SequenceSize(length, shape.dim(shape.tables_of_features[feature]))
+                    for feature, length in shape.sequences.items()
+                },
+                tables=shape.tables_of_features,
+                attention_sizes=config.attention_layer_sizes,
+                attention_layers=config.attention_num_layers,
+                attention_heads=config.attention_num_heads,
+                item=shape.item,
+                temperature=config.temperature,
             ),
             name=shape.model,
             seed=seed_of(config.seed, "dense"),
@@ -316,10 +367,15 @@ class TrainTask(nn.Module):
         super().__init__()
         self.model = model
         self.loss = GlobalMeanLoss(getattr(model.dense, "losses", None))
+        net = getattr(model.dense, "net", None)
+        self.batch_loss = BatchLoss(net) if net is not None and hasattr(net, "batch_loss") else None
 
     def forward(self, batch: ModelInput) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """Return (loss, output), as torchrec's pipelines require; they pass only the output on."""
         logits = self.model(batch.dense, batch.sparse)
+        if self.batch_loss is not None:
+            pair = self.batch_loss(logits, batch)
+            return pair[0], (pair[0].detach(), pair[1].detach())
         loss = self.loss(logits, batch.labels, batch.loss_scale, batch.samples, batch.weights)
         return loss, (loss.detach(), logits.detach())
 

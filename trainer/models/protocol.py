@@ -5,25 +5,59 @@
 The module's forward gets the dense values [B, dense features] and each sparse feature's vector [B, width]
 by name, and returns one logit a sample, [B]. If the data has several labels, it returns a logit for each,
 [B, tasks], in the order of `inputs.tasks`. The tables, their sharding, optimizers and checkpoints are
-not its concern. Two attributes are optional:
+not its concern. These attributes are optional:
 
     build.columns(dim) -> int           the width of the tables, if a row keeps more than the vector
+    build.sequences = True              sequence features come as Sequence, not as the mean of their vectors
     module.loss(logits, labels) -> [B]  the loss of each sample, instead of binary cross-entropy
 
 With several labels, `loss` gets [B, tasks] of both, where the label -1 means that a sample has none. It
 returns [B, tasks], of which the trainer leaves out the missing ones and adds up the others by the tasks'
 weights; or [B], as the module itself adds them up.
+
+A model may instead compare the samples of a step with one another. Its forward then returns any numbers a
+sample, [B, N], and it has these methods:
+
+    module.batch_loss(outputs, labels, step) -> [B]  the losses of this rank's samples; `step.gather(values)`
+                                        gives those of all ranks with their gradients, `step.first` the place
+                                        of this rank's first one, `step.ids(feature)` the ids of a feature
+    module.scores(outputs) -> [B]       the logit of each sample
+
+A model for retrieval also has the method `towers(outputs)`, which returns the vectors of users and of items,
+whose products rank items, and `learn_counts(counts)`, which gets the positive training rows of each id.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import torch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from torch import nn
+    from torch import Tensor, nn
+
+
+class Sequence(NamedTuple):
+    """A sequence feature of a batch, the oldest value first; behind a sample's last value, vectors are 0."""
+
+    vectors: Tensor  # [B, length, width]
+    lengths: Tensor  # int64 [B], the values of each sample
+
+    @property
+    def mask(self) -> Tensor:
+        """Which places hold a value: bool [B, length]."""
+        places = torch.arange(self.vectors.shape[1], device=self.lengths.device)
+        return places < self.lengths[:, None]
+
+
+class SequenceSize(NamedTuple):
+    """The sizes of a sequence feature."""
+
+    length: int  # the most values of a sample
+    width: int  # of each one's vector
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,13 +66,20 @@ class ModelInputs:
 
     Attributes:
         dense: the names of the dense features, in the order of their columns.
-        sparse: the width of each sparse feature's vector.
+        sparse: the width of each sparse feature's vector; not those in `sequences`.
         hidden: the widths of the hidden layers (`over_arch_layer_sizes` without the last).
         cross_layers: `dcn_num_layers`.
         cross_rank: `dcn_low_rank_dim`.
         tasks: the names of the labels, one or several.
         experts: `num_experts`.
         extraction_layers: `num_extraction_layers`.
+        sequences: the sizes of each sequence feature, if the model takes sequences.
+        tables: the table of each sparse feature; features with the same one have equal vectors for equal ids.
+        attention_sizes: the hidden layers of din's attention (`attention_layer_sizes`).
+        attention_layers: `attention_num_layers`.
+        attention_heads: `attention_num_heads`.
+        item: the features of the item that a sample is about; the first one identifies it.
+        temperature: `temperature`.
     """
 
     dense: tuple[str, ...]
@@ -49,10 +90,17 @@ class ModelInputs:
     tasks: tuple[str, ...] = ("label",)
     experts: int = 4
     extraction_layers: int = 2
+    sequences: Mapping[str, SequenceSize] = field(default_factory=dict)
+    tables: Mapping[str, str] = field(default_factory=dict)
+    attention_sizes: tuple[int, ...] = (80, 40)
+    attention_layers: int = 2
+    attention_heads: int = 2
+    item: tuple[str, ...] = ()
+    temperature: float = 0.1
 
     @property
     def width(self) -> int:
-        """The width of all dense values and vectors side by side."""
+        """The width of all dense values and vectors side by side, without sequences."""
         return len(self.dense) + sum(self.sparse.values())
 
 

@@ -39,6 +39,11 @@ def find_factory(model: str, source: str | None = None) -> ModelFactory | None:
     return made
 
 
+def takes_sequences(factory: ModelFactory | None) -> bool:
+    """Whether a model reads sequences in order; others get the mean of their vectors."""
+    return getattr(factory, "sequences", False) is True
+
+
 def table_width(factory: ModelFactory | None, dim: int, model: str) -> int:
     """Return the width of a table whose feature has vectors of this dimension.
 

@@ -12,6 +12,7 @@ from trainer.base.entry import Entry, TensorShard
 from trainer.base.errors import CheckpointError
 from trainer.checkpoint.vocabulary import kept_in
 from trainer.data.encoding import of_model
+from trainer.models.head import ModelHead
 from trainer.models.inputs import InputMaker
 from trainer.models.model import EmbeddingModel, ModelShape, make_model
 from trainer.report.task_metrics import TaskMetrics
@@ -118,14 +119,29 @@ class Scorer:
         _copy_dense(self.model, trained.dense)
         self.model.embeddings = _make_tables(self.model, trained, device)
         self.model.eval()
-        self.make_input = InputMaker(trained.shape.features, world_size=1)
+        self.make_input = InputMaker(trained.shape.features, world_size=1, sequences=trained.shape.sequences)
 
     @torch.no_grad()
     def score(self, batches: Iterable[Batch]) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield logits and labels [B] or [B, tasks], batch by batch, on the CPU."""
         for batch in batches:
             made = self.make_input(batch).to(self.device)
-            yield self.model(made.dense, made.sparse).cpu(), batch.labels
+            outputs = self.model(made.dense, made.sparse)
+            yield self.head.scores(outputs).cpu() if self.head else outputs.cpu(), batch.labels
+
+    @property
+    def head(self) -> ModelHead | None:
+        """The model behind the tables; None for a DLRM."""
+        return self.model.dense if isinstance(self.model.dense, ModelHead) else None
+
+    @torch.no_grad()
+    def towers(self, batches: Iterable[Batch]) -> Iterator[tuple[Batch, Tensor, Tensor]]:
+        """Yield each batch with its vectors of users and of items, on the CPU; for a model of retrieval."""
+        net: Any = None if self.head is None else self.head.net
+        for batch in batches:
+            made = self.make_input(batch).to(self.device)
+            users, items = net.towers(self.model(made.dense, made.sparse))
+            yield batch, users.cpu(), items.cpu()
 
     def evaluate(self, batches: Iterable[Batch]) -> tuple[Tensor, dict[str, Any]]:
         """Return all logits in the order of the batches, and the same metrics as a run's evaluation."""

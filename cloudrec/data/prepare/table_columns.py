@@ -109,12 +109,17 @@ def bags(column: pa.Array, feature: SparseFeature) -> Bags:
     if pa.types.is_null(column.type):
         return Bags(np.zeros(len(column), np.int32), pa.array([], pa.string()))
     if feature.separator is not None and not _is_list(column.type):
-        column = pc.split_pattern(_text(column, feature.column), feature.separator)
+        texts = _text(column, feature.column)
+        if feature.kind == "sequence":  # which keeps places without a value, but an empty text has none
+            texts = pc.if_else(pc.equal(texts, ""), None, texts)
+        column = pc.split_pattern(texts, feature.separator)
     elif pa.types.is_fixed_size_list(column.type):
         column = column.cast(pa.list_(column.type.value_type))
     values = pc.list_flatten(column)  # without those of null lists
     lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False).astype(np.int64)
     texts = _values(values, feature)
+    if feature.kind == "sequence":
+        return _newest(lengths, texts, feature)
     kept = ~pc.is_null(texts, nan_is_null=True).to_numpy(zero_copy_only=False)
     if feature.separator is not None and pa.types.is_string(texts.type):
         kept &= pc.fill_null(pc.not_equal(texts, ""), False).to_numpy(zero_copy_only=False)  # noqa: FBT003 - Arrow's order
@@ -123,6 +128,17 @@ def bags(column: pa.Array, feature: SparseFeature) -> Bags:
         lengths = np.bincount(rows_of[kept], minlength=len(lengths))
         texts = texts.filter(pa.array(kept))
     return Bags(lengths.astype(np.int32), texts)
+
+
+def _newest(lengths: npt.NDArray[np.int64], values: pa.Array, feature: SparseFeature) -> Bags:
+    """Return the last values of each row; missing ones stay, so that sequences of a row keep their places."""
+    if feature.separator is not None and pa.types.is_string(values.type):
+        values = pc.if_else(pc.equal(values, ""), None, values)
+    kept = np.minimum(lengths, feature.max_length or 0)
+    if (kept != lengths).any():
+        ends = np.repeat(np.cumsum(lengths), lengths)
+        values = values.filter(pa.array(ends - np.arange(len(values)) <= np.repeat(kept, lengths)))
+    return Bags(kept.astype(np.int32), values)
 
 
 def take(batch: pa.RecordBatch, schema: FeatureSchema, kept: npt.NDArray[np.bool_]) -> pa.RecordBatch:

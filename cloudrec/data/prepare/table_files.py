@@ -129,7 +129,7 @@ def check_heads(files: Sequence[TableFile], schema: FeatureSchema, *, absent: Se
         for sparse in schema.sparse:
             use = "number" if sparse.encoding == "bucketise" else "category"
             kind = found.field(sparse.column).type
-            if sparse.kind == "multi_hot":
+            if sparse.kind != "single":
                 kind = _element(file.path, sparse.column, kind, sparse.separator)
             _check_type(file.path, sparse.column, kind, use)
 
@@ -223,7 +223,7 @@ def _check_type(path: Path, column: str, kind: pa.DataType, use: str) -> None:
         is_plain or is_text or (use == "category" and pa.types.is_temporal(kind))
     ):
         hint = (
-            "list it with kind: multi_hot"
+            "give it `kind: multi_hot`, or `sequence`"
             if pa.types.is_list(kind) or pa.types.is_large_list(kind)
             else "write one"
         )
@@ -243,7 +243,7 @@ def _element(path: Path, column: str, kind: pa.DataType, separator: str | None) 
     if separator is None and not pa.types.is_null(kind):
         raise DataError(
             f"{path}: the column {column} is {kind}, not lists",
-            remedy="a multi_hot feature in a text column needs its separator, as in `separator: '|'`",
+            remedy="a list in a text column needs its separator, as in `separator: '|'`",
         )
     return kind
 

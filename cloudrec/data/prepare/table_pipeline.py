@@ -214,7 +214,7 @@ class TablePreparation:
                 if sparse.table in final:
                     codes = arrays["sparse"][place]
                     final[sparse.table].take(codes, out=codes, mode="clip")
-            for place, sparse in enumerate(self._schema.multi_hot):
+            for place, sparse in enumerate(self._schema.lists):
                 if sparse.table in final:
                     start, *_, stop = arrays["offsets"][place]
                     codes = arrays["values"][start:stop]
@@ -250,7 +250,7 @@ class TablePreparation:
         for place, sparse in enumerate(self._schema.single):
             if sparse.table in self._counters:
                 self._counters[sparse.table].add(rows.sparse[place])
-        for place, sparse in enumerate(self._schema.multi_hot):
+        for place, sparse in enumerate(self._schema.lists):
             if sparse.table in self._counters:
                 self._counters[sparse.table].add(rows.lists[place][1])
 
@@ -406,7 +406,7 @@ class TablePreparation:
         for place, sparse in enumerate(self._schema.single):
             single[place] = coders[sparse.table].of(columns.bags(batch.column(sparse.column), sparse).values)
         lists = []
-        for sparse in self._schema.multi_hot:
+        for sparse in self._schema.lists:
             found: Bags = columns.bags(batch.column(sparse.column), sparse)
             assert found.lengths is not None  # noqa: S101 - for the type checker: of a multi_hot feature
             lists.append((found.lengths, coders[sparse.table].of(found.values)))

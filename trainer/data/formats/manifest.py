@@ -145,7 +145,7 @@ def _parse(document: dict[str, Any]) -> DatasetManifest:
         raise ValueError("the schema in `features` has other features than the dataset")
     kinds, tasks = KINDS, 0
     if schema is not None:
-        lists, weights = LIST_KINDS if schema.multi_hot else (), WEIGHT_KINDS if schema.weight else ()
+        lists, weights = LIST_KINDS if schema.lists else (), WEIGHT_KINDS if schema.weight else ()
         kinds, tasks = (*KINDS, *lists, *weights), len(schema.tasks)
     return DatasetManifest(
         digest=document["digest"],

@@ -197,7 +197,7 @@ def _split(directory: Path, described: DatasetManifest, name: str) -> Split:
     entry = described.splits[name]
     schema = described.schema
     sparse = () if schema is None else schema.sparse
-    places = tuple(place for place, each in enumerate(sparse) if each.kind == "multi_hot")
+    places = tuple(place for place, each in enumerate(sparse) if each.kind != "single")
     return Split(
         name=name,
         directory=directory,

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from trainer.report.task_metrics import TaskMetrics
+from trainer.retrieval.recall import RecallMeter, joined, named
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
+
+    from torch import Tensor
 
     from trainer.base.config import TrainerConfig
     from trainer.base.distributed import World
+    from trainer.data.batch import Batch
     from trainer.data.checks import BatchChecks
     from trainer.data.source import SampleSource
     from trainer.loop.learner import Learner
@@ -20,6 +25,7 @@ if TYPE_CHECKING:
     from trainer.loop.session.course import Course
     from trainer.report.ledger import GoodputLedger
     from trainer.report.report import Reporter
+    from trainer.retrieval.items import Items
 
 EVALUATION_BATCHES = 4  # an evaluation batch is this many training batches, unless set
 
@@ -35,6 +41,7 @@ class Evaluator:
     checks: BatchChecks
     reporter: Reporter
     ledger: GoodputLedger
+    items: Items | None = None  # for a model of retrieval
     _last: tuple[int, dict[str, Any]] | None = None  # step and metrics of the last evaluation
 
     def evaluate(self, course: Course) -> dict[str, Any]:
@@ -68,9 +75,24 @@ class Evaluator:
             rank=self.world.rank,
             world_size=self.world.size,
         )
+        if self.items is not None:
+            recalls = self._retrieve(stream, metrics, self.items)
+            return {**metrics.compute(self.world.control), **recalls}
         for logits, labels in self.learner.score(self.checks.stream(stream)):
             metrics.update(logits, labels)
         return metrics.compute(self.world.control)
+
+    def _retrieve(
+        self, stream: Iterable[Batch], metrics: TaskMetrics, items: Items
+    ) -> dict[str, float | None]:
+        """Return recall@k, and add the rows to the other metrics."""
+        net, limits = self.learner.net, self.config.recall_at
+        meter = RecallMeter(items, limits)
+        for batch, outputs in self.learner.outputs(self.checks.stream(stream)):
+            metrics.update(net.scores(outputs), batch.labels)
+            meter.update(net.towers(outputs)[0], items.ids_of(batch), batch.labels)
+        vectors = item_vectors(self.learner, items, self.world, self.config)
+        return named(limits, self.world.sum(meter.hits(vectors)))
 
     def _note_target(self, course: Course, auc: float | None) -> None:
         """Record in `progress` when target_auc was first reached, which is MLPerf's time to train."""
@@ -87,6 +109,23 @@ class Evaluator:
         self.reporter.say(f"step {progress.step}: target_auc {wanted} reached after {training_s:.1f} s")
 
 
+def item_vectors(learner: Learner, items: Items, world: World, config: TrainerConfig) -> Tensor:
+    """Return the vectors of all items [items, width] on every rank; collective."""
+    size = config.eval_batch_size or EVALUATION_BATCHES * config.batch_size
+    stream = items.batches(batch_size=size, rank=world.rank, world_size=world.size)
+    parts = []
+    for batch, outputs in learner.outputs(stream):
+        own = learner.net.towers(outputs)[1].float().cpu()
+        total = batch.global_size
+        cuts = [total * rank // world.size for rank in range(world.size + 1)]
+        sizes = [high - low for low, high in pairwise(cuts)]
+        padded = own.new_zeros(max(sizes), own.shape[1])
+        padded[: len(own)] = own
+        every = world.gather(padded)
+        parts += [each[:count] for each, count in zip(every, sizes, strict=True)]
+    return joined(parts)
+
+
 def target_reached(config: TrainerConfig, progress: Progress) -> bool:
     """Whether an evaluation, of this attempt or an earlier one, has reached target_auc."""
     wanted, target = config.target_auc, progress.target
@@ -95,4 +134,7 @@ def target_reached(config: TrainerConfig, progress: Progress) -> bool:
 
 def _spell(metrics: Mapping[str, Any]) -> str:
     shown = ("auc", "logloss", "ne", "calibration")
-    return "  ".join(f"{name} {metrics[name]:.4f}" for name in shown if metrics.get(name) is not None)
+    recalls = tuple(name for name in metrics if name.startswith("recall_at_"))
+    return "  ".join(
+        f"{name} {metrics[name]:.4f}" for name in shown + recalls if metrics.get(name) is not None
+    )

@@ -30,6 +30,7 @@ from trainer.loop.setup import count_steps, model_shape, open_dataset, set_numer
 from trainer.report.ledger import GoodputLedger
 from trainer.report.profiling import StepProfiler
 from trainer.report.report import Reporter
+from trainer.retrieval.items import find_items
 from trainer.sharding.planfile import FROM_CHECKPOINT, IN_CHECKPOINT
 from trainer.sharding.sharding import describe
 
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from trainer.base.config import TrainerConfig
     from trainer.base.distributed import World
     from trainer.preempt import StopFlag
+    from trainer.retrieval.items import Items
 
 _FORCE = "FORCE_LOAD_SHARDING_PLAN"  # TorchEasyRec's variable for the same
 
@@ -76,12 +78,15 @@ def open_session(config: TrainerConfig, world: World) -> Iterator[Session]:
             draw=False,
             saved_plan=_saved_plan(config, checkpointer),
         )
+        items = find_items(dataset) if hasattr(learner.net, "towers") else None
+        if items is not None:
+            learner.net.learn_counts(items.counts)
         run = RunParts(config=config, world=world, dataset=dataset, learner=learner)
         saving = Saving(
             config=config, world=world, dataset=dataset, learner=learner, checkpointer=checkpointer
         )
         course = _begin(run, saving, reporter)
-        yield _assemble(run, course, saving, reporter=reporter, ledger=ledger, stop=stop)
+        yield _assemble(run, course, saving, reporter=reporter, ledger=ledger, stop=stop, items=items)
 
 
 def _assemble(
@@ -92,6 +97,7 @@ def _assemble(
     reporter: Reporter,
     ledger: GoodputLedger,
     stop: StopFlag,
+    items: Items | None,
 ) -> Session:
     config, world, dataset, learner = run.config, run.world, run.dataset, run.learner
     boundary = make_boundary(config, world, stop, ledger, resumable=dataset.resumable)
@@ -117,6 +123,7 @@ def _assemble(
             checks=checks,
             reporter=reporter,
             ledger=ledger,
+            items=items,
         ),
         log=log,
         profiler=profiler,

@@ -29,6 +29,7 @@ def make_summary(
     quality = {name: (metrics or {}).get(name) for name in ("auc", "logloss", "ne", "calibration")}
     if metrics is not None and "tasks" in metrics:
         quality["tasks"] = metrics["tasks"]
+    quality |= {name: each for name, each in (metrics or {}).items() if name.startswith("recall_at_")}
     return {
         "step": progress.step,
         "epochs": progress.epoch + progress.position / saving.dataset.train.rows,

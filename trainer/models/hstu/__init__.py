@@ -1,0 +1,5 @@
+"""HSTU: layers of attention over the history and the candidate."""
+
+from trainer.models.hstu.model import build
+
+__all__ = ["build"]
