@@ -99,7 +99,7 @@ def score_raw(
     return {"step": trained.step, "quantization": trained.quantization, "bad_rows": bad, **found.metrics}
 
 
-class _Found(NamedTuple):
+class _Scored(NamedTuple):
     logits: torch.Tensor
     metrics: Metrics
 
@@ -111,7 +111,7 @@ def _score(
     *,
     batch_size: int | None,
     device_choice: str,
-) -> _Found:
+) -> _Scored:
     """Score splits, one after the other."""
     device = choose_device(device_choice, local_rank=0)
     if trained.quantization != "none":
@@ -127,13 +127,13 @@ def _score(
     checks = BatchChecks(source, trained.shape.rows_of_features, hash_overflow=config.hash_overflow)
     scorer, stream = Scorer(trained, device), checks.stream(chain.from_iterable(streams))
     if source.has_labels:
-        return _Found(*scorer.evaluate(stream))
+        return _Scored(*scorer.evaluate(stream))
     logits = torch.cat([torch.empty(0), *(each for each, _ in scorer.score(stream))])
     if not logits.isfinite().all():
         raise NonFiniteLossError(
             "a score is not finite: the model has diverged; take an earlier checkpoint, with --step"
         )
-    return _Found(logits, {"samples": len(logits)})
+    return _Scored(logits, {"samples": len(logits)})
 
 
 def _write(out: Path | None, scores: npt.NDArray[np.float32]) -> None:
