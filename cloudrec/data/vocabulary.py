@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 import zlib
 from dataclasses import dataclass
+from json.encoder import encode_basestring
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -162,7 +162,7 @@ def _check_texts(where: object, table: Table, data: bytes) -> None:
 
 def to_lines(values: Sequence[str]) -> bytes:
     """Return a vocabulary of texts as a file: a JSON text a line, in the order of ids."""
-    return "".join(json.dumps(value, ensure_ascii=False) + "\n" for value in values).encode()
+    return "".join(f"{encode_basestring(value)}\n" for value in values).encode()
 
 
 def texts_in(data: bytes) -> list[str]:

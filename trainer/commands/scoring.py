@@ -118,7 +118,7 @@ def score_raw(
     return {"step": trained.step, "quantization": trained.quantization, "bad_rows": bad, **found.metrics}
 
 
-class _Found(NamedTuple):
+class _Scored(NamedTuple):
     logits: torch.Tensor
     metrics: Metrics
 
@@ -162,17 +162,17 @@ def _open(
     return _Opened(source, checks, Scorer(trained, device), size)
 
 
-def _score(opened: _Opened, splits: Sequence[str]) -> _Found:
+def _score(opened: _Opened, splits: Sequence[str]) -> _Scored:
     """Score splits, one after the other."""
     stream = opened.stream(*splits)
     if opened.source.has_labels:
-        return _Found(*opened.scorer.evaluate(stream))
+        return _Scored(*opened.scorer.evaluate(stream))
     logits = torch.cat([torch.empty(0), *(each for each, _ in opened.scorer.score(stream))])
     if not logits.isfinite().all():
         raise NonFiniteLossError(
             "a score is not finite: the model has diverged; take an earlier checkpoint, with --step"
         )
-    return _Found(logits, {"samples": len(logits)})
+    return _Scored(logits, {"samples": len(logits)})
 
 
 def _write(out: Path | None, scores: npt.NDArray[np.float32]) -> None:

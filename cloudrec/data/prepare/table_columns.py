@@ -33,7 +33,7 @@ class Bags(NamedTuple):
     """The values of a feature: the lengths of the rows' lists, and all values in order."""
 
     lengths: npt.NDArray[np.int32] | None  # None: one value a row, which may be null
-    values: pa.Array  # of texts, or of numbers for bucketise
+    values: pa.Array  # of texts or whole numbers, or of any numbers for bucketise
 
 
 def labels(column: pa.Array, label: TaskLabel) -> tuple[npt.NDArray[np.uint8], list[Problem]]:
@@ -109,7 +109,7 @@ def bags(column: pa.Array, feature: SparseFeature) -> Bags:
     if pa.types.is_null(column.type):
         return Bags(np.zeros(len(column), np.int32), pa.array([], pa.string()))
     if feature.separator is not None and not _is_list(column.type):
-        texts = _text(column, feature.column)
+        texts = _text(column, feature.column).cast(pa.string())
         if feature.kind == "sequence":  # which keeps places without a value, but an empty text has none
             texts = pc.if_else(pc.equal(texts, ""), None, texts)
         column = pc.split_pattern(texts, feature.separator)
@@ -162,7 +162,7 @@ def _floats(column: pa.Array) -> npt.NDArray[np.float64]:
 
 
 def _text(column: pa.Array, name: str, *, whole: bool = True) -> pa.Array:
-    """Return texts; equal values of different types have equal ones: 7, 7.0 and "7"."""
+    """Return texts, or whole numbers; equal values of different types are alike: 7, 7.0 and "7"."""
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     if pa.types.is_floating(column.type) and whole:  # integers with nulls, as pandas writes them
@@ -174,6 +174,8 @@ def _text(column: pa.Array, name: str, *, whole: bool = True) -> pa.Array:
                 f"the column {name} holds numbers with fractions, so it is no category: {error}",
                 remedy="make it dense, or give it boundaries, as in {name: age, boundaries: [18, 30, 50]}",
             ) from error
+    if whole and pa.types.is_integer(column.type) and not pa.types.is_uint64(column.type):
+        return column
     return column.cast(pa.string())
 
 

@@ -68,13 +68,14 @@ class EncodedRows(NamedTuple):
         """Return some of the rows."""
         if rows.all():
             return self
+        places = np.flatnonzero(rows)  # faster than a mask
         return EncodedRows(
-            self.labels[..., rows],
-            self.dense[rows],
-            self.sparse[:, rows],
-            [(lengths[rows], ids[np.repeat(rows, lengths)]) for lengths, ids in self.lists],
-            self.raw[:, rows],
-            None if self.weights is None else self.weights[rows],
+            self.labels.take(places, axis=-1),
+            self.dense[places],
+            self.sparse.take(places, axis=1),
+            [(lengths[places], ids[np.repeat(rows, lengths)]) for lengths, ids in self.lists],
+            self.raw.take(places, axis=1),
+            None if self.weights is None else self.weights[places],
         )
 
 

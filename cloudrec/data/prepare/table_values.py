@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from cloudrec_contract.features import SparseFeature
 
+_SMALL = 1 << 22  # limit of the numbers that are looked up in an array
 _WAITING = 1 << 20  # codes that wait to be counted
 _MOST_REMEMBERED = 1 << 20  # values whose ids are remembered, beside those of a vocabulary
 _PERSON = b"cloudrec"  # of the hash
@@ -29,17 +30,40 @@ _PERSON = b"cloudrec"  # of the hash
 class Codes:
     """Numbers texts from 1 on, equal texts alike; a null has the code 0. Several threads may use it.
 
-    Polars keeps the texts, in a table that it shares between threads.
+    Polars keeps the texts, in a table that it shares between threads. Whole numbers are texts of digits; the
+    codes of small ones are looked up in an array, which is faster. Threads that change it at the same time
+    may lose an entry, which is then made again.
     """
 
     def __init__(self) -> None:
         self._kind = pl.Categorical(pl.Categories.random())
         self._keeper = pl.Series([""], dtype=self._kind)  # Polars forgets texts that no series has
+        self._of_numbers: npt.NDArray[np.int32] = np.zeros(1, np.int32)  # by number + 1; -1: not known yet
 
     def of(self, values: pa.Array) -> npt.NDArray[np.int32]:
-        """Return the codes of texts."""
+        """Return the codes of texts or whole numbers."""
+        if pa.types.is_integer(values.type):
+            least, most = (each.as_py() for each in pc.min_max(values).values())
+            if least is None:
+                return np.zeros(len(values), np.int32)
+            if least >= 0 and most < _SMALL:
+                return self._look_up(values, most + 2)
+            values = values.cast(pa.string())
         places = pl.Series(values, dtype=pl.String).cast(self._kind).to_physical()
         codes: npt.NDArray[np.int32] = (places + 1).fill_null(0).cast(pl.Int32).to_numpy()
+        return codes
+
+    def _look_up(self, values: pa.Array, size: int) -> npt.NDArray[np.int32]:
+        places = pc.fill_null(values.cast(pa.int32()), -1).to_numpy(zero_copy_only=False) + 1
+        known = self._of_numbers
+        if size > len(known):
+            known = np.concatenate([known, np.full(size + size // 2 - len(known), -1, np.int32)])
+            self._of_numbers = known
+        codes: npt.NDArray[np.int32] = known[places]
+        if len(new := places[codes < 0]):
+            new = np.unique(new)
+            known[new] = self.of(pa.array(new - 1).cast(pa.string()))
+            codes = known[places]
         return codes
 
     def texts(self, codes: npt.NDArray[np.integer[Any]]) -> pa.Array:
@@ -60,7 +84,7 @@ class ValueCounter:
         self._waiting = 0
 
     def of(self, values: pa.Array) -> npt.NDArray[np.int32]:
-        """Return the codes of texts."""
+        """Return the codes of texts or whole numbers."""
         return self.codes.of(values)
 
     def add(self, codes: npt.NDArray[np.int32]) -> None:
@@ -158,7 +182,7 @@ class Ids:
         return FIRST_ID + len(self._values)
 
     def of(self, values: pa.Array) -> npt.NDArray[np.int32]:
-        """Return the ids of texts, or of numbers for bucketise; a null has the id 0."""
+        """Return the ids of texts, or of numbers; a null has the id 0."""
         if self._feature.encoding == "bucketise":
             numbers = values.cast(pa.float64()).to_numpy(zero_copy_only=False)
             ids = 1 + np.searchsorted(np.array(self._feature.boundaries), numbers, side="right")

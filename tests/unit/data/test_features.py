@@ -272,3 +272,43 @@ def test_criteo_is_a_schema_and_a_schema_is_read_back() -> None:
     assert len(CRITEO.sparse) == 26
     with pytest.raises(SchemaError, match="did you mean label"):
         parse({"lable": "x", "sparse": ["a"]})
+
+
+@pytest.mark.parametrize("encoding", ["vocabulary", "hash"])
+def test_whole_numbers_of_any_size_and_type_have_the_ids_of_their_texts(
+    tmp_path: Path, encoding: str
+) -> None:
+    numbers = [7, -7, 0, None, 2**22 - 1, 2**22, 2**40, -(2**63), 7, 2**63 - 1]
+    columns = {
+        "int64": pa.array(numbers),
+        "text": pa.array([None if each is None else str(each) for each in numbers]),
+        "int16": pa.array([7, -7, 0, None], pa.int16()),
+        "uint8": pa.array([7, 255, 0, None], pa.uint8()),
+        "uint64": pa.array([7, 2**64 - 1, 0, None], pa.uint64()),
+        "float": pa.array([7.0, -7.0, 0.0, None]),
+        "null": pa.nulls(3),
+    }
+    feature = {"name": "x", "encoding": encoding} | ({"min_frequency": 1} if encoding == "vocabulary" else {})
+    found: dict[str | None, set[int]] = {}
+    for number, column in enumerate(columns.values()):
+        table = pa.table({"clicked": [0] * len(column), "x": column})
+        pq.write_table(table, tmp_path / f"{number}.parquet")
+    options = PrepareOptions(test_fraction=0.0)
+    prepare(
+        str(tmp_path),
+        tmp_path / "out",
+        options=options,
+        schema=parse({"label": "clicked", "sparse": [feature]}),
+    )
+    texts = [each for column in columns.values() for each in column.cast(pa.string()).to_pylist()]
+    texts = [each.removesuffix(".0") if each else each for each in texts]
+    for text, id_ in zip(
+        texts, np.load(tmp_path / "out" / "train" / "shard-00000.sparse.npy")[0], strict=True
+    ):
+        found.setdefault(text, set()).add(int(id_))
+    assert found.pop(None) == {0}
+    assert all(len(ids) == 1 for ids in found.values())
+    assert len(set.union(*found.values())) == len(found)
+    if encoding == "vocabulary":
+        names = dict(enumerate(vocabulary(tmp_path / "out", "x"), 2))
+        assert all(names[id_] == text for text, (id_,) in found.items())

@@ -35,7 +35,7 @@ class RayTasks:
         self._ray = ray
 
     def run(self, task: Callable[..., Any], arguments: Sequence[Sequence[Any]]) -> list[Any]:
-        """See Machines."""
+        """See TaskRunner."""
         remote = self._ray.remote(max_retries=_RETRIES)(_attempt)
         return [self._result(each) for each in [remote.remote(task, *each) for each in arguments]]
 

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from cloudrec_contract.features import FeatureSchema
 
 
-class Machines(Protocol):
+class TaskRunner(Protocol):
     """Runs tasks."""
 
     def run(self, task: Callable[..., Any], arguments: Sequence[Sequence[Any]]) -> list[Any]:
@@ -171,7 +171,7 @@ def write(
 def prepare_parts(
     job: PartsJob,
     head: TablePreparation,
-    machines: Machines,
+    machines: TaskRunner,
     *,
     known: KnownVocabulary | None,
     progress: Callable[[int, int | None], None],
