@@ -1,6 +1,6 @@
 """`cloudrec data prepare` compared with a plain Polars pipeline that does the same work on the same file.
 
-    python -m benchmarks.prepare [ROWS] [PAIRS]
+    python -m benchmarks.prepare [ROWS] [PAIRS] [Criteo|Parquet]
 
 The reference is what one would write with Polars: scan the file, parse its columns, count the values of each
 category in the training rows, give those above the minimum frequency their ids by falling frequency (or hash
@@ -201,18 +201,8 @@ def _pairs(work: Work, pairs: int, folder: Path) -> list[tuple[tuple[float, floa
     return found
 
 
-def _works(folder: Path, rows: int) -> list[Work]:
-    from cloudrec.data.synth.synth import synthesize  # noqa: PLC0415 - likewise
-
-    synthesize(folder / "synth", rows=rows, test_rows=1000, seed=1)
+def _works(folder: Path, rows: int, only: str) -> list[Work]:
     packed, plain, parquet = folder / "rows.tsv.gz", folder / "rows.tsv", folder / "rows.parquet"
-    with packed.open("wb") as whole:  # gzip members may follow each other
-        for part in sorted((folder / "synth" / "train").iterdir()):
-            whole.write(part.read_bytes())
-    shutil.rmtree(folder / "synth")
-    with gzip.open(packed) as source, plain.open("wb") as target:
-        shutil.copyfileobj(source, target)
-    write_parquet(parquet, rows)
     works = []
     for encoding in ("vocabulary", "hash"):
         write_schema(folder / f"{encoding}.yaml", encoding)
@@ -222,11 +212,28 @@ def _works(folder: Path, rows: int) -> list[Work]:
             Work("Criteo TSV, gzip", packed, encoding, ("--encoding", encoding)),
             Work("Parquet, 4 + 7 columns", parquet, encoding, features),
         ]
+    works = [each for each in works if each.name.startswith(only)]
+    if any(each.file == plain for each in works):
+        _write_tsv(folder, rows)
+    if any(each.file == parquet for each in works):
+        write_parquet(parquet, rows)
     return works
 
 
-def main(rows: int = 2_000_000, pairs: int = 5) -> None:
-    """Measure, print the table and keep it in benchmarks/results."""
+def _write_tsv(folder: Path, rows: int) -> None:
+    from cloudrec.data.synth.synth import synthesize  # noqa: PLC0415 - likewise
+
+    synthesize(folder / "synth", rows=rows, test_rows=1000, seed=1)
+    with (folder / "rows.tsv.gz").open("wb") as whole:  # gzip members may follow each other
+        for part in sorted((folder / "synth" / "train").iterdir()):
+            whole.write(part.read_bytes())
+    shutil.rmtree(folder / "synth")
+    with gzip.open(folder / "rows.tsv.gz") as source, (folder / "rows.tsv").open("wb") as target:
+        shutil.copyfileobj(source, target)
+
+
+def main(rows: int = 2_000_000, pairs: int = 5, only: str = "") -> None:
+    """Measure, print the table and keep it in benchmarks/results; `only` begins the names of files."""
     versions = ", ".join(f"{name} {version(name)}" for name in ("polars", "pyarrow", "numpy"))
     lines = [
         f"# data prepare beside a Polars pipeline, {datetime.now(UTC):%Y-%m-%d}",
@@ -245,7 +252,7 @@ def main(rows: int = 2_000_000, pairs: int = 5) -> None:
     ]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        for work in _works(folder, rows):
+        for work in _works(folder, rows, only):
             found = _pairs(work, pairs, folder)
             ratios = [plain[0] / ours[0] for plain, ours in found]
             seconds = [statistics.median(each[side][0] for each in found) for side in (0, 1)]
@@ -258,11 +265,12 @@ def main(rows: int = 2_000_000, pairs: int = 5) -> None:
             print(lines[-1], flush=True)
     text = "\n".join(lines) + "\n"
     print(text)
-    (RESULTS / f"prepare-{datetime.now(UTC):%Y-%m-%d}.md").write_text(text, encoding="utf-8")
+    name = f"prepare-{only.lower()}-" if only else "prepare-"
+    (RESULTS / f"{name}{datetime.now(UTC):%Y-%m-%d}.md").write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--reference"]:
         reference(Path(sys.argv[2]), sys.argv[3], Path(sys.argv[4]))
     else:
-        main(*(int(argument) for argument in sys.argv[1:]))
+        main(*(int(argument) for argument in sys.argv[1:3]), *sys.argv[3:4])

@@ -48,6 +48,7 @@ _SLOW = (
     "tests/e2e/test_live.py",
     "tests/e2e/test_local_launcher.py",
     "tests/e2e/test_main_job.py",
+    "tests/e2e/test_movielens.py",
     "tests/e2e/test_mutants_on_nodes.py",
     "tests/e2e/test_new_cloud.py",
     "tests/e2e/test_parts_taken_away.py",

@@ -26,8 +26,9 @@ _EPS = 1e-4
 _ADAGRADS = ("adagrad", "rowwise_adagrad")
 MOST_SOURCE = 200_000  # characters of a module: a ConfigMap holds 1 MiB
 DLRM_MODELS = ("dlrm", "dcn_v2")  # of trainer.models.model; the others follow trainer.models.protocol
-MULTI_TASK_MODELS = ("mmoe", "ple")  # of trainer.models.multi_task
-MODELS = (*DLRM_MODELS, "deepfm", "wide_deep", "din", "hstu", "two_tower", *MULTI_TASK_MODELS)
+EXPERT_MODELS = ("mmoe", "ple")  # of trainer.models.multi_task
+MULTI_TASK_MODELS = (*EXPERT_MODELS, "din", "hstu")  # that take several labels
+MODELS = (*DLRM_MODELS, "deepfm", "wide_deep", "two_tower", *MULTI_TASK_MODELS)
 CommPrecision = Literal["fp32", "fp16", "bf16", "fp8", "int8"]
 ShardingKind = Literal[
     "table_wise", "row_wise", "column_wise", "table_row_wise", "grid_shard", "data_parallel"

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from trainer.base.config import DLRM_MODELS, MULTI_TASK_MODELS
+from trainer.base.config import DLRM_MODELS, EXPERT_MODELS
 from trainer.base.errors import CheckpointError, DatasetError
 from trainer.checkpoint.save.saves import SavingOptions
 from trainer.checkpoint.store.near import NearOptions
@@ -238,7 +238,7 @@ def _of_tasks(shape: ModelShape, config: TrainerConfig) -> dict[str, Any]:
     """Return what decides the weights of experts and the loss of several labels."""
     labels = [list(each) for each in zip(shape.tasks, shape.task_weights, strict=True)]
     found: dict[str, Any] = {"tasks": labels} if labels else {}
-    if shape.model in MULTI_TASK_MODELS:
+    if shape.model in EXPERT_MODELS:
         found["num_experts"] = config.num_experts
     if shape.model == "ple":
         found["num_extraction_layers"] = config.num_extraction_layers

@@ -83,7 +83,7 @@ class InputMaker:
         equal: bool = False,
         sequences: Mapping[str, int] | None = None,
     ) -> None:
-        """`sequences` are the most ids of each feature of which every place is a key of its own."""
+        """`sequences` are the most ids of each feature of which every place is a separate key."""
         self._places = [(sequences or {}).get(feature) for feature in features]
         self.features = keys_of(features, sequences or {})
         self.world_size = world_size
@@ -109,7 +109,7 @@ class InputMaker:
         return self._padded(batch, missing)
 
     def _spread(self, batch: Batch) -> Batch:
-        """Return the batch with each place of a sequence as a feature of its own, of no or one id."""
+        """Return the batch with each place of a sequence as a separate feature, of no or one id."""
         assert batch.lengths is not None  # noqa: S101 - for the type checker: a sequence has lengths
         counts = batch.lengths.long()
         ids = batch.sparse.split(counts.sum(dim=1).tolist())

@@ -218,7 +218,7 @@ class MeanPooling(nn.Module):
 
 
 class SequenceLengths(nn.Module):
-    """Finds the lengths of sequences, whose places are keys of their own."""
+    """Finds the lengths of sequences, whose places are separate keys."""
 
     def __init__(self, sequences: Mapping[str, int]) -> None:
         super().__init__()

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from trainer.models.protocol import ModelInputs
 
@@ -29,6 +29,19 @@ class DeepLayers(nn.Sequential):
         """Return one number a sample."""
         output: Tensor = super().forward(inputs)
         return output.squeeze(1)
+
+
+class TaskHeads(nn.ModuleList):
+    """A network for each task on one input: [B, width] -> [B, tasks]."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Return a number for each task of each sample."""
+        return torch.stack([head(inputs) for head in self], dim=1)
+
+
+def head_of(tasks: Sequence[str], make: Callable[[], nn.Module]) -> nn.Module:
+    """Return a new network for one task, whose output is [B], or one for each of several, [B, tasks]."""
+    return make() if len(tasks) == 1 else TaskHeads(make() for _ in tasks)
 
 
 class WideLayer(nn.Module):

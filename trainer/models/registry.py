@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from trainer.base.config import DLRM_MODELS, MODELS, MULTI_TASK_MODELS
+from trainer.base.config import DLRM_MODELS, EXPERT_MODELS, MODELS
 from trainer.base.errors import ConfigError
 from trainer.base.user_code import import_named, import_source
 
@@ -28,7 +28,7 @@ def find_factory(model: str, source: str | None = None) -> ModelFactory | None:
     if source is not None and model not in MODELS:
         factory = import_source(model, source, "model")
     else:
-        folder = "multi_task." if model in MULTI_TASK_MODELS else ""
+        folder = "multi_task." if model in EXPERT_MODELS else ""
         name = f"trainer.models.{folder}{model}:build" if model in MODELS else model
         factory = import_named(name, "model", "my_model:build")
     if not callable(factory):

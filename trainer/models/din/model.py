@@ -1,18 +1,20 @@
 """DIN: the history of a user, weighed by how much each event has to do with the candidate.
 
 Zhou et al. 2018, "Deep Interest Network for Click-Through Rate Prediction". As there, weights are not
-normalised by a softmax, so that their sum tells how much interest there is. Activations are PReLU: DICE
+normalised by a softmax, so that their sum is the strength of the interest. Activations are PReLU: DICE
 keeps running statistics, and checkpoints keep parameters only. The order of events does not matter.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
+from trainer.models.parts import head_of
 from trainer.models.sequences.histories import flat, flat_width, histories, others
 
 if TYPE_CHECKING:
@@ -63,10 +65,10 @@ class DIN(nn.Module):
             ActivationUnit(each.width, inputs.attention_sizes) for each in self.histories
         )
         width = flat_width(inputs, self.unpaired) + sum(each.width for each in self.histories)
-        self.top = PReLULayers(width, inputs.hidden)
+        self.top = head_of(inputs.tasks, partial(PReLULayers, width, inputs.hidden))
 
     def forward(self, dense: Tensor, vectors: Mapping[str, Tensor | Events]) -> Tensor:
-        """Return logits [B]."""
+        """Return logits [B], or [B, tasks]."""
         found = [
             interest(*history.of(vectors))
             for interest, history in zip(self.interests, self.histories, strict=True)

@@ -8,6 +8,7 @@ events are not interleaved with actions.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
@@ -15,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from trainer.base.errors import ConfigError
-from trainer.models.parts import DeepLayers
+from trainer.models.parts import DeepLayers, head_of
 from trainer.models.sequences.histories import flat, flat_width, histories, others
 
 if TYPE_CHECKING:
@@ -68,10 +69,10 @@ class HSTU(nn.Module):
             for each in self.histories
         )
         width = flat_width(inputs, self.unpaired) + sum(each.width for each in self.histories)
-        self.top = DeepLayers(width, inputs.hidden)
+        self.top = head_of(inputs.tasks, partial(DeepLayers, width, inputs.hidden))
 
     def forward(self, dense: Tensor, vectors: Mapping[str, Tensor | Sequence]) -> Tensor:
-        """Return logits [B]."""
+        """Return logits [B], or [B, tasks]."""
         found = [
             _attend(stack, *history.of(vectors))
             for stack, history in zip(self.stacks, self.histories, strict=True)

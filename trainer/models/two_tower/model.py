@@ -1,8 +1,8 @@
 """Two towers: one MLP makes the vector of a user, another one that of an item; their product is the score.
 
-Yi et al. 2019, "Sampling-Bias-Corrected Neural Modeling for Large Corpus Item Recommendations". A positive
-row's item is told from the items of all positive rows of the step, of all ranks, by a softmax whose scores
-are corrected by how often each item is among them (log Q). Q is counted in the training rows, not estimated.
+Yi et al. 2019, "Sampling-Bias-Corrected Neural Modeling for Large Corpus Item Recommendations". A softmax
+over the items of all positive rows of the step, of all ranks, finds a positive row's item. Its scores are
+corrected by how often each item is among them (log Q). Q is counted in the training rows, not estimated.
 Rows with the label 0 are not trained on.
 """
 
