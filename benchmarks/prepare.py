@@ -273,4 +273,5 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["--reference"]:
         reference(Path(sys.argv[2]), sys.argv[3], Path(sys.argv[4]))
     else:
-        main(*(int(argument) for argument in sys.argv[1:3]), *sys.argv[3:4])
+        rows, pairs, only, *_ = [*sys.argv[1:], *("2_000_000", "5", "")[len(sys.argv) - 1 :]]
+        main(int(rows), int(pairs), only)
