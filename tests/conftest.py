@@ -58,6 +58,7 @@ _SLOW = (
     "tests/e2e/test_sandbox_run.py",
     "tests/e2e/test_sandbox_session.py",
     "tests/e2e/test_several_labels.py",
+    "tests/e2e/test_taobao.py",
     "tests/e2e/test_smoke.py",
     "tests/e2e/test_user_script.py",
     "tests/e2e/test_wheel.py",

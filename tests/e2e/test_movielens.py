@@ -2,62 +2,23 @@
 
 from __future__ import annotations
 
-import os
-import re
-import shlex
-import shutil
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from cloudrec_contract.safe_json import safe_object
-
-ROOT = Path(__file__).parents[2]
-EXAMPLE = ROOT / "examples" / "movielens"
-_COMMAND = re.compile(r"^    \$ (.+)$", re.MULTILINE)
-
-
-def _run(command: str, folder: Path, *more: str) -> str:
-    program, *rest = shlex.split(command)
-    words = [sys.executable, *(["-m", "cloudrec"] if program == "cloudrec" else []), *rest, *more]
-    environment = {
-        **os.environ,
-        "CLOUDREC_HOME": str(folder / "home"),
-        "PYTHONPATH": str(ROOT),
-        "OMP_NUM_THREADS": "1",
-    }
-    done = subprocess.run(
-        words, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=240
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+from tests.e2e.support_examples import read_object, run_example, run_line
 
 
 @pytest.fixture(scope="module")
-def commands() -> list[str]:
-    return _COMMAND.findall((EXAMPLE / "README.md").read_text())
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory, commands: list[str]) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The example's folder after all its commands."""
-    folder = tmp_path_factory.mktemp("movielens") / "example"
-    shutil.copytree(EXAMPLE, folder)
-    for command in commands:
-        _run(command, folder)
-    return folder
-
-
-def _read(path: Path) -> dict[str, Any]:
-    return safe_object(path.read_bytes())
+    return run_example("movielens", tmp_path_factory.mktemp("movielens"))
 
 
 def test_the_best_recall_is_reached(folder: Path) -> None:
-    best, found = _read(folder / "ratings" / "best.json"), _read(folder / "run" / "summary.json")
+    best, found = read_object(folder / "ratings" / "best.json"), read_object(folder / "run" / "summary.json")
     for name in ("recall_at_10", "recall_at_50"):
         assert found[name] >= 0.95 * best[name], (name, found[name], best[name])
 
@@ -72,9 +33,12 @@ def test_the_vectors_rank_as_the_evaluation_did(folder: Path) -> None:
     scores = users @ movies.T
     best = ids[np.argsort(-scores, axis=1)[:, :10]]
     recall = float((best == right[:, None]).any(axis=1).mean())
-    assert recall == pytest.approx(_read(folder / "run" / "summary.json")["recall_at_10"], abs=0.002)
-    out = _run("python -m trainer.predict --checkpoint run/checkpoints --dataset_path data", folder)
-    assert safe_object(out.encode())["recall_at_10"] == _read(folder / "run" / "summary.json")["recall_at_10"]
+    assert recall == pytest.approx(read_object(folder / "run" / "summary.json")["recall_at_10"], abs=0.002)
+    out = run_line("python -m trainer.predict --checkpoint run/checkpoints --dataset_path data", folder)
+    assert (
+        safe_object(out.encode())["recall_at_10"]
+        == read_object(folder / "run" / "summary.json")["recall_at_10"]
+    )
 
 
 def test_without_the_user_the_same_check_fails(folder: Path) -> None:
@@ -91,7 +55,7 @@ def test_without_the_user_the_same_check_fails(folder: Path) -> None:
         target = folder / "mixed" / split / "ratings.csv"
         target.parent.mkdir(parents=True)
         target.write_text("\n".join([head, *mixed]) + "\n")
-    _run("cloudrec data prepare mixed mixed_data --features features.yaml", folder)
-    _run("python -m trainer --config train.yaml --dataset_path mixed_data --output_dir mixed_run", folder)
-    best = _read(folder / "ratings" / "best.json")["recall_at_10"]
-    assert _read(folder / "mixed_run" / "summary.json")["recall_at_10"] < 0.6 * best
+    run_line("cloudrec data prepare mixed mixed_data --features features.yaml", folder)
+    run_line("python -m trainer --config train.yaml --dataset_path mixed_data --output_dir mixed_run", folder)
+    best = read_object(folder / "ratings" / "best.json")["recall_at_10"]
+    assert read_object(folder / "mixed_run" / "summary.json")["recall_at_10"] < 0.6 * best
