@@ -37,7 +37,7 @@ def run_line(command: str, folder: Path) -> str:
         "OMP_NUM_THREADS": "1",
     }
     done = subprocess.run(
-        words, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=400
+        words, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=900
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -10,6 +10,8 @@ import pytest
 
 from tests.e2e.support_examples import read_object, run_example, run_line
 
+pytestmark = pytest.mark.timeout(1200)  # minutes of training on a busy machine
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
