@@ -22,15 +22,12 @@ from typing import Any
 
 import psutil
 
-ROWS = 1_000_000
+ROWS = 2_000_000
 PROCESSES = 2
 PROMISED_GAP = 0.90  # of the way from the best linear model's AUC to the teacher's own
 STOP_AFTER = 0.2  # of the steps: on a busy machine the stop arrives long after the step that triggers it
-TRAINER_FLAGS = (
-    *("--num_epochs", "2", "--batch_size", "1024", "--embedding_dim", "16"),
-    *("--dense_arch_layer_sizes", "64,16", "--over_arch_layer_sizes", "64,32,1"),
-    *("--checkpoint_interval", "200"),
-)
+BATCH = 1024  # the trainer's default, as all other settings of the model
+TRAINER_FLAGS = ("--checkpoint_interval", "200")
 _GIB = 1 << 30
 _POLL_S = 0.5
 
@@ -127,8 +124,7 @@ def main() -> int:
             shell.run("up", "local")
             shell.run("data", "synth", "data/raw", "--rows", str(ROWS), "--seed", "1")
             shell.run("data", "prepare", "data/raw", "data/prepared")
-            epochs = int(TRAINER_FLAGS[1])
-            train_stop_and_resume(shell, epochs * ROWS // (PROCESSES * 1024))
+            train_stop_and_resume(shell, ROWS // (PROCESSES * BATCH))
             report = Path("cloudrec-demo.html").absolute()
             shell.run("report", "demo", "--out", str(report), "--force")
             summary = json.loads((shell.home / "runs" / "demo" / "summary.json").read_text(encoding="utf-8"))
