@@ -67,7 +67,7 @@ def encoded(trained: TrainedModel, files: Sequence[str], *, max_bad_rows: int) -
 def _prepare(places: Sequence[str], *, like: Path, max_bad_rows: int) -> None:
     options = ["--like", str(like), "--test-fraction", "0", "--labels", "optional", "--output", "json"]
     options += ["--max-bad-rows", str(max_bad_rows)]
-    command = [sys.executable, "-m", "cloudrec", "data", "prepare", *options, "--", *places]
+    command = [sys.executable, "-P", "-m", "cloudrec", "data", "prepare", *options, "--", *places]
     done = subprocess.run(command, check=False, stdout=subprocess.PIPE)
     if not done.returncode:
         return

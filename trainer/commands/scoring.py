@@ -134,7 +134,7 @@ class _Opened(NamedTuple):
     @property
     def is_retrieval(self) -> bool:
         """Whether the model has vectors of users and items."""
-        return self.scorer.head is not None and hasattr(self.scorer.head.net, "towers")
+        return self.scorer.head is not None and hasattr(self.scorer.head.net, "learn_counts")
 
     def stream(self, *splits: str) -> Iterator[Batch]:
         """Yield the checked batches of splits, one after the other."""
