@@ -16,7 +16,6 @@ from cloudrec_contract.exit_codes import BAD_CONFIG, BAD_DATA, FAILED, FINISHED,
 from cloudrec_contract.settings import underscored_flags, underscored_keys
 from trainer.base.config import GROUPS, TrainerConfig
 from trainer.base.errors import ConfigError
-from trainer.base.presets import with_preset
 from trainer.base.safe_yaml import safe_yaml
 
 if TYPE_CHECKING:
@@ -26,6 +25,8 @@ if TYPE_CHECKING:
 
 
 _LARGEST = 1 << 20  # bytes of a configuration file
+_ADAGRAD_EPS = 1e-10  # of torch.optim.Adagrad and of torchrec's RowWiseAdagrad
+_OTHER_SPELLINGS = {"num_embeddings": "num_embeddings_per_feature", "batch_size": "global_batch_size"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,37 @@ def make_config(values: Mapping[str, Any]) -> TrainerConfig:
         return TrainerConfig.model_validate(with_preset(values))
     except ValidationError as error:
         raise ConfigError("; ".join(_explain(problem) for problem in error.errors())) from None
+
+
+def with_preset(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings with those of their preset for the keys that are not given."""
+    if values.get("preset") != "golden":
+        return dict(values)
+    given = {key for key, value in values.items() if value is not None}
+    defaults = _golden(values.get("embedding_dim") or 128)
+    return {key: value for key, value in defaults.items() if _OTHER_SPELLINGS.get(key) not in given} | dict(
+        values
+    )
+
+
+def _golden(embedding_dim: object) -> dict[str, Any]:
+    """Return the defaults of torchrec's examples/golden_training/train_dlrm.py."""
+    return {
+        "num_embeddings": 1024**2,
+        "embedding_dim": embedding_dim,
+        "dense_arch_layer_sizes": [64, embedding_dim],
+        "over_arch_layer_sizes": [64, 1],
+        "batch_size": 32,
+        "num_iterations": 1000,
+        "table_optimizer": "rowwise_adagrad",
+        "learning_rate": 0.1,
+        "dense_optimizer": "adagrad",
+        "dense_learning_rate": 0.1,
+        "optimizer_eps": _ADAGRAD_EPS,
+        "lr_decay": "none",
+        "qcomm_forward_precision": "fp16",
+        "qcomm_backward_precision": "bf16",
+    }
 
 
 def read_config_file(path: Path) -> dict[str, Any]:

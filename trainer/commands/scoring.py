@@ -123,7 +123,7 @@ class _Scored(NamedTuple):
     metrics: Metrics
 
 
-class _Opened(NamedTuple):
+class _OpenedData(NamedTuple):
     """A model and the data that it scores."""
 
     source: SampleSource
@@ -146,7 +146,7 @@ class _Opened(NamedTuple):
 
 def _open(
     trained: TrainedModel, config: TrainerConfig, *, batch_size: int | None, device_choice: str
-) -> _Opened:
+) -> _OpenedData:
     device = choose_device(device_choice, local_rank=0)
     if trained.quantization != "none":
         if device_choice == "cuda":
@@ -159,10 +159,10 @@ def _open(
     _check_sizes(trained, source)
     size = batch_size or trained.config.eval_batch_size or EVALUATION_BATCHES * trained.config.batch_size
     checks = BatchChecks(source, trained.shape.rows_of_features, hash_overflow=config.hash_overflow)
-    return _Opened(source, checks, Scorer(trained, device), size)
+    return _OpenedData(source, checks, Scorer(trained, device), size)
 
 
-def _score(opened: _Opened, splits: Sequence[str]) -> _Scored:
+def _score(opened: _OpenedData, splits: Sequence[str]) -> _Scored:
     """Score splits, one after the other."""
     stream = opened.stream(*splits)
     if opened.source.has_labels:
@@ -201,7 +201,7 @@ def _item_vectors(scorer: Scorer, items: Items, size: int) -> torch.Tensor:
     return joined([vectors for _, _, vectors in scorer.towers(stream)])
 
 
-def _recalls(opened: _Opened, split: str, limits: Sequence[int]) -> dict[str, float | None]:
+def _recalls(opened: _OpenedData, split: str, limits: Sequence[int]) -> dict[str, float | None]:
     items = find_items(opened.source)
     meter = RecallMeter(items, limits)
     for batch, users, _ in opened.scorer.towers(opened.stream(split)):

@@ -27,7 +27,7 @@ class Pair(NamedTuple):
     candidate: str
 
 
-class History(NamedTuple):
+class EventHistory(NamedTuple):
     """Pairs of the same events."""
 
     pairs: tuple[Pair, ...]
@@ -42,7 +42,7 @@ class History(NamedTuple):
         return candidate, Sequence(torch.cat([each.vectors for each in parts], dim=2), longest)
 
 
-def histories(inputs: ModelInputs, model: str) -> tuple[History, ...]:
+def histories(inputs: ModelInputs, model: str) -> tuple[EventHistory, ...]:
     """Return the histories of a model's inputs.
 
     Raises:
@@ -60,12 +60,12 @@ def histories(inputs: ModelInputs, model: str) -> tuple[History, ...]:
             "{name: history, kind: sequence, table: items}]"
         )
     return tuple(
-        History(tuple(pairs), length, sum(inputs.sequences[each.sequence].width for each in pairs))
+        EventHistory(tuple(pairs), length, sum(inputs.sequences[each.sequence].width for each in pairs))
         for length, pairs in by_length.items()
     )
 
 
-def others(inputs: ModelInputs, found: tuple[History, ...]) -> tuple[str, ...]:
+def others(inputs: ModelInputs, found: tuple[EventHistory, ...]) -> tuple[str, ...]:
     """Return the sequences that are in no history."""
     paired = {pair.sequence for each in found for pair in each.pairs}
     return tuple(name for name in inputs.sequences if name not in paired)
