@@ -103,16 +103,16 @@ def test_every_task_is_learned_and_scored(folder: Path, lesson: TaskLesson, mode
     assert summary["auc"] == pytest.approx(np.mean(list(_aucs(summary).values())))
 
     predict = ("trainer.predict", "--dataset_path", "data", "--out")
-    told = json.loads(_run(folder, *predict, "scores.npy", "--checkpoint", f"{model}/checkpoints"))
+    printed = json.loads(_run(folder, *predict, "scores.npy", "--checkpoint", f"{model}/checkpoints"))
     scores = np.load(folder / "scores.npy")
     assert scores.shape == (len(lesson.test.price), len(TASKS))
-    for place, task in enumerate(told["tasks"]):
+    for place, task in enumerate(printed["tasks"]):
         known = lesson.test.known[task]
         auc = roc_auc_score(lesson.test.labels[task][known], scores[known, place])
-        assert told["tasks"][task]["auc"] == pytest.approx(auc, abs=1e-6)
-        assert told["tasks"][task]["samples"] == known.sum()
+        assert printed["tasks"][task]["auc"] == pytest.approx(auc, abs=1e-6)
+        assert printed["tasks"][task]["samples"] == known.sum()
         assert auc == pytest.approx(_aucs(summary)[task], abs=1e-6)
-    assert tuple(told["tasks"]) == TASKS
+    assert tuple(printed["tasks"]) == TASKS
 
     export = ("trainer.export", "--checkpoint", f"{model}/checkpoints", "--out", f"{model}-export")
     assert json.loads(_run(folder, *export))["tasks"] == list(TASKS)

@@ -1,4 +1,4 @@
-# A Ray cluster of a head and a second machine in a network of its own, and one job of TorchX on it.
+# A Ray cluster of a head and a second machine in a separate network, and one job of TorchX on it.
 # usage: unshare -n --fork --pid --mount-proc --kill-child bash ray_cluster.sh FOLDER ENVIRONMENT REPOSITORY WORDS...
 # WORDS are those of `torchx run` after the component; status and log are printed.
 set -u
