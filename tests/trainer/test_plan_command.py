@@ -216,3 +216,12 @@ def test_every_process_computes_the_same_plan() -> None:
     }
     assert len(shown) == 1
     assert shown.pop().splitlines()[1].split()[:3] == ["C1", "table_wise", "fused"]
+
+
+def test_the_plan_of_a_checkpoint_is_refused_where_no_checkpoint_is_read(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = ("--world_size", "2", "--num_embeddings_per_feature", "10,20", "--sharding_plan", "checkpoint")
+    assert "this command reads no checkpoint; give the sharding_plan.json of the run" in _error(
+        capsys, *words
+    )

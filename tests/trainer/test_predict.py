@@ -264,3 +264,22 @@ def test_raw_text_is_scored_with_the_tables_of_the_run(
     capsys.readouterr()  # the run's own lines
     words = ("--checkpoint", outcome.directory / "checkpoints", "--dataset_path", tmp_path / "data")
     assert _predict(capsys, *words)["auc"] == pytest.approx(outcome.summary["auc"], abs=1e-6)
+
+
+def test_vectors_of_raw_rows_are_refused_with_the_way_to_get_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [
+        "--checkpoint",
+        "none",
+        "--raw",
+        "rows.csv",
+        "--vectors",
+        "item",
+        "--out",
+        str(tmp_path / "v.npy"),
+    ]
+    assert predict.main(words) == 64
+    error = capsys.readouterr().err
+    assert error.startswith("error: vectors is item, but raw rows are only scored; prepare them with")
+    assert "give --dataset_path" in error
