@@ -6,7 +6,7 @@ from pathlib import Path
 
 from cloudrec.errors import DataError
 from cloudrec.safe_yaml import safe_yaml
-from cloudrec.spec.load import DEFAULT_FILE
+from cloudrec.spec import DEFAULT_FILE
 from cloudrec_contract.features import FeatureSchema, SchemaError, parse
 
 _LARGEST = 1 << 20  # bytes

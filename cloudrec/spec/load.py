@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 
 from cloudrec.errors import SpecError
 from cloudrec.safe_yaml import MOST_BYTES, limited_text, safe_yaml
+from cloudrec.spec import DEFAULT_FILE
 from cloudrec.spec.models import Asked, Spec
 from cloudrec.spec.suggest import did_you_mean
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
     from pydantic_core import ErrorDetails
 
-DEFAULT_FILE = "cloudrec.yaml"
 _PREFIX = "CLOUDREC_"
 _SHOWN = 200  # characters of a value in a message
 

@@ -36,7 +36,8 @@ DTYPE = "<u4"
 AGAIN = "prepare the dataset again, or copy it again from an intact copy"
 FEATURES = "features"  # the kind of an encoding by a feature schema
 _KINDS = ("vocabulary", "hash", FEATURES)
-_RULE_KEYS = ("features", "statistics")  # of the mapping, with the kind `features`
+_RULE_KEYS = ("features", "statistics", "hash")  # of the mapping, with the kind `features`
+_MAY_LACK = ("hash",)  # without hashed features, and in datasets of the first version
 _RULES = 1  # version: how a kind computes ids
 
 
@@ -149,7 +150,7 @@ def parse(document: Any, where: object) -> Encoding:  # noqa: ANN401 - JSON may 
             tables=tables,
             min_frequency=document.get("min_frequency"),
             features=dict(document["features"]) if has_features else None,
-            rules={key: mapping[key] for key in _RULE_KEYS} if has_features else None,
+            rules=_rules(mapping) if has_features else None,
         )
         _check_tables(encoding)
     except UnsafeNameError as error:
@@ -169,6 +170,10 @@ def parse(document: Any, where: object) -> Encoding:  # noqa: ANN401 - JSON may 
             "other raw files alike, so they need not be prepared",
         )
     return encoding
+
+
+def _rules(mapping: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: mapping[key] for key in _RULE_KEYS if key in mapping or key not in _MAY_LACK}
 
 
 def _check_tables(encoding: Encoding) -> None:

@@ -12,6 +12,7 @@ from cloudrec.data.format.codes import Cache, Dictionary
 from cloudrec.data.format.encoding import FIRST, MISSING, UNKNOWN, Encoding, Table
 from cloudrec.data.format.fields import are_hexadecimal, from_hexadecimal, lower_case, to_hexadecimal
 from cloudrec.data.format.tsv import CATEGORIES
+from cloudrec.data.prepare.hashes import mix64
 from cloudrec.errors import DataError
 
 if TYPE_CHECKING:
@@ -142,16 +143,6 @@ def hashed(codes: npt.NDArray[np.uint32], feature: int, *, buckets: int) -> npt.
     """Return 1 + (a hash of the code and its feature's number, modulo buckets - 1); 0 is for missing."""
     mixed = codes.astype(np.uint64) | np.uint64((feature + 1) << 32)
     return (mix64(mixed) % np.uint64(buckets - 1)).astype(np.int32) + np.int32(1)
-
-
-def mix64(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """Return murmur3's finaliser of each value: every bit of the input affects every bit of the output."""
-    mixed = values ^ (values >> np.uint64(33))
-    mixed *= np.uint64(0xFF51AFD7ED558CCD)
-    mixed ^= mixed >> np.uint64(33)
-    mixed *= np.uint64(0xC4CEB9FE1A85EC53)
-    mixed ^= mixed >> np.uint64(33)
-    return mixed
 
 
 class HashEncoder:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from cloudrec_contract.features import DenseFeature, FeatureSchema, SparseFeature, TaskLabel
 
+_LARGEST = float(np.finfo(np.float32).max)
+_FEW = 2  # rows for each value of a dictionary
 _YES, _NO = ("1", "1.0", "true"), ("0", "0.0", "false")
 
 
@@ -33,14 +35,18 @@ class Bags(NamedTuple):
     """The values of a feature: the lengths of the rows' lists, and all values in order."""
 
     lengths: npt.NDArray[np.int32] | None  # None: one value a row, which may be null
-    values: pa.Array  # of texts or whole numbers, or of any numbers for bucketise
+    values: pa.Array  # of texts, also with a dictionary, or whole numbers, or any numbers for bucketise
 
 
 def labels(column: pa.Array, label: TaskLabel) -> tuple[npt.NDArray[np.uint8], list[Problem]]:
     """Return the labels, 255 where a row may lack its own, and the rows whose label is neither 0 nor 1."""
-    texts = pc.utf8_lower(_text(column, label.column, whole=False))
-    ones = pc.fill_null(pc.is_in(texts, pa.array(_YES)), False).to_numpy(zero_copy_only=False)  # noqa: FBT003 - Arrow's order
-    zeros = pc.fill_null(pc.is_in(texts, pa.array(_NO)), False).to_numpy(zero_copy_only=False)  # noqa: FBT003 - as above
+    if pa.types.is_integer(column.type) or pa.types.is_boolean(column.type):
+        numbers = pc.fill_null(column.cast(pa.int64(), safe=False), -1).to_numpy()
+        ones, zeros = numbers == 1, numbers == 0
+    else:
+        texts = pc.utf8_lower(_text(column, label.column, whole=False))
+        ones = pc.fill_null(pc.is_in(texts, pa.array(_YES)), False).to_numpy(zero_copy_only=False)  # noqa: FBT003 - Arrow's order
+        zeros = pc.fill_null(pc.is_in(texts, pa.array(_NO)), False).to_numpy(zero_copy_only=False)  # noqa: FBT003 - as above
     good, found = ones | zeros, ones.astype(np.uint8)
     if label.missing:
         absent = pc.is_null(column, nan_is_null=True).to_numpy(zero_copy_only=False)
@@ -55,7 +61,7 @@ def labels(column: pa.Array, label: TaskLabel) -> tuple[npt.NDArray[np.uint8], l
 def weights(column: pa.Array, name: str) -> tuple[npt.NDArray[np.float32], list[Problem]]:
     """Return the weights of the samples, and the rows without a finite one of 0 or more."""
     values = _floats(column)
-    good = (values >= 0) & (values <= float(np.finfo(np.float32).max))
+    good = (values >= 0) & (values <= _LARGEST)
     return np.where(good, values, 0.0).astype(np.float32), [
         Problem(int(row), f"the weight {name} is not a finite number from 0", str(column[int(row)]))
         for row in np.flatnonzero(~good)
@@ -65,12 +71,14 @@ def weights(column: pa.Array, name: str) -> tuple[npt.NDArray[np.float32], list[
 def numbers(column: pa.Array, feature: DenseFeature) -> tuple[npt.NDArray[np.float64], list[Problem]]:
     """Return the values before the transform, and the rows without a finite one."""
     values = _floats(column)
+    if len(values) and values.min() >= -_LARGEST and values.max() <= _LARGEST:  # not so if one is NaN
+        return values, []
     missing = np.isnan(values)
     bad = np.isinf(values) | (missing if feature.missing is None else False)
     values = np.where(missing, 0.0 if feature.missing is None else feature.missing, values)
     if feature.transform != "normalise":
         # float32 of the dataset: a larger number would become infinite
-        limit = 1e300 if feature.transform == "log1p" else float(np.finfo(np.float32).max)
+        limit = 1e300 if feature.transform == "log1p" else _LARGEST
         bad = bad | (np.abs(values) > limit)
     rows = np.flatnonzero(bad)
     what = "is missing" if feature.missing is None else "is no finite number"
@@ -105,7 +113,7 @@ def missing(column: pa.Array, feature: SparseFeature) -> list[Problem]:
 def bags(column: pa.Array, feature: SparseFeature) -> Bags:
     """Return a feature's values."""
     if feature.kind == "single":
-        return Bags(None, _values(column, feature))
+        return Bags(None, column if _has_small_dictionary(column) else _values(column, feature))
     if pa.types.is_null(column.type):
         return Bags(np.zeros(len(column), np.int32), pa.array([], pa.string()))
     if feature.separator is not None and not _is_list(column.type):
@@ -177,6 +185,13 @@ def _text(column: pa.Array, name: str, *, whole: bool = True) -> pa.Array:
     if whole and pa.types.is_integer(column.type) and not pa.types.is_uint64(column.type):
         return column
     return column.cast(pa.string())
+
+
+def _has_small_dictionary(column: pa.Array) -> bool:
+    """Whether there are fewer different texts than rows, so that it saves time to convert those alone."""
+    if not pa.types.is_dictionary(column.type) or not pa.types.is_string(column.type.value_type):
+        return False
+    return len(column.dictionary) * _FEW <= len(column)
 
 
 def _is_list(kind: pa.DataType) -> bool:

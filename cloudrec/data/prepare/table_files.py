@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 BATCH_ROWS = 65_536
 _BLOCK_BYTES = 4 << 20
 _HEAD_BYTES = 1 << 20
+_DICTIONARY_BYTES = 128 << 10  # as packed
 _PACKED = ("", ".gz", ".zst", ".bz2")
 _DELIMITERS = {".csv": ",", ".tsv": "\t", ".txt": "\t"}
 _JSON = (".jsonl", ".ndjson")
@@ -164,7 +165,13 @@ def _open(path: Path, schema: FeatureSchema, *, head: bool, absent: Sequence[str
     kind = _kind(path)
     columns = [each for each in schema.columns if each not in absent]
     if kind in _PARQUET:
-        file = pa.parquet.ParquetFile(path, pre_buffer=False)  # otherwise it keeps all that it has read
+        metadata = pa.parquet.read_metadata(path)
+        file = pa.parquet.ParquetFile(
+            path,
+            metadata=metadata,
+            read_dictionary=_small_dictionaries(metadata, schema),
+            pre_buffer=False,  # otherwise it keeps all that it has read
+        )
         return _Opened(
             file.schema_arrow,
             iter(()) if head else file.iter_batches(BATCH_ROWS, columns=columns),
@@ -193,6 +200,25 @@ def _open(path: Path, schema: FeatureSchema, *, head: bool, absent: Sequence[str
         ),
     )
     return _Opened(reader.schema, iter(reader))
+
+
+def _small_dictionaries(metadata: pa.parquet.FileMetaData, schema: FeatureSchema) -> list[str]:
+    """Return the columns of few different texts: it is faster to keep these apart.
+
+    A file does not say how many there are, but how large the first row group's are.
+    """
+    if not metadata.num_row_groups:
+        return []
+    wanted = {each.column for each in schema.single if each.encoding != "bucketise"}
+    first, found = metadata.row_group(0), []
+    for number in range(first.num_columns):
+        column = first.column(number)
+        if column.path_in_schema not in wanted or not column.has_dictionary_page:
+            continue
+        size = column.data_page_offset - column.dictionary_page_offset
+        if metadata.schema.column(number).logical_type.type == "STRING" and 0 < size <= _DICTIONARY_BYTES:
+            found.append(column.path_in_schema)
+    return found
 
 
 def _csv_types(schema: FeatureSchema) -> dict[str, pa.DataType]:

@@ -26,8 +26,8 @@ import pyarrow as pa
 from cloudrec.data.format import encoding, manifest
 from cloudrec.data.format.shards import Disk
 from cloudrec.data.prepare import table_columns as columns
-from cloudrec.data.prepare.encode import mix64
 from cloudrec.data.prepare.folder import BadRow
+from cloudrec.data.prepare.hashes import FIRST_VERSION, NEWEST, mix64
 from cloudrec.data.prepare.table_files import read_batches
 from cloudrec.data.prepare.table_shards import EncodedRows, SplitWriter, keep_draft, take_draft, write_shard
 from cloudrec.data.prepare.table_values import Ids, ValueCounter, vocabulary_of
@@ -279,7 +279,11 @@ class TablePreparation:
             kind=encoding.FEATURES,
             tables=tuple(replace(entries[each.table], feature=each.name) for each in self._schema.sparse),
             features=self._schema.to_json(),
-            rules={"features": self._schema.mapping(), "statistics": self._statistics},
+            rules={
+                "features": self._schema.mapping(),
+                "statistics": self._statistics,
+                **({"hash": NEWEST} if any(each.encoding == "hash" for each in self._schema.sparse) else {}),
+            },
         )
 
     def use(self, known: KnownVocabulary) -> encoding.Encoding:
@@ -290,7 +294,8 @@ class TablePreparation:
         self._statistics = dict(theirs.rules["statistics"])
         for table, features in self._schema.tables.items():
             data = known.files.get(features[0].name, b"")
-            self._ids[table] = Ids(features[0], texts_in(data))
+            hashed_by = theirs.rules.get("hash", FIRST_VERSION)
+            self._ids[table] = Ids(features[0], texts_in(data), hashed_by=hashed_by)
         return replace(theirs, features=self._schema.to_json())
 
     def encoded(

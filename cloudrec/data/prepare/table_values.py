@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cloudrec.data.prepare.hashes import NEWEST, text_hash
 from cloudrec.errors import DataError
 from cloudrec_contract.features import FIRST_ID, MISSING_ID, UNKNOWN_ID
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import numpy.typing as npt
 
@@ -24,52 +23,86 @@ if TYPE_CHECKING:
 _SMALL = 1 << 22  # limit of the numbers that are looked up in an array
 _WAITING = 1 << 20  # codes that wait to be counted
 _MOST_REMEMBERED = 1 << 20  # values whose ids are remembered, beside those of a vocabulary
-_PERSON = b"cloudrec"  # of the hash
+
+
+class _SmallNumbers:
+    """Looks up whole numbers from 0 in an array, which is faster than to convert them to texts.
+
+    Several threads may use it. Those that change it at the same time may lose an entry, which is then made
+    again.
+
+    Args:
+        convert: what is looked up, by text.
+    """
+
+    def __init__(self, convert: Callable[[pa.Array], npt.NDArray[np.int32]]) -> None:
+        self._convert = convert
+        self._known: npt.NDArray[np.int32] = np.zeros(1, np.int32)  # by number + 1; -1: not known yet
+
+    def of(self, values: pa.Array) -> npt.NDArray[np.int32] | None:
+        """Return what the numbers have, and 0 for null; None if they are no numbers, or not small ones."""
+        if not pa.types.is_integer(values.type):
+            return None
+        least, most = (each.as_py() for each in pc.min_max(values).values())
+        if least is None:
+            return np.zeros(len(values), np.int32)
+        if least < 0 or most >= _SMALL:
+            return None
+        values = values.cast(pa.int32())
+        places = (pc.fill_null(values, -1) if values.null_count else values).to_numpy() + 1
+        known, size = self._known, most + 2
+        if size > len(known):
+            known = np.concatenate([known, np.full(size + size // 2 - len(known), -1, np.int32)])
+            self._known = known
+        found: npt.NDArray[np.int32] = known[places]
+        if len(new := np.flatnonzero(found < 0)):
+            known[places[new]] = found[new] = self._convert(values.take(pa.array(new)).cast(pa.string()))
+        return found
+
+
+def _of_dictionary(
+    values: pa.DictionaryArray, convert: Callable[[pa.Array], npt.NDArray[np.int32]]
+) -> npt.NDArray[np.int32]:
+    """Return what the values are converted to: each different one once, and nulls to 0."""
+    places = values.indices
+    of_places = np.append(convert(values.dictionary), np.int32(0))
+    found: npt.NDArray[np.int32] = of_places[
+        (pc.fill_null(places, -1) if places.null_count else places).to_numpy()
+    ]
+    return found
 
 
 class Codes:
     """Numbers texts from 1 on, equal texts alike; a null has the code 0. Several threads may use it.
 
-    Polars keeps the texts, in a table that it shares between threads. Whole numbers are texts of digits; the
-    codes of small ones are looked up in an array, which is faster. Threads that change it at the same time
-    may lose an entry, which is then made again.
+    Polars keeps the texts, in a table that it shares between threads. Whole numbers are texts of digits.
     """
 
     def __init__(self) -> None:
+        import polars as pl  # noqa: PLC0415 - a tenth of a second, and schemas without a vocabulary need none
+
+        self._polars = pl
         self._kind = pl.Categorical(pl.Categories.random())
         self._keeper = pl.Series([""], dtype=self._kind)  # Polars forgets texts that no series has
-        self._of_numbers: npt.NDArray[np.int32] = np.zeros(1, np.int32)  # by number + 1; -1: not known yet
+        self._numbers = _SmallNumbers(self._of_texts)
 
     def of(self, values: pa.Array) -> npt.NDArray[np.int32]:
         """Return the codes of texts or whole numbers."""
-        if pa.types.is_integer(values.type):
-            least, most = (each.as_py() for each in pc.min_max(values).values())
-            if least is None:
-                return np.zeros(len(values), np.int32)
-            if least >= 0 and most < _SMALL:
-                return self._look_up(values, most + 2)
-            values = values.cast(pa.string())
+        if pa.types.is_dictionary(values.type):
+            return _of_dictionary(values, self.of)
+        return self._of_texts(values) if (found := self._numbers.of(values)) is None else found
+
+    def _of_texts(self, values: pa.Array) -> npt.NDArray[np.int32]:
+        values = values.cast(pa.string())
+        pl = self._polars
         places = pl.Series(values, dtype=pl.String).cast(self._kind).to_physical()
         codes: npt.NDArray[np.int32] = (places + 1).fill_null(0).cast(pl.Int32).to_numpy()
         return codes
 
-    def _look_up(self, values: pa.Array, size: int) -> npt.NDArray[np.int32]:
-        places = pc.fill_null(values.cast(pa.int32()), -1).to_numpy(zero_copy_only=False) + 1
-        known = self._of_numbers
-        if size > len(known):
-            known = np.concatenate([known, np.full(size + size // 2 - len(known), -1, np.int32)])
-            self._of_numbers = known
-        codes: npt.NDArray[np.int32] = known[places]
-        if len(new := places[codes < 0]):
-            new = np.unique(new)
-            known[new] = self.of(pa.array(new - 1).cast(pa.string()))
-            codes = known[places]
-        return codes
-
     def texts(self, codes: npt.NDArray[np.integer[Any]]) -> pa.Array:
         """Return the texts of codes above 0."""
-        places = pl.Series(codes - 1, dtype=pl.UInt32)
-        return places.cat.to(self._kind).cast(pl.String).to_arrow().cast(pa.string())
+        places = self._polars.Series(codes - 1, dtype=self._polars.UInt32)
+        return places.cat.to(self._kind).cast(self._polars.String).to_arrow().cast(pa.string())
 
 
 class ValueCounter:
@@ -165,12 +198,14 @@ class Ids:
     The ids of the values that occurred last are remembered, a limited number.
     """
 
-    def __init__(self, feature: SparseFeature, values: Sequence[str]) -> None:
+    def __init__(self, feature: SparseFeature, values: Sequence[str], *, hashed_by: str = NEWEST) -> None:
         """`values` are those of the vocabulary, in the order of ids; none for other encodings."""
         self._feature = feature
         self._values = pa.array(values, pa.string())
         self._lock = threading.Lock()
-        self._memory = _Memory(self._values)
+        self._memory = _Memory(self._values) if feature.encoding == "vocabulary" else None
+        self._hash = text_hash(hashed_by)
+        self._numbers = _SmallNumbers(self._hashed)
 
     @property
     def rows(self) -> int:
@@ -187,24 +222,26 @@ class Ids:
             numbers = values.cast(pa.float64()).to_numpy(zero_copy_only=False)
             ids = 1 + np.searchsorted(np.array(self._feature.boundaries), numbers, side="right")
             return np.where(np.isnan(numbers), MISSING_ID, ids).astype(np.int32)
-        memory = self._memory
+        if pa.types.is_dictionary(values.type):
+            return _of_dictionary(values, self.of)
+        if self._memory is not None:
+            return self._known(values, self._memory)
+        return self._hashed(values) if (found := self._numbers.of(values)) is None else found
+
+    def _known(self, values: pa.Array, memory: _Memory) -> npt.NDArray[np.int32]:
         codes = memory.codes.of(values)
         with self._lock:
             if len(new := memory.unknown(codes)):
                 memory.ids[new] = UNKNOWN_ID
-                if self._feature.encoding == "hash":
-                    memory.ids[new] = self._hashes(memory.codes.texts(new))
             memory.size += len(new)
             found: npt.NDArray[np.int32] = memory.ids[codes]
             if memory.size > _MOST_REMEMBERED:
                 self._memory = _Memory(self._values)
         return found
 
-    def _hashes(self, values: pa.Array) -> npt.NDArray[np.uint64]:
-        begin = hashlib.blake2b(digest_size=8, person=_PERSON).copy  # faster than a new one for each
-        digests = []
-        for value in values.cast(pa.binary()).to_pylist():
-            (each := begin()).update(value)
-            digests.append(each.digest())
-        numbers = np.frombuffer(b"".join(digests), "<u8")
-        return np.uint64(1) + numbers % np.uint64(self._feature.buckets - 1)
+    def _hashed(self, values: pa.Array) -> npt.NDArray[np.int32]:
+        hashes = self._hash(values.cast(pa.string()))
+        ids = (hashes % np.uint64(self._feature.buckets - 1)).astype(np.int32) + np.int32(1)
+        if values.null_count:
+            ids[pc.is_null(values).to_numpy(zero_copy_only=False)] = MISSING_ID
+        return ids
