@@ -1,4 +1,4 @@
-"""The vocabulary files of a dataset: written during `prepare`, and read for `--like`."""
+"""The vocabulary files of a dataset: written during `prepare`, checked and read."""
 
 from __future__ import annotations
 
@@ -7,13 +7,10 @@ import io
 import zlib
 from dataclasses import dataclass
 from json.encoder import encode_basestring
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cloudrec.data import stores
-from cloudrec.data.format import encoding as encodings
-from cloudrec.data.format import manifest
 from cloudrec.data.format.encoding import AGAIN, DTYPE, FIRST, FOLDER, Encoding, Table
 from cloudrec.data.format.shards import header_of
 from cloudrec.errors import DataError
@@ -26,11 +23,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from cloudrec.data.format.shards import Disk
-    from cloudrec_contract.objectstore.base import ObjectStore
 
 TEXTS = ".jsonl"  # the suffix of a vocabulary of texts
-EXPORT = "config.json"  # of an export of a model
-_EXPORT_FORMAT = "cloudrec-model"
 
 
 def write(disk: Disk, feature: str, codes: npt.NDArray[np.uint32]) -> Table:
@@ -61,23 +55,6 @@ class KnownVocabulary:
             disk.write(path, memoryview(data))
 
 
-def load(like: str) -> KnownVocabulary:
-    """Read the encoding of a prepared dataset or an export, and its vocabulary files.
-
-    Args:
-        like: the dataset's or the export's folder, or the URI of one in a bucket.
-
-    Raises:
-        DataError: it is neither, it has no vocabulary, or one of its files is missing or damaged.
-        StorageError: the store refuses.
-    """
-    store = stores.open_store(like)
-    with stores.explained(store):
-        encoding = _encoding(store)
-        files = {table.feature: _read(store, table) for table in encoding.tables if table.file is not None}
-    return KnownVocabulary(encoding=encoding, files=files)
-
-
 def read_files(folder: Path, encoding: Encoding) -> dict[str, bytes]:
     """Return the vocabulary files of an encoding that were written into a folder, by feature."""
     return {
@@ -85,50 +62,6 @@ def read_files(folder: Path, encoding: Encoding) -> dict[str, bytes]:
         for table in encoding.tables
         if table.file is not None
     }
-
-
-def _encoding(store: ObjectStore) -> Encoding:
-    if (found := stores.read(store, manifest.NAME)) is not None:
-        where = f"{store.uri}/{manifest.NAME}"
-        encoding = encodings.of_dataset(manifest.parse(found, where), where)
-        return _required(encoding, store, "prepare that dataset again: it gives equal ids and keeps them")
-    if (found := stores.read(store, EXPORT)) is not None:
-        where = f"{store.uri}/{EXPORT}"
-        document = _exported(found, where)
-        encoding = None if (block := document.get("encoding")) is None else encodings.parse(block, where)
-        return _required(encoding, store, "name the dataset that it was trained on, or export it again")
-    raise DataError(
-        f"{store.uri} is neither a prepared dataset nor an export of a model: it has no {manifest.NAME} and "
-        f"no {EXPORT}",
-        remedy="name the folder of one: `cloudrec data prepare` or `python -m trainer.export` makes it",
-    )
-
-
-def _required(encoding: Encoding | None, store: ObjectStore, remedy: str) -> Encoding:
-    if encoding is None:
-        raise DataError(f"{store.uri} does not say how its data is encoded", remedy=remedy)
-    return encoding
-
-
-def _exported(found: bytes, where: str) -> dict[str, Any]:
-    try:
-        document = safe_json(found)
-    except ValueError as error:
-        raise DataError(f"{where}: {error}", remedy="export the model again") from error
-    if not isinstance(document, dict) or document.get("format") != _EXPORT_FORMAT:
-        raise DataError(f"{where} does not describe an export of a model", remedy="name another folder")
-    return document
-
-
-def _read(store: ObjectStore, table: Table) -> bytes:
-    """Return the verified contents of a vocabulary file."""
-    assert table.file is not None  # noqa: S101 - for the type checker: asked of such tables alone
-    where = f"{store.uri}/{table.file.path}"
-    data = stores.read(store, table.file.path)
-    if data is None:
-        raise DataError(f"{where} is missing", remedy=AGAIN)
-    check_bytes(where, table, data)
-    return data
 
 
 def check_bytes(where: object, table: Table, data: bytes) -> None:

@@ -82,56 +82,59 @@ def prepare(
         StorageError: `out` cannot be written.
     """
     require_extra()
-    from cloudrec.data.prepare.folder import claimed  # noqa: PLC0415 - they load numpy and polars
-    from cloudrec.data.prepare.pipeline import Preparation  # noqa: PLC0415 - they load numpy and polars
-    from cloudrec.data.prepare.sources import find_sources, lack_labels  # noqa: PLC0415 - they load numpy and polars
-    from cloudrec.data.vocabulary import load  # noqa: PLC0415 - they load numpy and polars
-
     options = options or PrepareOptions()
     sources = [source] if isinstance(source, str) else source
     started = time.monotonic()
-    known = None if options.like is None else load(options.like)  # first: `out` may be that dataset
-    bad_rows: Sequence[BadRow]
-    if schema is not None or (known is not None and known.encoding.features is not None):
-        content, bad_rows = _prepare_tables(
-            sources, out, options, schema, known=known, on=on, progress=progress
-        )
-    else:
+    known = _known(options)  # first: `out` may be that dataset
+    if schema is None and (known is None or known.encoding.features is None):
         if on is not None:
             raise UsageError(
                 "--on prepares tables with a feature schema, not Criteo's TSV files without names",
                 remedy="leave --on out; or write a line of names, and describe the columns with --features",
             )
-        files = find_sources(sources)
-        for each in files:
-            if each.path.name.endswith(_TABLES):
-                raise DataError(
-                    f"{each.path} is no TSV file with Criteo's columns",
-                    remedy="describe its columns with --features FILE, or with `features:` in cloudrec.yaml "
-                    "(docs/features.md)",
-                )
-        unlabelled = options.labels == "optional" and lack_labels(files)
-        with claimed(out, overwrite=options.overwrite) as workspace:
-            run = Preparation(workspace, options, files, progress, known, unlabelled=unlabelled)
-            content = run.run()
-            bad_rows = run.bad_rows.kept
-            workspace.commit(content, bad_rows)
-    return PrepareReport(
-        path=str(out),
-        rows=content["rows"],
-        train_rows=content["splits"]["train"]["rows"],
-        test_rows=content["splits"]["test"]["rows"],
-        bad_rows=content["bad_rows"],
-        first_bad_rows=bad_rows[:_SHOWN_BAD_ROWS],
-        num_embeddings_per_feature=content["num_embeddings_per_feature"],
-        digest=content["digest"],
-        encoding_digest=content["encoding"]["digest"],
-        bytes=sum(
-            f["bytes"] for s in content["splits"].values() for h in s["shards"] for f in h["files"].values()
+        content, bad_rows = _prepare_criteo(sources, out, options, known=known, progress=progress)
+    else:
+        content, bad_rows = _prepare_tables(
+            sources, out, options, schema, known=known, on=on, progress=progress
         )
-        + sum({f["path"]: f["bytes"] for f in content["encoding"]["files"].values()}.values()),
-        seconds=time.monotonic() - started,
-    )
+    return _report(out, content, bad_rows, seconds=time.monotonic() - started)
+
+
+def _known(options: PrepareOptions) -> KnownVocabulary | None:
+    if options.like is None:
+        return None
+    from cloudrec.data.known_vocabulary import load  # noqa: PLC0415 - it loads numpy and the stores
+
+    return load(options.like)
+
+
+def _prepare_criteo(
+    sources: Sequence[str],
+    out: Path,
+    options: PrepareOptions,
+    *,
+    known: KnownVocabulary | None,
+    progress: Callable[[int, int | None], None],
+) -> tuple[dict[str, Any], Sequence[BadRow]]:
+    """Prepare TSV files with Criteo's columns; return the contents of dataset.json, and bad rows."""
+    from cloudrec.data.prepare.folder import claimed  # noqa: PLC0415 - the next ones load numpy
+    from cloudrec.data.prepare.pipeline import Preparation  # noqa: PLC0415 - as above
+    from cloudrec.data.prepare.sources import find_sources, lack_labels  # noqa: PLC0415 - as above
+
+    files = find_sources(sources)
+    for each in files:
+        if each.path.name.endswith(_TABLES):
+            raise DataError(
+                f"{each.path} is no TSV file with Criteo's columns",
+                remedy="describe its columns with --features FILE, or with `features:` in cloudrec.yaml "
+                "(docs/features.md)",
+            )
+    unlabelled = options.labels == "optional" and lack_labels(files)
+    with claimed(out, overwrite=options.overwrite) as workspace:
+        run = Preparation(workspace, options, files, progress, known, unlabelled=unlabelled)
+        content = run.run()
+        workspace.commit(content, run.bad_rows.kept)
+    return content, run.bad_rows.kept
 
 
 def _prepare_tables(
@@ -146,8 +149,8 @@ def _prepare_tables(
 ) -> tuple[dict[str, Any], Sequence[BadRow]]:
     """Prepare tables with a feature schema; return the contents of dataset.json, and bad rows."""
     require_extra("pyarrow")
-    from cloudrec.data.prepare.folder import claimed  # noqa: PLC0415 - it loads numpy
-    from cloudrec.data.prepare.table_files import check_heads, find_tables, lacking_columns  # noqa: PLC0415 - they load Arrow
+    from cloudrec.data.prepare.folder import claimed  # noqa: PLC0415 - the next ones load Arrow
+    from cloudrec.data.prepare.table_files import check_heads, find_tables, lacking_columns  # noqa: PLC0415 - as above
     from cloudrec.data.prepare.table_pipeline import TablePreparation, refuse_options, schema_like  # noqa: PLC0415 - as above
 
     if known is not None:
@@ -173,3 +176,26 @@ def _prepare_tables(
                 content = prepare_parts(job, run, machines, known=known, progress=progress)
         workspace.commit(content, run.bad_rows)
     return content, run.bad_rows
+
+
+def _report(
+    out: Path, content: dict[str, Any], bad_rows: Sequence[BadRow], *, seconds: float
+) -> PrepareReport:
+    splits = content["splits"]
+    vocabularies = {each["path"]: each["bytes"] for each in content["encoding"]["files"].values()}
+    shards = [
+        file for split in splits.values() for shard in split["shards"] for file in shard["files"].values()
+    ]
+    return PrepareReport(
+        path=str(out),
+        rows=content["rows"],
+        train_rows=splits["train"]["rows"],
+        test_rows=splits["test"]["rows"],
+        bad_rows=content["bad_rows"],
+        first_bad_rows=bad_rows[:_SHOWN_BAD_ROWS],
+        num_embeddings_per_feature=content["num_embeddings_per_feature"],
+        digest=content["digest"],
+        encoding_digest=content["encoding"]["digest"],
+        bytes=sum(each["bytes"] for each in shards) + sum(vocabularies.values()),
+        seconds=seconds,
+    )

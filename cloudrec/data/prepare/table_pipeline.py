@@ -28,8 +28,9 @@ from cloudrec.data.format.shards import Disk
 from cloudrec.data.prepare import table_columns as columns
 from cloudrec.data.prepare.folder import BadRow
 from cloudrec.data.prepare.hashes import FIRST_VERSION, NEWEST, mix64
+from cloudrec.data.prepare.table_drafts import Drafts
 from cloudrec.data.prepare.table_files import read_batches
-from cloudrec.data.prepare.table_shards import EncodedRows, SplitWriter, keep_draft, take_draft, write_shard
+from cloudrec.data.prepare.table_shards import EncodedRows, SplitWriter, name_of, write_files, write_shard
 from cloudrec.data.prepare.table_values import Ids, ValueCounter, vocabulary_of
 from cloudrec.data.vocabulary import texts_in, to_lines
 from cloudrec.errors import DataError, UsageError
@@ -38,7 +39,6 @@ from cloudrec_contract import features as schemas
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
 
     import numpy.typing as npt
 
@@ -132,7 +132,7 @@ class TablePreparation:
         self._known = known
         self._absent = absent
         self._disk = Disk(workspace.staging)
-        self._scratch = workspace.scratch
+        self._drafts = Drafts(workspace.scratch)
         self._threads = options.threads or min(os.cpu_count() or 1, 8)
         self._sources: list[dict[str, Any]] = [
             {"path": str(each.path), "bytes": each.bytes, "rows": 0, "bad_rows": 0} for each in files
@@ -177,7 +177,7 @@ class TablePreparation:
                 counts = {table: counter.counted() for table, counter in self._counters.items()}
                 tables = self.learned(self._disk, counts, self._moments)
             if is_draft:
-                self._finish_drafts(pool, writers)
+                self._finish_drafts(pool)
             self._disk.finish()
         splits = {
             name: {
@@ -199,24 +199,32 @@ class TablePreparation:
         self._shards[split].append(write_shard(self._disk, split, number, arrays))
 
     def _keep(self, split: str, number: int, arrays: Arrays) -> None:
-        keep_draft(self._draft(split, number), arrays)
+        """Write the files that are complete, and keep the other arrays."""
+        waiting = {
+            *(("sparse", "values") if self._counters else ()),
+            *(("dense", "raw") if self._moments else ()),
+        }
+        rows = len(arrays["dense"])
+        draft = {kind: arrays.pop(kind) for kind in waiting & arrays.keys()}
+        if "values" in draft:
+            draft["bounds"] = arrays["offsets"][:, [0, -1]]  # of each feature's values
+        self._drafts.keep(split, number, draft)
+        files = write_files(self._disk, split, number, arrays)
+        self._shards[split].append(manifest.DatasetShard(name=name_of(split, number), rows=rows, files=files))
 
-    def _draft(self, split: str, number: int) -> Path:
-        return self._scratch / f"{split}-{number}.draft"
-
-    def _finish_drafts(self, pool: ThreadPoolExecutor, writers: dict[str, SplitWriter]) -> None:
+    def _finish_drafts(self, pool: ThreadPoolExecutor) -> None:
         """Replace codes by ids and complete the numbers of all shards, now that all rows are known."""
         final = {table: counter.ids(self._vocabulary[table]) for table, counter in self._counters.items()}
 
         def finish(split: str, number: int) -> manifest.DatasetShard:
-            arrays = take_draft(self._draft(split, number))
+            shard, arrays = self._shards[split][number], self._drafts.take(split, number)
             for place, sparse in enumerate(self._schema.single):
                 if sparse.table in final:
                     codes = arrays["sparse"][place]
                     final[sparse.table].take(codes, out=codes, mode="clip")
-            for place, sparse in enumerate(self._schema.lists):
+            bounds = arrays.pop("bounds", ())
+            for (start, stop), sparse in zip(bounds, self._schema.lists, strict=False):
                 if sparse.table in final:
-                    start, *_, stop = arrays["offsets"][place]
                     codes = arrays["values"][start:stop]
                     final[sparse.table].take(codes, out=codes, mode="clip")
             raw = arrays.pop("raw", ())
@@ -224,10 +232,11 @@ class TablePreparation:
                 if dense.name in self._moments:
                     values = raw[list(self._moments).index(dense.name)]
                     arrays["dense"][:, place] = columns.transformed(values, dense, self._statistics)
-            return write_shard(self._disk, split, number, arrays)
+            files = {**shard.files, **write_files(self._disk, split, number, arrays)}
+            return replace(shard, files=dict(sorted(files.items())))
 
-        for name, writer in writers.items():
-            self._shards[name] = list(pool.map(partial(finish, name), range(writer.shards)))
+        for name, shards in self._shards.items():
+            self._shards[name] = list(pool.map(partial(finish, name), range(len(shards))))
 
     @property
     def counters(self) -> Mapping[str, ValueCounter]:

@@ -158,9 +158,19 @@ def rows_in(arrays: Arrays) -> EncodedRows:
 
 def write_shard(disk: Disk, split: str, number: int, arrays: Arrays) -> manifest.DatasetShard:
     """Write the files of a shard."""
-    name = f"{split}/shard-{number:05d}"
-    files = {kind: _file(disk, f"{name}.{kind}.npy", array) for kind, array in arrays.items()}
-    return manifest.DatasetShard(name=name, rows=len(arrays["dense"]), files=files)
+    files = dict(sorted(write_files(disk, split, number, arrays).items()))
+    return manifest.DatasetShard(name=name_of(split, number), rows=len(arrays["dense"]), files=files)
+
+
+def name_of(split: str, number: int) -> str:
+    """Return the name of a shard."""
+    return f"{split}/shard-{number:05d}"
+
+
+def write_files(disk: Disk, split: str, number: int, arrays: Arrays) -> dict[str, manifest.ShardFile]:
+    """Write some of the files of a shard."""
+    name = name_of(split, number)
+    return {kind: _file(disk, f"{name}.{kind}.npy", array) for kind, array in arrays.items()}
 
 
 def keep_draft(path: Path, arrays: Arrays) -> None:

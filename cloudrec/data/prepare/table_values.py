@@ -56,7 +56,10 @@ class _SmallNumbers:
             self._known = known
         found: npt.NDArray[np.int32] = known[places]
         if len(new := np.flatnonzero(found < 0)):
-            known[places[new]] = found[new] = self._convert(values.take(pa.array(new)).cast(pa.string()))
+            numbers = places[new] - 1
+            # pa.array would load numpy.ma, which takes longer than all this.
+            made = pa.Array.from_buffers(pa.int32(), len(new), [None, pa.py_buffer(numbers)])
+            known[numbers + 1] = found[new] = self._convert(made.cast(pa.string()))
         return found
 
 

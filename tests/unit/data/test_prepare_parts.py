@@ -15,13 +15,13 @@ import pytest
 
 from cloudrec.cli.main import run as cloudrec
 from cloudrec.data.check import check
+from cloudrec.data.known_vocabulary import load
 from cloudrec.data.prepare.folder import claimed
 from cloudrec.data.prepare.many.parts import make_job, prepare_parts, unseen
 from cloudrec.data.prepare.options import PrepareOptions
 from cloudrec.data.prepare.prepare import prepare
 from cloudrec.data.prepare.table_files import find_tables
 from cloudrec.data.prepare.table_pipeline import TablePreparation, schema_like
-from cloudrec.data.vocabulary import load
 from cloudrec.errors import DataError
 from cloudrec_contract.features import parse
 from tests.unit.data.test_features import SCHEMA, made
