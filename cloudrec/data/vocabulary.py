@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import re
 import zlib
 from dataclasses import dataclass
 from json.encoder import encode_basestring
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from cloudrec.data.format.shards import Disk
 
 TEXTS = ".jsonl"  # the suffix of a vocabulary of texts
+_ESCAPED = re.compile(r"[\x00-\x09\x0b-\x1f\\]")
 
 
 def write(disk: Disk, feature: str, codes: npt.NDArray[np.uint32]) -> Table:
@@ -95,6 +97,14 @@ def _check_texts(where: object, table: Table, data: bytes) -> None:
 
 def to_lines(values: Sequence[str]) -> bytes:
     """Return a vocabulary of texts as a file: a JSON text a line, in the order of ids."""
+    lines = '"\n"'.join(values)
+    others = len(values) - 1  # a quick way for values that JSON writes as they are
+    if (
+        values
+        and (lines.count('"'), lines.count("\n")) == (2 * others, others)
+        and not _ESCAPED.search(lines)
+    ):
+        return f'"{lines}"\n'.encode()
     return "".join(f"{encode_basestring(value)}\n" for value in values).encode()
 
 

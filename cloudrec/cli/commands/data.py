@@ -156,6 +156,7 @@ def prepare(
     values get other ids, and the model scores them wrongly.
     """
     require_extra()
+    from cloudrec.data.prepare.memory import keep_freed_memory  # noqa: PLC0415
     from cloudrec.data.prepare.options import ENCODING_OPTIONS, PrepareOptions, refusal_beside_like  # noqa: PLC0415
     from cloudrec.data.prepare.prepare import prepare as prepare_dataset  # noqa: PLC0415
     from cloudrec.data.schema_file import default_schema, load_schema  # noqa: PLC0415
@@ -179,6 +180,7 @@ def prepare(
     schema = default_schema() if features is None and like is None else None
     if features is not None:
         schema = load_schema(features)
+    keep_freed_memory()
     with progress("reading", "bytes") as update:
         report = prepare_dataset(sources, out, options=options, schema=schema, on=on, progress=update)
     for bad in report.first_bad_rows:

@@ -32,6 +32,7 @@ FIRST_VERSION = "blake2b"
 _PERSON = b"cloudrec"  # of BLAKE2b
 _WORD = 8  # bytes
 _LONG = 256  # bytes
+_BLOCK = 8192  # texts whose hashes are in the processor's cache
 _START = np.uint64(0x9E3779B97F4A7C15)
 _MASKS = np.array([(1 << (8 * size)) - 1 for size in range(_WORD + 1)], np.uint64)  # by bytes of a word
 
@@ -61,18 +62,30 @@ def mix64(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
 
 
 def _words64(texts: pa.Array) -> npt.NDArray[np.uint64]:
+    hashes = np.zeros(len(texts), np.uint64)
     if not len(texts):
-        return np.zeros(0, np.uint64)
+        return hashes
     ends, data = _buffers(texts)
     first, size = int(ends[0]), int(ends[-1] - ends[0])
     padded = np.zeros(size + _WORD, np.uint8)
     padded[:size] = data[first : first + size]
     words: npt.NDArray[np.uint64] = np.ndarray(size + 1, "<u8", padded, strides=(1,))  # of all places
     places, sizes = ends[:-1].astype(np.intp) - first, np.diff(ends).astype(np.intp)
-    hashes = mix64(sizes.astype(np.uint64) + _START)
     if len(long := np.flatnonzero(sizes > _LONG)):
-        hashes[long] = _blake2b_of([data[ends[row] : ends[row + 1]].tobytes() for row in long])
+        of_long = _blake2b_of([data[ends[row] : ends[row + 1]].tobytes() for row in long])
         sizes[long] = 0
+    for start in range(0, len(texts), _BLOCK):
+        block = slice(start, start + _BLOCK)
+        hashes[block] = _hash_block(words, places[block], sizes[block])
+    if len(long):
+        hashes[long] = of_long
+    return hashes
+
+
+def _hash_block(
+    words: npt.NDArray[np.uint64], places: npt.NDArray[np.intp], sizes: npt.NDArray[np.intp]
+) -> npt.NDArray[np.uint64]:
+    hashes = mix64(sizes.astype(np.uint64) + _START)
     least, most = int(sizes.min()), int(sizes.max())
     for done in range(0, most, _WORD):
         if least >= done + _WORD:

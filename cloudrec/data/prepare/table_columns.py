@@ -41,7 +41,8 @@ class Bags(NamedTuple):
 def labels(column: pa.Array, label: TaskLabel) -> tuple[npt.NDArray[np.uint8], list[Problem]]:
     """Return the labels, 255 where a row may lack its own, and the rows whose label is neither 0 nor 1."""
     if pa.types.is_integer(column.type) or pa.types.is_boolean(column.type):
-        numbers = pc.fill_null(column.cast(pa.int64(), safe=False), -1).to_numpy()
+        kind = pa.int8() if pa.types.is_boolean(column.type) else pa.int64()
+        numbers = pc.fill_null(column.cast(kind, safe=False), -1).to_numpy()
         ones, zeros = numbers == 1, numbers == 0
     else:
         texts = pc.utf8_lower(_text(column, label.column, whole=False))

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from cloudrec.data.prepare.table_shards import Arrays
 
-_IN_MEMORY = 128 << 20  # bytes
+_IN_MEMORY = 32 << 20  # bytes
 
 
 class Drafts:

@@ -133,6 +133,7 @@ class TablePreparation:
         self._absent = absent
         self._disk = Disk(workspace.staging)
         self._drafts = Drafts(workspace.scratch)
+        self._kinds: Sequence[str] = ()  # the files of a shard, in their order
         self._threads = options.threads or min(os.cpu_count() or 1, 8)
         self._sources: list[dict[str, Any]] = [
             {"path": str(each.path), "bytes": each.bytes, "rows": 0, "bad_rows": 0} for each in files
@@ -174,7 +175,10 @@ class TablePreparation:
             for writer in writers.values():
                 writer.finish()
             if tables is None:
-                counts = {table: counter.counted() for table, counter in self._counters.items()}
+                counts = {
+                    table: counter.counted(least=self._schema.tables[table][0].min_frequency)
+                    for table, counter in self._counters.items()
+                }
                 tables = self.learned(self._disk, counts, self._moments)
             if is_draft:
                 self._finish_drafts(pool)
@@ -204,7 +208,7 @@ class TablePreparation:
             *(("sparse", "values") if self._counters else ()),
             *(("dense", "raw") if self._moments else ()),
         }
-        rows = len(arrays["dense"])
+        rows, self._kinds = len(arrays["dense"]), [kind for kind in arrays if kind != "raw"]
         draft = {kind: arrays.pop(kind) for kind in waiting & arrays.keys()}
         if "values" in draft:
             draft["bounds"] = arrays["offsets"][:, [0, -1]]  # of each feature's values
@@ -220,20 +224,18 @@ class TablePreparation:
             shard, arrays = self._shards[split][number], self._drafts.take(split, number)
             for place, sparse in enumerate(self._schema.single):
                 if sparse.table in final:
-                    codes = arrays["sparse"][place]
-                    final[sparse.table].take(codes, out=codes, mode="clip")
+                    final[sparse.table].turn(arrays["sparse"][place])
             bounds = arrays.pop("bounds", ())
             for (start, stop), sparse in zip(bounds, self._schema.lists, strict=False):
                 if sparse.table in final:
-                    codes = arrays["values"][start:stop]
-                    final[sparse.table].take(codes, out=codes, mode="clip")
+                    final[sparse.table].turn(arrays["values"][start:stop])
             raw = arrays.pop("raw", ())
             for place, dense in enumerate(self._schema.dense):
                 if dense.name in self._moments:
                     values = raw[list(self._moments).index(dense.name)]
                     arrays["dense"][:, place] = columns.transformed(values, dense, self._statistics)
             files = {**shard.files, **write_files(self._disk, split, number, arrays)}
-            return replace(shard, files=dict(sorted(files.items())))
+            return replace(shard, files={kind: files[kind] for kind in self._kinds})
 
         for name, shards in self._shards.items():
             self._shards[name] = list(pool.map(partial(finish, name), range(len(shards))))

@@ -158,7 +158,7 @@ def rows_in(arrays: Arrays) -> EncodedRows:
 
 def write_shard(disk: Disk, split: str, number: int, arrays: Arrays) -> manifest.DatasetShard:
     """Write the files of a shard."""
-    files = dict(sorted(write_files(disk, split, number, arrays).items()))
+    files = write_files(disk, split, number, arrays)
     return manifest.DatasetShard(name=name_of(split, number), rows=len(arrays["dense"]), files=files)
 
 

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
     from cloudrec_contract.features import SparseFeature
 
-_SMALL = 1 << 22  # limit of the numbers that are looked up in an array
+_SMALL = 1 << 22  # limit of the numbers that are places of an array
+_WHOLE = r"\A(0|[1-9][0-9]{0,6})\z"  # the texts of numbers up to a limit above that one
 _WAITING = 1 << 20  # codes that wait to be counted
 _MOST_REMEMBERED = 1 << 20  # values whose ids are remembered, beside those of a vocabulary
 
@@ -41,16 +42,10 @@ class _SmallNumbers:
 
     def of(self, values: pa.Array) -> npt.NDArray[np.int32] | None:
         """Return what the numbers have, and 0 for null; None if they are no numbers, or not small ones."""
-        if not pa.types.is_integer(values.type):
+        if not pa.types.is_integer(values.type) or (small := _small_numbers(values)) is None:
             return None
-        least, most = (each.as_py() for each in pc.min_max(values).values())
-        if least is None:
-            return np.zeros(len(values), np.int32)
-        if least < 0 or most >= _SMALL:
-            return None
-        values = values.cast(pa.int32())
-        places = (pc.fill_null(values, -1) if values.null_count else values).to_numpy() + 1
-        known, size = self._known, most + 2
+        places = small + 1
+        known, size = self._known, int(places.max(initial=0)) + 1
         if size > len(known):
             known = np.concatenate([known, np.full(size + size // 2 - len(known), -1, np.int32)])
             self._known = known
@@ -61,6 +56,18 @@ class _SmallNumbers:
             made = pa.Array.from_buffers(pa.int32(), len(new), [None, pa.py_buffer(numbers)])
             known[numbers + 1] = found[new] = self._convert(made.cast(pa.string()))
         return found
+
+
+def _small_numbers(values: pa.Array) -> npt.NDArray[np.int32] | None:
+    """Return whole numbers, and -1 for null; None if they are not all from 0 and below a limit."""
+    least, most = (each.as_py() for each in pc.min_max(values).values())
+    if least is None:
+        return np.full(len(values), -1, np.int32)
+    if least < 0 or most >= _SMALL:
+        return None
+    values = values.cast(pa.int32())
+    found: npt.NDArray[np.int32] = (pc.fill_null(values, -1) if values.null_count else values).to_numpy()
+    return found
 
 
 def _of_dictionary(
@@ -108,52 +115,113 @@ class Codes:
         return places.cat.to(self._kind).cast(self._polars.String).to_arrow().cast(pa.string())
 
 
+class CodeIds:
+    """The ids of the codes of a counter.
+
+    Args:
+        texts: by code, the last one for all further codes, which are not of training rows.
+        numbers: likewise by number; None if there were no small numbers.
+    """
+
+    def __init__(self, texts: npt.NDArray[np.int32], numbers: npt.NDArray[np.int32] | None) -> None:
+        self._texts = texts
+        self._numbers = numbers
+
+    def turn(self, codes: npt.NDArray[np.int32]) -> None:
+        """Replace codes by ids, in place."""
+        if self._numbers is None:
+            self._texts.take(codes, out=codes, mode="clip")
+            return
+        of_numbers = self._numbers.take(~codes, mode="clip")
+        codes[...] = np.where(codes < 0, of_numbers, self._texts.take(codes, mode="clip"))
+
+
 class ValueCounter:
-    """Counts the values of a table's features in the training rows."""
+    """Counts the values of a table's features in the training rows.
+
+    The code of a text is that of `Codes`. The code of a small whole number is -1 - the number, so a column of
+    them is counted without any texts.
+    """
 
     def __init__(self, table: str, *, most: int) -> None:
-        self.codes = Codes()
+        self._codes = Codes()
         self._table = table
         self._most = most
+        self._has_texts = self._has_numbers = False
         self._counts = np.zeros(1, np.int64)  # by code
+        self._of_numbers = np.zeros(1, np.int64)  # by number
         self._parts: list[npt.NDArray[np.int32]] = []
         self._waiting = 0
 
     def of(self, values: pa.Array) -> npt.NDArray[np.int32]:
-        """Return the codes of texts or whole numbers."""
-        return self.codes.of(values)
+        """Return the codes of texts or whole numbers. Several threads may call it."""
+        if pa.types.is_integer(values.type):
+            if (small := _small_numbers(values)) is not None:
+                self._has_numbers = True
+                return ~small
+            values = values.cast(pa.string())
+        self._has_texts = True
+        return self._codes.of(values)
 
     def add(self, codes: npt.NDArray[np.int32]) -> None:
         """Count codes; DataError if there are too many different ones. One thread at a time."""
         self._parts.append(codes)
         self._waiting += len(codes)
-        if self._waiting > max(_WAITING, len(self._counts)):
+        if self._waiting > max(_WAITING, len(self._counts), len(self._of_numbers)):
             self._add_up()
 
-    def counted(self) -> pa.Table:
-        """Return the values and their counts."""
+    def counted(self, *, least: int = 1) -> pa.Table:
+        """Return the values that occur at least so often, and their counts."""
         self._add_up()
-        codes = np.flatnonzero(self._counts)
-        return pa.table({"value": self.codes.texts(codes), "count": self._counts[codes]})
+        if not (self._counts.any() and self._of_numbers.any()):
+            return self._counted(least)
+        grouped = self._counted(1).group_by("value").aggregate([("count", "sum")])
+        merged = pa.table({"value": grouped["value"], "count": grouped["count_sum"]})
+        return merged.filter(pc.greater_equal(merged["count"], least))
 
-    def ids(self, values: Sequence[str]) -> npt.NDArray[np.int32]:
-        """Return the id of each code, if `values` are the vocabulary in the order of ids.
+    def ids(self, values: Sequence[str]) -> CodeIds:
+        """Return the ids of the codes, if `values` are the vocabulary in the order of ids."""
+        texts, known = np.array([MISSING_ID, UNKNOWN_ID], np.int32), pa.array(values, pa.string())
+        if self._has_texts:
+            codes = self._codes.of(known)
+            size = max(len(self._counts), int(codes.max(initial=0)) + 1)
+            texts = np.full(size + 1, UNKNOWN_ID, np.int32)
+            texts[codes] = np.arange(FIRST_ID, FIRST_ID + len(values))
+            texts[0] = MISSING_ID
+        if not self._has_numbers:
+            return CodeIds(texts, None)
+        places = np.flatnonzero(pc.match_substring_regex(known, _WHOLE).to_numpy(zero_copy_only=False))
+        whole = known.take(pa.array(places)).cast(pa.int32()).to_numpy()
+        numbers = np.full(int(whole.max(initial=0)) + 2, UNKNOWN_ID, np.int32)
+        numbers[whole] = FIRST_ID + places
+        return CodeIds(texts, numbers)
 
-        The last place is for all further codes, which are not of training rows.
-        """
-        ids = np.full(len(self._counts) + 1, UNKNOWN_ID, np.int32)
-        ids[self.of(pa.array(values, pa.string()))] = np.arange(FIRST_ID, FIRST_ID + len(values))
-        ids[0] = MISSING_ID
-        return ids
+    def _counted(self, least: int) -> pa.Table:
+        codes = np.flatnonzero(self._counts >= least)
+        numbers = np.flatnonzero(self._of_numbers >= least)
+        values = [self._codes.texts(codes), pa.array(numbers).cast(pa.string())]
+        counts = np.concatenate([self._counts[codes], self._of_numbers[numbers]])
+        return pa.table({"value": pa.concat_arrays(values), "count": counts})
 
     def _add_up(self) -> None:
         if not self._parts:
             return
-        counts = np.bincount(np.concatenate(self._parts), minlength=len(self._counts))
-        counts[: len(self._counts)] += self._counts
-        counts[0] = 0  # of nulls
-        self._counts, self._parts, self._waiting = counts, [], 0
-        require_few(self._table, int(np.count_nonzero(counts)), self._most)
+        codes = np.concatenate(self._parts)
+        self._parts, self._waiting = [], 0
+        if codes.min(initial=0) < 0:
+            self._of_numbers = _summed(self._of_numbers, ~codes[codes < 0])
+            codes = codes[codes > 0]
+        self._counts = _summed(self._counts, codes)
+        self._counts[0] = 0  # of nulls
+        found = np.count_nonzero(self._counts) + np.count_nonzero(self._of_numbers)
+        if found > self._most:
+            require_few(self._table, self.counted().num_rows, self._most)
+
+
+def _summed(counts: npt.NDArray[np.int64], places: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
+    found = np.bincount(places, minlength=len(counts))
+    found[: len(counts)] += counts
+    return found
 
 
 def require_few(table: str, found: int, most: int) -> None:

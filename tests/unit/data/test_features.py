@@ -22,6 +22,7 @@ from cloudrec.cli.main import run as cloudrec
 from cloudrec.data.check import check
 from cloudrec.data.prepare.options import PrepareOptions
 from cloudrec.data.prepare.prepare import prepare
+from cloudrec.data.vocabulary import texts_in, to_lines
 from cloudrec.errors import DataError, UsageError
 from cloudrec_contract.features import CRITEO, SchemaError, parse
 
@@ -312,3 +313,29 @@ def test_whole_numbers_of_any_size_and_type_have_the_ids_of_their_texts(
     if encoding == "vocabulary":
         names = dict(enumerate(vocabulary(tmp_path / "out", "x"), 2))
         assert all(names[id_] == text for text, (id_,) in found.items())
+
+
+def test_texts_and_numbers_of_one_table_are_counted_together(tmp_path: Path) -> None:
+    """7 is in two training rows as a number, in one as a text; 8 is a number in test rows alone."""
+    for split, columns in {
+        "train": {"clicked": [0, 1, 0], "a": [7, 7, 9], "b": ["7", "8", None]},
+        "test": {"clicked": [0, 1], "a": [8, 5_000_000], "b": ["9", "5000000"]},
+    }.items():
+        (tmp_path / "in" / split).mkdir(parents=True)
+        pq.write_table(pa.table(columns), tmp_path / "in" / split / "rows.parquet")
+    sparse = [{"name": name, "table": "t", "min_frequency": 1} for name in ("a", "b")]
+    prepare(str(tmp_path / "in"), tmp_path / "out", schema=parse({"label": "clicked", "sparse": sparse}))
+    assert vocabulary(tmp_path / "out", "t") == ["7", "8", "9"]
+    ids = {
+        each: np.load(tmp_path / "out" / each / "shard-00000.sparse.npy").tolist()
+        for each in ("train", "test")
+    }
+    assert ids == {"train": [[2, 2, 4], [2, 3, 0]], "test": [[3, 1], [4, 1]]}
+
+
+@pytest.mark.parametrize(
+    "values", [['"', "a"], ["a\nb"], ["\\"], ["\x1f", "\x7f"], ["ä", '"\n"'], ["x"], [""], []]
+)
+def test_vocabulary_files_are_json(values: list[str]) -> None:
+    assert [json.loads(line) for line in to_lines(values).decode().split("\n")[:-1]] == values
+    assert texts_in(to_lines(values)) == values
