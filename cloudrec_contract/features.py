@@ -43,6 +43,7 @@ _LIMITS = {
 }
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}", re.ASCII)
 _SHOWN = 8  # names in a message
+_LEFT_OUT = ("max_length", "weights")  # of a schema's JSON if there is none, as before there were any
 
 
 class SchemaError(ValueError):
@@ -105,6 +106,8 @@ class SparseFeature:
         dim: the width of the table; None: that of the training's configuration.
         pooling: sum or mean of the vectors of a multi_hot feature. Those of a sequence are averaged for
             models that do not read it in order.
+        weights: the column of the weights of a multi_hot feature's values, as many as these; None: each
+            weighs 1. The vectors are multiplied by them; a mean is divided by their sum.
     """
 
     name: str
@@ -121,6 +124,7 @@ class SparseFeature:
     table: str
     dim: int | None = None
     pooling: str = "sum"
+    weights: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +154,8 @@ class FeatureSchema:
     def columns(self) -> tuple[str, ...]:
         """The columns that are read, each once."""
         dense, sparse = ([each.column for each in part] for part in (self.dense, self.sparse))
-        return tuple(dict.fromkeys((*self.answers, *dense, *sparse)))
+        weights = [each.weights for each in self.sparse if each.weights is not None]
+        return tuple(dict.fromkeys((*self.answers, *dense, *sparse, *weights)))
 
     @property
     def single(self) -> tuple[SparseFeature, ...]:
@@ -166,6 +171,11 @@ class FeatureSchema:
     def sequences(self) -> tuple[SparseFeature, ...]:
         """The features whose ids are in the order of time."""
         return tuple(each for each in self.sparse if each.kind == "sequence")
+
+    @property
+    def weighted(self) -> tuple[SparseFeature, ...]:
+        """The features whose values have weights."""
+        return tuple(each for each in self.sparse if each.weights is not None)
 
     @property
     def tables(self) -> dict[str, tuple[SparseFeature, ...]]:
@@ -206,6 +216,7 @@ class FeatureSchema:
                 **({"buckets": each.buckets} if each.encoding == "hash" else {}),
                 **({"boundaries": list(each.boundaries)} if each.encoding == "bucketise" else {}),
                 **({"max_length": each.max_length} if each.kind == "sequence" else {}),
+                **({"weighted": True} if each.weights is not None else {}),
             }
             for each in self.sparse
         ]
@@ -300,8 +311,9 @@ def _sparse(entry: object) -> SparseFeature:
     for key, (least, most) in _LIMITS.items():
         if key in values:
             values[key] = _whole(values[key], least, most, f"{key} of {name}")
-    if "separator" in values:
-        _text(values["separator"], f"separator of {name}")
+    for key in ("separator", "weights"):
+        if key in values:
+            _text(values[key], f"{key} of {name}")
     bounds = _list(values.get("boundaries", ()), f"boundaries of {name}")
     values["boundaries"] = tuple(_number(each, f"boundaries of {name}") for each in bounds)
     values["table"] = _plain_name(values.get("table", name), f"table of {name}")
@@ -325,6 +337,11 @@ def _check_sparse(feature: SparseFeature) -> None:
         raise SchemaError(f"boundaries of {name} are {list(bounds)}; they must ascend")
     if feature.separator is not None and feature.kind == "single":
         raise SchemaError(f"{name} has a separator but is single; add `kind: multi_hot`, or leave it out")
+    if feature.weights is not None and feature.kind != "multi_hot":
+        raise SchemaError(
+            f"{name} has weights but is {feature.kind}; weights are those of the values of a list: take "
+            "`kind: multi_hot`, or leave them out"
+        )
     if feature.max_length is not None and feature.kind != "sequence":
         raise SchemaError(
             f"{name} has a max_length but is {feature.kind}; add `kind: sequence`, or leave it out"
@@ -373,11 +390,7 @@ def _check(schema: FeatureSchema) -> None:
         if each.name in seen:
             raise SchemaError(f"features names {each.name} twice; give one of them another name")
         seen.add(each.name)
-        if each.column in schema.answers:
-            what = "weights'" if each.column == schema.weight else "label's"
-            raise SchemaError(
-                f"{each.name} reads the {what} column {each.column}; a model would see the answer"
-            )
+        _check_columns(each, schema)
     for table, shared in schema.tables.items():
         for key in ("encoding", "dim", "min_frequency", "max_size", "buckets", "boundaries"):
             values = {getattr(each, key) for each in shared}
@@ -387,6 +400,15 @@ def _check(schema: FeatureSchema) -> None:
                     f"{names} share the table {table}, but differ in {key}; give them equal ones"
                 )
     _check_item(schema)
+
+
+def _check_columns(feature: DenseFeature | SparseFeature, schema: FeatureSchema) -> None:
+    for column in (feature.column, getattr(feature, "weights", None)):
+        if column in schema.answers:
+            what = "weights'" if column == schema.weight else "label's"
+            raise SchemaError(
+                f"{feature.name} reads the {what} column {column}; a model would see the answer"
+            )
 
 
 def _check_item(schema: FeatureSchema) -> None:
@@ -411,7 +433,7 @@ def _plain(feature: DenseFeature | SparseFeature) -> dict[str, Any]:
     values = {
         key: list(value) if isinstance(value, tuple) else value
         for key, value in asdict(feature).items()
-        if key != "max_length" or value is not None
+        if key not in _LEFT_OUT or value is not None
     }
     if isinstance(feature, DenseFeature) and feature.missing is None:
         values["missing"] = "error"

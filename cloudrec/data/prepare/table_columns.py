@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -106,28 +107,97 @@ def bags(column: pa.Array, feature: SparseFeature) -> Bags:
     """Return a feature's values."""
     if feature.kind == "single":
         return Bags(None, _values(column, feature))
-    if pa.types.is_null(column.type):
-        return Bags(np.zeros(len(column), np.int32), pa.array([], pa.string()))
-    if feature.separator is not None and not _is_list(column.type):
-        texts = _text(column, feature.column).cast(pa.string())
-        if feature.kind == "sequence":  # which keeps places without a value, but an empty text has none
-            texts = pc.if_else(pc.equal(texts, ""), None, texts)
-        column = pc.split_pattern(texts, feature.separator)
-    elif pa.types.is_fixed_size_list(column.type):
-        column = column.cast(pa.list_(column.type.value_type))
-    values = pc.list_flatten(column)  # without those of null lists
-    lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False).astype(np.int64)
-    texts = _values(values, feature)
+    lengths, texts = _flat(column, feature)
     if feature.kind == "sequence":
         return _newest(lengths, texts, feature)
-    kept = ~pc.is_null(texts, nan_is_null=True).to_numpy(zero_copy_only=False)
-    if feature.separator is not None and pa.types.is_string(texts.type):
-        kept &= pc.fill_null(pc.not_equal(texts, ""), False).to_numpy(zero_copy_only=False)  # noqa: FBT003 - Arrow's order
+    kept = _present(texts, feature)
     if not kept.all():
         rows_of = np.repeat(np.arange(len(lengths)), lengths)
         lengths = np.bincount(rows_of[kept], minlength=len(lengths))
         texts = texts.filter(pa.array(kept))
     return Bags(lengths.astype(np.int32), texts)
+
+
+def value_weights(
+    column: pa.Array, weights: pa.Array, feature: SparseFeature
+) -> tuple[npt.NDArray[np.float32], list[Problem]]:
+    """Return the weights of the values that `bags` returns, and the rows whose weights do not fit.
+
+    The weights are those of all rows only if there is no such row.
+    """
+    lengths, texts = _flat(column, feature)
+    counts, numbers = _flat_numbers(weights, feature)
+    same = lengths == counts
+    found = [
+        Problem(
+            int(row),
+            f"{feature.name} has {lengths[row]} values and {counts[row]} weights",
+            str(weights[int(row)]),
+        )
+        for row in np.flatnonzero(~same)
+    ]
+    kept = _present(texts, feature)[np.repeat(same, lengths)]
+    numbers = numbers[np.repeat(same, counts)][kept]
+    rows_of = np.repeat(np.flatnonzero(same), lengths[same])[kept]
+    good = np.abs(numbers) <= float(np.finfo(np.float32).max)
+    what = "finite number"
+    if feature.pooling == "mean":
+        good &= numbers >= 0
+        what = "finite number from 0"
+    found += [
+        Problem(int(row), f"{feature.name} has a weight that is no {what}", str(weights[int(row)]))
+        for row in np.unique(rows_of[~good])
+    ]
+    return np.where(good, numbers, 0.0).astype(np.float32), found
+
+
+def _flat(column: pa.Array, feature: SparseFeature) -> tuple[npt.NDArray[np.int64], pa.Array]:
+    """Return the lengths of the rows' lists, and all their values, missing ones included."""
+    if pa.types.is_null(column.type):
+        return np.zeros(len(column), np.int64), pa.array([], pa.string())
+    if feature.separator is not None and not _is_list(column.type):
+        texts = _text(column, feature.column).cast(pa.string())
+        # A sequence keeps places without a value, and weights are compared by place: an empty text has none.
+        if feature.kind == "sequence" or feature.weights is not None:
+            texts = pc.if_else(pc.equal(texts, ""), None, texts)
+        column = pc.split_pattern(texts, feature.separator)
+    elif pa.types.is_fixed_size_list(column.type):
+        column = column.cast(pa.list_(column.type.value_type))
+    lengths, values = _unnested(column)
+    return lengths, _values(values, feature)
+
+
+def _flat_numbers(
+    column: pa.Array, feature: SparseFeature
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    """Return the lengths of the rows' lists, and all their numbers; NaN for what is none."""
+    if pa.types.is_null(column.type):
+        return np.zeros(len(column), np.int64), np.zeros(0)
+    if _is_list(column.type):
+        if pa.types.is_fixed_size_list(column.type):
+            column = column.cast(pa.list_(column.type.value_type))
+        lengths, values = _unnested(column)
+        return lengths, _floats(values)
+    texts = _text(column, feature.weights or "", whole=False)
+    lengths, values = _unnested(
+        pc.split_pattern(pc.if_else(pc.equal(texts, ""), None, texts), feature.separator or "")
+    )
+    numbers = pl.Series(values, dtype=pl.String).str.strip_chars().cast(pl.Float64, strict=False)
+    return lengths, numbers.fill_null(np.nan).to_numpy()
+
+
+def _unnested(column: pa.Array) -> tuple[npt.NDArray[np.int64], pa.Array]:
+    """Return the lengths of lists, 0 for null, and their values."""
+    lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    return lengths, pc.list_flatten(column)  # without those of null lists
+
+
+def _present(values: pa.Array, feature: SparseFeature) -> npt.NDArray[np.bool_]:
+    """Return which values of lists are not missing."""
+    found: npt.NDArray[np.bool_] = ~pc.is_null(values, nan_is_null=True).to_numpy(zero_copy_only=False)
+    if feature.separator is not None and pa.types.is_string(values.type):
+        found &= pc.fill_null(pc.not_equal(values, ""), False).to_numpy(zero_copy_only=False)  # noqa: FBT003 - Arrow's order
+    return found
 
 
 def _newest(lengths: npt.NDArray[np.int64], values: pa.Array, feature: SparseFeature) -> Bags:

@@ -29,7 +29,12 @@ _JSON = (".jsonl", ".ndjson")
 _PARQUET = (".parquet", ".pq")
 SUFFIXES = (*_PARQUET, *(kind + packed for kind in (*_DELIMITERS, *_JSON) for packed in _PACKED))
 _NULLS = ["", "NULL", r"\N"]
-_NUMERIC = {"dense": "a dense feature", "number": "bucketise", "weight": "a weight"}
+_NUMERIC = {
+    "dense": "a dense feature",
+    "number": "bucketise",
+    "weight": "a weight",
+    "value weight": "the weight of a value",
+}
 
 
 class TableFile(NamedTuple):
@@ -120,18 +125,28 @@ def check_heads(files: Sequence[TableFile], schema: FeatureSchema, *, absent: Se
                     f"{file.path} has no column {column}{closest(column, found.names)}",
                     remedy="correct the schema: `column:` names the column of a feature",
                 )
-        for label in schema.labels:
-            _check_type(file.path, label.column, found.field(label.column).type, "label")
-        if schema.weight is not None:
-            _check_type(file.path, schema.weight, found.field(schema.weight).type, "weight")
-        for dense in schema.dense:
-            _check_type(file.path, dense.column, found.field(dense.column).type, "dense")
-        for sparse in schema.sparse:
-            use = "number" if sparse.encoding == "bucketise" else "category"
-            kind = found.field(sparse.column).type
-            if sparse.kind != "single":
-                kind = _element(file.path, sparse.column, kind, sparse.separator)
-            _check_type(file.path, sparse.column, kind, use)
+        _check_types(file.path, found, schema)
+
+
+def _check_types(path: Path, found: pa.Schema, schema: FeatureSchema) -> None:
+    for label in schema.labels:
+        _check_type(path, label.column, found.field(label.column).type, "label")
+    if schema.weight is not None:
+        _check_type(path, schema.weight, found.field(schema.weight).type, "weight")
+    for dense in schema.dense:
+        _check_type(path, dense.column, found.field(dense.column).type, "dense")
+    for sparse in schema.sparse:
+        use = "number" if sparse.encoding == "bucketise" else "category"
+        kind = found.field(sparse.column).type
+        if sparse.kind != "single":
+            kind = _element(path, sparse.column, kind, sparse.separator)
+        _check_type(path, sparse.column, kind, use)
+    for sparse in schema.weighted:
+        assert sparse.weights is not None  # noqa: S101 - for the type checker: it is weighted
+        kind = found.field(sparse.weights).type
+        if sparse.separator is None or _is_list(kind):  # otherwise texts, of which each is checked
+            kind = _element(path, sparse.weights, kind, sparse.separator)
+            _check_type(path, sparse.weights, kind, "value weight")
 
 
 def read_batches(
@@ -174,6 +189,7 @@ def _open(path: Path, schema: FeatureSchema, *, head: bool, absent: Sequence[str
         weight = () if schema.weight is None else (schema.weight,)
         numbers = pa.schema(
             [(each, pa.float64()) for each in (*weight, *(each.column for each in schema.dense))]
+            + [(each.weights, pa.list_(pa.float64())) for each in schema.weighted if not each.separator]
         )
         reader = pa.json.open_json(
             path,
@@ -204,7 +220,7 @@ def _csv_types(schema: FeatureSchema) -> dict[str, pa.DataType]:
         is_number = each.encoding == "bucketise" and each.kind == "single"
         if each.column not in types:  # a column may be dense and sparse
             types[each.column] = pa.float64() if is_number else pa.string()
-    return types
+    return types | {each.weights: pa.string() for each in schema.weighted if each.weights is not None}
 
 
 def _check_type(path: Path, column: str, kind: pa.DataType, use: str) -> None:
@@ -216,7 +232,7 @@ def _check_type(path: Path, column: str, kind: pa.DataType, use: str) -> None:
         raise DataError(
             f"{path}: the column {column} is {kind}; {_NUMERIC[use]} needs numbers",
             remedy="write numbers into the file"
-            if use == "weight"
+            if use.endswith("weight")
             else "make it a sparse feature, or write numbers into the file",
         )
     if use in ("label", "category") and not (
@@ -237,8 +253,7 @@ def _check_type(path: Path, column: str, kind: pa.DataType, use: str) -> None:
 
 def _element(path: Path, column: str, kind: pa.DataType, separator: str | None) -> pa.DataType:
     """Return the type of the values in a column of lists."""
-    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-    if is_list:
+    if _is_list(kind):
         return kind.value_type
     if separator is None and not pa.types.is_null(kind):
         raise DataError(
@@ -246,6 +261,10 @@ def _element(path: Path, column: str, kind: pa.DataType, separator: str | None) 
             remedy="a list in a text column needs its separator, as in `separator: '|'`",
         )
     return kind
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
 
 
 def _in_folder(folder: Path, split: str | None) -> list[TableFile]:

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from cloudrec.data.prepare.table_files import TableFile
     from cloudrec.data.prepare.table_shards import Arrays
     from cloudrec.data.vocabulary import KnownVocabulary
-    from cloudrec_contract.features import FeatureSchema
+    from cloudrec_contract.features import FeatureSchema, SparseFeature
 
 SPLITS = ("train", "test")
 _KEPT_BAD_ROWS = 10_000
@@ -354,7 +354,14 @@ class TablePreparation:
         for sparse in self._schema.sparse:
             if not sparse.missing:
                 problems += columns.missing(batch.column(sparse.column), sparse)
+        for sparse in self._schema.weighted:
+            problems += self._value_weights(batch, sparse)[1]
         return problems
+
+    def _value_weights(
+        self, batch: pa.RecordBatch, sparse: SparseFeature
+    ) -> tuple[npt.NDArray[np.float32], list[Problem]]:
+        return columns.value_weights(batch.column(sparse.column), batch.column(sparse.weights), sparse)
 
     def note(self, made: EncodedBatch) -> None:
         """Note the bad rows of a batch; DataError if there are too many by now."""
@@ -410,11 +417,22 @@ class TablePreparation:
             found: Bags = columns.bags(batch.column(sparse.column), sparse)
             assert found.lengths is not None  # noqa: S101 - for the type checker: of a multi_hot feature
             lists.append((found.lengths, coders[sparse.table].of(found.values)))
+        list_weights = [
+            np.ones(len(ids), np.float32) if sparse.weights is None else self._value_weights(batch, sparse)[0]
+            for sparse, (_, ids) in zip(self._schema.lists, lists, strict=True)
+            if self._schema.weighted
+        ]
         labels = [columns.labels(batch.column(each.column), each)[0] for each in self._schema.labels]
         weight = self._schema.weight
         weights = None if weight is None else columns.weights(batch.column(weight), weight)[0]
         return EncodedRows(
-            np.stack(labels) if self._schema.tasks else labels[0], dense, single, lists, raw, weights
+            np.stack(labels) if self._schema.tasks else labels[0],
+            dense,
+            single,
+            lists,
+            raw,
+            weights,
+            list_weights,
         )
 
     def add_source(self, number: int, rows: int, bad_rows: int) -> None:
