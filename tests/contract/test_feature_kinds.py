@@ -21,9 +21,11 @@ from trainer.commands import export, predict
 ROWS = 3_000
 FEATURES: dict[str, Any] = {
     "label": "clicked",
-    "dense": ["price"],
+    "dense": ["price", {"name": "wealth", "column": "city", "lookup": {"city 1": 2, "city 2": 0.5}}],
     "sparse": [
         "city",
+        {"name": "city_device", "cross": ["city", "device"], "buckets": 50},
+        {"name": "region", "column": "city", "lookup": {f"city {each}": each // 5 for each in range(15)}},
         {"name": "tags", "kind": "multi_hot", "weights": "tag_scores", "min_frequency": 1},
         {"name": "words", "kind": "multi_hot", "weights": "word_scores", "pooling": "mean", "table": "words"},
     ],
@@ -51,6 +53,7 @@ def _rows(seed: int) -> dict[str, list[Any]]:
         "clicked": [bool(each > random.normal(0, 0.3)) for each in liked],
         "price": random.normal(size=ROWS).tolist(),
         "city": [f"city {each}" if each else None for each in city],
+        "device": random.choice(["ios", "android", "web"], ROWS).tolist(),
         "tags": [[f"t{each}" for each in row] for row in tags],
         "tag_scores": [each.tolist() for each in scores],
         "words": [[f"w{each}" for each in row] for row in tags],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from cloudrec_contract.features import DenseFeature, FeatureSchema, SparseFeature, TaskLabel
+    from cloudrec_contract.features import DenseFeature, FeatureSchema, Lookup, SparseFeature, TaskLabel
 
 _YES, _NO = ("1", "1.0", "true"), ("0", "0.0", "false")
 
@@ -65,7 +66,7 @@ def weights(column: pa.Array, name: str) -> tuple[npt.NDArray[np.float32], list[
 
 def numbers(column: pa.Array, feature: DenseFeature) -> tuple[npt.NDArray[np.float64], list[Problem]]:
     """Return the values before the transform, and the rows without a finite one."""
-    values = _floats(column)
+    values = _floats(column if feature.lookup is None else _looked_up(column, feature.column, feature.lookup))
     missing = np.isnan(values)
     bad = np.isinf(values) | (missing if feature.missing is None else False)
     values = np.where(missing, 0.0 if feature.missing is None else feature.missing, values)
@@ -97,8 +98,22 @@ def transformed(
     return values.astype(np.float32)
 
 
+def values_of(batch: pa.RecordBatch, feature: SparseFeature) -> pa.Array:
+    """Return the column of a feature's values, or those of several columns as one text each.
+
+    A text begins with the lengths of its parts, so that different values never give the same one.
+    """
+    if not feature.cross:
+        return batch.column(feature.column)
+    parts = [_text(batch.column(name), name).cast(pa.string()) for name in feature.cross]
+    lengths = [pc.utf8_length(part).cast(pa.string()) for part in parts]
+    return pc.binary_join_element_wise(*lengths, *parts, ":", null_handling="emit_null")
+
+
 def missing(column: pa.Array, feature: SparseFeature) -> list[Problem]:
     """Return the rows that have no value."""
+    if feature.lookup is not None and feature.kind == "single":
+        column = _values(column, feature)
     rows = np.flatnonzero(pc.is_null(column, nan_is_null=True).to_numpy(zero_copy_only=False))
     return [Problem(int(row), f"{feature.name} is missing", "") for row in rows]
 
@@ -217,9 +232,24 @@ def take(batch: pa.RecordBatch, schema: FeatureSchema, kept: npt.NDArray[np.bool
 
 
 def _values(column: pa.Array, feature: SparseFeature) -> pa.Array:
+    if feature.lookup is not None:
+        column = _looked_up(column, feature.column, feature.lookup)
     if feature.encoding == "bucketise":
         return pa.array(_floats(column), from_pandas=True)
     return _text(column, feature.column)
+
+
+def _looked_up(column: pa.Array, name: str, lookup: Lookup) -> pa.Array:
+    """Return what a map makes of the values; null for those that it lacks."""
+    keys, values = _map_arrays(lookup)
+    found: pa.Array = values.take(pc.index_in(_text(column, name).cast(pa.string()), keys))
+    return found
+
+
+@lru_cache(maxsize=256)
+def _map_arrays(lookup: Lookup) -> tuple[pa.Array, pa.Array]:
+    keys, values = zip(*lookup, strict=True)
+    return pa.array(keys, pa.string()), pa.array(values)
 
 
 def _floats(column: pa.Array) -> npt.NDArray[np.float64]:

@@ -134,13 +134,15 @@ def _check_types(path: Path, found: pa.Schema, schema: FeatureSchema) -> None:
     if schema.weight is not None:
         _check_type(path, schema.weight, found.field(schema.weight).type, "weight")
     for dense in schema.dense:
-        _check_type(path, dense.column, found.field(dense.column).type, "dense")
+        use = "dense" if dense.lookup is None else "category"
+        _check_type(path, dense.column, found.field(dense.column).type, use)
     for sparse in schema.sparse:
-        use = "number" if sparse.encoding == "bucketise" else "category"
-        kind = found.field(sparse.column).type
-        if sparse.kind != "single":
-            kind = _element(path, sparse.column, kind, sparse.separator)
-        _check_type(path, sparse.column, kind, use)
+        use = "number" if sparse.encoding == "bucketise" and sparse.lookup is None else "category"
+        for column in sparse.columns:
+            kind = found.field(column).type
+            if sparse.kind != "single":
+                kind = _element(path, column, kind, sparse.separator)
+            _check_type(path, column, kind, use)
     for sparse in schema.weighted:
         assert sparse.weights is not None  # noqa: S101 - for the type checker: it is weighted
         kind = found.field(sparse.weights).type
@@ -188,7 +190,7 @@ def _open(path: Path, schema: FeatureSchema, *, head: bool, absent: Sequence[str
     if kind in _JSON:
         weight = () if schema.weight is None else (schema.weight,)
         numbers = pa.schema(
-            [(each, pa.float64()) for each in (*weight, *(each.column for each in schema.dense))]
+            [(each, pa.float64()) for each in (*weight, *_numbers(schema))]
             + [(each.weights, pa.list_(pa.float64())) for each in schema.weighted if not each.separator]
         )
         reader = pa.json.open_json(
@@ -211,15 +213,22 @@ def _open(path: Path, schema: FeatureSchema, *, head: bool, absent: Sequence[str
     return _Opened(reader.schema, iter(reader))
 
 
+def _numbers(schema: FeatureSchema) -> list[str]:
+    """Return the columns of numbers."""
+    return [each.column for each in schema.dense if each.lookup is None]
+
+
 def _csv_types(schema: FeatureSchema) -> dict[str, pa.DataType]:
     types = {each.column: pa.string() for each in schema.labels}
-    types |= {each.column: pa.float64() for each in schema.dense}
+    types |= {each: pa.float64() for each in _numbers(schema)}
     if schema.weight is not None:
         types[schema.weight] = pa.float64()
     for each in schema.sparse:
-        is_number = each.encoding == "bucketise" and each.kind == "single"
-        if each.column not in types:  # a column may be dense and sparse
-            types[each.column] = pa.float64() if is_number else pa.string()
+        is_number = each.encoding == "bucketise" and each.kind == "single" and each.lookup is None
+        for column in each.columns:
+            if column not in types:  # a column may be dense and sparse
+                types[column] = pa.float64() if is_number else pa.string()
+    types |= {each.column: pa.string() for each in schema.dense if each.column not in types}
     return types | {each.weights: pa.string() for each in schema.weighted if each.weights is not None}
 
 

@@ -70,6 +70,8 @@ def schema_like(known: KnownVocabulary, own: FeatureSchema | None) -> FeatureSch
         theirs = schemas.parse(given)
     except schemas.SchemaError as error:
         raise DataError(f"its feature schema is malformed: {error}", remedy=encoding.AGAIN) from error
+    if known.encoding.rules is not None and theirs.mapping() != known.encoding.rules["features"]:
+        raise DataError("its feature schema was changed: it does not fit the digest", remedy=encoding.AGAIN)
     if own is None:
         return theirs
     if own.mapping() != theirs.mapping():
@@ -353,7 +355,7 @@ class TablePreparation:
             problems += columns.numbers(batch.column(dense.column), dense)[1]
         for sparse in self._schema.sparse:
             if not sparse.missing:
-                problems += columns.missing(batch.column(sparse.column), sparse)
+                problems += columns.missing(columns.values_of(batch, sparse), sparse)
         for sparse in self._schema.weighted:
             problems += self._value_weights(batch, sparse)[1]
         return problems
@@ -410,11 +412,13 @@ class TablePreparation:
                 dense[:, place] = columns.transformed(values, feature, self._statistics)
         coders: dict[str, Ids | ValueCounter] = {**self._ids, **self._counters}
         single = np.empty((len(self._schema.single), batch.num_rows), np.int32)
+        found: Bags
         for place, sparse in enumerate(self._schema.single):
-            single[place] = coders[sparse.table].of(columns.bags(batch.column(sparse.column), sparse).values)
+            found = columns.bags(columns.values_of(batch, sparse), sparse)
+            single[place] = coders[sparse.table].of(found.values)
         lists = []
         for sparse in self._schema.lists:
-            found: Bags = columns.bags(batch.column(sparse.column), sparse)
+            found = columns.bags(batch.column(sparse.column), sparse)
             assert found.lengths is not None  # noqa: S101 - for the type checker: of a multi_hot feature
             lists.append((found.lengths, coders[sparse.table].of(found.values)))
         list_weights = [
