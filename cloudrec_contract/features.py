@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 __all__ = (
     "CRITEO",
     "FIRST_ID",
+    "LEARNED_TRANSFORMS",
     "MISSING_ID",
     "MISSING_LABEL",
     "UNKNOWN_ID",
@@ -52,7 +53,8 @@ __all__ = (
     "parse",
 )
 
-TRANSFORMS = ("none", "log1p", "normalise")
+TRANSFORMS = ("none", "log1p", "signed_log1p", "normalise", "min_max")
+LEARNED_TRANSFORMS = ("normalise", "min_max")  # that depend on the training rows
 KINDS = ("single", "multi_hot", "sequence")
 ENCODINGS = ("vocabulary", "hash", "bucketise")
 POOLINGS = ("sum", "mean")
@@ -71,12 +73,8 @@ _LIMITS = {
     "dim": (4, 65_536),
     "max_length": (1, 1024),
 }
-_LEFT_OUT = (
-    "max_length",
-    "weights",
-    "cross",
-    "lookup",
-)  # of a schema's JSON if there is none, as before there were any
+# Of a schema's JSON if there is none, as before there were any.
+_LEFT_OUT = ("max_length", "weights", "cross", "lookup", "clip")
 _MOST_CROSSED = 8  # columns
 MOST_LOOKED_UP = 50_000  # values of a map, which every checkpoint contains
 _MOST_LOOKUP_TEXT = 1 << 20  # characters of a map
@@ -108,8 +106,10 @@ class DenseFeature:
         name: its name in the dataset and the model.
         column: its column in the files.
         missing: the value where a row has none, before the transform; None: such a row is malformed.
-        transform: none, log1p (log(1 + x), for x below 0 that of 0), or normalise, by the mean and the
-            deviation of the training rows.
+        clip: the least and the most; numbers beyond them become these, before the transform. None: no limits.
+        transform: none, log1p (log(1 + x), for x below 0 that of 0), signed_log1p (for x below 0, minus that
+            of -x), normalise, by the mean and the deviation of the training rows, or min_max, from 0 at their
+            least number to 1 at their most.
         lookup: the number of each value of the column; a value that it lacks is missing. None: the column
             holds numbers.
     """
@@ -117,6 +117,7 @@ class DenseFeature:
     name: str
     column: str
     missing: float | None = 0.0
+    clip: tuple[float, float] | None = None
     transform: str = "none"
     lookup: Lookup | None = None
 
@@ -256,6 +257,7 @@ class FeatureSchema:
                 "name": each.name,
                 "missing": each.missing,
                 "transform": each.transform,
+                **({} if each.clip is None else {"clip": list(each.clip)}),
                 **_digest_of_lookup(each),
             }
             for each in self.dense
@@ -393,6 +395,13 @@ def _dense(entry: object, read: Callable[[str], object] | None) -> DenseFeature:
     one_of(values.get("transform", "none"), TRANSFORMS, f"transform of {name}")
     if "lookup" in values:
         values["lookup"] = _lookup(values["lookup"], name, read, numbers=True)
+    if "clip" in values:
+        limits = [finite(each, f"clip of {name}") for each in items(values["clip"], f"clip of {name}")]
+        if len(limits) != 2 or limits[0] >= limits[1]:  # noqa: PLR2004 - the least and the most
+            raise SchemaError(
+                f"clip of {name} is {limits}; it must be the least and the most number, as in [0, 100]"
+            )
+        values["clip"] = tuple(limits)
     return DenseFeature(**values)
 
 

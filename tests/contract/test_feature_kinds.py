@@ -21,7 +21,10 @@ from trainer.commands import export, predict
 ROWS = 3_000
 FEATURES: dict[str, Any] = {
     "label": "clicked",
-    "dense": ["price", {"name": "wealth", "column": "city", "lookup": {"city 1": 2, "city 2": 0.5}}],
+    "dense": [
+        {"name": "price", "clip": [-1, 1], "transform": "min_max"},
+        {"name": "wealth", "column": "city", "lookup": {"city 1": 2, "city 2": 0.5}},
+    ],
     "sparse": [
         "city",
         {"name": "city_device", "cross": ["city", "device"], "buckets": 50},

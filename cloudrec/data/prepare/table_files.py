@@ -189,14 +189,12 @@ def _open(path: Path, schema: FeatureSchema, *, head: bool, absent: Sequence[str
     block = _HEAD_BYTES if head else _BLOCK_BYTES
     if kind in _JSON:
         weight = () if schema.weight is None else (schema.weight,)
-        numbers = pa.schema(
-            [(each, pa.float64()) for each in (*weight, *_numbers(schema))]
-            + [(each.weights, pa.list_(pa.float64())) for each in schema.weighted if not each.separator]
-        )
+        numbers = dict.fromkeys([*weight, *_numbers(schema)], pa.float64())  # Arrow dies of a name twice
+        numbers |= {each.weights: pa.list_(pa.float64()) for each in schema.weighted if not each.separator}
         reader = pa.json.open_json(
             path,
             read_options=pa.json.ReadOptions(block_size=block, use_threads=not head),
-            parse_options=pa.json.ParseOptions(explicit_schema=numbers),
+            parse_options=pa.json.ParseOptions(explicit_schema=pa.schema(numbers)),
         )
         return _Opened(reader.schema, (batch.select(columns) for batch in reader))
     reader = pa.csv.open_csv(

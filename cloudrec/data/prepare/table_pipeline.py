@@ -243,9 +243,7 @@ class TablePreparation:
                 self._counters[table] = ValueCounter(table, most=self._options.max_vocabulary)
             else:
                 self._ids[table] = Ids(features[0], ())
-        for each in self._schema.dense:
-            if each.transform == "normalise":
-                self._moments[each.name] = Moments()
+        self._moments = moments_to_learn(self._schema)
 
     def count(self, rows: EncodedRows) -> None:
         """Count the values of training rows."""
@@ -264,7 +262,7 @@ class TablePreparation:
         self, disk: Disk, counts: Mapping[str, pa.Table], moments: Mapping[str, Moments]
     ) -> encoding.Encoding:
         """Write the vocabularies of counted values, and return the encoding."""
-        self._statistics = {name: each.to_json() for name, each in moments.items()}
+        self._statistics = {name: moments[name].to_json() for name in moments}
         entries: dict[str, encoding.Table] = {}
         for table, features in self._schema.tables.items():
             file, sha256 = None, ""
@@ -467,28 +465,40 @@ class TablePreparation:
 
 
 class MomentsOfBatch(NamedTuple):
-    """The number, the mean and the sum of squared deviations of some numbers."""
+    """The number, the mean, the sum of squared deviations, the least and the most of some numbers."""
 
     rows: int
     mean: float
     squares: float
+    least: float
+    most: float
 
 
 def moments_of(values: npt.NDArray[np.float64]) -> MomentsOfBatch:
     """Return the moments of numbers, of which there is one at least."""
     mean = float(values.mean())
-    return MomentsOfBatch(len(values), mean, float(((values - mean) ** 2).sum()))
+    squares = float(((values - mean) ** 2).sum())
+    return MomentsOfBatch(len(values), mean, squares, float(values.min()), float(values.max()))
+
+
+def moments_to_learn(schema: FeatureSchema) -> dict[str, Moments]:
+    """Return what adds up the numbers whose transform depends on all of them, by their names."""
+    learned = [each for each in schema.dense if each.transform in schemas.LEARNED_TRANSFORMS]
+    return {each.name: Moments(each.transform) for each in learned}
 
 
 class Moments:
-    """The mean and the deviation of numbers that come in batches."""
+    """What a transform needs to know of numbers that come in batches: of all, their mean, or their range."""
 
-    def __init__(self) -> None:
+    def __init__(self, transform: str) -> None:
+        self._transform = transform
+        self._least, self._most = math.inf, -math.inf
         self._count, self._mean, self._squares = 0, 0.0, 0.0
 
     def add(self, batch: MomentsOfBatch) -> None:
         """Add a batch (Chan's update, exact where sums of squares would cancel)."""
-        count, mean, squares = batch
+        count, mean, squares, least, most = batch
+        self._least, self._most = min(self._least, least), max(self._most, most)
         total = self._count + count
         apart = mean - self._mean
         self._squares += squares + apart * apart * self._count * count / total
@@ -496,7 +506,12 @@ class Moments:
         self._count = total
 
     def to_json(self) -> dict[str, float]:
-        """Return both, rounded, so that they do not depend on the batches; a deviation of 0 is read as 1."""
+        """Return mean and deviation, rounded, so that they do not depend on the batches, or the range.
+
+        A deviation of 0 is read as 1, and so is the width of a range.
+        """
+        if self._transform == "min_max":
+            return {"least": self._least, "most": self._most}
         deviation = math.sqrt(self._squares / max(self._count, 1))
         return {"mean": float(f"{self._mean:.9g}"), "deviation": float(f"{deviation:.9g}")}
 

@@ -23,7 +23,7 @@ import pyarrow as pa
 from cloudrec.data.format.shards import Disk
 from cloudrec.data.prepare.folder import Workspace
 from cloudrec.data.prepare.table_files import read_batches
-from cloudrec.data.prepare.table_pipeline import SPLITS, Moments, TablePreparation
+from cloudrec.data.prepare.table_pipeline import SPLITS, TablePreparation, moments_to_learn
 from cloudrec.data.prepare.table_shards import (
     SplitWriter,
     joined,
@@ -224,9 +224,7 @@ def _merged(
         grouped = every.group_by("value").aggregate([("count", "sum")])
         require_few(table, grouped.num_rows, job.options.max_vocabulary)
         counts[table] = pa.table({"value": grouped["value"], "count": grouped["count_sum"]})
-    moments = {
-        each.name: Moments() for each in job.schema.dense if each.transform == "normalise"
-    }  # of batches in the order of one machine, so that they are rounded alike
+    moments = moments_to_learn(job.schema)  # of batches in the order of one machine, to be rounded alike
     for part in learned:
         for batch in part.sums:
             for name, sums in batch.items():
