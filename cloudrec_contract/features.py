@@ -16,6 +16,7 @@ import hashlib
 import json
 import math
 from dataclasses import asdict, dataclass, fields
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -48,9 +49,11 @@ __all__ = (
     "FeatureSchema",
     "SchemaError",
     "SparseFeature",
+    "SplitRule",
     "TaskLabel",
     "closest",
     "parse",
+    "time_point",
 )
 
 TRANSFORMS = ("none", "log1p", "signed_log1p", "normalise", "min_max")
@@ -175,10 +178,33 @@ class SparseFeature:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SplitRule:
+    """Which rows are test rows.
+
+    Attributes:
+        by: time, for the newest rows, or user, for all rows of some users.
+        column: of the time or the user.
+        test: the share of the rows or the users; None: `since` is given.
+        since: the time from which on rows are test rows, as in the schema.
+    """
+
+    by: str
+    column: str
+    test: float | None = None
+    since: float | str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the rule as plain values."""
+        share = {"test": self.test} if self.test is not None else {"from": self.since}
+        return {"by": self.by, "column": self.column, **share}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FeatureSchema:
     """The features of a dataset, its labels, and the column of the samples' weights if there is one.
 
-    `item` are the sparse features of the item that a row is about; the first one identifies it.
+    `item` are the sparse features of the item that a row is about; the first one identifies it. `split` says
+    which rows are test rows; None: a share of all, by their numbers.
     """
 
     labels: tuple[TaskLabel, ...]
@@ -186,6 +212,7 @@ class FeatureSchema:
     sparse: tuple[SparseFeature, ...]
     weight: str | None = None
     item: tuple[str, ...] = ()
+    split: SplitRule | None = None
 
     @property
     def tasks(self) -> tuple[str, ...]:
@@ -203,7 +230,8 @@ class FeatureSchema:
         dense = [each.column for each in self.dense]
         sparse = [column for each in self.sparse for column in each.columns]
         weights = [each.weights for each in self.sparse if each.weights is not None]
-        return tuple(dict.fromkeys((*self.answers, *dense, *sparse, *weights)))
+        split = () if self.split is None else (self.split.column,)
+        return tuple(dict.fromkeys((*self.answers, *dense, *sparse, *weights, *split)))
 
     @property
     def single(self) -> tuple[SparseFeature, ...]:
@@ -240,6 +268,7 @@ class FeatureSchema:
             "dense": [_plain(each) for each in self.dense],
             "sparse": [_plain(each) for each in self.sparse],
             **({"item": list(self.item)} if self.item else {}),
+            **({} if self.split is None else {"split": self.split.to_json()}),
         }
 
     def _answers_to_json(self) -> dict[str, Any]:
@@ -298,7 +327,7 @@ def parse(document: object, read: Callable[[str], object] | None = None) -> Feat
         SchemaError: it is not valid.
     """
     given = keys_and_values(document, "features")
-    refuse_unknown(given, ("label", "labels", "weight", "dense", "sparse", "item"), "features")
+    refuse_unknown(given, ("label", "labels", "weight", "dense", "sparse", "item", "split"), "features")
     weight = given.get("weight")
     schema = FeatureSchema(
         labels=_labels(given),
@@ -306,9 +335,48 @@ def parse(document: object, read: Callable[[str], object] | None = None) -> Feat
         dense=tuple(_dense(each, read) for each in items(given.get("dense") or [], "dense")),
         sparse=tuple(_sparse(each, read) for each in items(given.get("sparse") or [], "sparse")),
         item=tuple(text(each, "item") for each in items(given.get("item") or [], "item")),
+        split=None if given.get("split") is None else _split(given["split"]),
     )
     _check(schema)
     return schema
+
+
+def time_point(value: str) -> float | None:
+    """Return a time as a number: that of a number, or microseconds since 1970; None for other texts.
+
+    A time without an offset is one of UTC.
+    """
+    try:
+        found = float(value)
+    except ValueError:
+        try:
+            time = datetime.fromisoformat(value.strip())
+        except ValueError:
+            return None
+        since = (time if time.tzinfo else time.replace(tzinfo=UTC)) - datetime(1970, 1, 1, tzinfo=UTC)
+        return float(since // timedelta(microseconds=1))
+    return found if math.isfinite(found) else None
+
+
+def _split(value: object) -> SplitRule:
+    given = keys_and_values(value, "split")
+    refuse_unknown(given, ("by", "column", "test", "from"), "split")
+    by, test, since = given.get("by"), given.get("test"), given.get("from")
+    one_of(by, ("time", "user"), "by of split")
+    column = text(given.get("column"), "column of split")
+    if (test is None) == (since is None) or (by == "user" and since is not None):
+        wanted = "test, or from," if by == "time" else "test"
+        raise SchemaError(f"split by {by} needs {wanted} and nothing else, as in `test: 0.1`")
+    if test is not None and not 0 < finite(test, "test of split") < 1:
+        raise SchemaError(f"test of split is {shown(test)}; it must be a share between 0 and 1")
+    if since is not None and not isinstance(since, str):
+        since = finite(since, "from of split")
+    elif isinstance(since, str) and time_point(since) is None:
+        raise SchemaError(
+            f"from of split is {shown(since)}; it must be a number, or a time as in 2026-05-01 or "
+            "2026-05-01T12:00:00"
+        )
+    return SplitRule(by=str(by), column=column, test=None if test is None else float(test), since=since)
 
 
 def _labels(given: Mapping[str, Any]) -> tuple[TaskLabel, ...]:
@@ -517,6 +585,8 @@ def _check(schema: FeatureSchema) -> None:
         raise SchemaError(
             f"weight is {schema.weight}, the column of a label; it must be another column, of numbers from 0"
         )
+    if schema.split is not None and schema.split.column in schema.answers:
+        raise SchemaError(f"split reads {schema.split.column}, the column of a label or of the weights")
     seen: set[str] = set()
     every: tuple[DenseFeature | SparseFeature, ...] = (*schema.dense, *schema.sparse)
     for each in every:

@@ -233,6 +233,11 @@ def _newest(lengths: npt.NDArray[np.int64], values: pa.Array, feature: SparseFea
     return Bags(kept.astype(np.int32), values)
 
 
+def texts(column: pa.Array, name: str) -> pa.Array:
+    """Return values as texts; equal values of different types are alike."""
+    return _text(column, name).cast(pa.string())
+
+
 def take(batch: pa.RecordBatch, schema: FeatureSchema, kept: npt.NDArray[np.bool_]) -> pa.RecordBatch:
     """Return the chosen rows with the schema's columns."""
     return batch.select(list(schema.columns)).filter(pa.array(kept))

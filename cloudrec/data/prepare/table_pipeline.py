@@ -25,6 +25,7 @@ import pyarrow as pa
 
 from cloudrec.data.format import encoding, manifest
 from cloudrec.data.format.shards import Disk
+from cloudrec.data.prepare import splits as rules
 from cloudrec.data.prepare import table_columns as columns
 from cloudrec.data.prepare.encode import mix64
 from cloudrec.data.prepare.folder import BadRow
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
 
 SPLITS = ("train", "test")
 _KEPT_BAD_ROWS = 10_000
+_TEST_FRACTION = 0.1  # unless stated
 
 
 def schema_like(known: KnownVocabulary, own: FeatureSchema | None) -> FeatureSchema:
@@ -73,7 +75,7 @@ def schema_like(known: KnownVocabulary, own: FeatureSchema | None) -> FeatureSch
     if known.encoding.rules is not None and theirs.mapping() != known.encoding.rules["features"]:
         raise DataError("its feature schema was changed: it does not fit the digest", remedy=encoding.AGAIN)
     if own is None:
-        return theirs
+        return replace(theirs, split=None)  # which rows were test rows says nothing about others
     if own.mapping() != theirs.mapping():
         mine, other = ([entry["name"] for entry in each.mapping()] for each in (own, theirs))
         differing = [
@@ -127,6 +129,11 @@ class TablePreparation:
         """`absent` are the columns of labels, if the files have none."""
         self.bad_rows: list[BadRow] = []
         self.bad_count = 0
+        self.first_test_time: float | None = (
+            None  # by the schema's rule; None: there is none, or it is not known
+        )
+        if schema.split is not None and schema.split.since is not None:
+            self.first_test_time = schemas.time_point(str(schema.split.since))
         self._options = options
         self._files = files
         self._schema = schema
@@ -148,6 +155,8 @@ class TablePreparation:
 
     def run(self) -> dict[str, Any]:
         """Write all shards, and return the contents of dataset.json."""
+        if self.needs_times:
+            self.note_times([rules.sample_of(each, self._schema) for each in self._files])
         with self._disk, ThreadPoolExecutor(self._threads) as pool:
             tables = None
             if self._known is not None:
@@ -190,6 +199,17 @@ class TablePreparation:
             for name, writer in writers.items()
         }
         return self.content(splits, tables)
+
+    @property
+    def needs_times(self) -> bool:
+        """Whether the time of the first test row depends on all rows."""
+        split = self._schema.split
+        return split is not None and split.by == "time" and split.since is None
+
+    def note_times(self, samples: Sequence[rules.Sample]) -> None:
+        """Find the time of the first test row from samples of all files."""
+        assert self._schema.split is not None  # noqa: S101 - for the type checker: who asks has one
+        self.first_test_time = rules.first_test_time(samples, self._schema.split)
 
     def require_rows(self, rows: int) -> None:
         """Raise DataError if there are no training rows."""
@@ -332,7 +352,11 @@ class TablePreparation:
     def _make(self, taken: _Taken) -> EncodedBatch:
         batch = taken.batch
         problems = self._problems(batch)
-        test = self._in_test(self._files[taken.number], taken.rows)
+        if self._schema.split is None:
+            test = self._in_test(self._files[taken.number], taken.rows)
+        else:
+            seed, since = self._options.seed, self.first_test_time
+            test = rules.in_test(batch, self._schema.split, seed=seed, since=since)
         if problems:
             good = np.ones(batch.num_rows, np.bool_)
             good[[each.row for each in problems]] = False
@@ -356,6 +380,8 @@ class TablePreparation:
                 problems += columns.missing(columns.values_of(batch, sparse), sparse)
         for sparse in self._schema.weighted:
             problems += self._value_weights(batch, sparse)[1]
+        if self._schema.split is not None:
+            problems += rules.problems(batch, self._schema.split)
         return problems
 
     def _value_weights(
@@ -456,6 +482,7 @@ class TablePreparation:
             "encoding": tables.to_json(),
             "features": self._schema.to_json(),
             **({"labels": False} if self._absent else {}),
+            **({} if self.first_test_time is None else {"first_test_time": self.first_test_time}),
             "rows": sum(split["rows"] for split in splits.values()),
             "bad_rows": self.bad_count,
             "sources": self._sources,
@@ -516,8 +543,20 @@ class Moments:
         return {"mean": float(f"{self._mean:.9g}"), "deviation": float(f"{deviation:.9g}")}
 
 
-def refuse_options(options: PrepareOptions) -> None:
-    """Refuse options that the schema states for each feature; UsageError names them."""
+def refuse_options(options: PrepareOptions, schema: FeatureSchema, files: Sequence[TableFile]) -> None:
+    """Refuse options and folders for what the schema states; UsageError names them."""
+    if schema.split is not None and options.test_fraction != _TEST_FRACTION:
+        raise UsageError(
+            f"--test-fraction is {options.test_fraction:g}, but the schema's `split` says which rows are for "
+            "testing",
+            remedy="leave one of them out",
+        )
+    if schema.split is not None and any(each.split is not None for each in files):
+        raise UsageError(
+            "the files are in the folders train/ and test/, but the schema's `split` says which rows are for "
+            "testing",
+            remedy="leave `split` out, or name the files",
+        )
     if (options.encoding, options.min_frequency, options.hash_buckets) != ("vocabulary", 3, 100_000):
         raise UsageError(
             "--encoding, --min-frequency and --hash-buckets are those of Criteo's columns",
