@@ -72,12 +72,21 @@ _MOST_ROWS = (1 << 31) - 1
 _LIMITS = {
     "min_frequency": (1, _MOST_ROWS),
     "max_size": (1, _MOST_ROWS - FIRST_ID),
+    "unknown_buckets": (1, 1 << 24),
     "buckets": (2, _MOST_ROWS),
     "dim": (4, 65_536),
     "max_length": (1, 1024),
 }
-# Of a schema's JSON if there is none, as before there were any.
-_LEFT_OUT = ("max_length", "weights", "cross", "lookup", "clip")
+# Values that a schema's JSON leaves out, as before there were these keys.
+_LEFT_OUT = {
+    "max_length": None,
+    "weights": None,
+    "cross": (),
+    "lookup": None,
+    "clip": None,
+    "unknown_buckets": 1,
+}
+_SHARED = ("encoding", "dim", "min_frequency", "max_size", "unknown_buckets", "buckets", "boundaries")
 _MOST_CROSSED = 8  # columns
 MOST_LOOKED_UP = 50_000  # values of a map, which every checkpoint contains
 _MOST_LOOKUP_TEXT = 1 << 20  # characters of a map
@@ -140,6 +149,7 @@ class SparseFeature:
         encoding: vocabulary, hash, or bucketise for numbers.
         min_frequency: values that fewer training rows have share the id of unknown values.
         max_size: the most values of a vocabulary, the most frequent ones; None: all.
+        unknown_buckets: the ids, by hash, of values that a vocabulary lacks; its own ids begin behind them.
         buckets: the ids of a hash, with that of a missing value.
         boundaries: between the buckets of `bucketise`, ascending.
         table: the embedding table; features with the same one share ids and vectors.
@@ -162,6 +172,7 @@ class SparseFeature:
     encoding: str = "vocabulary"
     min_frequency: int = 3
     max_size: int | None = None
+    unknown_buckets: int = 1
     buckets: int = 100_000
     boundaries: tuple[float, ...] = ()
     table: str
@@ -170,6 +181,11 @@ class SparseFeature:
     weights: str | None = None
     cross: tuple[str, ...] = ()
     lookup: Lookup | None = None
+
+    @property
+    def first_id(self) -> int:
+        """The id of a vocabulary's first value; those before are of a missing value and of unknown ones."""
+        return UNKNOWN_ID + self.unknown_buckets
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -300,6 +316,7 @@ class FeatureSchema:
                 **({"buckets": each.buckets} if each.encoding == "hash" else {}),
                 **({"boundaries": list(each.boundaries)} if each.encoding == "bucketise" else {}),
                 **({"max_length": each.max_length} if each.kind == "sequence" else {}),
+                **({"unknown_buckets": each.unknown_buckets} if each.unknown_buckets > 1 else {}),
                 **({"weighted": True} if each.weights is not None else {}),
                 **({"cross": len(each.cross)} if each.cross else {}),
                 **_digest_of_lookup(each),
@@ -517,6 +534,11 @@ def _check_sparse(feature: SparseFeature) -> None:
         raise SchemaError(f"boundaries of {name} are {list(bounds)}; they must ascend")
     if feature.cross:
         _check_cross(feature)
+    if feature.unknown_buckets > 1 and feature.encoding != "vocabulary":
+        raise SchemaError(
+            f"{name} has unknown_buckets but encoding {feature.encoding}, which knows every value; "
+            "leave them out"
+        )
     if feature.separator is not None and feature.kind == "single":
         raise SchemaError(f"{name} has a separator but is single; add `kind: multi_hot`, or leave it out")
     if feature.weights is not None and feature.kind != "multi_hot":
@@ -595,7 +617,7 @@ def _check(schema: FeatureSchema) -> None:
         seen.add(each.name)
         _check_columns(each, schema)
     for table, shared in schema.tables.items():
-        for key in ("encoding", "dim", "min_frequency", "max_size", "buckets", "boundaries"):
+        for key in _SHARED:
             values = {getattr(each, key) for each in shared}
             if len(values) > 1:
                 names = " and ".join(each.name for each in shared)
@@ -637,7 +659,7 @@ def _plain(feature: DenseFeature | SparseFeature) -> dict[str, Any]:
     values = {
         key: list(value) if isinstance(value, tuple) else value
         for key, value in asdict(feature).items()
-        if key not in _LEFT_OUT or value not in (None, ())
+        if key not in _LEFT_OUT or value != _LEFT_OUT[key]
     }
     if feature.lookup is not None:
         values["lookup"] = dict(feature.lookup)

@@ -27,7 +27,7 @@ FEATURES: dict[str, Any] = {
         {"name": "wealth", "column": "city", "lookup": {"city 1": 2, "city 2": 0.5}},
     ],
     "sparse": [
-        "city",
+        {"name": "city", "min_frequency": 140, "unknown_buckets": 3},
         {"name": "city_device", "cross": ["city", "device"], "buckets": 50},
         {"name": "region", "column": "city", "lookup": {f"city {each}": each // 5 for each in range(15)}},
         {"name": "tags", "kind": "multi_hot", "weights": "tag_scores", "min_frequency": 1},

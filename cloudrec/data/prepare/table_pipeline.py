@@ -260,7 +260,9 @@ class TablePreparation:
         """Prepare to count values and to add up numbers."""
         for table, features in self._schema.tables.items():
             if features[0].encoding == "vocabulary":
-                self._counters[table] = ValueCounter(table, most=self._options.max_vocabulary)
+                self._counters[table] = ValueCounter(
+                    table, most=self._options.max_vocabulary, unknown_buckets=features[0].unknown_buckets
+                )
             else:
                 self._ids[table] = Ids(features[0], ())
         self._moments = moments_to_learn(self._schema)
@@ -291,10 +293,13 @@ class TablePreparation:
                 data = to_lines(self._vocabulary[table])
                 file = disk.write(f"{encoding.FOLDER}/{table}.jsonl", memoryview(data))
                 sha256 = hashlib.sha256(data).hexdigest()
-                rows = encoding.FIRST + len(self._vocabulary[table])
+                rows = features[0].first_id + len(self._vocabulary[table])
             else:
                 rows = Ids(features[0], ()).rows
-            entries[table] = encoding.Table(feature=table, rows=rows, file=file, sha256=sha256)
+            unknown = features[0].unknown_buckets
+            entries[table] = encoding.Table(
+                feature=table, rows=rows, file=file, sha256=sha256, unknown=unknown
+            )
         return encoding.Encoding(
             kind=encoding.FEATURES,
             tables=tuple(replace(entries[each.table], feature=each.name) for each in self._schema.sparse),

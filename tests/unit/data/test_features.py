@@ -30,7 +30,6 @@ SCHEMA: dict[str, Any] = {
     "dense": [
         {"name": "price", "transform": "log1p"},
         {"name": "age", "transform": "normalise", "missing": 40},
-        {"name": "age_range", "column": "age", "transform": "min_max", "missing": 40, "clip": [20, 50]},
     ],
     "sparse": [
         {"name": "city", "min_frequency": 2},

@@ -12,10 +12,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from cloudrec.data.prepare.folder import claimed
+from cloudrec.data.prepare.many.parts import make_job, prepare_parts
 from cloudrec.data.prepare.options import PrepareOptions
 from cloudrec.data.prepare.prepare import prepare
+from cloudrec.data.prepare.table_files import find_tables
+from cloudrec.data.prepare.table_pipeline import TablePreparation
 from cloudrec.errors import DataError
 from cloudrec_contract.features import SchemaError, parse
+from tests.unit.data.test_prepare_parts import Twice, contents, described
 
 VALUES = [None, -1e6, -3.0, -0.5, 0.0, 2.0, 7.5, 1e39]
 WHOLE = PrepareOptions(test_fraction=0.0)
@@ -115,3 +120,27 @@ def test_the_schema_comes_back_and_others_stay_as_they_were() -> None:
     assert schema.mapping()[1]["clip"] == [0.0, 1.0]
     for each in (schema.to_json()["dense"][0], schema.mapping()[0]):
         assert "clip" not in each
+
+
+def test_json_lines_and_parts_have_the_bytes_of_one_machine(tmp_path: Path) -> None:
+    """Also of a column that two features read."""
+    dense: list[Any] = ["x", {"name": "range", "column": "x", "transform": "min_max", "clip": [-2, 2]}]
+    schema = parse({"label": "y", "dense": dense, "sparse": ["c"]})
+    (tmp_path / "rows").mkdir()
+    for number in range(3):
+        values = np.random.default_rng(number).normal(size=300).tolist()
+        table = {"y": [0] * 300, "c": ["a"] * 300, "x": values}
+        pq.write_table(pa.table(table), tmp_path / "rows" / f"{number}.parquet")
+        lines = [json.dumps(dict(zip(table, row, strict=True))) for row in zip(*table.values(), strict=True)]
+        (tmp_path / f"{number}.jsonl").write_text("\n".join(lines) + "\n")
+    options = PrepareOptions(shard_rows=130)
+    prepare(str(tmp_path / "rows"), tmp_path / "one", options=options, schema=schema)
+    prepare(str(tmp_path / "*.jsonl"), tmp_path / "json", options=options, schema=schema)
+    files = find_tables([str(tmp_path / "rows")])
+    with claimed(tmp_path / "many", overwrite=False) as workspace:
+        head = TablePreparation(workspace, options, files, schema, progress=lambda _done, _total: None)
+        job = make_job(tmp_path / "many", options, files, schema, ())
+        made = prepare_parts(job, head, Twice(), known=None, progress=lambda _done, _total: None)
+        workspace.commit(made, head.bad_rows)
+    assert contents(tmp_path / "many") == contents(tmp_path / "one") == contents(tmp_path / "json")
+    assert described(tmp_path / "many") == described(tmp_path / "one")
