@@ -156,7 +156,7 @@ def prepare(
     values get other ids, and the model scores them wrongly.
     """
     require_extra()
-    from cloudrec.data.prepare.memory import keep_freed_memory  # noqa: PLC0415
+    from cloudrec.data.memory import keep_freed_memory  # noqa: PLC0415
     from cloudrec.data.prepare.options import ENCODING_OPTIONS, PrepareOptions, refusal_beside_like  # noqa: PLC0415
     from cloudrec.data.prepare.prepare import prepare as prepare_dataset  # noqa: PLC0415
     from cloudrec.data.schema_file import default_schema, load_schema  # noqa: PLC0415

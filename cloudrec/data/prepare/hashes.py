@@ -51,6 +51,12 @@ def text_hash(name: str) -> TextHash:
     return _HASHES[name]
 
 
+def seeded_hash(texts: pa.Array, seed: int) -> npt.NDArray[np.uint64]:
+    """Return another hash of texts for each seed; that of a null is the one of an empty text."""
+    mixed = mix64(np.array([seed], np.uint64) + _START)
+    return mix64(_words64(texts.fill_null("") if texts.null_count else texts) ^ mixed)
+
+
 def mix64(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     """Return murmur3's finaliser of each value: every bit of the input affects every bit of the output."""
     mixed = values ^ (values >> np.uint64(33))

@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cloudrec.data.prepare.hashes import NEWEST, text_hash
+from cloudrec.data.prepare.hashes import NEWEST, seeded_hash, text_hash
 from cloudrec.errors import DataError
-from cloudrec_contract.features import FIRST_ID, MISSING_ID, UNKNOWN_ID
+from cloudrec_contract.features import MISSING_ID, UNKNOWN_ID
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,6 +24,7 @@ _SMALL = 1 << 22  # limit of the numbers that are places of an array
 _WHOLE = r"\A(0|[1-9][0-9]{0,6})\z"  # the texts of numbers up to a limit above that one
 _WAITING = 1 << 20  # codes that wait to be counted
 _MOST_REMEMBERED = 1 << 20  # values whose ids are remembered, beside those of a vocabulary
+_UNKNOWN_SEED = 1  # of the hash of unknown values
 
 
 class _SmallNumbers:
@@ -143,8 +144,11 @@ class ValueCounter:
     them is counted without any texts.
     """
 
-    def __init__(self, table: str, *, most: int) -> None:
+    def __init__(self, table: str, *, most: int, unknown_buckets: int = 1) -> None:
         self._codes = Codes()
+        self._unknown_buckets = unknown_buckets
+        self._size = 1  # of all codes, if there are several ids of unknown values
+        self._lock = threading.Lock()
         self._table = table
         self._most = most
         self._has_texts = self._has_numbers = False
@@ -155,13 +159,17 @@ class ValueCounter:
 
     def of(self, values: pa.Array) -> npt.NDArray[np.int32]:
         """Return the codes of texts or whole numbers. Several threads may call it."""
-        if pa.types.is_integer(values.type):
+        if pa.types.is_integer(values.type) and self._unknown_buckets == 1:
             if (small := _small_numbers(values)) is not None:
                 self._has_numbers = True
                 return ~small
             values = values.cast(pa.string())
         self._has_texts = True
-        return self._codes.of(values)
+        codes = self._codes.of(values)
+        if self._unknown_buckets > 1:
+            with self._lock:
+                self._size = max(self._size, int(codes.max(initial=0)) + 1)
+        return codes
 
     def add(self, codes: npt.NDArray[np.int32]) -> None:
         """Count codes; DataError if there are too many different ones. One thread at a time."""
@@ -182,18 +190,22 @@ class ValueCounter:
     def ids(self, values: Sequence[str]) -> CodeIds:
         """Return the ids of the codes, if `values` are the vocabulary in the order of ids."""
         texts, known = np.array([MISSING_ID, UNKNOWN_ID], np.int32), pa.array(values, pa.string())
+        first = UNKNOWN_ID + self._unknown_buckets
         if self._has_texts:
             codes = self._codes.of(known)
-            size = max(len(self._counts), int(codes.max(initial=0)) + 1)
+            size = max(len(self._counts), int(codes.max(initial=0)) + 1, self._size)
             texts = np.full(size + 1, UNKNOWN_ID, np.int32)
-            texts[codes] = np.arange(FIRST_ID, FIRST_ID + len(values))
+            if self._unknown_buckets > 1:
+                others = self._codes.texts(np.arange(1, self._size))
+                texts[1 : self._size] = unknown_ids(others, self._unknown_buckets)
+            texts[codes] = np.arange(first, first + len(values))
             texts[0] = MISSING_ID
         if not self._has_numbers:
             return CodeIds(texts, None)
         places = np.flatnonzero(pc.match_substring_regex(known, _WHOLE).to_numpy(zero_copy_only=False))
         whole = known.take(pa.array(places)).cast(pa.int32()).to_numpy()
         numbers = np.full(int(whole.max(initial=0)) + 2, UNKNOWN_ID, np.int32)
-        numbers[whole] = FIRST_ID + places
+        numbers[whole] = first + places
         return CodeIds(texts, numbers)
 
     def _counted(self, least: int) -> pa.Table:
@@ -241,17 +253,23 @@ def vocabulary_of(counts: pa.Table, feature: SparseFeature) -> list[str]:
     return values
 
 
+def unknown_ids(values: pa.Array, buckets: int) -> npt.NDArray[np.int32]:
+    """Return the ids of texts that a vocabulary lacks, by hash."""
+    hashes = seeded_hash(values, _UNKNOWN_SEED) % np.uint64(buckets)
+    return hashes.astype(np.int32) + np.int32(UNKNOWN_ID)
+
+
 class _Memory:
     """The ids of values that have occurred."""
 
-    def __init__(self, values: pa.Array) -> None:
-        """`values` are those of the vocabulary."""
+    def __init__(self, values: pa.Array, first: int) -> None:
+        """`values` are those of the vocabulary, and `first` is the id of the first one."""
         self.codes = Codes()
         own = self.codes.of(values)
         self.ids: npt.NDArray[np.int32] = np.full(
             int(own.max(initial=0)) + 1, -1, np.int32
         )  # by code; -1: not known yet
-        self.ids[own] = np.arange(FIRST_ID, FIRST_ID + len(own))
+        self.ids[own] = np.arange(first, first + len(own))
         self.ids[0] = MISSING_ID
         self.size = 0  # without the vocabulary
 
@@ -274,7 +292,7 @@ class Ids:
         self._feature = feature
         self._values = pa.array(values, pa.string())
         self._lock = threading.Lock()
-        self._memory = _Memory(self._values) if feature.encoding == "vocabulary" else None
+        self._memory = _Memory(self._values, feature.first_id) if feature.encoding == "vocabulary" else None
         self._hash = text_hash(hashed_by)
         self._numbers = _SmallNumbers(self._hashed)
 
@@ -285,7 +303,7 @@ class Ids:
             return self._feature.buckets
         if self._feature.encoding == "bucketise":
             return len(self._feature.boundaries) + 2
-        return FIRST_ID + len(self._values)
+        return self._feature.first_id + len(self._values)
 
     def of(self, values: pa.Array) -> npt.NDArray[np.int32]:
         """Return the ids of texts, or of numbers; a null has the id 0."""
@@ -304,10 +322,13 @@ class Ids:
         with self._lock:
             if len(new := memory.unknown(codes)):
                 memory.ids[new] = UNKNOWN_ID
+                if self._feature.unknown_buckets > 1:
+                    texts, buckets = memory.codes.texts(new), self._feature.unknown_buckets
+                    memory.ids[new] = unknown_ids(texts, buckets)
             memory.size += len(new)
             found: npt.NDArray[np.int32] = memory.ids[codes]
             if memory.size > _MOST_REMEMBERED:
-                self._memory = _Memory(self._values)
+                self._memory = _Memory(self._values, self._feature.first_id)
         return found
 
     def _hashed(self, values: pa.Array) -> npt.NDArray[np.int32]:
