@@ -12,6 +12,7 @@ import pyarrow.csv
 import pyarrow.json
 import pyarrow.parquet
 
+from cloudrec.data.prepare.table_parquet import BATCH_ROWS, read_parquet
 from cloudrec.errors import DataError
 from cloudrec_contract.features import closest
 
@@ -20,10 +21,8 @@ if TYPE_CHECKING:
 
     from cloudrec_contract.features import FeatureSchema
 
-BATCH_ROWS = 65_536
 _BLOCK_BYTES = 4 << 20
 _HEAD_BYTES = 1 << 20
-_DICTIONARY_BYTES = 128 << 10  # as packed
 _PACKED = ("", ".gz", ".zst", ".bz2")
 _DELIMITERS = {".csv": ",", ".tsv": "\t", ".txt": "\t"}
 _JSON = (".jsonl", ".ndjson")
@@ -185,17 +184,8 @@ def _open(path: Path, schema: FeatureSchema, *, head: bool, absent: Sequence[str
     kind = _kind(path)
     columns = [each for each in schema.columns if each not in absent]
     if kind in _PARQUET:
-        metadata = pa.parquet.read_metadata(path)
-        file = pa.parquet.ParquetFile(
-            path,
-            metadata=metadata,
-            read_dictionary=_small_dictionaries(metadata, schema),
-            pre_buffer=False,  # otherwise it keeps all that it has read
-        )
-        return _Opened(
-            file.schema_arrow,
-            iter(()) if head else file.iter_batches(BATCH_ROWS, columns=columns),
-        )
+        found = pa.parquet.read_schema(path)
+        return _Opened(found, iter(()) if head else read_parquet(path, schema, columns))
     block = _HEAD_BYTES if head else _BLOCK_BYTES
     if kind in _JSON:
         weight = () if schema.weight is None else (schema.weight,)
@@ -219,25 +209,6 @@ def _open(path: Path, schema: FeatureSchema, *, head: bool, absent: Sequence[str
         ),
     )
     return _Opened(reader.schema, iter(reader))
-
-
-def _small_dictionaries(metadata: pa.parquet.FileMetaData, schema: FeatureSchema) -> list[str]:
-    """Return the columns of few different texts: it is faster to keep these apart.
-
-    A file does not say how many there are, but how large the first row group's are.
-    """
-    if not metadata.num_row_groups:
-        return []
-    wanted = {each.column for each in schema.single if each.encoding != "bucketise"}
-    first, found = metadata.row_group(0), []
-    for number in range(first.num_columns):
-        column = first.column(number)
-        if column.path_in_schema not in wanted or not column.has_dictionary_page:
-            continue
-        size = column.data_page_offset - column.dictionary_page_offset
-        if metadata.schema.column(number).logical_type.type == "STRING" and 0 < size <= _DICTIONARY_BYTES:
-            found.append(column.path_in_schema)
-    return found
 
 
 def _numbers(schema: FeatureSchema) -> list[str]:

@@ -339,3 +339,40 @@ def test_texts_and_numbers_of_one_table_are_counted_together(tmp_path: Path) -> 
 def test_vocabulary_files_are_json(values: list[str]) -> None:
     assert [json.loads(line) for line in to_lines(values).decode().split("\n")[:-1]] == values
     assert texts_in(to_lines(values)) == values
+
+
+@pytest.mark.parametrize("encoding", ["vocabulary", "hash"])
+@pytest.mark.parametrize("limit", [None, 2000, 100])
+def test_dictionaries_of_a_parquet_file_do_not_change_its_dataset(
+    tmp_path: Path, encoding: str, limit: int | None
+) -> None:
+    """With a limit, the file gives up its dictionaries within a row group."""
+    source = random.Random(1)  # noqa: S311 - rows, not secrets
+    words = ["", *(f"word {each}" for each in range(500))]
+    rows = 150_000
+    table = pa.table(
+        {
+            "clicked": pa.array([0, 1] * (rows // 2)),
+            "one": pa.array(source.choices([None, *words], k=rows)),
+            "many": pa.array(
+                [
+                    None if not n else [None, *source.choices(words, k=n)][n % 2 :]
+                    for n in source.choices(range(5), k=rows)
+                ],
+                pa.list_(pa.string()),
+            ),
+        }
+    )
+    pq.write_table(table, tmp_path / "plain.parquet", use_dictionary=False)
+    options = {} if limit is None else {"dictionary_pagesize_limit": limit, "data_page_size": 10_000}
+    pq.write_table(table, tmp_path / "dictionaries.parquet", row_group_size=100_000, **options)
+    sparse = [
+        {"name": "one", "encoding": encoding},
+        {"name": "many", "kind": "multi_hot", "encoding": encoding},
+    ]
+    digests = set()
+    for name in ("plain", "dictionaries"):
+        schema = parse({"label": "clicked", "sparse": sparse})
+        prepare(str(tmp_path / f"{name}.parquet"), tmp_path / name, schema=schema)
+        digests.add((document(tmp_path / name)["digest"], document(tmp_path / name)["encoding"]["digest"]))
+    assert len(digests) == 1
