@@ -25,31 +25,17 @@ def read_parquet(path: Path, schema: FeatureSchema, columns: Sequence[str]) -> I
     """Yield columns of a file, some rows at a time."""
     metadata = pa.parquet.read_metadata(path)
     texts, elements = _small_dictionaries(metadata, schema)
-    plain = _opened(path, metadata, texts)
-    if not elements:
-        yield from plain.iter_batches(BATCH_ROWS, columns=columns)
-        return
-    kept = _opened(path, metadata, [*texts, *elements])
-    for group in range(metadata.num_row_groups):
-        done = 0
-        try:
-            for batch in kept.iter_batches(BATCH_ROWS, row_groups=[group], columns=columns):
-                yield batch
-                done += batch.num_rows
-        except pa.ArrowNotImplementedError:  # the file gives up the dictionary of a list in this group
-            for batch in plain.iter_batches(BATCH_ROWS, row_groups=[group], columns=columns):
-                if done < batch.num_rows:
-                    yield batch.slice(done)
-                done = max(0, done - batch.num_rows)
-
-
-def _opened(
-    path: Path, metadata: pa.parquet.FileMetaData, dictionaries: Sequence[str]
-) -> pa.parquet.ParquetFile:
-    # With pre_buffer it would keep all that it has read.
-    return pa.parquet.ParquetFile(
-        path, metadata=metadata, read_dictionary=list(dictionaries), pre_buffer=False
+    file = pa.parquet.ParquetFile(
+        path,
+        metadata=metadata,
+        read_dictionary=[*texts, *elements],
+        pre_buffer=False,  # otherwise it keeps all that it has read
     )
+    if elements:  # Arrow reads lists with dictionaries of one row group alone
+        for group in range(metadata.num_row_groups):
+            yield from file.iter_batches(BATCH_ROWS, row_groups=[group], columns=columns)
+    else:
+        yield from file.iter_batches(BATCH_ROWS, columns=columns)
 
 
 def _small_dictionaries(
