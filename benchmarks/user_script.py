@@ -10,12 +10,16 @@ from __future__ import annotations
 
 import argparse
 import os
+import platform
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from datetime import UTC, datetime
 from pathlib import Path
+
+RESULTS = Path(__file__).parent / "results"
 
 LIMIT_S = 0.5
 ROUNDS = 7
@@ -63,15 +67,34 @@ def main() -> int:
         for name in NAMES:
             measure(name, folder, rounds)  # warm the file cache
         times = [{name: measure(name, folder, number) for name in NAMES} for number in range(rounds)]
-    print(f"{'':10} {'start s':>8} {'whole s':>8}   medians of {rounds}")
+    lines = [
+        f"# `cloudrec train SCRIPT` beside torchrun, {datetime.now(UTC):%Y-%m-%d}",
+        "",
+        f"{os.cpu_count()} processors ({platform.machine()}), Python {platform.python_version()}, load average "
+        f"{os.getloadavg()[0]:.1f} at the end. Medians of {rounds} alternating pairs; "
+        "`python -m benchmarks.user_script`.",
+        "",
+        "| | until the first line of Python, s | whole, s |",
+        "|---|---|---|",
+    ]
     for name in NAMES:
         start, whole = (statistics.median(each[name][part] for each in times) for part in (0, 1))
-        print(f"{name:10} {start:8.2f} {whole:8.2f}")
+        lines.append(f"| {name} | {start:.2f} | {whole:.2f} |")
     over = [[each["cloudrec"][part] - each["torchrun"][part] for each in times] for part in (0, 1)]
     middle = [statistics.median(each) for each in over]
-    spread = [f"{min(each):.2f} to {max(each):.2f}" for each in over]
-    print(f"{'overhead':10} {middle[0]:8.2f} {middle[1]:8.2f}   start {spread[0]}, whole {spread[1]}")
-    print(f"limit {LIMIT_S} s of the whole: {'met' if middle[1] <= LIMIT_S else 'MISSED'}")
+    spread = [
+        f"{median:.2f} ({min(each):.2f} to {max(each):.2f})"
+        for median, each in zip(middle, over, strict=True)
+    ]
+    lines += [
+        f"| difference, pairwise | {spread[0]} | {spread[1]} |",
+        "",
+        f"Limit: {LIMIT_S} s of the whole, {'met' if middle[1] <= LIMIT_S else 'missed'}.",
+    ]
+    text = "\n".join(lines) + "\n"
+    print(text)
+    name = f"user-script-{datetime.now(UTC):%Y-%m-%d}.md"
+    (RESULTS / name).write_text(text, encoding="utf-8")
     return int(middle[1] > LIMIT_S)
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from cloudrec.app.access import excluded, refuse_unreachable
 from cloudrec.app.guard import has_guard, hold_to_end, is_installed
-from cloudrec.app.money.lifetime import is_over, kept_end
 from cloudrec.app.reach.machines import lacks_machines
+from cloudrec.app.reach.runs import image_for
 from cloudrec.app.readiness import (
     ADDONS,
     BRIEFLY_S,
@@ -24,8 +24,6 @@ from cloudrec.app.readiness import (
 )
 from cloudrec.errors import CloudrecError, PreflightError, UsageError
 from cloudrec.findings import Finding
-from cloudrec.image.records import newest
-from cloudrec.keeper.ends import is_movable
 from cloudrec.kubernetes.addons import manage as engine
 from cloudrec.kubernetes.client.client import Kube
 from cloudrec.kubernetes.client.errors import ApiUnreachableError, KubeError
@@ -126,13 +124,6 @@ def _report_left_alone(app: AppContext, cluster: ClusterSpec) -> None:
         )
 
 
-def image_for(app: AppContext, access: Access) -> str:
-    """Return the last image that this machine pushed for a cluster, by digest; empty if there is none."""
-    repository = access.target.image_repository if isinstance(access, KubernetesAccess) else ""
-    found = newest(app.home, repository) if repository else None
-    return f"{found.repository}@{found.digest}" if found else ""
-
-
 def renew_end(app: AppContext, cluster: ClusterSpec) -> None:
     """Set the new expiry in an existing guard before nodes are created: it would end them by the old one."""
     if are_left_alone(app, cluster):
@@ -169,47 +160,6 @@ def _hold(
         update_missing(app, cluster.title, GUARD, [missing] if missing else [])
         for each in (missing,) if missing else ():
             app.report(f"{each.what}: {each.reason}; {each.remedy}")
-
-
-def refuse_ended(app: AppContext, cluster: ClusterSpec, access: Access) -> None:
-    """Refuse a run on a cluster whose expiry has passed: the guard would suspend the run immediately.
-
-    Args:
-        app: the context of the use case; its clock decides.
-        cluster: the journal's specification.
-        access: the access to the cluster; an expiry in the cluster's tags replaces the journal's.
-
-    Raises:
-        PreflightError: the expiry has passed.
-    """
-    end = access.expires or cluster.expires
-    if not isinstance(access, KubernetesAccess):
-        return
-    if is_over(end, app.now()) and is_movable(cluster):  # the tag has the end that `up` computed
-        provider = app.provider(cluster.provider)
-        end = kept_end(provider.search(cluster.title, locations=provider.locations(cluster))) or end
-    if is_over(end, app.now()):
-        raise PreflightError(
-            f"cluster {cluster.title!r} ended at {end}, and its guard suspends all runs",
-            remedy=f"give it a new expiry: cloudrec up {cluster.provider} --cluster {cluster.title} --ttl 8h",
-        )
-
-
-def refuse_without_nodes(cluster: ClusterSpec, access: Access) -> None:
-    """Refuse a run on a cluster whose GPU nodes were scaled to zero: its pods would wait without end.
-
-    Raises:
-        PreflightError: there are no GPU nodes.
-    """
-    if not isinstance(access, KubernetesAccess) or access.is_adopted or access.nodes:
-        return
-    why = ""
-    if cluster.autostop is not None:
-        why = f": they are scaled to zero when no run was active for {cluster.autostop} (autostop)"
-    raise PreflightError(
-        f"cluster {cluster.title!r} has no GPU nodes{why}",
-        remedy=f"`cloudrec up {cluster.provider} --cluster {cluster.title}` brings them back",
-    )
 
 
 def prepare_run(app: AppContext, cluster: ClusterSpec, access: Access, *, image: str) -> None:

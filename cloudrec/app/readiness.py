@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from cloudrec.engine.journal import Missing
 from cloudrec.errors import CloudrecError
-from cloudrec.kubernetes.client.client import Kube
 from cloudrec.kubernetes.client.errors import ApiUnreachableError
 
 if TYPE_CHECKING:
@@ -24,6 +23,8 @@ BRIEFLY_S = 5.0  # from inside its network, an API answers sooner
 
 def answers(target: ClusterTarget, *, wait_s: float = BRIEFLY_S) -> bool:
     """Return whether a cluster's Kubernetes API answers one attempt from here within some seconds."""
+    from cloudrec.kubernetes.client.client import Kube  # noqa: PLC0415 - other clusters need no client
+
     try:
         with Kube.connect(target, patience_s=_ONCE_S, connect_s=wait_s, read_s=wait_s) as kube:
             kube.version()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 import sys
 import time
@@ -72,6 +71,8 @@ async def repeat_request(
     action: Callable[[], Awaitable[T]], patience: Patience, may_pass: Callable[[Exception], bool]
 ) -> T:
     """Retry a request as often as `patience` allows, for a client that does not retry."""
+    import asyncio  # noqa: PLC0415 - a store on this machine needs none of it
+
     for failures in range(1, patience.attempts):
         try:
             return await action()
@@ -87,4 +88,6 @@ def cancel_requests() -> None:
     asyn = sys.modules.get("fsspec.asyn")
     loop = asyn.loop[0] if asyn is not None else None
     if loop is not None:
+        import asyncio  # noqa: PLC0415 - as above
+
         loop.call_soon_threadsafe(lambda: [task.cancel() for task in asyncio.all_tasks(loop)])

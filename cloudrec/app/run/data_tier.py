@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from cloudrec.agent.upload.staging import list_files
 from cloudrec.engine.plan import PlannedData
 from cloudrec.errors import DataError, StorageError
-from cloudrec.kubernetes.manifests.shared import ROOT
 from cloudrec.launchers.base.results_store import is_remote, open_place
 from cloudrec.launchers.base.runspec import is_own_trainer
 from cloudrec.providers.base.access import KubernetesAccess
@@ -113,6 +112,8 @@ def with_tier(
     below, provider = _below(uri, found.storage), app.provider(cluster.provider)
     if chosen.tier.name == LUSTRE and isinstance(provider, FillsLustre):
         below = provider.path_in_lustre(cluster, below)
+    from cloudrec.kubernetes.manifests.shared import ROOT  # noqa: PLC0415 - with all manifests
+
     path = f"{ROOT}/{chosen.tier.name}/{below}"
     return replace(spec, trainer_flags=(*spec.trainer_flags, f"--dataset_path={path}")), chosen
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cloudrec import providers
 from cloudrec.app.access import refuse_unreachable
-from cloudrec.app.addons import image_for, prepare_run, refuse_ended, refuse_without_nodes
 from cloudrec.app.choosing import choose
 from cloudrec.app.managed.check import refuse_wishes
+from cloudrec.app.reach.runs import image_for, refuse_ended, refuse_without_nodes
 from cloudrec.app.readiness import report_missing
 from cloudrec.app.run.data_tier import fill, plan_of, with_tier
 from cloudrec.app.run.model_source import with_model_source
@@ -117,13 +117,20 @@ def train(
         app.provider(cluster.provider).access(cluster)  # it may have gone while the user was asked
         if data is not None and data.tier.name == LUSTRE:
             fill(app, cluster, spec, uri)
-        prepare_run(app, cluster, place.access, image="" if spec.setup else spec.image)
+        _prepare_cluster(app, place, spec)
         folder = create_run(app.home.runs, spec)
         if script:
             keep_archive(folder, script.archive.data)
         with passed_on(spec, launcher):
             _tell_id(app, folder, launcher.submit(folder))
     return folder
+
+
+def _prepare_cluster(app: AppContext, place: RunTarget, spec: RunSpec) -> None:
+    if isinstance(place.access, KubernetesAccess):
+        from cloudrec.app.addons import prepare_run  # noqa: PLC0415 - with the client of the API
+
+        prepare_run(app, place.cluster, place.access, image="" if spec.setup else spec.image)
 
 
 def resume(

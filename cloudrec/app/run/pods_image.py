@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cloudrec import providers
-from cloudrec.launchers.kubernetes.launcher import KubeLauncher
 from cloudrec.providers.base.access import KubernetesAccess
 from cloudrec_contract.settings import TrainerSettings
 
@@ -46,7 +45,11 @@ def pods_image(
     """
     train, wanted = loaded.spec.train, loaded.spec.cluster
     own = train.image or pushed
-    if own or not isinstance(launcher, KubeLauncher) or not isinstance(access, KubernetesAccess):
+    if own or not isinstance(access, KubernetesAccess):
+        return own, None
+    from cloudrec.launchers.kubernetes.launcher import KubeLauncher  # noqa: PLC0415 - runs in pods
+
+    if not isinstance(launcher, KubeLauncher):
         return own, None
     from cloudrec.image.bases import BASE, TRAINER, base_for, setup_for  # noqa: PLC0415 - runs with an image
 

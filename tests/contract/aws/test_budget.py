@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cloudrec import app
-from cloudrec.app.addons import refuse_ended
+from cloudrec.app.reach.runs import refuse_ended
 from cloudrec.app.records import known_clusters
 from tests.contract.aws.support_trace import HOUR, NODES, ROUND_S, Trace, traced
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from cloudrec import app
-from cloudrec.app.addons import refuse_ended
+from cloudrec.app.reach.runs import refuse_ended
 from cloudrec.app.records import known_clusters
 from tests.conformance.support_clouds import stand_in
 from tests.contract.azure.support import fresh

@@ -14,7 +14,7 @@ import yaml
 
 from cloudrec import app
 from cloudrec.app import AppContext
-from cloudrec.app.addons import refuse_ended
+from cloudrec.app.reach.runs import refuse_ended
 from cloudrec.app.records import known_clusters
 from cloudrec.home import Home
 from cloudrec.keeper.guard import Guard, halting, moving, pricing
