@@ -36,6 +36,8 @@ BUCKETS = 100_000
 MIN_FREQUENCY = 3
 _POLL_S = 0.02
 SIZES = {"device": 5, "hour": 24, "category": 300, "shop": 20_000, "item": 300_000, "user": 1_000_000}
+_INTEGERS = tuple(f"I{each}" for each in range(1, 14))
+_CATEGORIES = tuple(f"C{each}" for each in range(1, 27))
 DENSE = ("price", "age", "ctr", "depth")
 
 
@@ -96,15 +98,9 @@ def reference(file: Path, encoding: str, out: Path) -> None:
     is_table = file.suffix == ".parquet"
     if is_table:
         label, numbers, categories, lists = "clicked", list(DENSE), list(SIZES), ["tags"]
-        lazy = pl.scan_parquet(file)
     else:
-        label, numbers = "label", [f"I{each}" for each in range(1, 14)]
-        categories, lists = [f"C{each}" for each in range(1, 27)], []
-        kinds = {
-            name: pl.Int64 if name in (label, *numbers) else pl.String
-            for name in (label, *numbers, *categories)
-        }
-        lazy = pl.scan_csv(file, has_header=False, separator="\t", quote_char=None, schema=kinds)
+        label, numbers, categories, lists = "label", list(_INTEGERS), list(_CATEGORIES), []
+    lazy = _scanned(file)
     frame = lazy.with_columns(test=pl.int_range(pl.len()).hash(0) % 10 == 0).collect()
     train = ~frame["test"]
     ids = {name: _ids(frame[name], train, encoding) for name in categories}
@@ -123,6 +119,21 @@ def reference(file: Path, encoding: str, out: Path) -> None:
             np.save(out / f"{split}.{name}.npy", ids[name].filter(chosen).to_numpy())
     for name in lists:
         np.save(out / f"{name}.npy", ids[name].to_numpy())
+
+
+def scan(file: Path) -> None:
+    """Read a file with Polars into memory, and do nothing with it."""
+    _scanned(file).collect()
+
+
+def _scanned(file: Path) -> pl.LazyFrame:
+    import polars as pl  # noqa: PLC0415 - likewise
+
+    if file.suffix == ".parquet":
+        return pl.scan_parquet(file)
+    kinds: dict[str, Any] = dict.fromkeys(("label", *_INTEGERS), pl.Int64)
+    kinds |= dict.fromkeys(_CATEGORIES, pl.String)
+    return pl.scan_csv(file, has_header=False, separator="\t", quote_char=None, schema=kinds)
 
 
 def _ids(values: pl.Series, train: pl.Series, encoding: str) -> pl.Series:
@@ -187,16 +198,20 @@ def prepare_command(work: Work, out: Path) -> list[str]:
     return [sys.executable, "-m", "cloudrec", "data", "prepare", str(work.file), str(out), *work.options]
 
 
-def _pairs(work: Work, pairs: int, folder: Path) -> list[tuple[tuple[float, float], tuple[float, float]]]:
-    found = []
-    for pair in range(pairs + 1):
+def _rounds(work: Work, rounds: int, folder: Path) -> list[tuple[tuple[float, float], ...]]:
+    """Return the seconds and MiB of Polars' pipeline, of `prepare`, and of Polars' scan, in each round."""
+    found: list[tuple[tuple[float, float], ...]] = []
+    for number in range(rounds + 1):
         out = [folder / "reference", folder / "prepared"]
-        plain = [sys.executable, "-m", "benchmarks.prepare", "--reference"]
-        ours = prepare_command(work, out[1])
-        measured = (measure([*plain, str(work.file), work.encoding, str(out[0])]), measure(ours))
+        plain = [sys.executable, "-m", "benchmarks.prepare"]
+        measured = (
+            measure([*plain, "--reference", str(work.file), work.encoding, str(out[0])]),
+            measure(prepare_command(work, out[1])),
+            measure([*plain, "--scan", str(work.file)]),
+        )
         for each in out:
             shutil.rmtree(each)
-        if pair:
+        if number:
             found.append(measured)
     return found
 
@@ -242,25 +257,27 @@ def main(rows: int = 2_000_000, pairs: int = 5, only: str = "") -> None:
             f"{rows:,} rows; {os.cpu_count()} processors ({platform.machine()}), "
             f"Python {platform.python_version()}, {versions}."
         ),
-        f"Median of {pairs} pairs of processes; `python -m benchmarks.prepare`.",
+        f"Median of {pairs} rounds of processes; `python -m benchmarks.prepare`.",
+        "A bare scan only reads the file into memory.",
         "",
         (
             "| file | encoding | Polars, s | prepare, s | times Polars' speed, pairwise | lowest - highest "
-            "| Polars, peak MiB | prepare, peak MiB |"
+            "| Polars, peak MiB | prepare, peak MiB | Polars' bare scan, s | times its speed |"
         ),
-        "|---|---|---|---|---|---|---|---|",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for work in _works(folder, rows, only):
-            found = _pairs(work, pairs, folder)
-            ratios = [plain[0] / ours[0] for plain, ours in found]
-            seconds = [statistics.median(each[side][0] for each in found) for side in (0, 1)]
+            found = _rounds(work, pairs, folder)
+            ratios = [plain[0] / ours[0] for plain, ours, _ in found]
+            bare = statistics.median(bare[0] / ours[0] for _, ours, bare in found)
+            seconds = [statistics.median(each[side][0] for each in found) for side in (0, 1, 2)]
             peaks = [max(each[side][1] for each in found) for side in (0, 1)]
             lines.append(
                 f"| {work.name} | {work.encoding} | {seconds[0]:.2f} | {seconds[1]:.2f} "
                 f"| {statistics.median(ratios):.2f} | {min(ratios):.2f} - {max(ratios):.2f} "
-                f"| {peaks[0]:,.0f} | {peaks[1]:,.0f} |"
+                f"| {peaks[0]:,.0f} | {peaks[1]:,.0f} | {seconds[2]:.2f} | {bare:.2f} |"
             )
             print(lines[-1], flush=True)
     text = "\n".join(lines) + "\n"
@@ -270,7 +287,9 @@ def main(rows: int = 2_000_000, pairs: int = 5, only: str = "") -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--reference"]:
+    if sys.argv[1:2] == ["--scan"]:
+        scan(Path(sys.argv[2]))
+    elif sys.argv[1:2] == ["--reference"]:
         reference(Path(sys.argv[2]), sys.argv[3], Path(sys.argv[4]))
     else:
         rows, pairs, only, *_ = [*sys.argv[1:], *("2_000_000", "5", "")[len(sys.argv) - 1 :]]

@@ -70,9 +70,9 @@ def main() -> int:
     lines = [
         f"# `cloudrec train SCRIPT` beside torchrun, {datetime.now(UTC):%Y-%m-%d}",
         "",
-        f"{os.cpu_count()} processors ({platform.machine()}), Python {platform.python_version()}, load average "
-        f"{os.getloadavg()[0]:.1f} at the end. Medians of {rounds} alternating pairs; "
-        "`python -m benchmarks.user_script`.",
+        f"{os.cpu_count()} processors ({platform.machine()}), Python {platform.python_version()}.",
+        f"Medians of {rounds} alternating pairs; `python -m benchmarks.user_script`.",
+        f"The load average was {os.getloadavg()[0]:.1f} at the end.",
         "",
         "| | until the first line of Python, s | whole, s |",
         "|---|---|---|",
