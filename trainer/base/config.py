@@ -31,7 +31,13 @@ MULTI_TASK_MODELS = (*EXPERT_MODELS, "din", "hstu")  # that take several labels
 MODELS = (*DLRM_MODELS, "deepfm", "wide_deep", "two_tower", *MULTI_TASK_MODELS)
 CommPrecision = Literal["fp32", "fp16", "bf16", "fp8", "int8"]
 ShardingKind = Literal[
-    "table_wise", "row_wise", "column_wise", "table_row_wise", "grid_shard", "data_parallel"
+    "table_wise",
+    "row_wise",
+    "column_wise",
+    "table_row_wise",
+    "table_column_wise",
+    "grid_shard",
+    "data_parallel",
 ]
 KernelKind = Literal["fused", "fused_uvm", "fused_uvm_caching", "dense"]
 NoticeServiceName = Annotated[str, AfterValidator(check_notice_service)]
@@ -317,8 +323,8 @@ class SystemConfig(_Group):
     )
     sharding_types: Annotated[tuple[ShardingKind, ...], Field(min_length=1)] = Field(
         ("table_wise", "row_wise", "table_row_wise"),
-        description="what the planner may choose from; column_wise and grid_shard split rows, so they need "
-        "table_optimizer sgd, adagrad or adam",
+        description="what the planner may choose from; column_wise, table_column_wise and grid_shard split "
+        "rows, so they need table_optimizer sgd, adagrad or adam",
     )
     compute_kernels: Annotated[tuple[KernelKind, ...], Field(min_length=1)] = Field(
         ("fused", "dense"),
