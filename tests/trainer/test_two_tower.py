@@ -81,7 +81,14 @@ def _samples(step: int) -> tuple[Tensor, dict[str, list[list[int]]], Tensor]:
     return torch.rand(size, 1, generator=generator), ids, labels
 
 
-def _losses(place: Place, settings: dict[str, Any]) -> tuple[list[float], dict[str, Tensor]]:
+def _weights(step: int) -> Tensor:
+    """Factors of a step's samples; some are 0."""
+    return torch.randint(0, 5, (_size(step),), generator=torch.Generator().manual_seed(1000 + step)) / 2
+
+
+def _losses(
+    place: Place, settings: dict[str, Any], *, weighted: bool = False
+) -> tuple[list[float], dict[str, Tensor]]:
     config = make_config({**SETTINGS, **settings})
     world = make_world(place)
     learner = Learner(config, make_shape(config, ["age"], ROWS, (), SCHEMA), world, total_steps=STEPS)
@@ -91,12 +98,16 @@ def _losses(place: Place, settings: dict[str, Any]) -> tuple[list[float], dict[s
         for name, entry in learner.state.items()
         if entry.shards and entry.shards[0].tensor.shape == entry.shape
     }
-    batches = (_batch(place, step) for step in range(STEPS))
+    batches = (_batch(place, step, weighted=weighted) for step in range(STEPS))
     losses = [world.sum([float(step.loss)])[0] / world.size for step in learner.pipeline.steps(batches, 0)]
     return losses, start
 
 
-def _batch(place: Place, step: int) -> Batch:
+def _weighted_losses(place: Place, settings: dict[str, Any]) -> list[float]:
+    return _losses(place, settings, weighted=True)[0]
+
+
+def _batch(place: Place, step: int, *, weighted: bool) -> Batch:
     dense, ids, labels = _samples(step)
     size = _size(step)
     share = slice(size * place.rank // place.world_size, size * (place.rank + 1) // place.world_size)
@@ -108,6 +119,7 @@ def _batch(place: Place, step: int) -> Batch:
         sample_ids=torch.arange(size)[share],
         global_size=size,
         lengths=torch.tensor([len(row) for row in lists], dtype=torch.int32).view(len(ROWS), -1),
+        weights=_weights(step)[share] if weighted else None,
     )
 
 
@@ -121,7 +133,7 @@ def _mean(rows: Tensor) -> Tensor:
     return rows.mean(0) if len(rows) else torch.zeros(rows.shape[1])
 
 
-def _reference(start: Mapping[str, Tensor]) -> list[float]:
+def _reference(start: Mapping[str, Tensor], *, weighted: bool = False) -> list[float]:
     """The losses by plain torch, one pair of a row and an item after the other."""
     w = {name[6:]: value.clone().requires_grad_() for name, value in start.items() if name[:6] == "dense/"}
     tables = {
@@ -154,7 +166,8 @@ def _reference(start: Mapping[str, Tensor]) -> list[float]:
                 users[row] @ items[each] / TEMPERATURE - chance[ids["movie"][each][0]].log()
                 for each in [row, *others]
             ]
-            total = total - torch.log_softmax(torch.stack(scores), dim=0)[0]
+            factor = float(_weights(step)[row]) if weighted else 1.0
+            total = total - factor * torch.log_softmax(torch.stack(scores), dim=0)[0]
         loss = total / len(positive)
         for optimizer in optimizers:
             optimizer.zero_grad()
@@ -177,6 +190,15 @@ def test_losses_equal_those_of_the_reference(
 ) -> None:
     losses, _ = worlds.run(world_size, _losses, PLANS[plan])[0]
     assert losses == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize("world_size", [1, 2])
+def test_the_weights_of_samples_are_factors_on_their_losses(
+    worlds: Worlds, expected: list[float], world_size: int
+) -> None:
+    weighted = _reference(worlds.run(1, _losses, {})[0][1], weighted=True)
+    assert weighted != pytest.approx(expected, abs=1e-2)
+    assert worlds.run(world_size, _weighted_losses, {})[0] == pytest.approx(weighted, abs=1e-5)
 
 
 def _items(count: int, known: list[int]) -> Items:
