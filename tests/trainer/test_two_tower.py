@@ -92,7 +92,8 @@ def _losses(
     config = make_config({**SETTINGS, **settings})
     world = make_world(place)
     learner = Learner(config, make_shape(config, ["age"], ROWS, (), SCHEMA), world, total_steps=STEPS)
-    learner.net.learn_counts(COUNTS)
+    assert learner.kind.retrieval is not None
+    learner.kind.retrieval.learn_counts(COUNTS)
     start = {
         name: entry.shards[0].tensor.detach().clone()
         for name, entry in learner.state.items()

@@ -78,9 +78,10 @@ def open_session(config: TrainerConfig, world: World) -> Iterator[Session]:
             draw=False,
             saved_plan=_saved_plan(config, checkpointer),
         )
-        items = find_items(dataset) if hasattr(learner.net, "learn_counts") else None
-        if items is not None:
-            learner.net.learn_counts(items.counts)
+        items = None
+        if (retrieval := learner.kind.retrieval) is not None:
+            items = find_items(dataset)
+            retrieval.learn_counts(items.counts)
         run = RunParts(config=config, world=world, dataset=dataset, learner=learner)
         saving = Saving(
             config=config, world=world, dataset=dataset, learner=learner, checkpointer=checkpointer

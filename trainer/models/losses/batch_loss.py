@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
     from trainer.models.inputs import ModelInput
+    from trainer.models.protocol import ComparingModel
 
 
 class StepSamples:
@@ -42,14 +43,14 @@ class StepSamples:
 class BatchLoss(nn.Module):
     """Calls a model's `batch_loss`, and `scores` for its logits."""
 
-    def __init__(self, net: nn.Module) -> None:
+    def __init__(self, net: ComparingModel) -> None:
         super().__init__()
         self._net = (net,)  # in a tuple: its weights belong to the model
         self.group: ProcessGroup | None = None
 
     def forward(self, outputs: Tensor, batch: ModelInput) -> tuple[Tensor, Tensor]:
         """Return this rank's part of the loss, scaled as GlobalMeanLoss does it, and the logits [B]."""
-        net: Any = self._net[0]
+        (net,) = self._net
         logits = net.scores(outputs)
         if not self.training:
             return outputs.new_zeros(()), logits

@@ -21,8 +21,7 @@ from trainer.base.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from trainer.models.losses.batch_loss import StepSamples
-    from trainer.models.protocol import ModelInputs
+    from trainer.models.protocol import ModelInputs, WholeStep
 
 
 class Tower(nn.Sequential):
@@ -73,7 +72,7 @@ class TwoTower(nn.Module):
         users, items = self.towers(outputs)
         return (users * items).sum(dim=1) / self.temperature
 
-    def batch_loss(self, outputs: Tensor, labels: Tensor, step: StepSamples) -> Tensor:
+    def batch_loss(self, outputs: Tensor, labels: Tensor, step: WholeStep) -> Tensor:
         """Return each sample's cross-entropy; the mean over the step is that of the positive ones."""
         users, own_items = self.towers(outputs)
         own_ids = step.ids(self.item[0])
