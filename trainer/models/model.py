@@ -308,6 +308,7 @@ def make_model(config: TrainerConfig, shape: ModelShape, device: torch.device) -
                 attention_heads=config.attention_num_heads,
                 item=shape.item,
                 temperature=config.temperature,
+                negatives=config.negatives,
             ),
             name=shape.model,
             seed=seed_of(config.seed, "dense"),

@@ -20,7 +20,8 @@ sample, [B, N], and it has these methods:
 
     module.batch_loss(outputs, labels, step) -> [B]  the losses of this rank's samples; `step.gather(values)`
                                         gives those of all ranks with their gradients, `step.first` the place
-                                        of this rank's first one, `step.ids(feature)` the ids of a feature
+                                        of this rank's first one, `step.ids(feature)` the ids of a feature,
+                                        and `step.drawn` the items that the step drew
     module.scores(outputs) -> [B]       the logit of each sample
 
 A model for retrieval also has the method `towers(outputs)`, which returns the vectors of users and of items,
@@ -83,6 +84,7 @@ class ModelInputs:
         attention_heads: `attention_num_heads`.
         item: the features of the item that a sample is about; the first one identifies it.
         temperature: `temperature`.
+        negatives: `negatives`, from which a model of retrieval takes other items.
     """
 
     dense: tuple[str, ...]
@@ -100,6 +102,7 @@ class ModelInputs:
     attention_heads: int = 2
     item: tuple[str, ...] = ()
     temperature: float = 0.1
+    negatives: str = "in_batch"
 
     @property
     def width(self) -> int:
@@ -132,10 +135,27 @@ class OwnLoss(RankingModel, Protocol):
         ...
 
 
+class DrawnNegatives(Protocol):
+    """The items that a step drew with equal chances (`--negatives`), of which this rank has a part."""
+
+    outputs: Tensor  # [D, N], what forward returned for this rank's; the items have no features of a user
+    ids: Tensor  # of all ranks' items, in the order of ranks
+    among: int  # the number of items that were drawn from
+
+    def gather(self, values: Tensor, /) -> Tensor:
+        """Return the values of all ranks' items, in the order of ranks; gradients flow back to each."""
+        ...
+
+
 class WholeStep(Protocol):
     """The samples of a step over all ranks, of which this rank has a part."""
 
     first: int  # of this rank's samples among all
+
+    @property
+    def drawn(self) -> DrawnNegatives | None:
+        """The items that the step drew; None without `--negatives`."""
+        ...
 
     def ids(self, feature: str, /) -> Tensor:
         """Return the ids [B] of this rank's samples; the feature has one a sample."""
