@@ -153,6 +153,14 @@ class ModelConfig(_Group):
     recall_at: Annotated[tuple[PositiveInt, ...], Field(min_length=1)] = Field(
         (10, 50, 100), description="the k of recall@k in evaluations of two_tower, comma-separated"
     )
+    negatives: Literal["in_batch", "uniform", "mixed"] = Field(
+        "in_batch",
+        description="items that two_tower compares a row's with: those of the step's rows, num_negatives "
+        "drawn with equal chances from those of the training rows, or both",
+    )
+    num_negatives: PositiveInt | None = Field(
+        None, description="items that a step draws over ALL ranks, with negatives uniform or mixed"
+    )
     embedding_init_scale: PositiveFloat = Field(1.0, description="tables start uniform in +-scale/sqrt(rows)")
 
 
@@ -449,6 +457,26 @@ class TrainerConfig(SystemConfig, RunConfig, WarmStartConfig, OptimizerConfig, M
                     raise ValueError(
                         f"{name} is {shown}, which only {' and '.join(DLRM_MODELS)} have; leave it out"
                     )
+        return self
+
+    @model_validator(mode="after")
+    def _negatives_fit(self) -> Self:
+        draws = self.negatives != "in_batch"
+        if draws and self.model in MODELS and self.model != "two_tower":
+            raise ValueError(
+                f"negatives is {self.negatives}, which only two_tower and models like it have, but model is "
+                f"{self.model}; leave it out"
+            )
+        if draws and self.num_negatives is None:
+            raise ValueError(
+                f"negatives is {self.negatives}, but num_negatives is not given; say how many items a step "
+                "draws over all ranks, as in 1024"
+            )
+        if not draws and self.num_negatives is not None:
+            raise ValueError(
+                f"num_negatives is {self.num_negatives}, but negatives is in_batch, which draws none; set "
+                "negatives to uniform or mixed, or leave num_negatives out"
+            )
         return self
 
     @model_validator(mode="after")

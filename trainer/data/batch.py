@@ -11,6 +11,16 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class DrawnItems:
+    """The items that a step drew as negatives, of which each rank has a part."""
+
+    ids: Tensor  # int64, those of all ranks' items in the order of ranks
+    sizes: tuple[int, ...]  # the items of each rank
+    own: int  # rows of this rank's items, behind those of its samples
+    among: int  # the items that were drawn from
+
+
+@dataclass(frozen=True, slots=True)
 class Batch:
     """The samples of one rank in one global step; B may be 0 on the last step of an epoch.
 

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from trainer.base.entry import State
     from trainer.data.batch import Batch
     from trainer.loop.pipeline import Pipeline
+    from trainer.models.kinds import ModelKind
 
 
 class Learner:
@@ -149,9 +150,9 @@ class Learner:
             yield batch, self._task.model(made.dense, made.sparse)[: len(batch)]
 
     @property
-    def net(self) -> Any:  # noqa: ANN401 - a model's optional methods
-        """The module of a model of the protocol; None for a DLRM."""
-        return getattr(self._task.model.dense, "net", None)
+    def kind(self) -> ModelKind:
+        """What the model's outputs are."""
+        return self._task.model.dense.kind
 
     @property
     def _task(self) -> TrainTask:

@@ -57,7 +57,10 @@ class _Feed:
     A thread reads, lays out and pins up to `ahead` of them in advance.
     """
 
-    def __init__(self, batches: Iterable[Batch], make_input: InputMaker, *, pin: bool, ahead: int) -> None:
+    def __init__(
+        self, batches: Iterable[Batch], first_step: int, make_input: InputMaker, *, pin: bool, ahead: int
+    ) -> None:
+        self._first_step = first_step
         self._make_input = make_input
         self._pin = pin
         self._reader = Prefetcher(self._lay_out(batches), depth=ahead) if ahead else None
@@ -92,8 +95,8 @@ class _Feed:
         return made
 
     def _lay_out(self, batches: Iterable[Batch]) -> Iterator[tuple[Batch, ModelInput]]:
-        for batch in batches:
-            made = self._make_input(batch)
+        for step, batch in enumerate(batches, self._first_step):
+            made = self._make_input(batch, step)
             yield batch, made.pin_memory() if self._pin else made
 
 
@@ -117,9 +120,9 @@ class _Base:
         self.data_wait_s = 0.0
         self.phases = PhaseClock(device)
 
-    def _feed(self, batches: Iterable[Batch]) -> _Feed:
+    def _feed(self, batches: Iterable[Batch], first_step: int) -> _Feed:
         pin = self.device.type == "cuda"
-        return _Feed(batches, self.make_input, pin=pin, ahead=self.read_ahead)
+        return _Feed(batches, first_step, self.make_input, pin=pin, ahead=self.read_ahead)
 
 
 class PlainPipeline(_Base):
@@ -127,7 +130,7 @@ class PlainPipeline(_Base):
 
     def steps(self, batches: Iterable[Batch], first_step: int) -> Iterator[TrainStep]:
         """See Pipeline."""
-        with self._feed(batches) as feed:
+        with self._feed(batches, first_step) as feed:
             yield from self._run(feed, first_step)
 
     def _run(self, feed: _Feed, first_step: int) -> Iterator[TrainStep]:
@@ -158,7 +161,7 @@ class SparseDistPipeline(_Base):
 
     def steps(self, batches: Iterable[Batch], first_step: int) -> Iterator[TrainStep]:
         """See Pipeline."""
-        with self._feed(batches) as feed:
+        with self._feed(batches, first_step) as feed:
             yield from self._run(feed, first_step)
 
     def _run(self, feed: _Feed, first_step: int) -> Iterator[TrainStep]:

@@ -12,7 +12,6 @@ from trainer.base.entry import Entry, TensorShard
 from trainer.base.errors import CheckpointError
 from trainer.checkpoint.vocabulary import kept_in
 from trainer.data.encoding import of_model
-from trainer.models.head import ModelHead
 from trainer.models.inputs import InputMaker
 from trainer.models.model import EmbeddingModel, ModelShape, make_model
 from trainer.report.task_metrics import TaskMetrics
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from trainer.checkpoint.load.reading import CommittedCheckpoint
     from trainer.checkpoint.vocabulary import Vocabulary
     from trainer.data.batch import Batch
+    from trainer.models.protocol import RetrievalModel
 
 _SHARDING = ("sharding_types", "table_constraints", "sharding_plan")
 
@@ -127,20 +127,21 @@ class Scorer:
         for batch in batches:
             made = self.make_input(batch).to(self.device)
             outputs = self.model(made.dense, made.sparse)
-            yield self.head.scores(outputs).cpu() if self.head else outputs.cpu(), batch.labels
+            yield self.model.dense.kind.scores(outputs).cpu(), batch.labels
 
     @property
-    def head(self) -> ModelHead | None:
-        """The model behind the tables; None for a DLRM."""
-        return self.model.dense if isinstance(self.model.dense, ModelHead) else None
+    def retrieval(self) -> RetrievalModel | None:
+        """The model, if it is for retrieval."""
+        return self.model.dense.kind.retrieval
 
     @torch.no_grad()
-    def towers(self, batches: Iterable[Batch]) -> Iterator[tuple[Batch, Tensor, Tensor]]:
-        """Yield each batch with its vectors of users and of items, on the CPU; for a model of retrieval."""
-        net: Any = None if self.head is None else self.head.net
+    def towers(
+        self, model: RetrievalModel, batches: Iterable[Batch]
+    ) -> Iterator[tuple[Batch, Tensor, Tensor]]:
+        """Yield each batch with its vectors of users and of items, on the CPU; `model` is `retrieval`."""
         for batch in batches:
             made = self.make_input(batch).to(self.device)
-            users, items = net.towers(self.model(made.dense, made.sparse))
+            users, items = model.towers(self.model(made.dense, made.sparse))
             yield batch, users.cpu(), items.cpu()
 
     def evaluate(self, batches: Iterable[Batch]) -> tuple[Tensor, dict[str, Any]]:
