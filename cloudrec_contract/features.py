@@ -12,15 +12,45 @@ dataset.json; the trainer reads it from there. `parse` takes both forms:
 
 from __future__ import annotations
 
-import difflib
+import hashlib
+import json
 import math
-import re
 from dataclasses import asdict, dataclass, fields
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from cloudrec_contract.schema_values import (
+    NAME,
+    SchemaError,
+    closest,
+    finite,
+    items,
+    keys_and_values,
+    one_of,
+    plain_name,
+    refuse_unknown,
+    shown,
+    text,
+    whole,
+)
+
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Mapping
+
+__all__ = (
+    "CRITEO",
+    "FIRST_ID",
+    "MISSING_ID",
+    "MISSING_LABEL",
+    "UNKNOWN_ID",
+    "DenseFeature",
+    "FeatureSchema",
+    "SchemaError",
+    "SparseFeature",
+    "TaskLabel",
+    "closest",
+    "parse",
+)
 
 TRANSFORMS = ("none", "log1p", "normalise")
 KINDS = ("single", "multi_hot", "sequence")
@@ -41,12 +71,16 @@ _LIMITS = {
     "dim": (4, 65_536),
     "max_length": (1, 1024),
 }
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}", re.ASCII)
-_SHOWN = 8  # names in a message
-
-
-class SchemaError(ValueError):
-    """A schema is not valid; the text says what is wrong, the value, and the remedy."""
+_LEFT_OUT = (
+    "max_length",
+    "weights",
+    "cross",
+    "lookup",
+)  # of a schema's JSON if there is none, as before there were any
+_MOST_CROSSED = 8  # columns
+MOST_LOOKED_UP = 50_000  # values of a map, which every checkpoint contains
+_MOST_LOOKUP_TEXT = 1 << 20  # characters of a map
+Lookup = tuple[tuple[str, str | float], ...]  # values of a column and what they become, in the order of texts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,12 +110,15 @@ class DenseFeature:
         missing: the value where a row has none, before the transform; None: such a row is malformed.
         transform: none, log1p (log(1 + x), for x below 0 that of 0), or normalise, by the mean and the
             deviation of the training rows.
+        lookup: the number of each value of the column; a value that it lacks is missing. None: the column
+            holds numbers.
     """
 
     name: str
     column: str
     missing: float | None = 0.0
     transform: str = "none"
+    lookup: Lookup | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +142,11 @@ class SparseFeature:
         dim: the width of the table; None: that of the training's configuration.
         pooling: sum or mean of the vectors of a multi_hot feature. Those of a sequence are averaged for
             models that do not read it in order.
+        weights: the column of the weights of a multi_hot feature's values, as many as these; None: each
+            weighs 1. The vectors are multiplied by them; a mean is divided by their sum.
+        cross: the columns whose values together are the value, if it is not that of `column`. If one of them
+            is missing, so is the value.
+        lookup: what each value of the column becomes before its encoding; a value that it lacks is missing.
     """
 
     name: str
@@ -121,6 +163,14 @@ class SparseFeature:
     table: str
     dim: int | None = None
     pooling: str = "sum"
+    weights: str | None = None
+    cross: tuple[str, ...] = ()
+    lookup: Lookup | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the values."""
+        return self.cross or (self.column,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,8 +199,10 @@ class FeatureSchema:
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns that are read, each once."""
-        dense, sparse = ([each.column for each in part] for part in (self.dense, self.sparse))
-        return tuple(dict.fromkeys((*self.answers, *dense, *sparse)))
+        dense = [each.column for each in self.dense]
+        sparse = [column for each in self.sparse for column in each.columns]
+        weights = [each.weights for each in self.sparse if each.weights is not None]
+        return tuple(dict.fromkeys((*self.answers, *dense, *sparse, *weights)))
 
     @property
     def single(self) -> tuple[SparseFeature, ...]:
@@ -166,6 +218,11 @@ class FeatureSchema:
     def sequences(self) -> tuple[SparseFeature, ...]:
         """The features whose ids are in the order of time."""
         return tuple(each for each in self.sparse if each.kind == "sequence")
+
+    @property
+    def weighted(self) -> tuple[SparseFeature, ...]:
+        """The features whose values have weights."""
+        return tuple(each for each in self.sparse if each.weights is not None)
 
     @property
     def tables(self) -> dict[str, tuple[SparseFeature, ...]]:
@@ -195,7 +252,13 @@ class FeatureSchema:
     def mapping(self) -> list[dict[str, Any]]:
         """Return what decides the numbers and ids of each feature: not columns, dimensions and pooling."""
         dense = [
-            {"name": each.name, "missing": each.missing, "transform": each.transform} for each in self.dense
+            {
+                "name": each.name,
+                "missing": each.missing,
+                "transform": each.transform,
+                **_digest_of_lookup(each),
+            }
+            for each in self.dense
         ]
         return dense + [
             {
@@ -206,40 +269,44 @@ class FeatureSchema:
                 **({"buckets": each.buckets} if each.encoding == "hash" else {}),
                 **({"boundaries": list(each.boundaries)} if each.encoding == "bucketise" else {}),
                 **({"max_length": each.max_length} if each.kind == "sequence" else {}),
+                **({"weighted": True} if each.weights is not None else {}),
+                **({"cross": len(each.cross)} if each.cross else {}),
+                **_digest_of_lookup(each),
             }
             for each in self.sparse
         ]
 
 
-def parse(document: object) -> FeatureSchema:
+def _digest_of_lookup(feature: DenseFeature | SparseFeature) -> dict[str, str]:
+    if feature.lookup is None:
+        return {}
+    canonical = json.dumps(feature.lookup, separators=(",", ":"))
+    return {"lookup": hashlib.sha256(canonical.encode()).hexdigest()}
+
+
+def parse(document: object, read: Callable[[str], object] | None = None) -> FeatureSchema:
     """Return the schema that a document describes; short forms are completed.
+
+    Args:
+        document: the schema.
+        read: returns the map in a file of a `lookup`, as keys and values; None: such a file is an error,
+            since a dataset contains its maps.
 
     Raises:
         SchemaError: it is not valid.
     """
-    given = _mapping(document, "features")
-    _known(given, ("label", "labels", "weight", "dense", "sparse", "item"), "features")
+    given = keys_and_values(document, "features")
+    refuse_unknown(given, ("label", "labels", "weight", "dense", "sparse", "item"), "features")
     weight = given.get("weight")
     schema = FeatureSchema(
         labels=_labels(given),
-        weight=None if weight is None else _text(weight, "weight"),
-        dense=tuple(_dense(each) for each in _list(given.get("dense") or [], "dense")),
-        sparse=tuple(_sparse(each) for each in _list(given.get("sparse") or [], "sparse")),
-        item=tuple(_text(each, "item") for each in _list(given.get("item") or [], "item")),
+        weight=None if weight is None else text(weight, "weight"),
+        dense=tuple(_dense(each, read) for each in items(given.get("dense") or [], "dense")),
+        sparse=tuple(_sparse(each, read) for each in items(given.get("sparse") or [], "sparse")),
+        item=tuple(text(each, "item") for each in items(given.get("item") or [], "item")),
     )
     _check(schema)
     return schema
-
-
-def closest(name: str, names: Collection[str]) -> str:
-    """Return "; did you mean A or B?", or the names that there are."""
-    lower = {each.lower(): each for each in names}
-    close = difflib.get_close_matches(name.lower(), list(lower), n=3, cutoff=0.6)
-    if close:
-        return f"; did you mean {' or '.join(lower[each] for each in close)}?"
-    shown = list(names)[:_SHOWN]
-    more = f" and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
-    return f"; there are {', '.join(shown)}{more}"
 
 
 def _labels(given: Mapping[str, Any]) -> tuple[TaskLabel, ...]:
@@ -251,9 +318,9 @@ def _labels(given: Mapping[str, Any]) -> tuple[TaskLabel, ...]:
                 "features has no label; name the column of 0 and 1, as in `label: clicked`, or several, as "
                 "in `labels: [clicked, bought]`"
             )
-        column = _text(given["label"], "label")
+        column = text(given["label"], "label")
         return (TaskLabel(name=column, column=column),)
-    labels = tuple(_task_label(each) for each in _list(given["labels"], "labels"))
+    labels = tuple(_task_label(each) for each in items(given["labels"], "labels"))
     if not 1 < len(labels) <= MOST_LABELS:
         count = f"{len(labels)} labels" if len(labels) != 1 else "one label"
         raise SchemaError(
@@ -272,41 +339,89 @@ def _task_label(entry: object) -> TaskLabel:
     weight = values.get("weight", 1.0)
     if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight < math.inf:
         raise SchemaError(
-            f"weight of {name} is {_shown(weight)}; it must be a number above 0, the factor on its loss"
+            f"weight of {name} is {shown(weight)}; it must be a number above 0, the factor on its loss"
         )
     missing = values.get("missing", "error")
-    _one_of(missing, ("error", "skip"), f"missing of {name}")
+    one_of(missing, ("error", "skip"), f"missing of {name}")
     return TaskLabel(name=name, column=values["column"], weight=float(weight), missing=missing == "skip")
 
 
-def _dense(entry: object) -> DenseFeature:
+def _lookup(value: object, name: str, read: Callable[[str], object] | None, *, numbers: bool) -> Lookup:
+    """Return the map of a feature, whose values are numbers or texts."""
+    what = f"lookup of {name}"
+    if isinstance(value, str):
+        if read is None:
+            raise SchemaError(f"{what} is {shown(value)}; a dataset contains the map itself")
+        value = read(value)
+    found: dict[str, str | float] = {}
+    for key, given in keys_and_values(value, what).items():
+        if numbers:
+            found[key] = finite(_number_in(given), f"the value of {shown(key)} in {what}")
+        elif isinstance(given, bool) or not isinstance(given, int | str) or given == "":
+            raise SchemaError(
+                f"the value of {shown(key)} in {what} is {shown(given)}; it must be a text or a whole number"
+            )
+        else:
+            found[key] = str(given)
+        if not key:
+            raise SchemaError(f"{what} has a value for an empty text, which is a missing value: leave it out")
+    if not found:
+        raise SchemaError(f"{what} is empty; it must have a value and what that becomes")
+    size = sum(len(key) + len(str(each)) for key, each in found.items())
+    if len(found) > MOST_LOOKED_UP or size > _MOST_LOOKUP_TEXT:
+        raise SchemaError(
+            f"{what} has {len(found):,} values with {size:,} characters; {MOST_LOOKED_UP:,} values and "
+            f"{_MOST_LOOKUP_TEXT:,} characters are the most, since every checkpoint contains them: join such "
+            "a table to the files"
+        )
+    return tuple(sorted(found.items()))
+
+
+def _number_in(value: object) -> object:
+    """Return the number that a text has, as in CSV files; other values as they are."""
+    try:
+        return float(value) if isinstance(value, str) else value
+    except ValueError:
+        return value
+
+
+def _dense(entry: object, read: Callable[[str], object] | None) -> DenseFeature:
     values = _feature(entry, "dense", DenseFeature)
     name = values["name"]
     missing = values.get("missing", 0.0)
-    values["missing"] = None if missing == "error" else _number(missing, f"missing of {name}")
-    _one_of(values.get("transform", "none"), TRANSFORMS, f"transform of {name}")
+    values["missing"] = None if missing == "error" else finite(missing, f"missing of {name}")
+    one_of(values.get("transform", "none"), TRANSFORMS, f"transform of {name}")
+    if "lookup" in values:
+        values["lookup"] = _lookup(values["lookup"], name, read, numbers=True)
     return DenseFeature(**values)
 
 
-def _sparse(entry: object) -> SparseFeature:
+def _sparse(entry: object, read: Callable[[str], object] | None) -> SparseFeature:
     values = _feature(entry, "sparse", SparseFeature)
     name = values["name"]
+    if "cross" in values:
+        values["cross"] = tuple(text(each, f"cross of {name}") for each in items(values["cross"], "cross"))
+        values.setdefault("encoding", "hash")
     if values.get("boundaries"):
         values.setdefault("encoding", "bucketise")
     for key, allowed in {"kind": KINDS, "encoding": ENCODINGS, "pooling": POOLINGS}.items():
-        _one_of(values.get(key, allowed[0]), allowed, f"{key} of {name}")
-    _one_of(values.get("missing", True), (True, False, "error"), f"missing of {name}")
+        one_of(values.get(key, allowed[0]), allowed, f"{key} of {name}")
+    one_of(values.get("missing", True), (True, False, "error"), f"missing of {name}")
     values["missing"] = values.get("missing", True) is True
     for key, (least, most) in _LIMITS.items():
         if key in values:
-            values[key] = _whole(values[key], least, most, f"{key} of {name}")
-    if "separator" in values:
-        _text(values["separator"], f"separator of {name}")
-    bounds = _list(values.get("boundaries", ()), f"boundaries of {name}")
-    values["boundaries"] = tuple(_number(each, f"boundaries of {name}") for each in bounds)
-    values["table"] = _plain_name(values.get("table", name), f"table of {name}")
+            values[key] = whole(values[key], least, most, f"{key} of {name}")
+    for key in ("separator", "weights"):
+        if key in values:
+            text(values[key], f"{key} of {name}")
+    bounds = items(values.get("boundaries", ()), f"boundaries of {name}")
+    values["boundaries"] = tuple(finite(each, f"boundaries of {name}") for each in bounds)
+    values["table"] = plain_name(values.get("table", name), f"table of {name}")
     if values.get("kind") == "sequence":
         values.setdefault("max_length", MAX_LENGTH)
+    if "lookup" in values:
+        is_number = values.get("encoding") == "bucketise"
+        values["lookup"] = _lookup(values["lookup"], name, read, numbers=is_number)
     feature = SparseFeature(**values)
     _check_sparse(feature)
     return feature
@@ -323,8 +438,15 @@ def _check_sparse(feature: SparseFeature) -> None:
         )
     if any(low >= high for low, high in pairwise(bounds)):
         raise SchemaError(f"boundaries of {name} are {list(bounds)}; they must ascend")
+    if feature.cross:
+        _check_cross(feature)
     if feature.separator is not None and feature.kind == "single":
         raise SchemaError(f"{name} has a separator but is single; add `kind: multi_hot`, or leave it out")
+    if feature.weights is not None and feature.kind != "multi_hot":
+        raise SchemaError(
+            f"{name} has weights but is {feature.kind}; weights are those of the values of a list: take "
+            "`kind: multi_hot`, or leave them out"
+        )
     if feature.max_length is not None and feature.kind != "sequence":
         raise SchemaError(
             f"{name} has a max_length but is {feature.kind}; add `kind: sequence`, or leave it out"
@@ -336,10 +458,27 @@ def _check_sparse(feature: SparseFeature) -> None:
         )
 
 
+def _check_cross(feature: SparseFeature) -> None:
+    name, crossed = feature.name, feature.cross
+    if not 2 <= len(set(crossed)) == len(crossed) <= _MOST_CROSSED:  # noqa: PLR2004 - a cross has two sides
+        raise SchemaError(
+            f"cross of {name} is {list(crossed)}; it must name 2 to {_MOST_CROSSED} different columns, as in "
+            "[city, device]"
+        )
+    for key, wanted in (("encoding", "hash"), ("kind", "single"), ("lookup", None)):
+        if getattr(feature, key) != wanted:
+            raise SchemaError(
+                f"{name} has a cross and {key} {shown(getattr(feature, key))}; the values of a cross are "
+                f"single and hashed: leave {key} out"
+            )
+
+
 def _feature(
     entry: object, where: str, kind: type[DenseFeature | SparseFeature | TaskLabel]
 ) -> dict[str, Any]:
-    given = {"name": entry} if isinstance(entry, str) else dict(_mapping(entry, f"an entry of {where}"))
+    given = (
+        {"name": entry} if isinstance(entry, str) else dict(keys_and_values(entry, f"an entry of {where}"))
+    )
     if "name" not in given and "column" in given:
         given["name"] = given["column"]
     if "name" not in given:
@@ -347,13 +486,15 @@ def _feature(
             f"an entry of {where} has no name: {entry!r}; write a column's name, or {{name: ...}}"
         )
     name = str(given["name"])
-    if not _NAME.fullmatch(name):
+    if not NAME.fullmatch(name):
         raise SchemaError(
             f"{where} has the name {name!r}; a name has letters, digits and _, begins with a letter and has "
             f"at most 100: give it one beside its column, as in {{name: price, column: {name!r}}}"
         )
-    _known(given, [each.name for each in fields(kind)], name)
-    given["column"] = _text(given.get("column", name), f"column of {name}")
+    refuse_unknown(given, [each.name for each in fields(kind)], name)
+    if given.get("cross") is not None and given.pop("column", None) is not None:
+        raise SchemaError(f"{name} has a column and a cross; name the columns in cross alone")
+    given["column"] = text(given.get("column", name), f"column of {name}")
     return {key: value for key, value in given.items() if value is not None}
 
 
@@ -373,11 +514,7 @@ def _check(schema: FeatureSchema) -> None:
         if each.name in seen:
             raise SchemaError(f"features names {each.name} twice; give one of them another name")
         seen.add(each.name)
-        if each.column in schema.answers:
-            what = "weights'" if each.column == schema.weight else "label's"
-            raise SchemaError(
-                f"{each.name} reads the {what} column {each.column}; a model would see the answer"
-            )
+        _check_columns(each, schema)
     for table, shared in schema.tables.items():
         for key in ("encoding", "dim", "min_frequency", "max_size", "buckets", "boundaries"):
             values = {getattr(each, key) for each in shared}
@@ -387,6 +524,16 @@ def _check(schema: FeatureSchema) -> None:
                     f"{names} share the table {table}, but differ in {key}; give them equal ones"
                 )
     _check_item(schema)
+
+
+def _check_columns(feature: DenseFeature | SparseFeature, schema: FeatureSchema) -> None:
+    columns = feature.columns if isinstance(feature, SparseFeature) else (feature.column,)
+    for column in (*columns, getattr(feature, "weights", None)):
+        if column in schema.answers:
+            what = "weights'" if column == schema.weight else "label's"
+            raise SchemaError(
+                f"{feature.name} reads the {what} column {column}; a model would see the answer"
+            )
 
 
 def _check_item(schema: FeatureSchema) -> None:
@@ -411,65 +558,15 @@ def _plain(feature: DenseFeature | SparseFeature) -> dict[str, Any]:
     values = {
         key: list(value) if isinstance(value, tuple) else value
         for key, value in asdict(feature).items()
-        if key != "max_length" or value is not None
+        if key not in _LEFT_OUT or value not in (None, ())
     }
+    if feature.lookup is not None:
+        values["lookup"] = dict(feature.lookup)
+    if isinstance(feature, SparseFeature) and feature.cross:
+        del values["column"]
     if isinstance(feature, DenseFeature) and feature.missing is None:
         values["missing"] = "error"
     return values
-
-
-def _mapping(value: object, what: str) -> Mapping[str, Any]:
-    if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
-        raise SchemaError(f"{what} is {_shown(value)}; it must be keys and values")
-    return value
-
-
-def _list(value: object, what: str) -> Sequence[object]:
-    if not isinstance(value, list | tuple):
-        raise SchemaError(f"{what} is {_shown(value)}; it must be a list, as in [price, age]")
-    return value
-
-
-def _known(given: Mapping[str, Any], names: Collection[str], what: str) -> None:
-    for key in given:
-        if key not in names:
-            raise SchemaError(f"{what} has an unknown key {key!r}{closest(key, names)}")
-
-
-def _one_of(value: object, allowed: Sequence[object], what: str) -> None:
-    if value not in allowed:
-        raise SchemaError(f"{what} is {_shown(value)}; it must be one of {', '.join(map(str, allowed))}")
-
-
-def _text(value: object, what: str) -> str:
-    if not isinstance(value, str) or not value or not value.isprintable():
-        raise SchemaError(
-            f"{what} is {_shown(value)}; it must be a text, in quotes if it looks like a number"
-        )
-    return value
-
-
-def _plain_name(value: object, what: str) -> str:
-    if not isinstance(value, str) or not _NAME.fullmatch(value):
-        raise SchemaError(f"{what} is {_shown(value)}; it must be of letters, digits and _")
-    return value
-
-
-def _number(value: object, what: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise SchemaError(f"{what} is {_shown(value)}; it must be a finite number, or `error`")
-    return float(value)
-
-
-def _whole(value: object, least: int, most: int, what: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise SchemaError(f"{what} is {_shown(value)}; it must be a whole number from {least} to {most:,}")
-    return value
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:60] + "..."  # noqa: PLR2004 - of a message
 
 
 CRITEO = FeatureSchema(

@@ -119,7 +119,11 @@ def _rows_of(arrays: RowArrays, rows: npt.NDArray[np.int64], size: int, split: A
         ends = np.cumsum(np.concatenate([each.lengths for each in found])).reshape(len(found), -1)
         firsts = np.concatenate([[0], ends[:-1, -1]])[:, None]
         lists = ListArrays(
-            np.concatenate([firsts, ends], axis=1), np.concatenate([each.values for each in found])
+            np.concatenate([firsts, ends], axis=1),
+            np.concatenate([each.values for each in found]),
+            np.concatenate([each.weights for each in found if each.weights is not None])
+            if arrays.lists.weights is not None
+            else None,
         )
     return ShardArrays(
         np.asarray(arrays.labels)[rows],

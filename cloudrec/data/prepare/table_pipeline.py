@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from cloudrec.data.prepare.table_files import TableFile
     from cloudrec.data.prepare.table_shards import Arrays
     from cloudrec.data.vocabulary import KnownVocabulary
-    from cloudrec_contract.features import FeatureSchema
+    from cloudrec_contract.features import FeatureSchema, SparseFeature
 
 SPLITS = ("train", "test")
 _KEPT_BAD_ROWS = 10_000
@@ -70,6 +70,8 @@ def schema_like(known: KnownVocabulary, own: FeatureSchema | None) -> FeatureSch
         theirs = schemas.parse(given)
     except schemas.SchemaError as error:
         raise DataError(f"its feature schema is malformed: {error}", remedy=encoding.AGAIN) from error
+    if known.encoding.rules is not None and theirs.mapping() != known.encoding.rules["features"]:
+        raise DataError("its feature schema was changed: it does not fit the digest", remedy=encoding.AGAIN)
     if own is None:
         return theirs
     if own.mapping() != theirs.mapping():
@@ -353,8 +355,15 @@ class TablePreparation:
             problems += columns.numbers(batch.column(dense.column), dense)[1]
         for sparse in self._schema.sparse:
             if not sparse.missing:
-                problems += columns.missing(batch.column(sparse.column), sparse)
+                problems += columns.missing(columns.values_of(batch, sparse), sparse)
+        for sparse in self._schema.weighted:
+            problems += self._value_weights(batch, sparse)[1]
         return problems
+
+    def _value_weights(
+        self, batch: pa.RecordBatch, sparse: SparseFeature
+    ) -> tuple[npt.NDArray[np.float32], list[Problem]]:
+        return columns.value_weights(batch.column(sparse.column), batch.column(sparse.weights), sparse)
 
     def note(self, made: EncodedBatch) -> None:
         """Note the bad rows of a batch; DataError if there are too many by now."""
@@ -403,18 +412,31 @@ class TablePreparation:
                 dense[:, place] = columns.transformed(values, feature, self._statistics)
         coders: dict[str, Ids | ValueCounter] = {**self._ids, **self._counters}
         single = np.empty((len(self._schema.single), batch.num_rows), np.int32)
+        found: Bags
         for place, sparse in enumerate(self._schema.single):
-            single[place] = coders[sparse.table].of(columns.bags(batch.column(sparse.column), sparse).values)
+            found = columns.bags(columns.values_of(batch, sparse), sparse)
+            single[place] = coders[sparse.table].of(found.values)
         lists = []
         for sparse in self._schema.lists:
-            found: Bags = columns.bags(batch.column(sparse.column), sparse)
+            found = columns.bags(batch.column(sparse.column), sparse)
             assert found.lengths is not None  # noqa: S101 - for the type checker: of a multi_hot feature
             lists.append((found.lengths, coders[sparse.table].of(found.values)))
+        list_weights = [
+            np.ones(len(ids), np.float32) if sparse.weights is None else self._value_weights(batch, sparse)[0]
+            for sparse, (_, ids) in zip(self._schema.lists, lists, strict=True)
+            if self._schema.weighted
+        ]
         labels = [columns.labels(batch.column(each.column), each)[0] for each in self._schema.labels]
         weight = self._schema.weight
         weights = None if weight is None else columns.weights(batch.column(weight), weight)[0]
         return EncodedRows(
-            np.stack(labels) if self._schema.tasks else labels[0], dense, single, lists, raw, weights
+            np.stack(labels) if self._schema.tasks else labels[0],
+            dense,
+            single,
+            lists,
+            raw,
+            weights,
+            list_weights,
         )
 
     def add_source(self, number: int, rows: int, bad_rows: int) -> None:
