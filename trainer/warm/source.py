@@ -93,6 +93,10 @@ class CheckpointedModel:
         self._checkpoint.fill({name: entry}, self._initial(filled, states))
         return values
 
+    def shape_of(self, name: str) -> tuple[int, ...]:
+        """Return the shape of a tensor."""
+        return self._shapes[name]
+
     def whole(self, name: str) -> Tensor:
         """See EarlierModel."""
         shape = self._shapes[name]
