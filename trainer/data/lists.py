@@ -70,5 +70,5 @@ def with_lists(batch: Batch, lists: Sequence[Lists], places: Sequence[int]) -> B
     ids: list[torch.Tensor] = list(batch.sparse)
     for place, each in sorted(zip(places, lists, strict=True), key=lambda pair: pair[0]):
         lengths[place] = torch.from_numpy(each.lengths.astype(np.int32))
-        ids.insert(place, torch.from_numpy(np.array(each.values, np.int32)))
+        ids.insert(place, torch.from_numpy(np.array(each.values)))
     return replace(batch, sparse=torch.cat(ids), lengths=lengths)

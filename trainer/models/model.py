@@ -60,6 +60,7 @@ class ModelShape:
         mean_pooled: the features whose vectors are averaged; those of the others are summed.
         sequences: the most ids of each sequence that the model reads in order.
         item: the features of a sample's item.
+        managed: the tables whose ids are hashes that get their rows in the training.
         dense_names: the dense features, for models of the protocol.
         model: `--model`.
         tasks: the names of several labels, for models of the protocol; empty for one.
@@ -80,6 +81,7 @@ class ModelShape:
     mean_pooled: tuple[str, ...] = ()
     sequences: dict[str, int] = field(default_factory=dict)
     item: tuple[str, ...] = ()
+    managed: tuple[str, ...] = ()
     dense_names: tuple[str, ...] = ()
     model: str = "dlrm"
     tasks: tuple[str, ...] = ()
