@@ -153,6 +153,11 @@ class ModelConfig(_Group):
     recall_at: Annotated[tuple[PositiveInt, ...], Field(min_length=1)] = Field(
         (10, 50, 100), description="the k of recall@k in evaluations of two_tower, comma-separated"
     )
+    managed_eviction: Literal["lfu", "lru"] = Field(
+        "lfu",
+        description="which id of a full table of encoding managed_collision gives its row to a new one: the "
+        "one seen least often, or the one not seen for longest",
+    )
     negatives: Literal["in_batch", "uniform", "mixed"] = Field(
         "in_batch",
         description="items that two_tower compares a row's with: those of the step's rows, num_negatives "

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from trainer.data.batch import Batch
     from trainer.models.inputs import InputMaker, ModelInput
+    from trainer.tables.managed import ManagedTraining
     from trainer.tables.optim import Optimizers
 
 
@@ -119,6 +120,7 @@ class _Base:
         self.device = device
         self.data_wait_s = 0.0
         self.phases = PhaseClock(device)
+        self.managed: ManagedTraining | None = None
 
     def _feed(self, batches: Iterable[Batch], first_step: int) -> _Feed:
         pin = self.device.type == "cuda"
@@ -140,6 +142,8 @@ class PlainPipeline(_Base):
             self.model.train()
             self.optimizers.prepare(number)
             self.optimizers.dense.zero_grad()
+            if self.managed is not None:
+                made.sparse = self.managed.learn(made.sparse, number)
             loss, _ = self.model(
                 made if self.device.type == "cpu" else made.to(self.device, non_blocking=True)
             )

@@ -62,6 +62,7 @@ class ModelShape:
             divided by their sum.
         sequences: the most ids of each sequence that the model reads in order.
         item: the features of a sample's item.
+        managed: the tables whose ids are hashes that get their rows in the training.
         dense_names: the dense features, for models of the protocol.
         model: `--model`.
         tasks: the names of several labels, for models of the protocol; empty for one.
@@ -83,6 +84,7 @@ class ModelShape:
     weighted: tuple[str, ...] = ()
     sequences: dict[str, int] = field(default_factory=dict)
     item: tuple[str, ...] = ()
+    managed: tuple[str, ...] = ()
     dense_names: tuple[str, ...] = ()
     model: str = "dlrm"
     tasks: tuple[str, ...] = ()

@@ -78,6 +78,12 @@ def find_items(source: SampleSource) -> Items:
             "schema, and prepare it again"
         )
     name = schema.item[0]
+    if name in schema.managed:
+        raise ConfigError(
+            f"the item is known by {name}, which has encoding managed_collision: its rows change in the "
+            "training, so items cannot be counted and ranked; give it encoding vocabulary, and prepare the "
+            "data again"
+        )
     feature = source.sparse_features.index(name)
     single = [each.name for each in schema.single].index(name)
     rows = source.num_embeddings[name]

@@ -98,7 +98,7 @@ class NegativeSampler:
             if taken is None:
                 counts.append(torch.zeros(len(own), dtype=torch.int32))
             else:
-                parts.append(torch.from_numpy(np.array(taken.values, np.int32)))
+                parts.append(torch.from_numpy(np.array(taken.values)))
                 counts.append(torch.from_numpy(taken.lengths.astype(np.int32)))
                 if weights is not None:
                     weighed.append(

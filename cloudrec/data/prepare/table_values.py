@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cloudrec.errors import DataError
-from cloudrec_contract.features import FIRST_ID, MISSING_ID, UNKNOWN_ID
+from cloudrec_contract.features import FIRST_ID, HASH_LIMIT, MANAGED, MISSING_ID, UNKNOWN_ID
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -140,12 +140,12 @@ def vocabulary_of(counts: pa.Table, feature: SparseFeature) -> list[str]:
 class _Memory:
     """The ids of values that have occurred."""
 
-    def __init__(self, values: pa.Array) -> None:
-        """`values` are those of the vocabulary."""
+    def __init__(self, values: pa.Array, dtype: type[np.signedinteger[Any]]) -> None:
+        """`values` are those of the vocabulary; `dtype` is the ids'."""
         self.codes = Codes()
         own = self.codes.of(values)
-        self.ids: npt.NDArray[np.int32] = np.full(
-            int(own.max(initial=0)) + 1, -1, np.int32
+        self.ids: npt.NDArray[np.signedinteger[Any]] = np.full(
+            int(own.max(initial=0)) + 1, -1, dtype
         )  # by code; -1: not known yet
         self.ids[own] = np.arange(FIRST_ID, FIRST_ID + len(own))
         self.ids[0] = MISSING_ID
@@ -154,7 +154,7 @@ class _Memory:
     def unknown(self, codes: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
         """Return those of the codes, each once, that have no ids yet."""
         if (size := int(codes.max(initial=0)) + 1) > len(self.ids):
-            room = np.full(size + size // 2 - len(self.ids), -1, np.int32)
+            room = np.full(size + size // 2 - len(self.ids), -1, self.ids.dtype)
             self.ids = np.concatenate([self.ids, room])
         return np.unique(codes[self.ids[codes] < 0])
 
@@ -170,18 +170,19 @@ class Ids:
         self._feature = feature
         self._values = pa.array(values, pa.string())
         self._lock = threading.Lock()
-        self._memory = _Memory(self._values)
+        self._dtype = np.int64 if feature.encoding == MANAGED else np.int32
+        self._memory = _Memory(self._values, self._dtype)
 
     @property
     def rows(self) -> int:
         """The number of ids."""
-        if self._feature.encoding == "hash":
+        if self._feature.encoding in ("hash", MANAGED):
             return self._feature.buckets
         if self._feature.encoding == "bucketise":
             return len(self._feature.boundaries) + 2
         return FIRST_ID + len(self._values)
 
-    def of(self, values: pa.Array) -> npt.NDArray[np.int32]:
+    def of(self, values: pa.Array) -> npt.NDArray[np.signedinteger[Any]]:
         """Return the ids of texts, or of numbers; a null has the id 0."""
         if self._feature.encoding == "bucketise":
             numbers = values.cast(pa.float64()).to_numpy(zero_copy_only=False)
@@ -192,12 +193,12 @@ class Ids:
         with self._lock:
             if len(new := memory.unknown(codes)):
                 memory.ids[new] = UNKNOWN_ID
-                if self._feature.encoding == "hash":
+                if self._feature.encoding in ("hash", MANAGED):
                     memory.ids[new] = self._hashes(memory.codes.texts(new))
             memory.size += len(new)
-            found: npt.NDArray[np.int32] = memory.ids[codes]
+            found: npt.NDArray[np.signedinteger[Any]] = memory.ids[codes]
             if memory.size > _MOST_REMEMBERED:
-                self._memory = _Memory(self._values)
+                self._memory = _Memory(self._values, self._dtype)
         return found
 
     def _hashes(self, values: pa.Array) -> npt.NDArray[np.uint64]:
@@ -207,4 +208,5 @@ class Ids:
             (each := begin()).update(value)
             digests.append(each.digest())
         numbers = np.frombuffer(b"".join(digests), "<u8")
-        return np.uint64(1) + numbers % np.uint64(self._feature.buckets - 1)
+        limit = HASH_LIMIT if self._feature.encoding == MANAGED else self._feature.buckets
+        return np.uint64(1) + numbers % np.uint64(limit - 1)
