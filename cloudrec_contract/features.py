@@ -16,6 +16,7 @@ import hashlib
 import json
 import math
 from dataclasses import asdict, dataclass, fields
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 __all__ = (
     "CRITEO",
     "FIRST_ID",
+    "LEARNED_TRANSFORMS",
     "MISSING_ID",
     "MISSING_LABEL",
     "UNKNOWN_ID",
@@ -47,12 +49,15 @@ __all__ = (
     "FeatureSchema",
     "SchemaError",
     "SparseFeature",
+    "SplitRule",
     "TaskLabel",
     "closest",
     "parse",
+    "time_point",
 )
 
-TRANSFORMS = ("none", "log1p", "normalise")
+TRANSFORMS = ("none", "log1p", "signed_log1p", "normalise", "min_max")
+LEARNED_TRANSFORMS = ("normalise", "min_max")  # that depend on the training rows
 KINDS = ("single", "multi_hot", "sequence")
 MANAGED = "managed_collision"  # the encoding whose ids are hashes that the trainer gives rows
 ENCODINGS = ("vocabulary", "hash", "bucketise", MANAGED)
@@ -69,16 +74,21 @@ _MOST_ROWS = (1 << 31) - 1
 _LIMITS = {
     "min_frequency": (1, _MOST_ROWS),
     "max_size": (1, _MOST_ROWS - FIRST_ID),
+    "unknown_buckets": (1, 1 << 24),
     "buckets": (2, _MOST_ROWS),
     "dim": (4, 65_536),
     "max_length": (1, 1024),
 }
-_LEFT_OUT = (
-    "max_length",
-    "weights",
-    "cross",
-    "lookup",
-)  # of a schema's JSON if there is none, as before there were any
+# Values that a schema's JSON leaves out, as before there were these keys.
+_LEFT_OUT = {
+    "max_length": None,
+    "weights": None,
+    "cross": (),
+    "lookup": None,
+    "clip": None,
+    "unknown_buckets": 1,
+}
+_SHARED = ("encoding", "dim", "min_frequency", "max_size", "unknown_buckets", "buckets", "boundaries")
 _MOST_CROSSED = 8  # columns
 MOST_LOOKED_UP = 50_000  # values of a map, which every checkpoint contains
 _MOST_LOOKUP_TEXT = 1 << 20  # characters of a map
@@ -110,8 +120,10 @@ class DenseFeature:
         name: its name in the dataset and the model.
         column: its column in the files.
         missing: the value where a row has none, before the transform; None: such a row is malformed.
-        transform: none, log1p (log(1 + x), for x below 0 that of 0), or normalise, by the mean and the
-            deviation of the training rows.
+        clip: the least and the most; numbers beyond them become these, before the transform. None: no limits.
+        transform: none, log1p (log(1 + x), for x below 0 that of 0), signed_log1p (for x below 0, minus that
+            of -x), normalise, by the mean and the deviation of the training rows, or min_max, from 0 at their
+            least number to 1 at their most.
         lookup: the number of each value of the column; a value that it lacks is missing. None: the column
             holds numbers.
     """
@@ -119,6 +131,7 @@ class DenseFeature:
     name: str
     column: str
     missing: float | None = 0.0
+    clip: tuple[float, float] | None = None
     transform: str = "none"
     lookup: Lookup | None = None
 
@@ -139,6 +152,7 @@ class SparseFeature:
             and the trainer gives each that occurs its own row, while there are some.
         min_frequency: values that fewer training rows have share the id of unknown values.
         max_size: the most values of a vocabulary, the most frequent ones; None: all.
+        unknown_buckets: the ids, by hash, of values that a vocabulary lacks; its own ids begin behind them.
         buckets: the ids of a hash, with that of a missing value; with managed_collision the table's rows.
         boundaries: between the buckets of `bucketise`, ascending.
         table: the embedding table; features with the same one share ids and vectors.
@@ -161,6 +175,7 @@ class SparseFeature:
     encoding: str = "vocabulary"
     min_frequency: int = 3
     max_size: int | None = None
+    unknown_buckets: int = 1
     buckets: int = 100_000
     boundaries: tuple[float, ...] = ()
     table: str
@@ -171,16 +186,44 @@ class SparseFeature:
     lookup: Lookup | None = None
 
     @property
+    def first_id(self) -> int:
+        """The id of a vocabulary's first value; those before are of a missing value and of unknown ones."""
+        return UNKNOWN_ID + self.unknown_buckets
+
+    @property
     def columns(self) -> tuple[str, ...]:
         """The columns of the values."""
         return self.cross or (self.column,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SplitRule:
+    """Which rows are test rows.
+
+    Attributes:
+        by: time, for the newest rows, or user, for all rows of some users.
+        column: of the time or the user.
+        test: the share of the rows or the users; None: `since` is given.
+        since: the time from which on rows are test rows, as in the schema.
+    """
+
+    by: str
+    column: str
+    test: float | None = None
+    since: float | str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the rule as plain values."""
+        share = {"test": self.test} if self.test is not None else {"from": self.since}
+        return {"by": self.by, "column": self.column, **share}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FeatureSchema:
     """The features of a dataset, its labels, and the column of the samples' weights if there is one.
 
-    `item` are the sparse features of the item that a row is about; the first one identifies it.
+    `item` are the sparse features of the item that a row is about; the first one identifies it. `split` says
+    which rows are test rows; None: a share of all, by their numbers.
     """
 
     labels: tuple[TaskLabel, ...]
@@ -188,6 +231,7 @@ class FeatureSchema:
     sparse: tuple[SparseFeature, ...]
     weight: str | None = None
     item: tuple[str, ...] = ()
+    split: SplitRule | None = None
 
     @property
     def tasks(self) -> tuple[str, ...]:
@@ -205,7 +249,8 @@ class FeatureSchema:
         dense = [each.column for each in self.dense]
         sparse = [column for each in self.sparse for column in each.columns]
         weights = [each.weights for each in self.sparse if each.weights is not None]
-        return tuple(dict.fromkeys((*self.answers, *dense, *sparse, *weights)))
+        split = () if self.split is None else (self.split.column,)
+        return tuple(dict.fromkeys((*self.answers, *dense, *sparse, *weights, *split)))
 
     @property
     def single(self) -> tuple[SparseFeature, ...]:
@@ -247,6 +292,7 @@ class FeatureSchema:
             "dense": [_plain(each) for each in self.dense],
             "sparse": [_plain(each) for each in self.sparse],
             **({"item": list(self.item)} if self.item else {}),
+            **({} if self.split is None else {"split": self.split.to_json()}),
         }
 
     def _answers_to_json(self) -> dict[str, Any]:
@@ -264,6 +310,7 @@ class FeatureSchema:
                 "name": each.name,
                 "missing": each.missing,
                 "transform": each.transform,
+                **({} if each.clip is None else {"clip": list(each.clip)}),
                 **_digest_of_lookup(each),
             }
             for each in self.dense
@@ -277,6 +324,7 @@ class FeatureSchema:
                 **({"buckets": each.buckets} if each.encoding in ("hash", MANAGED) else {}),
                 **({"boundaries": list(each.boundaries)} if each.encoding == "bucketise" else {}),
                 **({"max_length": each.max_length} if each.kind == "sequence" else {}),
+                **({"unknown_buckets": each.unknown_buckets} if each.unknown_buckets > 1 else {}),
                 **({"weighted": True} if each.weights is not None else {}),
                 **({"cross": len(each.cross)} if each.cross else {}),
                 **_digest_of_lookup(each),
@@ -304,7 +352,7 @@ def parse(document: object, read: Callable[[str], object] | None = None) -> Feat
         SchemaError: it is not valid.
     """
     given = keys_and_values(document, "features")
-    refuse_unknown(given, ("label", "labels", "weight", "dense", "sparse", "item"), "features")
+    refuse_unknown(given, ("label", "labels", "weight", "dense", "sparse", "item", "split"), "features")
     weight = given.get("weight")
     schema = FeatureSchema(
         labels=_labels(given),
@@ -312,9 +360,48 @@ def parse(document: object, read: Callable[[str], object] | None = None) -> Feat
         dense=tuple(_dense(each, read) for each in items(given.get("dense") or [], "dense")),
         sparse=tuple(_sparse(each, read) for each in items(given.get("sparse") or [], "sparse")),
         item=tuple(text(each, "item") for each in items(given.get("item") or [], "item")),
+        split=None if given.get("split") is None else _split(given["split"]),
     )
     _check(schema)
     return schema
+
+
+def time_point(value: str) -> float | None:
+    """Return a time as a number: that of a number, or microseconds since 1970; None for other texts.
+
+    A time without an offset is one of UTC.
+    """
+    try:
+        found = float(value)
+    except ValueError:
+        try:
+            time = datetime.fromisoformat(value.strip())
+        except ValueError:
+            return None
+        since = (time if time.tzinfo else time.replace(tzinfo=UTC)) - datetime(1970, 1, 1, tzinfo=UTC)
+        return float(since // timedelta(microseconds=1))
+    return found if math.isfinite(found) else None
+
+
+def _split(value: object) -> SplitRule:
+    given = keys_and_values(value, "split")
+    refuse_unknown(given, ("by", "column", "test", "from"), "split")
+    by, test, since = given.get("by"), given.get("test"), given.get("from")
+    one_of(by, ("time", "user"), "by of split")
+    column = text(given.get("column"), "column of split")
+    if (test is None) == (since is None) or (by == "user" and since is not None):
+        wanted = "test, or from," if by == "time" else "test"
+        raise SchemaError(f"split by {by} needs {wanted} and nothing else, as in `test: 0.1`")
+    if test is not None and not 0 < finite(test, "test of split") < 1:
+        raise SchemaError(f"test of split is {shown(test)}; it must be a share between 0 and 1")
+    if since is not None and not isinstance(since, str):
+        since = finite(since, "from of split")
+    elif isinstance(since, str) and time_point(since) is None:
+        raise SchemaError(
+            f"from of split is {shown(since)}; it must be a number, or a time as in 2026-05-01 or "
+            "2026-05-01T12:00:00"
+        )
+    return SplitRule(by=str(by), column=column, test=None if test is None else float(test), since=since)
 
 
 def _labels(given: Mapping[str, Any]) -> tuple[TaskLabel, ...]:
@@ -401,6 +488,13 @@ def _dense(entry: object, read: Callable[[str], object] | None) -> DenseFeature:
     one_of(values.get("transform", "none"), TRANSFORMS, f"transform of {name}")
     if "lookup" in values:
         values["lookup"] = _lookup(values["lookup"], name, read, numbers=True)
+    if "clip" in values:
+        limits = [finite(each, f"clip of {name}") for each in items(values["clip"], f"clip of {name}")]
+        if len(limits) != 2 or limits[0] >= limits[1]:  # noqa: PLR2004 - the least and the most
+            raise SchemaError(
+                f"clip of {name} is {limits}; it must be the least and the most number, as in [0, 100]"
+            )
+        values["clip"] = tuple(limits)
     return DenseFeature(**values)
 
 
@@ -436,6 +530,14 @@ def _sparse(entry: object, read: Callable[[str], object] | None) -> SparseFeatur
 
 
 def _check_sparse(feature: SparseFeature) -> None:
+    _check_encoding(feature)
+    _check_kind(feature)
+    if feature.cross:
+        _check_cross(feature)
+
+
+def _check_encoding(feature: SparseFeature) -> None:
+    """Refuse keys that the encoding of a feature does not have, and values that it does not allow."""
     name, bounds, dim = feature.name, feature.boundaries, feature.dim
     if dim is not None and dim % 4:
         raise SchemaError(f"dim of {name} is {dim}; it must be a multiple of 4: take {dim + 4 - dim % 4}")
@@ -451,8 +553,16 @@ def _check_sparse(feature: SparseFeature) -> None:
         )
     if any(low >= high for low, high in pairwise(bounds)):
         raise SchemaError(f"boundaries of {name} are {list(bounds)}; they must ascend")
-    if feature.cross:
-        _check_cross(feature)
+    if feature.unknown_buckets > 1 and feature.encoding != "vocabulary":
+        raise SchemaError(
+            f"{name} has unknown_buckets but encoding {feature.encoding}, which knows every value; "
+            "leave them out"
+        )
+
+
+def _check_kind(feature: SparseFeature) -> None:
+    """Refuse keys that the kind of a feature does not have."""
+    name = feature.name
     if feature.separator is not None and feature.kind == "single":
         raise SchemaError(f"{name} has a separator but is single; add `kind: multi_hot`, or leave it out")
     if feature.weights is not None and feature.kind != "multi_hot":
@@ -521,6 +631,8 @@ def _check(schema: FeatureSchema) -> None:
         raise SchemaError(
             f"weight is {schema.weight}, the column of a label; it must be another column, of numbers from 0"
         )
+    if schema.split is not None and schema.split.column in schema.answers:
+        raise SchemaError(f"split reads {schema.split.column}, the column of a label or of the weights")
     seen: set[str] = set()
     every: tuple[DenseFeature | SparseFeature, ...] = (*schema.dense, *schema.sparse)
     for each in every:
@@ -529,7 +641,7 @@ def _check(schema: FeatureSchema) -> None:
         seen.add(each.name)
         _check_columns(each, schema)
     for table, shared in schema.tables.items():
-        for key in ("encoding", "dim", "min_frequency", "max_size", "buckets", "boundaries"):
+        for key in _SHARED:
             values = {getattr(each, key) for each in shared}
             if len(values) > 1:
                 names = " and ".join(each.name for each in shared)
@@ -571,7 +683,7 @@ def _plain(feature: DenseFeature | SparseFeature) -> dict[str, Any]:
     values = {
         key: list(value) if isinstance(value, tuple) else value
         for key, value in asdict(feature).items()
-        if key not in _LEFT_OUT or value not in (None, ())
+        if key not in _LEFT_OUT or value != _LEFT_OUT[key]
     }
     if feature.lookup is not None:
         values["lookup"] = dict(feature.lookup)

@@ -21,9 +21,13 @@ from trainer.commands import export, predict
 ROWS = 3_000
 FEATURES: dict[str, Any] = {
     "label": "clicked",
-    "dense": ["price", {"name": "wealth", "column": "city", "lookup": {"city 1": 2, "city 2": 0.5}}],
+    "split": {"by": "user", "column": "user", "test": 0.1},
+    "dense": [
+        {"name": "price", "clip": [-1, 1], "transform": "min_max"},
+        {"name": "wealth", "column": "city", "lookup": {"city 1": 2, "city 2": 0.5}},
+    ],
     "sparse": [
-        "city",
+        {"name": "city", "min_frequency": 140, "unknown_buckets": 3},
         {"name": "city_device", "cross": ["city", "device"], "buckets": 50},
         {"name": "region", "column": "city", "lookup": {f"city {each}": each // 5 for each in range(15)}},
         {"name": "tags", "kind": "multi_hot", "weights": "tag_scores", "min_frequency": 1},
@@ -53,6 +57,7 @@ def _rows(seed: int) -> dict[str, list[Any]]:
         "clicked": [bool(each > random.normal(0, 0.3)) for each in liked],
         "price": random.normal(size=ROWS).tolist(),
         "city": [f"city {each}" if each else None for each in city],
+        "user": random.integers(0, 500, ROWS).tolist(),
         "device": random.choice(["ios", "android", "web"], ROWS).tolist(),
         "tags": [[f"t{each}" for each in row] for row in tags],
         "tag_scores": [each.tolist() for each in scores],

@@ -188,6 +188,40 @@ def test_a_feature_may_be_added_and_dropped(earlier: Path, tmp_path: Path) -> No
     assert torch.equal(_tables(tmp_path / "named")["town"], _tables(earlier)["city"])
 
 
+def test_a_managed_table_keeps_its_ids_and_grows(tmp_path: Path) -> None:
+    def schema(rows: int) -> dict[str, Any]:
+        managed = {"name": "user", "encoding": "managed_collision", "buckets": rows}
+        return {**SCHEMA, "sparse": [SCHEMA["sparse"][0], managed]}
+
+    run_here(_write_day(tmp_path / "first", 0, schema(60)), tmp_path / "run", num_epochs=1)
+    source = str(tmp_path / "run" / "checkpoints")
+    larger = _write_day(tmp_path / "second", 0, schema(80))
+    run_here(larger, tmp_path / "warm", **STILL, init_from=source)
+    old = read_checkpoint(open_committed(source))
+    new = read_checkpoint(open_committed(str(tmp_path / "warm" / "checkpoints")))
+    assert torch.equal(new.managed["user"][:60], old.managed["user"])
+    assert torch.equal(new.tables["user"][:60], old.tables["user"])
+    assert 0 < (new.managed["user"][60:] != 0).sum() <= 20  # the users of a step that had no row before
+
+
+def test_ids_of_unknown_values_stay_where_there_are_as_many(tmp_path: Path) -> None:
+    def schema(buckets: int) -> dict[str, Any]:
+        return {**SCHEMA, "sparse": [{"name": "city", "min_frequency": 1, "unknown_buckets": buckets}]}
+
+    first = _write_day(tmp_path / "first", 0, schema(4))
+    run_here(first, tmp_path / "run", num_epochs=1)
+    source = str(tmp_path / "run" / "checkpoints")
+    old = _tables(tmp_path / "run")["city"]
+    for buckets in (4, 6):
+        data = _write_day(tmp_path / f"{buckets}", 0, schema(buckets), seed=5)
+        run_here(data, tmp_path / f"warm-{buckets}", **STILL, init_from=source)
+        new = _tables(tmp_path / f"warm-{buckets}")["city"]
+        names = [(day / "vocabulary" / "city.jsonl").read_text().splitlines() for day in (first, data)]
+        for place, name in enumerate(names[1]):
+            assert torch.equal(new[1 + buckets + place], old[5 + names[0].index(name)])
+        assert torch.equal(new[1:5], old[1:5]) == (buckets == 4)
+
+
 def test_a_warm_run_resumes_to_the_digest_of_one_that_was_not_stopped(
     days: tuple[Path, Path], earlier: Path, tmp_path: Path
 ) -> None:

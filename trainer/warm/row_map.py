@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import torch
 
-from cloudrec_contract.features import FIRST_ID
+from cloudrec_contract.features import FIRST_ID, MANAGED, UNKNOWN_ID
 from trainer.base.errors import CheckpointError
 
 if TYPE_CHECKING:
@@ -65,12 +65,20 @@ class TableValues:
             if table is not None:
                 self._entries.setdefault(table, entry)  # features of one table have equal rules
 
+    def first_id(self, table: str) -> int:
+        """Return the id of a vocabulary's first value; those before are for missing and unknown values."""
+        feature = self._features.get(self._entry(table)["feature"], {})
+        return FIRST_ID - 1 + int(feature.get("unknown_buckets", 1))
+
     def rule(self, table: str) -> tuple[Any, ...]:
         """Return what decides the computed ids of a table; equal rules give equal ids."""
         entry = self._entry(table)
         feature = self._features.get(entry["feature"], {})
         own = {key: value for key, value in feature.items() if key not in _OF_PLACE}
-        return self._kind, sorted(own.items()), None if "sha256" in entry else entry["rows"]
+        if own.get("encoding") == MANAGED:  # hashes that do not depend on the rows
+            del own["buckets"]
+            return self._kind, sorted(own.items()), None
+        return self._kind, sorted(own.items()), entry["rows"]
 
     def lines(self, table: str) -> tuple[str, bytes] | None:
         """Return the kind and the bytes of a table's vocabulary file; None if its ids are computed."""
@@ -119,8 +127,11 @@ def match_rows(old: TableRows, new: TableRows) -> RowMap:
         raise CheckpointError(
             f"the vocabulary of {old.table} or {new.table} cannot be read: {error}; restore a copy"
         ) from error
-    reserved = torch.arange(FIRST_ID)
-    rows = torch.cat([reserved, found + torch.where(found < 0, 0, FIRST_ID)])
+    before, first = old.values.first_id(old.table), new.values.first_id(new.table)
+    reserved = torch.arange(before)
+    if before != first:  # unknown values share other ids
+        reserved[UNKNOWN_ID:] = -1
+    rows = torch.cat([reserved, found + torch.where(found < 0, 0, first)])
     unused = torch.full((max(old.rows - len(rows), 0),), -1)  # of a table larger than its vocabulary
     return _map(torch.cat([rows, unused])[: old.rows], new.rows)
 

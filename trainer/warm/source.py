@@ -123,6 +123,7 @@ class ExportedModel:
         self.shape, self.vocabulary = trained.shape, trained.vocabulary
         named: dict[str, Tensor] = {f"dense/{name}": value for name, value in trained.dense.items()}
         named |= {f"tables/{name}/weight": value for name, value in trained.tables.items()}
+        named |= {f"managed/{name}/ids": value for name, value in trained.managed.items()}
         self._tensors: Mapping[str, Tensor] = named
         self.names = frozenset(named)
 

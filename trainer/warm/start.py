@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 BLOCK_ROWS = 1 << 16  # rows of an earlier table in memory at once
 _SHOWN = 5  # names in a line
 _TABLE = "tables/"
+_MANAGED = "managed/"
 _DENSE = "dense/"
 _OPTIMIZER = "dense_optimizer/"
 
@@ -164,6 +165,8 @@ class _WarmStart:
             except NoMatchError as error:
                 self._report.fresh_tables[table] = str(error)
                 continue
+            if table in self._shape.managed:
+                self._fill_managed(table, source)
             self._fill_table(table, source, found)
             self._report.tables.append(table)
             self._report.kept_rows += found.kept
@@ -219,6 +222,10 @@ class _WarmStart:
         if theirs.dim(source) != self._shape.dim(table):
             raise NoMatchError(f"its vectors have {self._shape.dim(table)} values, not {theirs.dim(source)}")
         rows = self._shape.num_embeddings[table]
+        if table in self._shape.managed and rows < theirs.num_embeddings[source]:
+            raise NoMatchError(f"it has fewer rows than the earlier table, {theirs.num_embeddings[source]:,}")
+        if (table in self._shape.managed) != (source in theirs.managed):
+            raise NoMatchError("only one of both has encoding managed_collision")
         if old is None or new is None:
             return match_numbers(theirs.num_embeddings[source], rows)
         return match_rows(TableRows(old, source, theirs.num_embeddings[source]), TableRows(new, table, rows))
@@ -237,6 +244,17 @@ class _WarmStart:
                 if _touches(entry, places):
                     values = self._model.rows(source, part, start, start + len(places))
                     _put(entry, places, values)
+
+    def _fill_managed(self, table: str, source: str) -> None:
+        """Take the ids of a managed table's rows; they count as occurred before the first step."""
+        for part in ("ids", "counts"):
+            (shard,) = self._state[f"{_MANAGED}{table}/{part}"].shards
+            name = f"{_MANAGED}{source}/{part}"
+            # An export has no counts: each id has then occurred once.
+            values = self._model.whole(name if name in self._model.names else f"{_MANAGED}{source}/ids")
+            if name not in self._model.names:
+                values = (values != 0).to(values.dtype)
+            shard.tensor[: len(values)].copy_(values)
 
     def _states_of(self, table: str, source: str) -> list[str]:
         """Return the names of a table's optimizer states; ConfigError if the earlier model has others."""

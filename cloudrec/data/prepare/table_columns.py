@@ -70,9 +70,11 @@ def numbers(column: pa.Array, feature: DenseFeature) -> tuple[npt.NDArray[np.flo
     missing = np.isnan(values)
     bad = np.isinf(values) | (missing if feature.missing is None else False)
     values = np.where(missing, 0.0 if feature.missing is None else feature.missing, values)
+    if feature.clip is not None:
+        values = np.clip(values, *feature.clip)
     if feature.transform != "normalise":
         # float32 of the dataset: a larger number would become infinite
-        limit = 1e300 if feature.transform == "log1p" else float(np.finfo(np.float32).max)
+        limit = 1e300 if feature.transform.endswith("log1p") else float(np.finfo(np.float32).max)
         bad = bad | (np.abs(values) > limit)
     rows = np.flatnonzero(bad)
     what = "is missing" if feature.missing is None else "is no finite number"
@@ -92,6 +94,11 @@ def transformed(
     """Return the values as the model gets them."""
     if feature.transform == "log1p":
         values = np.log1p(np.maximum(values, 0.0))
+    elif feature.transform == "signed_log1p":
+        values = np.copysign(np.log1p(np.abs(values)), values)
+    elif feature.transform == "min_max":
+        known = statistics[feature.name]
+        values = (values - known["least"]) / ((known["most"] - known["least"]) or 1.0)
     elif feature.transform == "normalise":
         known = statistics[feature.name]
         values = (values - known["mean"]) / (known["deviation"] or 1.0)
@@ -224,6 +231,11 @@ def _newest(lengths: npt.NDArray[np.int64], values: pa.Array, feature: SparseFea
         ends = np.repeat(np.cumsum(lengths), lengths)
         values = values.filter(pa.array(ends - np.arange(len(values)) <= np.repeat(kept, lengths)))
     return Bags(kept.astype(np.int32), values)
+
+
+def texts(column: pa.Array, name: str) -> pa.Array:
+    """Return values as texts; equal values of different types are alike."""
+    return _text(column, name).cast(pa.string())
 
 
 def take(batch: pa.RecordBatch, schema: FeatureSchema, kept: npt.NDArray[np.bool_]) -> pa.RecordBatch:

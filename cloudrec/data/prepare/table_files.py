@@ -143,6 +143,9 @@ def _check_types(path: Path, found: pa.Schema, schema: FeatureSchema) -> None:
             if sparse.kind != "single":
                 kind = _element(path, column, kind, sparse.separator)
             _check_type(path, column, kind, use)
+    if schema.split is not None:
+        kind = found.field(schema.split.column).type
+        _check_type(path, schema.split.column, kind, "split" if schema.split.by == "time" else "category")
     for sparse in schema.weighted:
         assert sparse.weights is not None  # noqa: S101 - for the type checker: it is weighted
         kind = found.field(sparse.weights).type
@@ -189,14 +192,12 @@ def _open(path: Path, schema: FeatureSchema, *, head: bool, absent: Sequence[str
     block = _HEAD_BYTES if head else _BLOCK_BYTES
     if kind in _JSON:
         weight = () if schema.weight is None else (schema.weight,)
-        numbers = pa.schema(
-            [(each, pa.float64()) for each in (*weight, *_numbers(schema))]
-            + [(each.weights, pa.list_(pa.float64())) for each in schema.weighted if not each.separator]
-        )
+        numbers = dict.fromkeys([*weight, *_numbers(schema)], pa.float64())  # Arrow dies of a name twice
+        numbers |= {each.weights: pa.list_(pa.float64()) for each in schema.weighted if not each.separator}
         reader = pa.json.open_json(
             path,
             read_options=pa.json.ReadOptions(block_size=block, use_threads=not head),
-            parse_options=pa.json.ParseOptions(explicit_schema=numbers),
+            parse_options=pa.json.ParseOptions(explicit_schema=pa.schema(numbers)),
         )
         return _Opened(reader.schema, (batch.select(columns) for batch in reader))
     reader = pa.csv.open_csv(
@@ -229,6 +230,8 @@ def _csv_types(schema: FeatureSchema) -> dict[str, pa.DataType]:
             if column not in types:  # a column may be dense and sparse
                 types[column] = pa.float64() if is_number else pa.string()
     types |= {each.column: pa.string() for each in schema.dense if each.column not in types}
+    if schema.split is not None:
+        types.setdefault(schema.split.column, pa.string())
     return types | {each.weights: pa.string() for each in schema.weighted if each.weights is not None}
 
 
@@ -244,8 +247,8 @@ def _check_type(path: Path, column: str, kind: pa.DataType, use: str) -> None:
             if use.endswith("weight")
             else "make it a sparse feature, or write numbers into the file",
         )
-    if use in ("label", "category") and not (
-        is_plain or is_text or (use == "category" and pa.types.is_temporal(kind))
+    if use in ("label", "category", "split") and not (
+        is_plain or is_text or (use != "label" and pa.types.is_temporal(kind))
     ):
         hint = (
             "give it `kind: multi_hot`, or `sequence`"
@@ -255,6 +258,8 @@ def _check_type(path: Path, column: str, kind: pa.DataType, use: str) -> None:
         what = (
             "the label needs 0 and 1"
             if use == "label"
+            else "a split by time needs a time or a number a row"
+            if use == "split"
             else "a sparse feature needs a text or a whole number a row"
         )
         raise DataError(f"{path}: the column {column} is {kind}; {what}", remedy=hint)
