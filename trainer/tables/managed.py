@@ -20,6 +20,7 @@ from torch import Tensor, distributed
 from cloudrec_contract.features import FIRST_ID, MISSING_ID, UNKNOWN_ID
 from trainer.base.entry import Entry, TensorShard
 from trainer.base.errors import ConfigError
+from trainer.base.row_stamps import RowStamps
 from trainer.data.splitmix import mix_key, splitmix64
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     from trainer.base.distributed import World
     from trainer.base.entry import State
+    from trainer.base.row_stamps import Intervals
 
     Ids = npt.NDArray[np.int64]
 
@@ -62,12 +64,14 @@ class ManagedTable:
         ids: of each row; 0 if it is free.
         counts: how often the row's id has occurred since it got the row.
         last: the number of the last step in which it occurred, from 1.
+        stamps: of the rows that a step changes, for incremental checkpoints.
     """
 
     def __init__(self, rows: int, *, eviction: str = "lfu") -> None:
         self.ids = torch.zeros(rows, dtype=torch.int64)
         self.counts = torch.zeros(rows, dtype=torch.int64)
         self.last = torch.zeros(rows, dtype=torch.int64)
+        self.stamps: RowStamps | None = None
         self._candidates = _Candidates(self, eviction)
         self._sorted, self._recent = _Index.of(self), _Index.empty()
         self._free = FIRST_ID  # rows from here on were never taken
@@ -114,6 +118,8 @@ class ManagedTable:
         new, often = new[: len(places)], often[: len(places)]
         self.ids.numpy()[places] = new
         counts[places], last[places] = often, step
+        if self.stamps is not None:
+            self.stamps.touch(torch.from_numpy(np.concatenate([rows[known], places])))
         self._recent = self._recent.joined(new, places)
         if len(self._recent) > max(_LEAST_RECENT, len(self._sorted) // _RECENT_SHARE):
             self._sorted, self._recent = _Index.of(self), _Index.empty()
@@ -268,10 +274,15 @@ class ManagedIds:
     def entries(self) -> dict[str, Entry]:
         """Return the mapping by canonical name, as live views."""
         return {
-            f"managed/{name}/{part}": _replicated(tensor)
+            f"managed/{name}/{part}": _replicated(tensor, table.stamps)
             for name, table in self.tables.items()
             for part, tensor in (("ids", table.ids), ("counts", table.counts), ("last", table.last))
         }
+
+    def track(self, intervals: Intervals) -> None:
+        """Stamp the rows that change from here on."""
+        for table in self.tables.values():
+            table.stamps = RowStamps(intervals.add(len(table.ids), torch.device("cpu")), intervals)
 
     def reindex(self) -> None:
         """Take over what was written to `entries`."""
@@ -392,5 +403,5 @@ def _counted(ids: Ids, counts: Ids | None) -> Seen:
     return Seen(every[start:], sums[start:])
 
 
-def _replicated(tensor: Tensor) -> Entry:
-    return Entry(shape=tuple(tensor.shape), shards=(TensorShard(tensor, (0,)),), replicated=True)
+def _replicated(tensor: Tensor, stamps: RowStamps | None) -> Entry:
+    return Entry(shape=tuple(tensor.shape), shards=(TensorShard(tensor, (0,), stamps),), replicated=True)
