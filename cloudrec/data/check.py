@@ -26,6 +26,7 @@ _LAYOUT = {
     "offsets": "<i8",
     "values": "<i4",
     "weights": "<f4",
+    "value_weights": "<f4",
 }
 
 
@@ -151,6 +152,10 @@ def _check_lists(folder: Path, files: Mapping[str, Any], features: _Features) ->
     flat = offsets.reshape(-1)
     if flat[0] != 0 or flat[-1] != len(values) or (np.diff(flat) < 0).any():
         raise DataError(f"{paths[0]} does not fit {paths[1].name}", remedy=_AGAIN)
+    if "value_weights" in files:
+        path = manifest.file_in(folder, files["value_weights"]["path"])
+        if len(np.load(path)) != len(values):
+            raise DataError(f"{path} does not fit {paths[1].name}", remedy=_AGAIN)
     for (name, limit), ends in zip(features.lists.items(), offsets, strict=True):
         ids = values[ends[0] : ends[-1]]
         if ids.size and (ids.min() < 0 or ids.max() >= limit):
@@ -224,7 +229,7 @@ def _check_content(path: Path, crc32: str, kind: str, array: Any, features: _Fea
         raise DataError(f"{path} is damaged: its crc32 is {crc:08x}, not {crc32}", remedy=_AGAIN)
     if kind in ("labels", "weights"):
         _check_answers(path, kind, array, features)
-    if kind == "dense" and not np.isfinite(array).all():
+    if kind in ("dense", "value_weights") and not np.isfinite(array).all():
         raise DataError(f"{path} holds a value that is not finite", remedy=_AGAIN)
     if kind == "sparse":
         for ids, (name, limit) in zip(array, features.single.items(), strict=True):

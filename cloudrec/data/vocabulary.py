@@ -149,15 +149,15 @@ def check_bytes(where: object, table: Table, data: bytes) -> None:
         codes = _codes(data)
     except ValueError as error:
         raise DataError(f"cannot read {where}: {error}", remedy=AGAIN) from error
-    if codes.dtype.str != DTYPE or codes.shape != (table.rows - FIRST,):
+    if codes.dtype.str != DTYPE or codes.shape != (table.values,):
         raise DataError(
-            f"{where} holds {codes.dtype} {codes.shape}, not {DTYPE} {(table.rows - FIRST,)}", remedy=AGAIN
+            f"{where} holds {codes.dtype} {codes.shape}, not {DTYPE} {(table.values,)}", remedy=AGAIN
         )
 
 
 def _check_texts(where: object, table: Table, data: bytes) -> None:
-    if (found := len(texts_in(data))) != table.rows - FIRST:
-        raise DataError(f"{where} holds {found:,} values, not {table.rows - FIRST:,}", remedy=AGAIN)
+    if (found := len(texts_in(data))) != table.values:
+        raise DataError(f"{where} holds {found:,} values, not {table.values:,}", remedy=AGAIN)
 
 
 def to_lines(values: Sequence[str]) -> bytes:

@@ -457,5 +457,5 @@ class Spec(Model):
     @classmethod
     def _are_a_schema(cls, value: dict[str, Any] | None) -> dict[str, Any] | None:
         if value is not None:
-            parse_features(value)
+            parse_features(value, read=lambda _file: {"-": 0})  # `data prepare` reads the files of lookups
         return value

@@ -222,7 +222,7 @@ def _drawn(step: int) -> list[tuple[int, list[int]]]:
     """The ids and genres of a step's drawn movies."""
     arrays = _known_items().rows.arrays(0)
     assert arrays.lists is not None
-    offsets, values = arrays.lists
+    offsets, values, _ = arrays.lists
     return [
         (2 + at, values[offsets[0, at] : offsets[0, at + 1]].tolist())
         for at in _sampler().draw(step).tolist()

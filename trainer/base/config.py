@@ -31,7 +31,13 @@ MULTI_TASK_MODELS = (*EXPERT_MODELS, "din", "hstu")  # that take several labels
 MODELS = (*DLRM_MODELS, "deepfm", "wide_deep", "two_tower", *MULTI_TASK_MODELS)
 CommPrecision = Literal["fp32", "fp16", "bf16", "fp8", "int8"]
 ShardingKind = Literal[
-    "table_wise", "row_wise", "column_wise", "table_row_wise", "grid_shard", "data_parallel"
+    "table_wise",
+    "row_wise",
+    "column_wise",
+    "table_row_wise",
+    "table_column_wise",
+    "grid_shard",
+    "data_parallel",
 ]
 KernelKind = Literal["fused", "fused_uvm", "fused_uvm_caching", "dense"]
 NoticeServiceName = Annotated[str, AfterValidator(check_notice_service)]
@@ -213,6 +219,33 @@ class OptimizerConfig(_Group):
     )
 
 
+class WarmStartConfig(_Group):
+    """What a new run takes from an earlier model."""
+
+    init_from: str | None = Field(
+        None,
+        description="folder or bucket of an earlier run's checkpoints, or an export's folder: the run begins "
+        "with its layers by name and its rows by value, and draws the rest; a run that has checkpoints of "
+        "its own resumes from them instead",
+    )
+    init_step: NonNegativeInt | None = Field(
+        None, description="step of the checkpoint in init_from (default: the newest)"
+    )
+    init_optimizer: bool = Field(
+        default=False, description="take the state of the optimizers from init_from, too"
+    )
+    init_match: Literal["value", "number"] = Field(
+        "value",
+        description="rows that belong together: value, by the vocabularies of both; number, for data whose "
+        "encoding is unknown and equal",
+    )
+    init_map: dict[str, str] = Field(
+        {},
+        description="names in this model and their names in init_from, as JSON: {tables/items: "
+        "tables/movies, dense/top.layers.0.weight: dense/net.first.weight}",
+    )
+
+
 class RunConfig(_Group):
     """How long, where to, and how often."""
 
@@ -330,8 +363,8 @@ class SystemConfig(_Group):
     )
     sharding_types: Annotated[tuple[ShardingKind, ...], Field(min_length=1)] = Field(
         ("table_wise", "row_wise", "table_row_wise"),
-        description="what the planner may choose from; column_wise and grid_shard split rows, so they need "
-        "table_optimizer sgd, adagrad or adam",
+        description="what the planner may choose from; column_wise, table_column_wise and grid_shard split "
+        "rows, so they need table_optimizer sgd, adagrad or adam",
     )
     compute_kernels: Annotated[tuple[KernelKind, ...], Field(min_length=1)] = Field(
         ("fused", "dense"),
@@ -364,7 +397,7 @@ class SystemConfig(_Group):
     qcomm_backward_precision: CommPrecision = Field("fp32", description="of their gradients")
 
 
-class TrainerConfig(SystemConfig, RunConfig, OptimizerConfig, ModelConfig, DataConfig):
+class TrainerConfig(SystemConfig, RunConfig, WarmStartConfig, OptimizerConfig, ModelConfig, DataConfig):
     """Everything a run is made from; frozen."""
 
     @property
@@ -398,6 +431,19 @@ class TrainerConfig(SystemConfig, RunConfig, OptimizerConfig, ModelConfig, DataC
                 f"target_auc is {self.target_auc} but eval_interval is 0, so the AUC would be known only "
                 "after the last step; set eval_interval to the steps between evaluations"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _warm_start_has_a_source(self) -> Self:
+        given = (
+            ("init_step", self.init_step is not None),
+            ("init_optimizer", self.init_optimizer),
+            ("init_match", self.init_match != "value"),
+            ("init_map", bool(self.init_map)),
+        )
+        for name, is_set in given:
+            if is_set and self.init_from is None:
+                raise ValueError(f"{name} needs init_from, the earlier model; set it, or leave {name} out")
         return self
 
     @model_validator(mode="after")
@@ -517,4 +563,11 @@ class TrainerConfig(SystemConfig, RunConfig, OptimizerConfig, ModelConfig, DataC
         return self.checkpoint_dir or f"{self.output_dir.rstrip('/')}/checkpoints"
 
 
-GROUPS: tuple[type[_Group], ...] = (DataConfig, ModelConfig, OptimizerConfig, RunConfig, SystemConfig)
+GROUPS: tuple[type[_Group], ...] = (
+    DataConfig,
+    ModelConfig,
+    OptimizerConfig,
+    WarmStartConfig,
+    RunConfig,
+    SystemConfig,
+)

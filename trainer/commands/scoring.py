@@ -54,8 +54,8 @@ def open_model(uri: str, step: int | None, quantization: Quantization) -> Traine
         trained = read_checkpoint(open_committed(uri, step))
     if quantization != "none" and not trained.shape.is_plain:
         raise ConfigError(
-            f"quantize is {quantization}, but the model shares tables or has some of different widths, which "
-            "quantised scoring lacks; leave it out"
+            f"quantize is {quantization}, but the model shares tables, has some of different widths, or has "
+            "ids with weights, which quantised scoring lacks; leave it out"
         )
     if quantization == "int4" and trained.shape.embedding_dim % 2:
         raise ConfigError(f"embedding_dim is {trained.shape.embedding_dim}; int4 needs an even one")

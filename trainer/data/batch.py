@@ -36,6 +36,7 @@ class Batch:
     global_size: int  # samples of this step over all ranks
     lengths: Tensor | None = None  # int32 [F, B], ids of each feature in each sample; None: one each
     weights: Tensor | None = None  # float32 [B], factors on the samples' losses, from 0; None: 1 each
+    id_weights: Tensor | None = None  # float32, of each id in `sparse`, as flat; None: 1 each
 
     def __len__(self) -> int:
         return int(self.labels.shape[0])
@@ -50,7 +51,14 @@ class Batch:
 
     def record_stream(self, stream: Any) -> None:  # noqa: ANN401 - torch.Stream has no typed base
         """Record for the allocator that a stream uses these tensors (torchrec's pipelines call this)."""
-        for tensor in (self.dense, self.sparse, self.labels, self.lengths, self.weights):
+        for tensor in (
+            self.dense,
+            self.sparse,
+            self.labels,
+            self.lengths,
+            self.weights,
+            self.id_weights,
+        ):
             if tensor is not None:
                 tensor.record_stream(stream)
 
@@ -60,4 +68,4 @@ class Batch:
         return replace(self, **moved)
 
 
-_MOVED = frozenset({"dense", "sparse", "labels", "lengths", "weights"})
+_MOVED = frozenset({"dense", "sparse", "labels", "lengths", "weights", "id_weights"})

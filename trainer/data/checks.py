@@ -105,6 +105,8 @@ class BatchChecks:
                 f"sample {int(batch.sample_ids[sample])} has the label "
                 f"{float(batch.labels.flatten()[place]):g}{of_task}; labels must be 0 or 1"
             )
+        if batch.id_weights is not None and not bool(torch.isfinite(batch.id_weights).all()):
+            raise DatasetError("a weight of an id is not finite; prepare the dataset again")
         weights = batch.weights
         if weights is not None and bool((bad := ~torch.isfinite(weights) | (weights < 0)).any()):
             place = int(bad.int().argmax())

@@ -1,7 +1,8 @@
 """Lists of ids: the features of which a sample has any number of ids.
 
 A shard keeps them as offsets [features, rows + 1] and values: the ids of a row of feature f are
-`values[offsets[f, row] : offsets[f, row + 1]]`. Those of one feature are adjacent.
+`values[offsets[f, row] : offsets[f, row + 1]]`. Those of one feature are adjacent. If a feature's ids have
+weights, there is one for each id of all lists.
 """
 
 from __future__ import annotations
@@ -25,11 +26,13 @@ class ListArrays(NamedTuple):
 
     offsets: npt.NDArray[np.int64]  # [features, rows + 1]
     values: npt.NDArray[np.int32]  # [ids]
+    weights: npt.NDArray[np.float32] | None = None  # [ids]
 
     def rows(self, feature: int, rows: slice) -> Lists:
         """Return a feature's lists of adjacent rows."""
         ends = np.asarray(self.offsets[feature, rows.start : rows.stop + 1])
-        return Lists(np.diff(ends), self.values[ends[0] : ends[-1]])
+        weights = None if self.weights is None else self.weights[ends[0] : ends[-1]]
+        return Lists(np.diff(ends), self.values[ends[0] : ends[-1]], weights)
 
 
 class Lists(NamedTuple):
@@ -37,6 +40,7 @@ class Lists(NamedTuple):
 
     lengths: npt.NDArray[np.int64]  # [rows]
     values: npt.NDArray[np.int32]  # [sum of the lengths]
+    weights: npt.NDArray[np.float32] | None = None  # [sum of the lengths]
 
     def take(self, rows: npt.NDArray[np.int64]) -> Lists:
         """Return the lists of these rows, in their order."""
@@ -45,16 +49,21 @@ class Lists(NamedTuple):
         firsts = ends[rows] - lengths  # of the chosen lists, here
         there = np.cumsum(lengths) - lengths  # and in the result
         places = np.repeat(firsts - there, lengths) + np.arange(int(lengths.sum()))
-        return Lists(lengths, self.values[places])
+        return Lists(lengths, self.values[places], None if self.weights is None else self.weights[places])
 
 
 def join(parts: Sequence[Lists]) -> Lists:
     """Return the lists of several parts, one after the other."""
     if len(parts) == 1:
         return parts[0]
-    none = Lists(np.empty(0, np.int64), np.empty(0, np.int32))
-    lengths, values = zip(*(parts or [none]), strict=True)
-    return Lists(np.concatenate(lengths), np.concatenate(values))
+    if not parts:
+        return Lists(np.empty(0, np.int64), np.empty(0, np.int32))
+    weights = [each.weights for each in parts if each.weights is not None]
+    return Lists(
+        np.concatenate([each.lengths for each in parts]),
+        np.concatenate([each.values for each in parts]),
+        np.concatenate(weights) if weights else None,
+    )
 
 
 def with_lists(batch: Batch, lists: Sequence[Lists], places: Sequence[int]) -> Batch:
@@ -68,7 +77,16 @@ def with_lists(batch: Batch, lists: Sequence[Lists], places: Sequence[int]) -> B
     size, count = len(batch), len(batch.sparse) + len(lists)
     lengths = torch.ones(count, size, dtype=torch.int32)
     ids: list[torch.Tensor] = list(batch.sparse)
+    weights = [torch.ones(size)] * len(ids)
     for place, each in sorted(zip(places, lists, strict=True), key=lambda pair: pair[0]):
         lengths[place] = torch.from_numpy(each.lengths.astype(np.int32))
         ids.insert(place, torch.from_numpy(np.array(each.values)))
-    return replace(batch, sparse=torch.cat(ids), lengths=lengths)
+        if each.weights is not None:
+            weights.insert(place, torch.from_numpy(np.array(each.weights, np.float32)))
+    complete = len(weights) == count and any(each.weights is not None for each in lists)
+    return replace(
+        batch,
+        sparse=torch.cat(ids),
+        lengths=lengths,
+        id_weights=torch.cat(weights) if complete else None,
+    )

@@ -176,6 +176,7 @@ def make_shape(
             for each in sparse
             if each.pooling == "mean" or (each.kind == "sequence" and each.name not in sequences)
         ),
+        weighted=() if schema is None else tuple(each.name for each in schema.weighted),
         sequences=sequences,
         item=() if schema is None else schema.item,
         managed=() if schema is None else tuple(dict.fromkeys(tables[name] for name in schema.managed)),

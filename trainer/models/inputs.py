@@ -127,7 +127,7 @@ class InputMaker:
         if samples and missing <= 0:
             return ModelInput(
                 dense=batch.dense,
-                sparse=self._keyed(batch.sparse, batch.lengths, rows),
+                sparse=self._keyed(batch.sparse, batch.lengths, rows, batch.id_weights),
                 labels=batch.labels,
                 loss_scale=torch.tensor(self.world_size / batch.global_size),
                 samples=samples,
@@ -144,17 +144,26 @@ class InputMaker:
         ids = batch.sparse.split(counts.sum(dim=1).tolist())
         values: list[Tensor] = []
         lengths: list[Tensor] = []
-        for each, count, most in zip(ids, counts, self._places, strict=True):
+        given = None if batch.id_weights is None else batch.id_weights.split(counts.sum(dim=1).tolist())
+        weights: list[Tensor] = []
+        for place, (each, count, most) in enumerate(zip(ids, counts, self._places, strict=True)):
             if most is None:
                 values.append(each)
                 lengths.append(count[None])
+                weights += [] if given is None else [given[place]]
                 continue
             places = torch.arange(most)[:, None]
             taken = places < count  # [most, samples]
             first = count.cumsum(0) - count.clamp_max(most)  # of the newest ids
             values.append(each[(first + places)[taken]])
             lengths.append(taken.long())
-        return replace(batch, sparse=torch.cat(values), lengths=torch.cat(lengths))
+            weights += [] if given is None else [torch.ones(len(values[-1]))]  # a sequence's ids have none
+        return replace(
+            batch,
+            sparse=torch.cat(values),
+            lengths=torch.cat(lengths),
+            id_weights=torch.cat(weights) if weights else None,
+        )
 
     def _padded(self, batch: Batch, missing: int, samples: int, drawn: DrawnItems | None) -> ModelInput:
         """Append samples of id 0 to the batch; the loss ignores them."""
@@ -162,7 +171,8 @@ class InputMaker:
         if batch.lengths is None:
             sparse = self._keyed(functional.pad(batch.sparse, (0, missing)), None, count)
         else:
-            sparse = self._keyed(batch.sparse, functional.pad(batch.lengths, (0, missing)), count)
+            lengths = functional.pad(batch.lengths, (0, missing))
+            sparse = self._keyed(batch.sparse, lengths, count, batch.id_weights)
         return ModelInput(
             dense=functional.pad(batch.dense, (0, 0, 0, missing)),
             sparse=sparse,
@@ -174,12 +184,19 @@ class InputMaker:
             drawn=drawn,
         )
 
-    def _keyed(self, ids: Tensor, lengths: Tensor | None, samples: int) -> KeyedJaggedTensor:
+    def _keyed(
+        self, ids: Tensor, lengths: Tensor | None, samples: int, weights: Tensor | None = None
+    ) -> KeyedJaggedTensor:
         if lengths is not None:  # multi-hot: ids are flat, feature by feature
             flat = lengths.reshape(-1).to(torch.int64)
             offsets = functional.pad(flat.cumsum(0), (1, 0))
             return KeyedJaggedTensor(
-                keys=self.features, values=ids.reshape(-1), lengths=flat, offsets=offsets, stride=samples
+                keys=self.features,
+                values=ids.reshape(-1),
+                weights=weights,
+                lengths=flat,
+                offsets=offsets,
+                stride=samples,
             )
         lengths, offsets = self._layout(samples)
         count = len(self.features)

@@ -58,6 +58,8 @@ class ModelShape:
         feature_tables: the table of each feature; empty if each has its own, of its name.
         dims: the width of each table that has another.
         mean_pooled: the features whose vectors are averaged; those of the others are summed.
+        weighted: the features whose ids have weights, by which their vectors are multiplied. A mean is
+            divided by their sum.
         sequences: the most ids of each sequence that the model reads in order.
         item: the features of a sample's item.
         managed: the tables whose ids are hashes that get their rows in the training.
@@ -79,6 +81,7 @@ class ModelShape:
     feature_tables: dict[str, str] = field(default_factory=dict)
     dims: dict[str, int] = field(default_factory=dict)
     mean_pooled: tuple[str, ...] = ()
+    weighted: tuple[str, ...] = ()
     sequences: dict[str, int] = field(default_factory=dict)
     item: tuple[str, ...] = ()
     managed: tuple[str, ...] = ()
@@ -113,8 +116,8 @@ class ModelShape:
 
     @property
     def is_plain(self) -> bool:
-        """Whether each feature has its own table, and all have one width."""
-        return not self.feature_tables and not self.dims and not self.sequences
+        """Whether each feature has its own table, all have one width, and ids have no weights."""
+        return not (self.feature_tables or self.dims or self.sequences or self.weighted)
 
     def dim(self, table: str) -> int:
         """Return the width of a table."""
@@ -207,7 +210,10 @@ class DenseArch(nn.Module):
 
 
 class MeanPooling(nn.Module):
-    """Divides the sums of some features' vectors by the numbers of their ids; without ids they are 0."""
+    """Divides the sums of some features' vectors by the numbers of their ids; without ids they are 0.
+
+    With weights, it divides by their sums, as torchrec does; where that is 0, the vector is 0.
+    """
 
     def __init__(self, features: Sequence[str]) -> None:
         super().__init__()
@@ -216,10 +222,15 @@ class MeanPooling(nn.Module):
     def forward(self, embedded: KeyedTensor, sparse: KeyedJaggedTensor) -> KeyedTensor:
         """Return the vectors, averaged."""
         keys, widths, values = embedded.keys(), embedded.length_per_key(), embedded.values()
-        counts = sparse.lengths().view(len(sparse.keys()), -1)
-        rows = dict(zip(sparse.keys(), counts, strict=True))
+        weights = sparse.weights_or_none()
+        if weights is None:
+            divisors = sparse.lengths().clamp_min(1)
+        else:
+            sums = torch.ops.fbgemm.segment_sum_csr(1, sparse.offsets(), weights)
+            divisors = torch.where(sums > 0, sums, 1.0)
+        rows = dict(zip(sparse.keys(), divisors.view(len(sparse.keys()), -1), strict=True))
         parts = [
-            part / rows[key].clamp_min(1).to(part.dtype)[:, None] if key in self.features else part
+            part / rows[key].to(part.dtype)[:, None] if key in self.features else part
             for key, part in zip(keys, values.split(widths, dim=1), strict=True)
         ]
         return KeyedTensor(keys, widths, torch.cat(parts, dim=1))
@@ -264,6 +275,7 @@ class EmbeddingModel(nn.Module):
                 )
                 for name, rows in shape.num_embeddings.items()
             ],
+            is_weighted=bool(shape.weighted),  # of all tables: the ids of other features weigh 1
             device=torch.device("meta"),
         )
         self.dense = dense

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from cloudrec_contract.features import FIRST_ID, MISSING_ID
+from cloudrec_contract.features import MISSING_ID
 from trainer.base.errors import ConfigError
 from trainer.data.lists import ListArrays
 from trainer.data.source import ArrayParts, ArraySource
@@ -88,8 +88,9 @@ def find_items(source: SampleSource) -> Items:
     single = [each.name for each in schema.single].index(name)
     rows = source.num_embeddings[name]
     is_vocabulary = schema.single[single].encoding == "vocabulary"
+    first = schema.single[single].first_id if is_vocabulary else MISSING_ID + 1
     seen = np.zeros(rows, np.bool_)
-    seen[: FIRST_ID if is_vocabulary else MISSING_ID + 1] = True
+    seen[:first] = True
     counts = np.zeros(rows, np.int64)
     ids: list[npt.NDArray[np.int64]] = []
     parts: list[ShardArrays] = []
@@ -102,12 +103,12 @@ def find_items(source: SampleSource) -> Items:
             found = np.asarray(arrays.sparse[single : single + 1, 0:size][0]).astype(np.int64)
             if which == "train":
                 counts += np.bincount(found[np.asarray(arrays.labels) == 1], minlength=rows)
-            each, first = np.unique(found, return_index=True)
+            each, places_of = np.unique(found, return_index=True)
             new = ~seen[each]
             seen[each] = True
             if new.any():
                 ids.append(each[new])
-                parts.append(_rows_of(arrays, first[new], size, split))
+                parts.append(_rows_of(arrays, places_of[new], size, split))
                 trained += int(new.sum()) if which == "train" else 0
     every = np.concatenate([np.empty(0, np.int64), *ids])
     places = torch.full((rows,), -1, dtype=torch.int64)
@@ -125,7 +126,11 @@ def _rows_of(arrays: RowArrays, rows: npt.NDArray[np.int64], size: int, split: A
         ends = np.cumsum(np.concatenate([each.lengths for each in found])).reshape(len(found), -1)
         firsts = np.concatenate([[0], ends[:-1, -1]])[:, None]
         lists = ListArrays(
-            np.concatenate([firsts, ends], axis=1), np.concatenate([each.values for each in found])
+            np.concatenate([firsts, ends], axis=1),
+            np.concatenate([each.values for each in found]),
+            np.concatenate([each.weights for each in found if each.weights is not None])
+            if arrays.lists.weights is not None
+            else None,
         )
     return ShardArrays(
         np.asarray(arrays.labels)[rows],

@@ -87,16 +87,25 @@ class NegativeSampler:
         ids, lengths = _split(batch)
         parts: list[Tensor] = []
         counts: list[Tensor] = []
+        weights = _weights_of(batch, lengths)
+        weighed: list[Tensor] = []
         for feature, (each, known) in enumerate(zip(ids, lengths, strict=True)):
             lists = self._lists.get(feature)
             taken = None if lists is None else lists.take(own)
             parts.append(each)
             counts.append(known)
+            weighed += [] if weights is None else [weights[feature]]
             if taken is None:
                 counts.append(torch.zeros(len(own), dtype=torch.int32))
             else:
                 parts.append(torch.from_numpy(np.array(taken.values)))
                 counts.append(torch.from_numpy(taken.lengths.astype(np.int32)))
+                if weights is not None:
+                    weighed.append(
+                        torch.ones(len(taken.values))
+                        if taken.weights is None
+                        else torch.from_numpy(np.array(taken.weights, np.float32))
+                    )
         added = replace(
             batch,
             dense=functional.pad(batch.dense, (0, 0, 0, len(own))),
@@ -104,6 +113,7 @@ class NegativeSampler:
             labels=functional.pad(batch.labels, (*(0, 0) * (batch.labels.dim() - 1), 0, len(own))),
             lengths=torch.cat(counts).view(len(ids), -1),
             weights=None if batch.weights is None else functional.pad(batch.weights, (0, len(own))),
+            id_weights=torch.cat(weighed) if weighed else None,
         )
         return added, drawn
 
@@ -112,11 +122,13 @@ def _lists_of(items: Items, chosen: Sequence[bool]) -> Mapping[int, Lists]:
     """Return the ids of some features of the training rows' items."""
     (batch,) = items.batches(batch_size=items.rows.rows, rank=0, world_size=1)
     ids, lengths = _split(batch)
+    weights = _weights_of(batch, lengths)
     found = {}
     for feature, (each, counts) in enumerate(zip(ids, lengths, strict=True)):
         if chosen[feature]:
             sizes = counts[: items.trained].numpy().astype(np.int64)
-            found[feature] = Lists(sizes, each[: sizes.sum()].numpy())
+            own = None if weights is None else weights[feature][: sizes.sum()].numpy()
+            found[feature] = Lists(sizes, each[: sizes.sum()].numpy(), own)
     return found
 
 
@@ -126,3 +138,10 @@ def _split(batch: Batch) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
         one = torch.ones(len(batch), dtype=torch.int32)
         return list(batch.sparse), [one] * len(batch.sparse)
     return batch.sparse.split(batch.lengths.sum(dim=1).tolist()), list(batch.lengths)
+
+
+def _weights_of(batch: Batch, lengths: Sequence[Tensor]) -> Sequence[Tensor] | None:
+    """Return the weights of each feature's ids; None if the batch has none."""
+    if batch.id_weights is None:
+        return None
+    return batch.id_weights.split([int(each.sum()) for each in lengths])

@@ -17,7 +17,7 @@ from torchrec.sparse.jagged_tensor import KeyedTensor
 
 from trainer.base.errors import ConfigError
 from trainer.native import load_rows
-from trainer.tables.kernels import replace_kernels, table_kernels
+from trainer.tables.kernels import replace_kernels, table_kernels, takes_weights
 from trainer.tables.row_rules import BETAS, KINDS, STATE_WIDTHS, update_rows
 
 if TYPE_CHECKING:
@@ -38,8 +38,8 @@ def take_over_tables(model: DistributedModelParallel, config: TrainerConfig, *, 
     Raises:
         ConfigError: table_kernel is native, and the C kernels cannot be compiled.
     """
-    if config.table_kernel == "fbgemm":
-        return
+    if config.table_kernel == "fbgemm" or takes_weights(model):
+        return  # fbgemm's kernels take ids with weights
     library = None if config.table_kernel == "torch" else load_rows()
     if config.table_kernel == "native" and library is None:
         raise ConfigError(

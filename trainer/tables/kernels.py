@@ -36,6 +36,11 @@ def sharded_tables(model: nn.Module) -> ShardedEmbeddingBagCollection:
     return next(part for part in model.modules() if isinstance(part, ShardedEmbeddingBagCollection))
 
 
+def takes_weights(model: nn.Module) -> bool:
+    """Whether a model's ids have weights."""
+    return bool(sharded_tables(model)._is_weighted)  # noqa: SLF001 - torchrec has no public way
+
+
 def table_pieces(model: nn.Module) -> Iterator[Piece]:
     """Yield this rank's pieces, kernel by kernel."""
     for kernel, tables in table_kernels(model):

@@ -49,12 +49,19 @@ class Table:
         rows: the number of ids, including the reserved ones.
         file: its vocabulary; None with the kind `hash`.
         sha256: of that file; "" if there is none.
+        unknown: the ids of values that the vocabulary lacks.
     """
 
     feature: str
     rows: int
     file: ShardFile | None = None
     sha256: str = ""
+    unknown: int = 1
+
+    @property
+    def values(self) -> int:
+        """The values of its vocabulary."""
+        return self.rows - FIRST + 1 - self.unknown
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +109,12 @@ class Encoding:
         if self.kind in ("vocabulary", FEATURES):
             reserved |= {"unknown_id": UNKNOWN, "first_id": FIRST}
         tables = [
-            {"feature": each.feature, "rows": each.rows, **({"sha256": each.sha256} if each.sha256 else {})}
+            {
+                "feature": each.feature,
+                "rows": each.rows,
+                **({"sha256": each.sha256} if each.sha256 else {}),
+                **({"unknown": each.unknown} if each.unknown > 1 else {}),
+            }
             for each in self.tables
         ]
         return {"kind": self.kind, "version": _RULES, **reserved, "tables": tables}
@@ -191,4 +203,7 @@ def _table(entry: Mapping[str, Any], files: Mapping[str, Any]) -> Table:
         raise ValueError(f"the file {path!r} is not in {FOLDER}/")
     crc32 = f"{int(found['crc32'], 16):08x}"
     file = ShardFile(path=path, bytes=int(found["bytes"]), crc32=crc32)
-    return Table(feature=feature, rows=rows, file=file, sha256=sha256)
+    unknown = int(entry.get("unknown", 1))
+    if not 1 <= unknown <= rows - 1:
+        raise ValueError(f"a table has {rows} rows, and {unknown} ids of unknown values")
+    return Table(feature=feature, rows=rows, file=file, sha256=sha256, unknown=unknown)

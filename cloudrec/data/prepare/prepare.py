@@ -153,8 +153,8 @@ def _prepare_tables(
     if known is not None:
         schema = schema_like(known, schema)
     assert schema is not None  # noqa: S101 - for the type checker: the caller has one of both
-    refuse_options(options)
     files = find_tables(sources)
+    refuse_options(options, schema, files)
     absent = lacking_columns(files, schema) if options.labels == "optional" else ()
     check_heads(files, schema, absent=absent)  # before the folder is touched
     with claimed(out, overwrite=options.overwrite) as workspace:

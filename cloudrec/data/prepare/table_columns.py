@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from cloudrec_contract.features import DenseFeature, FeatureSchema, SparseFeature, TaskLabel
+    from cloudrec_contract.features import DenseFeature, FeatureSchema, Lookup, SparseFeature, TaskLabel
 
 _YES, _NO = ("1", "1.0", "true"), ("0", "0.0", "false")
 
@@ -64,13 +66,15 @@ def weights(column: pa.Array, name: str) -> tuple[npt.NDArray[np.float32], list[
 
 def numbers(column: pa.Array, feature: DenseFeature) -> tuple[npt.NDArray[np.float64], list[Problem]]:
     """Return the values before the transform, and the rows without a finite one."""
-    values = _floats(column)
+    values = _floats(column if feature.lookup is None else _looked_up(column, feature.column, feature.lookup))
     missing = np.isnan(values)
     bad = np.isinf(values) | (missing if feature.missing is None else False)
     values = np.where(missing, 0.0 if feature.missing is None else feature.missing, values)
+    if feature.clip is not None:
+        values = np.clip(values, *feature.clip)
     if feature.transform != "normalise":
         # float32 of the dataset: a larger number would become infinite
-        limit = 1e300 if feature.transform == "log1p" else float(np.finfo(np.float32).max)
+        limit = 1e300 if feature.transform.endswith("log1p") else float(np.finfo(np.float32).max)
         bad = bad | (np.abs(values) > limit)
     rows = np.flatnonzero(bad)
     what = "is missing" if feature.missing is None else "is no finite number"
@@ -90,14 +94,33 @@ def transformed(
     """Return the values as the model gets them."""
     if feature.transform == "log1p":
         values = np.log1p(np.maximum(values, 0.0))
+    elif feature.transform == "signed_log1p":
+        values = np.copysign(np.log1p(np.abs(values)), values)
+    elif feature.transform == "min_max":
+        known = statistics[feature.name]
+        values = (values - known["least"]) / ((known["most"] - known["least"]) or 1.0)
     elif feature.transform == "normalise":
         known = statistics[feature.name]
         values = (values - known["mean"]) / (known["deviation"] or 1.0)
     return values.astype(np.float32)
 
 
+def values_of(batch: pa.RecordBatch, feature: SparseFeature) -> pa.Array:
+    """Return the column of a feature's values, or those of several columns as one text each.
+
+    A text begins with the lengths of its parts, so that different values never give the same one.
+    """
+    if not feature.cross:
+        return batch.column(feature.column)
+    parts = [_text(batch.column(name), name).cast(pa.string()) for name in feature.cross]
+    lengths = [pc.utf8_length(part).cast(pa.string()) for part in parts]
+    return pc.binary_join_element_wise(*lengths, *parts, ":", null_handling="emit_null")
+
+
 def missing(column: pa.Array, feature: SparseFeature) -> list[Problem]:
     """Return the rows that have no value."""
+    if feature.lookup is not None and feature.kind == "single":
+        column = _values(column, feature)
     rows = np.flatnonzero(pc.is_null(column, nan_is_null=True).to_numpy(zero_copy_only=False))
     return [Problem(int(row), f"{feature.name} is missing", "") for row in rows]
 
@@ -106,28 +129,97 @@ def bags(column: pa.Array, feature: SparseFeature) -> Bags:
     """Return a feature's values."""
     if feature.kind == "single":
         return Bags(None, _values(column, feature))
-    if pa.types.is_null(column.type):
-        return Bags(np.zeros(len(column), np.int32), pa.array([], pa.string()))
-    if feature.separator is not None and not _is_list(column.type):
-        texts = _text(column, feature.column).cast(pa.string())
-        if feature.kind == "sequence":  # which keeps places without a value, but an empty text has none
-            texts = pc.if_else(pc.equal(texts, ""), None, texts)
-        column = pc.split_pattern(texts, feature.separator)
-    elif pa.types.is_fixed_size_list(column.type):
-        column = column.cast(pa.list_(column.type.value_type))
-    values = pc.list_flatten(column)  # without those of null lists
-    lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False).astype(np.int64)
-    texts = _values(values, feature)
+    lengths, texts = _flat(column, feature)
     if feature.kind == "sequence":
         return _newest(lengths, texts, feature)
-    kept = ~pc.is_null(texts, nan_is_null=True).to_numpy(zero_copy_only=False)
-    if feature.separator is not None and pa.types.is_string(texts.type):
-        kept &= pc.fill_null(pc.not_equal(texts, ""), False).to_numpy(zero_copy_only=False)  # noqa: FBT003 - Arrow's order
+    kept = _present(texts, feature)
     if not kept.all():
         rows_of = np.repeat(np.arange(len(lengths)), lengths)
         lengths = np.bincount(rows_of[kept], minlength=len(lengths))
         texts = texts.filter(pa.array(kept))
     return Bags(lengths.astype(np.int32), texts)
+
+
+def value_weights(
+    column: pa.Array, weights: pa.Array, feature: SparseFeature
+) -> tuple[npt.NDArray[np.float32], list[Problem]]:
+    """Return the weights of the values that `bags` returns, and the rows whose weights do not fit.
+
+    The weights are those of all rows only if there is no such row.
+    """
+    lengths, texts = _flat(column, feature)
+    counts, numbers = _flat_numbers(weights, feature)
+    same = lengths == counts
+    found = [
+        Problem(
+            int(row),
+            f"{feature.name} has {lengths[row]} values and {counts[row]} weights",
+            str(weights[int(row)]),
+        )
+        for row in np.flatnonzero(~same)
+    ]
+    kept = _present(texts, feature)[np.repeat(same, lengths)]
+    numbers = numbers[np.repeat(same, counts)][kept]
+    rows_of = np.repeat(np.flatnonzero(same), lengths[same])[kept]
+    good = np.abs(numbers) <= float(np.finfo(np.float32).max)
+    what = "finite number"
+    if feature.pooling == "mean":
+        good &= numbers >= 0
+        what = "finite number from 0"
+    found += [
+        Problem(int(row), f"{feature.name} has a weight that is no {what}", str(weights[int(row)]))
+        for row in np.unique(rows_of[~good])
+    ]
+    return np.where(good, numbers, 0.0).astype(np.float32), found
+
+
+def _flat(column: pa.Array, feature: SparseFeature) -> tuple[npt.NDArray[np.int64], pa.Array]:
+    """Return the lengths of the rows' lists, and all their values, missing ones included."""
+    if pa.types.is_null(column.type):
+        return np.zeros(len(column), np.int64), pa.array([], pa.string())
+    if feature.separator is not None and not _is_list(column.type):
+        texts = _text(column, feature.column).cast(pa.string())
+        # A sequence keeps places without a value, and weights are compared by place: an empty text has none.
+        if feature.kind == "sequence" or feature.weights is not None:
+            texts = pc.if_else(pc.equal(texts, ""), None, texts)
+        column = pc.split_pattern(texts, feature.separator)
+    elif pa.types.is_fixed_size_list(column.type):
+        column = column.cast(pa.list_(column.type.value_type))
+    lengths, values = _unnested(column)
+    return lengths, _values(values, feature)
+
+
+def _flat_numbers(
+    column: pa.Array, feature: SparseFeature
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    """Return the lengths of the rows' lists, and all their numbers; NaN for what is none."""
+    if pa.types.is_null(column.type):
+        return np.zeros(len(column), np.int64), np.zeros(0)
+    if _is_list(column.type):
+        if pa.types.is_fixed_size_list(column.type):
+            column = column.cast(pa.list_(column.type.value_type))
+        lengths, values = _unnested(column)
+        return lengths, _floats(values)
+    texts = _text(column, feature.weights or "", whole=False)
+    lengths, values = _unnested(
+        pc.split_pattern(pc.if_else(pc.equal(texts, ""), None, texts), feature.separator or "")
+    )
+    numbers = pl.Series(values, dtype=pl.String).str.strip_chars().cast(pl.Float64, strict=False)
+    return lengths, numbers.fill_null(np.nan).to_numpy()
+
+
+def _unnested(column: pa.Array) -> tuple[npt.NDArray[np.int64], pa.Array]:
+    """Return the lengths of lists, 0 for null, and their values."""
+    lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    return lengths, pc.list_flatten(column)  # without those of null lists
+
+
+def _present(values: pa.Array, feature: SparseFeature) -> npt.NDArray[np.bool_]:
+    """Return which values of lists are not missing."""
+    found: npt.NDArray[np.bool_] = ~pc.is_null(values, nan_is_null=True).to_numpy(zero_copy_only=False)
+    if feature.separator is not None and pa.types.is_string(values.type):
+        found &= pc.fill_null(pc.not_equal(values, ""), False).to_numpy(zero_copy_only=False)  # noqa: FBT003 - Arrow's order
+    return found
 
 
 def _newest(lengths: npt.NDArray[np.int64], values: pa.Array, feature: SparseFeature) -> Bags:
@@ -141,15 +233,35 @@ def _newest(lengths: npt.NDArray[np.int64], values: pa.Array, feature: SparseFea
     return Bags(kept.astype(np.int32), values)
 
 
+def texts(column: pa.Array, name: str) -> pa.Array:
+    """Return values as texts; equal values of different types are alike."""
+    return _text(column, name).cast(pa.string())
+
+
 def take(batch: pa.RecordBatch, schema: FeatureSchema, kept: npt.NDArray[np.bool_]) -> pa.RecordBatch:
     """Return the chosen rows with the schema's columns."""
     return batch.select(list(schema.columns)).filter(pa.array(kept))
 
 
 def _values(column: pa.Array, feature: SparseFeature) -> pa.Array:
+    if feature.lookup is not None:
+        column = _looked_up(column, feature.column, feature.lookup)
     if feature.encoding == "bucketise":
         return pa.array(_floats(column), from_pandas=True)
     return _text(column, feature.column)
+
+
+def _looked_up(column: pa.Array, name: str, lookup: Lookup) -> pa.Array:
+    """Return what a map makes of the values; null for those that it lacks."""
+    keys, values = _map_arrays(lookup)
+    found: pa.Array = values.take(pc.index_in(_text(column, name).cast(pa.string()), keys))
+    return found
+
+
+@lru_cache(maxsize=256)
+def _map_arrays(lookup: Lookup) -> tuple[pa.Array, pa.Array]:
+    keys, values = zip(*lookup, strict=True)
+    return pa.array(keys, pa.string()), pa.array(values)
 
 
 def _floats(column: pa.Array) -> npt.NDArray[np.float64]:

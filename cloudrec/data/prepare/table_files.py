@@ -29,7 +29,12 @@ _JSON = (".jsonl", ".ndjson")
 _PARQUET = (".parquet", ".pq")
 SUFFIXES = (*_PARQUET, *(kind + packed for kind in (*_DELIMITERS, *_JSON) for packed in _PACKED))
 _NULLS = ["", "NULL", r"\N"]
-_NUMERIC = {"dense": "a dense feature", "number": "bucketise", "weight": "a weight"}
+_NUMERIC = {
+    "dense": "a dense feature",
+    "number": "bucketise",
+    "weight": "a weight",
+    "value weight": "the weight of a value",
+}
 
 
 class TableFile(NamedTuple):
@@ -120,18 +125,33 @@ def check_heads(files: Sequence[TableFile], schema: FeatureSchema, *, absent: Se
                     f"{file.path} has no column {column}{closest(column, found.names)}",
                     remedy="correct the schema: `column:` names the column of a feature",
                 )
-        for label in schema.labels:
-            _check_type(file.path, label.column, found.field(label.column).type, "label")
-        if schema.weight is not None:
-            _check_type(file.path, schema.weight, found.field(schema.weight).type, "weight")
-        for dense in schema.dense:
-            _check_type(file.path, dense.column, found.field(dense.column).type, "dense")
-        for sparse in schema.sparse:
-            use = "number" if sparse.encoding == "bucketise" else "category"
-            kind = found.field(sparse.column).type
+        _check_types(file.path, found, schema)
+
+
+def _check_types(path: Path, found: pa.Schema, schema: FeatureSchema) -> None:
+    for label in schema.labels:
+        _check_type(path, label.column, found.field(label.column).type, "label")
+    if schema.weight is not None:
+        _check_type(path, schema.weight, found.field(schema.weight).type, "weight")
+    for dense in schema.dense:
+        use = "dense" if dense.lookup is None else "category"
+        _check_type(path, dense.column, found.field(dense.column).type, use)
+    for sparse in schema.sparse:
+        use = "number" if sparse.encoding == "bucketise" and sparse.lookup is None else "category"
+        for column in sparse.columns:
+            kind = found.field(column).type
             if sparse.kind != "single":
-                kind = _element(file.path, sparse.column, kind, sparse.separator)
-            _check_type(file.path, sparse.column, kind, use)
+                kind = _element(path, column, kind, sparse.separator)
+            _check_type(path, column, kind, use)
+    if schema.split is not None:
+        kind = found.field(schema.split.column).type
+        _check_type(path, schema.split.column, kind, "split" if schema.split.by == "time" else "category")
+    for sparse in schema.weighted:
+        assert sparse.weights is not None  # noqa: S101 - for the type checker: it is weighted
+        kind = found.field(sparse.weights).type
+        if sparse.separator is None or _is_list(kind):  # otherwise texts, of which each is checked
+            kind = _element(path, sparse.weights, kind, sparse.separator)
+            _check_type(path, sparse.weights, kind, "value weight")
 
 
 def read_batches(
@@ -172,13 +192,12 @@ def _open(path: Path, schema: FeatureSchema, *, head: bool, absent: Sequence[str
     block = _HEAD_BYTES if head else _BLOCK_BYTES
     if kind in _JSON:
         weight = () if schema.weight is None else (schema.weight,)
-        numbers = pa.schema(
-            [(each, pa.float64()) for each in (*weight, *(each.column for each in schema.dense))]
-        )
+        numbers = dict.fromkeys([*weight, *_numbers(schema)], pa.float64())  # Arrow dies of a name twice
+        numbers |= {each.weights: pa.list_(pa.float64()) for each in schema.weighted if not each.separator}
         reader = pa.json.open_json(
             path,
             read_options=pa.json.ReadOptions(block_size=block, use_threads=not head),
-            parse_options=pa.json.ParseOptions(explicit_schema=numbers),
+            parse_options=pa.json.ParseOptions(explicit_schema=pa.schema(numbers)),
         )
         return _Opened(reader.schema, (batch.select(columns) for batch in reader))
     reader = pa.csv.open_csv(
@@ -195,16 +214,25 @@ def _open(path: Path, schema: FeatureSchema, *, head: bool, absent: Sequence[str
     return _Opened(reader.schema, iter(reader))
 
 
+def _numbers(schema: FeatureSchema) -> list[str]:
+    """Return the columns of numbers."""
+    return [each.column for each in schema.dense if each.lookup is None]
+
+
 def _csv_types(schema: FeatureSchema) -> dict[str, pa.DataType]:
     types = {each.column: pa.string() for each in schema.labels}
-    types |= {each.column: pa.float64() for each in schema.dense}
+    types |= {each: pa.float64() for each in _numbers(schema)}
     if schema.weight is not None:
         types[schema.weight] = pa.float64()
     for each in schema.sparse:
-        is_number = each.encoding == "bucketise" and each.kind == "single"
-        if each.column not in types:  # a column may be dense and sparse
-            types[each.column] = pa.float64() if is_number else pa.string()
-    return types
+        is_number = each.encoding == "bucketise" and each.kind == "single" and each.lookup is None
+        for column in each.columns:
+            if column not in types:  # a column may be dense and sparse
+                types[column] = pa.float64() if is_number else pa.string()
+    types |= {each.column: pa.string() for each in schema.dense if each.column not in types}
+    if schema.split is not None:
+        types.setdefault(schema.split.column, pa.string())
+    return types | {each.weights: pa.string() for each in schema.weighted if each.weights is not None}
 
 
 def _check_type(path: Path, column: str, kind: pa.DataType, use: str) -> None:
@@ -216,11 +244,11 @@ def _check_type(path: Path, column: str, kind: pa.DataType, use: str) -> None:
         raise DataError(
             f"{path}: the column {column} is {kind}; {_NUMERIC[use]} needs numbers",
             remedy="write numbers into the file"
-            if use == "weight"
+            if use.endswith("weight")
             else "make it a sparse feature, or write numbers into the file",
         )
-    if use in ("label", "category") and not (
-        is_plain or is_text or (use == "category" and pa.types.is_temporal(kind))
+    if use in ("label", "category", "split") and not (
+        is_plain or is_text or (use != "label" and pa.types.is_temporal(kind))
     ):
         hint = (
             "give it `kind: multi_hot`, or `sequence`"
@@ -230,6 +258,8 @@ def _check_type(path: Path, column: str, kind: pa.DataType, use: str) -> None:
         what = (
             "the label needs 0 and 1"
             if use == "label"
+            else "a split by time needs a time or a number a row"
+            if use == "split"
             else "a sparse feature needs a text or a whole number a row"
         )
         raise DataError(f"{path}: the column {column} is {kind}; {what}", remedy=hint)
@@ -237,8 +267,7 @@ def _check_type(path: Path, column: str, kind: pa.DataType, use: str) -> None:
 
 def _element(path: Path, column: str, kind: pa.DataType, separator: str | None) -> pa.DataType:
     """Return the type of the values in a column of lists."""
-    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-    if is_list:
+    if _is_list(kind):
         return kind.value_type
     if separator is None and not pa.types.is_null(kind):
         raise DataError(
@@ -246,6 +275,10 @@ def _element(path: Path, column: str, kind: pa.DataType, separator: str | None) 
             remedy="a list in a text column needs its separator, as in `separator: '|'`",
         )
     return kind
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
 
 
 def _in_folder(folder: Path, split: str | None) -> list[TableFile]:

@@ -25,6 +25,7 @@ import pyarrow as pa
 
 from cloudrec.data.format import encoding, manifest
 from cloudrec.data.format.shards import Disk
+from cloudrec.data.prepare import splits as rules
 from cloudrec.data.prepare import table_columns as columns
 from cloudrec.data.prepare.encode import mix64
 from cloudrec.data.prepare.folder import BadRow
@@ -48,10 +49,11 @@ if TYPE_CHECKING:
     from cloudrec.data.prepare.table_files import TableFile
     from cloudrec.data.prepare.table_shards import Arrays
     from cloudrec.data.vocabulary import KnownVocabulary
-    from cloudrec_contract.features import FeatureSchema
+    from cloudrec_contract.features import FeatureSchema, SparseFeature
 
 SPLITS = ("train", "test")
 _KEPT_BAD_ROWS = 10_000
+_TEST_FRACTION = 0.1  # unless stated
 
 
 def schema_like(known: KnownVocabulary, own: FeatureSchema | None) -> FeatureSchema:
@@ -70,8 +72,10 @@ def schema_like(known: KnownVocabulary, own: FeatureSchema | None) -> FeatureSch
         theirs = schemas.parse(given)
     except schemas.SchemaError as error:
         raise DataError(f"its feature schema is malformed: {error}", remedy=encoding.AGAIN) from error
+    if known.encoding.rules is not None and theirs.mapping() != known.encoding.rules["features"]:
+        raise DataError("its feature schema was changed: it does not fit the digest", remedy=encoding.AGAIN)
     if own is None:
-        return theirs
+        return replace(theirs, split=None)  # which rows were test rows says nothing about others
     if own.mapping() != theirs.mapping():
         mine, other = ([entry["name"] for entry in each.mapping()] for each in (own, theirs))
         differing = [
@@ -125,6 +129,11 @@ class TablePreparation:
         """`absent` are the columns of labels, if the files have none."""
         self.bad_rows: list[BadRow] = []
         self.bad_count = 0
+        self.first_test_time: float | None = (
+            None  # by the schema's rule; None: there is none, or it is not known
+        )
+        if schema.split is not None and schema.split.since is not None:
+            self.first_test_time = schemas.time_point(str(schema.split.since))
         self._options = options
         self._files = files
         self._schema = schema
@@ -146,6 +155,8 @@ class TablePreparation:
 
     def run(self) -> dict[str, Any]:
         """Write all shards, and return the contents of dataset.json."""
+        if self.needs_times:
+            self.note_times([rules.sample_of(each, self._schema) for each in self._files])
         with self._disk, ThreadPoolExecutor(self._threads) as pool:
             tables = None
             if self._known is not None:
@@ -188,6 +199,17 @@ class TablePreparation:
             for name, writer in writers.items()
         }
         return self.content(splits, tables)
+
+    @property
+    def needs_times(self) -> bool:
+        """Whether the time of the first test row depends on all rows."""
+        split = self._schema.split
+        return split is not None and split.by == "time" and split.since is None
+
+    def note_times(self, samples: Sequence[rules.Sample]) -> None:
+        """Find the time of the first test row from samples of all files."""
+        assert self._schema.split is not None  # noqa: S101 - for the type checker: who asks has one
+        self.first_test_time = rules.first_test_time(samples, self._schema.split)
 
     def require_rows(self, rows: int) -> None:
         """Raise DataError if there are no training rows."""
@@ -238,12 +260,12 @@ class TablePreparation:
         """Prepare to count values and to add up numbers."""
         for table, features in self._schema.tables.items():
             if features[0].encoding == "vocabulary":
-                self._counters[table] = ValueCounter(table, most=self._options.max_vocabulary)
+                self._counters[table] = ValueCounter(
+                    table, most=self._options.max_vocabulary, unknown_buckets=features[0].unknown_buckets
+                )
             else:
                 self._ids[table] = Ids(features[0], ())
-        for each in self._schema.dense:
-            if each.transform == "normalise":
-                self._moments[each.name] = Moments()
+        self._moments = moments_to_learn(self._schema)
 
     def count(self, rows: EncodedRows) -> None:
         """Count the values of training rows."""
@@ -262,7 +284,7 @@ class TablePreparation:
         self, disk: Disk, counts: Mapping[str, pa.Table], moments: Mapping[str, Moments]
     ) -> encoding.Encoding:
         """Write the vocabularies of counted values, and return the encoding."""
-        self._statistics = {name: each.to_json() for name, each in moments.items()}
+        self._statistics = {name: moments[name].to_json() for name in moments}
         entries: dict[str, encoding.Table] = {}
         for table, features in self._schema.tables.items():
             file, sha256 = None, ""
@@ -271,10 +293,13 @@ class TablePreparation:
                 data = to_lines(self._vocabulary[table])
                 file = disk.write(f"{encoding.FOLDER}/{table}.jsonl", memoryview(data))
                 sha256 = hashlib.sha256(data).hexdigest()
-                rows = encoding.FIRST + len(self._vocabulary[table])
+                rows = features[0].first_id + len(self._vocabulary[table])
             else:
                 rows = Ids(features[0], ()).rows
-            entries[table] = encoding.Table(feature=table, rows=rows, file=file, sha256=sha256)
+            unknown = features[0].unknown_buckets
+            entries[table] = encoding.Table(
+                feature=table, rows=rows, file=file, sha256=sha256, unknown=unknown
+            )
         return encoding.Encoding(
             kind=encoding.FEATURES,
             tables=tuple(replace(entries[each.table], feature=each.name) for each in self._schema.sparse),
@@ -332,7 +357,11 @@ class TablePreparation:
     def _make(self, taken: _Taken) -> EncodedBatch:
         batch = taken.batch
         problems = self._problems(batch)
-        test = self._in_test(self._files[taken.number], taken.rows)
+        if self._schema.split is None:
+            test = self._in_test(self._files[taken.number], taken.rows)
+        else:
+            seed, since = self._options.seed, self.first_test_time
+            test = rules.in_test(batch, self._schema.split, seed=seed, since=since)
         if problems:
             good = np.ones(batch.num_rows, np.bool_)
             good[[each.row for each in problems]] = False
@@ -353,8 +382,17 @@ class TablePreparation:
             problems += columns.numbers(batch.column(dense.column), dense)[1]
         for sparse in self._schema.sparse:
             if not sparse.missing:
-                problems += columns.missing(batch.column(sparse.column), sparse)
+                problems += columns.missing(columns.values_of(batch, sparse), sparse)
+        for sparse in self._schema.weighted:
+            problems += self._value_weights(batch, sparse)[1]
+        if self._schema.split is not None:
+            problems += rules.problems(batch, self._schema.split)
         return problems
+
+    def _value_weights(
+        self, batch: pa.RecordBatch, sparse: SparseFeature
+    ) -> tuple[npt.NDArray[np.float32], list[Problem]]:
+        return columns.value_weights(batch.column(sparse.column), batch.column(sparse.weights), sparse)
 
     def note(self, made: EncodedBatch) -> None:
         """Note the bad rows of a batch; DataError if there are too many by now."""
@@ -404,19 +442,32 @@ class TablePreparation:
         coders: dict[str, Ids | ValueCounter] = {**self._ids, **self._counters}
         dtype: type[np.signedinteger[Any]] = np.int64 if self._schema.managed else np.int32
         single = np.empty((len(self._schema.single), batch.num_rows), dtype)
+        found: Bags
         for place, sparse in enumerate(self._schema.single):
-            single[place] = coders[sparse.table].of(columns.bags(batch.column(sparse.column), sparse).values)
+            found = columns.bags(columns.values_of(batch, sparse), sparse)
+            single[place] = coders[sparse.table].of(found.values)
         lists = []
         for sparse in self._schema.lists:
-            found: Bags = columns.bags(batch.column(sparse.column), sparse)
+            found = columns.bags(batch.column(sparse.column), sparse)
             assert found.lengths is not None  # noqa: S101 - for the type checker: of a multi_hot feature
             ids = coders[sparse.table].of(found.values)
             lists.append((found.lengths, ids.astype(dtype, copy=False)))
+        list_weights = [
+            np.ones(len(ids), np.float32) if sparse.weights is None else self._value_weights(batch, sparse)[0]
+            for sparse, (_, ids) in zip(self._schema.lists, lists, strict=True)
+            if self._schema.weighted
+        ]
         labels = [columns.labels(batch.column(each.column), each)[0] for each in self._schema.labels]
         weight = self._schema.weight
         weights = None if weight is None else columns.weights(batch.column(weight), weight)[0]
         return EncodedRows(
-            np.stack(labels) if self._schema.tasks else labels[0], dense, single, lists, raw, weights
+            np.stack(labels) if self._schema.tasks else labels[0],
+            dense,
+            single,
+            lists,
+            raw,
+            weights,
+            list_weights,
         )
 
     def add_source(self, number: int, rows: int, bad_rows: int) -> None:
@@ -438,6 +489,7 @@ class TablePreparation:
             "encoding": tables.to_json(),
             "features": self._schema.to_json(),
             **({"labels": False} if self._absent else {}),
+            **({} if self.first_test_time is None else {"first_test_time": self.first_test_time}),
             "rows": sum(split["rows"] for split in splits.values()),
             "bad_rows": self.bad_count,
             "sources": self._sources,
@@ -447,28 +499,40 @@ class TablePreparation:
 
 
 class MomentsOfBatch(NamedTuple):
-    """The number, the mean and the sum of squared deviations of some numbers."""
+    """The number, the mean, the sum of squared deviations, the least and the most of some numbers."""
 
     rows: int
     mean: float
     squares: float
+    least: float
+    most: float
 
 
 def moments_of(values: npt.NDArray[np.float64]) -> MomentsOfBatch:
     """Return the moments of numbers, of which there is one at least."""
     mean = float(values.mean())
-    return MomentsOfBatch(len(values), mean, float(((values - mean) ** 2).sum()))
+    squares = float(((values - mean) ** 2).sum())
+    return MomentsOfBatch(len(values), mean, squares, float(values.min()), float(values.max()))
+
+
+def moments_to_learn(schema: FeatureSchema) -> dict[str, Moments]:
+    """Return what adds up the numbers whose transform depends on all of them, by their names."""
+    learned = [each for each in schema.dense if each.transform in schemas.LEARNED_TRANSFORMS]
+    return {each.name: Moments(each.transform) for each in learned}
 
 
 class Moments:
-    """The mean and the deviation of numbers that come in batches."""
+    """What a transform needs to know of numbers that come in batches: of all, their mean, or their range."""
 
-    def __init__(self) -> None:
+    def __init__(self, transform: str) -> None:
+        self._transform = transform
+        self._least, self._most = math.inf, -math.inf
         self._count, self._mean, self._squares = 0, 0.0, 0.0
 
     def add(self, batch: MomentsOfBatch) -> None:
         """Add a batch (Chan's update, exact where sums of squares would cancel)."""
-        count, mean, squares = batch
+        count, mean, squares, least, most = batch
+        self._least, self._most = min(self._least, least), max(self._most, most)
         total = self._count + count
         apart = mean - self._mean
         self._squares += squares + apart * apart * self._count * count / total
@@ -476,13 +540,30 @@ class Moments:
         self._count = total
 
     def to_json(self) -> dict[str, float]:
-        """Return both, rounded, so that they do not depend on the batches; a deviation of 0 is read as 1."""
+        """Return mean and deviation, rounded, so that they do not depend on the batches, or the range.
+
+        A deviation of 0 is read as 1, and so is the width of a range.
+        """
+        if self._transform == "min_max":
+            return {"least": self._least, "most": self._most}
         deviation = math.sqrt(self._squares / max(self._count, 1))
         return {"mean": float(f"{self._mean:.9g}"), "deviation": float(f"{deviation:.9g}")}
 
 
-def refuse_options(options: PrepareOptions) -> None:
-    """Refuse options that the schema states for each feature; UsageError names them."""
+def refuse_options(options: PrepareOptions, schema: FeatureSchema, files: Sequence[TableFile]) -> None:
+    """Refuse options and folders for what the schema states; UsageError names them."""
+    if schema.split is not None and options.test_fraction != _TEST_FRACTION:
+        raise UsageError(
+            f"--test-fraction is {options.test_fraction:g}, but the schema's `split` says which rows are for "
+            "testing",
+            remedy="leave one of them out",
+        )
+    if schema.split is not None and any(each.split is not None for each in files):
+        raise UsageError(
+            "the files are in the folders train/ and test/, but the schema's `split` says which rows are for "
+            "testing",
+            remedy="leave `split` out, or name the files",
+        )
     if (options.encoding, options.min_frequency, options.hash_buckets) != ("vocabulary", 3, 100_000):
         raise UsageError(
             "--encoding, --min-frequency and --hash-buckets are those of Criteo's columns",

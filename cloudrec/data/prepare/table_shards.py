@@ -6,6 +6,7 @@ shard-00000.dense.npy     float32 [rows, dense features]
 shard-00000.sparse.npy    int32   [single features, rows]; int64 if some are hashes (managed_collision)
 shard-00000.offsets.npy   int64   [multi_hot features, rows + 1], if there are any
 shard-00000.values.npy    int32   [ids of all lists], likewise: those of a row begin at its offset
+shard-00000.value_weights.npy   float32 [ids of all lists], if a feature has weights; otherwise 1
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ class EncodedRows(NamedTuple):
     lists: Sequence[tuple[npt.NDArray[np.int32], npt.NDArray[np.signedinteger[Any]]]]  # lengths, ids or codes
     raw: npt.NDArray[np.float64]  # [features, rows]: numbers whose transform is not known yet
     weights: npt.NDArray[np.float32] | None = None  # [rows]
+    list_weights: Sequence[npt.NDArray[np.float32]] = ()  # of the ids of each list, if a feature has some
 
     @property
     def rows(self) -> int:
@@ -53,6 +55,7 @@ class EncodedRows(NamedTuple):
                 [(lengths[:count], ids[:cut]) for (lengths, ids), cut in pairs],
                 self.raw[:, :count],
                 None if self.weights is None else self.weights[:count],
+                [each[:cut] for each, cut in zip(self.list_weights, cuts, strict=False)],
             ),
             EncodedRows(
                 self.labels[..., count:],
@@ -61,6 +64,7 @@ class EncodedRows(NamedTuple):
                 [(lengths[count:], ids[cut:]) for (lengths, ids), cut in pairs],
                 self.raw[:, count:],
                 None if self.weights is None else self.weights[count:],
+                [each[cut:] for each, cut in zip(self.list_weights, cuts, strict=False)],
             ),
         )
 
@@ -76,6 +80,10 @@ class EncodedRows(NamedTuple):
             [(lengths[places], ids[np.repeat(rows, lengths)]) for lengths, ids in self.lists],
             self.raw.take(places, axis=1),
             None if self.weights is None else self.weights[places],
+            [
+                each[np.repeat(rows, lengths)]
+                for each, (lengths, _) in zip(self.list_weights, self.lists, strict=False)
+            ],
         )
 
 
@@ -99,6 +107,10 @@ def joined(parts: Sequence[EncodedRows]) -> Arrays:
         firsts = np.concatenate([[0], ends[:-1, -1]])[:, None]
         arrays["offsets"] = np.concatenate([firsts, ends], axis=1)
         arrays["values"] = np.concatenate([part.lists[each][1] for each in range(lists) for part in parts])
+        if parts[0].list_weights:
+            arrays["value_weights"] = np.concatenate(
+                [part.list_weights[each] for each in range(lists) for part in parts]
+            )
     return arrays
 
 
@@ -153,7 +165,13 @@ def rows_in(arrays: Arrays) -> EncodedRows:
         for ends in arrays.get("offsets", ())
     ]
     raw = arrays.get("raw", np.empty((0, len(arrays["dense"]))))
-    return EncodedRows(arrays["labels"], arrays["dense"], arrays["sparse"], lists, raw, arrays.get("weights"))
+    weights = arrays.get("value_weights")
+    list_weights = (
+        [] if weights is None else [weights[ends[0] : ends[-1]] for ends in arrays.get("offsets", ())]
+    )
+    return EncodedRows(
+        arrays["labels"], arrays["dense"], arrays["sparse"], lists, raw, arrays.get("weights"), list_weights
+    )
 
 
 def write_shard(disk: Disk, split: str, number: int, arrays: Arrays) -> manifest.DatasetShard:

@@ -11,8 +11,9 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cloudrec.data.prepare.text_hashes import hashed_texts
 from cloudrec.errors import DataError
-from cloudrec_contract.features import FIRST_ID, HASH_LIMIT, MANAGED, MISSING_ID, UNKNOWN_ID
+from cloudrec_contract.features import HASH_LIMIT, MANAGED, MISSING_ID, UNKNOWN_ID
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,6 +26,7 @@ _SMALL = 1 << 22  # limit of the numbers that are looked up in an array
 _WAITING = 1 << 20  # codes that wait to be counted
 _MOST_REMEMBERED = 1 << 20  # values whose ids are remembered, beside those of a vocabulary
 _PERSON = b"cloudrec"  # of the hash
+_UNKNOWN_SEED = 1  # of the hash of unknown values
 
 
 class Codes:
@@ -75,8 +77,11 @@ class Codes:
 class ValueCounter:
     """Counts the values of a table's features in the training rows."""
 
-    def __init__(self, table: str, *, most: int) -> None:
+    def __init__(self, table: str, *, most: int, unknown_buckets: int = 1) -> None:
         self.codes = Codes()
+        self._unknown_buckets = unknown_buckets
+        self._size = 1  # of all codes, if there are several ids of unknown values
+        self._lock = threading.Lock()
         self._table = table
         self._most = most
         self._counts = np.zeros(1, np.int64)  # by code
@@ -85,7 +90,11 @@ class ValueCounter:
 
     def of(self, values: pa.Array) -> npt.NDArray[np.int32]:
         """Return the codes of texts or whole numbers."""
-        return self.codes.of(values)
+        codes = self.codes.of(values)
+        if self._unknown_buckets > 1:
+            with self._lock:
+                self._size = max(self._size, int(codes.max(initial=0)) + 1)
+        return codes
 
     def add(self, codes: npt.NDArray[np.int32]) -> None:
         """Count codes; DataError if there are too many different ones. One thread at a time."""
@@ -105,8 +114,14 @@ class ValueCounter:
 
         The last place is for all further codes, which are not of training rows.
         """
-        ids = np.full(len(self._counts) + 1, UNKNOWN_ID, np.int32)
-        ids[self.of(pa.array(values, pa.string()))] = np.arange(FIRST_ID, FIRST_ID + len(values))
+        size = max(len(self._counts) + 1, self._size)
+        ids = np.full(size, UNKNOWN_ID, np.int32)
+        if self._unknown_buckets > 1:
+            ids[1 : self._size] = unknown_ids(
+                self.codes.texts(np.arange(1, self._size)), self._unknown_buckets
+            )
+        first = UNKNOWN_ID + self._unknown_buckets
+        ids[self.of(pa.array(values, pa.string()))] = np.arange(first, first + len(values))
         ids[0] = MISSING_ID
         return ids
 
@@ -137,17 +152,23 @@ def vocabulary_of(counts: pa.Table, feature: SparseFeature) -> list[str]:
     return values
 
 
+def unknown_ids(values: pa.Array, buckets: int) -> npt.NDArray[np.int32]:
+    """Return the ids of texts that a vocabulary lacks, by hash."""
+    hashes = hashed_texts(values, _UNKNOWN_SEED) % np.uint64(buckets)
+    return hashes.astype(np.int32) + np.int32(UNKNOWN_ID)
+
+
 class _Memory:
     """The ids of values that have occurred."""
 
-    def __init__(self, values: pa.Array, dtype: type[np.signedinteger[Any]]) -> None:
-        """`values` are those of the vocabulary; `dtype` is the ids'."""
+    def __init__(self, values: pa.Array, first: int, dtype: type[np.signedinteger[Any]]) -> None:
+        """`values` are those of the vocabulary, `first` is the id of the first one, `dtype` the ids'."""
         self.codes = Codes()
         own = self.codes.of(values)
         self.ids: npt.NDArray[np.signedinteger[Any]] = np.full(
             int(own.max(initial=0)) + 1, -1, dtype
         )  # by code; -1: not known yet
-        self.ids[own] = np.arange(FIRST_ID, FIRST_ID + len(own))
+        self.ids[own] = np.arange(first, first + len(own))
         self.ids[0] = MISSING_ID
         self.size = 0  # without the vocabulary
 
@@ -171,7 +192,7 @@ class Ids:
         self._values = pa.array(values, pa.string())
         self._lock = threading.Lock()
         self._dtype = np.int64 if feature.encoding == MANAGED else np.int32
-        self._memory = _Memory(self._values, self._dtype)
+        self._memory = self._forgetful()
 
     @property
     def rows(self) -> int:
@@ -180,7 +201,7 @@ class Ids:
             return self._feature.buckets
         if self._feature.encoding == "bucketise":
             return len(self._feature.boundaries) + 2
-        return FIRST_ID + len(self._values)
+        return self._feature.first_id + len(self._values)
 
     def of(self, values: pa.Array) -> npt.NDArray[np.signedinteger[Any]]:
         """Return the ids of texts, or of numbers; a null has the id 0."""
@@ -193,13 +214,20 @@ class Ids:
         with self._lock:
             if len(new := memory.unknown(codes)):
                 memory.ids[new] = UNKNOWN_ID
+                if self._feature.unknown_buckets > 1:
+                    texts, buckets = memory.codes.texts(new), self._feature.unknown_buckets
+                    memory.ids[new] = unknown_ids(texts, buckets)
                 if self._feature.encoding in ("hash", MANAGED):
                     memory.ids[new] = self._hashes(memory.codes.texts(new))
             memory.size += len(new)
             found: npt.NDArray[np.signedinteger[Any]] = memory.ids[codes]
             if memory.size > _MOST_REMEMBERED:
-                self._memory = _Memory(self._values, self._dtype)
+                self._memory = self._forgetful()
         return found
+
+    def _forgetful(self) -> _Memory:
+        """Return a memory of the vocabulary alone."""
+        return _Memory(self._values, self._feature.first_id, self._dtype)
 
     def _hashes(self, values: pa.Array) -> npt.NDArray[np.uint64]:
         begin = hashlib.blake2b(digest_size=8, person=_PERSON).copy  # faster than a new one for each

@@ -128,6 +128,8 @@ class LoaderSource(SampleSource):
         if batch.lengths is not None:  # several ids a sample, flat, feature by feature
             wanted["lengths"] = (torch.int32, (len(self.sparse_features), size))
             wanted["sparse"] = (torch.int32, (int(batch.lengths.sum()),))
+        if batch.id_weights is not None:
+            wanted["id_weights"] = (torch.float32, wanted["sparse"][1])
         if batch.weights is not None:
             wanted["weights"] = (torch.float32, (size,))
         for name, (dtype, shape) in wanted.items():

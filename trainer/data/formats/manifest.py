@@ -27,6 +27,7 @@ SCHEMA_VERSIONS = (1, 2)
 SPLITS = ("train", "test")
 KINDS = ("labels", "dense", "sparse")
 LIST_KINDS = ("offsets", "values")  # of the features with lists, if there are any
+VALUE_WEIGHT_KINDS = ("value_weights",)  # of their ids, if those of a feature have some
 WEIGHT_KINDS = ("weights",)  # of the samples, if the schema names their column
 _LONGEST_PART = 200  # characters between two slashes of a file's path
 _MAX_ROWS_PER_TABLE = 2**31 - 1  # ids are int32
@@ -146,7 +147,8 @@ def _parse(document: dict[str, Any]) -> DatasetManifest:
     kinds, tasks = KINDS, 0
     if schema is not None:
         lists, weights = LIST_KINDS if schema.lists else (), WEIGHT_KINDS if schema.weight else ()
-        kinds, tasks = (*KINDS, *lists, *weights), len(schema.tasks)
+        value_weights = VALUE_WEIGHT_KINDS if schema.weighted else ()
+        kinds, tasks = (*KINDS, *lists, *value_weights, *weights), len(schema.tasks)
     return DatasetManifest(
         digest=document["digest"],
         dense_features=dense,

@@ -6,6 +6,7 @@
     DIR/train/shard-00000.sparse.npy      int32   [sparse features, rows], feature-major; int64 with hashes
     DIR/train/shard-00000.offsets.npy     int64   [features with lists, rows + 1], if there are any
     DIR/train/shard-00000.values.npy      int32   [ids], likewise; see trainer.data.lists
+    DIR/train/shard-00000.value_weights.npy  float32 [ids], if those of a feature have weights
     DIR/train/shard-00000.weights.npy     float32 [rows], if the samples have weights
     DIR/vocabulary/C1.npy                 uint32  [ids - 2], the value of each id from 2 on; not with hashes
     DIR/vocabulary/city.jsonl             the same as texts, with a feature schema
@@ -69,6 +70,7 @@ class Split:
     starts: tuple[int, ...]  # the first row of every shard, and `rows` at the end
     may_lack: tuple[bool, ...] = ()  # for each of several labels whether a row may lack it; empty for one
     is_weighted: bool = False
+    has_value_weights: bool = False
     has_hashes: bool = False
     _mapped: OrderedDict[int, ShardArrays] = field(default_factory=OrderedDict, repr=False, compare=False)
 
@@ -91,9 +93,8 @@ class Split:
         labels, dense, sparse = (_map(self.directory / shard.files[kind].path) for kind in manifest.KINDS)
         lists = None
         if self.list_places:
-            lists = ListArrays(
-                *(_map(self.directory / shard.files[kind].path) for kind in manifest.LIST_KINDS)
-            )
+            kinds = manifest.LIST_KINDS + (manifest.VALUE_WEIGHT_KINDS if self.has_value_weights else ())
+            lists = ListArrays(*(_map(self.directory / shard.files[kind].path) for kind in kinds))
         if self.tasks:
             labels = labels.view(np.int8).T  # where a row lacks a label, 255 becomes -1
         weights = _map(self.directory / shard.files["weights"].path) if self.is_weighted else None
@@ -214,6 +215,7 @@ def _split(directory: Path, described: DatasetManifest, name: str) -> Split:
         starts=tuple(accumulate((shard.rows for shard in entry.shards), initial=0)),
         may_lack=() if schema is None or not schema.tasks else tuple(each.missing for each in schema.labels),
         is_weighted=schema is not None and schema.weight is not None,
+        has_value_weights=schema is not None and bool(schema.weighted),
         has_hashes=schema is not None and bool(schema.managed),
     )
 
@@ -230,6 +232,8 @@ def _check_headers(split: Split) -> None:
             expected["offsets"] = (np.dtype("<i8"), (len(split.list_places), shard.rows + 1))
             size = shard.files["values"].size - NPY_HEADER  # a reader of other bytes finds another header
             expected["values"] = (ids, (size // ids.itemsize,))
+            if split.has_value_weights:
+                expected["value_weights"] = (np.dtype("<f4"), (size // ids.itemsize,))
         if split.is_weighted:
             expected["weights"] = (np.dtype("<f4"), (shard.rows,))
         for kind, (dtype, shape) in expected.items():

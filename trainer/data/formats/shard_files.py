@@ -102,6 +102,9 @@ def verify_lists(directory: Path, shard: ShardEntry, lists: ListArrays, limits: 
     path, ends = directory / shard.files["offsets"].path, lists.offsets.reshape(-1)
     if ends[0] != 0 or ends[-1] != len(lists.values) or bool((np.diff(ends) < 0).any()):
         raise DatasetError(f"{path}: its offsets do not ascend from 0 to {len(lists.values)}; {_AGAIN}")
+    if lists.weights is not None and not bool(np.isfinite(lists.weights).all()):
+        path = directory / shard.files["value_weights"].path
+        raise DatasetError(f"{path}: holds a weight that is not finite; {_AGAIN}")
     for (feature, limit), row in zip(limits.items(), lists.offsets, strict=True):
         ids = lists.values[row[0] : row[-1]]
         if len(ids):

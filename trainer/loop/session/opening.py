@@ -177,6 +177,9 @@ def _begin(run: RunParts, saving: Saving, reporter: Reporter) -> Course:
         world_size=world.size,
         resumed_from=resumed,
         resume_s=None if resumed is None else resume_s,
+        init_from=None if saving.warm is None else run.config.init_from,
+        init_step=None if saving.warm is None else saving.warm.step,
+        init_rows=None if saving.warm is None else saving.warm.kept_rows,
         near_bytes=near_bytes,
         total_steps=course.total_steps,
         device=world.device.type,
@@ -185,6 +188,8 @@ def _begin(run: RunParts, saving: Saving, reporter: Reporter) -> Course:
     if resumed is None:
         for line in describe(run.learner.plan):
             reporter.say(line)
+    for line in () if saving.warm is None else saving.warm.lines():
+        reporter.say(line)
     origin = "" if resumed is None else f", resuming from step {resumed}, read in {resume_s:.1f} s"
     if near_bytes:
         origin += f", {near_bytes / 1e6:.1f} MB of it from this run's own disks"

@@ -22,8 +22,9 @@ import pyarrow as pa
 
 from cloudrec.data.format.shards import Disk
 from cloudrec.data.prepare.folder import Workspace
+from cloudrec.data.prepare.splits import sample_of
 from cloudrec.data.prepare.table_files import read_batches
-from cloudrec.data.prepare.table_pipeline import SPLITS, Moments, TablePreparation
+from cloudrec.data.prepare.table_pipeline import SPLITS, TablePreparation, moments_to_learn
 from cloudrec.data.prepare.table_shards import (
     SplitWriter,
     joined,
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from cloudrec.data.format.manifest import DatasetShard
     from cloudrec.data.prepare.folder import BadRow
     from cloudrec.data.prepare.options import PrepareOptions
+    from cloudrec.data.prepare.splits import Sample
     from cloudrec.data.prepare.table_files import TableFile
     from cloudrec.data.prepare.table_pipeline import MomentsOfBatch
     from cloudrec.data.prepare.table_shards import Arrays
@@ -67,13 +69,16 @@ class PartsJob:
     files: Sequence[TableFile]
     schema: FeatureSchema
     absent: Sequence[str]
+    first_test_time: float | None = None
 
     def preparation(self) -> TablePreparation:
         """Return a preparation in the output folder."""
         workspace = Workspace(out=self.out)
-        return TablePreparation(
+        made = TablePreparation(
             workspace, self.options, self.files, self.schema, progress=_quiet, absent=self.absent
         )
+        made.first_test_time = self.first_test_time
+        return made
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,6 +104,11 @@ class WrittenPart:
 def count_rows(job: PartsJob, number: int) -> int:
     """Return the rows of a file, bad ones included."""
     return sum(each.num_rows for each in read_batches(job.files[number], job.schema, absent=job.absent))
+
+
+def sample(job: PartsJob, number: int) -> Sample:
+    """Return a sample of the times of a file's rows."""
+    return sample_of(job.files[number], job.schema)
 
 
 def learn(job: PartsJob, number: int, first_row: int, known: KnownVocabulary | None) -> LearnedPart:
@@ -180,7 +190,11 @@ def prepare_parts(
     numbers = range(len(job.files))
     size = sum(each.bytes for each in job.files)
     first_rows = [0] * len(numbers)
-    if job.options.test_fraction and any(each.split is None for each in job.files):
+    if head.needs_times:
+        head.note_times(machines.run(sample, [(job, each) for each in numbers]))
+    job = replace(job, first_test_time=head.first_test_time)
+    is_by_number = job.options.test_fraction and job.schema.split is None
+    if is_by_number and any(each.split is None for each in job.files):
         rows = machines.run(count_rows, [(job, each) for each in numbers])
         first_rows = list(accumulate(rows, initial=0))[:-1]
     first = [(job, number, first_rows[number]) for number in numbers]
@@ -224,9 +238,7 @@ def _merged(
         grouped = every.group_by("value").aggregate([("count", "sum")])
         require_few(table, grouped.num_rows, job.options.max_vocabulary)
         counts[table] = pa.table({"value": grouped["value"], "count": grouped["count_sum"]})
-    moments = {
-        each.name: Moments() for each in job.schema.dense if each.transform == "normalise"
-    }  # of batches in the order of one machine, so that they are rounded alike
+    moments = moments_to_learn(job.schema)  # of batches in the order of one machine, to be rounded alike
     for part in learned:
         for batch in part.sums:
             for name, sums in batch.items():
