@@ -142,6 +142,18 @@ def test_a_run_resumed_with_two_ranks_gives_the_same_rows(
     assert Outcome(0, tmp_path).summary["samples_digest"] == whole.summary["samples_digest"]
 
 
+def test_an_incremental_checkpoint_has_the_rows_that_steps_changed(dataset: Path, tmp_path: Path) -> None:
+    settings = {**SETTINGS, "checkpoint_mode": "incremental", "num_embeddings": 50_000, "num_epochs": 1}
+    run = run_here(dataset, tmp_path, **settings)
+    whole = 2 * 50_000 * 3 * 8  # ids, counts and steps of both tables
+    sizes = [line["bytes"] for line in run.lines("checkpoint")]
+    assert len(sizes) > 3
+    assert max(sizes) < whole / 4
+    resumed = run_here(dataset, tmp_path, **{**settings, "num_epochs": 2})
+    at_once = run_here(dataset, tmp_path / "whole", **{**settings, "num_epochs": 2})
+    assert resumed.summary["model_digest"] == at_once.summary["model_digest"]
+
+
 def _predict(capsys: pytest.CaptureFixture[str], *words: object) -> dict[str, Any]:
     capsys.readouterr()
     assert predict.main([str(word) for word in words]) == 0

@@ -127,6 +127,24 @@ def test_ids_get_and_lose_rows_by_the_rules(rows: int, eviction: str) -> None:
     assert (moved_rows > 0) == (rows < 10_000)
 
 
+@pytest.mark.parametrize("eviction", ["lfu", "lru"])
+def test_the_first_rows_give_way_in_a_large_table_too(eviction: str) -> None:
+    random = np.random.default_rng(2)
+    fast, slow = ManagedTable(2_002, eviction=eviction), _Slow(2_002, eviction)
+    names = random.integers(1, (1 << 63) - 1, 20_000)
+    moved_rows = 0
+    for step in range(1, 150):
+        hot, others = random.integers(0, 1_000, 60), random.integers(0, len(names), 40)
+        ids = names[np.concatenate([hot, others])].tolist()
+        moved, wanted = fast.learn(_seen(ids), step), slow.learn(ids, step)
+        assert dict(zip(moved.rows.tolist(), moved.ids.tolist(), strict=True)) == wanted
+        moved_rows += len(wanted)
+        if step == 100:
+            fast.reindex()  # as after a resume
+    assert moved_rows > 1_000
+    assert fast.find(names).tolist() == [slow.find(each) for each in names.tolist()]
+
+
 def test_ids_are_found_in_a_large_table_after_many_steps_and_after_a_resume() -> None:
     random = np.random.default_rng(1)
     table, slow = ManagedTable(30_002), _Slow(30_002)

@@ -82,6 +82,8 @@ class Learner:
             eviction=config.managed_eviction,
         )
         self.touched = TouchTracker(self.model) if config.checkpoint_mode != "full" else None
+        if self.touched is not None:
+            self.managed.track(self.touched.intervals)
         if world.device.type == "cpu":
             keep_freed_memory()
         self.optimizers = self._make_optimizers(config, total_steps)
@@ -142,7 +144,7 @@ class Learner:
         states = [
             entry
             for name, entry in self.entries.items()
-            if name.startswith("tables/") and not name.endswith("/weight")
+            if name.startswith(("tables/", "managed/")) and not name.endswith("/weight")
         ]
         return InitialTables(tables, states, seed=self.config.seed, scale=self.config.embedding_init_scale)
 

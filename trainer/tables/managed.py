@@ -20,6 +20,7 @@ from torch import Tensor, distributed
 from cloudrec_contract.features import FIRST_ID, MISSING_ID, UNKNOWN_ID
 from trainer.base.entry import Entry, TensorShard
 from trainer.base.errors import ConfigError
+from trainer.base.row_stamps import RowStamps
 from trainer.data.splitmix import mix_key, splitmix64
 
 if TYPE_CHECKING:
@@ -30,12 +31,16 @@ if TYPE_CHECKING:
 
     from trainer.base.distributed import World
     from trainer.base.entry import State
+    from trainer.base.row_stamps import Intervals
 
     Ids = npt.NDArray[np.int64]
 
 _FREE = 0  # of a row without an id; no hash is 0
 _RECENT_SHARE = 16  # ids newer than the index are at most this part of it
 _LEAST_RECENT = 4096
+_FORESEEN = 16  # steps whose rows a look finds
+_LOOK_SHARE = 64  # and at least this part of a table
+_MOST_TOUCHED = 4  # touched rows are at most this part of a table
 
 
 class Seen(NamedTuple):
@@ -59,13 +64,15 @@ class ManagedTable:
         ids: of each row; 0 if it is free.
         counts: how often the row's id has occurred since it got the row.
         last: the number of the last step in which it occurred, from 1.
+        stamps: of the rows that a step changes, for incremental checkpoints.
     """
 
     def __init__(self, rows: int, *, eviction: str = "lfu") -> None:
         self.ids = torch.zeros(rows, dtype=torch.int64)
         self.counts = torch.zeros(rows, dtype=torch.int64)
         self.last = torch.zeros(rows, dtype=torch.int64)
-        self._eviction = eviction
+        self.stamps: RowStamps | None = None
+        self._candidates = _Candidates(self, eviction)
         self._sorted, self._recent = _Index.of(self), _Index.empty()
         self._free = FIRST_ID  # rows from here on were never taken
 
@@ -74,6 +81,7 @@ class ManagedTable:
         self._sorted, self._recent = _Index.of(self), _Index.empty()
         taken = np.flatnonzero(self.ids.numpy() != _FREE)
         self._free = max(FIRST_ID, int(taken.max(initial=0)) + 1)
+        self._candidates.forget()
 
     def find(self, ids: Ids) -> Ids:
         """Return the rows of ids: 0 for 0, and 1 for those that have none."""
@@ -104,28 +112,104 @@ class ManagedTable:
         free = np.arange(self._free, min(self._free + len(new), len(counts)))
         self._free += len(free)
         last[free] = step  # so that none of them is given up
-        taken = self._give_up(len(new) - len(free), step)
+        self._candidates.touch(np.concatenate([rows[known], free]))
+        taken = self._candidates.take(len(new) - len(free), step)
         places = np.concatenate([free, taken])
         new, often = new[: len(places)], often[: len(places)]
         self.ids.numpy()[places] = new
         counts[places], last[places] = often, step
+        if self.stamps is not None:
+            self.stamps.touch(torch.from_numpy(np.concatenate([rows[known], places])))
         self._recent = self._recent.joined(new, places)
         if len(self._recent) > max(_LEAST_RECENT, len(self._sorted) // _RECENT_SHARE):
             self._sorted, self._recent = _Index.of(self), _Index.empty()
         return Moved(taken, new[len(free) :])
 
-    def _give_up(self, wanted: int, step: int) -> Ids:
+
+class _Candidates:
+    """Finds the rows that give way first, without a look at the whole table in each step.
+
+    A look sorts the rows whose first key is at most a limit. Until the next one, a row that was touched since
+    is compared by its new keys, and the others by their place; all further rows come after the limit.
+    """
+
+    def __init__(self, table: ManagedTable, eviction: str) -> None:
+        self._table = table
+        self._eviction = eviction
+        self._queue = np.empty(0, np.int64)
+        self._at = 0  # rows of the queue before it were touched
+        self._limit = -1
+        self._is_touched: npt.NDArray[np.bool_] = np.zeros(len(table.ids), np.bool_)
+        self._touched: list[Ids] = []
+        self._count = 0  # of touched rows
+        self._is_known = False  # whether there was a look
+
+    def forget(self) -> None:
+        """Look again before the next use."""
+        self._is_known = False
+
+    def touch(self, rows: Ids) -> None:
+        """Note that the keys of rows have changed."""
+        if self._is_known:
+            new = rows[~self._is_touched[rows]]
+            self._is_touched[new] = True
+            self._touched.append(new)
+            self._count += len(new)
+
+    def take(self, wanted: int, step: int) -> Ids:
         """Return the rows, at most as many as wanted, whose ids give way, those of this step never."""
         if wanted <= 0:
             return np.empty(0, np.int64)
-        counts, last = self.counts.numpy(), self.last.numpy()
-        older = FIRST_ID + np.flatnonzero(last[FIRST_ID:] < step)
-        first, second = (counts, last) if self._eviction == "lfu" else (last, counts)
-        if len(older) > wanted:
-            limit = np.partition(first[older], wanted - 1)[wanted - 1]
-            older = older[first[older] <= limit]
-        order = np.lexsort((older, second[older], first[older]))
-        return older[order[:wanted]]
+        found = None
+        if self._is_known and self._count <= len(self._table.ids) // _MOST_TOUCHED:
+            found = self._first(wanted, step)
+        if found is None or len(found) < wanted:
+            self._look(wanted, step)
+            found = self._first(wanted, step)
+        self.touch(found)
+        return found
+
+    def _keys(self) -> tuple[Ids, Ids]:
+        counts, last = self._table.counts.numpy(), self._table.last.numpy()
+        return (counts, last) if self._eviction == "lfu" else (last, counts)
+
+    def _look(self, wanted: int, step: int) -> None:
+        """Sort the rows that come first now."""
+        first, second = self._keys()
+        is_new = self._table.last.numpy()[FIRST_ID:] >= step
+        older = FIRST_ID + np.flatnonzero(~is_new)
+        size = max(_FORESEEN * wanted, len(older) // _LOOK_SHARE)
+        self._limit = np.iinfo(np.int64).max
+        if size < len(older):
+            self._limit = int(np.partition(first[older], size)[size])
+            older = older[first[older] <= self._limit]
+        self._queue = older[np.lexsort((older, second[older], first[older]))]
+        self._at = 0
+        self._is_touched[:] = False
+        self._touched, self._count, self._is_known = [], 0, True
+        self.touch(FIRST_ID + np.flatnonzero(is_new))
+
+    def _first(self, wanted: int, step: int) -> Ids:
+        """Return the first rows up to the limit, at most as many as wanted."""
+        first, second = self._keys()
+        while self._at < len(self._queue) and self._is_touched[self._queue[self._at]]:
+            self._at += 1
+        parts: list[Ids] = []
+        place, count = self._at, 0
+        while count < wanted and place < len(self._queue):
+            part = self._queue[place : place + wanted]
+            place += len(part)
+            part = part[~self._is_touched[part]]
+            parts.append(part)
+            count += len(part)
+        if len(self._touched) > 1:
+            self._touched = [np.concatenate(self._touched)]
+        for rows in self._touched:
+            is_old = (first[rows] <= self._limit) & (self._table.last.numpy()[rows] < step)
+            parts.append(rows[is_old])
+        every = np.concatenate(parts) if parts else np.empty(0, np.int64)
+        order = np.lexsort((every, second[every], first[every]))
+        return every[order[:wanted]]
 
 
 class _Index:
@@ -190,10 +274,15 @@ class ManagedIds:
     def entries(self) -> dict[str, Entry]:
         """Return the mapping by canonical name, as live views."""
         return {
-            f"managed/{name}/{part}": _replicated(tensor)
+            f"managed/{name}/{part}": _replicated(tensor, table.stamps)
             for name, table in self.tables.items()
             for part, tensor in (("ids", table.ids), ("counts", table.counts), ("last", table.last))
         }
+
+    def track(self, intervals: Intervals) -> None:
+        """Stamp the rows that change from here on."""
+        for table in self.tables.values():
+            table.stamps = RowStamps(intervals.add(len(table.ids), torch.device("cpu")), intervals)
 
     def reindex(self) -> None:
         """Take over what was written to `entries`."""
@@ -314,5 +403,5 @@ def _counted(ids: Ids, counts: Ids | None) -> Seen:
     return Seen(every[start:], sums[start:])
 
 
-def _replicated(tensor: Tensor) -> Entry:
-    return Entry(shape=tuple(tensor.shape), shards=(TensorShard(tensor, (0,)),), replicated=True)
+def _replicated(tensor: Tensor, stamps: RowStamps | None) -> Entry:
+    return Entry(shape=tuple(tensor.shape), shards=(TensorShard(tensor, (0,), stamps),), replicated=True)
