@@ -179,6 +179,7 @@ def make_shape(
         weighted=() if schema is None else tuple(each.name for each in schema.weighted),
         sequences=sequences,
         item=() if schema is None else schema.item,
+        managed=() if schema is None else tuple(dict.fromkeys(tables[name] for name in schema.managed)),
         dense_names=tuple(dense),
         model=config.model,
         tasks=tuple(each.name for each in labels),

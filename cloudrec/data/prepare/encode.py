@@ -12,7 +12,7 @@ from cloudrec.data.format.codes import Cache, Dictionary
 from cloudrec.data.format.encoding import FIRST, MISSING, UNKNOWN, Encoding, Table
 from cloudrec.data.format.fields import are_hexadecimal, from_hexadecimal, lower_case, to_hexadecimal
 from cloudrec.data.format.tsv import CATEGORIES
-from cloudrec.data.prepare.hashes import mix64
+from cloudrec.data.hashes import mix64
 from cloudrec.errors import DataError
 
 if TYPE_CHECKING:

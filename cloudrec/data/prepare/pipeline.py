@@ -14,9 +14,9 @@ import numpy as np
 
 from cloudrec.data.format import manifest, tsv
 from cloudrec.data.format.shards import Disk
+from cloudrec.data.hashes import mix64
 from cloudrec.data.prepare.encode import make_encoder
 from cloudrec.data.prepare.folder import BadRow
-from cloudrec.data.prepare.hashes import mix64
 from cloudrec.data.prepare.sources import SourceProgress, read_chunks
 from cloudrec.errors import DataError
 from cloudrec.version import __version__

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cloudrec.data.hashes import seeded_hash
 from cloudrec.data.prepare import table_columns as columns
-from cloudrec.data.prepare.hashes import seeded_hash
 from cloudrec.data.prepare.table_columns import Problem
 from cloudrec.data.prepare.table_files import read_batches
 from cloudrec.errors import DataError

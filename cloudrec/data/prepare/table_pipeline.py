@@ -25,10 +25,10 @@ import pyarrow as pa
 
 from cloudrec.data.format import encoding, manifest
 from cloudrec.data.format.shards import Disk
+from cloudrec.data.hashes import FIRST_VERSION, NEWEST, mix64
 from cloudrec.data.prepare import splits as rules
 from cloudrec.data.prepare import table_columns as columns
 from cloudrec.data.prepare.folder import BadRow
-from cloudrec.data.prepare.hashes import FIRST_VERSION, NEWEST, mix64
 from cloudrec.data.prepare.table_files import read_batches
 from cloudrec.data.prepare.table_shards import (
     Drafts,
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
 
 SPLITS = ("train", "test")
 _KEPT_BAD_ROWS = 10_000
+_HASHED = ("hash", schemas.MANAGED)  # encodings whose ids depend on the hash
 _TEST_FRACTION = 0.1  # unless stated
 
 
@@ -324,7 +325,7 @@ class TablePreparation:
             rules={
                 "features": self._schema.mapping(),
                 "statistics": self._statistics,
-                **({"hash": NEWEST} if any(each.encoding == "hash" for each in self._schema.sparse) else {}),
+                **({"hash": NEWEST} if any(each.encoding in _HASHED for each in self._schema.sparse) else {}),
             },
         )
 
@@ -462,7 +463,8 @@ class TablePreparation:
             else:
                 dense[:, place] = columns.transformed(values, feature, self._statistics)
         coders: dict[str, Ids | ValueCounter] = {**self._ids, **self._counters}
-        single = np.empty((len(self._schema.single), batch.num_rows), np.int32)
+        dtype: type[np.signedinteger[Any]] = np.int64 if self._schema.managed else np.int32
+        single = np.empty((len(self._schema.single), batch.num_rows), dtype)
         found: Bags
         for place, sparse in enumerate(self._schema.single):
             found = columns.bags(columns.values_of(batch, sparse), sparse)
@@ -471,7 +473,8 @@ class TablePreparation:
         for sparse in self._schema.lists:
             found = columns.bags(batch.column(sparse.column), sparse)
             assert found.lengths is not None  # noqa: S101 - for the type checker: of a multi_hot feature
-            lists.append((found.lengths, coders[sparse.table].of(found.values)))
+            ids = coders[sparse.table].of(found.values)
+            lists.append((found.lengths, ids.astype(dtype, copy=False)))
         list_weights = [
             np.ones(len(ids), np.float32) if sparse.weights is None else self._value_weights(batch, sparse)[0]
             for sparse, (_, ids) in zip(self._schema.lists, lists, strict=True)

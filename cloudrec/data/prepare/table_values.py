@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cloudrec.data.prepare.hashes import NEWEST, seeded_hash, text_hash
+from cloudrec.data.hashes import NEWEST, seeded_hash, text_hash
 from cloudrec.errors import DataError
-from cloudrec_contract.features import MISSING_ID, UNKNOWN_ID
+from cloudrec_contract.features import HASH_LIMIT, MANAGED, MISSING_ID, UNKNOWN_ID
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from cloudrec_contract.features import SparseFeature
+
+    _Integers = npt.NDArray[np.signedinteger[Any]]
+    _Convert = Callable[[pa.Array], _Integers]
 
 _SMALL = 1 << 22  # limit of the numbers that are places of an array
 _WHOLE = r"\A(0|[1-9][0-9]{0,6})\z"  # the texts of numbers up to a limit above that one
@@ -37,20 +40,20 @@ class _SmallNumbers:
         convert: what is looked up, by text.
     """
 
-    def __init__(self, convert: Callable[[pa.Array], npt.NDArray[np.int32]]) -> None:
+    def __init__(self, convert: _Convert, dtype: type[np.signedinteger[Any]] = np.int32) -> None:
         self._convert = convert
-        self._known: npt.NDArray[np.int32] = np.zeros(1, np.int32)  # by number + 1; -1: not known yet
+        self._known: _Integers = np.zeros(1, dtype)  # by number + 1; -1: not known yet
 
-    def of(self, values: pa.Array) -> npt.NDArray[np.int32] | None:
+    def of(self, values: pa.Array) -> _Integers | None:
         """Return what the numbers have, and 0 for null; None if they are no numbers, or not small ones."""
         if not pa.types.is_integer(values.type) or (small := _small_numbers(values)) is None:
             return None
         places = small + 1
         known, size = self._known, int(places.max(initial=0)) + 1
         if size > len(known):
-            known = np.concatenate([known, np.full(size + size // 2 - len(known), -1, np.int32)])
+            known = np.concatenate([known, np.full(size + size // 2 - len(known), -1, known.dtype)])
             self._known = known
-        found: npt.NDArray[np.int32] = known[places]
+        found: _Integers = known[places]
         if len(new := np.flatnonzero(found < 0)):
             numbers = places[new] - 1
             # pa.array would load numpy.ma, which takes longer than all this.
@@ -71,15 +74,11 @@ def _small_numbers(values: pa.Array) -> npt.NDArray[np.int32] | None:
     return found
 
 
-def _of_dictionary(
-    values: pa.DictionaryArray, convert: Callable[[pa.Array], npt.NDArray[np.int32]]
-) -> npt.NDArray[np.int32]:
+def _of_dictionary(values: pa.DictionaryArray, convert: _Convert) -> _Integers:
     """Return what the values are converted to: each different one once, and nulls to 0."""
     places = values.indices
     of_places = np.append(convert(values.dictionary), np.int32(0))
-    found: npt.NDArray[np.int32] = of_places[
-        (pc.fill_null(places, -1) if places.null_count else places).to_numpy()
-    ]
+    found: _Integers = of_places[(pc.fill_null(places, -1) if places.null_count else places).to_numpy()]
     return found
 
 
@@ -131,7 +130,7 @@ class CodeIds:
     def turn(self, codes: npt.NDArray[np.int32]) -> None:
         """Replace codes by ids, in place."""
         if self._numbers is None:
-            self._texts.take(codes, out=codes, mode="clip")
+            codes[...] = self._texts.take(codes, mode="clip")
             return
         of_numbers = self._numbers.take(~codes, mode="clip")
         codes[...] = np.where(codes < 0, of_numbers, self._texts.take(codes, mode="clip"))
@@ -262,12 +261,12 @@ def unknown_ids(values: pa.Array, buckets: int) -> npt.NDArray[np.int32]:
 class _Memory:
     """The ids of values that have occurred."""
 
-    def __init__(self, values: pa.Array, first: int) -> None:
-        """`values` are those of the vocabulary, and `first` is the id of the first one."""
+    def __init__(self, values: pa.Array, first: int, dtype: type[np.signedinteger[Any]]) -> None:
+        """`values` are those of the vocabulary, `first` is the id of the first one, `dtype` the ids'."""
         self.codes = Codes()
         own = self.codes.of(values)
-        self.ids: npt.NDArray[np.int32] = np.full(
-            int(own.max(initial=0)) + 1, -1, np.int32
+        self.ids: npt.NDArray[np.signedinteger[Any]] = np.full(
+            int(own.max(initial=0)) + 1, -1, dtype
         )  # by code; -1: not known yet
         self.ids[own] = np.arange(first, first + len(own))
         self.ids[0] = MISSING_ID
@@ -276,7 +275,7 @@ class _Memory:
     def unknown(self, codes: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
         """Return those of the codes, each once, that have no ids yet."""
         if (size := int(codes.max(initial=0)) + 1) > len(self.ids):
-            room = np.full(size + size // 2 - len(self.ids), -1, np.int32)
+            room = np.full(size + size // 2 - len(self.ids), -1, self.ids.dtype)
             self.ids = np.concatenate([self.ids, room])
         return np.unique(codes[self.ids[codes] < 0])
 
@@ -292,20 +291,21 @@ class Ids:
         self._feature = feature
         self._values = pa.array(values, pa.string())
         self._lock = threading.Lock()
-        self._memory = _Memory(self._values, feature.first_id) if feature.encoding == "vocabulary" else None
+        self._dtype = np.int64 if feature.encoding == MANAGED else np.int32
+        self._memory = self._forgetful() if feature.encoding == "vocabulary" else None
         self._hash = text_hash(hashed_by)
-        self._numbers = _SmallNumbers(self._hashed)
+        self._numbers = _SmallNumbers(self._hashed, self._dtype)
 
     @property
     def rows(self) -> int:
         """The number of ids."""
-        if self._feature.encoding == "hash":
+        if self._feature.encoding in ("hash", MANAGED):
             return self._feature.buckets
         if self._feature.encoding == "bucketise":
             return len(self._feature.boundaries) + 2
         return self._feature.first_id + len(self._values)
 
-    def of(self, values: pa.Array) -> npt.NDArray[np.int32]:
+    def of(self, values: pa.Array) -> npt.NDArray[np.signedinteger[Any]]:
         """Return the ids of texts, or of numbers; a null has the id 0."""
         if self._feature.encoding == "bucketise":
             numbers = values.cast(pa.float64()).to_numpy(zero_copy_only=False)
@@ -326,14 +326,19 @@ class Ids:
                     texts, buckets = memory.codes.texts(new), self._feature.unknown_buckets
                     memory.ids[new] = unknown_ids(texts, buckets)
             memory.size += len(new)
-            found: npt.NDArray[np.int32] = memory.ids[codes]
+            found: npt.NDArray[np.signedinteger[Any]] = memory.ids[codes]
             if memory.size > _MOST_REMEMBERED:
-                self._memory = _Memory(self._values, self._feature.first_id)
+                self._memory = self._forgetful()
         return found
 
-    def _hashed(self, values: pa.Array) -> npt.NDArray[np.int32]:
-        hashes = self._hash(values.cast(pa.string()))
-        ids = (hashes % np.uint64(self._feature.buckets - 1)).astype(np.int32) + np.int32(1)
+    def _hashed(self, values: pa.Array) -> npt.NDArray[np.signedinteger[Any]]:
+        limit = HASH_LIMIT if self._feature.encoding == MANAGED else self._feature.buckets
+        hashes = self._hash(values.cast(pa.string())) % np.uint64(limit - 1)
+        ids: npt.NDArray[np.signedinteger[Any]] = (hashes + np.uint64(1)).astype(self._dtype)
         if values.null_count:
             ids[pc.is_null(values).to_numpy(zero_copy_only=False)] = MISSING_ID
         return ids
+
+    def _forgetful(self) -> _Memory:
+        """Return a memory of the vocabulary alone."""
+        return _Memory(self._values, self._feature.first_id, self._dtype)

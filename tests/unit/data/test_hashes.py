@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from cloudrec.data.format.encoding import digest_of
-from cloudrec.data.prepare.hashes import FIRST_VERSION, NEWEST, text_hash
+from cloudrec.data.hashes import FIRST_VERSION, NEWEST, text_hash
 from cloudrec.data.prepare.options import PrepareOptions
 from cloudrec.data.prepare.prepare import prepare
 from cloudrec.errors import DataError
