@@ -1,4 +1,4 @@
-"""docs/features.md in pods: the model of the page; its node vanishes, the run resumes, the model predicts."""
+"""docs/features.md in pods: the model of the page; its node is taken, the run resumes, the model predicts."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _node_at_first_checkpoint(server: Server, files: Any, laptop: Laptop, run: s
     return str(pod["spec"]["nodeName"])
 
 
-def test_a_run_whose_node_vanished_gives_the_same_model_and_scores(
+def test_a_run_whose_node_is_taken_gives_the_same_model_and_scores(
     server: Server, store: tuple[Any, Laptop, tuple[str, ...]]
 ) -> None:
     files, laptop, of_pods = store
@@ -87,12 +87,16 @@ def test_a_run_whose_node_vanished_gives_the_same_model_and_scores(
     laptop.wait("whole", "SUCCEEDED")
     train("killed")
     node = _node_at_first_checkpoint(server, files, laptop, "killed")
-    server.control(evict={"node": node, "how": "vanish"})
+    server.control(evict={"node": node, "how": "spot"})
     laptop.wait("killed", "SUCCEEDED")
 
     summaries, scores = {}, {}
     for name in ("whole", "killed"):
-        laptop.run("fetch", name, "--to", name, "--checkpoints")
+        laptop.run("fetch", name, "--to", name)
+        files.invalidate_cache()
+        commits = files.glob(f"bucket/runs/**/{name}/**/commit-*.json")
+        checkpoints = commits[0].rpartition("/step-")[0]
+        files.get(checkpoints, str(laptop.folder / name / "checkpoints"), recursive=True)
         summaries[name] = json.loads((laptop.folder / name / "summary.json").read_text())
         words = ("--checkpoint", f"{name}/checkpoints", "--dataset_path", "data", "--out", f"{name}.npy")
         _python(laptop, "-m", "trainer.predict", *words)
