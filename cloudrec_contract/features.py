@@ -60,7 +60,7 @@ TRANSFORMS = ("none", "log1p", "signed_log1p", "normalise", "min_max")
 LEARNED_TRANSFORMS = ("normalise", "min_max")  # that depend on the training rows
 KINDS = ("single", "multi_hot", "sequence")
 ENCODINGS = ("vocabulary", "hash", "bucketise")
-POOLINGS = ("sum", "mean")
+POOLINGS = ("sum", "mean", "position")
 MISSING_ID = 0
 UNKNOWN_ID = 1  # with a vocabulary
 FIRST_ID = 2  # of a vocabulary's values
@@ -155,7 +155,8 @@ class SparseFeature:
         table: the embedding table; features with the same one share ids and vectors.
         dim: the width of the table; None: that of the training's configuration.
         pooling: sum or mean of the vectors of a multi_hot feature. Those of a sequence are averaged for
-            models that do not read it in order.
+            models that do not read it in order; with `position` they are summed, for all models, after each
+            is multiplied by a learned weight of its place.
         weights: the column of the weights of a multi_hot feature's values, as many as these; None: each
             weighs 1. The vectors are multiplied by them; a mean is divided by their sum.
         cross: the columns whose values together are the value, if it is not that of `column`. If one of them
@@ -550,10 +551,19 @@ def _check_sparse(feature: SparseFeature) -> None:
         raise SchemaError(
             f"{name} has a max_length but is {feature.kind}; add `kind: sequence`, or leave it out"
         )
-    if feature.kind == "sequence" and feature.pooling != POOLINGS[0]:
+    _check_pooling(feature)
+
+
+def _check_pooling(feature: SparseFeature) -> None:
+    if feature.kind == "sequence" and feature.pooling == "mean":
         raise SchemaError(
-            f"{name} is a sequence and has pooling {feature.pooling}; the model decides what becomes of its "
-            "vectors: leave pooling out, or take `kind: multi_hot`"
+            f"{feature.name} is a sequence and has pooling mean; the model decides what becomes of its "
+            "vectors: leave pooling out, or take `position`, or `kind: multi_hot`"
+        )
+    if feature.kind != "sequence" and feature.pooling == "position":
+        raise SchemaError(
+            f"{feature.name} has pooling position but is {feature.kind}; places are those of a list with a "
+            "max_length: take `kind: sequence`"
         )
 
 

@@ -32,6 +32,7 @@ FEATURES: dict[str, Any] = {
         {"name": "region", "column": "city", "lookup": {f"city {each}": each // 5 for each in range(15)}},
         {"name": "tags", "kind": "multi_hot", "weights": "tag_scores", "min_frequency": 1},
         {"name": "words", "kind": "multi_hot", "weights": "word_scores", "pooling": "mean", "table": "words"},
+        {"name": "path", "column": "words", "kind": "sequence", "max_length": 3, "pooling": "position"},
     ],
 }
 MODEL: dict[str, Any] = {"embedding_dim": 4, "dense_arch_layer_sizes": (4,), "over_arch_layer_sizes": (16, 1)}

@@ -119,7 +119,7 @@ class Scorer:
         _copy_dense(self.model, trained.dense)
         self.model.embeddings = _make_tables(self.model, trained, device)
         self.model.eval()
-        self.make_input = InputMaker(trained.shape.features, world_size=1, sequences=trained.shape.sequences)
+        self.make_input = InputMaker(trained.shape.features, world_size=1, sequences=trained.shape.places)
 
     @torch.no_grad()
     def score(self, batches: Iterable[Batch]) -> Iterator[tuple[Tensor, Tensor]]:
