@@ -59,9 +59,11 @@ __all__ = (
 TRANSFORMS = ("none", "log1p", "signed_log1p", "normalise", "min_max")
 LEARNED_TRANSFORMS = ("normalise", "min_max")  # that depend on the training rows
 KINDS = ("single", "multi_hot", "sequence")
-ENCODINGS = ("vocabulary", "hash", "bucketise")
+MANAGED = "managed_collision"  # the encoding whose ids are hashes that the trainer gives rows
+ENCODINGS = ("vocabulary", "hash", "bucketise", MANAGED)
 POOLINGS = ("sum", "mean", "position")
 MISSING_ID = 0
+HASH_LIMIT = (1 << 63) - 1  # ids of managed_collision are below it
 UNKNOWN_ID = 1  # with a vocabulary
 FIRST_ID = 2  # of a vocabulary's values
 MOST_FEATURES = 4096
@@ -146,11 +148,12 @@ class SparseFeature:
         separator: between the values of a list in a text column; None: the column holds lists.
         missing: whether a row may lack a value. A missing single value gets the id 0, a missing list is
             empty.
-        encoding: vocabulary, hash, or bucketise for numbers.
+        encoding: vocabulary, hash, bucketise for numbers, or managed_collision: ids are hashes of 63 bits,
+            and the trainer gives each that occurs its own row, while there are some.
         min_frequency: values that fewer training rows have share the id of unknown values.
         max_size: the most values of a vocabulary, the most frequent ones; None: all.
         unknown_buckets: the ids, by hash, of values that a vocabulary lacks; its own ids begin behind them.
-        buckets: the ids of a hash, with that of a missing value.
+        buckets: the ids of a hash, with that of a missing value; with managed_collision the table's rows.
         boundaries: between the buckets of `bucketise`, ascending.
         table: the embedding table; features with the same one share ids and vectors.
         dim: the width of the table; None: that of the training's configuration.
@@ -271,6 +274,11 @@ class FeatureSchema:
         return tuple(each for each in self.sparse if each.weights is not None)
 
     @property
+    def managed(self) -> tuple[str, ...]:
+        """The features whose ids are hashes of 63 bits; with some, a dataset has all ids in 64 bits."""
+        return tuple(each.name for each in self.sparse if each.encoding == MANAGED)
+
+    @property
     def tables(self) -> dict[str, tuple[SparseFeature, ...]]:
         """The features of each table, by its name."""
         found: dict[str, tuple[SparseFeature, ...]] = {}
@@ -314,7 +322,7 @@ class FeatureSchema:
                 "kind": each.kind,
                 "encoding": each.encoding,
                 "table": each.table,
-                **({"buckets": each.buckets} if each.encoding == "hash" else {}),
+                **({"buckets": each.buckets} if each.encoding in ("hash", MANAGED) else {}),
                 **({"boundaries": list(each.boundaries)} if each.encoding == "bucketise" else {}),
                 **({"max_length": each.max_length} if each.kind == "sequence" else {}),
                 **({"unknown_buckets": each.unknown_buckets} if each.unknown_buckets > 1 else {}),
@@ -523,9 +531,22 @@ def _sparse(entry: object, read: Callable[[str], object] | None) -> SparseFeatur
 
 
 def _check_sparse(feature: SparseFeature) -> None:
+    _check_encoding(feature)
+    _check_kind(feature)
+    if feature.cross:
+        _check_cross(feature)
+
+
+def _check_encoding(feature: SparseFeature) -> None:
+    """Refuse keys that the encoding of a feature does not have, and values that it does not allow."""
     name, bounds, dim = feature.name, feature.boundaries, feature.dim
     if dim is not None and dim % 4:
         raise SchemaError(f"dim of {name} is {dim}; it must be a multiple of 4: take {dim + 4 - dim % 4}")
+    if feature.encoding == MANAGED and feature.buckets <= FIRST_ID:
+        raise SchemaError(
+            f"buckets of {name} is {feature.buckets}; two rows are for missing and for unknown values, so it "
+            f"must be at least {FIRST_ID + 1}"
+        )
     if (feature.encoding == "bucketise") != bool(bounds):
         raise SchemaError(
             f"{name} has encoding {feature.encoding} and {len(bounds)} boundaries; bucketise needs some, and "
@@ -533,13 +554,16 @@ def _check_sparse(feature: SparseFeature) -> None:
         )
     if any(low >= high for low, high in pairwise(bounds)):
         raise SchemaError(f"boundaries of {name} are {list(bounds)}; they must ascend")
-    if feature.cross:
-        _check_cross(feature)
     if feature.unknown_buckets > 1 and feature.encoding != "vocabulary":
         raise SchemaError(
             f"{name} has unknown_buckets but encoding {feature.encoding}, which knows every value; "
             "leave them out"
         )
+
+
+def _check_kind(feature: SparseFeature) -> None:
+    """Refuse keys that the kind of a feature does not have."""
+    name = feature.name
     if feature.separator is not None and feature.kind == "single":
         raise SchemaError(f"{name} has a separator but is single; add `kind: multi_hot`, or leave it out")
     if feature.weights is not None and feature.kind != "multi_hot":
@@ -574,8 +598,8 @@ def _check_cross(feature: SparseFeature) -> None:
             f"cross of {name} is {list(crossed)}; it must name 2 to {_MOST_CROSSED} different columns, as in "
             "[city, device]"
         )
-    for key, wanted in (("encoding", "hash"), ("kind", "single"), ("lookup", None)):
-        if getattr(feature, key) != wanted:
+    for key, wanted in (("encoding", ("hash", MANAGED)), ("kind", ("single",)), ("lookup", (None,))):
+        if getattr(feature, key) not in wanted:
             raise SchemaError(
                 f"{name} has a cross and {key} {shown(getattr(feature, key))}; the values of a cross are "
                 f"single and hashed: leave {key} out"

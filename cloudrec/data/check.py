@@ -37,7 +37,12 @@ class _Features:
     dense: int
     single: Mapping[str, int]  # the rows of the table of each feature with one id a row
     lists: Mapping[str, int]  # and of each feature with lists
+    managed: tuple[str, ...]  # the features whose ids are hashes
     may_lack: tuple[bool, ...]  # for each of several labels whether a row may lack it; empty for one label
+
+    def dtype(self, kind: str) -> str:
+        """Return the type of an array; ids have 64 bits if some are hashes."""
+        return "<i8" if self.managed and kind in ("sparse", "values") else _LAYOUT[kind]
 
     def shape(self, kind: str, rows: int) -> tuple[int, ...] | None:
         """Return the shape of an array; None if only its number of dimensions is known."""
@@ -118,11 +123,14 @@ def _check(path: Path, content: Mapping[str, Any], *, deep: bool) -> CheckReport
 def _features(content: Mapping[str, Any], where: Path) -> _Features:
     limits = {name: int(rows) for name, rows in content["num_embeddings_per_feature"].items()}
     lists: set[str] = set()
+    managed: tuple[str, ...] = ()
     may_lack: tuple[bool, ...] = ()
     if "features" in content:
         try:
             schema = schemas.parse(content["features"])
             lists = {each.name for each in schema.lists}
+            managed = schema.managed
+            limits |= dict.fromkeys(managed, schemas.HASH_LIMIT)
             may_lack = tuple(each.missing for each in schema.labels) if schema.tasks else ()
         except schemas.SchemaError as error:
             raise DataError(f"{where}: its feature schema is malformed: {error}", remedy=_AGAIN) from error
@@ -130,6 +138,7 @@ def _features(content: Mapping[str, Any], where: Path) -> _Features:
         dense=len(content["dense_features"]),
         single={name: limits[name] for name in content["sparse_features"] if name not in lists},
         lists={name: limits[name] for name in content["sparse_features"] if name in lists},
+        managed=managed,
         may_lack=may_lack,
     )
 
@@ -188,9 +197,9 @@ def _check_file(
     except (OSError, ValueError) as error:
         raise DataError(f"cannot read {path}: {error}", remedy=_AGAIN) from error
     shape = features.shape(kind, rows) or (array.size,)
-    if array.dtype.str != _LAYOUT[kind] or array.shape != shape:
+    if array.dtype.str != features.dtype(kind) or array.shape != shape:
         raise DataError(
-            f"{path} holds {array.dtype} {array.shape}, not {_LAYOUT[kind]} {shape}", remedy=_AGAIN
+            f"{path} holds {array.dtype} {array.shape}, not {features.dtype(kind)} {shape}", remedy=_AGAIN
         )
     if deep:
         _check_content(path, file["crc32"], kind, array, features)

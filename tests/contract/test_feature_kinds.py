@@ -120,6 +120,22 @@ def test_raw_prepared_and_exported_scores_are_the_same_bytes(
     assert np.unique(np.load(tmp_path / "scores.npy")).size > ROWS / 2
 
 
+def test_managed_ids_keep_their_weights(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keys = {"encoding": "managed_collision", "buckets": 64}
+    sparse = [
+        {"name": "tags", "kind": "multi_hot", "weights": "tag_scores", **keys},
+        {"name": "city_device", "cross": ["city", "device"], **keys},
+    ]
+    prepare(str(folder / "rows.parquet"), tmp_path / "data", schema=parse({**FEATURES, "sparse": sparse}))
+    run = run_here(tmp_path / "data", tmp_path / "run", **MODEL)
+    assert run.summary["auc"] > 0.8
+    words = ["--checkpoint", run.directory / "checkpoints", "--raw", folder / "tomorrow.parquet"]
+    assert predict.main([str(each) for each in words]) == 0
+    assert json.loads(capsys.readouterr().out.strip().splitlines()[-1])["auc"] > 0.8
+
+
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_killed_and_resumed_is_the_same_model_bit_by_bit(folder: Path, tmp_path: Path, ranks: int) -> None:
     settings = {**MODEL, "checkpoint_interval": 40, "checkpoint_async": False}

@@ -178,3 +178,52 @@ def test_a_dataset_without_labels_is_not_trained_on(learned: Outcome, tmp_path: 
     prepare(str(tmp_path / "rows.parquet"), tmp_path / "data", options=like)
     with pytest.raises(DatasetError, match="rows without labels, so it can be scored only"):
         run_here(tmp_path / "data", tmp_path / "run", **MODEL)
+
+
+SEVERAL = parse(
+    {
+        "labels": ["clicked", {"name": "bought", "weight": 2, "missing": "skip"}],
+        "weight": "importance",
+        "dense": ["price"],
+        "sparse": SCHEMA.to_json()["sparse"],
+    }
+)
+
+
+def _rows_of_several(seed: int) -> dict[str, list[Any]]:
+    random = np.random.default_rng(seed)
+    rows = _rows(seed)
+    bought = [None if each == 2 else each for each in random.integers(0, 3, ROWS).tolist()]
+    return {**rows, "bought": bought, "importance": (random.integers(0, 4, ROWS) / 2).tolist()}
+
+
+def test_rows_of_several_labels_and_weights_get_the_scores_and_metrics_of_prepared_ones(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pq.write_table(pa.table(_rows_of_several(1)), tmp_path / "learned.parquet")
+    prepare(str(tmp_path / "learned.parquet"), tmp_path / "data", schema=SEVERAL)
+    run = run_here(tmp_path / "data", tmp_path / "run", **{**MODEL, "model": "mmoe"})
+    rows = _rows_of_several(2)
+    pq.write_table(pa.table(rows), tmp_path / "new.parquet")
+    like = PrepareOptions(like=str(tmp_path / "data"), test_fraction=0.0)
+    prepare(str(tmp_path / "new.parquet"), tmp_path / "prepared", options=like)
+    capsys.readouterr()
+    model = ["--checkpoint", run.directory / "checkpoints", "--out"]
+    raw = _predict(capsys, *model, tmp_path / "raw.npy", "--raw", tmp_path / "new.parquet")
+    data = ["--dataset_path", tmp_path / "prepared", "--split", "train"]
+    prepared = _predict(capsys, *model, tmp_path / "prepared.npy", *data)
+    assert (tmp_path / "raw.npy").read_bytes() == (tmp_path / "prepared.npy").read_bytes()
+    scores = np.load(tmp_path / "raw.npy")
+    assert scores.shape == (ROWS, 2)
+    assert len(np.unique(scores[:, 0])) > ROWS / 2
+    assert len(np.unique(scores[:, 1])) > ROWS / 2
+    assert not np.array_equal(scores[:, 0], scores[:, 1])
+    assert {key: raw[key] for key in ("tasks", "auc", "logloss")} == {
+        key: prepared[key] for key in ("tasks", "auc", "logloss")
+    }
+    assert raw["tasks"]["bought"]["samples"] == sum(each is not None for each in rows["bought"])
+    assert raw["tasks"]["clicked"]["samples"] == ROWS
+    pq.write_table(pa.table(_without(rows, "clicked", "bought", "importance")), tmp_path / "new.parquet")
+    unlabelled = _predict(capsys, *model, tmp_path / "again.npy", "--raw", tmp_path / "new.parquet")
+    assert (tmp_path / "again.npy").read_bytes() == (tmp_path / "prepared.npy").read_bytes()
+    assert set(unlabelled) == {"step", "quantization", "bad_rows", "samples"}

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from tests.trainer.support_worlds import Worlds
     from trainer.loop.learner import Learner
 
-KINDS = ["table_wise", "row_wise", "column_wise", "table_row_wise", "grid_shard", "data_parallel"]
+from trainer.sharding.sharding import KINDS
+
 SMOOTH = {
     "dense_optimizer": "sgd",
     "table_optimizer": "adagrad",  # row-wise sums depend on where rows are cut
@@ -118,6 +119,8 @@ def test_data_parallel_replicates_every_table_and_learns_equally(worlds: Worlds,
         ("data_parallel", "column_wise"),
         ("column_wise", "table_wise"),
         ("table_wise", "row_wise"),
+        ("row_wise", "table_column_wise"),
+        ("table_column_wise", "row_wise"),
     ],
 )
 def test_a_checkpoint_can_be_loaded_with_another_plan_and_world_size(
@@ -130,7 +133,7 @@ def test_a_checkpoint_can_be_loaded_with_another_plan_and_world_size(
     assert losses == pytest.approx(expected, abs=1e-5)
 
 
-@pytest.mark.parametrize("kind", ["column_wise", "grid_shard"])
+@pytest.mark.parametrize("kind", ["column_wise", "table_column_wise", "grid_shard"])
 def test_a_column_wise_plan_is_refused_for_optimizers_with_row_state(
     worlds: Worlds, tmp_path: Path, kind: str
 ) -> None:
@@ -142,7 +145,9 @@ def test_a_column_wise_plan_is_refused_for_optimizers_with_row_state(
         assert "set table_optimizer to adagrad" in error
 
 
-@pytest.mark.parametrize("kind", ["row_wise", "column_wise", "data_parallel", "table_wise"])
+@pytest.mark.parametrize(
+    "kind", ["row_wise", "column_wise", "table_column_wise", "data_parallel", "table_wise"]
+)
 def test_a_saved_plan_can_be_forced(worlds: Worlds, tmp_path: Path, kind: str) -> None:
     document = worlds.run(2, _document, _sharded(kind))[0]
     file = tmp_path / "plan.json"

@@ -45,6 +45,17 @@ FEATURES: dict[str, Any] = {
     ],
 }
 SCHEMA = parse(FEATURES)
+TASKS = {"clicked": 1.0, "bought_it": 2.0, "liked": 0.5}
+SEVERAL = parse(
+    {
+        **{key: value for key, value in FEATURES.items() if key != "label"},
+        "labels": [
+            "clicked",
+            {"name": "bought_it", "weight": 2},
+            {"name": "liked", "weight": 0.5, "missing": "skip"},
+        ],
+    }
+)
 ROWS = {"city": 20, "item": 30, "bought": 30, "tags": 9, "category": 7, "bought_categories": 7, "pages": 12}
 TABLES = {each.name: each.table for each in SCHEMA.sparse}
 SETTINGS: dict[str, Any] = {
@@ -83,15 +94,25 @@ def _samples(step: int) -> tuple[Tensor, dict[str, Lists], Tensor]:
     return dense, ids, torch.tensor([float(item[0] % 3 in {each % 3 for each in row}) for item, row in pairs])
 
 
-def _learner(place: Place, settings: dict[str, Any]) -> Learner:
-    dense_rate, rate = RATES[settings["model"]]
+def _labels_of_tasks(step: int) -> Tensor:
+    """The labels [B, tasks] of a step; some rows lack the last one."""
+    dense, ids, clicked = _samples(step)
+    bought_it = torch.tensor([float(len(row) > LENGTH // 2) for row in ids["bought"]])
+    liked = (dense[:, 0] > dense[:, 1]).float()
+    liked[torch.rand(BATCH, generator=torch.Generator().manual_seed(1000 + step)) < 0.4] = -1
+    return torch.stack([clicked, bought_it, liked], dim=1)
+
+
+def _learner(place: Place, settings: dict[str, Any], *, several: bool = False) -> Learner:
+    dense_rate, rate = _rates(settings["model"], several=several)
     config = make_config({**SETTINGS, "dense_learning_rate": dense_rate, "learning_rate": rate, **settings})
-    shape = make_shape(config, ["price", "age"], ROWS, (), SCHEMA)
+    shape = make_shape(config, ["price", "age"], ROWS, (), SEVERAL if several else SCHEMA)
     return Learner(config, shape, make_world(place), total_steps=STEPS)
 
 
-def _batch(place: Place, step: int) -> Batch:
+def _batch(place: Place, step: int, *, several: bool = False) -> Batch:
     dense, ids, labels = _samples(step)
+    labels = _labels_of_tasks(step) if several else labels
     share = slice(BATCH * place.rank // place.world_size, BATCH * (place.rank + 1) // place.world_size)
     lists = [row for name in ROWS for row in ids[name][share]]
     return Batch(
@@ -104,23 +125,30 @@ def _batch(place: Place, step: int) -> Batch:
     )
 
 
-def _losses(place: Place, settings: dict[str, Any]) -> tuple[list[float], dict[str, Tensor]]:
+def _losses(
+    place: Place, settings: dict[str, Any], *, several: bool = False
+) -> tuple[list[float], dict[str, Tensor]]:
     """The loss of every step over all ranks, and the whole state before the first, if this rank has it."""
-    learner, world = _learner(place, settings), make_world(place)
+    learner, world = _learner(place, settings, several=several), make_world(place)
     start = {
         name: entry.shards[0].tensor.detach().clone()
         for name, entry in learner.state.items()
         if entry.shards and entry.shards[0].tensor.shape == entry.shape
     }
-    batches = (_batch(place, step) for step in range(STEPS))
+    batches = (_batch(place, step, several=several) for step in range(STEPS))
     losses = [world.sum([float(step.loss)])[0] / world.size for step in learner.pipeline.steps(batches, 0)]
     return losses, start
+
+
+def _losses_of_several(place: Place, settings: dict[str, Any]) -> tuple[list[float], dict[str, Tensor]]:
+    return _losses(place, settings, several=True)
 
 
 class _Reference:
     """Plain torch, one sample after the other; only the first weights are the trainer's."""
 
-    def __init__(self, start: Mapping[str, Tensor], model: str) -> None:
+    def __init__(self, start: Mapping[str, Tensor], model: str, *, several: bool = False) -> None:
+        self.several = several
         self.weights = {
             name.removeprefix("dense/"): value.clone().requires_grad_()
             for name, value in start.items()
@@ -132,9 +160,10 @@ class _Reference:
             if name.startswith("tables/") and name.endswith("/weight")
         }
         self.score = MODELS[model]
+        dense_rate, rate = _rates(model, several=several)
         self.optimizers = [
-            torch.optim.AdamW(self.weights.values(), lr=RATES[model][0], eps=1e-4, weight_decay=0.0),
-            torch.optim.Adagrad(self.tables.values(), lr=RATES[model][1], eps=1e-4),
+            torch.optim.AdamW(self.weights.values(), lr=dense_rate, eps=1e-4, weight_decay=0.0),
+            torch.optim.Adagrad(self.tables.values(), lr=rate, eps=1e-4),
         ]
 
     def step(self, number: int) -> float:
@@ -147,14 +176,41 @@ class _Reference:
                 ]
                 for name, lists in ids.items()
             }
-            logits.append(self.score(self.weights, dense[sample], rows))
-        loss = functional.binary_cross_entropy_with_logits(torch.stack(logits), labels)
+            logits.append(self._logits(dense[sample], rows))
+        if self.several:
+            loss = _loss_of_tasks(logits, _labels_of_tasks(number))
+        else:
+            loss = functional.binary_cross_entropy_with_logits(torch.stack(logits), labels)
         for optimizer in self.optimizers:
             optimizer.zero_grad()
         loss.backward()
         for optimizer in self.optimizers:
             optimizer.step()
         return float(loss.detach())
+
+    def _logits(self, dense: Tensor, rows: Mapping[str, Tensor]) -> Tensor:
+        if not self.several:
+            return self.score(self.weights, dense, rows)
+        scores = []
+        for place in range(len(TASKS)):  # each task has its own network behind the histories
+            own, others = f"net.top.{place}.", "net.top."
+            named = {
+                name.replace(own, "net.top."): each for name, each in self.weights.items() if own in name
+            }
+            shared = {name: each for name, each in self.weights.items() if not name.startswith(others)}
+            scores.append(self.score(shared | named, dense, rows))
+        return torch.stack(scores)
+
+
+def _loss_of_tasks(logits: list[Tensor], labels: Tensor) -> Tensor:
+    """The mean over the samples of the weighted sum of a sample's known labels."""
+    total = torch.zeros(())
+    for scores, known in zip(logits, labels.tolist(), strict=True):
+        for score, label, weight in zip(scores, known, TASKS.values(), strict=True):
+            if label >= 0:
+                chance = torch.sigmoid(score)
+                total = total - weight * (chance if label else 1 - chance).log()
+    return total / BATCH
 
 
 def _average(rows: Tensor) -> Tensor:
@@ -232,17 +288,23 @@ MODELS = {"din": _din, "hstu": _hstu}
 RATES = {"din": (0.01, 0.05), "hstu": (0.002, 0.01)}  # dense and tables: larger ones magnify rounding
 
 
-@pytest.fixture(scope="module")
-def expected(worlds: Worlds) -> Callable[[str], list[float]]:
-    """The reference's losses of a model."""
-    known: dict[str, list[float]] = {}
+def _rates(model: str, *, several: bool) -> tuple[float, float]:
+    """Lower ones for several labels, whose loss is a larger sum."""
+    dense, tables = RATES[model]
+    return (dense / 4, tables / 4) if several else (dense, tables)
 
-    def find(model: str) -> list[float]:
-        if model not in known:
-            _, start = worlds.run(1, _losses, {"model": model})[0]
-            reference = _Reference(start, model)
-            known[model] = [reference.step(step) for step in range(STEPS)]
-        return known[model]
+
+@pytest.fixture(scope="module")
+def expected(worlds: Worlds) -> Callable[..., list[float]]:
+    """The reference's losses of a model."""
+    known: dict[tuple[str, bool], list[float]] = {}
+
+    def find(model: str, *, several: bool = False) -> list[float]:
+        if (model, several) not in known:
+            function = _losses_of_several if several else _losses
+            reference = _Reference(worlds.run(1, function, {"model": model})[0][1], model, several=several)
+            known[model, several] = [reference.step(step) for step in range(STEPS)]
+        return known[model, several]
 
     return find
 
@@ -252,7 +314,7 @@ def expected(worlds: Worlds) -> Callable[[str], list[float]]:
 @pytest.mark.parametrize("model", MODELS)
 def test_losses_equal_those_of_the_reference(
     worlds: Worlds,
-    expected: Callable[[str], list[float]],
+    expected: Callable[..., list[float]],
     model: str,
     world_size: int,
     settings: dict[str, Any],
@@ -260,6 +322,15 @@ def test_losses_equal_those_of_the_reference(
     losses, _ = worlds.run(world_size, _losses, {"model": model, **settings})[0]
     assert losses == pytest.approx(expected(model), abs=1e-5)
     assert sum(losses[-10:]) < sum(losses[:10]), "it must learn"
+
+
+@pytest.mark.parametrize("world_size", [1, 2])
+@pytest.mark.parametrize("model", MODELS)
+def test_losses_of_several_labels_equal_those_of_the_reference(
+    worlds: Worlds, expected: Callable[..., list[float]], model: str, world_size: int
+) -> None:
+    losses, _ = worlds.run(world_size, _losses_of_several, {"model": model})[0]
+    assert losses == pytest.approx(expected(model, several=True), abs=1e-5)
 
 
 def _last_values_only(place: Place) -> tuple[Tensor, Tensor]:

@@ -4,26 +4,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 from cloudrec_contract.features import parse
 from tests.trainer.support_learner import make_world
+from tests.trainer.support_ranks import Place
 from trainer.base.arguments import make_config
 from trainer.base.errors import ConfigError
 from trainer.data.batch import Batch
+from trainer.data.lists import ListArrays
 from trainer.data.source import ArrayParts
+from trainer.data.stream import ShardArrays
 from trainer.loop.learner import Learner
 from trainer.loop.setup import make_shape
 from trainer.models.model import make_model
 from trainer.retrieval.items import Items
+from trainer.retrieval.negatives import NegativeSampler
 from trainer.retrieval.recall import RecallMeter, named
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tests.trainer.support_ranks import Place
     from tests.trainer.support_worlds import Worlds
 
 STEPS, BATCH, DIM, TEMPERATURE = 50, 32, 8, 0.2
@@ -81,22 +85,62 @@ def _samples(step: int) -> tuple[Tensor, dict[str, list[list[int]]], Tensor]:
     return torch.rand(size, 1, generator=generator), ids, labels
 
 
-def _losses(place: Place, settings: dict[str, Any]) -> tuple[list[float], dict[str, Tensor]]:
+def _weights(step: int) -> Tensor:
+    """Factors of a step's samples; some are 0."""
+    return torch.randint(0, 5, (_size(step),), generator=torch.Generator().manual_seed(1000 + step)) / 2
+
+
+def _known_items() -> Items:
+    """Twelve movies with their genres, of which ten are in training rows."""
+    generator = np.random.default_rng(5)
+    genres = [generator.integers(0, 6, size).tolist() for size in generator.integers(0, 4, 12)]
+    seen = [[1, 2]] * 12
+    lengths = np.array([[len(each) for each in genres], [len(each) for each in seen]])
+    values = np.array([each for lists in (genres, seen) for row in lists for each in row], np.int32)
+    ends = np.cumsum(lengths).reshape(2, -1)
+    offsets = np.concatenate([np.array([[0], [ends[0, -1]]]), ends], axis=1)
+    ids = np.arange(2, 14)
+    arrays = ShardArrays(
+        np.zeros(12, np.uint8),
+        np.ones((12, 1), np.float32),
+        np.stack([np.full(12, 3), ids]).astype(np.int32),
+        ListArrays(offsets, values),
+    )
+    rows = ArrayParts("items", (arrays,), 1, (1, 1), (2, 3))
+    return Items(1, ids, torch.zeros(15, dtype=torch.int64), COUNTS, rows, trained=10)
+
+
+def _sampler(rank: int = 0, world_size: int = 1, *, count: int = 7, seed: int = 3) -> NegativeSampler:
+    return NegativeSampler(
+        _known_items(), SCHEMA.item, list(ROWS), count=count, seed=seed, rank=rank, world_size=world_size
+    )
+
+
+def _losses(
+    place: Place, settings: dict[str, Any], *, weighted: bool = False
+) -> tuple[list[float], dict[str, Tensor]]:
     config = make_config({**SETTINGS, **settings})
     world = make_world(place)
     learner = Learner(config, make_shape(config, ["age"], ROWS, (), SCHEMA), world, total_steps=STEPS)
-    learner.net.learn_counts(COUNTS)
+    assert learner.kind.retrieval is not None
+    learner.kind.retrieval.learn_counts(COUNTS)
+    if config.num_negatives is not None:
+        learner.make_input.negatives = _sampler(place.rank, place.world_size, count=config.num_negatives)
     start = {
         name: entry.shards[0].tensor.detach().clone()
         for name, entry in learner.state.items()
         if entry.shards and entry.shards[0].tensor.shape == entry.shape
     }
-    batches = (_batch(place, step) for step in range(STEPS))
+    batches = (_batch(place, step, weighted=weighted) for step in range(STEPS))
     losses = [world.sum([float(step.loss)])[0] / world.size for step in learner.pipeline.steps(batches, 0)]
     return losses, start
 
 
-def _batch(place: Place, step: int) -> Batch:
+def _weighted_losses(place: Place, settings: dict[str, Any]) -> list[float]:
+    return _losses(place, settings, weighted=True)[0]
+
+
+def _batch(place: Place, step: int, *, weighted: bool) -> Batch:
     dense, ids, labels = _samples(step)
     size = _size(step)
     share = slice(size * place.rank // place.world_size, size * (place.rank + 1) // place.world_size)
@@ -108,6 +152,7 @@ def _batch(place: Place, step: int) -> Batch:
         sample_ids=torch.arange(size)[share],
         global_size=size,
         lengths=torch.tensor([len(row) for row in lists], dtype=torch.int32).view(len(ROWS), -1),
+        weights=_weights(step)[share] if weighted else None,
     )
 
 
@@ -121,7 +166,9 @@ def _mean(rows: Tensor) -> Tensor:
     return rows.mean(0) if len(rows) else torch.zeros(rows.shape[1])
 
 
-def _reference(start: Mapping[str, Tensor]) -> list[float]:
+def _reference(
+    start: Mapping[str, Tensor], *, weighted: bool = False, negatives: str = "in_batch"
+) -> list[float]:
     """The losses by plain torch, one pair of a row and an item after the other."""
     w = {name[6:]: value.clone().requires_grad_() for name, value in start.items() if name[:6] == "dense/"}
     tables = {
@@ -146,15 +193,21 @@ def _reference(start: Mapping[str, Tensor]) -> list[float]:
             users.append(_tower(w, "user_tower", user))
             items.append(_tower(w, "item_tower", torch.cat([movie, genres])))
         positive = [row for row in range(_size(step)) if labels[row] == 1]
+        drawn = _drawn(step) if negatives != "in_batch" else []
         total = torch.zeros(())
         for row in positive:
             own = ids["movie"][row][0]
-            others = [each for each in positive if ids["movie"][each][0] != own]
+            compared = positive if negatives != "uniform" else []
+            others = [(ids["movie"][each][0], items[each]) for each in compared]
+            for movie, genres in drawn:
+                vectors = [tables["movies"][movie], _mean(tables["genres"][torch.tensor(genres).long()])]
+                others.append((movie, _tower(w, "item_tower", torch.cat(vectors))))
             scores = [
-                users[row] @ items[each] / TEMPERATURE - chance[ids["movie"][each][0]].log()
-                for each in [row, *others]
+                users[row] @ vector / TEMPERATURE - _log_chance(movie, negatives, len(positive), chance)
+                for movie, vector in [(own, items[row]), *(each for each in others if each[0] != own)]
             ]
-            total = total - torch.log_softmax(torch.stack(scores), dim=0)[0]
+            factor = float(_weights(step)[row]) if weighted else 1.0
+            total = total - factor * torch.log_softmax(torch.stack(scores), dim=0)[0]
         loss = total / len(positive)
         for optimizer in optimizers:
             optimizer.zero_grad()
@@ -163,6 +216,27 @@ def _reference(start: Mapping[str, Tensor]) -> list[float]:
             optimizer.step()
         losses.append(float(loss.detach()))
     return losses
+
+
+def _drawn(step: int) -> list[tuple[int, list[int]]]:
+    """The ids and genres of a step's drawn movies."""
+    arrays = _known_items().rows.arrays(0)
+    assert arrays.lists is not None
+    offsets, values, _ = arrays.lists
+    return [
+        (2 + at, values[offsets[0, at] : offsets[0, at + 1]].tolist())
+        for at in _sampler().draw(step).tolist()
+    ]
+
+
+def _log_chance(movie: int, negatives: str, positive: int, chance: Tensor) -> Tensor:
+    """The log of the chance that a movie is among those which a row's is compared with."""
+    if negatives == "uniform":
+        return torch.tensor(1 / 10).log()
+    if negatives == "mixed":
+        among_rows = COUNTS[movie] / COUNTS.sum() if COUNTS[movie] else torch.zeros(())
+        return ((positive * among_rows + 7 / 10) / (positive + 7)).log()
+    return chance[movie].log()
 
 
 @pytest.fixture(scope="module")
@@ -177,6 +251,60 @@ def test_losses_equal_those_of_the_reference(
 ) -> None:
     losses, _ = worlds.run(world_size, _losses, PLANS[plan])[0]
     assert losses == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize("world_size", [1, 2])
+def test_the_weights_of_samples_are_factors_on_their_losses(
+    worlds: Worlds, expected: list[float], world_size: int
+) -> None:
+    weighted = _reference(worlds.run(1, _losses, {})[0][1], weighted=True)
+    assert weighted != pytest.approx(expected, abs=1e-2)
+    assert worlds.run(world_size, _weighted_losses, {})[0] == pytest.approx(weighted, abs=1e-5)
+
+
+@pytest.mark.parametrize("negatives", ["uniform", "mixed"])
+def test_losses_with_drawn_items_equal_those_of_the_reference(
+    worlds: Worlds, expected: list[float], negatives: str
+) -> None:
+    settings = {"negatives": negatives, "num_negatives": 7}
+    wanted = _reference(worlds.run(1, _losses, settings)[0][1], negatives=negatives)
+    assert wanted != pytest.approx(expected, abs=1e-2)
+    for world_size in (1, 2):
+        for plan in PLANS.values():
+            losses, _ = worlds.run(world_size, _losses, {**settings, **plan})[0]
+            assert losses == pytest.approx(wanted, abs=1e-5), (world_size, plan)
+
+
+def test_items_are_drawn_with_equal_chances_by_the_seed_and_the_step_alone() -> None:
+    sampler = _sampler(count=7_000)
+    drawn = sampler.draw(4)
+    counts = np.bincount(drawn, minlength=12)
+    assert counts[10:].tolist() == [0, 0], "items of no training row"
+    assert abs(counts[:10] - 700).max() < 5 * 700**0.5
+    assert np.array_equal(drawn, _sampler(1, 3, count=7_000).draw(4))
+    for other in (sampler.draw(5), _sampler(count=7_000, seed=4).draw(4)):
+        assert np.mean(drawn == other) < 0.15
+
+
+def test_ranks_share_the_drawn_items_and_look_up_nothing_of_a_user() -> None:
+    whole, drawn = _sampler().extend(_batch(Place(0, 1, None), 0, weighted=True), 4)
+    size = _size(0)
+    assert (len(whole), drawn.own, drawn.sizes, drawn.among) == (size + 7, 7, (7,), 10)
+    assert whole.lengths is not None
+    assert whole.weights is not None
+    assert whole.lengths[[0, 3], size:].sum() == 0
+    assert whole.weights[size:].sum() == 0
+    found = []
+    for rank in range(2):
+        batch = _batch(Place(rank, 2, None), 0, weighted=True)
+        part, share = _sampler(rank, 2).extend(batch, 4)
+        assert share.sizes == (3, 4)
+        assert torch.equal(share.ids, drawn.ids)
+        assert part.lengths is not None
+        before = int(part.lengths[0].sum())
+        movies = part.sparse[before : before + int(part.lengths[1].sum())]
+        found += movies[len(batch) :].tolist()
+    assert found == drawn.ids.tolist()
 
 
 def _items(count: int, known: list[int]) -> Items:

@@ -31,7 +31,13 @@ MULTI_TASK_MODELS = (*EXPERT_MODELS, "din", "hstu")  # that take several labels
 MODELS = (*DLRM_MODELS, "deepfm", "wide_deep", "two_tower", *MULTI_TASK_MODELS)
 CommPrecision = Literal["fp32", "fp16", "bf16", "fp8", "int8"]
 ShardingKind = Literal[
-    "table_wise", "row_wise", "column_wise", "table_row_wise", "grid_shard", "data_parallel"
+    "table_wise",
+    "row_wise",
+    "column_wise",
+    "table_row_wise",
+    "table_column_wise",
+    "grid_shard",
+    "data_parallel",
 ]
 KernelKind = Literal["fused", "fused_uvm", "fused_uvm_caching", "dense"]
 NoticeServiceName = Annotated[str, AfterValidator(check_notice_service)]
@@ -147,6 +153,19 @@ class ModelConfig(_Group):
     recall_at: Annotated[tuple[PositiveInt, ...], Field(min_length=1)] = Field(
         (10, 50, 100), description="the k of recall@k in evaluations of two_tower, comma-separated"
     )
+    managed_eviction: Literal["lfu", "lru"] = Field(
+        "lfu",
+        description="which id of a full table of encoding managed_collision gives its row to a new one: the "
+        "one seen least often, or the one not seen for longest",
+    )
+    negatives: Literal["in_batch", "uniform", "mixed"] = Field(
+        "in_batch",
+        description="items that two_tower compares a row's with: those of the step's rows, num_negatives "
+        "drawn with equal chances from those of the training rows, or both",
+    )
+    num_negatives: PositiveInt | None = Field(
+        None, description="items that a step draws over ALL ranks, with negatives uniform or mixed"
+    )
     embedding_init_scale: PositiveFloat = Field(1.0, description="tables start uniform in +-scale/sqrt(rows)")
 
 
@@ -197,6 +216,33 @@ class OptimizerConfig(_Group):
     )
     activation_checkpointing: bool = Field(
         default=False, description="compute the MLPs' activations again in backward: less memory, slower"
+    )
+
+
+class WarmStartConfig(_Group):
+    """What a new run takes from an earlier model."""
+
+    init_from: str | None = Field(
+        None,
+        description="folder or bucket of an earlier run's checkpoints, or an export's folder: the run begins "
+        "with its layers by name and its rows by value, and draws the rest; a run that has checkpoints of "
+        "its own resumes from them instead",
+    )
+    init_step: NonNegativeInt | None = Field(
+        None, description="step of the checkpoint in init_from (default: the newest)"
+    )
+    init_optimizer: bool = Field(
+        default=False, description="take the state of the optimizers from init_from, too"
+    )
+    init_match: Literal["value", "number"] = Field(
+        "value",
+        description="rows that belong together: value, by the vocabularies of both; number, for data whose "
+        "encoding is unknown and equal",
+    )
+    init_map: dict[str, str] = Field(
+        {},
+        description="names in this model and their names in init_from, as JSON: {tables/items: "
+        "tables/movies, dense/top.layers.0.weight: dense/net.first.weight}",
     )
 
 
@@ -317,8 +363,8 @@ class SystemConfig(_Group):
     )
     sharding_types: Annotated[tuple[ShardingKind, ...], Field(min_length=1)] = Field(
         ("table_wise", "row_wise", "table_row_wise"),
-        description="what the planner may choose from; column_wise and grid_shard split rows, so they need "
-        "table_optimizer sgd, adagrad or adam",
+        description="what the planner may choose from; column_wise, table_column_wise and grid_shard split "
+        "rows, so they need table_optimizer sgd, adagrad or adam",
     )
     compute_kernels: Annotated[tuple[KernelKind, ...], Field(min_length=1)] = Field(
         ("fused", "dense"),
@@ -351,7 +397,7 @@ class SystemConfig(_Group):
     qcomm_backward_precision: CommPrecision = Field("fp32", description="of their gradients")
 
 
-class TrainerConfig(SystemConfig, RunConfig, OptimizerConfig, ModelConfig, DataConfig):
+class TrainerConfig(SystemConfig, RunConfig, WarmStartConfig, OptimizerConfig, ModelConfig, DataConfig):
     """Everything a run is made from; frozen."""
 
     @property
@@ -388,6 +434,19 @@ class TrainerConfig(SystemConfig, RunConfig, OptimizerConfig, ModelConfig, DataC
         return self
 
     @model_validator(mode="after")
+    def _warm_start_has_a_source(self) -> Self:
+        given = (
+            ("init_step", self.init_step is not None),
+            ("init_optimizer", self.init_optimizer),
+            ("init_match", self.init_match != "value"),
+            ("init_map", bool(self.init_map)),
+        )
+        for name, is_set in given:
+            if is_set and self.init_from is None:
+                raise ValueError(f"{name} needs init_from, the earlier model; set it, or leave {name} out")
+        return self
+
+    @model_validator(mode="after")
     def _model_is_known(self) -> Self:
         if self.model not in MODELS and ":" not in self.model:
             close = difflib.get_close_matches(self.model, MODELS, n=1)
@@ -403,6 +462,26 @@ class TrainerConfig(SystemConfig, RunConfig, OptimizerConfig, ModelConfig, DataC
                     raise ValueError(
                         f"{name} is {shown}, which only {' and '.join(DLRM_MODELS)} have; leave it out"
                     )
+        return self
+
+    @model_validator(mode="after")
+    def _negatives_fit(self) -> Self:
+        draws = self.negatives != "in_batch"
+        if draws and self.model in MODELS and self.model != "two_tower":
+            raise ValueError(
+                f"negatives is {self.negatives}, which only two_tower and models like it have, but model is "
+                f"{self.model}; leave it out"
+            )
+        if draws and self.num_negatives is None:
+            raise ValueError(
+                f"negatives is {self.negatives}, but num_negatives is not given; say how many items a step "
+                "draws over all ranks, as in 1024"
+            )
+        if not draws and self.num_negatives is not None:
+            raise ValueError(
+                f"num_negatives is {self.num_negatives}, but negatives is in_batch, which draws none; set "
+                "negatives to uniform or mixed, or leave num_negatives out"
+            )
         return self
 
     @model_validator(mode="after")
@@ -484,4 +563,11 @@ class TrainerConfig(SystemConfig, RunConfig, OptimizerConfig, ModelConfig, DataC
         return self.checkpoint_dir or f"{self.output_dir.rstrip('/')}/checkpoints"
 
 
-GROUPS: tuple[type[_Group], ...] = (DataConfig, ModelConfig, OptimizerConfig, RunConfig, SystemConfig)
+GROUPS: tuple[type[_Group], ...] = (
+    DataConfig,
+    ModelConfig,
+    OptimizerConfig,
+    WarmStartConfig,
+    RunConfig,
+    SystemConfig,
+)

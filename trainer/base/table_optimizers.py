@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-COLUMN_CUTS = frozenset({"column_wise", "grid_shard"})  # sharding types that may split a table's rows
+# Sharding types that may split a table's rows.
+COLUMN_CUTS = frozenset({"column_wise", "table_column_wise", "grid_shard"})
 _WITHOUT_ROW_STATE = {"rowwise_adagrad": "adagrad", "partial_rowwise_adam": "adam"}
 
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from trainer.base.config import TrainerConfig
     from trainer.data.batch import Batch
     from trainer.data.source import SampleSource
+    from trainer.models.protocol import RetrievalModel
     from trainer.report.metrics import Metrics
     from trainer.retrieval.items import Items
     from trainer.tables.tables import Quantization
@@ -75,19 +76,20 @@ def score_split(
     """Score every row of a split of a path or a loader; write the probabilities, return the metrics."""
     config = _data_config(trained, dataset_path, dataset)
     opened = _open(trained, config, batch_size=batch_size, device_choice=device_choice)
+    model = opened.scorer.retrieval
     if vectors is not None and out is not None:
-        if not opened.is_retrieval:
+        if model is None:
             raise ConfigError(
                 f"vectors is {vectors}, but the model {trained.shape.model} has none of users and items; "
                 "leave it out"
             )
         items = find_items(opened.source) if vectors == "item" else None
-        result = _write_vectors(opened.scorer, opened.stream(split), items, opened.batch_size, out)
+        result = _write_vectors(opened, model, opened.stream(split), items, out)
         return {"split": split, "step": trained.step, **result}
     found = _score(opened, [split])
     metrics = found.metrics
-    if opened.is_retrieval:
-        metrics |= _recalls(opened, split, trained.config.recall_at)
+    if model is not None:
+        metrics |= _recalls(opened, model, split, trained.config.recall_at)
     _write(out, torch.sigmoid(found.logits).numpy())
     return {"split": split, "step": trained.step, "quantization": trained.quantization, **metrics}
 
@@ -130,11 +132,6 @@ class _OpenedData(NamedTuple):
     checks: BatchChecks
     scorer: Scorer
     batch_size: int
-
-    @property
-    def is_retrieval(self) -> bool:
-        """Whether the model has vectors of users and items."""
-        return self.scorer.head is not None and hasattr(self.scorer.head.net, "learn_counts")
 
     def stream(self, *splits: str) -> Iterator[Batch]:
         """Yield the checked batches of splits, one after the other."""
@@ -182,31 +179,33 @@ def _write(out: Path | None, scores: npt.NDArray[np.float32]) -> None:
 
 
 def _write_vectors(
-    scorer: Scorer, stream: Iterable[Batch], items: Items | None, size: int, out: Path
+    opened: _OpenedData, model: RetrievalModel, stream: Iterable[Batch], items: Items | None, out: Path
 ) -> dict[str, Any]:
     """Write the vectors of all items and their ids, or without items those of the rows' users."""
     if items is not None:
-        found = _item_vectors(scorer, items, size)
+        found = _item_vectors(opened, model, items)
         with out.with_name(f"{out.name.removesuffix('.npy')}.ids.npy").open("wb") as file:
             np.save(file, items.ids)
     else:
-        found = joined([users for _, users, _ in scorer.towers(stream)])
+        found = joined([users for _, users, _ in opened.scorer.towers(model, stream)])
     with out.open("wb") as file:
         np.save(file, found.numpy())
     return {"vectors": "user" if items is None else "item", "rows": len(found), "width": found.shape[1]}
 
 
-def _item_vectors(scorer: Scorer, items: Items, size: int) -> torch.Tensor:
-    stream = items.batches(batch_size=size, rank=0, world_size=1)
-    return joined([vectors for _, _, vectors in scorer.towers(stream)])
+def _item_vectors(opened: _OpenedData, model: RetrievalModel, items: Items) -> torch.Tensor:
+    stream = items.batches(batch_size=opened.batch_size, rank=0, world_size=1)
+    return joined([vectors for _, _, vectors in opened.scorer.towers(model, stream)])
 
 
-def _recalls(opened: _OpenedData, split: str, limits: Sequence[int]) -> dict[str, float | None]:
+def _recalls(
+    opened: _OpenedData, model: RetrievalModel, split: str, limits: Sequence[int]
+) -> dict[str, float | None]:
     items = find_items(opened.source)
     meter = RecallMeter(items, limits)
-    for batch, users, _ in opened.scorer.towers(opened.stream(split)):
+    for batch, users, _ in opened.scorer.towers(model, opened.stream(split)):
         meter.update(users, items.ids_of(batch), batch.labels)
-    return named(limits, meter.hits(_item_vectors(opened.scorer, items, opened.batch_size)))
+    return named(limits, meter.hits(_item_vectors(opened, model, items)))
 
 
 def _data_config(trained: TrainedModel, dataset_path: str | None, dataset: str | None) -> TrainerConfig:

@@ -11,15 +11,26 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class DrawnItems:
+    """The items that a step drew as negatives, of which each rank has a part."""
+
+    ids: Tensor  # int64, those of all ranks' items in the order of ranks
+    sizes: tuple[int, ...]  # the items of each rank
+    own: int  # rows of this rank's items, behind those of its samples
+    among: int  # the items that were drawn from
+
+
+@dataclass(frozen=True, slots=True)
 class Batch:
     """The samples of one rank in one global step; B may be 0 on the last step of an epoch.
 
     Ids are int32: embedding kernels take them without a copy (with int64 offsets) on CPUs and GPUs, and they
-    are half as many bytes to read, to gather and to send as int64.
+    are half as many bytes to read, to gather and to send as int64. Where some are hashes that get their rows
+    in the step, all are int64.
     """
 
     dense: Tensor  # float32 [B, D]
-    sparse: Tensor  # int32 [F, B], feature-major; with lengths: int32 [sum of lengths], likewise
+    sparse: Tensor  # int32 or int64 [F, B], feature-major; with lengths: [sum of lengths], likewise
     labels: Tensor  # float32 [B], 0 or 1; of T tasks [B, T], where -1 means that the sample has no label
     sample_ids: Tensor  # int64 [B], the row within the split; stays on the CPU
     global_size: int  # samples of this step over all ranks

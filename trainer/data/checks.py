@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from cloudrec_contract.features import HASH_LIMIT
 from trainer.base.errors import DatasetError
 
 if TYPE_CHECKING:
@@ -27,8 +28,11 @@ class BatchChecks:
         """`rows` are the tables', by feature; with `hash_overflow` ids are taken modulo them."""
         self.dense_features = source.dense_features
         self.features = tuple(rows)
-        self.limits = torch.tensor(list(rows.values()), dtype=torch.int32)[:, None]
-        too_small = any(rows[name] < source.num_embeddings[name] for name in rows)
+        managed = () if source.schema is None else source.schema.managed
+        limits = {**rows, **dict.fromkeys(managed, HASH_LIMIT)}
+        dtype = torch.int64 if managed else torch.int32
+        self.limits = torch.tensor([limits[name] for name in rows], dtype=dtype)[:, None]
+        too_small = any(limits[name] < source.num_embeddings[name] for name in rows)
         self.wraps = hash_overflow and (too_small or not source.checked)
         self.looks = not source.checked
         schema = source.schema

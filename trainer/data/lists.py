@@ -80,7 +80,7 @@ def with_lists(batch: Batch, lists: Sequence[Lists], places: Sequence[int]) -> B
     weights = [torch.ones(size)] * len(ids)
     for place, each in sorted(zip(places, lists, strict=True), key=lambda pair: pair[0]):
         lengths[place] = torch.from_numpy(each.lengths.astype(np.int32))
-        ids.insert(place, torch.from_numpy(np.array(each.values, np.int32)))
+        ids.insert(place, torch.from_numpy(np.array(each.values)))
         if each.weights is not None:
             weights.insert(place, torch.from_numpy(np.array(each.weights, np.float32)))
     complete = len(weights) == count and any(each.weights is not None for each in lists)

@@ -153,6 +153,7 @@ class ArrayParts:
     list_places: tuple[int, ...] = ()
     tasks: int = 0
     is_weighted: bool = False
+    has_hashes: bool = False
 
     @property
     def starts(self) -> tuple[int, ...]:

@@ -72,6 +72,11 @@ class ArraySplit(Protocol):
         ...
 
     @property
+    def has_hashes(self) -> bool:
+        """Whether ids have 64 bits, because some are hashes."""
+        ...
+
+    @property
     def tasks(self) -> int:
         """The labels of a row if they are several; 0 for one."""
         ...
@@ -164,13 +169,13 @@ class _Buffers:
         self.lists: list[list[Lists]] = [[] for _ in split.list_places]  # parts of each feature's
         self._tensors = (
             torch.empty((size, split.num_dense), dtype=torch.float32),
-            torch.empty((sum(split.hotness), size), dtype=torch.int32),
+            torch.empty((sum(split.hotness), size), dtype=torch.int64 if split.has_hashes else torch.int32),
             torch.empty(_shape_of_labels(split, size), dtype=torch.float32),
             torch.empty(size, dtype=torch.int64),
         )
         self._weights = torch.empty(size, dtype=torch.float32) if split.is_weighted else None
         self.dense: npt.NDArray[np.float32]
-        self.sparse: npt.NDArray[np.int32]
+        self.sparse: npt.NDArray[np.signedinteger[Any]]
         self.labels: npt.NDArray[np.float32]
         self.ids: npt.NDArray[np.int64]
         self.weights = None if self._weights is None else self._weights.numpy()
@@ -240,7 +245,9 @@ class _Window:
         size = self.positions.stop - self.positions.start
         self._order = order.shuffle(number)
         self._dense = np.empty((size, split.num_dense), dtype=np.float32)
-        self._sparse = np.empty((sum(split.hotness), size), dtype=np.int32)
+        self._sparse: npt.NDArray[np.signedinteger[Any]] = np.empty(
+            (sum(split.hotness), size), dtype=np.int64 if split.has_hashes else np.int32
+        )
         self._labels = np.empty(_shape_of_labels(split, size), dtype=np.float32)
         self._weights = np.empty(size, dtype=np.float32) if split.is_weighted else None
         self._ids = np.empty(size, dtype=np.int64)

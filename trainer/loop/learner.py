@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torchrec.distributed.model_parallel import get_unwrapped_module
 
+from trainer.base.errors import ConfigError
 from trainer.base.memory import keep_freed_memory
 from trainer.loop.pipeline import PlainPipeline, SparseDistPipeline
 from trainer.models.inputs import InputMaker
 from trainer.models.model import ModelShape, TrainTask, initialise_dense, make_model
-from trainer.sharding.planfile import to_document
+from trainer.sharding.planfile import CACHING, MODULE, to_document
 from trainer.sharding.sharding import make_plan, needs_equal_batches, shard
 from trainer.sharding.state import InitialTables, gather_state
 from trainer.sharding.topology import this_world
 from trainer.tables.host_tables import find_short_way, take_over_tables
 from trainer.tables.kernels import empty_caches, table_pieces, write_back_caches
+from trainer.tables.managed import ManagedIds, ManagedTraining
 from trainer.tables.optim import (
     DenseUpdate,
     LossScaler,
@@ -35,12 +38,15 @@ if TYPE_CHECKING:
 
     from torch import Tensor
     from torch.optim import Optimizer
+    from torchrec.distributed.types import ShardingPlan
 
     from trainer.base.config import TrainerConfig
     from trainer.base.distributed import World
     from trainer.base.entry import State
     from trainer.data.batch import Batch
     from trainer.loop.pipeline import Pipeline
+    from trainer.models.inputs import ModelInput
+    from trainer.models.kinds import ModelKind
 
 
 class Learner:
@@ -65,10 +71,19 @@ class Learner:
             task.batch_loss.group = world.group if world.size > 1 else None
         fuse_table_optimizer(task.model.embeddings, config, world.device, ranks=world.size)
         self.plan = make_plan(task, shape, config, world, saved=saved_plan)
+        _check_managed(self.plan, shape)
         self.model = shard(task, self.plan, config, world)
         if world.device.type == "cpu":
             take_over_tables(self.model, config, ranks=world.size)
+        self.managed = ManagedIds(
+            shape.managed,
+            shape.num_embeddings,
+            shape.tables_of_keys,
+            eviction=config.managed_eviction,
+        )
         self.touched = TouchTracker(self.model) if config.checkpoint_mode != "full" else None
+        if self.touched is not None:
+            self.managed.track(self.touched.intervals)
         if world.device.type == "cpu":
             keep_freed_memory()
         self.optimizers = self._make_optimizers(config, total_steps)
@@ -98,6 +113,7 @@ class Learner:
             yield self.entries
         finally:
             empty_caches(self.model)
+            self.managed.reindex()
 
     def draw_tables(self) -> None:
         """Set the tables to their initial state."""
@@ -112,7 +128,10 @@ class Learner:
     @cached_property
     def entries(self) -> State:
         """The views of `state` for names, shapes and stamps only: values may be older than a GPU's cache."""
-        return gather_state(self.model, self.optimizers.dense, self.touched)
+        return {
+            **gather_state(self.model, self.optimizers.dense, self.touched),
+            **self.managed.entries(),
+        }
 
     @cached_property
     def initial(self) -> InitialTables:
@@ -125,7 +144,7 @@ class Learner:
         states = [
             entry
             for name, entry in self.entries.items()
-            if name.startswith("tables/") and not name.endswith("/weight")
+            if name.startswith(("tables/", "managed/")) and not name.endswith("/weight")
         ]
         return InitialTables(tables, states, seed=self.config.seed, scale=self.config.embedding_init_scale)
 
@@ -135,7 +154,7 @@ class Learner:
         self.pipeline.release()
         self.model.eval()
         for batch in batches:
-            made = self.make_input(batch).to(self.world.device)
+            made = self._scored_input(batch)
             _, (_, logits) = self._task(made)
             yield logits[: len(batch)], made.labels[: len(batch)]
 
@@ -145,13 +164,19 @@ class Learner:
         self.pipeline.release()
         self.model.eval()
         for batch in batches:
-            made = self.make_input(batch).to(self.world.device)
+            made = self._scored_input(batch)
             yield batch, self._task.model(made.dense, made.sparse)[: len(batch)]
 
+    def _scored_input(self, batch: Batch) -> ModelInput:
+        made = self.make_input(batch)
+        if self.managed.tables:
+            made = replace(made, sparse=self.managed.apply(made.sparse))
+        return made.to(self.world.device)
+
     @property
-    def net(self) -> Any:  # noqa: ANN401 - a model's optional methods
-        """The module of a model of the protocol; None for a DLRM."""
-        return getattr(self._task.model.dense, "net", None)
+    def kind(self) -> ModelKind:
+        """What the model's outputs are."""
+        return self._task.model.dense.kind
 
     @property
     def _task(self) -> TrainTask:
@@ -181,16 +206,41 @@ class Learner:
 
     def _make_pipeline(self, choice: str) -> Pipeline:
         on_gpu = self.world.device.type == "cuda"
-        if choice == "sparse_dist" or (choice == "auto" and on_gpu):
+        is_managed = bool(self.managed.tables)
+        if is_managed and choice == "sparse_dist":
+            raise ConfigError(
+                "pipeline is sparse_dist, which looks up ids before the step before has ended, but a feature "
+                "has encoding managed_collision, whose rows each step may change; take auto or plain"
+            )
+        if choice == "sparse_dist" or (choice == "auto" and on_gpu and not is_managed):
             kind: type[SparseDistPipeline | PlainPipeline] = SparseDistPipeline
         else:
             kind = PlainPipeline
             if self.world.size == 1 and not on_gpu:
                 self._task.model.look_up = find_short_way(self.model, self.shape.features)
-        return kind(
+        made = kind(
             self.model,
             self.optimizers,
             self.make_input,
             self.world.device,
             read_ahead=self.config.read_ahead,
         )
+        if is_managed:
+            made.managed = ManagedTraining(
+                self.managed,
+                self.world,
+                self.entries,
+                seed=self.config.seed,
+                scale=self.config.embedding_init_scale,
+            )
+        return made
+
+
+def _check_managed(plan: ShardingPlan, shape: ModelShape) -> None:
+    """Refuse a GPU's cache for tables whose rows change in memory while the cache has older ones."""
+    for table, parameter in plan.plan[MODULE].items():
+        if table in shape.managed and parameter.compute_kernel == CACHING:
+            raise ConfigError(
+                f"the table {table} has encoding managed_collision and the compute kernel {CACHING}; give it "
+                "fused or fused_uvm by table_constraints"
+            )

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from trainer.data.batch import Batch
     from trainer.models.inputs import InputMaker, ModelInput
+    from trainer.tables.managed import ManagedTraining
     from trainer.tables.optim import Optimizers
 
 
@@ -57,7 +58,10 @@ class _Feed:
     A thread reads, lays out and pins up to `ahead` of them in advance.
     """
 
-    def __init__(self, batches: Iterable[Batch], make_input: InputMaker, *, pin: bool, ahead: int) -> None:
+    def __init__(
+        self, batches: Iterable[Batch], first_step: int, make_input: InputMaker, *, pin: bool, ahead: int
+    ) -> None:
+        self._first_step = first_step
         self._make_input = make_input
         self._pin = pin
         self._reader = Prefetcher(self._lay_out(batches), depth=ahead) if ahead else None
@@ -92,8 +96,8 @@ class _Feed:
         return made
 
     def _lay_out(self, batches: Iterable[Batch]) -> Iterator[tuple[Batch, ModelInput]]:
-        for batch in batches:
-            made = self._make_input(batch)
+        for step, batch in enumerate(batches, self._first_step):
+            made = self._make_input(batch, step)
             yield batch, made.pin_memory() if self._pin else made
 
 
@@ -116,10 +120,11 @@ class _Base:
         self.device = device
         self.data_wait_s = 0.0
         self.phases = PhaseClock(device)
+        self.managed: ManagedTraining | None = None
 
-    def _feed(self, batches: Iterable[Batch]) -> _Feed:
+    def _feed(self, batches: Iterable[Batch], first_step: int) -> _Feed:
         pin = self.device.type == "cuda"
-        return _Feed(batches, self.make_input, pin=pin, ahead=self.read_ahead)
+        return _Feed(batches, first_step, self.make_input, pin=pin, ahead=self.read_ahead)
 
 
 class PlainPipeline(_Base):
@@ -127,7 +132,7 @@ class PlainPipeline(_Base):
 
     def steps(self, batches: Iterable[Batch], first_step: int) -> Iterator[TrainStep]:
         """See Pipeline."""
-        with self._feed(batches) as feed:
+        with self._feed(batches, first_step) as feed:
             yield from self._run(feed, first_step)
 
     def _run(self, feed: _Feed, first_step: int) -> Iterator[TrainStep]:
@@ -137,6 +142,8 @@ class PlainPipeline(_Base):
             self.model.train()
             self.optimizers.prepare(number)
             self.optimizers.dense.zero_grad()
+            if self.managed is not None:
+                made.sparse = self.managed.learn(made.sparse, number)
             loss, _ = self.model(
                 made if self.device.type == "cpu" else made.to(self.device, non_blocking=True)
             )
@@ -158,7 +165,7 @@ class SparseDistPipeline(_Base):
 
     def steps(self, batches: Iterable[Batch], first_step: int) -> Iterator[TrainStep]:
         """See Pipeline."""
-        with self._feed(batches) as feed:
+        with self._feed(batches, first_step) as feed:
             yield from self._run(feed, first_step)
 
     def _run(self, feed: _Feed, first_step: int) -> Iterator[TrainStep]:

@@ -17,6 +17,7 @@ from trainer.data import encoding as encodings
 from trainer.loop.progress import Progress
 from trainer.sharding.digest import SampleDigest
 from trainer.sharding.planfile import IN_CHECKPOINT
+from trainer.warm.start import begin_with
 
 if TYPE_CHECKING:
     from trainer.base.config import TrainerConfig
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from trainer.data.source import SampleSource
     from trainer.loop.learner import Learner
     from trainer.models.model import ModelShape
+    from trainer.warm.start import WarmReport
 
 _LOG = logging.getLogger(__name__)
 
@@ -57,6 +59,7 @@ class Saving:
         self.checkpointer = checkpointer
         self.step: int | None = None  # of the newest checkpoint that this run saved or resumed from
         self.bytes = 0  # of the newest checkpoint that this run saved
+        self.warm: WarmReport | None = None  # what this attempt took from another model
         self.begun: int | None = None  # the step of the newest checkpoint that this run began to save
 
     def save(self, progress: Progress, seen: SampleDigest, *, wait: bool) -> list[CheckpointReport]:
@@ -81,7 +84,8 @@ class Saving:
             self.learner.state,
             extra,
             self._fingerprint(),
-            initial=self.learner.initial,
+            # A state that began with another model cannot be drawn again: it is saved whole.
+            initial=None if self.config.init_from else self.learner.initial,
             wait=wait,
         )
         return self._note(progress, [] if report is None else [report])
@@ -102,7 +106,8 @@ class Saving:
     def resume(self) -> Resumed | None:
         """Load the newest intact checkpoint into the learner; None if there is nothing to resume from.
 
-        The learner's tables need not be initialised before: without a checkpoint, this method does it.
+        The learner's tables need not be initialised before: without a checkpoint, this method does it, with
+        what `init_from` has of them.
 
         Raises:
             CheckpointError: the checkpoint cannot be resumed from, or the configuration forbids it.
@@ -112,6 +117,9 @@ class Saving:
         self._keep_vocabulary()
         if resumed is None:
             self.learner.draw_tables()
+            if self.config.init_from is not None:
+                with self.learner.filling() as state:
+                    self.warm = begin_with(state, self.learner.shape, self.config, self.dataset, self.world)
         return resumed
 
     def _resume(self) -> Resumed | None:
@@ -169,7 +177,8 @@ class Saving:
                 f"the data is encoded otherwise than that of the checkpoint in {where}: the digest of its "
                 f"encoding is {encoding}, the checkpoint's is {kept}, so equal ids mean different values; "
                 "give the dataset that the run began with, encode the same files as it was (`cloudrec data "
-                "prepare --like DATASET SOURCE OUT`), or take another checkpoint_dir"
+                "prepare --like DATASET SOURCE OUT`), or take another checkpoint_dir, where init_from can "
+                "begin with this model and matches rows by value"
             )
         if "encoding" not in extra or (kept is None) != (encoding is None):
             _LOG.warning(
@@ -230,6 +239,7 @@ def _of_model(shape: ModelShape) -> dict[str, Any]:
         "weighted": list(shape.weighted),
         "sequences": shape.sequences,
         "positions": shape.positions,
+        "managed": list(shape.managed),
         "item": list(shape.item) if shape.model not in DLRM_MODELS else [],
         "model": None if shape.model in DLRM_MODELS else shape.model,
     }

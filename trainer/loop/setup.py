@@ -182,6 +182,7 @@ def make_shape(
         sequences=sequences,
         positions=positions,
         item=() if schema is None else schema.item,
+        managed=() if schema is None else tuple(dict.fromkeys(tables[name] for name in schema.managed)),
         dense_names=tuple(dense),
         model=config.model,
         tasks=tuple(each.name for each in labels),

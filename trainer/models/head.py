@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +11,7 @@ from torch.utils.checkpoint import checkpoint
 from trainer.base.errors import ConfigError
 from trainer.models.gradients import ClippedGradient, ScaledGradient
 from trainer.models.inputs import keys_of
+from trainer.models.kinds import kind_of
 from trainer.models.positions import PositionPooling
 from trainer.models.protocol import Sequence
 from trainer.models.tasks import TaskLosses
@@ -43,6 +44,7 @@ class ModelHead(nn.Module):
         self.positions = positions
         self.task_weights = dict(task_weights)
         self.net = net
+        self.kind = kind_of(net, name)
         self.features = tuple(features)
         self.sequences = dict(sequences)
         self.name = name
@@ -54,22 +56,10 @@ class ModelHead(nn.Module):
     @property
     def losses(self) -> Callable[[Tensor, Tensor], Tensor] | None:
         """The loss of each sample; None for binary cross-entropy of one label."""
-        own = getattr(self.net, "loss", None)
+        own = None if self.kind.loss is None else self.kind.loss.loss
         if not self.task_weights:
             return own
         return TaskLosses(list(self.task_weights.values()), own, model=self.name)
-
-    @property
-    def compares_samples(self) -> bool:
-        """Whether the model has a loss of a whole step, so that its outputs are no logits."""
-        return hasattr(self.net, "batch_loss")
-
-    def scores(self, outputs: Tensor) -> Tensor:
-        """Return the logits [B] of what forward returned."""
-        if not self.compares_samples:
-            return outputs
-        logits: Tensor = cast("Any", self.net).scores(outputs)
-        return logits
 
     def forward(
         self, dense: Tensor, embedded: KeyedTensor, lengths: Mapping[str, Tensor] | None = None
@@ -107,7 +97,8 @@ class ModelHead(nn.Module):
                 logits = self.net(dense, vectors)
         if self.task_weights:
             return self._of_tasks(logits, len(dense))
-        if self.compares_samples and isinstance(logits, Tensor) and logits.shape[:1] == dense.shape[:1]:
+        is_compared = self.kind.comparing is not None and isinstance(logits, Tensor)
+        if is_compared and logits.shape[:1] == dense.shape[:1]:
             return logits.float()
         if not isinstance(logits, Tensor) or logits.numel() != len(dense):
             found = list(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__

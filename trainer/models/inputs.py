@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor
@@ -14,7 +14,15 @@ from torchrec.streamable import Pipelineable
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from trainer.data.batch import Batch
+    from trainer.data.batch import Batch, DrawnItems
+
+
+class Negatives(Protocol):
+    """Adds rows of drawn items to batches."""
+
+    def extend(self, batch: Batch, step: int, /) -> tuple[Batch, DrawnItems]:
+        """Return a step's batch with rows behind its own."""
+        ...
 
 
 @dataclass(slots=True)
@@ -28,6 +36,7 @@ class ModelInput(Pipelineable):
     samples: int
     weights: Tensor | None = None
     total: int = 0  # samples of all ranks
+    drawn: DrawnItems | None = None  # as negatives; their rows are behind the samples
 
     def to(self, device: torch.device, non_blocking: bool = False) -> ModelInput:  # noqa: FBT001, FBT002 - its protocol
         """Copy to a device."""
@@ -39,6 +48,7 @@ class ModelInput(Pipelineable):
             samples=self.samples,
             weights=None if self.weights is None else self.weights.to(device, non_blocking=non_blocking),
             total=self.total,
+            drawn=_moved(self.drawn, device),
         )
 
     def record_stream(self, stream: Any) -> None:  # noqa: ANN401 - torch.Stream, torchrec's protocol
@@ -57,7 +67,12 @@ class ModelInput(Pipelineable):
             samples=self.samples,
             weights=None if self.weights is None else self.weights.pin_memory(),
             total=self.total,
+            drawn=self.drawn,
         )
+
+
+def _moved(drawn: DrawnItems | None, device: torch.device) -> DrawnItems | None:
+    return None if drawn is None else replace(drawn, ids=drawn.ids.to(device))
 
 
 def keys_of(features: Sequence[str], sequences: Mapping[str, int]) -> list[str]:
@@ -90,23 +105,37 @@ class InputMaker:
         self.equal = equal
         self._has_sequences = any(each is not None for each in self._places)
         self._layouts: dict[int, tuple[Tensor, Tensor]] = {}
+        self.negatives: Negatives | None = None  # of the steps of a training
 
-    def __call__(self, batch: Batch) -> ModelInput:
+    def __call__(self, batch: Batch, step: int | None = None) -> ModelInput:
         """Return the input for a batch; an empty batch becomes one sample of weight 0.
 
         The collectives of a step need every rank, so a rank without samples must take part, too.
+
+        Args:
+            batch: this rank's samples.
+            step: the step of the training, which decides its negatives; None outside of it.
         """
+        drawn, samples, most = None, len(batch.labels), -(-batch.global_size // self.world_size)
+        if step is not None and self.negatives is not None:
+            batch, drawn = self.negatives.extend(batch, step)
+            most += max(drawn.sizes)
         if self._has_sequences:
             batch = self._spread(batch)
-        samples = len(batch.labels)
-        missing = max(1, -(-batch.global_size // self.world_size) if self.equal else 0) - samples
+        rows = len(batch.labels)
+        missing = max(1, most if self.equal else 0) - rows
         if samples and missing <= 0:
-            scale = torch.tensor(self.world_size / batch.global_size)
-            sparse = self._keyed(batch.sparse, batch.lengths, samples, batch.id_weights)
             return ModelInput(
-                batch.dense, sparse, batch.labels, scale, samples, batch.weights, batch.global_size
+                dense=batch.dense,
+                sparse=self._keyed(batch.sparse, batch.lengths, rows, batch.id_weights),
+                labels=batch.labels,
+                loss_scale=torch.tensor(self.world_size / batch.global_size),
+                samples=samples,
+                weights=batch.weights,
+                total=batch.global_size,
+                drawn=drawn,
             )
-        return self._padded(batch, missing)
+        return self._padded(batch, max(missing, 0), samples, drawn)
 
     def _spread(self, batch: Batch) -> Batch:
         """Return the batch with each place of a sequence as a separate feature, of no or one id."""
@@ -136,10 +165,9 @@ class InputMaker:
             id_weights=torch.cat(weights) if weights else None,
         )
 
-    def _padded(self, batch: Batch, missing: int) -> ModelInput:
+    def _padded(self, batch: Batch, missing: int, samples: int, drawn: DrawnItems | None) -> ModelInput:
         """Append samples of id 0 to the batch; the loss ignores them."""
-        samples = len(batch.labels)
-        count = samples + missing
+        count = len(batch.labels) + missing
         if batch.lengths is None:
             sparse = self._keyed(functional.pad(batch.sparse, (0, missing)), None, count)
         else:
@@ -153,6 +181,7 @@ class InputMaker:
             samples=samples,
             weights=None if batch.weights is None else functional.pad(batch.weights, (0, missing)),
             total=batch.global_size,
+            drawn=drawn,
         )
 
     def _keyed(

@@ -25,6 +25,7 @@ from trainer.models.dense_ops import CrossNet, DotInteraction, FusedMLP
 from trainer.models.gradients import ClippedGradient, ScaledGradient
 from trainer.models.head import ModelHead, make_head
 from trainer.models.inputs import keys_of
+from trainer.models.kinds import RANKING
 from trainer.models.losses.batch_loss import BatchLoss
 from trainer.models.positions import PositionPooling
 from trainer.models.protocol import ModelInputs, SequenceSize
@@ -63,6 +64,7 @@ class ModelShape:
         sequences: the most ids of each sequence that the model reads in order.
         positions: the most ids of each sequence whose vectors are pooled by position.
         item: the features of a sample's item.
+        managed: the tables whose ids are hashes that get their rows in the training.
         dense_names: the dense features, for models of the protocol.
         model: `--model`.
         tasks: the names of several labels, for models of the protocol; empty for one.
@@ -85,6 +87,7 @@ class ModelShape:
     sequences: dict[str, int] = field(default_factory=dict)
     positions: dict[str, int] = field(default_factory=dict)
     item: tuple[str, ...] = ()
+    managed: tuple[str, ...] = ()
     dense_names: tuple[str, ...] = ()
     model: str = "dlrm"
     tasks: tuple[str, ...] = ()
@@ -149,6 +152,7 @@ class DenseArch(nn.Module):
         compiled: bool = False,
     ) -> None:
         super().__init__()
+        self.kind = RANKING
         self.features = shape.features
         self.embedding_dim = shape.embedding_dim
         self.dtype = dtype
@@ -167,6 +171,10 @@ class DenseArch(nn.Module):
         self.positions = PositionPooling(shape.positions, device) if shape.positions else None
         self._pairs: dict[tuple[str, ...], tuple[Tensor, Tensor]] = {}
         self._compiled = CompiledDense(self.bottom, self.crosses, self.top, dtype) if compiled else None
+
+    @property
+    def losses(self) -> None:
+        """The loss of each sample: binary cross-entropy."""
 
     def forward(self, dense: Tensor, embedded: KeyedTensor) -> Tensor:
         """Return logits [B], fp32."""
@@ -326,6 +334,7 @@ def make_model(config: TrainerConfig, shape: ModelShape, device: torch.device) -
                 attention_heads=config.attention_num_heads,
                 item=shape.item,
                 temperature=config.temperature,
+                negatives=config.negatives,
             ),
             name=shape.model,
             seed=seed_of(config.seed, "dense"),
@@ -391,9 +400,9 @@ class TrainTask(nn.Module):
     def __init__(self, model: EmbeddingModel) -> None:
         super().__init__()
         self.model = model
-        self.loss = GlobalMeanLoss(getattr(model.dense, "losses", None))
-        net = getattr(model.dense, "net", None)
-        self.batch_loss = BatchLoss(net) if net is not None and hasattr(net, "batch_loss") else None
+        self.loss = GlobalMeanLoss(model.dense.losses)
+        comparing = model.dense.kind.comparing
+        self.batch_loss = None if comparing is None else BatchLoss(comparing)
 
     def forward(self, batch: ModelInput) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """Return (loss, output), as torchrec's pipelines require; they pass only the output on."""

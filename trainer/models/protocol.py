@@ -20,17 +20,21 @@ sample, [B, N], and it has these methods:
 
     module.batch_loss(outputs, labels, step) -> [B]  the losses of this rank's samples; `step.gather(values)`
                                         gives those of all ranks with their gradients, `step.first` the place
-                                        of this rank's first one, `step.ids(feature)` the ids of a feature
+                                        of this rank's first one, `step.ids(feature)` the ids of a feature,
+                                        and `step.drawn` the items that the step drew
     module.scores(outputs) -> [B]       the logit of each sample
 
 A model for retrieval also has the method `towers(outputs)`, which returns the vectors of users and of items,
 whose products rank items, and `learn_counts(counts)`, which gets the positive training rows of each id.
+
+These three kinds are RankingModel, ComparingModel and RetrievalModel below. A module's methods say which it
+is (`trainer.models.kinds`); it need not import anything.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 import torch
 
@@ -80,6 +84,7 @@ class ModelInputs:
         attention_heads: `attention_num_heads`.
         item: the features of the item that a sample is about; the first one identifies it.
         temperature: `temperature`.
+        negatives: `negatives`, from which a model of retrieval takes other items.
     """
 
     dense: tuple[str, ...]
@@ -97,6 +102,7 @@ class ModelInputs:
     attention_heads: int = 2
     item: tuple[str, ...] = ()
     temperature: float = 0.1
+    negatives: str = "in_batch"
 
     @property
     def width(self) -> int:
@@ -109,4 +115,82 @@ class ModelFactory(Protocol):
 
     def __call__(self, inputs: ModelInputs, /) -> nn.Module:
         """Return a module with new weights, drawn by torch's default generator."""
+        ...
+
+
+class RankingModel(Protocol):
+    """Gives each sample logits."""
+
+    def __call__(self, dense: Tensor, vectors: Mapping[str, Tensor | Sequence], /) -> Tensor:
+        """Return logits [B], or [B, tasks]."""
+        ...
+
+
+@runtime_checkable
+class OwnLoss(RankingModel, Protocol):
+    """A model with its own loss of each sample."""
+
+    def loss(self, logits: Tensor, labels: Tensor, /) -> Tensor:
+        """Return losses [B], or [B, tasks]."""
+        ...
+
+
+class DrawnNegatives(Protocol):
+    """The items that a step drew with equal chances (`--negatives`), of which this rank has a part."""
+
+    outputs: Tensor  # [D, N], what forward returned for this rank's; the items have no features of a user
+    ids: Tensor  # of all ranks' items, in the order of ranks
+    among: int  # the number of items that were drawn from
+
+    def gather(self, values: Tensor, /) -> Tensor:
+        """Return the values of all ranks' items, in the order of ranks; gradients flow back to each."""
+        ...
+
+
+class WholeStep(Protocol):
+    """The samples of a step over all ranks, of which this rank has a part."""
+
+    first: int  # of this rank's samples among all
+
+    @property
+    def drawn(self) -> DrawnNegatives | None:
+        """The items that the step drew; None without `--negatives`."""
+        ...
+
+    def ids(self, feature: str, /) -> Tensor:
+        """Return the ids [B] of this rank's samples; the feature has one a sample."""
+        ...
+
+    def gather(self, values: Tensor, /) -> Tensor:
+        """Return the values of all ranks' samples, in the order of ranks; gradients flow back to each."""
+        ...
+
+
+@runtime_checkable
+class ComparingModel(Protocol):
+    """Compares the samples of a step with one another."""
+
+    def __call__(self, dense: Tensor, vectors: Mapping[str, Tensor | Sequence], /) -> Tensor:
+        """Return any numbers a sample [B, N]."""
+        ...
+
+    def batch_loss(self, outputs: Tensor, labels: Tensor, step: WholeStep, /) -> Tensor:
+        """Return the losses [B] of this rank's samples."""
+        ...
+
+    def scores(self, outputs: Tensor, /) -> Tensor:
+        """Return logits [B]."""
+        ...
+
+
+@runtime_checkable
+class RetrievalModel(ComparingModel, Protocol):
+    """Finds the items that fit a user."""
+
+    def towers(self, outputs: Tensor, /) -> tuple[Tensor, Tensor]:
+        """Return the vectors of users and of items."""
+        ...
+
+    def learn_counts(self, counts: Tensor, /) -> None:
+        """Take the numbers of positive training rows of each item's id."""
         ...

@@ -33,6 +33,7 @@ class Items:
         places: of each id's item in `ids`; -1 for none.
         counts: the positive training rows of each id.
         rows: a row of each item, in the order of `ids`.
+        trained: the items of training rows, the first ones.
     """
 
     feature: int
@@ -40,6 +41,7 @@ class Items:
     places: Tensor
     counts: Tensor
     rows: ArrayParts
+    trained: int = 0
 
     def batches(self, *, batch_size: int, rank: int, world_size: int) -> BatchStream:
         """Return one rank's share of the items' rows."""
@@ -76,6 +78,12 @@ def find_items(source: SampleSource) -> Items:
             "schema, and prepare it again"
         )
     name = schema.item[0]
+    if name in schema.managed:
+        raise ConfigError(
+            f"the item is known by {name}, which has encoding managed_collision: its rows change in the "
+            "training, so items cannot be counted and ranked; give it encoding vocabulary, and prepare the "
+            "data again"
+        )
     feature = source.sparse_features.index(name)
     single = [each.name for each in schema.single].index(name)
     rows = source.num_embeddings[name]
@@ -86,6 +94,7 @@ def find_items(source: SampleSource) -> Items:
     counts = np.zeros(rows, np.int64)
     ids: list[npt.NDArray[np.int64]] = []
     parts: list[ShardArrays] = []
+    trained = 0
     for which in ("train", "test"):
         split = source.split(which)
         for index in range(len(split.starts) - 1):
@@ -100,12 +109,13 @@ def find_items(source: SampleSource) -> Items:
             if new.any():
                 ids.append(each[new])
                 parts.append(_rows_of(arrays, places_of[new], size, split))
+                trained += int(new.sum()) if which == "train" else 0
     every = np.concatenate([np.empty(0, np.int64), *ids])
     places = torch.full((rows,), -1, dtype=torch.int64)
     places[torch.from_numpy(every)] = torch.arange(len(every))
     train = source.split("train")
     kept = ArrayParts("items", tuple(parts), train.num_dense, tuple(train.hotness), tuple(train.list_places))
-    return Items(feature, every, places, torch.from_numpy(counts), kept)
+    return Items(feature, every, places, torch.from_numpy(counts), kept, trained)
 
 
 def _rows_of(arrays: RowArrays, rows: npt.NDArray[np.int64], size: int, split: ArraySplit) -> ShardArrays:

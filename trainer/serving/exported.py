@@ -2,6 +2,7 @@
 
 FOLDER/tables/<table>.npy     float32 [rows, dim], or uint8 [rows, bytes] if quantised (trainer.tables.tables)
 FOLDER/dense/<parameter>.npy  float32, one file a weight
+FOLDER/managed/<table>.npy    int64 [rows], the id of each row, of tables with encoding managed_collision
 FOLDER/vocabulary/<table>.npy uint32 [rows - 2]: the value of each id from 2 on, if a vocabulary gave ids
 FOLDER/config.json            written last: sizes, configuration, encoding, and every file's bytes and sha256
 """
@@ -40,7 +41,10 @@ def write_export(trained: TrainedModel, folder: Path) -> int:
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ConfigError(f"out {folder}: is not an empty folder; give a new one")
     files: dict[str, dict[str, Any]] = {}
-    for kind, tensors in (("tables", trained.tables), ("dense", trained.dense)):
+    kinds = {"tables": trained.tables, "dense": trained.dense}
+    if trained.managed:
+        kinds["managed"] = trained.managed
+    for kind, tensors in kinds.items():
         (folder / kind).mkdir(parents=True)  # boundary: its own names
         for name, tensor in tensors.items():
             path = f"{kind}/{name}.npy"
@@ -91,6 +95,7 @@ def read_export(folder: Path) -> TrainedModel:
             quantization=document["quantization"],
             tables=_of_kind(tensors, "tables"),
             dense=_of_kind(tensors, "dense"),
+            managed=_of_kind(tensors, "managed"),
             vocabulary=None if encoding is None else in_folder(folder, encoding),
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

@@ -12,11 +12,11 @@ from trainer.base.entry import Entry, TensorShard
 from trainer.base.errors import CheckpointError
 from trainer.checkpoint.vocabulary import kept_in
 from trainer.data.encoding import of_model
-from trainer.models.head import ModelHead
 from trainer.models.inputs import InputMaker
 from trainer.models.model import EmbeddingModel, ModelShape, make_model
 from trainer.report.task_metrics import TaskMetrics
 from trainer.sharding.state import InitialTables
+from trainer.tables.managed import ManagedIds
 from trainer.tables.tables import Quantization, QuantizedTables, quantize_rows
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from trainer.checkpoint.load.reading import CommittedCheckpoint
     from trainer.checkpoint.vocabulary import Vocabulary
     from trainer.data.batch import Batch
+    from trainer.models.inputs import ModelInput
+    from trainer.models.protocol import RetrievalModel
 
 _SHARDING = ("sharding_types", "table_constraints", "sharding_plan")
 
@@ -42,6 +44,7 @@ class TrainedModel:
     quantization: Quantization
     tables: Mapping[str, Tensor]  # float32 [rows, dim], or quantised rows (trainer.tables.tables)
     dense: Mapping[str, Tensor]  # by parameter
+    managed: Mapping[str, Tensor]  # the id of each row of tables whose ids are hashes
     vocabulary: Vocabulary | None  # how the training's values got their ids; None: unknown
 
     def quantized(self, kind: Quantization) -> TrainedModel:
@@ -84,6 +87,8 @@ def read_checkpoint(checkpoint: CommittedCheckpoint) -> TrainedModel:
     }
     named = {f"dense/{name}": value for name, value in dense.items()}
     named |= {f"tables/{name}/weight": value for name, value in tables.items()}
+    managed = {name: torch.zeros(shape.num_embeddings[name], dtype=torch.int64) for name in shape.managed}
+    named |= {f"managed/{name}/ids": value for name, value in managed.items()}
     state = {name: _whole(value) for name, value in named.items()}
     entries = {name: state[f"tables/{name}/weight"] for name in tables}
     initial = InitialTables(entries, (), seed=config.seed, scale=config.embedding_init_scale)
@@ -97,6 +102,7 @@ def read_checkpoint(checkpoint: CommittedCheckpoint) -> TrainedModel:
         quantization="none",
         tables=tables,
         dense=dense,
+        managed=managed,
         vocabulary=None if encoding is None else kept_in(checkpoint.store, encoding),
     )
 
@@ -120,27 +126,39 @@ class Scorer:
         self.model.embeddings = _make_tables(self.model, trained, device)
         self.model.eval()
         self.make_input = InputMaker(trained.shape.features, world_size=1, sequences=trained.shape.places)
+        shape = trained.shape
+        self.managed = ManagedIds(shape.managed, shape.num_embeddings, shape.tables_of_keys)
+        for name, table in self.managed.tables.items():
+            table.ids.copy_(trained.managed[name])
+        self.managed.reindex()
 
     @torch.no_grad()
     def score(self, batches: Iterable[Batch]) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield logits and labels [B] or [B, tasks], batch by batch, on the CPU."""
         for batch in batches:
-            made = self.make_input(batch).to(self.device)
+            made = self._input(batch)
             outputs = self.model(made.dense, made.sparse)
-            yield self.head.scores(outputs).cpu() if self.head else outputs.cpu(), batch.labels
+            yield self.model.dense.kind.scores(outputs).cpu(), batch.labels
+
+    def _input(self, batch: Batch) -> ModelInput:
+        made = self.make_input(batch)
+        if self.managed.tables:
+            made = replace(made, sparse=self.managed.apply(made.sparse))
+        return made.to(self.device)
 
     @property
-    def head(self) -> ModelHead | None:
-        """The model behind the tables; None for a DLRM."""
-        return self.model.dense if isinstance(self.model.dense, ModelHead) else None
+    def retrieval(self) -> RetrievalModel | None:
+        """The model, if it is for retrieval."""
+        return self.model.dense.kind.retrieval
 
     @torch.no_grad()
-    def towers(self, batches: Iterable[Batch]) -> Iterator[tuple[Batch, Tensor, Tensor]]:
-        """Yield each batch with its vectors of users and of items, on the CPU; for a model of retrieval."""
-        net: Any = None if self.head is None else self.head.net
+    def towers(
+        self, model: RetrievalModel, batches: Iterable[Batch]
+    ) -> Iterator[tuple[Batch, Tensor, Tensor]]:
+        """Yield each batch with its vectors of users and of items, on the CPU; `model` is `retrieval`."""
         for batch in batches:
-            made = self.make_input(batch).to(self.device)
-            users, items = net.towers(self.model(made.dense, made.sparse))
+            made = self._input(batch)
+            users, items = model.towers(self.model(made.dense, made.sparse))
             yield batch, users.cpu(), items.cpu()
 
     def evaluate(self, batches: Iterable[Batch]) -> tuple[Tensor, dict[str, Any]]:

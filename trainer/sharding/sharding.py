@@ -35,7 +35,15 @@ if TYPE_CHECKING:
     from trainer.base.distributed import World
     from trainer.models.model import ModelShape, TrainTask
 
-KINDS = ("table_wise", "row_wise", "column_wise", "table_row_wise", "grid_shard", "data_parallel")
+KINDS = (
+    "table_wise",
+    "row_wise",
+    "column_wise",
+    "table_row_wise",
+    "table_column_wise",
+    "grid_shard",
+    "data_parallel",
+)
 KERNELS = ("fused", CACHING, "fused_uvm", "dense")
 MIN_COLUMNS = 128  # torchrec's default: narrower pieces of a row cost more than they save
 MAX_ROWS = 2**31 - 1

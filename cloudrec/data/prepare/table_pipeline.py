@@ -235,12 +235,12 @@ class TablePreparation:
             for place, sparse in enumerate(self._schema.single):
                 if sparse.table in final:
                     codes = arrays["sparse"][place]
-                    final[sparse.table].take(codes, out=codes, mode="clip")
+                    codes[:] = final[sparse.table].take(codes, mode="clip")
             for place, sparse in enumerate(self._schema.lists):
                 if sparse.table in final:
                     start, *_, stop = arrays["offsets"][place]
                     codes = arrays["values"][start:stop]
-                    final[sparse.table].take(codes, out=codes, mode="clip")
+                    codes[:] = final[sparse.table].take(codes, mode="clip")
             raw = arrays.pop("raw", ())
             for place, dense in enumerate(self._schema.dense):
                 if dense.name in self._moments:
@@ -440,7 +440,8 @@ class TablePreparation:
             else:
                 dense[:, place] = columns.transformed(values, feature, self._statistics)
         coders: dict[str, Ids | ValueCounter] = {**self._ids, **self._counters}
-        single = np.empty((len(self._schema.single), batch.num_rows), np.int32)
+        dtype: type[np.signedinteger[Any]] = np.int64 if self._schema.managed else np.int32
+        single = np.empty((len(self._schema.single), batch.num_rows), dtype)
         found: Bags
         for place, sparse in enumerate(self._schema.single):
             found = columns.bags(columns.values_of(batch, sparse), sparse)
@@ -449,7 +450,8 @@ class TablePreparation:
         for sparse in self._schema.lists:
             found = columns.bags(batch.column(sparse.column), sparse)
             assert found.lengths is not None  # noqa: S101 - for the type checker: of a multi_hot feature
-            lists.append((found.lengths, coders[sparse.table].of(found.values)))
+            ids = coders[sparse.table].of(found.values)
+            lists.append((found.lengths, ids.astype(dtype, copy=False)))
         list_weights = [
             np.ones(len(ids), np.float32) if sparse.weights is None else self._value_weights(batch, sparse)[0]
             for sparse, (_, ids) in zip(self._schema.lists, lists, strict=True)

@@ -3,9 +3,9 @@
 shard-00000.labels.npy    uint8   [rows], or [labels, rows] if there are several; 255: the row has none
 shard-00000.weights.npy   float32 [rows], if the schema names a column of weights
 shard-00000.dense.npy     float32 [rows, dense features]
-shard-00000.sparse.npy    int32   [single features, rows]
+shard-00000.sparse.npy    int32   [single features, rows]; int64 if some are hashes (managed_collision)
 shard-00000.offsets.npy   int64   [multi_hot features, rows + 1], if there are any
-shard-00000.values.npy    int32   [ids of all lists]: those of a row begin at its offset
+shard-00000.values.npy    int32   [ids of all lists], likewise: those of a row begin at its offset
 shard-00000.value_weights.npy   float32 [ids of all lists], if a feature has weights; otherwise 1
 """
 
@@ -32,8 +32,8 @@ class EncodedRows(NamedTuple):
 
     labels: npt.NDArray[np.uint8]  # [rows], or [labels, rows]
     dense: npt.NDArray[np.float32]  # [rows, features]
-    sparse: npt.NDArray[np.int32]  # [single features, rows]: ids, or codes while values are counted
-    lists: Sequence[tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]]  # of each: lengths, ids or codes
+    sparse: npt.NDArray[np.signedinteger[Any]]  # [single features, rows]: ids, or codes while counting
+    lists: Sequence[tuple[npt.NDArray[np.int32], npt.NDArray[np.signedinteger[Any]]]]  # lengths, ids or codes
     raw: npt.NDArray[np.float64]  # [features, rows]: numbers whose transform is not known yet
     weights: npt.NDArray[np.float32] | None = None  # [rows]
     list_weights: Sequence[npt.NDArray[np.float32]] = ()  # of the ids of each list, if a feature has some

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from cloudrec.data.prepare.text_hashes import hashed_texts
 from cloudrec.errors import DataError
-from cloudrec_contract.features import MISSING_ID, UNKNOWN_ID
+from cloudrec_contract.features import HASH_LIMIT, MANAGED, MISSING_ID, UNKNOWN_ID
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -161,12 +161,12 @@ def unknown_ids(values: pa.Array, buckets: int) -> npt.NDArray[np.int32]:
 class _Memory:
     """The ids of values that have occurred."""
 
-    def __init__(self, values: pa.Array, first: int) -> None:
-        """`values` are those of the vocabulary, and `first` is the id of the first one."""
+    def __init__(self, values: pa.Array, first: int, dtype: type[np.signedinteger[Any]]) -> None:
+        """`values` are those of the vocabulary, `first` is the id of the first one, `dtype` the ids'."""
         self.codes = Codes()
         own = self.codes.of(values)
-        self.ids: npt.NDArray[np.int32] = np.full(
-            int(own.max(initial=0)) + 1, -1, np.int32
+        self.ids: npt.NDArray[np.signedinteger[Any]] = np.full(
+            int(own.max(initial=0)) + 1, -1, dtype
         )  # by code; -1: not known yet
         self.ids[own] = np.arange(first, first + len(own))
         self.ids[0] = MISSING_ID
@@ -175,7 +175,7 @@ class _Memory:
     def unknown(self, codes: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
         """Return those of the codes, each once, that have no ids yet."""
         if (size := int(codes.max(initial=0)) + 1) > len(self.ids):
-            room = np.full(size + size // 2 - len(self.ids), -1, np.int32)
+            room = np.full(size + size // 2 - len(self.ids), -1, self.ids.dtype)
             self.ids = np.concatenate([self.ids, room])
         return np.unique(codes[self.ids[codes] < 0])
 
@@ -191,18 +191,19 @@ class Ids:
         self._feature = feature
         self._values = pa.array(values, pa.string())
         self._lock = threading.Lock()
-        self._memory = _Memory(self._values, self._feature.first_id)
+        self._dtype = np.int64 if feature.encoding == MANAGED else np.int32
+        self._memory = self._forgetful()
 
     @property
     def rows(self) -> int:
         """The number of ids."""
-        if self._feature.encoding == "hash":
+        if self._feature.encoding in ("hash", MANAGED):
             return self._feature.buckets
         if self._feature.encoding == "bucketise":
             return len(self._feature.boundaries) + 2
         return self._feature.first_id + len(self._values)
 
-    def of(self, values: pa.Array) -> npt.NDArray[np.int32]:
+    def of(self, values: pa.Array) -> npt.NDArray[np.signedinteger[Any]]:
         """Return the ids of texts, or of numbers; a null has the id 0."""
         if self._feature.encoding == "bucketise":
             numbers = values.cast(pa.float64()).to_numpy(zero_copy_only=False)
@@ -216,13 +217,17 @@ class Ids:
                 if self._feature.unknown_buckets > 1:
                     texts, buckets = memory.codes.texts(new), self._feature.unknown_buckets
                     memory.ids[new] = unknown_ids(texts, buckets)
-                if self._feature.encoding == "hash":
+                if self._feature.encoding in ("hash", MANAGED):
                     memory.ids[new] = self._hashes(memory.codes.texts(new))
             memory.size += len(new)
-            found: npt.NDArray[np.int32] = memory.ids[codes]
+            found: npt.NDArray[np.signedinteger[Any]] = memory.ids[codes]
             if memory.size > _MOST_REMEMBERED:
-                self._memory = _Memory(self._values, self._feature.first_id)
+                self._memory = self._forgetful()
         return found
+
+    def _forgetful(self) -> _Memory:
+        """Return a memory of the vocabulary alone."""
+        return _Memory(self._values, self._feature.first_id, self._dtype)
 
     def _hashes(self, values: pa.Array) -> npt.NDArray[np.uint64]:
         begin = hashlib.blake2b(digest_size=8, person=_PERSON).copy  # faster than a new one for each
@@ -231,4 +236,5 @@ class Ids:
             (each := begin()).update(value)
             digests.append(each.digest())
         numbers = np.frombuffer(b"".join(digests), "<u8")
-        return np.uint64(1) + numbers % np.uint64(self._feature.buckets - 1)
+        limit = HASH_LIMIT if self._feature.encoding == MANAGED else self._feature.buckets
+        return np.uint64(1) + numbers % np.uint64(limit - 1)

@@ -22,7 +22,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class CommittedCheckpoint:
-    """A committed checkpoint whose every byte was verified."""
+    """A committed checkpoint, verified by this process or by another one."""
 
     def __init__(self, store: Store, commit: Commit) -> None:
         self.place = f"{store.uri} at step {commit.step}"
@@ -33,6 +33,10 @@ class CommittedCheckpoint:
     def dtypes(self) -> dict[str, torch.dtype]:
         """Return the type of every tensor, by name."""
         return self._layers.dtypes()
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Return the shape of every tensor, by name."""
+        return self._layers.shapes()
 
     def fill(self, state: State, initial: Initial | None = None) -> None:
         """Copy the tensors that `state` names into it, in place; the checkpoint may hold others, too.
@@ -47,8 +51,10 @@ class CommittedCheckpoint:
         self._layers.fill(state, initial)
 
 
-def open_committed(uri: str, step: int | None = None) -> CommittedCheckpoint:
+def open_committed(uri: str, step: int | None = None, *, check: bool = True) -> CommittedCheckpoint:
     """Open the checkpoint of a step, or the newest intact one; a damaged one is skipped with a warning.
+
+    Without `check`, its bytes are not verified: another rank has done so.
 
     Raises:
         CheckpointError: there is no such checkpoint, or all are damaged.
@@ -69,7 +75,7 @@ def open_committed(uri: str, step: int | None = None) -> CommittedCheckpoint:
     for candidate in reversed(steps) if step is None else (step,):
         try:
             commit = read_commit(store, listed[candidate])
-            for reference in commit.references:
+            for reference in commit.references if check else ():
                 verify(store, reference)
             return CommittedCheckpoint(store, commit)
         except DamagedError as error:

@@ -53,6 +53,10 @@ class Layers:
         """Return the type of every tensor, by name."""
         return {name: getattr(torch, part.dtype) for name, (_, part) in self._some()}
 
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Return the shape of every tensor, by name."""
+        return {name: tuple(part.shape) for name, (_, part) in self._some()}
+
     def runs(self) -> list[Run]:
         """Return every run that has a checksum, in an order that is the same on every rank."""
         return runs_of(chain.from_iterable(chain.from_iterable(self.named.values())))
@@ -210,7 +214,7 @@ def check_fits(layers: Layers, wanted: set[str], fingerprint: Mapping[str, Any] 
     if unlike := list(found):
         raise CheckpointError(
             f"it belongs to something else: {_some(unlike)}; use the configuration and the dataset that "
-            "it was made with, or another checkpoint_dir"
+            "it was made with, or another checkpoint_dir, where init_from can begin with this model"
         )
     stored = set(layers.named)
     if missing := sorted(wanted - stored):

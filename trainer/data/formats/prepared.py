@@ -3,9 +3,9 @@
     DIR/dataset.json                      written last: its presence commits the dataset
     DIR/train/shard-00000.labels.npy      uint8   [rows]; of several labels [labels, rows], 255: there is none
     DIR/train/shard-00000.dense.npy       float32 [rows, dense features]
-    DIR/train/shard-00000.sparse.npy      int32   [sparse features, rows], feature-major
+    DIR/train/shard-00000.sparse.npy      int32   [sparse features, rows], feature-major; int64 with hashes
     DIR/train/shard-00000.offsets.npy     int64   [features with lists, rows + 1], if there are any
-    DIR/train/shard-00000.values.npy      int32   [ids], see trainer.data.lists
+    DIR/train/shard-00000.values.npy      int32   [ids], likewise; see trainer.data.lists
     DIR/train/shard-00000.value_weights.npy  float32 [ids], if those of a feature have weights
     DIR/train/shard-00000.weights.npy     float32 [rows], if the samples have weights
     DIR/vocabulary/C1.npy                 uint32  [ids - 2], the value of each id from 2 on; not with hashes
@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from cloudrec_contract.features import HASH_LIMIT
 from trainer.base.errors import DatasetError
 from trainer.base.location import local_path
 from trainer.data.formats import manifest
@@ -70,6 +71,7 @@ class Split:
     may_lack: tuple[bool, ...] = ()  # for each of several labels whether a row may lack it; empty for one
     is_weighted: bool = False
     has_value_weights: bool = False
+    has_hashes: bool = False
     _mapped: OrderedDict[int, ShardArrays] = field(default_factory=OrderedDict, repr=False, compare=False)
 
     @property
@@ -157,7 +159,9 @@ class PreparedDataset:
         """
         lists = [self.sparse_features[place] for place in self.train.list_places]
         single = [name for name in self.sparse_features if name not in lists]
-        limits = [{name: self.num_embeddings[name] for name in names} for names in (single, lists)]
+        managed = () if self.schema is None else self.schema.managed
+        rows = {**self.num_embeddings, **dict.fromkeys(managed, HASH_LIMIT)}
+        limits = [{name: rows[name] for name in names} for names in (single, lists)]
         for split in (self.train, self.test):
             for index in range(part, len(split.shards), parts):
                 arrays = split.arrays(index)
@@ -212,22 +216,24 @@ def _split(directory: Path, described: DatasetManifest, name: str) -> Split:
         may_lack=() if schema is None or not schema.tasks else tuple(each.missing for each in schema.labels),
         is_weighted=schema is not None and schema.weight is not None,
         has_value_weights=schema is not None and bool(schema.weighted),
+        has_hashes=schema is not None and bool(schema.managed),
     )
 
 
 def _check_headers(split: Split) -> None:
+    ids = np.dtype("<i8" if split.has_hashes else "<i4")
     for shard in split.shards:
         expected: dict[str, tuple[np.dtype[Any], tuple[int, ...]]] = {
             "labels": (np.dtype(np.uint8), (split.tasks, shard.rows) if split.tasks else (shard.rows,)),
             "dense": (np.dtype("<f4"), (shard.rows, split.num_dense)),
-            "sparse": (np.dtype("<i4"), (split.num_sparse, shard.rows)),
+            "sparse": (ids, (split.num_sparse, shard.rows)),
         }
         if split.list_places:
             expected["offsets"] = (np.dtype("<i8"), (len(split.list_places), shard.rows + 1))
             size = shard.files["values"].size - NPY_HEADER  # a reader of other bytes finds another header
-            expected["values"] = (np.dtype("<i4"), (size // 4,))
+            expected["values"] = (ids, (size // ids.itemsize,))
             if split.has_value_weights:
-                expected["value_weights"] = (np.dtype("<f4"), (size // 4,))
+                expected["value_weights"] = (np.dtype("<f4"), (size // ids.itemsize,))
         if split.is_weighted:
             expected["weights"] = (np.dtype("<f4"), (shard.rows,))
         for kind, (dtype, shape) in expected.items():

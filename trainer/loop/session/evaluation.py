@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from trainer.loop.learner import Learner
     from trainer.loop.progress import Progress
     from trainer.loop.session.course import Course
+    from trainer.models.protocol import RetrievalModel
     from trainer.report.ledger import GoodputLedger
     from trainer.report.report import Reporter
     from trainer.retrieval.items import Items
@@ -75,23 +76,24 @@ class Evaluator:
             rank=self.world.rank,
             world_size=self.world.size,
         )
-        if self.items is not None:
-            recalls = self._retrieve(stream, metrics, self.items)
+        model = self.learner.kind.retrieval
+        if model is not None and self.items is not None:
+            recalls = self._retrieve(model, stream, metrics, self.items)
             return {**metrics.compute(self.world.control), **recalls}
         for logits, labels in self.learner.score(self.checks.stream(stream)):
             metrics.update(logits, labels)
         return metrics.compute(self.world.control)
 
     def _retrieve(
-        self, stream: Iterable[Batch], metrics: TaskMetrics, items: Items
+        self, model: RetrievalModel, stream: Iterable[Batch], metrics: TaskMetrics, items: Items
     ) -> dict[str, float | None]:
         """Return recall@k, and add the rows to the other metrics."""
-        net, limits = self.learner.net, self.config.recall_at
+        limits = self.config.recall_at
         meter = RecallMeter(items, limits)
         for batch, outputs in self.learner.outputs(self.checks.stream(stream)):
-            metrics.update(net.scores(outputs), batch.labels)
-            meter.update(net.towers(outputs)[0], items.ids_of(batch), batch.labels)
-        vectors = item_vectors(self.learner, items, self.world, self.config)
+            metrics.update(model.scores(outputs), batch.labels)
+            meter.update(model.towers(outputs)[0], items.ids_of(batch), batch.labels)
+        vectors = item_vectors(self.learner, model, items, self.world, self.config)
         return named(limits, self.world.sum(meter.hits(vectors)))
 
     def _note_target(self, course: Course, auc: float | None) -> None:
@@ -109,13 +111,15 @@ class Evaluator:
         self.reporter.say(f"step {progress.step}: target_auc {wanted} reached after {training_s:.1f} s")
 
 
-def item_vectors(learner: Learner, items: Items, world: World, config: TrainerConfig) -> Tensor:
+def item_vectors(
+    learner: Learner, model: RetrievalModel, items: Items, world: World, config: TrainerConfig
+) -> Tensor:
     """Return the vectors of all items [items, width] on every rank; collective."""
     size = config.eval_batch_size or EVALUATION_BATCHES * config.batch_size
     stream = items.batches(batch_size=size, rank=world.rank, world_size=world.size)
     parts = []
     for batch, outputs in learner.outputs(stream):
-        own = learner.net.towers(outputs)[1].float().cpu()
+        own = model.towers(outputs)[1].float().cpu()
         total = batch.global_size
         cuts = [total * rank // world.size for rank in range(world.size + 1)]
         sizes = [high - low for low, high in pairwise(cuts)]

@@ -31,6 +31,7 @@ from trainer.report.ledger import GoodputLedger
 from trainer.report.profiling import StepProfiler
 from trainer.report.report import Reporter
 from trainer.retrieval.items import find_items
+from trainer.retrieval.negatives import NegativeSampler
 from trainer.sharding.planfile import FROM_CHECKPOINT, IN_CHECKPOINT
 from trainer.sharding.sharding import describe
 
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
     from trainer.base.config import TrainerConfig
     from trainer.base.distributed import World
+    from trainer.data.source import SampleSource
     from trainer.preempt import StopFlag
     from trainer.retrieval.items import Items
 
@@ -78,15 +80,38 @@ def open_session(config: TrainerConfig, world: World) -> Iterator[Session]:
             draw=False,
             saved_plan=_saved_plan(config, checkpointer),
         )
-        items = find_items(dataset) if hasattr(learner.net, "learn_counts") else None
-        if items is not None:
-            learner.net.learn_counts(items.counts)
+        items = _open_items(config, world, dataset, learner)
         run = RunParts(config=config, world=world, dataset=dataset, learner=learner)
         saving = Saving(
             config=config, world=world, dataset=dataset, learner=learner, checkpointer=checkpointer
         )
         course = _begin(run, saving, reporter)
         yield _assemble(run, course, saving, reporter=reporter, ledger=ledger, stop=stop, items=items)
+
+
+def _open_items(config: TrainerConfig, world: World, dataset: SampleSource, learner: Learner) -> Items | None:
+    """Return the items of a model of retrieval, which learns their counts; None for other models."""
+    retrieval = learner.kind.retrieval
+    if retrieval is None:
+        if config.num_negatives is not None:
+            raise ConfigError(
+                f"negatives is {config.negatives}, but model {config.model} is {learner.kind.name}, not for "
+                "retrieval; leave negatives and num_negatives out"
+            )
+        return None
+    items = find_items(dataset)
+    retrieval.learn_counts(items.counts)
+    if config.num_negatives is not None:
+        learner.make_input.negatives = NegativeSampler(
+            items,
+            learner.shape.item,
+            learner.shape.features,
+            count=config.num_negatives,
+            seed=config.seed,
+            rank=world.rank,
+            world_size=world.size,
+        )
+    return items
 
 
 def _assemble(
@@ -152,6 +177,9 @@ def _begin(run: RunParts, saving: Saving, reporter: Reporter) -> Course:
         world_size=world.size,
         resumed_from=resumed,
         resume_s=None if resumed is None else resume_s,
+        init_from=None if saving.warm is None else run.config.init_from,
+        init_step=None if saving.warm is None else saving.warm.step,
+        init_rows=None if saving.warm is None else saving.warm.kept_rows,
         near_bytes=near_bytes,
         total_steps=course.total_steps,
         device=world.device.type,
@@ -160,6 +188,8 @@ def _begin(run: RunParts, saving: Saving, reporter: Reporter) -> Course:
     if resumed is None:
         for line in describe(run.learner.plan):
             reporter.say(line)
+    for line in () if saving.warm is None else saving.warm.lines():
+        reporter.say(line)
     origin = "" if resumed is None else f", resuming from step {resumed}, read in {resume_s:.1f} s"
     if near_bytes:
         origin += f", {near_bytes / 1e6:.1f} MB of it from this run's own disks"

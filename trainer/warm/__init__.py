@@ -1,0 +1,1 @@
+"""Warm start: a new run begins with the tables and layers of an earlier model."""
