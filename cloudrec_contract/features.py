@@ -61,7 +61,7 @@ LEARNED_TRANSFORMS = ("normalise", "min_max")  # that depend on the training row
 KINDS = ("single", "multi_hot", "sequence")
 MANAGED = "managed_collision"  # the encoding whose ids are hashes that the trainer gives rows
 ENCODINGS = ("vocabulary", "hash", "bucketise", MANAGED)
-POOLINGS = ("sum", "mean")
+POOLINGS = ("sum", "mean", "position")
 MISSING_ID = 0
 HASH_LIMIT = (1 << 63) - 1  # ids of managed_collision are below it
 UNKNOWN_ID = 1  # with a vocabulary
@@ -158,7 +158,8 @@ class SparseFeature:
         table: the embedding table; features with the same one share ids and vectors.
         dim: the width of the table; None: that of the training's configuration.
         pooling: sum or mean of the vectors of a multi_hot feature. Those of a sequence are averaged for
-            models that do not read it in order.
+            models that do not read it in order; with `position` they are summed, for all models, after each
+            is multiplied by a learned weight of its place.
         weights: the column of the weights of a multi_hot feature's values, as many as these; None: each
             weighs 1. The vectors are multiplied by them; a mean is divided by their sum.
         cross: the columns whose values together are the value, if it is not that of `column`. If one of them
@@ -574,10 +575,19 @@ def _check_kind(feature: SparseFeature) -> None:
         raise SchemaError(
             f"{name} has a max_length but is {feature.kind}; add `kind: sequence`, or leave it out"
         )
-    if feature.kind == "sequence" and feature.pooling != POOLINGS[0]:
+    _check_pooling(feature)
+
+
+def _check_pooling(feature: SparseFeature) -> None:
+    if feature.kind == "sequence" and feature.pooling == "mean":
         raise SchemaError(
-            f"{name} is a sequence and has pooling {feature.pooling}; the model decides what becomes of its "
-            "vectors: leave pooling out, or take `kind: multi_hot`"
+            f"{feature.name} is a sequence and has pooling mean; the model decides what becomes of its "
+            "vectors: leave pooling out, or take `position`, or `kind: multi_hot`"
+        )
+    if feature.kind != "sequence" and feature.pooling == "position":
+        raise SchemaError(
+            f"{feature.name} has pooling position but is {feature.kind}; places are those of a list with a "
+            "max_length: take `kind: sequence`"
         )
 
 
@@ -588,8 +598,8 @@ def _check_cross(feature: SparseFeature) -> None:
             f"cross of {name} is {list(crossed)}; it must name 2 to {_MOST_CROSSED} different columns, as in "
             "[city, device]"
         )
-    for key, wanted in (("encoding", "hash"), ("kind", "single"), ("lookup", None)):
-        if getattr(feature, key) != wanted:
+    for key, wanted in (("encoding", ("hash", MANAGED)), ("kind", ("single",)), ("lookup", (None,))):
+        if getattr(feature, key) not in wanted:
             raise SchemaError(
                 f"{name} has a cross and {key} {shown(getattr(feature, key))}; the values of a cross are "
                 f"single and hashed: leave {key} out"

@@ -32,6 +32,7 @@ FEATURES: dict[str, Any] = {
         {"name": "region", "column": "city", "lookup": {f"city {each}": each // 5 for each in range(15)}},
         {"name": "tags", "kind": "multi_hot", "weights": "tag_scores", "min_frequency": 1},
         {"name": "words", "kind": "multi_hot", "weights": "word_scores", "pooling": "mean", "table": "words"},
+        {"name": "path", "column": "words", "kind": "sequence", "max_length": 3, "pooling": "position"},
     ],
 }
 MODEL: dict[str, Any] = {"embedding_dim": 4, "dense_arch_layer_sizes": (4,), "over_arch_layer_sizes": (16, 1)}
@@ -117,6 +118,22 @@ def test_raw_prepared_and_exported_scores_are_the_same_bytes(
     assert json.loads(printed[-1])["auc"] > 0.8
     assert len(scores) == 1
     assert np.unique(np.load(tmp_path / "scores.npy")).size > ROWS / 2
+
+
+def test_managed_ids_keep_their_weights(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keys = {"encoding": "managed_collision", "buckets": 64}
+    sparse = [
+        {"name": "tags", "kind": "multi_hot", "weights": "tag_scores", **keys},
+        {"name": "city_device", "cross": ["city", "device"], **keys},
+    ]
+    prepare(str(folder / "rows.parquet"), tmp_path / "data", schema=parse({**FEATURES, "sparse": sparse}))
+    run = run_here(tmp_path / "data", tmp_path / "run", **MODEL)
+    assert run.summary["auc"] > 0.8
+    words = ["--checkpoint", run.directory / "checkpoints", "--raw", folder / "tomorrow.parquet"]
+    assert predict.main([str(each) for each in words]) == 0
+    assert json.loads(capsys.readouterr().out.strip().splitlines()[-1])["auc"] > 0.8
 
 
 @pytest.mark.parametrize("ranks", [1, 2])

@@ -91,7 +91,7 @@ class Learner:
             shape.features,
             world.size,
             equal=world.size > 1 and needs_equal_batches(self.plan),
-            sequences=shape.sequences,
+            sequences=shape.places,
         )
         self.pipeline = self._make_pipeline(config.pipeline)
         if draw:

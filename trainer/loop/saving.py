@@ -238,6 +238,7 @@ def _of_model(shape: ModelShape) -> dict[str, Any]:
         "mean_pooled": list(shape.mean_pooled),
         "weighted": list(shape.weighted),
         "sequences": shape.sequences,
+        "positions": shape.positions,
         "managed": list(shape.managed),
         "item": list(shape.item) if shape.model not in DLRM_MODELS else [],
         "model": None if shape.model in DLRM_MODELS else shape.model,

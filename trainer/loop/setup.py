@@ -146,8 +146,9 @@ def make_shape(
     sequences = {
         each.name: each.max_length or 1
         for each in sparse
-        if each.kind == "sequence" and takes_sequences(factory)
+        if each.kind == "sequence" and takes_sequences(factory) and each.pooling != "position"
     }
+    positions = {each.name: each.max_length or 1 for each in sparse if each.pooling == "position"}
     for each in sparse:
         tables[each.name] = _module_name(each.table)
         dims[each.name] = each.dim or config.embedding_dim
@@ -174,10 +175,12 @@ def make_shape(
         mean_pooled=tuple(
             each.name
             for each in sparse
-            if each.pooling == "mean" or (each.kind == "sequence" and each.name not in sequences)
+            if each.pooling == "mean"
+            or (each.kind == "sequence" and each.name not in {**sequences, **positions})
         ),
         weighted=() if schema is None else tuple(each.name for each in schema.weighted),
         sequences=sequences,
+        positions=positions,
         item=() if schema is None else schema.item,
         managed=() if schema is None else tuple(dict.fromkeys(tables[name] for name in schema.managed)),
         dense_names=tuple(dense),

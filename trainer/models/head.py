@@ -12,6 +12,7 @@ from trainer.base.errors import ConfigError
 from trainer.models.gradients import ClippedGradient, ScaledGradient
 from trainer.models.inputs import keys_of
 from trainer.models.kinds import kind_of
+from trainer.models.positions import PositionPooling
 from trainer.models.protocol import Sequence
 from trainer.models.tasks import TaskLosses
 
@@ -36,9 +37,11 @@ class ModelHead(nn.Module):
         dtype: torch.dtype,
         recompute: bool,
         task_weights: Mapping[str, float],
+        positions: PositionPooling | None = None,
     ) -> None:
         """`task_weights` are those of several labels, by name; empty for one."""
         super().__init__()
+        self.positions = positions
         self.task_weights = dict(task_weights)
         self.net = net
         self.kind = kind_of(net, name)
@@ -67,13 +70,19 @@ class ModelHead(nn.Module):
             values = ScaledGradient.apply(values, 1.0 / self.loss_scale, True)  # noqa: FBT003 - apply() takes no keywords
         by_key = dict(zip(embedded.keys(), values.split(embedded.length_per_key(), dim=1), strict=True))
         vectors: dict[str, Tensor | Sequence] = {
-            feature: self._clipped(by_key[feature]) for feature in self.features
+            feature: self._pooled(feature, by_key) for feature in self.features
         }
         for feature, size in self.sequences.items():
             places = torch.stack([by_key[key] for key in keys_of([feature], {feature: size.length})], dim=1)
             vectors[feature] = Sequence(self._clipped(places), (lengths or {})[feature])
         logits = self._run(dense, vectors)
         return logits if self.loss_scale is None else ScaledGradient.apply(logits, self.loss_scale, False)  # noqa: FBT003 - as above
+
+    def _pooled(self, feature: str, by_key: Mapping[str, Tensor]) -> Tensor:
+        if self.positions is None or feature not in self.positions.lengths:
+            return self._clipped(by_key[feature])
+        keys = keys_of([feature], self.positions.lengths)
+        return self.positions.pool(feature, self._clipped(torch.stack([by_key[key] for key in keys], dim=1)))
 
     def _clipped(self, vectors: Tensor) -> Tensor:
         limit = self.table_gradient_limit
@@ -121,6 +130,7 @@ def make_head(
     dtype: torch.dtype,
     recompute: bool,
     task_weights: Mapping[str, float],
+    positions: Mapping[str, int] | None = None,
 ) -> ModelHead:
     """Return a model with weights that depend on the seed only, so that all ranks agree.
 
@@ -151,4 +161,5 @@ def make_head(
         dtype=dtype,
         recompute=recompute,
         task_weights=task_weights,
+        positions=PositionPooling(positions, device) if positions else None,
     )

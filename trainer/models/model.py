@@ -27,6 +27,7 @@ from trainer.models.head import ModelHead, make_head
 from trainer.models.inputs import keys_of
 from trainer.models.kinds import RANKING
 from trainer.models.losses.batch_loss import BatchLoss
+from trainer.models.positions import PositionPooling
 from trainer.models.protocol import ModelInputs, SequenceSize
 from trainer.models.registry import find_factory
 
@@ -61,6 +62,7 @@ class ModelShape:
         weighted: the features whose ids have weights, by which their vectors are multiplied. A mean is
             divided by their sum.
         sequences: the most ids of each sequence that the model reads in order.
+        positions: the most ids of each sequence whose vectors are pooled by position.
         item: the features of a sample's item.
         managed: the tables whose ids are hashes that get their rows in the training.
         dense_names: the dense features, for models of the protocol.
@@ -83,6 +85,7 @@ class ModelShape:
     mean_pooled: tuple[str, ...] = ()
     weighted: tuple[str, ...] = ()
     sequences: dict[str, int] = field(default_factory=dict)
+    positions: dict[str, int] = field(default_factory=dict)
     item: tuple[str, ...] = ()
     managed: tuple[str, ...] = ()
     dense_names: tuple[str, ...] = ()
@@ -101,12 +104,17 @@ class ModelShape:
         return tuple(self.tables_of_features)
 
     @property
+    def places(self) -> dict[str, int]:
+        """The most ids of each feature of which torchrec gets every place as a separate key."""
+        return {**self.sequences, **self.positions}
+
+    @property
     def tables_of_keys(self) -> dict[str, str]:
         """The table of each of torchrec's keys: each place of a sequence is one."""
         return {
             key: table
             for feature, table in self.tables_of_features.items()
-            for key in keys_of([feature], self.sequences)
+            for key in keys_of([feature], self.places)
         }
 
     @property
@@ -116,8 +124,8 @@ class ModelShape:
 
     @property
     def is_plain(self) -> bool:
-        """Whether each feature has its own table, all have one width, and ids have no weights."""
-        return not (self.feature_tables or self.dims or self.sequences or self.weighted)
+        """Whether each feature has its own table, all have one width, and no weights or places matter."""
+        return not (self.feature_tables or self.dims or self.places or self.weighted)
 
     def dim(self, table: str) -> int:
         """Return the width of a table."""
@@ -160,6 +168,7 @@ class DenseArch(nn.Module):
         )
         self.loss_scale: Tensor | None = None  # 0-d, for fp16: the factor on gradients within this module
         self.table_gradient_limit: float | None = None  # on the gradient of each vector from a table
+        self.positions = PositionPooling(shape.positions, device) if shape.positions else None
         self._pairs: dict[tuple[str, ...], tuple[Tensor, Tensor]] = {}
         self._compiled = CompiledDense(self.bottom, self.crosses, self.top, dtype) if compiled else None
 
@@ -169,13 +178,16 @@ class DenseArch(nn.Module):
 
     def forward(self, dense: Tensor, embedded: KeyedTensor) -> Tensor:
         """Return logits [B], fp32."""
-        tables = embedded.values().view(-1, len(self.features), self.embedding_dim)
+        keys = tuple(embedded.keys())
+        tables = embedded.values().view(-1, len(keys), self.embedding_dim)
         if self.table_gradient_limit is not None:
             tables = ClippedGradient.apply(tables, self.table_gradient_limit)
         # Tables are updated during backward, before dense gradients are unscaled: theirs are unscaled here.
         if self.loss_scale is not None:
             tables = ScaledGradient.apply(tables, 1.0 / self.loss_scale, True)  # noqa: FBT003 - apply() takes no keywords
-        logits = self._score(dense, tables, tuple(embedded.keys())).float()
+        if self.positions is not None:
+            tables, keys = self.positions.pooled(tables, keys)
+        logits = self._score(dense, tables, keys).float()
         return logits if self.loss_scale is None else ScaledGradient.apply(logits, self.loss_scale, False)  # noqa: FBT003 - as above
 
     def _score(self, dense: Tensor, tables: Tensor, keys: tuple[str, ...]) -> Tensor:
@@ -330,6 +342,7 @@ def make_model(config: TrainerConfig, shape: ModelShape, device: torch.device) -
             dtype=DENSE_TYPES[config.precision],
             recompute=config.activation_checkpointing,
             task_weights=dict(zip(shape.tasks, shape.task_weights, strict=True)),
+            positions=shape.positions,
         )
         return EmbeddingModel(shape, head, table_type)
     dense = DenseArch(
@@ -421,6 +434,8 @@ def initialise_dense(dense: DenseArch | ModelHead, seed: int) -> None:
     if isinstance(dense, ModelHead):
         return
     for name, parameter in dense.named_parameters():
+        if name.startswith("positions."):  # the weights of places begin at 1
+            continue
         generator = seeded_generator(seed, "dense", name)
         if parameter.dim() == 1:
             bound = 1.0 / math.sqrt(parameter.numel())

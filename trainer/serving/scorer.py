@@ -125,7 +125,7 @@ class Scorer:
         _copy_dense(self.model, trained.dense)
         self.model.embeddings = _make_tables(self.model, trained, device)
         self.model.eval()
-        self.make_input = InputMaker(trained.shape.features, world_size=1, sequences=trained.shape.sequences)
+        self.make_input = InputMaker(trained.shape.features, world_size=1, sequences=trained.shape.places)
         shape = trained.shape
         self.managed = ManagedIds(shape.managed, shape.num_embeddings, shape.tables_of_keys)
         for name, table in self.managed.tables.items():

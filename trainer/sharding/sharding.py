@@ -178,7 +178,7 @@ def _search(task: TrainTask, shape: ModelShape, config: TrainerConfig, machines:
     hotness = shape.hotness or (1,) * len(shape.features)
     of_table: dict[str, list[int]] = {table: [] for table in shape.num_embeddings}
     for (feature, table), hot in zip(shape.tables_of_features.items(), hotness, strict=True):
-        length = shape.sequences.get(feature)
+        length = shape.places.get(feature)
         of_table[table] += [hot] if length is None else [1] * length  # each place has one id at most
     constraints = {table: _constraint(table, hot, config) for table, hot in of_table.items()}
     planner = EmbeddingShardingPlanner(
