@@ -298,6 +298,7 @@ class ManagedIds:
         return type(sparse)(
             keys=sparse.keys(),
             values=values,
+            weights=sparse.weights_or_none(),
             lengths=sparse.lengths(),
             offsets=sparse.offsets(),
             stride=sparse.stride(),
