@@ -598,8 +598,8 @@ def _check_cross(feature: SparseFeature) -> None:
             f"cross of {name} is {list(crossed)}; it must name 2 to {_MOST_CROSSED} different columns, as in "
             "[city, device]"
         )
-    for key, wanted in (("encoding", ("hash", MANAGED)), ("kind", ("single",)), ("lookup", (None,))):
-        if getattr(feature, key) not in wanted:
+    for key, allowed in {"encoding": ("hash", MANAGED), "kind": ("single",), "lookup": (None,)}.items():
+        if getattr(feature, key) not in allowed:
             raise SchemaError(
                 f"{name} has a cross and {key} {shown(getattr(feature, key))}; the values of a cross are "
                 f"single and hashed: leave {key} out"

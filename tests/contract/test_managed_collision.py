@@ -183,6 +183,27 @@ def test_scoring_uses_the_rows_of_the_training_and_changes_none(
     assert np.load(tmp_path / "model" / "managed" / "user.npy").shape == (BUCKETS,)
 
 
+def test_weighted_lists_and_crosses_are_managed_too(tmp_path: Path) -> None:
+    sparse = [
+        {**SPARSE[2], "weights": "scores"},
+        {"name": "pair", "cross": ["user", "city"], "encoding": "managed_collision", "buckets": BUCKETS},
+    ]
+    rows = _rows(1)
+    random = np.random.default_rng(4)
+    models = []
+    for name, factor in {"ones": 0.0, "weights": 1.0}.items():
+        rows["scores"] = [(1 + factor * random.random(len(each))).tolist() for each in rows["tags"]]
+        (tmp_path / name).mkdir()
+        pq.write_table(pa.table(rows), tmp_path / name / "rows.parquet")
+        schema = parse({"label": "clicked", "dense": ["price"], "sparse": sparse})
+        prepare(str(tmp_path / name / "rows.parquet"), tmp_path / name / "data", schema=schema)
+        run_here(tmp_path / name / "data", tmp_path / name / "run", **SETTINGS)
+        models.append(_model(tmp_path / name / "run"))
+    assert int((models[0].managed["pair"] != 0).sum()) == BUCKETS - 2
+    assert models[0].managed["tags"].tolist() == models[1].managed["tags"].tolist()
+    assert not np.allclose(models[0].tables["tags"], models[1].tables["tags"], atol=1e-3)
+
+
 def test_the_least_recent_id_can_give_way_instead(dataset: Path, whole: Outcome, tmp_path: Path) -> None:
     other = run_here(dataset, tmp_path, **SETTINGS, managed_eviction="lru")
     assert _model(tmp_path).managed["user"].tolist() != _model(whole.directory).managed["user"].tolist()

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional
+from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
 
 from cloudrec_contract.features import parse
 from tests.trainer.support_learner import make_world
@@ -164,6 +165,22 @@ def test_ids_are_found_in_a_large_table_after_many_steps_and_after_a_resume() ->
     for each in (table, other):
         each.learn(_seen(new.tolist()), 11)
     assert other.find(new).tolist() == table.find(new).tolist()
+
+
+def test_rows_take_the_places_of_ids_and_keep_their_weights() -> None:
+    managed = ManagedIds(["users"], {"users": 6, "city": 9}, {"user": "users", "city": "city"})
+    managed.tables["users"].learn(_seen([70, 80]), 1)
+    ids = KeyedJaggedTensor(
+        keys=["user", "city"],
+        values=torch.tensor([80, 0, 90, 5, 7]),
+        lengths=torch.tensor([2, 1, 1, 1]),
+        weights=torch.tensor([0.5, 2, 3, 1, 1]),
+    )
+    rows = managed.apply(ids)
+    assert rows.values().tolist() == [3, 0, 1, 5, 7]
+    assert rows.weights().tolist() == [0.5, 2, 3, 1, 1]
+    assert rows.lengths().tolist() == [2, 1, 1, 1]
+    assert ids.values().tolist() == [80, 0, 90, 5, 7], "the input stays as it is"
 
 
 def test_a_step_with_more_ids_than_rows_leaves_the_rarest_unknown() -> None:

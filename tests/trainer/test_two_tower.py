@@ -270,7 +270,7 @@ def test_losses_with_drawn_items_equal_those_of_the_reference(
     wanted = _reference(worlds.run(1, _losses, settings)[0][1], negatives=negatives)
     assert wanted != pytest.approx(expected, abs=1e-2)
     for world_size in (1, 2):
-        for plan in PLANS.values():
+        for plan in (*PLANS.values(), {"pipeline": "sparse_dist"}):
             losses, _ = worlds.run(world_size, _losses, {**settings, **plan})[0]
             assert losses == pytest.approx(wanted, abs=1e-5), (world_size, plan)
 

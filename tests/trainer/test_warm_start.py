@@ -204,6 +204,23 @@ def test_a_managed_table_keeps_its_ids_and_grows(tmp_path: Path) -> None:
     assert 0 < (new.managed["user"][60:] != 0).sum() <= 20  # the users of a step that had no row before
 
 
+def test_a_managed_table_of_an_incremental_checkpoint_is_read_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    managed = {"name": "user", "encoding": "managed_collision", "buckets": 5_000}
+    data = _write_day(tmp_path / "data", 0, {**SCHEMA, "sparse": [SCHEMA["sparse"][0], managed]})
+    run_here(data, tmp_path / "run", num_epochs=1, checkpoint_mode="incremental")
+    checkpoint = open_committed(str(tmp_path / "run" / "checkpoints"))
+    wanted = read_checkpoint(checkpoint).managed["user"]
+    monkeypatch.setattr(torch.utils.deterministic, "fill_uninitialized_memory", True)
+    torch.use_deterministic_algorithms(mode=True)  # new memory holds no zeros then
+    try:
+        assert torch.equal(CheckpointedModel(checkpoint).whole("managed/user/ids"), wanted)
+    finally:
+        torch.use_deterministic_algorithms(mode=False)
+    assert 0 < (wanted != 0).sum() < 5_000
+
+
 def test_ids_of_unknown_values_stay_where_there_are_as_many(tmp_path: Path) -> None:
     def schema(buckets: int) -> dict[str, Any]:
         return {**SCHEMA, "sparse": [{"name": "city", "min_frequency": 1, "unknown_buckets": buckets}]}

@@ -102,7 +102,8 @@ class CheckpointedModel:
         shape = self._shapes[name]
         values = torch.empty(shape, dtype=self._kinds[name])
         entry = Entry(shape, (TensorShard(values, (0,) * len(shape)),))
-        self._checkpoint.fill({name: entry}, self._initial({}, ()))
+        begins_at_0 = (entry,) if name.startswith("managed/") else ()
+        self._checkpoint.fill({name: entry}, self._initial({}, begins_at_0))
         return values
 
     def _initial(self, filled: Mapping[str, Entry], states: Iterable[Entry]) -> InitialTables:
