@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -172,6 +173,12 @@ def _check_vocabulary(folder: Path, encoding: Encoding, *, deep: bool) -> None:
         _check_size(path, table.file.bytes)
         if deep:
             check_bytes(path, table, path.read_bytes())
+
+    for file in () if encoding.growth is None else encoding.growth.files.values():
+        path = manifest.file_in(folder, file.path)
+        _check_size(path, file.bytes)
+        if deep and (crc := f"{zlib.crc32(path.read_bytes()):08x}") != file.crc32:
+            raise DataError(f"{path} is damaged: its crc32 is {crc}, not {file.crc32}", remedy=_AGAIN)
 
 
 def _check_size(path: Path, expected: int) -> None:

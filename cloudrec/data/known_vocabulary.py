@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from typing import TYPE_CHECKING, Any
 
 from cloudrec.data import stores
@@ -13,7 +14,7 @@ from cloudrec.errors import DataError
 from cloudrec_contract.safe_json import safe_json
 
 if TYPE_CHECKING:
-    from cloudrec.data.format.encoding import Encoding, Table
+    from cloudrec.data.format.encoding import Encoding, Growth, Table
     from cloudrec_contract.objectstore.base import ObjectStore
 
 EXPORT = "config.json"  # of an export of a model
@@ -34,7 +35,8 @@ def load(like: str) -> KnownVocabulary:
     with stores.explained(store):
         encoding = _encoding(store)
         files = {table.feature: _read(store, table) for table in encoding.tables if table.file is not None}
-    return KnownVocabulary(encoding=encoding, files=files)
+        seen = {} if encoding.growth is None else _seen(store, encoding.growth)
+    return KnownVocabulary(encoding=encoding, files=files, seen=seen)
 
 
 def _encoding(store: ObjectStore) -> Encoding:
@@ -68,6 +70,20 @@ def _exported(found: bytes, where: str) -> dict[str, Any]:
     if not isinstance(document, dict) or document.get("format") != _EXPORT_FORMAT:
         raise DataError(f"{where} does not describe an export of a model", remedy="name another folder")
     return document
+
+
+def _seen(store: ObjectStore, growth: Growth) -> dict[str, bytes]:
+    """Return the files that record when values were seen; an export has none."""
+    found = {}
+    for table, file in growth.files.items():
+        data = stores.read(store, file.path)
+        if data is None:
+            continue
+        if (crc := f"{zlib.crc32(data):08x}") != file.crc32:
+            where = f"{store.uri}/{file.path}"
+            raise DataError(f"{where} is damaged: its crc32 is {crc}, not {file.crc32}", remedy=AGAIN)
+        found[table] = data
+    return found
 
 
 def _read(store: ObjectStore, table: Table) -> bytes:

@@ -6,7 +6,7 @@ import hashlib
 import io
 import re
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from json.encoder import encode_basestring
 from typing import TYPE_CHECKING
 
@@ -45,6 +45,7 @@ class KnownVocabulary:
 
     encoding: Encoding
     files: Mapping[str, bytes]  # by feature
+    seen: Mapping[str, bytes] = field(default_factory=dict)  # the record of its growth, by table
 
     def codes(self, number: int) -> npt.NDArray[np.uint32]:
         """Return the codes of the feature of this number, in the order of ids."""

@@ -75,6 +75,16 @@ def synth(out: Path, rows: int, test_rows: int | None, seed: int, *, overwrite: 
     "A value that is not in it counts as unknown.",
 )
 @click.option(
+    "--grow", is_flag=True, help="With --like: add the new values of these rows; the ids of the others stay."
+)
+@click.option(
+    "--forget-after",
+    type=int,
+    metavar="N",
+    help="With --grow: a value that was in no training row of the last N preparations gives its id to a new "
+    "one.  [default: never]",
+)
+@click.option(
     "--encoding",
     type=click.Choice(["vocabulary", "hash"]),
     default="vocabulary",
@@ -136,6 +146,8 @@ def prepare(
     out: Path,
     features: Path | None,
     like: str | None,
+    grow: bool,
+    forget_after: int | None,
     encoding: str,
     min_frequency: int,
     hash_buckets: int,
@@ -167,6 +179,8 @@ def prepare(
         raise refusal_beside_like(chosen)
     options = PrepareOptions(
         like=like,
+        grow=grow,
+        forget_after=forget_after,
         encoding="hash" if encoding == "hash" else "vocabulary",
         min_frequency=min_frequency,
         hash_buckets=hash_buckets,

@@ -66,6 +66,19 @@ class Table:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Growth:
+    """The record of a vocabulary that grows from dataset to dataset. It decides no id.
+
+    Attributes:
+        generation: how many preparations it has grown by.
+        files: of each table, the last preparation whose training rows had each value (cloudrec.data.growth).
+    """
+
+    generation: int
+    files: Mapping[str, ShardFile]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Encoding:
     """The mapping of a dataset's categories to ids.
 
@@ -76,6 +89,7 @@ class Encoding:
             `hash` and `features`. It is not a part of the mapping, so it does not change the digest.
         features: the feature schema as JSON; None with the other kinds. The mapping has only a part of it.
         rules: that part: what decides the numbers and ids of each feature.
+        growth: the record of vocabularies that grow; None if they do not.
     """
 
     kind: str
@@ -83,11 +97,13 @@ class Encoding:
     min_frequency: int | None = None
     features: Mapping[str, Any] | None = None
     rules: Mapping[str, Any] | None = None
+    growth: Growth | None = None
 
     @property
     def files(self) -> list[ShardFile]:
-        """The vocabulary files, each once: features may share one."""
-        return list({table.file.path: table.file for table in self.tables if table.file is not None}.values())
+        """The vocabulary files, each once: features may share one; and the record of their growth."""
+        own = {table.file.path: table.file for table in self.tables if table.file is not None}
+        return [*own.values(), *(() if self.growth is None else self.growth.files.values())]
 
     @property
     def digest(self) -> str:
@@ -103,6 +119,9 @@ class Encoding:
         }
         if self.features is not None:
             document["features"] = dict(self.features)
+        if self.growth is not None:
+            files = {table: asdict(file) for table, file in self.growth.files.items()}
+            document["growth"] = {"generation": self.growth.generation, "files": files}
         return document if self.min_frequency is None else {**document, "min_frequency": self.min_frequency}
 
     def _mapping(self) -> dict[str, Any]:
@@ -163,6 +182,7 @@ def parse(document: Any, where: object) -> Encoding:  # noqa: ANN401 - JSON may 
             min_frequency=document.get("min_frequency"),
             features=dict(document["features"]) if has_features else None,
             rules=_rules(mapping) if has_features else None,
+            growth=_growth(document.get("growth")),
         )
         _check_tables(encoding)
     except UnsafeNameError as error:
@@ -202,13 +222,26 @@ def _table(entry: Mapping[str, Any], files: Mapping[str, Any]) -> Table:
     feature, rows, sha256 = str(entry["feature"]), int(entry["rows"]), str(entry.get("sha256", ""))
     if not sha256:
         return Table(feature=feature, rows=rows)
-    found = files[feature]
-    path = check_name(found["path"])
-    if PurePosixPath(path).parent != PurePosixPath(FOLDER):
-        raise ValueError(f"the file {path!r} is not in {FOLDER}/")
-    crc32 = f"{int(found['crc32'], 16):08x}"
-    file = ShardFile(path=path, bytes=int(found["bytes"]), crc32=crc32)
+    file = _file(files[feature])
     unknown = int(entry.get("unknown", 1))
     if not 1 <= unknown <= rows - 1:
         raise ValueError(f"a table has {rows} rows, and {unknown} ids of unknown values")
     return Table(feature=feature, rows=rows, file=file, sha256=sha256, unknown=unknown)
+
+
+def _file(found: Mapping[str, Any]) -> ShardFile:
+    path = check_name(found["path"])
+    if PurePosixPath(path).parent != PurePosixPath(FOLDER):
+        raise ValueError(f"the file {path!r} is not in {FOLDER}/")
+    crc32 = f"{int(found['crc32'], 16):08x}"
+    return ShardFile(path=path, bytes=int(found["bytes"]), crc32=crc32)
+
+
+def _growth(found: Mapping[str, Any] | None) -> Growth | None:
+    if found is None:
+        return None
+    generation = int(found["generation"])
+    if not 1 <= generation < 1 << 31:
+        raise ValueError(f"a vocabulary has grown {generation} times")
+    files = {str(table): _file(file) for table, file in found["files"].items()}
+    return Growth(generation=generation, files=files)

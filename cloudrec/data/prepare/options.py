@@ -29,6 +29,8 @@ class PrepareOptions:
     like: str | None = (
         None  # a dataset or an export whose encoding is taken: the four below do not count then
     )
+    grow: bool = False  # the vocabulary of `like` gets the new values of these rows
+    forget_after: int | None = None  # preparations after which an unseen value may give its id to a new one
     encoding: str = "vocabulary"  # or "hash"
     min_frequency: int = 3  # a category seen less often in the training rows counts as unknown
     max_vocabulary: int = (
@@ -50,6 +52,15 @@ class PrepareOptions:
             raise UsageError(f"encoding is {self.encoding!r}; it must be 'vocabulary' or 'hash'")
         if self.labels not in ("required", "optional"):
             raise UsageError(f"labels is {self.labels!r}; it must be 'required' or 'optional'")
+        if self.grow and self.like is None:
+            raise UsageError(
+                "--grow adds new values to the vocabulary of another dataset, but --like names none",
+                remedy="name the dataset of the day before with --like, or leave --grow out",
+            )
+        if self.forget_after is not None and not self.grow:
+            raise UsageError(
+                "--forget-after is for a vocabulary that grows", remedy="add --grow, or leave it out"
+            )
         if self.like is not None:
             self._refuse_another_encoding()
         limits = {
@@ -61,6 +72,7 @@ class PrepareOptions:
             "chunk_bytes": (1, 1 << 30),
             "seed": (0, (1 << 63) - 1),
             "threads": (1, 256),
+            "forget_after": (1, 1 << 20),
         }
         for name, (least, most) in limits.items():
             value = getattr(self, name)

@@ -92,8 +92,15 @@ def prepare(
                 "--on prepares tables with a feature schema, not Criteo's TSV files without names",
                 remedy="leave --on out; or write a line of names, and describe the columns with --features",
             )
+        if options.grow:
+            raise UsageError(
+                "--grow is for vocabularies of a feature schema, not for Criteo's TSV files without names",
+                remedy="write a line of names, and describe the columns with --features",
+            )
         content, bad_rows = _prepare_criteo(sources, out, options, known=known, progress=progress)
     else:
+        if options.grow and on is not None:
+            raise UsageError("--grow works on one machine, and --on names a cluster", remedy="leave --on out")
         content, bad_rows = _prepare_tables(
             sources, out, options, schema, known=known, on=on, progress=progress
         )

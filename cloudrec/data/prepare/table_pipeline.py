@@ -25,6 +25,7 @@ import pyarrow as pa
 
 from cloudrec.data.format import encoding, manifest
 from cloudrec.data.format.shards import Disk
+from cloudrec.data.growth import GrowingVocabularies
 from cloudrec.data.hashes import FIRST_VERSION, NEWEST, mix64
 from cloudrec.data.prepare import splits as rules
 from cloudrec.data.prepare import table_columns as columns
@@ -146,6 +147,9 @@ class TablePreparation:
         self._schema = schema
         self._progress = progress
         self._known = known
+        self._growing = None
+        if known is not None and options.grow:
+            self._growing = GrowingVocabularies(known, forget_after=options.forget_after)
         self._absent = absent
         self._disk = Disk(workspace.staging)
         self._drafts = Drafts(workspace.scratch)
@@ -166,12 +170,7 @@ class TablePreparation:
         if self.needs_times:
             self.note_times([rules.sample_of(each, self._schema) for each in self._files])
         with self._disk, ThreadPoolExecutor(self._threads) as pool:
-            tables = None
-            if self._known is not None:
-                self._known.write(self._disk)
-                tables = self.use(self._known)
-            else:
-                self.begin_learning()
+            tables = self._begin()
             is_draft = bool(self._counters or self._moments)
             writers = {
                 name: SplitWriter(
@@ -194,7 +193,7 @@ class TablePreparation:
                 writer.finish()
             if tables is None:
                 counts = {
-                    table: counter.counted(least=self._schema.tables[table][0].min_frequency)
+                    table: counter.counted(least=self._least_count(table))
                     for table, counter in self._counters.items()
                 }
                 tables = self.learned(self._disk, counts, self._moments)
@@ -210,6 +209,17 @@ class TablePreparation:
             for name, writer in writers.items()
         }
         return self.content(splits, tables)
+
+    def _begin(self) -> encoding.Encoding | None:
+        """Prepare to encode rows; return the encoding if it is known."""
+        if self._known is None:
+            self.begin_learning()
+            return None
+        if self._growing is not None:
+            self.begin_growing()
+            return None
+        self._known.write(self._disk)
+        return self.use(self._known)
 
     @property
     def needs_times(self) -> bool:
@@ -278,12 +288,14 @@ class TablePreparation:
         """Prepare to count values and to add up numbers."""
         for table, features in self._schema.tables.items():
             if features[0].encoding == "vocabulary":
-                self._counters[table] = ValueCounter(
-                    table, most=self._options.max_vocabulary, unknown_buckets=features[0].unknown_buckets
-                )
+                self._counters[table] = self._counter(table, features[0])
             else:
                 self._ids[table] = Ids(features[0], ())
         self._moments = moments_to_learn(self._schema)
+
+    def _counter(self, table: str, feature: SparseFeature) -> ValueCounter:
+        most = self._options.max_vocabulary
+        return ValueCounter(table, most=most, unknown_buckets=feature.unknown_buckets)
 
     def count(self, rows: EncodedRows) -> None:
         """Count the values of training rows."""
@@ -302,12 +314,13 @@ class TablePreparation:
         self, disk: Disk, counts: Mapping[str, pa.Table], moments: Mapping[str, Moments]
     ) -> encoding.Encoding:
         """Write the vocabularies of counted values, and return the encoding."""
-        self._statistics = {name: moments[name].to_json() for name in moments}
+        if self._growing is None:
+            self._statistics = {name: moments[name].to_json() for name in moments}
         entries: dict[str, encoding.Table] = {}
         for table, features in self._schema.tables.items():
             file, sha256 = None, ""
             if table in counts:
-                self._vocabulary[table] = vocabulary_of(counts[table], features[0])
+                self._vocabulary[table] = self._values_of(disk, table, counts[table], features[0])
                 data = to_lines(self._vocabulary[table])
                 file = disk.write(f"{encoding.FOLDER}/{table}.jsonl", memoryview(data))
                 sha256 = hashlib.sha256(data).hexdigest()
@@ -318,6 +331,11 @@ class TablePreparation:
             entries[table] = encoding.Table(
                 feature=table, rows=rows, file=file, sha256=sha256, unknown=unknown
             )
+        is_hashed = any(each.encoding in _HASHED for each in self._schema.sparse)
+        hashed_by = {"hash": NEWEST} if is_hashed else {}
+        if self._known is not None:
+            rules = self._known.encoding.rules or {}
+            hashed_by = {"hash": rules["hash"]} if "hash" in rules else {}
         return encoding.Encoding(
             kind=encoding.FEATURES,
             tables=tuple(replace(entries[each.table], feature=each.name) for each in self._schema.sparse),
@@ -325,9 +343,36 @@ class TablePreparation:
             rules={
                 "features": self._schema.mapping(),
                 "statistics": self._statistics,
-                **({"hash": NEWEST} if any(each.encoding in _HASHED for each in self._schema.sparse) else {}),
+                **hashed_by,
             },
+            growth=None if self._growing is None else self._growing.growth,
         )
+
+    def _least_count(self, table: str) -> int:
+        """Return how often a value must occur to be of interest: once, where it counts as seen."""
+        return self._schema.tables[table][0].min_frequency if self._growing is None else 1
+
+    def _values_of(self, disk: Disk, table: str, counts: pa.Table, feature: SparseFeature) -> list[str]:
+        """Return the vocabulary of a table; disk gets the record of its growth."""
+        if self._growing is None or self._known is None:
+            return vocabulary_of(counts, feature)
+        return self._growing.grow(
+            disk,
+            table,
+            texts_in(self._known.files.get(feature.name, b"")),
+            counts["value"].to_pylist(),
+            vocabulary_of(counts, replace(feature, max_size=None)),
+            max_size=feature.max_size,
+        )
+
+    def begin_growing(self) -> None:
+        """Prepare to count values for the vocabularies that grow; numbers and hashes are those of before."""
+        assert self._known is not None  # noqa: S101 - for the type checker: who grows has one
+        self.use(self._known)
+        for table, features in self._schema.tables.items():
+            if features[0].encoding == "vocabulary":
+                del self._ids[table]
+                self._counters[table] = self._counter(table, features[0])
 
     def use(self, known: KnownVocabulary) -> encoding.Encoding:
         """Use an existing encoding, and return it."""
@@ -339,7 +384,7 @@ class TablePreparation:
             data = known.files.get(features[0].name, b"")
             hashed_by = theirs.rules.get("hash", FIRST_VERSION)
             self._ids[table] = Ids(features[0], texts_in(data), hashed_by=hashed_by)
-        return replace(theirs, features=self._schema.to_json())
+        return replace(theirs, features=self._schema.to_json(), growth=None)
 
     def encoded(
         self, pool: ThreadPoolExecutor, *, only: int | None = None, first_row: int = 0

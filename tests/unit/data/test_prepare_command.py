@@ -19,6 +19,8 @@ EVERY_ID = ("--min-frequency", "1")
 TRIED = {
     "--encoding",
     "--features",
+    "--forget-after",
+    "--grow",
     "--hash-buckets",
     "--like",
     "--max-bad-rows",
@@ -50,6 +52,19 @@ def prepared(source: Path, out: Path, *options: str) -> dict[str, Any]:
 def test_every_option_of_the_command_has_a_test() -> None:
     documented = {name for each in prepare.params if isinstance(each, click.Option) for name in each.opts}
     assert {name for name in documented if name.startswith("--")} == TRIED
+
+
+def test_only_another_datasets_vocabulary_grows(
+    source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["data", "prepare", str(source), str(tmp_path / "out"), "--grow"]) == 2
+    assert "--like names none" in capsys.readouterr().err
+    prepared(source, tmp_path / "first")
+    like = ["--like", str(tmp_path / "first")]
+    assert run(["data", "prepare", str(source), str(tmp_path / "out"), *like, "--forget-after", "3"]) == 2
+    assert "--forget-after is for a vocabulary that grows" in capsys.readouterr().err
+    assert run(["data", "prepare", str(source), str(tmp_path / "out"), *like, "--grow"]) == 2
+    assert "--grow is for vocabularies of a feature schema" in capsys.readouterr().err
 
 
 def test_bad_rows_up_to_the_limit_are_skipped_and_listed(
