@@ -118,6 +118,6 @@ class LaunchedRun:
 
         Args:
             folder: the folder; it is created if needed.
-            checkpoints: whether to copy the files of the newest checkpoint as well.
+            checkpoints: whether to copy the checkpoints as well, which may be large.
         """
         return app.fetch(self._context, self.name, Path(folder), checkpoints=checkpoints)

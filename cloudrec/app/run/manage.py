@@ -77,14 +77,14 @@ def fetch(app: AppContext, name: str, target: Path, *, checkpoints: bool = False
         app: the context of the use case.
         name: the run; its files in the cluster's storage are first copied to the run's folder.
         target: the folder; it is created if needed, and files in it are replaced.
-        checkpoints: also copy the files of the newest checkpoint, which may be large.
+        checkpoints: also copy the files of the checkpoints that are kept, which may be large.
 
     Raises:
         UsageError: there is no such run.
         StorageError: the disk, or the cluster's storage, refuses.
     """
     run = find_run(app.home.runs, name)
-    skipped = [*find_launcher(run.spec().launcher).collect(run)]
+    skipped = [*find_launcher(run.spec().launcher).collect(run, checkpoints=checkpoints)]
     names: list[str] = []
     try:
         for file in _files(run, checkpoints=checkpoints):

@@ -159,7 +159,7 @@ def report(run: str | None, out: Path | None, *, force: bool) -> None:
 @click.command()
 @click.argument("run", required=False, shell_complete=complete_runs)
 @click.option("--to", type=click.Path(path_type=Path, file_okay=False), help="The folder  [default: ./RUN]")
-@click.option("--checkpoints", is_flag=True, help="Also copy the newest checkpoint.")
+@click.option("--checkpoints", is_flag=True, help="Also copy the checkpoints.")
 @output_option
 def fetch(run: str | None, to: Path | None, *, checkpoints: bool) -> int:
     """Copy the results of RUN (default: the newest run) to a local folder, wherever it ran.

@@ -164,8 +164,12 @@ class Launcher(Protocol):
         """
         ...
 
-    def collect(self, run: RunFolder) -> Sequence[Skipped]:
+    def collect(self, run: RunFolder, *, checkpoints: bool = False) -> Sequence[Skipped]:
         """Copy the run's files from the storage into its folder; return the files that were skipped.
+
+        Args:
+            run: the run.
+            checkpoints: copy its checkpoints, too, which may be large.
 
         Raises:
             StorageError: the store or the disk refuses.

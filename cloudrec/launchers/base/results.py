@@ -51,7 +51,9 @@ def place_of(spec: RunSpec) -> Place:
     return open_place(spec.results, spec.environment)
 
 
-def bring(run: RunFolder, spec: RunSpec, *, everything: bool = False) -> Sequence[Skipped]:
+def bring(
+    run: RunFolder, spec: RunSpec, *, everything: bool = False, checkpoints: bool = False
+) -> Sequence[Skipped]:
     """Copy changed files into the run's folder; return the files that were skipped.
 
     Pods may write any key into the storage. A key that is not a plain name below the run's folder is skipped
@@ -62,6 +64,7 @@ def bring(run: RunFolder, spec: RunSpec, *, everything: bool = False) -> Sequenc
         run: the folder to copy to.
         spec: the run.
         everything: also copy TensorBoard's files and the pods' logs, which `status` does not read.
+        checkpoints: also copy the checkpoints, wherever the run keeps them.
 
     Raises:
         StorageError: the store does not answer, or this disk is full.
@@ -75,7 +78,44 @@ def bring(run: RunFolder, spec: RunSpec, *, everything: bool = False) -> Sequenc
         reason = _copy(place, name, run.path, size=size)
         if reason:
             skipped.append(Skipped(name=name, reason=reason))
-    return skipped
+    return [*skipped, *(_bring_checkpoints(run, spec) if checkpoints else ())]
+
+
+def _bring_checkpoints(run: RunFolder, spec: RunSpec) -> Iterator[Skipped]:
+    """Copy all checkpoints, in pieces: a file may be larger than the memory.
+
+    Commits are copied last, since a checkpoint counts from its commit on. A run that goes on may remove old
+    files meanwhile, with their commits; these are left out.
+    """
+    place, folder = open_place(spec.checkpoints, spec.environment), run.path / "checkpoints"
+    sizes = place.sizes("")
+    for name in sorted(sizes, key=lambda each: (_is_commit(each), each)):
+        try:
+            target = safe_join(folder, name)
+        except UnsafeNameError as error:
+            yield Skipped(name=f"checkpoints/{name}", reason=error.message)
+            continue
+        if _is_taken(target, folder):
+            reason = f"the name {name!r} is both a file's and a folder's"
+            yield Skipped(name=f"checkpoints/{name}", reason=reason)
+            continue
+        if target.is_file() and target.stat().st_size == sizes[name]:
+            continue
+        make_private(target.parent)
+        draft = draft_of(target)
+        try:
+            place.fetch(name, draft)
+            draft.replace(target)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise storage_error(target, error) from error
+        finally:
+            draft.unlink(missing_ok=True)
+
+
+def _is_commit(name: str) -> bool:
+    return name.rpartition("/")[2].startswith("commit-")
 
 
 def forget_summary(run: RunFolder, spec: RunSpec) -> None:
@@ -158,9 +198,7 @@ def _copy(place: Place, name: str, folder: Path, *, size: int) -> str:
         target = safe_join(folder, name)
     except UnsafeNameError as error:
         return error.message
-    inside = target.relative_to(folder)
-    parents = (folder / parent for parent in inside.parents)  # boundary: of a checked path
-    if target.is_dir() or any(parent.exists() and not parent.is_dir() for parent in parents):
+    if _is_taken(target, folder):
         return f"the name {name!r} is both a file's and a folder's"
     # A listing of the store has sizes and no digests, so a file of equal size counts as unchanged.
     if target.exists() and target.stat().st_size == size:
@@ -169,6 +207,14 @@ def _copy(place: Place, name: str, folder: Path, *, size: int) -> str:
     if data is not None:
         _replace(target, data)
     return ""
+
+
+def _is_taken(target: Path, folder: Path) -> bool:
+    """Whether a file's name is a folder's here, or one of its folders' a file's."""
+    parents = (
+        folder / parent for parent in target.relative_to(folder).parents
+    )  # boundary: of a checked path
+    return target.is_dir() or any(parent.exists() and not parent.is_dir() for parent in parents)
 
 
 def _replace(target: Path, data: bytes) -> None:

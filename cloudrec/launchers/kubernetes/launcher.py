@@ -94,6 +94,6 @@ class KubeLauncher:
         log = KubernetesRankLog(pods, spec, rank=rank, is_over=lambda: self.state(run).state.is_final)
         return log.lines(follow=follow, tail=tail)
 
-    def collect(self, run: RunFolder) -> Sequence[Skipped]:
+    def collect(self, run: RunFolder, *, checkpoints: bool = False) -> Sequence[Skipped]:
         """Copy the run's files from the store into its folder; StorageError if that fails."""
-        return results.bring(run, run.spec(), everything=True)
+        return results.bring(run, run.spec(), everything=True, checkpoints=checkpoints)

@@ -139,9 +139,9 @@ class LocalLauncher:
             run.rank_log(rank), tail=tail, is_over=lambda: not follow or not run.is_alive, poll_s=_POLL_S
         )
 
-    def collect(self, run: RunFolder) -> Sequence[Skipped]:
+    def collect(self, run: RunFolder, *, checkpoints: bool = False) -> Sequence[Skipped]:
         """Return no skipped files, and copy none: the trainer writes into the run's folder."""
-        del run
+        del run, checkpoints
         return ()
 
 

@@ -131,9 +131,9 @@ class RayLauncher:
         reader = RankLines(run.spec(), rank=rank, is_over=lambda: self.state(run).state.is_final)
         return reader.lines(follow=follow, tail=tail)
 
-    def collect(self, run: RunFolder) -> Sequence[Skipped]:
+    def collect(self, run: RunFolder, *, checkpoints: bool = False) -> Sequence[Skipped]:
         """Copy the run's files from its storage into its folder."""
-        return results.bring(run, run.spec(), everything=True)
+        return results.bring(run, run.spec(), everything=True, checkpoints=checkpoints)
 
     def _send(self, run: RunFolder, spec: RunSpec, cluster: Cluster, launch: int) -> RunHandle:
         gpus = checks.gpus_a_node(spec, cluster)

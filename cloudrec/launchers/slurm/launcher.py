@@ -146,10 +146,12 @@ class SlurmLauncher:
         log = SlurmRankLog(results.place_of(_site(run, run.spec()).spec), rank)
         return log.lines(follow=follow, tail=tail, is_over=lambda: self.state(run).state.is_final)
 
-    def collect(self, run: RunFolder) -> Sequence[Skipped]:
+    def collect(self, run: RunFolder, *, checkpoints: bool = False) -> Sequence[Skipped]:
         """Copy the run's files into its folder, unless the nodes write to that folder."""
         site = _site(run, run.spec())
-        return () if site.is_here else results.bring(run, site.spec, everything=True)
+        if site.is_here:
+            return ()
+        return results.bring(run, site.spec, everything=True, checkpoints=checkpoints)
 
     def job_status(self, address: JobAddress, *, ssh_config: str = "") -> RunStatus:
         """Return the state of any job; UsageError if Slurm has no such job.

@@ -92,11 +92,7 @@ def test_a_run_whose_node_is_taken_gives_the_same_model_and_scores(
 
     summaries, scores = {}, {}
     for name in ("whole", "killed"):
-        laptop.run("fetch", name, "--to", name)
-        files.invalidate_cache()
-        commits = files.glob(f"bucket/runs/**/{name}/**/commit-*.json")
-        checkpoints = commits[0].rpartition("/step-")[0]
-        files.get(checkpoints, str(laptop.folder / name / "checkpoints"), recursive=True)
+        laptop.run("fetch", name, "--to", name, "--checkpoints")
         summaries[name] = json.loads((laptop.folder / name / "summary.json").read_text())
         words = ("--checkpoint", f"{name}/checkpoints", "--dataset_path", "data", "--out", f"{name}.npy")
         _python(laptop, "-m", "trainer.predict", *words)
