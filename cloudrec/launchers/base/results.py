@@ -84,7 +84,7 @@ def bring(
 def _bring_checkpoints(run: RunFolder, spec: RunSpec) -> Iterator[Skipped]:
     """Copy all checkpoints, in pieces: a file may be larger than the memory.
 
-    Commits are copied last, since a checkpoint counts from its commit on. A run that goes on may remove old
+    Commits are copied last, since a checkpoint counts from its commit on. A run that continues may remove old
     files meanwhile, with their commits; these are left out.
     """
     place, folder = open_place(spec.checkpoints, spec.environment), run.path / "checkpoints"
