@@ -161,6 +161,8 @@ def prepare(
 ) -> None:
     """Convert files (or folders, or a 'pattern*') to the training format at OUT.
 
+    With --features, a SOURCE may be in a bucket: s3://BUCKET/FOLDER, gs://, abfs://.
+
     Without --features, they are Criteo TSV or TSV.gz. A folder with train/ and test/ has both splits;
     otherwise --test-fraction of the rows is the test split.
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from cloudrec.data import require_extra
 from cloudrec.data.prepare.options import PrepareOptions
 from cloudrec.errors import DataError, UsageError
+from cloudrec_contract.objectstore.schemes import is_remote
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -128,6 +129,11 @@ def _prepare_criteo(
     from cloudrec.data.prepare.pipeline import Preparation  # noqa: PLC0415 - as above
     from cloudrec.data.prepare.sources import find_sources, lack_labels  # noqa: PLC0415 - as above
 
+    if remote := [each for each in sources if is_remote(each)]:
+        raise UsageError(
+            f"Criteo's TSV files are read from this machine's disk, but {remote[0]} is in a bucket",
+            remedy="copy them; or describe columns with names by --features, which reads buckets",
+        )
     files = find_sources(sources)
     for each in files:
         if each.path.name.endswith(_TABLES):
@@ -163,6 +169,11 @@ def _prepare_tables(
     if known is not None:
         schema = schema_like(known, schema)
     assert schema is not None  # noqa: S101 - for the type checker: the caller has one of both
+    if on is not None and (remote := [each for each in sources if is_remote(each)]):
+        raise UsageError(
+            f"--on reads files that all nodes see under one path, but {remote[0]} is in a bucket",
+            remedy="mount the bucket on the nodes, or leave --on out",
+        )
     files = find_tables(sources)
     refuse_options(options, schema, files)
     absent = lacking_columns(files, schema) if options.labels == "optional" else ()

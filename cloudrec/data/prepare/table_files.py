@@ -1,33 +1,39 @@
-"""Finding tables (Parquet, CSV, TSV, JSON lines) and streaming their columns as Arrow batches."""
+"""Finding tables (Parquet, Arrow, CSV, TSV, JSON lines) and streaming their columns as Arrow batches."""
 
 from __future__ import annotations
 
 import glob
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
+import pyarrow.ipc
 import pyarrow.json
 import pyarrow.parquet
 
 from cloudrec.data.prepare.table_parquet import BATCH_ROWS, read_parquet
 from cloudrec.errors import DataError
 from cloudrec_contract.features import closest
+from cloudrec_contract.objectstore.schemes import is_remote
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from cloudrec.data.stored_files import StoredFile
     from cloudrec_contract.features import FeatureSchema
 
 _BLOCK_BYTES = 4 << 20
 _HEAD_BYTES = 1 << 20
 _PACKED = ("", ".gz", ".zst", ".bz2")
+_CODECS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
 _DELIMITERS = {".csv": ",", ".tsv": "\t", ".txt": "\t"}
 _JSON = (".jsonl", ".ndjson")
 _PARQUET = (".parquet", ".pq")
-SUFFIXES = (*_PARQUET, *(kind + packed for kind in (*_DELIMITERS, *_JSON) for packed in _PACKED))
+_ARROW = (".arrow", ".feather")
+SUFFIXES = (*_PARQUET, *_ARROW, *(kind + packed for kind in (*_DELIMITERS, *_JSON) for packed in _PACKED))
 _NULLS = ["", "NULL", r"\N"]
 _NUMERIC = {
     "dense": "a dense feature",
@@ -40,7 +46,7 @@ _NUMERIC = {
 class TableFile(NamedTuple):
     """One file to read."""
 
-    path: Path
+    path: Path | StoredFile
     bytes: int
     split: str | None  # train or test; None: the number of a row decides its split
 
@@ -49,7 +55,8 @@ def find_tables(texts: Sequence[str]) -> list[TableFile]:
     """Return the files that paths or patterns name, in the order of reading.
 
     Args:
-        texts: each is a file, a folder, a folder with train/ and test/ folders, or a glob pattern.
+        texts: each is a file, a folder, a folder with train/ and test/ folders, or a glob pattern; or the
+            URI of one in a bucket.
 
     Raises:
         DataError: there is no such file, or none with a known suffix.
@@ -58,6 +65,8 @@ def find_tables(texts: Sequence[str]) -> list[TableFile]:
 
 
 def _found(text: str) -> list[TableFile]:
+    if is_remote(text):
+        return _in_bucket(text)
     path = Path(text).expanduser()
     try:
         if path.is_file():
@@ -80,6 +89,20 @@ def _found(text: str) -> list[TableFile]:
     raise DataError(
         f"{text} does not exist", remedy="name a file, a folder or a pattern such as 'day_*.parquet'"
     )
+
+
+def _in_bucket(uri: str) -> list[TableFile]:
+    from cloudrec.data.stored_files import find_stored  # noqa: PLC0415 - it loads the stores
+
+    files = [each for each in find_stored(uri) if each.name.endswith(SUFFIXES)]
+    if not files:
+        raise DataError(
+            f"{uri} holds no table", remedy=f"its objects' names must end in {', '.join(SUFFIXES)}"
+        )
+    parts = {each: each.key.partition("/")[0] for each in files}
+    if "train" not in parts.values():
+        return [_file(each, None) for each in files]
+    return [_file(each, part) for part in ("train", "test") for each in files if parts[each] == part]
 
 
 def answers(schema: FeatureSchema) -> tuple[str, ...]:
@@ -128,7 +151,7 @@ def check_heads(files: Sequence[TableFile], schema: FeatureSchema, *, absent: Se
         _check_types(file.path, found, schema)
 
 
-def _check_types(path: Path, found: pa.Schema, schema: FeatureSchema) -> None:
+def _check_types(path: Path | StoredFile, found: pa.Schema, schema: FeatureSchema) -> None:
     for label in schema.labels:
         _check_type(path, label.column, found.field(label.column).type, "label")
     if schema.weight is not None:
@@ -161,8 +184,8 @@ def read_batches(
 
     Columns that are `absent` are filled with zeros.
     """
-    with _explained(file.path):
-        reader = _open(file.path, schema, head=False, absent=absent)
+    with _explained(file.path), _input(file.path) as source:
+        reader = _open(source, _kind(file.path), schema, head=False, absent=absent)
         for batch in reader.batches:
             for column in absent:
                 batch = batch.append_column(column, pa.array(np.zeros(batch.num_rows, np.int8)))  # noqa: PLW2901 - as is meant
@@ -170,9 +193,24 @@ def read_batches(
                 yield batch.slice(start, BATCH_ROWS)
 
 
-def _head(path: Path, schema: FeatureSchema) -> pa.Schema:
-    with _explained(path):
-        return _open(path, schema, head=True).schema
+def _head(path: Path | StoredFile, schema: FeatureSchema) -> pa.Schema:
+    with _explained(path), _input(path) as source:
+        return _open(source, _kind(path), schema, head=True).schema
+
+
+@contextmanager
+def _input(path: Path | StoredFile) -> Iterator[Path | pa.NativeFile]:
+    """Yield what Arrow reads a file from; it unpacks those on this machine by their names."""
+    if isinstance(path, Path):
+        yield path
+        return
+    packed = next((end for end in _PACKED[1:] if path.name.endswith(end)), None)
+    with path.open() as stream, pa.PythonFile(stream, "r") as source:
+        if packed is None:
+            yield source
+            return
+        with pa.CompressedInputStream(source, _CODECS[packed]) as unpacked:
+            yield unpacked
 
 
 class _Opened(NamedTuple):
@@ -180,25 +218,35 @@ class _Opened(NamedTuple):
     batches: Iterator[pa.RecordBatch]
 
 
-def _open(path: Path, schema: FeatureSchema, *, head: bool, absent: Sequence[str] = ()) -> _Opened:
-    kind = _kind(path)
+def _open(
+    source: Path | pa.NativeFile,
+    kind: str,
+    schema: FeatureSchema,
+    *,
+    head: bool,
+    absent: Sequence[str] = (),
+) -> _Opened:
     columns = [each for each in schema.columns if each not in absent]
     if kind in _PARQUET:
-        found = pa.parquet.read_schema(path)
-        return _Opened(found, iter(()) if head else read_parquet(path, schema, columns))
+        found = pa.parquet.read_schema(source)
+        return _Opened(found, iter(()) if head else read_parquet(source, schema, columns))
+    if kind in _ARROW:
+        arrow = pa.ipc.open_file(pa.memory_map(str(source)) if isinstance(source, Path) else source)
+        batches = (arrow.get_batch(number).select(columns) for number in range(arrow.num_record_batches))
+        return _Opened(arrow.schema, batches)
     block = _HEAD_BYTES if head else _BLOCK_BYTES
     if kind in _JSON:
         weight = () if schema.weight is None else (schema.weight,)
         numbers = dict.fromkeys([*weight, *_numbers(schema)], pa.float64())  # Arrow dies of a name twice
         numbers |= {each.weights: pa.list_(pa.float64()) for each in schema.weighted if not each.separator}
         reader = pa.json.open_json(
-            path,
+            source,
             read_options=pa.json.ReadOptions(block_size=block, use_threads=not head),
             parse_options=pa.json.ParseOptions(explicit_schema=pa.schema(numbers)),
         )
         return _Opened(reader.schema, (batch.select(columns) for batch in reader))
     reader = pa.csv.open_csv(
-        path,
+        source,
         read_options=pa.csv.ReadOptions(block_size=block, use_threads=not head),
         parse_options=pa.csv.ParseOptions(delimiter=_DELIMITERS[kind]),
         convert_options=pa.csv.ConvertOptions(
@@ -232,7 +280,7 @@ def _csv_types(schema: FeatureSchema) -> dict[str, pa.DataType]:
     return types | {each.weights: pa.string() for each in schema.weighted if each.weights is not None}
 
 
-def _check_type(path: Path, column: str, kind: pa.DataType, use: str) -> None:
+def _check_type(path: Path | StoredFile, column: str, kind: pa.DataType, use: str) -> None:
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
     is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
     is_plain = is_number or pa.types.is_boolean(kind) or pa.types.is_null(kind)
@@ -262,7 +310,7 @@ def _check_type(path: Path, column: str, kind: pa.DataType, use: str) -> None:
         raise DataError(f"{path}: the column {column} is {kind}; {what}", remedy=hint)
 
 
-def _element(path: Path, column: str, kind: pa.DataType, separator: str | None) -> pa.DataType:
+def _element(path: Path | StoredFile, column: str, kind: pa.DataType, separator: str | None) -> pa.DataType:
     """Return the type of the values in a column of lists."""
     if _is_list(kind):
         return kind.value_type
@@ -291,16 +339,16 @@ def _in_folder(folder: Path, split: str | None) -> list[TableFile]:
     return files
 
 
-def _file(path: Path, split: str | None) -> TableFile:
+def _file(path: Path | StoredFile, split: str | None) -> TableFile:
     if not path.name.endswith(SUFFIXES):
         raise DataError(f"{path} is of no known format", remedy=f"its name must end in {', '.join(SUFFIXES)}")
-    size = path.stat().st_size
+    size = path.stat().st_size if isinstance(path, Path) else path.bytes
     if not size:
         raise DataError(f"{path} is empty", remedy="remove it or replace it by a file with rows")
     return TableFile(path, size, split)
 
 
-def _kind(path: Path) -> str:
+def _kind(path: Path | StoredFile) -> str:
     name = path.name
     for packed in _PACKED[1:]:
         name = name.removesuffix(packed)
@@ -310,7 +358,7 @@ def _kind(path: Path) -> str:
 class _explained:  # noqa: N801 - used as a function
     """Turn Arrow's errors into a DataError that names the file."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path | StoredFile) -> None:
         self._path = path
 
     def __enter__(self) -> None:

@@ -21,12 +21,14 @@ BATCH_ROWS = 65_536
 _DICTIONARY_BYTES = 128 << 10  # as packed
 
 
-def read_parquet(path: Path, schema: FeatureSchema, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def read_parquet(
+    source: Path | pa.NativeFile, schema: FeatureSchema, columns: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
     """Yield columns of a file, some rows at a time."""
-    metadata = pa.parquet.read_metadata(path)
+    metadata = pa.parquet.read_metadata(source)
     texts, elements = _small_dictionaries(metadata, schema)
     file = pa.parquet.ParquetFile(
-        path,
+        source,
         metadata=metadata,
         read_dictionary=[*texts, *elements],
         pre_buffer=False,  # otherwise it keeps all that it has read

@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import accumulate
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import uuid4
 
@@ -38,7 +39,6 @@ from cloudrec.data.vocabulary import KnownVocabulary, read_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
 
     import numpy.typing as npt
 
@@ -270,7 +270,7 @@ def _splits(
 
 def absolute(files: Sequence[TableFile]) -> list[TableFile]:
     """Return files by their absolute paths."""
-    return [each._replace(path=each.path.absolute()) for each in files]
+    return [each._replace(path=each.path.absolute()) for each in files if isinstance(each.path, Path)]
 
 
 def unseen(job: PartsJob) -> list[str]:
@@ -279,7 +279,7 @@ def unseen(job: PartsJob) -> list[str]:
     for file in job.files:
         found = -1
         with suppress(OSError):
-            found = file.path.stat().st_size
+            found = Path(str(file.path)).stat().st_size
         if found != file.bytes:
             missing.append(str(file.path))
     return missing
