@@ -18,7 +18,7 @@ from cloudrec_contract.safe_json import safe_object
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-PATHS = ("dataset_path", "checkpoint_dir", "checkpoint_near_dir", "sharding_plan")
+PATHS = ("dataset_path", "checkpoint_dir", "checkpoint_near_dir", "init_from", "sharding_plan")
 """The settings whose values are paths or URIs."""
 
 
@@ -75,6 +75,12 @@ class TrainerSettings:
         values |= {name: flag_value(flags, name) for name in sorted(names)}
         places = {name: str(values[name]) for name in ("dataset_path", "checkpoint_dir") if values.get(name)}
         return cls.of(values | places)
+
+    @property
+    def init_from(self) -> str:
+        """Path or URI of the earlier model that the run begins with; empty if there is none."""
+        value = self.values.get("init_from")
+        return value if isinstance(value, str) else ""
 
     def with_values(self, **changed: object) -> Self:
         """Return the settings with some values changed."""

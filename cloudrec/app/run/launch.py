@@ -21,6 +21,7 @@ from cloudrec.app.run.trainer_config import (
     absolute_flags,
     check_configuration,
     check_dataset,
+    check_init_from,
     trainer_config,
 )
 from cloudrec.app.run.user_script import user_script
@@ -102,6 +103,7 @@ def train(
     spec, data = with_tier(app, cluster, spec, place.access, launcher, wanted=loaded.spec.train.data_tier)
     spec = replace(spec, trainer_settings=check_configuration(spec))
     check_dataset(spec, launcher)
+    check_init_from(spec, launcher)
     check_secrets(spec, launcher, app.environment)
     launcher.preflight(spec)
     folder = RunFolder(path=app.home.run(spec.name))

@@ -62,7 +62,7 @@ def pods_image(
     )
     setup = setup_for(
         (*BASE, *TRAINER, launcher.engine.extra),
-        uris=(access.storage, settings.dataset_path, settings.checkpoint_dir),
+        uris=(access.storage, settings.dataset_path, settings.checkpoint_dir, settings.init_from),
         extra=providers.needs(cluster.provider).extra,
         index=wanted.package_index or cluster.package_index,
     )

@@ -139,11 +139,34 @@ def check_dataset(spec: RunSpec, launcher: Launcher) -> None:
         )
 
 
-def _refuse_unseen(path: str, spec: RunSpec) -> None:
-    """Refuse a path on this machine, which a pod cannot read; an absolute path may be a volume of the pod."""
-    if path.startswith("/") and not Path(path).exists():
+def check_init_from(spec: RunSpec, launcher: Launcher) -> None:
+    """Refuse an earlier model that is not there, or that nodes cannot read, before a run is created."""
+    path = spec.trainer.init_from
+    if not path or not is_own_trainer(spec.trainer_command):
         return
-    if "://" not in path or path.startswith("file://"):
+    if launcher.reads_local_files:
+        if "://" not in path and not Path(path).exists():
+            raise DataError(
+                f"there is no model at {path}",
+                remedy="--init_from takes the checkpoints of a run, RUN/checkpoints, or an export's folder",
+            )
+    elif _is_unseen(path):
+        raise DataError(
+            f"the model {path} of --init_from is on this machine, where the nodes of cluster "
+            f"{spec.cluster!r} cannot read it",
+            remedy="copy it to the cluster's storage, and give its URI",
+        )
+
+
+def _is_unseen(path: str) -> bool:
+    """Whether a path is on this machine, where pods cannot read it; an absolute one may be a pod's volume."""
+    if path.startswith("/") and not Path(path).exists():
+        return False
+    return "://" not in path or path.startswith("file://")
+
+
+def _refuse_unseen(path: str, spec: RunSpec) -> None:
+    if _is_unseen(path):
         raise DataError(
             f"the dataset {path} is on this machine, where the nodes of cluster {spec.cluster!r} cannot "
             f"read it",

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cloudrec.app.run.trainer_config import check_configuration
+from cloudrec.app.run.trainer_config import check_configuration, check_init_from
 from cloudrec.errors import DataError, SpecError
 from cloudrec.kubernetes.client.target import ClusterTarget
 from cloudrec.launchers import launcher
@@ -147,3 +147,16 @@ def test_settings_that_are_not_an_object_are_refused(text: str, message: str) ->
 def test_an_invalid_trainer_configuration_is_an_error_before_any_change() -> None:
     with pytest.raises(SpecError, match="the trainer refuses its configuration: unknown flag --nonsense"):
         check_configuration(_spec("local", trainer_flags=("--nonsense", "1")))
+
+
+def test_an_earlier_model_must_be_where_the_nodes_can_read_it(tmp_path: Path) -> None:
+    def refused(engine: str, path: str) -> str:
+        spec = _spec(engine, trainer_flags=("--init_from", path))
+        with pytest.raises(DataError) as caught:
+            check_init_from(spec, launcher(engine))
+        return str(caught.value)
+
+    assert "there is no model at" in refused("local", str(tmp_path / "none"))
+    assert "is on this machine, where the nodes" in refused("torchrun", str(tmp_path))
+    for engine, path in (("local", str(tmp_path)), ("local", "s3://b/r"), ("torchrun", "s3://b/r")):
+        check_init_from(_spec(engine, trainer_flags=("--init_from", path)), launcher(engine))
