@@ -87,6 +87,21 @@ def _read_all(descriptor: int) -> str:
     return b"".join(parts).decode()
 
 
+def test_progress_is_printed_between_more_frequent_other_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = 0.0
+    monkeypatch.setattr("trainer.report.report.time.monotonic", lambda: now)
+    with Reporter(tmp_path, active=True) as reporter:
+        for second in range(12):
+            now = float(second)
+            reporter.say(f"step {second}: full checkpoint")
+            reporter.advance(second, 12, "loss 0.5")
+    printed = capsys.readouterr().out.splitlines()
+    assert [line for line in printed if "loss" in line] == ["step 5/12  loss 0.5", "step 10/12  loss 0.5"]
+    assert len(printed) == 12 + 2
+
+
 def test_other_ranks_print_only_their_own_messages(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -31,7 +31,7 @@ class Reporter:
         self.active = active
         self._metrics: TextIO | None = None
         self._board: SummaryWriter | None = None
-        self._last_line = 0.0
+        self._last_often = time.monotonic()
         self._on_terminal = active and sys.stdout.isatty()
         self._bar = ""  # the text on the terminal's last line
 
@@ -73,14 +73,16 @@ class Reporter:
 
         Args:
             text: the line.
-            often: print it only if the last line is some seconds old.
+            often: print it only if the last such line is some seconds old.
             everywhere: print it on inactive ranks, too, because it is about this rank.
         """
         now = time.monotonic()
-        if (self.active or everywhere) and not (often and now - self._last_line < SECONDS_BETWEEN_LINES):
-            self._wipe()
-            print(text, flush=True)
-            self._last_line = now
+        if not (self.active or everywhere) or (often and now - self._last_often < SECONDS_BETWEEN_LINES):
+            return
+        if often:  # other lines do not count: those of checkpoints may come more often than this
+            self._last_often = now
+        self._wipe()
+        print(text, flush=True)
 
     def advance(self, step: int, steps: int, text: str) -> None:
         """Show the progress: a bar that is updated on a terminal; otherwise a line every few seconds."""
