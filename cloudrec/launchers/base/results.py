@@ -211,9 +211,8 @@ def _copy(place: Place, name: str, folder: Path, *, size: int) -> str:
 
 def _is_taken(target: Path, folder: Path) -> bool:
     """Whether a file's name is a folder's here, or one of its folders' a file's."""
-    parents = (
-        folder / parent for parent in target.relative_to(folder).parents
-    )  # boundary: of a checked path
+    inside = target.relative_to(folder)
+    parents = (folder / parent for parent in inside.parents)  # boundary: of a checked path
     return target.is_dir() or any(parent.exists() and not parent.is_dir() for parent in parents)
 
 
