@@ -170,7 +170,7 @@ def test_scoring_uses_the_rows_of_the_training_and_changes_none(
     assert printed["auc"] > 0.6
     rows = {name: values[:4] for name, values in _rows(3).items()}
     rows |= {"price": [0.5] * 4, "city": ["c1"] * 4, "tags": [[]] * 4, "visits": [[]] * 4}
-    rows["user"] = ["nobody", "no one", "u3", "u4"]
+    rows["user"] = ["unseen 1", "unseen 2", "u3", "u4"]
     pq.write_table(pa.table(rows), tmp_path / "new.parquet")
     assert export.main(["--checkpoint", str(checkpoints), "--out", str(tmp_path / "model")]) == 0
     for name, model in {"run": checkpoints, "model": tmp_path / "model"}.items():

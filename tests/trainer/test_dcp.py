@@ -118,6 +118,14 @@ def test_what_cannot_be_converted_is_refused(
     assert "--like must be a checkpoint of the same model" in error or "is [3, 8], but the model" in error
 
 
+@pytest.mark.parametrize(("way", "step"), [("to", "a"), ("from", None)])
+def test_a_bad_command_line_names_the_help_of_the_command(
+    capsys: pytest.CaptureFixture[str], way: str, step: str | None
+) -> None:
+    error = _refused([way, *(["--step", step] if step else [])], capsys, 64)
+    assert f"`python -m trainer.dcp {way} --help` lists the flags" in error
+
+
 def test_the_side_file_of_another_version_is_refused(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 import torch
 from pyarrow import parquet
+from torch.distributed import checkpoint as torch_checkpoint
 
 from cloudrec.data.prepare.options import PrepareOptions
 from cloudrec.data.prepare.prepare import prepare
@@ -20,6 +21,7 @@ from tests.trainer.support_runs import PATIENCE_SECONDS, command, run_here, star
 from trainer.base.errors import CheckpointError, ConfigError
 from trainer.checkpoint.load.reading import open_committed
 from trainer.commands import scoring
+from trainer.commands.interchange import from_dcp
 from trainer.serving.exported import write_export
 from trainer.serving.scorer import read_checkpoint
 from trainer.warm.source import CheckpointedModel
@@ -188,6 +190,7 @@ def test_a_feature_may_be_added_and_dropped(earlier: Path, tmp_path: Path) -> No
     assert torch.equal(_tables(tmp_path / "named")["town"], _tables(earlier)["city"])
 
 
+@pytest.mark.filterwarnings("ignore:torch.distributed is disabled:UserWarning")
 def test_a_managed_table_keeps_its_ids_and_grows(tmp_path: Path) -> None:
     def schema(rows: int) -> dict[str, Any]:
         managed = {"name": "user", "encoding": "managed_collision", "buckets": rows}
@@ -202,6 +205,9 @@ def test_a_managed_table_keeps_its_ids_and_grows(tmp_path: Path) -> None:
     assert torch.equal(new.managed["user"][:60], old.managed["user"])
     assert torch.equal(new.tables["user"][:60], old.tables["user"])
     assert 0 < (new.managed["user"][60:] != 0).sum() <= 20  # the users of a step that had no row before
+    torch_checkpoint.save({"x": torch.zeros(1)}, checkpoint_id=tmp_path / "dcp", no_dist=True)
+    with pytest.raises(ConfigError, match="does not say which ids its rows have"):
+        from_dcp(tmp_path / "dcp", source, str(tmp_path / "new"))
 
 
 def test_a_managed_table_of_an_incremental_checkpoint_is_read_whole(

@@ -83,7 +83,7 @@ def from_dcp(folder: Path, like: str | None, out: str) -> dict[str, Any]:
         out: where the checkpoint is written; refused if it has one.
 
     Raises:
-        ConfigError: nothing describes the model, or `out` has checkpoints.
+        ConfigError: nothing describes the model, its rows' ids are unknown, or `out` has checkpoints.
         CheckpointError: a table or a layer of the model is missing, or has another shape or type.
     """
     stored = _stored(folder)
@@ -94,6 +94,11 @@ def from_dcp(folder: Path, like: str | None, out: str) -> dict[str, Any]:
         vocabulary = _vocabulary_in(folder, described["extra"])
     elif like is not None:
         template = open_committed(like)
+        if managed := sorted(template.commit.extra.get("model", {}).get("managed", ())):
+            raise ConfigError(
+                f"like {like}: the table {managed[0]} has encoding managed_collision, and another tool's "
+                "checkpoint does not say which ids its rows have; give --like a model without one"
+            )
         described = {
             "step": template.commit.step,
             "extra": dict(template.commit.extra),

@@ -34,7 +34,7 @@ class CommandParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """See argparse."""
-        raise ConfigError(f"{message}; `python -m {self.prog.split()[-1]} --help` lists the flags")
+        raise ConfigError(f"{message}; `{self.prog} --help` lists the flags")
 
 
 def main(argv: Sequence[str]) -> int:
