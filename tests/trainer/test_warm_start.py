@@ -251,6 +251,7 @@ def test_a_warm_run_resumes_to_the_digest_of_one_that_was_not_stopped(
     source = tmp_path / "source"
     shutil.copytree(earlier / "checkpoints", source)
     settings: dict[str, Any] = {"lr_decay": "none", "deterministic": True, "init_from": str(source)}
+    settings["checkpoint_mode"] = "incremental"  # but the first checkpoint must have all rows
     whole = run_here(days[1], tmp_path / "whole", num_iterations=20, **settings)
     run_here(days[1], tmp_path / "halves", num_iterations=9, **settings)
     shutil.rmtree(source)  # it is read once

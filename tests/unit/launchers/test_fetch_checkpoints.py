@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from cloudrec.launchers.base import results
+from cloudrec.launchers.base.results_store import open_place
 from cloudrec.launchers.base.run_folder import RunFolder, create_run
 from cloudrec.launchers.base.runspec import RunSpec
 
@@ -43,6 +44,23 @@ def test_checkpoints_are_copied_on_request(tmp_path: Path, where: str) -> None:
     assert _written(run.path / "checkpoints") == FILES
     assert not results.bring(run, spec, checkpoints=True)  # again: nothing has changed
     assert _written(run.path / "checkpoints") == FILES
+
+
+def test_commits_are_copied_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = RunSpec(name="r", launcher="ray", storage=str(tmp_path / "store"))
+    run = create_run(tmp_path / "runs", spec)
+    _fill(Path(spec.checkpoints))
+    place, fetched = open_place(spec.checkpoints), list[str]()
+
+    def fetch(name: str, target: Path) -> None:
+        fetched.append(name)
+        target.write_bytes(FILES[name])
+
+    monkeypatch.setattr(place, "fetch", fetch)
+    monkeypatch.setattr("cloudrec.launchers.base.results.open_place", lambda *_: place)
+    results.bring(run, spec, checkpoints=True)
+    assert len(fetched) == len(FILES)
+    assert fetched[-1] == "step-00000005/commit-00000001.json"
 
 
 def test_a_name_that_is_a_folder_here_is_skipped(tmp_path: Path) -> None:
