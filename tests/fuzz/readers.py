@@ -240,7 +240,8 @@ def _trainer_dataset(data: bytes, _text: str, path: Path) -> None:
 
 
 def _export(data: bytes, _text: str, path: Path) -> None:
-    from trainer.serving.exported import FILE_NAME, read_export  # noqa: PLC0415 - it loads torch, for seconds
+    from trainer.serving.document import FILE_NAME  # noqa: PLC0415 - as below
+    from trainer.serving.exported import read_export  # noqa: PLC0415 - it loads torch, for seconds
 
     (path.parent / FILE_NAME).write_bytes(data)
     read_export(path.parent)

@@ -159,6 +159,20 @@ def _apply(
         shard.stamps.restore(numbers)
 
 
+def row_numbers(files: Files, file: str, part: Part) -> Array:
+    """Return the numbers of the rows of the global tensor that a part holds, ascending."""
+    if part.rows is None:
+        return np.arange(part.offsets[0], part.offsets[0] + part.sizes[0])
+    return _rows_of(files, file, part) + part.offsets[0]
+
+
+def row_values(files: Files, file: str, part: Part, count: int) -> Iterator[tuple[slice, Tensor]]:
+    """Yield the values of a part's `count` rows some at a time, with their places among the part's rows."""
+    with files.reading(values_run(file, part), whole=True) as reader:
+        for start, stop in _steps(part, 0, count):
+            yield slice(start, stop), _read_rows(reader, part, start, stop)
+
+
 def _steps(part: Part, begin: int, end: int) -> Iterator[tuple[int, int]]:
     """Yield ranges of a part's stored rows of about CHUNK_BYTES each."""
     step = max(CHUNK_BYTES // max(_row_bytes(part), 1), 1)
