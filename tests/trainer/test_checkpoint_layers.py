@@ -166,7 +166,9 @@ def test_rows_in_four_bits_of_an_earlier_version_are_read() -> None:
 
 
 def test_four_bits_are_no_longer_offered() -> None:
-    with pytest.raises(ConfigError, match="checkpoint_quantization: input should be 'none' or 'int8', but it is 'int4'"):
+    with pytest.raises(
+        ConfigError, match="checkpoint_quantization: input should be 'none' or 'int8', but it is 'int4'"
+    ):
         make_config({"checkpoint_quantization": "int4"})
 
 
