@@ -12,7 +12,7 @@ import numpy as np
 
 from trainer.serving.document import FILE_NAME, encode_document
 from trainer.serving.exported import describe
-from trainer.serving.publication.format import ALIGNMENT, StoredPiece, PublishedArray, RowChange
+from trainer.serving.publication.format import ALIGNMENT, PublishedArray, RowChange, StoredPiece
 from trainer.serving.publication.summed import SummedStream
 
 if TYPE_CHECKING:
