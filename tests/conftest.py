@@ -80,6 +80,8 @@ _SLOW = (
     "tests/trainer/test_numerics.py",
     "tests/trainer/test_plan_command.py",
     "tests/trainer/test_plans.py",
+    "tests/trainer/test_publishing_kills.py",
+    "tests/trainer/test_publishing_runs.py",
     "tests/trainer/test_reworded.py",
     "tests/trainer/test_run.py",
     "tests/trainer/test_snapshot.py",

@@ -6,6 +6,7 @@ to create its manifest wins, since versions have consecutive numbers and a manif
 
 from __future__ import annotations
 
+import logging
 import time
 import uuid
 from dataclasses import asdict, dataclass, replace
@@ -21,6 +22,7 @@ from trainer.publishing.retention import remove_old, tidied
 from trainer.publishing.writing import ExportWriter, changes_file, npy, write_vocabulary
 from trainer.serving import exported
 from trainer.serving.publication.format import (
+    ForeignManifestError,
     ParentVersion,
     PublicationError,
     PublicationManifest,
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from trainer.checkpoint.format.commit import Commit
     from trainer.serving.publication.format import StoredPiece
 
+_LOG = logging.getLogger(__name__)
 MOST_SHARE = 0.5  # of a full version's bytes: deltas since the last full version are at most this
 MOST_DELTAS = 100  # since the last full version
 
@@ -110,9 +113,21 @@ class Publisher:
         self._options = options
 
     def newest(self) -> PublicationManifest | None:
-        """Return the newest version; None if there is none."""
-        numbers = self._reader.versions.numbers()
-        return self._reader.versions.manifest(numbers[-1]) if numbers else None
+        """Return the newest version; None if there is none.
+
+        Raises:
+            PublicationError: it cannot be read; if a full version is wanted, only if it is not ours.
+        """
+        for number in reversed(self._reader.versions.numbers()):
+            try:
+                return self._reader.versions.manifest(number)
+            except ForeignManifestError:
+                raise
+            except PublicationError as error:
+                if not self._options.full:
+                    raise
+                _LOG.warning("a full version takes the place of a damaged one: %s", error)
+        return None
 
     def publish(self, checkpoints: Store, commit: Commit) -> PublishReport:
         """Publish a committed checkpoint, unless it is the newest version already.
@@ -165,7 +180,7 @@ class _Writing:
     ) -> None:
         self._store, self._reader, self._model = store, reader, model
         self._before = before
-        self._number = 1 if before is None else before.version + 1
+        self._number = max(reader.versions.numbers(), default=0) + 1
         self._token = uuid.uuid4().hex
         self._folder = data_folder(self._number, self._token)
         self._precision = precision
@@ -215,12 +230,13 @@ class _Writing:
     def _changes(self) -> CheckpointChanges | None:
         """Return what finds the changed rows; None if there is no version to compare with."""
         before = self._before
-        if before is None or before.precision != self._precision:
+        if before is None or before.precision != self._precision or before.version + 1 != self._number:
             return None
         try:
             return CheckpointChanges(self._model, self._reader, before)
-        except PublicationError:
-            return None  # it cannot be read any more: a full version heals that
+        except PublicationError as error:
+            _LOG.warning("a full version is written, since the version before is damaged: %s", error)
+            return None
 
     def _write_delta(
         self, changes: CheckpointChanges, files: dict[str, StoredPiece], *, full: bool
@@ -239,6 +255,10 @@ class _Writing:
                 if not (full or self._is_base_due(size, limit)):
                     files |= {path: file.add(data) for path, data in self._dense()}
         except _TooLargeError:
+            self._found = {}
+            return None
+        except PublicationError as error:
+            _LOG.warning("a full version is written, since the version before is damaged: %s", error)
             self._found = {}
             return None
         return arrays
@@ -285,7 +305,7 @@ class _Writing:
 
     def _manifest(self, files: Mapping[str, StoredPiece], *, full: bool, delta: bool) -> PublicationManifest:
         before = None
-        if self._before is not None:
+        if delta and self._before is not None:
             before = ParentVersion(self._before.version, self._reader.versions.sha256(self._before.version))
         return PublicationManifest(
             version=self._number,

@@ -52,6 +52,10 @@ class PublicationError(CheckpointError):
     """A publication cannot be written or read; the message has the place, the problem and the remedy."""
 
 
+class ForeignManifestError(PublicationError):
+    """A manifest is of a newer version of the format, or of something else."""
+
+
 @dataclass(frozen=True, slots=True)
 class StoredPiece:
     """Some bytes of an object."""
@@ -130,7 +134,7 @@ class PublicationManifest:
         version: its number.
         token: of its writer.
         created: when, as ISO 8601; for people.
-        parent: the version before; None of the first.
+        parent: the version that the delta was made from; None without one.
         full: whether all arrays are there as a whole.
         delta: whether the changes since the parent are there.
         precision: of the tables (PRECISIONS).
@@ -239,7 +243,7 @@ def parse_manifest(where: str, number: int, data: bytes) -> tuple[PublicationMan
             raise ValueError("its sha256 or its number does not fit its contents")  # noqa: TRY301 - as below
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise PublicationError(
-            f"{where}: damaged: {_reason(error)}; put back a copy, or publish into another folder"
+            f"{where}: damaged: {_reason(error)}; put back a copy, or publish with --full"
         ) from error
     return manifest, digest
 
@@ -247,12 +251,12 @@ def parse_manifest(where: str, number: int, data: bytes) -> tuple[PublicationMan
 def _check_format(where: str, document: Mapping[str, Any]) -> None:
     found, version = document.get("format"), document.get("schema_version")
     if found != FORMAT:
-        raise PublicationError(
+        raise ForeignManifestError(
             f"{where}: its format is {str(found)[:80]!r}, not {FORMAT!r}; give the folder that "
             "`python -m trainer.publish` writes to"
         )
     if version != SCHEMA_VERSION:
-        raise PublicationError(
+        raise ForeignManifestError(
             f"{where}: schema_version is {str(version)[:80]}, this reader reads {SCHEMA_VERSION}; update the "
             "reader, or publish with the version of cloudrec that it has"
         )
