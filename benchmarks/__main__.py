@@ -28,6 +28,7 @@ BENCHMARKS = (
     "user_script",
     "mutants",
     "managed",
+    "publishing",
 )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import hashlib
+import io
 import json
 import shutil
 import subprocess
@@ -175,6 +176,48 @@ def test_a_model_of_elsewhere_is_not_built_upon(publication: Path, checkpoints: 
         assert torch.equal(found.tables[name], table)
 
 
+def test_a_reader_written_by_the_guide_finds_the_same_rows(publication: Path) -> None:
+    """By docs/publishing.md alone, without a line of the trainer."""
+
+    def manifest(number: int) -> tuple[dict[str, Any], str]:
+        line, seal = (publication / "versions" / f"{number:08d}.jsonl").read_bytes().splitlines()
+        digest = hashlib.sha256(line).hexdigest()
+        assert json.loads(seal)["sha256"] == digest
+        return json.loads(line), digest
+
+    def piece(found: dict[str, Any]) -> bytes:
+        data = (publication / found["object"]).read_bytes()[found["position"] :][: found["bytes"]]
+        assert hashlib.sha256(data).hexdigest() == found["sha256"]
+        return data
+
+    newest = max(int(path.stem) for path in publication.glob("versions/*.jsonl"))
+    document, _ = manifest(newest)
+    chain = [document]
+    while not document["full"]:
+        parent = document["parent"]
+        document, digest = manifest(parent["version"])
+        assert digest == parent["sha256"]
+        chain.insert(0, document)
+    arrays = {
+        name: np.load(io.BytesIO(piece(array["whole"]))) for name, array in chain.pop(0)["arrays"].items()
+    }
+    for document in chain:
+        for name, array in document["arrays"].items():
+            if array["change"]["count"]:
+                numbers = np.frombuffer(piece(array["change"]["numbers"]), "<u4")
+                values = np.frombuffer(piece(array["change"]["values"]), array["dtype"])
+                arrays[name][numbers] = values.reshape(-1, *array["shape"][1:])
+    loaded = PublicationReader(str(publication)).load(str(newest)).arrays
+    assert arrays.keys() == loaded.keys()
+    assert all((arrays[name] == loaded[name]).all() for name in arrays)
+    assert json.loads(line_of(publication, newest))["format"] == "cloudrec-publication"
+
+
+def line_of(publication: Path, number: int) -> str:
+    """The first line of a manifest."""
+    return (publication / "versions" / f"{number:08d}.jsonl").read_text().splitlines()[0]
+
+
 def _flip(path: Path, at: int = -1) -> None:
     content = bytearray(path.read_bytes())
     content[at] ^= 1
@@ -184,7 +227,7 @@ def _flip(path: Path, at: int = -1) -> None:
 def _document(folder: Path, number: int, change: Callable[[dict[str, Any]], object]) -> None:
     """Change a manifest and seal it again, as anyone who may write there can."""
     path = folder / "versions" / f"{number:08d}.jsonl"
-    document = json.loads(path.read_text().splitlines()[0])
+    document = json.loads(line_of(folder, number))
     change(document)
     line = json.dumps(document).encode()
     seal = json.dumps({"sha256": hashlib.sha256(line).hexdigest()}).encode()
