@@ -314,7 +314,7 @@ def down(
         existing = merge(app.journal.known(cluster.title), searched)
         removal = Removal(
             plan=plan_removal(cluster.title, existing, keep_data=keep_data),
-            runs=[run for run in list_runs(app.home.runs) if run.cluster == cluster.title],
+            runs=[run for run in list_runs(app.home.runs, of=cluster.title) if run.cluster == cluster.title],
             keep_data=keep_data,
         )
         if not decide(removal):

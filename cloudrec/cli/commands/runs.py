@@ -202,21 +202,22 @@ def _show(application: AppContext, name: str | None, *, events: bool) -> None:
         raise UsageError(
             f"there is no cluster or run {name!r}", remedy="`cloudrec status` lists all clusters and runs"
         )
-    document: dict[str, Any] = {
-        "clusters": [_cluster_document(cluster) for cluster in clusters],
-        "runs": [run.to_json() for run in runs],
-    }
+    happened = _events(application, clusters, runs) if events else []
+
+    def document() -> dict[str, Any]:
+        return {
+            "clusters": [_cluster_document(cluster) for cluster in clusters],
+            "runs": [run.to_json() for run in runs],
+            **({"events": happened} if events else {}),
+        }
+
     text = [_clusters_table(clusters)] if clusters or name is None else []  # NAME is a run
     text.append(runs_table(runs))
     if name is not None:
         text += [goodput_line(run) for run in runs if run.goodput_parts]
         text += [workers_table(run) for run in runs if run.workers]
     if events:
-        document["events"] = _events(application, clusters, runs)
-        rows = [
-            (_clock(event["time"]), event["of"], event["event"], event["detail"])
-            for event in document["events"]
-        ]
+        rows = [(_clock(event["time"]), event["of"], event["event"], event["detail"]) for event in happened]
         text.append(columns(("TIME", "OF", "EVENT", "DETAIL"), rows))
     emit(document, "\n\n".join(text))
 
