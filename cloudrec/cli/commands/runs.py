@@ -271,6 +271,7 @@ def _cluster_document(cluster: ClusterView) -> dict[str, Any]:
         "missing": [asdict(each) for each in cluster.missing],
         "keeper": asdict(cluster.keeper) if cluster.keeper is not None else None,
         "problem": cluster.problem or None,
+        "alarm": cluster.alarm or None,
         "resources": [
             {**asdict(seen), "condition": seen.condition.value, "cluster": seen.cluster}
             for seen in cluster.resources
@@ -294,7 +295,8 @@ def _clusters_table(clusters: Sequence[ClusterView]) -> str:
         )
         for c in clusters
     ]
-    problems = [f"{c.name}: {one_line(c.problem)}" for c in clusters if c.problem]
+    problems = [f"ALARM: {c.name}: {c.alarm}" for c in clusters if c.alarm]
+    problems += [f"{c.name}: {one_line(c.problem)}" for c in clusters if c.problem]
     for c in clusters:
         for each in c.missing if c.state == "NOT READY" else ():
             problems += [f"{c.name} is NOT READY: {each.what}: {each.reason}", f"  remedy: {each.remedy}"]
