@@ -36,8 +36,9 @@ def open_source(path: Path) -> ModelSource:
 class ExportSource:
     """An export, or a folder of exports of which the last by name is the newest.
 
-    Numbers in names count as numbers, so day-10 is newer than day-9. A version's name has digits of the digest
-    of its config.json, which is written last, so an export that is replaced in its place is another version.
+    Numbers in names count as numbers, so day-10 is newer than day-9. A version's name has digits of the
+    digest of its config.json, which is written last, so an export that is replaced in its place is another
+    version.
     """
 
     def __init__(self, folder: Path) -> None:
