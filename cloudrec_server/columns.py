@@ -76,22 +76,15 @@ def array_of(column: Column, values: Sequence[Any]) -> tuple[pa.Array, Wrong]:
     kinds = set(map(type, values))
     if column.separator is not None and kinds <= {str, _NONE}:
         return pa.array(values, pa.string()), []
-    wanted = kinds - {_NONE}
-    if not wanted <= {list}:
+    if kinds <= {list, _NONE}:
+        return _lists(column, values, make)
+    good = {list, _NONE} if column.separator is None else {list, str, _NONE}
+    why = f"it must be {column.wanted}, or null"
+    if kinds <= good:  # texts and lists have different types, and a column has one
         first = next(type(each) for each in values if each is not None)
-        is_mixed = column.separator is not None and first in (str, list) and wanted <= {str, list}
-        rows = [
-            row
-            for row, each in enumerate(values)
-            if each is not None and type(each) is not (first if is_mixed else list)
-        ]
-        why = (
-            "rows of one request have texts and lists there; send one of both"
-            if is_mixed
-            else f"it must be {column.wanted}, or null"
-        )
-        return None, [(row, f"{column.name} is {_shown(values[row])}; {why}") for row in rows]
-    return _lists(column, values, make)
+        good, why = {first, _NONE}, "the first row has the other one of text and list; send one of both"
+    rows = [row for row, each in enumerate(values) if type(each) not in good]
+    return None, [(row, f"{column.name} is {_shown(values[row])}; {why}") for row in rows]
 
 
 def _lists(
