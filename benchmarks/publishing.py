@@ -1,10 +1,10 @@
-"""What publishing costs: bytes and seconds of deltas beside full versions, for the publisher and for a server.
+"""What publishing costs: bytes and seconds of deltas beside full versions, also for a server.
 
     python -m benchmarks.publishing [--rows N] [--steps N] [--write]
 
-A run trains on ids of a Zipf distribution (exponent 1.2, modulo the tables' rows) and commits six checkpoints.
-Each is published, in every precision. A server that holds the version before loads the next one; another loads
-it alone.
+A run trains on ids of a Zipf distribution (exponent 1.2, modulo the tables' rows) and commits six
+checkpoints. Each is published, in every precision. A server that holds the version before loads the next
+one; another loads it alone.
 """
 
 from __future__ import annotations
@@ -55,12 +55,16 @@ def main(argv: Sequence[str] | None = None) -> None:
         [
             "# Publishing",
             "",
-            f"Three tables of {arguments.rows:,} rows in all, {DIM} wide; {CHECKPOINTS} checkpoints, "
-            f"{arguments.steps} steps of {BATCH:,} samples apart, ids of a Zipf distribution "
-            f"({EXPONENT}). Medians of the versions after the second.",
+            (
+                f"Three tables of {arguments.rows:,} rows in all, {DIM} wide; {CHECKPOINTS} checkpoints, "
+                f"{arguments.steps} steps of {BATCH:,} samples apart, ids of a Zipf distribution "
+                f"({EXPONENT}). Medians of the versions after the second."
+            ),
             "",
-            "| precision | full MB | delta MB | delta / full | rows changed | publish full s | publish delta s "
-            "| load full s | load delta s |",
+            (
+                "| precision | full MB | delta MB | delta / full | rows changed | publish full s "
+                "| publish delta s | load full s | load delta s |"
+            ),
             "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
             *lines,
             "",

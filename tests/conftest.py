@@ -37,6 +37,7 @@ _SLOW = (
     "tests/contract/ray/test_prepare_on_ray.py",
     "tests/contract/ray/test_ray_cluster.py",
     "tests/contract/ray/test_ray_own_head.py",
+    "tests/contract/serving/test_published.py",
     "tests/contract/slurm/test_slurm_launcher.py",
     "tests/contract/test_dataset_tiers.py",
     "tests/contract/test_goodput_shown.py",

@@ -12,12 +12,13 @@ import torch
 from trainer.checkpoint.store.base import Store
 from trainer.checkpoint.vocabulary import Vocabulary
 from trainer.data.encoding import of_model
-from trainer.serving.publication.format import PRECISIONS, PublicationError
+from trainer.serving.publication.format import PRECISIONS, VERSIONS, PublicationError
 from trainer.serving.publication.reader import PublicationReader, PublishedVersion
 from trainer.serving.scorer import TrainedModel, parse_shape, scoring_config
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from torch import Tensor
 
@@ -51,7 +52,7 @@ class PublicationSource:
         """Return the name of the newest complete version; PublicationError if there is none."""
         return self._reader.newest()
 
-    def load(self, version: str, held: TrainedModel | None = None) -> PublishedModel:
+    def load(self, version: str, held: TrainedModel | None, /) -> PublishedModel:
         """Return the model of a version.
 
         Args:
@@ -101,6 +102,11 @@ class PublicationSource:
         if len(prefixes) > 1:
             raise ValueError(f"the vocabulary is in several folders: {', '.join(sorted(prefixes))}")
         return Vocabulary(encoding, Store(self._reader.pieces.objects), next(iter(prefixes), ""))
+
+
+def is_publication(folder: Path) -> bool:
+    """Whether a folder holds published versions."""
+    return (folder / VERSIONS).is_dir()
 
 
 def _of_kind(published: PublishedVersion, kind: str) -> Mapping[str, Tensor]:
