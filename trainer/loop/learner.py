@@ -108,7 +108,11 @@ class Learner:
 
     @contextmanager
     def filling(self) -> Iterator[State]:
-        """Provide this rank's tensors for writing; on exit, GPU caches of older values are emptied."""
+        """Provide this rank's tensors for writing; on exit, GPU caches of older values are emptied.
+
+        Rows that are not written keep their values: what only a cache has of them is written back first.
+        """
+        write_back_caches(self.model)
         try:
             yield self.entries
         finally:
