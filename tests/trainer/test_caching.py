@@ -68,11 +68,11 @@ def test_without_a_flush_the_digest_and_a_resumed_run_have_lost_the_cached_rows(
 
 
 def _stale_rows(place: Place, folder: str, *, forgetful: bool) -> tuple[int, int, int]:
-    """How many trained rows a restored checkpoint has not, how many were trained, and the flushes of a cut."""
+    """How many trained rows a restored checkpoint lacks, how many were trained, and a cut's flushes."""
     with pytest.MonkeyPatch.context() as patch:
         use_caching_tables(patch, ForgetfulTables if forgetful else CachingTables)
         learner = make_learner(place, table_kernel="fbgemm", deterministic=True)
-    (kernel,) = [each for each, _ in table_kernels(learner.model)]
+    kernel, _ = next(table_kernels(learner.model))
     drawn = [weight.clone() for weight in kernel.newest()]
     list(learner.pipeline.steps(make_batches(place, [24] * 6), 0))
     trained = [weight.clone() for weight in kernel.newest()]

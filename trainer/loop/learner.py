@@ -81,7 +81,9 @@ class Learner:
             shape.tables_of_keys,
             eviction=config.managed_eviction,
         )
-        self.touched = TouchTracker(self.model) if config.checkpoint_mode != "full" else None
+        # On a GPU, full checkpoints need the stamps, too: see trainer.checkpoint.save.table_stream.
+        is_stamped = config.checkpoint_mode != "full" or world.device.type != "cpu"
+        self.touched = TouchTracker(self.model) if is_stamped else None
         if self.touched is not None:
             self.managed.track(self.touched.intervals)
         if world.device.type == "cpu":
