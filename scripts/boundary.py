@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("cloudrec", "cloudrec_contract", "trainer")
+PACKAGES = ("cloudrec", "cloudrec_contract", "cloudrec_server", "trainer")
 # Modules that list a store's names, or read names from a document of a store.
 READ_NAMES = frozenset(
     {

@@ -25,6 +25,7 @@ _COMMANDS = {
     "stop": ("cloudrec.cli.commands.runs:stop", "Stop a run gracefully: checkpoint, then end."),
     "report": ("cloudrec.cli.commands.runs:report", "Write an HTML report of a run."),
     "fetch": ("cloudrec.cli.commands.runs:fetch", "Copy the results of a run to a local folder."),
+    "serve": ("cloudrec.cli.commands.serve:serve", "Score raw rows with an exported model, over HTTP."),
     "plan": ("cloudrec.cli.commands.plan:plan", "Show where a run fits, how fast it is, and what it costs."),
     "cost": ("cloudrec.cli.commands.cost:cost", "Show what clusters and runs have cost."),
     "access": ("cloudrec.cli.commands.access:access", "Show or change who reaches a cluster."),

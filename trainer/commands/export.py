@@ -1,6 +1,6 @@
 """`python -m trainer.export`: write a checkpoint's model as plain files (trainer.serving.exported).
 
-python -m trainer.export --checkpoint DIR --out FOLDER [--quantize int8|int4]
+python -m trainer.export --checkpoint DIR --out FOLDER [--quantize int8|int4] [--graph]
 """
 
 from __future__ import annotations
@@ -30,12 +30,18 @@ def _main(argv: Sequence[str]) -> int:
     )
     add_model_flags(parser)
     parser.add_argument("--out", metavar="FOLDER", required=True, help="a new or empty folder")
+    parser.add_argument(
+        "--graph",
+        action="store_true",
+        help="also write graph.pt2, the computation, which torch alone runs; config.json names its inputs",
+    )
     arguments = parser.parse_args(argv)
     with importing_torch():
         from trainer.commands import scoring  # noqa: PLC0415 - torch takes seconds to import
-        from trainer.serving import exported  # noqa: PLC0415 - torch takes seconds to import
+        from trainer.serving import exported, graph  # noqa: PLC0415 - torch takes seconds to import
     trained = scoring.open_model(arguments.checkpoint, arguments.step, arguments.quantize)
-    written = exported.write_export(trained, Path(arguments.out))
+    parts: dict[str, exported.Part] = {"graph": graph.write_graph} if arguments.graph else {}
+    written = exported.write_export(trained, Path(arguments.out), parts)
     done: dict[str, Any] = {
         "step": trained.step,
         "quantization": trained.quantization,

@@ -145,7 +145,8 @@ class _MLPFunction(torch.autograd.Function):
 
 
 def _linear(inputs: Tensor, weight: Tensor, bias: Tensor, *, relu: bool) -> Tensor:
-    if inputs.device.type == "cpu" and inputs.shape[0] and _has_fused_linear(inputs.dtype):
+    is_plain = torch.compiler.is_exporting()  # a graph has torch's own operations alone
+    if not is_plain and inputs.device.type == "cpu" and inputs.shape[0] and _has_fused_linear(inputs.dtype):
         return torch.ops.mkldnn._linear_pointwise(inputs, weight, bias, "relu" if relu else "none", [], "")  # noqa: SLF001 - the ReLU inside the product, as torch.compile makes it
     output = functional.linear(inputs, weight, bias)
     return output.relu_() if relu else output

@@ -96,14 +96,15 @@ class ModelHead(nn.Module):
             else:
                 logits = self.net(dense, vectors)
         if self.task_weights:
-            return self._of_tasks(logits, len(dense))
+            return self._of_tasks(logits, dense.shape[0])
         is_compared = self.kind.comparing is not None and isinstance(logits, Tensor)
         if is_compared and logits.shape[:1] == dense.shape[:1]:
             return logits.float()
-        if not isinstance(logits, Tensor) or logits.numel() != len(dense):
+        samples = dense.shape[0]
+        if not isinstance(logits, Tensor) or logits.numel() != samples:
             found = list(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
             raise ConfigError(
-                f"model {self.name}: its forward returned {found} for {len(dense)} samples; it must return "
+                f"model {self.name}: its forward returned {found} for {samples} samples; it must return "
                 "one logit a sample, as a tensor [B]"
             )
         return logits.reshape(-1).float()

@@ -4,6 +4,7 @@ FOLDER/tables/<table>.npy     float32 [rows, dim], or uint8 [rows, bytes] if qua
 FOLDER/dense/<parameter>.npy  float32, one file a weight
 FOLDER/managed/<table>.npy    int64 [rows], the id of each row, of tables with encoding managed_collision
 FOLDER/vocabulary/<table>.npy uint32 [rows - 2]: the value of each id from 2 on, if a vocabulary gave ids
+FOLDER/graph.pt2              the computation, if it was asked for (trainer.serving.graph)
 FOLDER/config.json            written last: sizes, configuration, encoding, and every file's bytes and sha256
 """
 
@@ -12,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import torch
@@ -25,19 +26,28 @@ from trainer.serving.scorer import TrainedModel, parse_shape, scoring_config
 from trainer.tables.tables import row_bytes
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from torch import Tensor
 
     from trainer.checkpoint.vocabulary import Vocabulary
 
+Part: TypeAlias = "Callable[[TrainedModel, Path], dict[str, Any]]"  # writes files and describes them
+
 FILE_NAME = "config.json"
 FORMAT = "cloudrec-model"
 SCHEMA_VERSION = 1
 
 
-def write_export(trained: TrainedModel, folder: Path) -> int:
-    """Write all files into a new or empty folder; return the bytes written."""
+def write_export(trained: TrainedModel, folder: Path, parts: Mapping[str, Part] | None = None) -> int:
+    """Write all files into a new or empty folder; return the bytes written.
+
+    Args:
+        trained: the model.
+        folder: the folder.
+        parts: further parts, by their keys in config.json.
+    """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ConfigError(f"out {folder}: is not an empty folder; give a new one")
     files: dict[str, dict[str, Any]] = {}
@@ -64,6 +74,7 @@ def write_export(trained: TrainedModel, folder: Path) -> int:
         "config": trained.config.model_dump(mode="json", exclude={"model_source"}),
         "encoding": encoding,
         "files": files,
+        **{key: write(trained, folder) for key, write in (parts or {}).items()},
     }
     temporary = folder / f".{FILE_NAME}.tmp"
     temporary.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")

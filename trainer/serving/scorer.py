@@ -122,7 +122,7 @@ class Scorer:
         self.device = device
         self.tasks = trained.shape.tasks
         self.model = make_model(trained.config, trained.shape, device)
-        _copy_dense(self.model, trained.dense)
+        copy_dense(self.model, trained.dense)
         self.model.embeddings = _make_tables(self.model, trained, device)
         self.model.eval()
         self.make_input = InputMaker(trained.shape.features, world_size=1, sequences=trained.shape.places)
@@ -180,7 +180,8 @@ def _make_tables(model: EmbeddingModel, trained: TrainedModel, device: torch.dev
 
 
 @torch.no_grad()
-def _copy_dense(model: EmbeddingModel, dense: Mapping[str, Tensor]) -> None:
+def copy_dense(model: EmbeddingModel, dense: Mapping[str, Tensor]) -> None:
+    """Copy the weights behind the tables into a model."""
     for name, parameter in model.dense.named_parameters():
         parameter.copy_(dense[name])
 

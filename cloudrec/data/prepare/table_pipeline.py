@@ -26,10 +26,11 @@ import pyarrow as pa
 from cloudrec.data.format import encoding, manifest
 from cloudrec.data.format.shards import Disk
 from cloudrec.data.growth import GrowingVocabularies
-from cloudrec.data.hashes import FIRST_VERSION, NEWEST, mix64
+from cloudrec.data.hashes import NEWEST, mix64
 from cloudrec.data.prepare import splits as rules
 from cloudrec.data.prepare import table_columns as columns
 from cloudrec.data.prepare.folder import BadRow
+from cloudrec.data.prepare.row_encoder import RowEncoder
 from cloudrec.data.prepare.table_files import read_batches
 from cloudrec.data.prepare.table_shards import (
     Drafts,
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
 
     from cloudrec.data.prepare.folder import Workspace
     from cloudrec.data.prepare.options import PrepareOptions
-    from cloudrec.data.prepare.table_columns import Bags, Problem
+    from cloudrec.data.prepare.table_columns import Problem
     from cloudrec.data.prepare.table_files import TableFile
     from cloudrec.data.prepare.table_shards import Arrays
     from cloudrec.data.vocabulary import KnownVocabulary
@@ -158,10 +159,8 @@ class TablePreparation:
         self._sources: list[dict[str, Any]] = [
             {"path": str(each.path), "bytes": each.bytes, "rows": 0, "bad_rows": 0} for each in files
         ]
-        self._statistics: dict[str, dict[str, float]] = {}
-        self._ids: dict[str, Ids] = {}
+        self._rows = RowEncoder(schema)
         self._vocabulary: dict[str, list[str]] = {}  # of the tables whose values were counted
-        self._counters: dict[str, ValueCounter] = {}  # of the tables whose values are counted
         self._moments: dict[str, Moments] = {}  # of the numbers whose transform depends on all of them
         self._shards: dict[str, list[manifest.DatasetShard]] = {name: [] for name in SPLITS}
 
@@ -171,7 +170,7 @@ class TablePreparation:
             self.note_times([rules.sample_of(each, self._schema) for each in self._files])
         with self._disk, ThreadPoolExecutor(self._threads) as pool:
             tables = self._begin()
-            is_draft = bool(self._counters or self._moments)
+            is_draft = bool(self._rows.counters or self._moments)
             writers = {
                 name: SplitWriter(
                     partial(self._keep if is_draft else self._write, name),
@@ -194,7 +193,7 @@ class TablePreparation:
             if tables is None:
                 counts = {
                     table: counter.counted(least=self._least_count(table))
-                    for table, counter in self._counters.items()
+                    for table, counter in self._rows.counters.items()
                 }
                 tables = self.learned(self._disk, counts, self._moments)
             if is_draft:
@@ -244,7 +243,7 @@ class TablePreparation:
     def _keep(self, split: str, number: int, arrays: Arrays) -> None:
         """Write the files that are complete, and keep the other arrays."""
         waiting = {
-            *(("sparse", "values") if self._counters else ()),
+            *(("sparse", "values") if self._rows.counters else ()),
             *(("dense", "raw") if self._moments else ()),
         }
         rows, self._kinds = len(arrays["dense"]), [kind for kind in arrays if kind != "raw"]
@@ -257,7 +256,9 @@ class TablePreparation:
 
     def _finish_drafts(self, pool: ThreadPoolExecutor) -> None:
         """Replace codes by ids and complete the numbers of all shards, now that all rows are known."""
-        final = {table: counter.ids(self._vocabulary[table]) for table, counter in self._counters.items()}
+        final = {
+            table: counter.ids(self._vocabulary[table]) for table, counter in self._rows.counters.items()
+        }
 
         def finish(split: str, number: int) -> manifest.DatasetShard:
             shard, arrays = self._shards[split][number], self._drafts.take(split, number)
@@ -272,7 +273,7 @@ class TablePreparation:
             for place, dense in enumerate(self._schema.dense):
                 if dense.name in self._moments:
                     values = raw[list(self._moments).index(dense.name)]
-                    arrays["dense"][:, place] = columns.transformed(values, dense, self._statistics)
+                    arrays["dense"][:, place] = columns.transformed(values, dense, self._rows.statistics)
             files = {**shard.files, **write_files(self._disk, split, number, arrays)}
             return replace(shard, files={kind: files[kind] for kind in self._kinds})
 
@@ -282,16 +283,17 @@ class TablePreparation:
     @property
     def counters(self) -> Mapping[str, ValueCounter]:
         """What counts the values of each table that gets a vocabulary."""
-        return self._counters
+        return self._rows.counters
 
     def begin_learning(self) -> None:
         """Prepare to count values and to add up numbers."""
         for table, features in self._schema.tables.items():
             if features[0].encoding == "vocabulary":
-                self._counters[table] = self._counter(table, features[0])
+                self._rows.counters[table] = self._counter(table, features[0])
             else:
-                self._ids[table] = Ids(features[0], ())
+                self._rows.ids[table] = Ids(features[0], ())
         self._moments = moments_to_learn(self._schema)
+        self._rows.waiting = tuple(self._moments)
 
     def _counter(self, table: str, feature: SparseFeature) -> ValueCounter:
         most = self._options.max_vocabulary
@@ -300,11 +302,11 @@ class TablePreparation:
     def count(self, rows: EncodedRows) -> None:
         """Count the values of training rows."""
         for place, sparse in enumerate(self._schema.single):
-            if sparse.table in self._counters:
-                self._counters[sparse.table].add(rows.sparse[place])
+            if sparse.table in self._rows.counters:
+                self._rows.counters[sparse.table].add(rows.sparse[place])
         for place, sparse in enumerate(self._schema.lists):
-            if sparse.table in self._counters:
-                self._counters[sparse.table].add(rows.lists[place][1])
+            if sparse.table in self._rows.counters:
+                self._rows.counters[sparse.table].add(rows.lists[place][1])
 
     def sums(self, rows: EncodedRows) -> dict[str, MomentsOfBatch]:
         """Return the sums of training rows, by the name of the number."""
@@ -315,7 +317,7 @@ class TablePreparation:
     ) -> encoding.Encoding:
         """Write the vocabularies of counted values, and return the encoding."""
         if self._growing is None:
-            self._statistics = {name: moments[name].to_json() for name in moments}
+            self._rows.statistics = {name: moments[name].to_json() for name in moments}
         entries: dict[str, encoding.Table] = {}
         for table, features in self._schema.tables.items():
             file, sha256 = None, ""
@@ -342,7 +344,7 @@ class TablePreparation:
             features=self._schema.to_json(),
             rules={
                 "features": self._schema.mapping(),
-                "statistics": self._statistics,
+                "statistics": self._rows.statistics,
                 **hashed_by,
             },
             growth=None if self._growing is None else self._growing.growth,
@@ -371,20 +373,12 @@ class TablePreparation:
         self.use(self._known)
         for table, features in self._schema.tables.items():
             if features[0].encoding == "vocabulary":
-                del self._ids[table]
-                self._counters[table] = self._counter(table, features[0])
+                del self._rows.ids[table]
+                self._rows.counters[table] = self._counter(table, features[0])
 
     def use(self, known: KnownVocabulary) -> encoding.Encoding:
         """Use an existing encoding, and return it."""
-        theirs = known.encoding
-        if theirs.rules is None:
-            raise DataError("the encoding has no feature schema", remedy=encoding.AGAIN)
-        self._statistics = dict(theirs.rules["statistics"])
-        for table, features in self._schema.tables.items():
-            data = known.files.get(features[0].name, b"")
-            hashed_by = theirs.rules.get("hash", FIRST_VERSION)
-            self._ids[table] = Ids(features[0], texts_in(data), hashed_by=hashed_by)
-        return replace(theirs, features=self._schema.to_json(), growth=None)
+        return self._rows.use(known)
 
     def encoded(
         self, pool: ThreadPoolExecutor, *, only: int | None = None, first_row: int = 0
@@ -424,7 +418,9 @@ class TablePreparation:
 
     def _make(self, taken: _Taken) -> EncodedBatch:
         batch = taken.batch
-        problems = self._problems(batch)
+        problems = self._rows.problems(batch)
+        if self._schema.split is not None:
+            problems += rules.problems(batch, self._schema.split)
         if self._schema.split is None:
             test = self._in_test(self._files[taken.number], taken.rows)
         else:
@@ -434,33 +430,10 @@ class TablePreparation:
             good = np.ones(batch.num_rows, np.bool_)
             good[[each.row for each in problems]] = False
             batch, test = batch.filter(pa.array(good)), test[good]
-        rows = self._encode(batch)
+        rows = self._rows.encode(batch)
         splits = {"train": rows.chosen(~test), "test": rows.chosen(test)}
         filled = {name: each for name, each in splits.items() if each.rows}
         return EncodedBatch(taken, problems, filled)
-
-    def _problems(self, batch: pa.RecordBatch) -> list[Problem]:
-        """Return what does not fit the schema."""
-        problems: list[Problem] = []
-        for label in self._schema.labels:
-            problems += columns.labels(batch.column(label.column), label)[1]
-        if self._schema.weight is not None:
-            problems += columns.weights(batch.column(self._schema.weight), self._schema.weight)[1]
-        for dense in self._schema.dense:
-            problems += columns.numbers(batch.column(dense.column), dense)[1]
-        for sparse in self._schema.sparse:
-            if not sparse.missing:
-                problems += columns.missing(columns.values_of(batch, sparse), sparse)
-        for sparse in self._schema.weighted:
-            problems += self._value_weights(batch, sparse)[1]
-        if self._schema.split is not None:
-            problems += rules.problems(batch, self._schema.split)
-        return problems
-
-    def _value_weights(
-        self, batch: pa.RecordBatch, sparse: SparseFeature
-    ) -> tuple[npt.NDArray[np.float32], list[Problem]]:
-        return columns.value_weights(batch.column(sparse.column), batch.column(sparse.weights), sparse)
 
     def note(self, made: EncodedBatch) -> None:
         """Note the bad rows of a batch; DataError if there are too many by now."""
@@ -497,46 +470,6 @@ class TablePreparation:
         key = mix64(np.array([self._options.seed], np.uint64))
         limit = np.uint64(int(self._options.test_fraction * 2**53) << 11)
         return mix64(rows.astype(np.uint64) ^ key) < limit
-
-    def _encode(self, batch: pa.RecordBatch) -> EncodedRows:
-        dense = np.zeros((batch.num_rows, len(self._schema.dense)), np.float32)
-        raw = np.empty((len(self._moments), batch.num_rows))
-        for place, feature in enumerate(self._schema.dense):
-            values, _ = columns.numbers(batch.column(feature.column), feature)
-            if feature.name in self._moments:
-                raw[list(self._moments).index(feature.name)] = values
-            else:
-                dense[:, place] = columns.transformed(values, feature, self._statistics)
-        coders: dict[str, Ids | ValueCounter] = {**self._ids, **self._counters}
-        dtype: type[np.signedinteger[Any]] = np.int64 if self._schema.managed else np.int32
-        single = np.empty((len(self._schema.single), batch.num_rows), dtype)
-        found: Bags
-        for place, sparse in enumerate(self._schema.single):
-            found = columns.bags(columns.values_of(batch, sparse), sparse)
-            single[place] = coders[sparse.table].of(found.values)
-        lists = []
-        for sparse in self._schema.lists:
-            found = columns.bags(batch.column(sparse.column), sparse)
-            assert found.lengths is not None  # noqa: S101 - for the type checker: of a multi_hot feature
-            ids = coders[sparse.table].of(found.values)
-            lists.append((found.lengths, ids.astype(dtype, copy=False)))
-        list_weights = [
-            np.ones(len(ids), np.float32) if sparse.weights is None else self._value_weights(batch, sparse)[0]
-            for sparse, (_, ids) in zip(self._schema.lists, lists, strict=True)
-            if self._schema.weighted
-        ]
-        labels = [columns.labels(batch.column(each.column), each)[0] for each in self._schema.labels]
-        weight = self._schema.weight
-        weights = None if weight is None else columns.weights(batch.column(weight), weight)[0]
-        return EncodedRows(
-            np.stack(labels) if self._schema.tasks else labels[0],
-            dense,
-            single,
-            lists,
-            raw,
-            weights,
-            list_weights,
-        )
 
     def add_source(self, number: int, rows: int, bad_rows: int) -> None:
         """Add the rows of a file that other machines have read."""

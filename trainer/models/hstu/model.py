@@ -85,7 +85,7 @@ def _attend(layers: nn.Module, candidate: Tensor, history: Sequence) -> Tensor:
     """Return the candidate after the layers [B, width]."""
     events = torch.cat([history.vectors, candidate[:, None]], dim=1)
     length = history.vectors.shape[1]
-    places = torch.arange(length, device=candidate.device).expand(len(candidate), length)
+    places = torch.arange(length, device=candidate.device).expand(candidate.shape[0], length)
     places = torch.cat([places, history.lengths[:, None]], dim=1)  # the candidate comes after the last event
     present = functional.pad(history.mask, (0, 1), value=True)
     distance = places[:, :, None] - places[:, None]

@@ -1,0 +1,74 @@
+"""Scores of raw rows by a model that is served."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+
+from cloudrec_server.rows import RowsRefusedError, make_rows_encoder
+from trainer.base.errors import CheckpointError
+from trainer.serving.scorer import Scorer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from cloudrec_server.rows import RowsEncoder
+    from trainer.serving.live import LiveModel
+    from trainer.serving.scorer import TrainedModel
+
+
+class Ready(NamedTuple):
+    """What scores rows with one version of a model."""
+
+    encoder: RowsEncoder
+    scorer: Scorer
+
+    def scores(self, rows: Sequence[Mapping[str, Any]]) -> torch.Tensor:
+        """Return the probabilities [rows] or [rows, tasks]; RowsRefusedError names rows that do not fit."""
+        ((logits, _),) = self.scorer.score([self.encoder.encode(rows)])
+        return torch.sigmoid(logits)
+
+
+def make_ready(trained: TrainedModel) -> Ready:
+    """Prepare a model for raw rows.
+
+    Raises:
+        ConfigError: it does not say how rows are encoded.
+        CheckpointError: it gives no finite scores.
+    """
+    ready = Ready(make_rows_encoder(trained), Scorer(trained, torch.device("cpu")))
+    empty: dict[str, None] = {column.name: None for column in ready.encoder.columns}
+    _try(ready, empty)
+    return ready
+
+
+def _try(ready: Ready, row: Mapping[str, None]) -> None:
+    """Score a row once, so that the first request does not wait for what is made on first use."""
+    try:
+        scores = ready.scores([row])
+    except RowsRefusedError:  # a column that must not be missing
+        return
+    if not bool(scores.isfinite().all()):
+        raise CheckpointError("its scores are not finite: the model has diverged; serve an earlier version")
+
+
+class Scored(NamedTuple):
+    """The scores of a request."""
+
+    version: str
+    step: int
+    scores: list[Any]  # a number a row, or a list of them in the order of the tasks
+
+
+def score_requests(live: LiveModel[Ready], requests: Sequence[Sequence[Mapping[str, Any]]]) -> list[Scored]:
+    """Return the scores of several requests, all with one version; RowsRefusedError as in `Ready`."""
+    served = live.served
+    rows = requests[0] if len(requests) == 1 else list(chain.from_iterable(requests))
+    scores: list[Any] = served.ready.scores(rows).tolist()
+    made, first = [], 0
+    for each in requests:
+        made.append(Scored(served.version, served.trained.step, scores[first : first + len(each)]))
+        first += len(each)
+    return made
