@@ -114,6 +114,18 @@ def test_an_export_of_a_run_with_a_cache_has_the_trained_rows(
     assert np.array_equal(*exported)
 
 
+def test_a_warm_start_fills_the_tables_that_a_cache_reads(
+    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_here(dataset, tmp_path / "day-1", **EXACT)
+    warm = {**EXACT, "init_from": str(tmp_path / "day-1" / "checkpoints"), "init_match": "number"}
+    plain = run_here(dataset, tmp_path / "plain", **warm).summary
+    use_caching_tables(monkeypatch)
+    cached = run_here(dataset, tmp_path / "cached", **warm).summary
+    assert cached["model_digest"] == plain["model_digest"]
+    assert cached["auc"] == plain["auc"]
+
+
 def _trained_on_after_a_load(place: Place, folder: str) -> tuple[str, str]:
     """The model after six steps, and after going back to the third and making the last three again."""
     with pytest.MonkeyPatch.context() as patch:

@@ -58,6 +58,18 @@ def test_a_save_that_is_not_in_the_background_is_streamed_as_well(tmp_path: Path
     assert device.pinned.peak == 2 * SMALL.chunk
 
 
+def test_many_small_copies_are_joined_without_a_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trainer.checkpoint.save.table_stream._MOST_PIECES", 1)
+    monkeypatch.setattr("trainer.checkpoint.save.table_stream._PIECE_BYTES", 1000)
+    device = LateDevice(eager=0.2, seed=3)
+    model = DeviceModel(device)
+    options = SavingOptions(mode="full", in_background=True, stream=SMALL)
+    _, cuts = save_while_training(tmp_path, model, options, device=device)
+    assert torn(tmp_path, cuts, model) == []
+
+
 @pytest.mark.parametrize("mode", ["full", "incremental"])
 def test_training_that_does_not_wait_for_the_copies_tears_a_checkpoint(tmp_path: Path, mode: Mode) -> None:
     device = UnorderedDevice()
