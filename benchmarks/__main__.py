@@ -26,6 +26,7 @@ BENCHMARKS = (
     "kubernetes",
     "launchers",
     "user_script",
+    "serving",
     "mutants",
     "managed",
 )
