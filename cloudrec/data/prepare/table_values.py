@@ -315,7 +315,7 @@ class Ids:
         return self._of_many(values)
 
     def _few(self, values: pa.Array) -> npt.NDArray[np.signedinteger[Any]]:
-        """Return the ids of a few values, as of a request: those seen before cost a look into a dictionary."""
+        """Return the ids of a few values, as of a request, from a dictionary of those that were seen."""
         keys = values.to_pylist()
         known = self._seen
         try:
