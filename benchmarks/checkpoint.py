@@ -1,6 +1,6 @@
-"""The cost of checkpoints, compared with torch.save of the same state and with a plain read from the disk.
+"""The cost of checkpoints, beside torch.save, torch.distributed.checkpoint and a plain read of the disk.
 
-    python -m benchmarks.checkpoint [--rows N] [--dim D] [--steps S] [--folder DIR] [--write]
+    python -m benchmarks.checkpoint [--rows N] [--dim D] [--steps S] [--rounds N] [--folder DIR] [--write]
 
 A DLRM with tables of the Criteo Kaggle data's proportions trains on Zipf ids, and saves as a run does. Memory
 is the private memory of the saver's processes, including copies of pages that training has changed.
@@ -24,6 +24,7 @@ import numpy as np
 import psutil
 import torch
 
+from benchmarks.dcp_saves import KINDS, AsyncSaver, save_plainly
 from benchmarks.machine import describe_machine
 from trainer.base.arguments import make_config
 from trainer.base.distributed import join_world
@@ -34,9 +35,13 @@ from trainer.loop.learner import Learner
 from trainer.models.model import ModelShape
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
+    from torch import Tensor
+
+    from benchmarks.dcp_saves import AsyncSaved, Kind
     from trainer.base.distributed import World
+    from trainer.checkpoint.format.coding import Quantization
     from trainer.checkpoint.save.saves import CheckpointReport
 
 RESULTS = Path(__file__).parent / "results"
@@ -160,8 +165,7 @@ class Bench:
         forget(self.folder / "run")
         began = time.perf_counter()
         with self.learner.filling() as state:
-            if writer.load_newest(state, initial=self.learner.initial) is None:
-                raise RuntimeError("nothing was saved")
+            writer.load_newest(state, initial=self.learner.initial)
         self.train(1)
         return time.perf_counter() - began
 
@@ -230,79 +234,175 @@ def read_plainly(path: Path) -> float:
     return time.perf_counter() - began
 
 
-def timed(action: Callable[[], object]) -> float:
-    """Seconds."""
-    began = time.perf_counter()
-    action()
-    return time.perf_counter() - began
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Measured values."""
+
+    values: tuple[float, ...]
+
+    @property
+    def median(self) -> float:
+        """The median."""
+        return statistics.median(self.values)
+
+    def text(self, digits: int = 1, factor: float = 1.0) -> str:
+        """Return "median (least to largest)"."""
+        shown = (self.median, min(self.values), max(self.values))
+        median, least, largest = (f"{value * factor:.{digits}f}" for value in shown)
+        return f"{median} ({least} to {largest})" if len(self.values) > 1 else median
 
 
-def measure(bench: Bench, steps: int) -> list[str]:
-    """The lines of the report."""
-    saves: list[Saved] = []
-    bench.train(QUIET_STEPS)
-    with bench.open(mode="incremental") as writer:
-        for _ in range(2):  # the second begins a chain, so that no file is in both
-            bench.train(1)
-            writer.save(bench.step, bench.learner.state, {}, {}, initial=bench.learner.initial)
-        bench.interval(writer, steps)
-        saves.append(bench.save(writer, "differential, fp32"))
-        bench.interval(writer, steps)
-        saves.append(bench.save(writer, "differential, fp32, memory watched", watch=True))
-    with bench.open(mode="incremental") as writer:
-        from_initial_s = bench.load(writer)
-    for kind in ("int8", "int4"):
-        with bench.open(mode="incremental", quantization=kind) as writer:
+class Measurement:
+    """All that is measured, in rounds; torch.save is timed between the groups.
+
+    Args:
+        bench: what is saved.
+        steps: between two checkpoints.
+        rounds: saves of each kind.
+    """
+
+    def __init__(self, bench: Bench, steps: int, rounds: int) -> None:
+        self._bench = bench
+        self._steps = steps
+        self._rounds = rounds
+        self._plain = bench.folder / "plain" / "state.pt"
+        self.torch_saves: list[float] = []
+        self.saves: list[list[Saved]] = []
+        self.asynchronous: dict[Kind, tuple[float, list[AsyncSaved]]] = {}
+        self.recoveries: dict[str, list[tuple[float, float]]] = {}  # seconds, and those of a plain read
+
+    def make(self) -> None:
+        """Measure."""
+        self._save_plainly()
+        self._differentials("none", "differential, fp32")
+        self._recover("the initial state and differentials", mode="incremental")
+        self._save_plainly()
+        self._differentials("int8", "differential, int8")
+        self._full()
+        self._recover("a full checkpoint", mode="full")
+        self._save_plainly()
+        for kind in KINDS:
+            self._asynchronous(kind)
+
+    @property
+    def _state(self) -> dict[str, Tensor]:
+        entries = self._bench.learner.state.items()
+        return {
+            f"{name}/{number}": shard.tensor
+            for name, entry in entries
+            for number, shard in enumerate(entry.shards)
+        }
+
+    def _save_plainly(self) -> None:
+        self.torch_saves.append(save_plainly(self._state, self._plain))
+
+    def _differentials(self, quantization: Quantization, label: str) -> None:
+        bench = self._bench
+        with bench.open(mode="incremental", quantization=quantization) as writer:
             bench.load(writer)
-            writer.save(bench.step, bench.learner.state, {}, {}, initial=bench.learner.initial)
-            bench.interval(writer, steps)
-            saves.append(bench.save(writer, f"differential, {kind}"))
-    with bench.open(mode="full") as writer:
-        bench.load(writer)
-        saves.append(bench.save(writer, "full"))
-    with bench.open(mode="full") as writer:
-        from_full_s = bench.load(writer)
-    state = {name: [shard.tensor for shard in entry.shards] for name, entry in bench.learner.state.items()}
-    plain = bench.folder / "plain" / "state.pt"
-    plain.parent.mkdir()
-    torch_save_s = timed(lambda: torch.save(state, plain))
-    read_s = read_plainly(plain)
-    return [
-        *_table(saves, full_bytes=saves[-1].report.bytes, torch_save_s=torch_save_s),
-        "",
-        (
-            f"torch.save of the same state ({bench.full_bytes / 1e9:.2f} GB) to the page cache takes "
-            f"{torch_save_s:.2f} s."
-        ),
-        "",
-        (
-            f"Recovery, to the first new step: {from_full_s:.2f} s from a full checkpoint, "
-            f"{from_full_s / read_s:.2f} of the {read_s:.2f} s that a plain read of the state takes; "
-            f"{from_initial_s:.2f} s, {from_initial_s / read_s:.2f} of it, from the initial state (drawn in "
-            f"{bench.draw_s:.2f} s) and differentials. All is verified."
-        ),
-    ]
+            for _ in range(2):  # the second begins a chain, so that no file is in both
+                bench.train(1)
+                writer.save(bench.step, bench.learner.state, {}, {}, initial=bench.learner.initial)
+            its = []
+            for _ in range(self._rounds):
+                bench.interval(writer, self._steps)
+                its.append(bench.save(writer, label))
+            bench.interval(writer, self._steps)
+            its[-1].memory = bench.save(writer, label, watch=True).memory
+        self.saves.append(its)
+
+    def _full(self) -> None:
+        with self._bench.open(mode="full") as writer:
+            self._bench.load(writer)
+            self.saves.append([self._bench.save(writer, "full") for _ in range(self._rounds)])
+
+    def _recover(self, base: str, **options: Any) -> None:  # noqa: ANN401 - of SavingOptions
+        pairs = []
+        for _ in range(self._rounds):
+            with self._bench.open(**options) as writer:
+                pairs.append((self._bench.load(writer), read_plainly(self._plain)))
+        self.recoveries[base] = pairs
+
+    def _asynchronous(self, kind: Kind) -> None:
+        bench = self._bench
+        folder = bench.folder / "dcp"
+
+        def step() -> float:
+            return bench.train(1)[0]
+
+        saver = AsyncSaver(kind)
+        try:
+            saver.save(self._state, folder, step)  # starts what writes, and allocates
+            quiet = statistics.median(bench.train(QUIET_STEPS))
+            saves = [saver.save(self._state, folder, step) for _ in range(self._rounds)]
+        finally:
+            saver.close()
+        self.asynchronous[kind] = quiet, saves
+
+    def lines(self) -> list[str]:
+        """The lines of the report."""
+        plain = Spread(tuple(self.torch_saves))
+        return [
+            *_table(self.saves, plain.median),
+            "",
+            (
+                f"torch.save of the same state ({self._bench.full_bytes / 1e9:.2f} GB) to the page cache "
+                f"takes {plain.text(2)} s; training waits for all of it."
+            ),
+            "",
+            *_asynchronous_table(self.asynchronous, plain.median),
+            "",
+            *(_recovery(base, pairs) for base, pairs in self.recoveries.items()),
+            f"The initial state is drawn in {self._bench.draw_s:.2f} s. All bytes are verified.",
+        ]
 
 
-def _table(saves: list[Saved], *, full_bytes: int, torch_save_s: float) -> list[str]:
+def _table(groups: list[list[Saved]], torch_save_s: float) -> list[str]:
+    full_bytes = groups[-1][0].report.bytes
     lines = [
         (
             "| checkpoint | rows touched | MB | of the touched rows' own | below full | stall ms | "
-            "below torch.save | write s | step ms before / beside | memory MB |"
+            "below torch.save | write s | step before / beside | memory MB |"
         ),
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
-    for each in saves:
-        report = each.report
-        own = report.bytes / (each.own_bytes if each.label != "full" else report.bytes)
+    for saves in groups:
+        last = saves[-1]
+        size = last.report.bytes
+        own = size / (last.own_bytes if last.label != "full" else size)
+        stall = Spread(tuple(each.report.seconds for each in saves))
+        slower = Spread(tuple(each.step_s / each.quiet_s - 1 for each in saves))
         lines.append(
-            f"| {each.label} | {each.touched:.2%} | {report.bytes / 1e6:.1f} | {own:.3f} | "
-            f"{full_bytes / report.bytes:.1f}x | {report.seconds * 1e3:.1f} | "
-            f"{torch_save_s / report.seconds:.0f}x | {report.write_s:.2f} | "
-            f"{each.quiet_s * 1e3:.1f} / {each.step_s * 1e3:.1f} ({each.step_s / each.quiet_s - 1:+.0%}) | "
-            f"{f'{each.memory / 1e6:.0f}' if each.memory else ''} |"
+            f"| {last.label} | {last.touched:.2%} | {size / 1e6:.1f} | {own:.3f} | "
+            f"{full_bytes / size:.1f}x | {stall.text(1, 1e3)} | {torch_save_s / stall.median:.0f}x | "
+            f"{Spread(tuple(each.report.write_s for each in saves)).text(2)} | {slower.median:+.0%} | "
+            f"{f'{last.memory / 1e6:.0f}' if last.memory else ''} |"
         )
     return lines
+
+
+def _asynchronous_table(found: dict[Kind, tuple[float, list[AsyncSaved]]], torch_save_s: float) -> list[str]:
+    lines = [
+        "| torch.distributed.checkpoint.async_save | stall ms | below torch.save | write s | step beside |",
+        "|---|---|---|---|---|",
+    ]
+    for kind, (quiet, saves) in found.items():
+        stall = Spread(tuple(each.stall_s for each in saves))
+        slower = statistics.median(each.step_s / quiet - 1 for each in saves)
+        lines.append(
+            f"| by a {kind} | {stall.text(0, 1e3)} | {torch_save_s / stall.median:.1f}x | "
+            f"{Spread(tuple(each.write_s for each in saves)).text(2)} | {slower:+.0%} |"
+        )
+    return lines
+
+
+def _recovery(base: str, pairs: list[tuple[float, float]]) -> str:
+    ratio = Spread(tuple(seconds / plain for seconds, plain in pairs))
+    seconds, plain = (Spread(values) for values in zip(*pairs, strict=True))
+    return (
+        f"Recovery from {base}, to the first new step: {seconds.text(2)} s, {ratio.text(2)} of a plain read "
+        f"of as many bytes ({plain.text(2)} s) beside it."
+    )
 
 
 def _describe(bench: Bench, dim: int, steps: int) -> str:
@@ -323,6 +423,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=50_000_000)
     parser.add_argument("--dim", type=int, default=32)
     parser.add_argument("--steps", type=int, default=1000)
+    parser.add_argument("--rounds", type=int, default=3, help="saves of each kind")
     parser.add_argument("--folder", type=Path, help="on the disk to measure [the temporary folder]")
     parser.add_argument("--write", action="store_true", help="keep the table in benchmarks/results")
     arguments = parser.parse_args()
@@ -330,7 +431,10 @@ def main() -> None:
     try:
         with join_world("cpu") as world:
             bench = Bench(world, folder, rows=arguments.rows, dim=arguments.dim)
-            lines = measure(bench, arguments.steps)
+            measurement = Measurement(bench, arguments.steps, arguments.rounds)
+            bench.train(QUIET_STEPS)
+            measurement.make()
+            lines = measurement.lines()
     finally:
         shutil.rmtree(folder)
     text = "\n".join(

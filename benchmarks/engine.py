@@ -37,7 +37,7 @@ from cloudrec.errors import CloudrecError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-SIZES = (500, 1000, 2000, 4000)
+SIZES = (500, 1000, 2000, 4000, 10_000)
 LAYERS = 10
 LIMIT_S, LIMIT_SIZE = 2.0, 2000
 LIMIT_MB = 150.0

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 RESTORES = 10
 ALLOWED = 0.0001  # AUC that the restores may cost
-CODINGS = ("none", "int8", "int4")
+CODINGS = ("none", "int8")
 UNBROKEN = "unbroken"
 
 

@@ -27,6 +27,7 @@ from cloudrec.app.money.lifetime import (
     with_end,
     with_kept_end,
 )
+from cloudrec.app.money.silence import silence
 from cloudrec.app.reach.machines import lacks_machines
 from cloudrec.app.reach.private import check_private
 from cloudrec.app.records import fitted, known_clusters
@@ -83,6 +84,7 @@ class ClusterView:
     missing: Sequence[Missing] = ()  # what it lacks before runs can use it
     keeper: KeeperView | None = None  # of a managed cluster
     problem: str = ""  # why the cloud could not be asked, or its record in the journal not be read
+    alarm: str = ""  # that its guard or keeper is silent, so that its end may not be enforced
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -314,7 +316,7 @@ def down(
         existing = merge(app.journal.known(cluster.title), searched)
         removal = Removal(
             plan=plan_removal(cluster.title, existing, keep_data=keep_data),
-            runs=[run for run in list_runs(app.home.runs) if run.cluster == cluster.title],
+            runs=[run for run in list_runs(app.home.runs, of=cluster.title) if run.cluster == cluster.title],
             keep_data=keep_data,
         )
         if not decide(removal):
@@ -502,7 +504,7 @@ def _end_runs(app: AppContext, removal: Removal) -> None:
 
 
 def _view(app: AppContext, known: KnownCluster) -> ClusterView:
-    record, cluster, problem, spent = known.record, known.cluster, "", None
+    record, cluster, problem, spent, alarm = known.record, known.cluster, "", None, ""
     keeper: KeeperView | None = None
     missing = record.missing
     found: Sequence[Observed] = app.journal.known(record.name)
@@ -521,8 +523,9 @@ def _view(app: AppContext, known: KnownCluster) -> ClusterView:
                 state = "NOT READY"
                 missing = (Missing(what="access", reason=cause.message, remedy=cause.remedy or ""),)
             elif state in _USABLE and not are_left_alone(app, cluster):
-                ledger = cost_now(app, known).ledger
-                spent = ledger.usd if ledger is not None else None
+                metered = cost_now(app, known)
+                spent = metered.ledger.usd if metered.ledger is not None else None
+                alarm = silence(metered, app.now().timestamp())
                 keeper = keeper_view(app, known)
             if lacks:
                 state, missing = "NOT READY", (*lacks, *missing)
@@ -546,6 +549,7 @@ def _view(app: AppContext, known: KnownCluster) -> ClusterView:
         missing=missing,
         keeper=keeper,
         problem=problem,
+        alarm=alarm,
     )
 
 

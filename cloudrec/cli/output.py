@@ -14,7 +14,7 @@ import click
 from cloudrec.cli.plain import one_line, plain
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 SCHEMA_VERSION = 1
 FORMATS = ("table", "json", "yaml")
@@ -33,13 +33,16 @@ def chosen_format() -> str:
     return _chosen["format"]
 
 
-def emit(document: Mapping[str, Any], table: str) -> None:
-    """Print the text for people, or keep the document for `flush`. A command calls this once."""
+def emit(document: Mapping[str, Any] | Callable[[], Mapping[str, Any]], table: str) -> None:
+    """Print the text for people, or keep the document for `flush`. A command calls this once.
+
+    A document that takes time to make is given as a function, which is called only if it is printed.
+    """
     if chosen_format() == "table":
         if table:
             click.echo(plain(table))
         return
-    _held.update(document)
+    _held.update(document() if callable(document) else document)
 
 
 def flush() -> None:

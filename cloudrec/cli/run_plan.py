@@ -150,10 +150,11 @@ def _work_line(plan: RunPlan) -> str:
     size = work.table_bytes / 1e9
     dims = sorted(set(work.dims))
     width = f"{dims[0]}" if len(dims) == 1 else f"{dims[0]} to {dims[-1]}"
+    assumed = "" if plan.assumes is None else f"\n{plan.assumes[0].upper()}{plan.assumes[1:]}."
     return (
         f"{trained}; {len(work.table_rows)} tables of {sum(work.table_rows):,} rows x {width} "
         f"({size:,.1f} GB with their optimizer),\n{work.ids:.4g} ids a sample, a dense part of "
-        f"{work.dense_params / 1e6:.1f} M parameters, {work.precision}"
+        f"{work.dense.params / 1e6:.1f} M parameters, {work.precision}{assumed}"
     )
 
 

@@ -84,10 +84,42 @@ class GrowingVocabularies:
             generation=self.generation,
             forget_after=self._forget_after,
         )
-        seen = grown.last_seen
+        self._write(disk, table, grown.last_seen)
+        return grown.values
+
+    def grow_codes(
+        self,
+        disk: Disk,
+        table: str,
+        codes: npt.NDArray[np.uint32],
+        found: npt.NDArray[np.uint32],
+        newcomers: npt.NDArray[np.uint32],
+    ) -> npt.NDArray[np.uint32]:
+        """Return a vocabulary of distinct codes after this preparation; see `grow`.
+
+        Raises:
+            DataError: the record of the preparations before does not fit the vocabulary.
+        """
+        last_seen = self._last_seen(table, len(codes))
+        known = np.flatnonzero(np.isin(codes, found))
+        new = newcomers[~np.isin(newcomers, codes)]
+        grown = place(
+            last_seen,
+            known,
+            len(new),
+            max_size=None,
+            generation=self.generation,
+            forget_after=self._forget_after,
+        )
+        values = np.empty(len(grown.last_seen), np.uint32)
+        values[: len(codes)] = codes
+        values[grown.places] = new[: len(grown.places)]
+        self._write(disk, table, grown.last_seen)
+        return values
+
+    def _write(self, disk: Disk, table: str, seen: npt.NDArray[np.int32]) -> None:
         header, body = memoryview(header_of(seen.dtype, seen.shape)), seen.view(np.uint8).data
         self._written[table] = disk.write(f"{FOLDER}/{table}.seen.npy", header, body)
-        return grown.values
 
     def _last_seen(self, table: str, size: int) -> npt.NDArray[np.int32]:
         data = self._seen.get(table)
@@ -126,21 +158,67 @@ def grow(
         forget_after: a value that was in none of so many preparations, this one included, may give its id
             to a new one; None: never.
     """
-    grown, seen = list(values), last_seen.astype(np.int32, copy=True)
-    places = {value: place for place, value in enumerate(grown)}
-    seen[[places[value] for value in found if value in places]] = generation
+    places = {value: number for number, value in enumerate(values)}
+    known = np.array([places[value] for value in found if value in places], np.int64)
     new = [value for value in newcomers if value not in places]
-    idle = _idle(seen, generation, forget_after)[: len(new)]
-    for place, value in zip(idle, new, strict=False):
-        grown[place] = value
-        seen[place] = generation
-    room = len(new) if max_size is None else max(max_size - len(grown), 0)
-    more = new[len(idle) :][:room]
+    placed = place(
+        last_seen,
+        known,
+        len(new),
+        max_size=max_size,
+        generation=generation,
+        forget_after=forget_after,
+    )
+    grown = [*values, *[""] * (len(placed.last_seen) - len(values))]
+    for number, value in zip(placed.places.tolist(), new, strict=False):
+        grown[number] = value
+    replaced = int(np.count_nonzero(placed.places < len(values)))
     return GrownVocabulary(
-        values=grown + more,
-        last_seen=np.concatenate([seen, np.full(len(more), generation, np.int32)]),
-        kept=len(values) - len(idle),
-        replaced=len(idle),
+        values=grown, last_seen=placed.last_seen, kept=len(values) - replaced, replaced=replaced
+    )
+
+
+class Placed(NamedTuple):
+    """Where new values of a vocabulary are put.
+
+    Attributes:
+        places: int64, of the first new values, in their order: those of idle values, then new places.
+        last_seen: int32 [values], of the grown vocabulary.
+    """
+
+    places: npt.NDArray[np.int64]
+    last_seen: npt.NDArray[np.int32]
+
+
+def place(
+    last_seen: npt.NDArray[np.int32],
+    known: npt.NDArray[np.int64],
+    new: int,
+    *,
+    max_size: int | None,
+    generation: int,
+    forget_after: int | None,
+) -> Placed:
+    """Give places to new values; see `grow`.
+
+    Args:
+        last_seen: when each value of the vocabulary so far was in training rows.
+        known: the places of those in the new training rows.
+        new: how many values may enter the vocabulary.
+        max_size: the most values; None: any number.
+        generation: the number of this preparation.
+        forget_after: as for `grow`.
+    """
+    seen = last_seen.astype(np.int32, copy=True)
+    seen[known] = generation
+    idle = _idle(seen, generation, forget_after)[:new]
+    seen[idle] = generation
+    more = new - len(idle)
+    if max_size is not None:
+        more = min(more, max(max_size - len(seen), 0))
+    return Placed(
+        np.concatenate([idle, np.arange(len(seen), len(seen) + more)]),
+        np.concatenate([seen, np.full(more, generation, np.int32)]),
     )
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from graphlib import TopologicalSorter
+from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -37,25 +38,29 @@ def walk(
     sorter = TopologicalSorter(needs)
     sorter.prepare()
     failed: dict[str, Exception] = {}
+    # Each future reports once. Waiting for all running ones instead would view each of them at every step.
+    ended: SimpleQueue[Future[None]] = SimpleQueue()
     with ThreadPoolExecutor(max_workers=_MAX_WORKERS, thread_name_prefix="engine") as pool:
         running: dict[Future[None], str] = {}
         try:
             while sorter.is_active():
                 if not (failed and stop_at_failure):
-                    running |= {pool.submit(work, key): key for key in sorter.get_ready()}
+                    for key in sorter.get_ready():
+                        future = pool.submit(work, key)
+                        running[future] = key
+                        future.add_done_callback(ended.put)
                 if not running:
                     break
-                done, _ = wait(running, return_when=FIRST_COMPLETED)
-                for future in done:
-                    key = running.pop(future)
-                    error = future.exception()
-                    if isinstance(error, Exception):
-                        failed[key] = error
-                    else:
-                        # Raises a worker's KeyboardInterrupt or SystemExit, which is no failure of its key.
-                        future.result()
-                        # Not called for a failed key, so that no key that needs it becomes ready.
-                        sorter.done(key)
+                future = ended.get()
+                key = running.pop(future)
+                error = future.exception()
+                if isinstance(error, Exception):
+                    failed[key] = error
+                else:
+                    # Raises a worker's KeyboardInterrupt or SystemExit, which is no failure of its key.
+                    future.result()
+                    # Not called for a failed key, so that no key that needs it becomes ready.
+                    sorter.done(key)
         except BaseException:
             # Stop the clock first: leaving the `with` block joins the workers, which may wait for minutes.
             if clock is not None:

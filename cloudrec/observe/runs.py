@@ -116,6 +116,12 @@ def list_runs(runs: Path, *, of: str | None = None) -> list[RunView]:
     return sorted(views, key=lambda view: (-(view.created or 0.0), view.name))
 
 
+def newest_folders(runs: Path) -> list[RunFolder]:
+    """Return the folders of all runs, newest first, by the first event of each; no engine is asked."""
+    found = [RunFolder(path=path) for path in _folders(runs)]
+    return sorted(found, key=lambda run: (-(run.ledger.began() or 0.0), run.name))
+
+
 def load_run(runs: Path, name: str) -> RunView:
     """Return one run; UsageError if there is none of that name, DataError if its spec is damaged."""
     return view_run(find_run(runs, name))
@@ -132,8 +138,7 @@ def find_run(runs: Path, name: str) -> RunFolder:
     for path in _folders(runs):
         if path.name == name:
             return RunFolder(path=path)
-    # Only for the message: the states of all runs need calls to their engines.
-    known = [view.name for view in list_runs(runs)]
+    known = [run.name for run in newest_folders(runs)]
     listed = f"the newest are: {', '.join(known[:5])}" if known else "there are no runs yet"
     raise UsageError(
         f"there is no run {name!r} in {runs}", remedy=f"{listed}; `cloudrec status` lists every run"

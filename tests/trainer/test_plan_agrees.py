@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from cloudrec.planning.fit.layers import LayerSizes, dense_work
 from cloudrec.planning.fit.memory import rank_memory
 from cloudrec.planning.fit.work import TrainingWork
 
@@ -19,9 +20,9 @@ def _work(rows: int, dim: int, batch: int, optimizer: str) -> TrainingWork:
         table_rows=[rows] * 26,
         dim=dim,
         ids=26,
-        num_dense=13,
-        bottom=(512, 256, dim),
-        top=(512, 256, 1),
+        dense=dense_work(
+            "dlrm", LayerSizes(num_dense=13, vectors=[dim] * 26, bottom=(512, 256, dim), top=(512, 256, 1))
+        ),
         batch=batch,
         table_optimizer=optimizer,
     )

@@ -300,7 +300,7 @@ class RunConfig(_Group):
     checkpoint_chain: Annotated[int, Field(gt=0, le=200)] = Field(
         8, description="incremental checkpoints one upon another before they are merged"
     )
-    checkpoint_quantization: Literal["none", "int8", "int4"] = Field(
+    checkpoint_quantization: Literal["none", "int8"] = Field(
         "none", description="bits of the weights in incremental checkpoints; none restores bit for bit"
     )
     checkpoint_async: bool = Field(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from cloudrec.app.money.kept import ClusterCost, file_of, keep_cost, kept_costs, metered_runs
 from cloudrec.app.readiness import BRIEFLY_S
@@ -80,9 +80,9 @@ def final_reading(app: AppContext, name: str) -> FinalReading | None:
             app.report(f"the cost up to now is not read: {error.message}")
             return None
         if reading is not None:
-            cost = replace(_unread(known), ledger=reading[0])
+            cost = replace(_unread(known), ledger=reading.ledger, round_at=reading.round_at)
             keep_cost(app, cost)
-            return FinalReading(app=app, cost=cost, tariffs=reading[1])
+            return FinalReading(app=app, cost=cost, tariffs=reading.tariffs)
     return None
 
 
@@ -93,7 +93,7 @@ def spent_usd(app: AppContext, name: str) -> float | None:
             reading = _read(app, known)
         except CloudrecError:
             return None
-        return reading[0].usd if reading is not None else None
+        return reading.ledger.usd if reading is not None else None
     return None
 
 
@@ -109,8 +109,9 @@ def cost_now(app: AppContext, known: KnownCluster) -> ClusterCost:
         why = f"the meter cannot be read: {error.message}"
         return replace(before or cost, problem=f"as read last; {why}" if before else why)
     if reading is None:
-        return replace(cost, problem="not metered: it has no guard, or the guard has not made a round yet")
-    cost = replace(cost, ledger=reading[0])
+        problem = "not metered: it has no guard, or the guard has not made a round yet"
+        return replace(cost, problem=problem, is_read=True)
+    cost = replace(cost, ledger=reading.ledger, round_at=reading.round_at, is_read=True)
     keep_cost(app, cost)
     return cost
 
@@ -125,8 +126,22 @@ def _unread(known: KnownCluster) -> ClusterCost:
     )
 
 
-def _read(app: AppContext, known: KnownCluster) -> tuple[CostLedger, tuple[Tariff, ...]] | None:
-    """Return the ledger up to now and the prices; None if the cluster has no meter."""
+class _Reading(NamedTuple):
+    """What a cluster's meter shows.
+
+    Attributes:
+        ledger: up to now.
+        tariffs: the prices.
+        round_at: the time of the guard's last round.
+    """
+
+    ledger: CostLedger
+    tariffs: tuple[Tariff, ...]
+    round_at: float
+
+
+def _read(app: AppContext, known: KnownCluster) -> _Reading | None:
+    """Return what a cluster's meter shows; None if it has none."""
     access = app.provider(known.record.provider).access(known.cluster)
     if not isinstance(access, KubernetesAccess):
         return None
@@ -138,4 +153,5 @@ def _read(app: AppContext, known: KnownCluster) -> tuple[CostLedger, tuple[Tarif
             return None
         note, ledger = Note.of(data.get(NOTE, "")), CostLedger.of(data[METER])
         nodes = live_nodes(kube, namespace, note.pool_label)
-    return advance(ledger, nodes, note.tariffs, app.now().timestamp()), note.tariffs
+    now = advance(ledger, nodes, note.tariffs, app.now().timestamp())
+    return _Reading(now, note.tariffs, ledger.at)

@@ -38,6 +38,9 @@ class ClusterCost:
         ledger: what was metered; None if nothing was.
         problem: why the ledger is missing or older than now; empty if it is up to date or final.
         is_removed: whether the cluster was removed.
+        is_read: whether the cluster's API server was asked just now, and answered.
+        round_at: the last round of the guard or keeper then, in seconds since the epoch; None before the
+            first one.
     """
 
     cluster: str
@@ -47,6 +50,8 @@ class ClusterCost:
     ledger: CostLedger | None
     problem: str = ""
     is_removed: bool = False
+    is_read: bool = False
+    round_at: float | None = None
 
     @property
     def rows(self) -> Sequence[CostRow]:
@@ -85,7 +90,8 @@ def keep_cost(app: AppContext, cost: ClusterCost) -> None:
     """Write what was read, for the time after the cluster's removal."""
     path = file_of(app, cost)
     make_private(path.parent)
-    document = {**asdict(cost), "ledger": json.loads(cost.ledger.to_json()) if cost.ledger else None}  # noqa: TID251 - its own text
+    ledger = json.loads(cost.ledger.to_json()) if cost.ledger else None  # noqa: TID251 - its own text
+    document = {**asdict(cost), "is_read": False, "ledger": ledger}
     write_atomically(path, json.dumps(document))
 
 

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cloudrec.app.gpu_catalog import is_in, known_prices, machines_with
+from cloudrec.app.planning.model_inputs import RunTables, layer_sizes, model_inputs, tables_of
 from cloudrec.app.run.trainer_config import resolved_settings
 from cloudrec.data.format import manifest
 from cloudrec.errors import DataError, UsageError
 from cloudrec.home import make_private, write_atomically
 from cloudrec.launchers.base.results_store import open_place
+from cloudrec.planning.fit.layers import dense_work, is_known
 from cloudrec.planning.fit.offers import MachineOffer, PlannedOffer, planned_offers
 from cloudrec.planning.fit.work import TrainingWork
 from cloudrec.providers.base.offers import ON_DEMAND, SPOT, X86
-from cloudrec_contract.features import parse
 from cloudrec_contract.safe_json import safe_object
 from cloudrec_contract.settings import underscored_keys
 
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
     from cloudrec.spec.load import Loaded
 
 _FEATURES = 26  # of a run whose dataset is not named: Criteo's
-_DENSE = 13
-_ID_BYTES = 4  # of an id in a file of lists
 _PRECISIONS = ("fp32", "tf32", "bf16")
 
 
@@ -65,11 +64,13 @@ class RunPlan:
         work: what is to be trained.
         offers: each machine and number of nodes, also those on which it cannot be done.
         tables_from: where the sizes of the tables are from.
+        assumes: what is not known and was assumed; None for nothing.
     """
 
     work: TrainingWork
     offers: Sequence[PlannedOffer]
     tables_from: str
+    assumes: str | None = None
 
 
 def run_plan(app: AppContext, loaded: Loaded, flags: Sequence[str], wish: PlanWish) -> RunPlan:
@@ -94,7 +95,10 @@ def run_plan(app: AppContext, loaded: Loaded, flags: Sequence[str], wish: PlanWi
             "no machine type fits these options", remedy="leave out --gpus, --provider or --regions"
         )
     offers = list(planned_offers(work, machines, most_nodes=wish.most_nodes))
-    return RunPlan(work=work, offers=offers, tables_from=tables_from)
+    model, assumes = str(settings["model"]), None
+    if not is_known(model):
+        assumes = f"the layers of {model} are not known, so they are counted as dlrm's"
+    return RunPlan(work=work, offers=offers, tables_from=tables_from, assumes=assumes)
 
 
 def keep_plan(app: AppContext, rows: Sequence[Mapping[str, Any]]) -> Path:
@@ -125,50 +129,35 @@ def kept_offer(app: AppContext, number: int) -> dict[str, Any]:
     return found
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Tables:
-    """The tables of a run, and where their sizes are from."""
-
-    rows: Sequence[int]
-    source: str
-    num_dense: int = _DENSE
-    samples: int | None = None
-    dims: Sequence[int] = ()
-    vectors: Sequence[int] = ()
-    ids: float | None = None
-
-
 def _work(settings: Mapping[str, Any], wish: PlanWish) -> tuple[TrainingWork, str]:
     """Return the work by the trainer's settings and the dataset."""
     uri = str(settings.get("dataset_path") or "")
     dim = int(settings["embedding_dim"])
     given = settings.get("num_embeddings_per_feature") or settings.get("num_embeddings")
     if uri:
-        tables = _of_dataset(_manifest(uri), f"{uri}/{manifest.NAME}", dim)
+        tables = tables_of(_manifest(uri), f"{uri}/{manifest.NAME}")
     elif isinstance(given, list):
-        tables = _Tables(rows=[int(each) for each in given], source="num_embeddings_per_feature")
+        tables = RunTables(rows=[int(each) for each in given], source="num_embeddings_per_feature")
     elif given:
         source = f"num_embeddings, for each of {_FEATURES} tables"
-        tables = _Tables(rows=[int(given)] * _FEATURES, source=source)
+        tables = RunTables(rows=[int(given)] * _FEATURES, source=source)
     else:
         raise UsageError(
             "the sizes of the embedding tables are not known",
             remedy="name the dataset with --dataset URI, or give --samples and `-- --num_embeddings N`",
         )
+    model = str(settings["model"])
+    inputs = model_inputs(tables, model, dim)
     ids = wish.ids if wish.ids is not None else tables.ids
     precision = str(settings.get("precision", "fp32"))
     work = TrainingWork(
         table_rows=tables.rows,
-        table_dims=tables.dims,
-        vector_dims=tables.vectors,
+        table_dims=inputs.dims,
+        vector_dims=inputs.vectors,
+        exchanged=inputs.exchanged,
         dim=dim,
-        ids=ids if ids is not None else float(len(tables.vectors or tables.rows)),
-        num_dense=tables.num_dense,
-        bottom=settings["dense_arch_layer_sizes"],
-        top=settings["over_arch_layer_sizes"],
-        interaction="dcn" if settings.get("model") == "dcn_v2" else str(settings["interaction"]),
-        cross_layers=int(settings["dcn_num_layers"]),
-        cross_rank=int(settings["dcn_low_rank_dim"]),
+        ids=ids if ids is not None else float(len(inputs.vectors)),
+        dense=dense_work(model, layer_sizes(settings, tables, inputs)),
         batch=None if settings.get("global_batch_size") else int(settings["batch_size"]),
         global_batch=settings.get("global_batch_size") or None,
         precision=precision if precision in _PRECISIONS else "fp32",
@@ -179,39 +168,6 @@ def _work(settings: Mapping[str, Any], wish: PlanWish) -> tuple[TrainingWork, st
         epochs=int(settings["num_epochs"]),
     )
     return work, tables.source
-
-
-def _of_dataset(document: Mapping[str, Any], source: str, dim: int) -> _Tables:
-    """Return the tables of a dataset; features of its schema may share them, and have widths."""
-    try:
-        sizes = {str(name): int(rows) for name, rows in document["num_embeddings_per_feature"].items()}
-        train = document["splits"]["train"]
-        found = _Tables(
-            rows=list(sizes.values()),
-            source=source,
-            num_dense=len(document.get("dense_features") or ()),
-            samples=int(train["rows"]),
-        )
-        if document.get("features") is None:
-            return found
-        schema = parse(document["features"])
-        tables = schema.tables.values()
-        values = sum(
-            int(shard["files"]["values"]["bytes"]) // _ID_BYTES
-            for shard in train["shards"]
-            if "values" in shard["files"]
-        )
-        return replace(
-            found,
-            rows=[sizes[features[0].name] for features in tables],
-            dims=[features[0].dim or dim for features in tables],
-            vectors=[feature.dim or dim for feature in schema.sparse],
-            ids=len(schema.single) + values / max(found.samples or 1, 1),
-        )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise DataError(
-            f"{source} lacks or damages {error}", remedy="prepare the dataset again with this cloudrec"
-        ) from error
 
 
 def _manifest(uri: str) -> dict[str, Any]:

@@ -6,10 +6,11 @@ import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from cloudrec.errors import UsageError
 from cloudrec.home import storage_error
 from cloudrec.launchers import launcher as find_launcher
 from cloudrec.launchers.base.protocol import Skipped
-from cloudrec.observe.runs import find_run, list_runs, load_run
+from cloudrec.observe.runs import find_run, list_runs, load_run, newest_folders
 from cloudrec.safe_path import UnsafeNameError, safe_join
 
 if TYPE_CHECKING:
@@ -51,10 +52,12 @@ def _metered(app: AppContext, views: Sequence[RunView]) -> Sequence[RunView]:
 
 def run_folder(app: AppContext, name: str | None) -> RunFolder:
     """Return the folder of a run, of the newest one if `name` is None; UsageError if there is none."""
-    if name is None:
-        known = list_runs(app.home.runs)
-        name = known[0].name if known else ""
-    return find_run(app.home.runs, name)
+    if name is not None:
+        return find_run(app.home.runs, name)
+    known = newest_folders(app.home.runs)
+    if not known:
+        raise UsageError(f"there are no runs in {app.home.runs}", remedy="`cloudrec train` starts one")
+    return known[0]
 
 
 def stop_run(app: AppContext, name: str, *, grace_s: float | None = None) -> RunView:

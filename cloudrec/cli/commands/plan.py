@@ -234,7 +234,11 @@ def _plan_run(
     rows = [text.row(each, number) for number, each in enumerate(offers, start=1)]
     app.keep_plan(application, rows)
     refused = [text.row(each) for each in plan.offers if each.refusal]
-    document = {"tables_from": plan.tables_from, "samples": plan.work.samples_in_all}
+    document = {
+        "tables_from": plan.tables_from,
+        "samples": plan.work.samples_in_all,
+        "assumes": plan.assumes,
+    }
     emit({**document, "offers": [*rows, *refused]}, text.table(plan, offers, everything=everything))
 
 

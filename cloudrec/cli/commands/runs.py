@@ -202,21 +202,22 @@ def _show(application: AppContext, name: str | None, *, events: bool) -> None:
         raise UsageError(
             f"there is no cluster or run {name!r}", remedy="`cloudrec status` lists all clusters and runs"
         )
-    document: dict[str, Any] = {
-        "clusters": [_cluster_document(cluster) for cluster in clusters],
-        "runs": [run.to_json() for run in runs],
-    }
+    happened = _events(application, clusters, runs) if events else []
+
+    def document() -> dict[str, Any]:
+        return {
+            "clusters": [_cluster_document(cluster) for cluster in clusters],
+            "runs": [run.to_json() for run in runs],
+            **({"events": happened} if events else {}),
+        }
+
     text = [_clusters_table(clusters)] if clusters or name is None else []  # NAME is a run
     text.append(runs_table(runs))
     if name is not None:
         text += [goodput_line(run) for run in runs if run.goodput_parts]
         text += [workers_table(run) for run in runs if run.workers]
     if events:
-        document["events"] = _events(application, clusters, runs)
-        rows = [
-            (_clock(event["time"]), event["of"], event["event"], event["detail"])
-            for event in document["events"]
-        ]
+        rows = [(_clock(event["time"]), event["of"], event["event"], event["detail"]) for event in happened]
         text.append(columns(("TIME", "OF", "EVENT", "DETAIL"), rows))
     emit(document, "\n\n".join(text))
 
@@ -270,6 +271,7 @@ def _cluster_document(cluster: ClusterView) -> dict[str, Any]:
         "missing": [asdict(each) for each in cluster.missing],
         "keeper": asdict(cluster.keeper) if cluster.keeper is not None else None,
         "problem": cluster.problem or None,
+        "alarm": cluster.alarm or None,
         "resources": [
             {**asdict(seen), "condition": seen.condition.value, "cluster": seen.cluster}
             for seen in cluster.resources
@@ -293,7 +295,8 @@ def _clusters_table(clusters: Sequence[ClusterView]) -> str:
         )
         for c in clusters
     ]
-    problems = [f"{c.name}: {one_line(c.problem)}" for c in clusters if c.problem]
+    problems = [f"ALARM: {c.name}: {c.alarm}" for c in clusters if c.alarm]
+    problems += [f"{c.name}: {one_line(c.problem)}" for c in clusters if c.problem]
     for c in clusters:
         for each in c.missing if c.state == "NOT READY" else ():
             problems += [f"{c.name} is NOT READY: {each.what}: {each.reason}", f"  remedy: {each.remedy}"]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from cloudrec.data.format.codes import Cache, Dictionary
 from cloudrec.data.format.encoding import FIRST, MISSING, UNKNOWN, Encoding, Table
 from cloudrec.data.format.fields import are_hexadecimal, from_hexadecimal, lower_case, to_hexadecimal
 from cloudrec.data.format.tsv import CATEGORIES
+from cloudrec.data.growth import GrowingVocabularies
 from cloudrec.data.hashes import mix64
 from cloudrec.errors import DataError
 
@@ -57,6 +59,8 @@ def make_encoder(options: PrepareOptions, known: KnownVocabulary | None) -> Data
         return HashEncoder(buckets=options.hash_buckets)
     if known.encoding.kind == "hash":
         return HashEncoder(buckets=known.encoding.tables[0].rows)
+    if options.grow:
+        return GrowingEncoder(known, forget_after=options.forget_after, max_vocabulary=options.max_vocabulary)
     return KnownEncoder(known)
 
 
@@ -65,6 +69,29 @@ class Ranked(NamedTuple):
 
     ids: npt.NDArray[np.int32]  # of each number
     codes: npt.NDArray[np.uint32]  # of the vocabulary, in the order of ids
+
+
+class Counted(NamedTuple):
+    """The codes of one feature in all rows, ascending.
+
+    Attributes:
+        codes: distinct.
+        totals: how many training rows have each.
+        of_word: of each word, in the order of numbers from 1, the place of its code.
+    """
+
+    codes: npt.NDArray[np.uint32]
+    totals: npt.NDArray[Any]
+    of_word: npt.NDArray[np.intp]
+
+    def frequent(self, least: int) -> npt.NDArray[np.intp]:
+        """Return the places of the codes in at least `least` rows, the most frequent first."""
+        kept = np.flatnonzero(self.totals >= least)
+        return kept[np.argsort(-self.totals[kept], kind="stable")]
+
+    def by_number(self, id_of_code: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+        """Return the id of each number from 0, the missing category."""
+        return np.concatenate([np.array([MISSING], np.int32), id_of_code[self.of_word]])
 
 
 class Counter:
@@ -125,6 +152,14 @@ class Counter:
 
         Codes are ordered by falling frequency, then by value, so the ids do not depend on the order of rows.
         """
+        counted = self.counted()
+        kept = counted.frequent(min_frequency)
+        id_of_code = np.full(len(counted.codes), UNKNOWN, np.int32)
+        id_of_code[kept] = np.arange(FIRST, FIRST + len(kept), dtype=np.int32)
+        return Ranked(counted.by_number(id_of_code), counted.codes[kept])
+
+    def counted(self) -> Counted:
+        """Return the codes of all words, and how many training rows have each."""
         words = self._known.words
         counts = np.zeros(len(words), np.int64)
         seen = self._counts[1 : len(words) + 1]
@@ -132,11 +167,7 @@ class Counter:
         # Digits may be written in upper or lower case: several words, one code.
         codes, of_word = np.unique(from_hexadecimal(words), return_inverse=True)
         totals = np.bincount(of_word, weights=counts, minlength=len(codes))  # exact up to 2^53
-        kept = np.flatnonzero(totals >= min_frequency)
-        kept = kept[np.argsort(-totals[kept], kind="stable")]
-        id_of_code = np.full(len(codes), UNKNOWN, np.int32)
-        id_of_code[kept] = np.arange(FIRST, FIRST + len(kept), dtype=np.int32)
-        return Ranked(np.concatenate([np.array([MISSING], np.int32), id_of_code[of_word]]), codes[kept])
+        return Counted(codes, totals, of_word)
 
 
 def hashed(codes: npt.NDArray[np.uint32], feature: int, *, buckets: int) -> npt.NDArray[np.int32]:
@@ -218,11 +249,50 @@ class VocabularyEncoder:
     def finish(self, disk: Disk) -> Encoding:
         """Assign ids to the counted words, and write the vocabulary files."""
         tables = []
-        for name, counter in zip(CATEGORIES, self._counters, strict=True):
-            ranked = counter.ids(min_frequency=self._min_frequency)
+        for number, name in enumerate(CATEGORIES):
+            ranked = self._ranked(number, disk)
             self._ids.append(ranked.ids)
             tables.append(vocabulary.write(disk, name, ranked.codes))
         return Encoding(kind="vocabulary", tables=tuple(tables), min_frequency=self._min_frequency)
+
+    def _ranked(self, feature: int, disk: Disk) -> Ranked:
+        del disk
+        return self._counters[feature].ids(min_frequency=self._min_frequency)
+
+
+class GrowingEncoder(VocabularyEncoder):
+    """Ids of an existing vocabulary, and of new values behind them (cloudrec.data.growth).
+
+    Args:
+        known: the vocabulary, whose minimum frequency holds for new values.
+        forget_after: preparations after which an unseen value may give its id to a new one; None: never.
+        max_vocabulary: distinct categories that a feature may have in the new rows.
+    """
+
+    def __init__(self, known: KnownVocabulary, *, forget_after: int | None, max_vocabulary: int) -> None:
+        super().__init__(min_frequency=known.encoding.min_frequency or 1, max_vocabulary=max_vocabulary)
+        self._known = known
+        self._growing = GrowingVocabularies(known, forget_after=forget_after)
+
+    def finish(self, disk: Disk) -> Encoding:
+        """Assign ids to the counted words, and write the vocabularies and the record of their growth."""
+        return replace(super().finish(disk), growth=self._growing.growth)
+
+    def _ranked(self, feature: int, disk: Disk) -> Ranked:
+        counted = self._counters[feature].counted()
+        codes = self._growing.grow_codes(
+            disk,
+            CATEGORIES[feature],
+            self._known.codes(feature),
+            counted.codes[counted.totals > 0],
+            counted.codes[counted.frequent(self._min_frequency)],
+        )
+        order = np.argsort(codes, kind="stable")
+        id_of_code = np.full(len(counted.codes), UNKNOWN, np.int32)
+        inside = np.isin(counted.codes, codes)
+        places = order[np.searchsorted(codes, counted.codes[inside], sorter=order)]
+        id_of_code[inside] = FIRST + places
+        return Ranked(counted.by_number(id_of_code), codes)
 
 
 class KnownEncoder:

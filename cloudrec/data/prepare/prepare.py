@@ -93,10 +93,10 @@ def prepare(
                 "--on prepares tables with a feature schema, not Criteo's TSV files without names",
                 remedy="leave --on out; or write a line of names, and describe the columns with --features",
             )
-        if options.grow:
+        if options.grow and known is not None and known.encoding.kind == "hash":
             raise UsageError(
-                "--grow is for vocabularies of a feature schema, not for Criteo's TSV files without names",
-                remedy="write a line of names, and describe the columns with --features",
+                f"--grow adds values to a vocabulary, but {options.like} hashes its categories",
+                remedy="leave --grow out: every value has an id by hash",
             )
         content, bad_rows = _prepare_criteo(sources, out, options, known=known, progress=progress)
     else:

@@ -105,6 +105,15 @@ class Ledger:
         except OSError as error:
             raise storage_error(self.path, error) from error
 
+    def began(self) -> float | None:
+        """Return the time of the first event, from the file's first lines; None without one."""
+        try:
+            with open_file(self.path) as file:
+                first = _events(file.read(_FIRST_BYTES))
+        except OSError:
+            return None
+        return first[0].time if first else None
+
     def read(self) -> list[LedgerEvent]:
         """Return all events, oldest first, without damaged lines; DataError if the file cannot be read.
 
@@ -143,6 +152,7 @@ class _Read:
     events: list[LedgerEvent] = field(default_factory=list)
 
 
+_FIRST_BYTES = 1 << 16  # of a ledger, which contain its first event unless they are damaged
 _KNOWN: dict[Path, _Read] = {}
 _LOCK = threading.Lock()
 

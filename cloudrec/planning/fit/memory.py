@@ -53,7 +53,7 @@ def rank_memory(work: TrainingWork, *, ranks: int, gpu_gib: float) -> RankMemory
     # A batch of all ranks passes through each rank's tables.
     exchange = batch * (work.pooled_bytes * _EXCHANGE_COPIES + 2 * 8 * work.ids)
     dense = work.dense_bytes / GIB
-    activations = batch * work.activations * work.value_bytes * 2 / GIB
+    activations = batch * work.dense.activations * work.value_bytes * 2 / GIB
     return RankMemory(
         tables=work.table_bytes / ranks * (_UNEVEN if ranks > 1 else 1.0) / GIB,
         dense=dense,

@@ -102,13 +102,13 @@ def step_time(work: TrainingWork, gpu: GpuRates, links: Links, *, nodes: int) ->
     ranks = nodes * links.gpus_a_node
     batch = work.rank_batch(ranks)
     memory = gpu.memory_gb_s * 1e9 * _MEMORY
-    dense = batch * (
-        work.flops / (gpu.tflops(work.precision) * 1e12 * _MATMUL)
-        + work.activations * work.value_bytes * _PASSES / memory
+    dense = (
+        work.dense.step_flops(batch, ranks) / (gpu.tflops(work.precision) * 1e12 * _MATMUL)
+        + batch * work.dense.activations * work.value_bytes * _PASSES / memory
     )
     tables = batch * work.read_bytes * _ROW_PASSES / memory
     exchange = _exchanged(batch * work.pooled_bytes * 2, links, nodes)
-    gradients = _reduced(work.dense_params * 4, links, nodes)
+    gradients = _reduced(work.dense.params * 4, links, nodes)
     if exchange is None or gradients is None:
         return None
     is_one_hot = work.ids <= len(work.vectors)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from cloudrec.planning.fit.layers import DenseWork
 
 _BYTES = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2}
 # Bytes of optimizer state for one row of D values, beside its weights.
@@ -26,13 +26,10 @@ class TrainingWork:
         table_dims: the values of a row of each table; empty for `dim`.
         vector_dims: the width of each feature's vector, since features may share a table; empty for one
             feature a table.
+        exchanged: values of a sample that ranks exchange, where that is not all vectors: a model may read
+            every place of a sequence.
         ids: ids of a sample, over all tables.
-        num_dense: dense values of a sample.
-        bottom: sizes of the layers for the dense values.
-        top: sizes of the layers after the interaction.
-        interaction: dot or dcn.
-        cross_layers: layers of dcn.
-        cross_rank: their rank.
+        dense: the dense part (cloudrec.planning.fit.layers).
         batch: samples of a rank and step; None if `global_batch` is given.
         global_batch: samples of a step over all ranks; None if `batch` is given.
         precision: of the dense part: fp32, tf32 or bf16.
@@ -46,12 +43,7 @@ class TrainingWork:
     table_rows: Sequence[int]
     dim: int
     ids: float
-    num_dense: int
-    bottom: Sequence[int]
-    top: Sequence[int]
-    interaction: str = "dot"
-    cross_layers: int = 3
-    cross_rank: int = 512
+    dense: DenseWork
     batch: int | None = None
     global_batch: int | None = None
     precision: str = "fp32"
@@ -62,6 +54,7 @@ class TrainingWork:
     epochs: int = 1
     table_dims: Sequence[int] = ()
     vector_dims: Sequence[int] = ()
+    exchanged: int | None = None
 
     @property
     def dims(self) -> Sequence[int]:
@@ -110,45 +103,11 @@ class TrainingWork:
         return self.ids * sum(self.vectors) / max(len(self.vectors), 1) * self.weight_bytes
 
     @property
-    def interaction_size(self) -> int:
-        """Values that enter the top layers."""
-        bottom = self.bottom[-1] if self.bottom else self.num_dense
-        if self.interaction == "dcn":
-            return bottom + sum(self.vectors)
-        return bottom + math.comb(len(self.vectors) + 1, 2)
-
-    @property
-    def dense_params(self) -> int:
-        """Weights and biases of the dense part."""
-        layers = [self.num_dense, *self.bottom], [self.interaction_size, *self.top]
-        count = sum(a * b + b for sizes in layers for a, b in pairwise(sizes))
-        if self.interaction == "dcn":
-            width = self.interaction_size
-            count += self.cross_layers * (2 * width * self.cross_rank + width)
-        return count
-
-    @property
     def dense_bytes(self) -> int:
         """Bytes of the dense part on each rank: weights, gradients and optimizer state."""
-        return self.dense_params * (8 + _DENSE_STATE.get(self.dense_optimizer, 8))
-
-    @property
-    def flops(self) -> float:
-        """Floating-point operations for a sample, forward and backward."""
-        matmuls = 6.0 * self.dense_params
-        count = len(self.vectors) + 1
-        return matmuls + (6.0 * count * count * self.dim if self.interaction == "dot" else 0.0)
-
-    @property
-    def activations(self) -> int:
-        """Values that the dense part keeps for a sample, for its backward pass."""
-        vectors = sum(self.vectors) + self.dim
-        own = self.num_dense + sum(self.bottom) + vectors + self.interaction_size + sum(self.top)
-        if self.interaction == "dcn":
-            own += self.cross_layers * (2 * self.interaction_size + self.cross_rank)
-        return own
+        return self.dense.params * (8 + _DENSE_STATE.get(self.dense_optimizer, 8))
 
     @property
     def pooled_bytes(self) -> int:
         """Bytes of a sample's pooled embeddings, which ranks exchange in fp32."""
-        return sum(self.vectors) * 4
+        return (sum(self.vectors) if self.exchanged is None else self.exchanged) * 4

@@ -102,3 +102,19 @@ def test_the_budget_follows_the_spot_price(begun: Callable[..., Trace]) -> None:
     billed = at(trace, events)
     assert billed == pytest.approx(60.0, rel=0.05)
     assert trace.passed > 4 * HOUR
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_guard_that_stopped_is_an_alarm_in_status(begun: Callable[..., Trace]) -> None:
+    trace = begun(budget_usd=150.0, instance_types=["p4d.24xlarge"])
+    trace.advance(ROUND_S)
+    trace.round()
+    (view,) = app.clusters(trace.application)
+    assert view.alarm == ""
+    trace.advance(900)  # without a round
+    (view,) = app.clusters(trace.application)
+    assert "its guard has not reported for 15 minutes" in view.alarm
+    trace.round()
+    (view,) = app.clusters(trace.application)
+    assert view.alarm == ""

@@ -53,6 +53,14 @@ def test_a_datasets_tables_and_samples_are_planned_at_80_columns(dataset: Path, 
     assert "estimated" in out
 
 
+def test_the_layers_of_an_own_model_are_not_known(dataset: Path, capsys: Capture) -> None:
+    (dataset.parent / "own.py").write_text("def build(inputs):\n    raise NotImplementedError\n")
+    assert run(["plan", "--dataset", str(dataset), "--", "--model", "own:build"]) == 0
+    out = capsys.readouterr().out
+    assert "The layers of own:build are not known, so they are counted as dlrm's" in " ".join(out.split())
+    assert max(map(len, out.splitlines())) <= 80
+
+
 def test_every_element_of_the_document_is_documented(dataset: Path, capsys: Capture) -> None:
     document = planned(capsys, "--dataset", str(dataset), "--capacity", "any")
     assert document["samples"] == 2_000_000

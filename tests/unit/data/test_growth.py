@@ -173,3 +173,75 @@ def test_what_cannot_grow_is_refused(tmp_path: Path) -> None:
             options=PrepareOptions(like=str(data), grow=True),
             on="ray://127.0.0.1:1",
         )
+
+
+def _criteo_day(folder: Path, counts: dict[str, int], **options: Any) -> Path:
+    """Prepare Criteo rows whose first category occurs as often as `counts` says, in that order."""
+    folder.mkdir()
+    integers = "\t".join("1" for _ in range(13))
+    others = "\t".join(["0000000a", *[""] * 24])
+    lines = [
+        f"{number % 2}\t{integers}\t{code}\t{others}"
+        for code, count in counts.items()
+        for number in range(count)
+    ]
+    (folder / "rows.tsv").write_text("\n".join(lines) + "\n")
+    prepare(
+        str(folder / "rows.tsv"),
+        folder / "data",
+        options=PrepareOptions(test_fraction=0, **{"threads": 2, **options}),
+    )
+    check(folder / "data", deep=True)
+    return folder / "data"
+
+
+def _codes(data: Path) -> list[int]:
+    found: list[int] = np.load(data / "vocabulary" / "C1.npy").tolist()
+    return found
+
+
+def test_the_vocabulary_of_criteos_rows_grows_by_codes(tmp_path: Path) -> None:
+    first = _criteo_day(tmp_path / "1", {"000000ff": 4, "00000001": 3, "00000002": 1}, min_frequency=2)
+    second = _criteo_day(
+        tmp_path / "2",
+        {"000000b0": 2, "00000001": 1, "000000C0": 5, "00000007": 1},
+        like=str(first),
+        grow=True,
+    )
+    assert _codes(first) == [0xFF, 1]
+    assert _codes(second) == [0xFF, 1, 0xC0, 0xB0]
+    assert _ids(second, 0) == [5, 5, 3, 4, 4, 4, 4, 4, 1]  # of the first category
+    assert np.load(second / "vocabulary" / "C1.seen.npy").tolist() == [0, 1, 1, 1]
+    assert json.loads((second / "dataset.json").read_text())["encoding"]["min_frequency"] == 2
+
+
+def test_codes_that_are_gone_make_room(tmp_path: Path) -> None:
+    first = _criteo_day(tmp_path / "1", {"000000ff": 4, "00000001": 3}, min_frequency=1)
+    second = _criteo_day(tmp_path / "2", {"00000001": 3}, like=str(first), grow=True)
+    third = _criteo_day(
+        tmp_path / "3",
+        {"000000ee": 3, "00000001": 1, "000000dd": 2},
+        like=str(second),
+        grow=True,
+        forget_after=2,
+    )
+    assert _codes(third) == [0xEE, 1, 0xDD]
+    again = _criteo_day(tmp_path / "4", {"000000ff": 1}, like=str(third), grow=True, forget_after=2)
+    assert _codes(again) == [0xEE, 1, 0xDD, 0xFF]
+
+
+def test_the_order_of_criteos_rows_changes_no_id_of_a_grown_vocabulary(tmp_path: Path) -> None:
+    first = _criteo_day(tmp_path / "1", {"000000ff": 4}, min_frequency=1)
+    counts = {f"{number:08x}": 1 + number % 5 for number in range(1, 300)}
+    one = _criteo_day(tmp_path / "2", counts, like=str(first), grow=True, chunk_bytes=512)
+    other = _criteo_day(
+        tmp_path / "3", dict(reversed(counts.items())), like=str(first), grow=True, chunk_bytes=700, threads=1
+    )
+    assert _codes(one) == _codes(other)
+    assert len(_codes(one)) == 299
+
+
+def test_hashes_of_criteos_rows_have_no_vocabulary_to_grow(tmp_path: Path) -> None:
+    first = _criteo_day(tmp_path / "1", {"000000ff": 4}, encoding="hash", hash_buckets=50)
+    with pytest.raises(UsageError, match="hashes its categories"):
+        _criteo_day(tmp_path / "2", {"000000ff": 4}, like=str(first), grow=True)

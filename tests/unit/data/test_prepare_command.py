@@ -63,8 +63,10 @@ def test_only_another_datasets_vocabulary_grows(
     like = ["--like", str(tmp_path / "first")]
     assert run(["data", "prepare", str(source), str(tmp_path / "out"), *like, "--forget-after", "3"]) == 2
     assert "--forget-after is for a vocabulary that grows" in capsys.readouterr().err
+    prepared(source, tmp_path / "hashed", "--encoding", "hash")
+    like = ["--like", str(tmp_path / "hashed")]
     assert run(["data", "prepare", str(source), str(tmp_path / "out"), *like, "--grow"]) == 2
-    assert "--grow is for vocabularies of a feature schema" in capsys.readouterr().err
+    assert "hashes its categories" in capsys.readouterr().err
 
 
 def test_bad_rows_up_to_the_limit_are_skipped_and_listed(

@@ -11,7 +11,7 @@ from cloudrec.errors import DataError, UsageError
 from cloudrec.launchers.base.ledger import RunState
 from cloudrec.launchers.base.run_folder import RunFolder, create_run
 from cloudrec.launchers.base.runspec import RunSpec
-from cloudrec.observe.runs import find_run, list_runs, load_run
+from cloudrec.observe.runs import find_run, list_runs, load_run, newest_folders
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -146,3 +146,17 @@ def test_runs_are_listed_newest_first(tmp_path: Path) -> None:
         run = create_run(tmp_path, RunSpec(name=name))
         run.ledger.path.write_text(json.dumps({"time": time, "event": "submitted", "launch": 1}) + "\n")
     assert [view.name for view in list_runs(tmp_path)] == ["b", "c", "a"]
+
+
+def test_the_newest_folder_is_found_without_a_look_at_any_other_event(tmp_path: Path) -> None:
+    for name, moment in (("first", 100), ("second", 200), ("damaged", None)):
+        run = _run(tmp_path, name)
+        line = "{" if moment is None else json.dumps({"time": moment, "event": "submitted", "launch": 1})
+        # A state that its engine would be asked for, and a spec that no view could read.
+        run.ledger.path.write_text(f"{line}\n" + "x" * (1 << 20))
+        (run.path / "spec.json").write_text("{")
+    assert [run.name for run in newest_folders(tmp_path)] == ["second", "first", "damaged"]
+    with pytest.raises(UsageError) as caught:
+        find_run(tmp_path, "third")
+    assert caught.value.remedy is not None
+    assert "the newest are: second, first, damaged" in caught.value.remedy

@@ -8,6 +8,7 @@ import pytest
 
 from cloudrec import providers
 from cloudrec.planning.fit.gpus import gpu_rates
+from cloudrec.planning.fit.layers import LayerSizes, dense_work
 from cloudrec.planning.fit.memory import rank_memory
 from cloudrec.planning.fit.offers import MachineOffer, best_of_each, goodput, planned_offers, ranked
 from cloudrec.planning.fit.step import Links, step_time
@@ -18,17 +19,10 @@ CRITEO = (
     *(39_884_406, 39_043, 17_289, 7_420, 20_263, 3, 7_120, 1_543, 63, 38_532_951, 2_953_546, 403_346, 10),
     *(2_208, 11_938, 155, 4, 976, 14, 39_979_771, 25_641_295, 39_664_984, 585_935, 12_972, 108, 36),
 )
-DLRM = TrainingWork(
-    table_rows=CRITEO,
-    dim=128,
-    ids=26,
-    num_dense=13,
-    bottom=(512, 256, 128),
-    top=(1024, 1024, 512, 256, 1),
-    precision="bf16",
-)
+LAYERS = LayerSizes(num_dense=13, vectors=[128] * 26, bottom=(512, 256, 128), top=(1024, 1024, 512, 256, 1))
+DLRM = TrainingWork(table_rows=CRITEO, dim=128, ids=26, dense=dense_work("dlrm", LAYERS), precision="bf16")
 ONE_GPU = replace(DLRM, batch=65_536, weights="fp16", table_optimizer="sgd")
-DCN = replace(DLRM, ids=214, interaction="dcn", global_batch=65_536)
+DCN = replace(DLRM, ids=214, dense=dense_work("dcn_v2", LAYERS), global_batch=65_536)
 ALONE = Links(gpus_a_node=1, inside_gb_s=0.0, across_gb_s=0.0)
 DGX_H100 = Links(gpus_a_node=8, inside_gb_s=450.0, across_gb_s=50.0)
 BOX = MachineOffer(

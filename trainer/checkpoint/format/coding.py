@@ -1,10 +1,12 @@
-"""The coding of rows in differentials: their numbers, and optionally their values in 8 or 4 bits.
+"""The coding of rows in differentials: their numbers, and optionally their values in 8 bits.
 
 Row numbers count from the first row of a piece. They are coded as one bit for every row of the piece, or as
 four bytes for each listed row, whichever is shorter. If all rows are listed, nothing is stored.
 
 A quantised row is its step and its least value (float32), then one code per column:
-value = least + step * code.
+value = least + step * code. Checkpoints of earlier versions may also have rows in 4 bits, which are still
+read. They are no longer written: ten restores from them cost up to 0.0007 of AUC
+(benchmarks/results/quantized-restores-2026-11-21.md), where 8 bits cost less than 0.0001.
 """
 
 from __future__ import annotations
@@ -16,10 +18,10 @@ import numpy as np
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-Quantization = Literal["none", "int8", "int4"]
-BITS = {"int8": 8, "int4": 4}
+Quantization = Literal["none", "int8"]
+BITS = {"int8": 8, "int4": 4}  # of the codings that can be read
 _PARAMETERS = 8  # bytes a quantised row: step and least value
-_SHRINKS = (1.0, 0.92, 0.84)  # of a row's range, for 4 bits: cutting off the extremes may serve the others
+_LEVELS = np.float32(255)
 
 Rows = Any  # npt.NDArray[np.int64], sorted
 
@@ -50,24 +52,17 @@ def quantized_bytes(columns: int, kind: str) -> int:
     return _PARAMETERS + -(-columns * BITS[kind] // 8)
 
 
-def quantize(values: npt.NDArray[Any], kind: str) -> npt.NDArray[np.uint8]:
+def quantize(values: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
     """Quantise float rows [rows, columns] to bytes [rows, quantized_bytes]; NaN and inf stay non-finite."""
     values = values.astype(np.float32, copy=False)
-    low, high = values.min(axis=1, initial=np.inf), values.max(axis=1, initial=-np.inf)
+    least, most = values.min(axis=1, initial=np.inf), values.max(axis=1, initial=-np.inf)
     with np.errstate(all="ignore"):
-        step, least, codes = _fit(values, low, high, kind)
-        if kind == "int4":
-            # With only 16 levels, one extreme value makes the step too coarse for all others. A narrower
-            # range is tried, and kept for the rows whose squared error it reduces.
-            for shrink in _SHRINKS[1:]:
-                margin = (high - low) * np.float32((1 - shrink) / 2)
-                other = _fit(values, low + margin, high - margin, kind)
-                better = _error(values, *other) < _error(values, step, least, codes)
-                step, least = np.where(better, other[0], step), np.where(better, other[1], least)
-                codes = np.where(better[:, None], other[2], codes)
-    packed = codes if kind == "int8" else _pack(codes)
+        step = (most - least) / _LEVELS
+        inverse = np.where(step > 0, 1 / step, 0).astype(np.float32)
+        codes = np.rint((values - least[:, None]) * inverse[:, None])
+        codes = np.clip(np.nan_to_num(codes), 0, _LEVELS).astype(np.uint8)
     parameters = np.stack([step, least], axis=1).astype("<f4").view(np.uint8).reshape(len(values), -1)
-    return np.concatenate([parameters, packed], axis=1)
+    return np.concatenate([parameters, codes], axis=1)
 
 
 def dequantize(data: npt.NDArray[np.uint8], columns: int, kind: str) -> npt.NDArray[np.float32]:
@@ -80,22 +75,3 @@ def dequantize(data: npt.NDArray[np.uint8], columns: int, kind: str) -> npt.NDAr
     with np.errstate(all="ignore"):
         values: npt.NDArray[np.float32] = parameters[:, 1:] + parameters[:, :1] * codes.astype(np.float32)
     return values
-
-
-def _fit(values: Any, low: Any, high: Any, kind: str) -> tuple[Any, Any, Any]:  # noqa: ANN401 - arrays
-    levels = np.float32(2 ** BITS[kind] - 1)
-    step = (high - low) / levels
-    inverse = np.where(step > 0, 1 / step, 0).astype(np.float32)
-    codes = np.rint((values - low[:, None]) * inverse[:, None])
-    return step, low, np.clip(np.nan_to_num(codes), 0, levels).astype(np.uint8)
-
-
-def _error(values: Any, step: Any, least: Any, codes: Any) -> Any:  # noqa: ANN401 - arrays
-    difference = least[:, None] + step[:, None] * codes - values
-    return np.einsum("ij,ij->i", difference, difference)
-
-
-def _pack(codes: Any) -> Any:  # noqa: ANN401 - arrays
-    if codes.shape[1] % 2:
-        codes = np.pad(codes, ((0, 0), (0, 1)))
-    return codes[:, ::2] | (codes[:, 1::2] << 4)

@@ -81,7 +81,7 @@ class Part:
     position: int  # bytes from the start of the file
     length: int  # bytes
     crc32: int
-    coding: str = "raw"  # or int8, int4
+    coding: str = "raw"  # or int8; int4 in checkpoints of earlier versions
     rows: PartRows | None = None  # None: all
 
 

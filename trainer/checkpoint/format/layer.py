@@ -54,7 +54,7 @@ class _Written:
         coding = "raw"
         if rows is not None and self._is_quantized(head):
             coding = self._quantization
-            chunks = _quantized(chunks, head, coding)
+            chunks = _quantized(chunks, head)
         run = self._write(chunks)
         self.parts.append(
             Part(
@@ -95,7 +95,7 @@ class _Run:
     crc32: int
 
 
-def _quantized(chunks: Iterable[Chunk], head: dict[str, Any], kind: Quantization) -> Iterator[Chunk]:
+def _quantized(chunks: Iterable[Chunk], head: dict[str, Any]) -> Iterator[Chunk]:
     for chunk in chunks:
         values = np.frombuffer(chunk, dtype=_WEIGHTS[head["dtype"]]).reshape(-1, head["sizes"][1])
-        yield quantize(values, kind).reshape(-1).data
+        yield quantize(values).reshape(-1).data
