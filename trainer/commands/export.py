@@ -49,7 +49,7 @@ def _main(argv: Sequence[str]) -> int:
     parts: dict[str, exported.Part] = {"graph": graph.write_graph} if arguments.graph else {}
     if arguments.items is not None:
         found = scoring.item_vectors(trained, arguments.items)
-        parts["items"] = lambda trained, folder: items.write_items(trained, folder, *found)
+        parts["items"] = lambda model, folder: items.write_items(model.vocabulary, folder, *found)
     written = exported.write_export(trained, Path(arguments.out), parts)
     done: dict[str, Any] = {
         "step": trained.step,

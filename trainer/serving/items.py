@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from torch import Tensor
 
-    from trainer.serving.scorer import TrainedModel
+    from trainer.checkpoint.vocabulary import Vocabulary
 
 FOLDER = "items"
 EXACT = 4096  # items up to which the index is exact, since that is fast enough
@@ -73,24 +73,24 @@ def make_index(vectors: npt.NDArray[np.float32]) -> Any:  # noqa: ANN401 - FAISS
     return index
 
 
-def values_of(trained: TrainedModel, feature: str, ids: npt.NDArray[np.int64]) -> list[str] | None:
+def values_of(vocabulary: Vocabulary | None, feature: str, ids: npt.NDArray[np.int64]) -> list[str] | None:
     """Return the values of a feature's ids; None if no vocabulary gave them."""
-    if trained.vocabulary is None:
+    if vocabulary is None:
         return None
-    document = trained.vocabulary.encoding.document
+    document = vocabulary.encoding.document
     file = document["files"].get(feature)
     table = next(each for each in document["mapping"]["tables"] if each["feature"] == feature)
     if file is None or not str(file["path"]).endswith(".jsonl"):
         return None
     name = str(file["path"]).rpartition("/")[2]
-    data = trained.vocabulary.store.read(f"{trained.vocabulary.prefix}/{name}", 0, int(file["bytes"]))
+    data = vocabulary.store.read(f"{vocabulary.prefix}/{name}", 0, int(file["bytes"]))
     texts = [str(safe_json(line)) for line in data.splitlines()]
     first = int(table["rows"]) - len(texts)
     return [texts[each - first] for each in ids.tolist()]
 
 
 def write_items(
-    trained: TrainedModel, folder: Path, feature: str, ids: npt.NDArray[np.int64], vectors: Tensor
+    vocabulary: Vocabulary | None, folder: Path, feature: str, ids: npt.NDArray[np.int64], vectors: Tensor
 ) -> dict[str, Any]:
     """Write items into an export's folder; return their description.
 
@@ -107,7 +107,7 @@ def write_items(
     np.save(place / _FILES["vectors"], array)
     np.save(place / _FILES["ids"], ids)
     description: dict[str, Any] = {"feature": feature, "count": len(ids), "width": array.shape[1]}
-    values = values_of(trained, feature, ids)
+    values = values_of(vocabulary, feature, ids)
     if values is not None:
         text = "".join(f"{json.dumps(each)}\n" for each in values)
         (place / _FILES["values"]).write_text(text, encoding="utf-8")
