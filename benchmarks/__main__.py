@@ -27,6 +27,7 @@ BENCHMARKS = (
     "kubernetes",
     "launchers",
     "user_script",
+    "serving",
     "mutants",
     "managed",
 )
