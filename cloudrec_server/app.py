@@ -20,20 +20,21 @@ from cloudrec_contract.safe_json import UnsafeJsonError, safe_json
 from cloudrec_server.batching import Batcher, BusyError
 from cloudrec_server.metrics import Metrics
 from cloudrec_server.rows import RowsRefusedError
-from cloudrec_server.scoring import score_requests
+from cloudrec_server.scoring import NoItemsError, score_requests, users_of_requests
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
 
     from starlette.requests import Request
 
-    from cloudrec_server.scoring import Ready, Scored
+    from cloudrec_server.scoring import Ready, Scored, Users
     from cloudrec_server.settings import ServerSettings
     from trainer.serving.live import LiveModel
 
 _LOG = logging.getLogger("cloudrec_server")
 _MOST_WAITING = 1024  # requests
-_SCORE = "/v1/score"
+_SCORE, _RETRIEVE = "/v1/score", "/v1/retrieve"
+_MOST_ITEMS, _ITEMS = 1000, 10  # of a row: the limit, and without `k`
 
 
 class _Refused(Exception):  # noqa: N818 - an answer, not an error of the server
@@ -60,11 +61,20 @@ class Service:
             wait_s=settings.max_batch_ms / 1000,
         )
 
+        self._retriever: Batcher[Users] = Batcher(
+            partial(users_of_requests, live),
+            threads=settings.threads,
+            most_rows=settings.max_rows,
+            most_waiting=_MOST_WAITING,
+            wait_s=settings.max_batch_ms / 1000,
+        )
+
     def app(self) -> Starlette:
         """Return the application."""
         return Starlette(
             routes=[
                 Route(_SCORE, partial(self._measured, _SCORE, self._answer_scores), methods=["POST"]),
+                Route(_RETRIEVE, partial(self._measured, _RETRIEVE, self._answer_items), methods=["POST"]),
                 Route("/v1/model", self._model, methods=["GET"]),
                 Route("/healthz", self._health, methods=["GET"]),
                 Route("/readyz", self._ready, methods=["GET"]),
@@ -82,7 +92,8 @@ class Service:
         polling.cancel()
         with suppress(asyncio.CancelledError):
             await polling
-        await asyncio.to_thread(self._batcher.close)
+        for each in (self._batcher, self._retriever):
+            await asyncio.to_thread(each.close)
 
     async def _poll(self) -> None:
         while True:
@@ -117,6 +128,27 @@ class Service:
         scored = await self._answered(self._batcher, rows)
         self._metrics.rows.inc(len(rows))
         return JSONResponse({"version": scored.version, "step": scored.step, "scores": scored.scores})
+
+    async def _answer_items(self, request: Request) -> Response:
+        document = await self._document(request)
+        rows = self._rows(document, {"rows", "k"})
+        count = document.get("k", _ITEMS)
+        if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= _MOST_ITEMS:
+            raise _Refused(
+                422, f"k is {str(count)[:40]!r}; it must be a number from 1 to {_MOST_ITEMS}", "correct it"
+            )
+        try:
+            users: Users = await self._answered(self._retriever, rows)
+        except NoItemsError:
+            raise _Refused(
+                404,
+                "the package has no items",
+                "export a two_tower model with `python -m trainer.export --items DATA`",
+            ) from None
+        self._metrics.rows.inc(len(rows))
+        items = await asyncio.to_thread(users.items, count)
+        served = users.served
+        return JSONResponse({"version": served.version, "step": served.trained.step, "items": items})
 
     async def _answered(self, batcher: Batcher[Any], rows: Sequence[Mapping[str, Any]]) -> Any:  # noqa: ANN401 - the batcher's
         try:
@@ -207,6 +239,7 @@ class Service:
                 "quantization": trained.quantization,
                 "encoding_digest": encoding,
                 "columns": columns,
+                "items": None if trained.items is None else len(trained.items.ids),
                 "refused": None
                 if refused is None
                 else {"version": refused.version, "reason": refused.reason},

@@ -73,6 +73,10 @@ class RowsEncoder(Protocol):
         """Return the rows as a batch without labels; RowsRefusedError names those that do not fit."""
         ...
 
+    def columns_of(self, features: Sequence[str], /) -> tuple[str, ...]:
+        """Return the columns that no other features read than these."""
+        ...
+
 
 def make_rows_encoder(trained: TrainedModel) -> RowsEncoder:
     """Return what encodes rows as the data that a model learned from.
@@ -163,6 +167,17 @@ class _TableRows:
                 [RowProblem(each.row, *self._told(each.reason, each.value)) for each in found]
             )
         return self._batch(encoded)
+
+    def columns_of(self, features: Sequence[str], /) -> tuple[str, ...]:
+        others = {each.column for each in self._schema.dense}
+        own: list[str] = []
+        for each in self._schema.sparse:
+            read = [*each.columns, *([] if each.weights is None else [each.weights])]
+            if each.name in features:
+                own += read
+            else:
+                others |= set(read)
+        return tuple(each for each in dict.fromkeys(own) if each not in others)
 
     def _told(self, reason: str, value: str) -> tuple[str | None, str]:
         column = self._of_feature.get(reason.partition(" ")[0])
@@ -264,6 +279,9 @@ class _CriteoRows:
                 ]
             )
         return _wrapped(_without_labels(parsed.dense, parsed.numbers), self._limits)
+
+    def columns_of(self, features: Sequence[str], /) -> tuple[str, ...]:
+        return tuple(features)
 
 
 def _first_word(reason: str) -> str | None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from cloudrec_server.rows import RowsEncoder
-    from trainer.serving.live import LiveModel
+    from trainer.serving.live import LiveModel, Served
     from trainer.serving.scorer import TrainedModel
 
 
@@ -24,11 +24,20 @@ class Ready(NamedTuple):
 
     encoder: RowsEncoder
     scorer: Scorer
+    item_columns: tuple[str, ...] = ()  # that only the item's features read
 
     def scores(self, rows: Sequence[Mapping[str, Any]]) -> torch.Tensor:
         """Return the probabilities [rows] or [rows, tasks]; RowsRefusedError names rows that do not fit."""
         ((logits, _),) = self.scorer.score([self.encoder.encode(rows)])
         return torch.sigmoid(logits)
+
+    def users(self, rows: Sequence[Mapping[str, Any]]) -> torch.Tensor:
+        """Return the vectors of users [rows, width] of a retrieval model; the item's columns may lack."""
+        model = self.scorer.retrieval
+        assert model is not None  # noqa: S101 - for the type checker: who asks has one
+        filled = [{**dict.fromkeys(self.item_columns), **row} for row in rows]
+        ((_, users, _),) = self.scorer.towers(model, [self.encoder.encode(filled)])
+        return users
 
 
 def make_ready(trained: TrainedModel) -> Ready:
@@ -38,7 +47,8 @@ def make_ready(trained: TrainedModel) -> Ready:
         ConfigError: it does not say how rows are encoded.
         CheckpointError: it gives no finite scores.
     """
-    ready = Ready(make_rows_encoder(trained), Scorer(trained, torch.device("cpu")))
+    encoder = make_rows_encoder(trained)
+    ready = Ready(encoder, Scorer(trained, torch.device("cpu")), encoder.columns_of(trained.shape.item))
     empty: dict[str, None] = {column.name: None for column in ready.encoder.columns}
     _try(ready, empty)
     return ready
@@ -72,3 +82,39 @@ def score_requests(live: LiveModel[Ready], requests: Sequence[Sequence[Mapping[s
         made.append(Scored(served.version, served.trained.step, scores[first : first + len(each)]))
         first += len(each)
     return made
+
+
+class Users(NamedTuple):
+    """The vectors of the users of a request."""
+
+    served: Served[Ready]
+    vectors: torch.Tensor
+
+    def items(self, count: int) -> list[list[dict[str, Any]]]:
+        """Return the best items of each user, the best first."""
+        items = self.served.trained.items
+        assert items is not None  # noqa: S101 - for the type checker: `users_of_requests` has looked
+        products, places = items.search(self.vectors, count)
+        names: Sequence[Any] = items.ids.tolist() if items.values is None else items.values
+        return [
+            [{"item": names[place], "score": score} for score, place in zip(*row, strict=True) if place >= 0]
+            for row in zip(products.tolist(), places.tolist(), strict=True)
+        ]
+
+
+def users_of_requests(live: LiveModel[Ready], requests: Sequence[Sequence[Mapping[str, Any]]]) -> list[Users]:
+    """Return the vectors of the users of several requests; RowsRefusedError as in `Ready`.
+
+    Raises:
+        NoItemsError: the served version has no items.
+    """
+    served = live.served
+    if served.trained.items is None or served.ready.scorer.retrieval is None:
+        raise NoItemsError
+    vectors = served.ready.users(list(chain.from_iterable(requests)))
+    parts = vectors.split([len(each) for each in requests])
+    return [Users(served, part) for part in parts]
+
+
+class NoItemsError(Exception):
+    """The package has no items."""

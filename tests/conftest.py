@@ -77,6 +77,7 @@ _SLOW = (
     "tests/trainer/test_compile.py",
     "tests/trainer/test_damaged_store.py",
     "tests/trainer/test_data_formats.py",
+    "tests/trainer/test_device_learner.py",
     "tests/trainer/test_learning.py",
     "tests/trainer/test_numerics.py",
     "tests/trainer/test_plan_command.py",

@@ -81,6 +81,7 @@ def test_help_imports_at_most_two_hundred_modules() -> None:
         "logs",
         "stop",
         "report",
+        "serve",
         "down",
         "leaks",
         "doctor",

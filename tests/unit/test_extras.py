@@ -48,6 +48,7 @@ SERVED = {
     "sandbox,aws": ("cloudrec_sandbox/aws",),
     "sandbox,azure": ("cloudrec_sandbox/azure",),
     "sandbox,gcp": ("cloudrec_sandbox/gcp",),
+    "serve,trainer-cpu,faiss": ("cloudrec_server",),
     "sandbox": ("cloudrec_sandbox/kubernetes", "cloudrec_sandbox/core", "cloudrec_sandbox/[!s]*.py"),
 }
 
@@ -183,7 +184,8 @@ STUBS = ("types_boto3", "botocore_stubs")  # types alone: only mypy imports them
 
 def imported(source: Path) -> Iterator[str]:
     """The modules of other packages that a file imports, or names to import: "google.cloud.lustre_v1"."""
-    ours = {"cloudrec", "cloudrec_contract", "cloudrec_sandbox", "templates", "trainer", "__future__"}
+    ours = {"cloudrec", "cloudrec_contract", "cloudrec_sandbox", "cloudrec_server"}
+    ours |= {"templates", "trainer", "__future__"}
     ours |= sys.stdlib_module_names
     for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))):
         names: list[str] = []

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("cloudrec", "cloudrec_contract", "cloudrec_sandbox", "trainer")
+PACKAGES = ("cloudrec", "cloudrec_contract", "cloudrec_sandbox", "cloudrec_server", "trainer")
 MOST_FILES = 15
 # Each: a module to add, what it imports, and a part of the name of the contract that refuses it.
 FORBIDDEN = {

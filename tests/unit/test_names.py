@@ -5,7 +5,7 @@ from collections import defaultdict
 from pathlib import Path
 
 _ROOT = Path(__file__).parents[2]
-_PACKAGES = ("cloudrec", "cloudrec_contract", "trainer")
+_PACKAGES = ("cloudrec", "cloudrec_contract", "cloudrec_server", "trainer")
 
 
 def _classes(root: Path) -> dict[str, list[str]]:

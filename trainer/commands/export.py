@@ -1,6 +1,6 @@
 """`python -m trainer.export`: write a checkpoint's model as plain files (trainer.serving.exported).
 
-python -m trainer.export --checkpoint DIR --out FOLDER [--quantize fp16|int8|int4] [--graph]
+python -m trainer.export --checkpoint DIR --out FOLDER [--quantize fp16|int8|int4] [--graph] [--items DATA]
 """
 
 from __future__ import annotations
@@ -35,12 +35,21 @@ def _main(argv: Sequence[str]) -> int:
         action="store_true",
         help="also write graph.pt2, the computation, which torch alone runs; config.json names its inputs",
     )
+    parser.add_argument(
+        "--items",
+        metavar="DATA",
+        help="of two_tower: also write the vectors of all items in a prepared dataset or in raw files, and "
+        "an index of FAISS",
+    )
     arguments = parser.parse_args(argv)
     with importing_torch():
         from trainer.commands import scoring  # noqa: PLC0415 - torch takes seconds to import
-        from trainer.serving import exported, graph  # noqa: PLC0415 - torch takes seconds to import
+        from trainer.serving import exported, graph, items  # noqa: PLC0415 - torch takes seconds to import
     trained = scoring.open_model(arguments.checkpoint, arguments.step, arguments.quantize)
     parts: dict[str, exported.Part] = {"graph": graph.write_graph} if arguments.graph else {}
+    if arguments.items is not None:
+        found = scoring.item_vectors(trained, arguments.items)
+        parts["items"] = lambda model, folder: items.write_items(model.vocabulary, folder, *found)
     written = exported.write_export(trained, Path(arguments.out), parts)
     done: dict[str, Any] = {
         "step": trained.step,

@@ -16,6 +16,7 @@ from trainer.checkpoint.load.reading import open_committed
 from trainer.commands.raw import encoded
 from trainer.data.checks import BatchChecks
 from trainer.data.encoding import REMEDY
+from trainer.data.formats import manifest
 from trainer.data.formats.open import open_source
 from trainer.retrieval.items import find_items
 from trainer.retrieval.recall import RecallMeter, joined, named
@@ -113,6 +114,46 @@ def score_raw(
     _write(out, scores)
     bad = len(made.bad_rows)
     return {"step": trained.step, "quantization": trained.quantization, "bad_rows": bad, **found.metrics}
+
+
+def item_vectors(
+    trained: TrainedModel, where: str, *, device_choice: str = "auto"
+) -> tuple[str, npt.NDArray[np.int64], torch.Tensor]:
+    """Return the feature that identifies an item, and the ids and vectors of all items in some data.
+
+    Args:
+        trained: a retrieval model.
+        where: a prepared dataset, or raw files as `predict --raw` takes them.
+        device_choice: `--device`.
+
+    Raises:
+        ConfigError: the model is not for retrieval.
+        DatasetError: the data does not fit the model.
+    """
+    if Scorer(trained, torch.device("cpu")).retrieval is None:
+        raise ConfigError(
+            f"items is {where}, but the model {trained.shape.model} has no vectors of items; leave it out"
+        )
+    if is_dataset(where):
+        return _items_in(trained, where, device_choice)
+    with encoded(trained, [where], max_bad_rows=0) as made:
+        return _items_in(trained, str(made.dataset), device_choice)
+
+
+def is_dataset(where: str) -> bool:
+    """Whether a place holds a prepared dataset, or is not on this machine."""
+    return not is_local(where) or (local_path(where) / manifest.FILE_NAME).is_file()  # boundary: its own name
+
+
+def _items_in(
+    trained: TrainedModel, dataset_path: str, device_choice: str
+) -> tuple[str, npt.NDArray[np.int64], torch.Tensor]:
+    config = _data_config(trained, dataset_path, None)
+    opened = _open(trained, config, batch_size=None, device_choice=device_choice)
+    model = opened.scorer.retrieval
+    assert model is not None  # noqa: S101 - for the type checker: the caller has looked
+    items = find_items(opened.source)
+    return trained.shape.features[items.feature], items.ids, _item_vectors(opened, model, items)
 
 
 class _Scored(NamedTuple):

@@ -17,7 +17,6 @@ from trainer.models.model import make_model
 from trainer.publishing.layers import SomeLayers
 from trainer.serving.publication.format import PRECISIONS
 from trainer.serving.scorer import TrainedModel, check_quantization, parse_shape, scoring_config
-from trainer.sharding.state import INIT_BLOCK_ROWS
 from trainer.tables.tables import quantize_rows
 from trainer.warm.source import CheckpointedModel
 
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     Array = npt.NDArray[Any]
 
 _BLOCK_BYTES = 64 << 20  # of weights in memory at a time
+_DRAWN_ROWS = 16_384  # an initial state may be drawn in blocks of so many
 
 
 class CommittedModel:
@@ -101,7 +101,7 @@ class CommittedModel:
         if kind == "managed":
             yield 0, self.encode(name, self._entire.whole(f"managed/{table}/ids"))
             return
-        step = max(_BLOCK_BYTES // (4 * width[0]) // INIT_BLOCK_ROWS, 1) * INIT_BLOCK_ROWS
+        step = max(_BLOCK_BYTES // (4 * width[0]) // _DRAWN_ROWS, 1) * _DRAWN_ROWS
         for start, stop in pairwise([*range(0, rows, step), rows]):
             yield start, self.encode(name, self._entire.rows(table, "weight", start, stop))
 

@@ -5,6 +5,7 @@ FOLDER/dense/<parameter>.npy  float32, one file a weight
 FOLDER/managed/<table>.npy    int64 [rows], the id of each row, of tables with encoding managed_collision
 FOLDER/vocabulary/<table>.npy uint32 [rows - 2]: the value of each id from 2 on, if a vocabulary gave ids
 FOLDER/graph.pt2              the computation, if it was asked for (trainer.serving.graph)
+FOLDER/items/...              items of a retrieval model, if they were asked for (trainer.serving.items)
 FOLDER/config.json            written last: sizes, configuration, encoding, and every file's bytes and sha256
 """
 
@@ -23,6 +24,7 @@ from trainer.base.errors import CheckpointError, ConfigError
 from trainer.checkpoint.vocabulary import in_folder
 from trainer.data.encoding import of_model
 from trainer.serving.document import FILE_NAME, FORMAT, SCHEMA_VERSION, encode_document
+from trainer.serving.items import read_items
 from trainer.serving.scorer import TrainedModel, parse_shape, scoring_config
 from trainer.tables.tables import BITS, row_bytes
 
@@ -107,6 +109,7 @@ def read_export(folder: Path) -> TrainedModel:
             dense=_of_kind(tensors, "dense"),
             managed=_of_kind(tensors, "managed"),
             vocabulary=None if encoding is None else in_folder(folder, encoding),
+            items=read_items(folder, document["items"]) if "items" in document else None,
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise CheckpointError(f"{path}: cannot be read: {error!r}; export the model again") from error

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from trainer.data.batch import Batch
     from trainer.models.inputs import ModelInput
     from trainer.models.protocol import RetrievalModel
+    from trainer.serving.items import ServedItems
 
 _SHARDING = ("sharding_types", "table_constraints", "sharding_plan")
 
@@ -46,6 +47,7 @@ class TrainedModel:
     dense: Mapping[str, Tensor]  # by parameter
     managed: Mapping[str, Tensor]  # the id of each row of tables whose ids are hashes
     vocabulary: Vocabulary | None  # how the training's values got their ids; None: unknown
+    items: ServedItems | None = None  # of a retrieval model, if its export has them
 
     def quantized(self, kind: Quantization) -> TrainedModel:
         """Return the model with quantised tables; CheckpointError if they are quantised in another way."""

@@ -27,6 +27,8 @@ _SMALL = 1 << 22  # limit of the numbers that are places of an array
 _WHOLE = r"\A(0|[1-9][0-9]{0,6})\z"  # the texts of numbers up to a limit above that one
 _WAITING = 1 << 20  # codes that wait to be counted
 _MOST_REMEMBERED = 1 << 20  # values whose ids are remembered, beside those of a vocabulary
+_FEW = 64  # values for which Polars' fixed cost is more than that of Python's loop
+_MOST_SEEN = 1 << 16  # of these, whose ids are remembered
 _UNKNOWN_SEED = 1  # of the hash of unknown values
 
 
@@ -290,6 +292,7 @@ class Ids:
         """`values` are those of the vocabulary, in the order of ids; none for other encodings."""
         self._feature = feature
         self._values = pa.array(values, pa.string())
+        self._seen: dict[Any, int] = {}
         self._lock = threading.Lock()
         self._dtype = np.int64 if feature.encoding == MANAGED else np.int32
         self._memory = self._forgetful() if feature.encoding == "vocabulary" else None
@@ -307,6 +310,24 @@ class Ids:
 
     def of(self, values: pa.Array) -> npt.NDArray[np.signedinteger[Any]]:
         """Return the ids of texts, or of numbers; a null has the id 0."""
+        if len(values) <= _FEW:
+            return self._few(values)
+        return self._of_many(values)
+
+    def _few(self, values: pa.Array) -> npt.NDArray[np.signedinteger[Any]]:
+        """Return the ids of a few values, as of a request, from a dictionary of those that were seen."""
+        keys = values.to_pylist()
+        known = self._seen
+        try:
+            return np.array([known[each] for each in keys], self._dtype)
+        except KeyError:
+            found = self._of_many(values)
+            if len(known) > _MOST_SEEN:
+                known = self._seen = {}
+            known.update(zip(keys, found.tolist(), strict=True))
+            return found
+
+    def _of_many(self, values: pa.Array) -> npt.NDArray[np.signedinteger[Any]]:
         if self._feature.encoding == "bucketise":
             numbers = values.cast(pa.float64()).to_numpy(zero_copy_only=False)
             ids = 1 + np.searchsorted(np.array(self._feature.boundaries), numbers, side="right")

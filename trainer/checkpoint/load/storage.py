@@ -75,12 +75,13 @@ class Layers:
             if name in state:
                 _check_kind(name, state[name], part)
         if base is not None:
-            if initial is None or initial.identity != base:
+            drawn = None if initial is None else initial.known_as(base)
+            if drawn is None:
                 raise CheckpointError(
                     "it holds what changed since the initial state, which is drawn otherwise here: resume "
                     "with the configuration and the version of torch that the run began with"
                 )
-            initial.make()
+            drawn.make()
         work = [(name, shard) for name, entry in state.items() for shard in entry.shards]
         with Files(self.store, checked) as files, ThreadPoolExecutor(THREADS) as pool:
             for _ in pool.map(lambda each: self._fill_shard(files, *each), work):
