@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from trainer.base.entry import State, TensorShard
     from trainer.base.row_stamps import Intervals, RowStamps, Since
     from trainer.checkpoint.format.frames import Array, Chunk, Frame
-    from trainer.checkpoint.save.device import Done, SideDevice
+    from trainer.checkpoint.save.device import QueuedWork, SideDevice
     from trainer.checkpoint.save.saves import StreamLimits
     from trainer.checkpoint.save.snapshot import Touched
     from trainer.checkpoint.save.touched_bits import TouchedBits
@@ -139,7 +139,7 @@ class _Buffers:
 
 @dataclass(frozen=True, slots=True)
 class _Issued:
-    done: Done
+    done: QueuedWork
     data: Tensor
 
 
