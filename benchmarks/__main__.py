@@ -22,6 +22,7 @@ BENCHMARKS = (
     "interval",
     "learning",
     "checkpoint",
+    "device_snapshot",
     "quantized_restores",
     "kubernetes",
     "launchers",
@@ -29,6 +30,7 @@ BENCHMARKS = (
     "serving",
     "mutants",
     "managed",
+    "publishing",
 )
 
 

@@ -35,6 +35,7 @@ READ_NAMES = frozenset(
         "cloudrec/launchers/base/results.py",
         "cloudrec/observe/runs.py",
         "trainer/serving/exported.py",
+        "trainer/serving/publication/reader.py",
     }
 )
 _FOLDERS = {"runs", "clusters", "costs", "locks"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -33,11 +34,14 @@ from cloudrec_contract.safe_json import safe_json
 from cloudrec_contract.settings import SettingsError, TrainerSettings
 from trainer.base.arguments import parse_arguments, read_config_file
 from trainer.base.errors import TrainerError
-from trainer.checkpoint.format.commit import _seal, parse_commit, parse_manifest
+from trainer.checkpoint.format.commit import Commit, _seal, parse_commit, parse_manifest
 from trainer.data.formats import manifest as trainer_manifest
 from trainer.preempt.clouds import aws as aws_notice
 from trainer.preempt.metadata import MetadataError, MetadataResponse
+from trainer.publishing import identity
 from trainer.report.ledger import read_ledger
+from trainer.serving.publication.format import manifest_name
+from trainer.serving.publication.reader import PublicationReader
 
 EXPECTED = (CloudrecError, TrainerError, SettingsError, MetadataError)
 _KUBECONFIG = {
@@ -60,6 +64,35 @@ _COMMIT = {
     "extra": {"x": 1.0},
     "layers": [[["step-5/rank-0.json", 123, 5]]],
 }
+
+_PIECE = {"object": "data/00000002.0a0b0c0d/changes.bin", "position": 0, "bytes": 4, "sha256": "0" * 64}
+_PUBLICATION = {
+    "format": "cloudrec-publication",
+    "schema_version": 1,
+    "version": 2,
+    "token": "0a0b0c0d",
+    "created": "2030-01-01T00:00:00+00:00",
+    "parent": {"version": 1, "sha256": "0" * 64},
+    "full": False,
+    "delta": True,
+    "precision": "fp32",
+    "step": 10,
+    "source": {"step": 10, "base": None, "layers": [[["step-5/rank-0.json", 123, 5]]]},
+    "found_by": "layers",
+    "export": {"step": 10},
+    "arrays": {
+        "tables/C1": {
+            "dtype": "<f4",
+            "shape": [9, 1],
+            "whole": None,
+            "change": {"count": 1, "numbers": _PIECE, "values": _PIECE},
+        }
+    },
+    "files": {"dense/x.npy": _PIECE},
+    "listed": ["tables/C1.npy", "dense/x.npy"],
+}
+
+_COMMITTED = Commit(step=10, owner=1, number=1, world_size=1, base="x", layers=(), fingerprint={}, extra={})
 
 # A valid document of each JSON record, which the strategies change.
 DOCUMENTS: Mapping[str, Any] = {
@@ -151,6 +184,7 @@ DOCUMENTS: Mapping[str, Any] = {
         "step": 1,
         "quantization": None,
     },
+    "publication": _PUBLICATION,
     "goodput": {"kind": "start", "restarted": False, "boot": "b", "boot_s": 1.0, "time": 1.0},
     "spot-notice": {"action": "terminate", "time": "2030-01-01T00:00:00Z"},
     "json": {"a": [1, {"b": None}], "c": 1.5},
@@ -240,10 +274,21 @@ def _trainer_dataset(data: bytes, _text: str, path: Path) -> None:
 
 
 def _export(data: bytes, _text: str, path: Path) -> None:
-    from trainer.serving.exported import FILE_NAME, read_export  # noqa: PLC0415 - it loads torch, for seconds
+    from trainer.serving.document import FILE_NAME  # noqa: PLC0415 - as below
+    from trainer.serving.exported import read_export  # noqa: PLC0415 - it loads torch, for seconds
 
     (path.parent / FILE_NAME).write_bytes(data)
     read_export(path.parent)
+
+
+def _publication(data: bytes, _text: str, path: Path) -> None:
+    folder = path.parent / "publication"
+    (folder / "versions").mkdir(parents=True, exist_ok=True)
+    seal = json.dumps({"sha256": hashlib.sha256(data.partition(b"\n")[0]).hexdigest()}).encode()
+    (folder / manifest_name(2)).write_bytes(data.partition(b"\n")[0] + b"\n" + seal)
+    reader = PublicationReader(str(folder))
+    identity.shared_layers(reader.versions.manifest(2).source, _COMMITTED)
+    reader.load("2")
 
 
 def _workflow(data: bytes, _text: str, _path: Path) -> None:
@@ -304,6 +349,7 @@ _READERS: Mapping[str, Callable[[bytes, str, Path], object]] = {
     "commit": lambda data, _text, _path: parse_commit("here", _resealed(data)),
     "manifest": lambda data, _text, _path: parse_manifest("here", _resealed(data)),
     "export": _export,
+    "publication": _publication,
     "goodput": lambda _data, _text, path: read_ledger(path),
     "spot-notice": _notice,
     "json": _json,

@@ -7,7 +7,8 @@ The real cache needs a GPU. This one behaves like SplitTableBatchedEmbeddingBags
   where look-ups read them and the fused optimizer changes them;
 - `split_embedding_weights` (3234 to 3263) shows `weights_uvm`, so not what the cache holds;
 - `flush` (3608 to 3622) writes the cached rows to `weights_uvm`; they stay cached;
-- `reset_cache_states` (4019 to 4026) marks every place of the cache as free and writes nothing.
+- `reset_cache_states` (4019 to 4026) marks every place of the cache as free and writes nothing;
+- optimizer states are made with `cacheable=False` (1237 to 1358), so their memory is always up to date.
 
 Here the cache never evicts a row, and the module's own memory, where fbgemm's CPU code looks up and updates,
 is right for the cached rows alone.
@@ -29,6 +30,7 @@ class CachingTables(SplitTableBatchedEmbeddingBagsCodegen):
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
+        self.flushes = 0  # calls
         self._in_host_memory = [weight.clone() for weight in self._in_cache()]
         self._is_cached = [torch.zeros(len(weight), dtype=torch.bool) for weight in self._in_cache()]
 
@@ -47,8 +49,18 @@ class CachingTables(SplitTableBatchedEmbeddingBagsCodegen):
         """The tables in host memory."""
         return self._in_host_memory
 
+    def newest(self) -> list[Tensor]:
+        """The tables as look-ups see them."""
+        return [
+            torch.where(cached[:, None], newest, held)
+            for held, cached, newest in zip(
+                self._in_host_memory, self._is_cached, self._in_cache(), strict=True
+            )
+        ]
+
     def flush(self) -> None:
         """Write cached rows to host memory."""
+        self.flushes += 1
         for held, cached, newest in zip(self._in_host_memory, self._is_cached, self._in_cache(), strict=True):
             held[cached] = newest[cached]
 
@@ -62,6 +74,13 @@ class CachingTables(SplitTableBatchedEmbeddingBagsCodegen):
         return weights
 
 
-def use_caching_tables(patch: pytest.MonkeyPatch) -> None:
+class ForgetfulTables(CachingTables):
+    """Tables that never write their cache back: what a trainer sees that does not call `flush`."""
+
+    def flush(self) -> None:
+        """Do nothing."""
+
+
+def use_caching_tables(patch: pytest.MonkeyPatch, kind: type[CachingTables] = CachingTables) -> None:
     """Make torchrec create these tables instead of fbgemm's; they are used with table_kernel fbgemm."""
-    patch.setattr(batched_embedding_kernel, "SplitTableBatchedEmbeddingBagsCodegen", CachingTables)
+    patch.setattr(batched_embedding_kernel, "SplitTableBatchedEmbeddingBagsCodegen", kind)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from tests.trainer.support_caching import use_caching_tables
+from tests.trainer.support_caching import CachingTables, ForgetfulTables, use_caching_tables
 from tests.trainer.support_dataset import write_dataset
 from tests.trainer.support_learner import make_batches, make_learner
 from tests.trainer.support_ranks import Place
@@ -51,6 +52,54 @@ def test_a_run_with_a_cache_saves_and_digests_rows_that_only_the_cache_has(
         assert whole[name] == plain[name] == parts[name], name
 
 
+@pytest.mark.parametrize("mode", ["full", "incremental"])
+def test_without_a_flush_the_digest_and_a_resumed_run_have_lost_the_cached_rows(
+    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    settings = {**EXACT, "checkpoint_mode": mode}
+    plain = run_here(dataset, tmp_path / "plain", **settings).summary
+    use_caching_tables(monkeypatch, ForgetfulTables)
+    whole = run_here(dataset, tmp_path / "whole", **settings).summary
+    for steps in (40, None):
+        parts = run_here(dataset, tmp_path / "parts", **settings, num_iterations=steps).summary
+    assert whole["auc"] == plain["auc"]  # the training itself has every row
+    assert whole["model_digest"] != plain["model_digest"]
+    assert parts["auc"] != plain["auc"]
+
+
+def _stale_rows(place: Place, folder: str, *, forgetful: bool) -> tuple[int, int, int]:
+    """How many trained rows a restored checkpoint lacks, how many were trained, and a cut's flushes."""
+    with pytest.MonkeyPatch.context() as patch:
+        use_caching_tables(patch, ForgetfulTables if forgetful else CachingTables)
+        learner = make_learner(place, table_kernel="fbgemm", deterministic=True)
+    kernel, _ = next(table_kernels(learner.model))
+    drawn = [weight.clone() for weight in kernel.newest()]
+    list(learner.pipeline.steps(make_batches(place, [24] * 6), 0))
+    trained = [weight.clone() for weight in kernel.newest()]
+    with Checkpointer(folder, keep=1, rank=0, world_size=1) as writer:
+        before = kernel.flushes
+        writer.save(6, learner.state, {}, {}, initial=learner.initial)
+        flushes = kernel.flushes - before
+        with learner.filling() as state:
+            writer.load(6, state, initial=learner.initial)
+    restored = kernel.split_embedding_weights()
+    stale = changed = 0
+    for first, last, loaded in zip(drawn, trained, restored, strict=True):
+        changed += int((first != last).any(dim=1).sum())
+        stale += int((loaded != last).any(dim=1).sum())
+    return stale, changed, flushes
+
+
+def test_a_cut_flushes_once_and_without_that_every_trained_row_is_restored_as_it_was_drawn(
+    worlds: Worlds, tmp_path: Path
+) -> None:
+    stale, changed, flushes = worlds.run(1, partial(_stale_rows, forgetful=False), str(tmp_path / "true"))[0]
+    assert (stale, flushes) == (0, 1)
+    assert changed > 0
+    stale, changed, _ = worlds.run(1, partial(_stale_rows, forgetful=True), str(tmp_path / "stale"))[0]
+    assert stale == changed > 0
+
+
 def test_an_export_of_a_run_with_a_cache_has_the_trained_rows(
     dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -63,6 +112,18 @@ def test_an_export_of_a_run_with_a_cache_has_the_trained_rows(
         assert export.main(words) == 0
         exported.append(np.load(tmp_path / f"{name}-out" / "tables" / "C1.npy"))
     assert np.array_equal(*exported)
+
+
+def test_a_warm_start_fills_the_tables_that_a_cache_reads(
+    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_here(dataset, tmp_path / "day-1", **EXACT)
+    warm = {**EXACT, "init_from": str(tmp_path / "day-1" / "checkpoints"), "init_match": "number"}
+    plain = run_here(dataset, tmp_path / "plain", **warm).summary
+    use_caching_tables(monkeypatch)
+    cached = run_here(dataset, tmp_path / "cached", **warm).summary
+    assert cached["model_digest"] == plain["model_digest"]
+    assert cached["auc"] == plain["auc"]
 
 
 def _trained_on_after_a_load(place: Place, folder: str) -> tuple[str, str]:

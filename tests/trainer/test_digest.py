@@ -2,13 +2,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 import torch
 
 from tests.trainer.support_state import cut, global_tensors, whole
 from trainer.base.errors import TrainerError
 from trainer.checkpoint import Entry, TensorShard
+from trainer.data.splitmix import splitmix64
 from trainer.sharding.digest import SampleDigest, model_digest
+from trainer.sharding.mixing import split_mix
 
 if TYPE_CHECKING:
     from tests.trainer.support_ranks import Place, RankPool
@@ -102,3 +105,37 @@ def test_the_model_digest_refuses_an_incomplete_tensor() -> None:
     half = {"x": Entry((10, 2), (TensorShard(torch.zeros(5, 2), (0, 0)),))}
     with pytest.raises(TrainerError, match="x: all ranks together hold 10 of its 20 elements"):
         model_digest(half)
+
+
+def test_the_model_digest_stays_the_same_in_later_versions_of_the_trainer() -> None:
+    expected = "adc3f8cd4ab3ba057f366cd8587367e5eb30646716fcd24bc5bb5f2b97641e6a"
+    assert model_digest(whole(global_tensors())) == expected
+
+
+def test_the_model_digest_detects_every_single_flipped_bit() -> None:
+    tensors = {"x": torch.randn(200, 40, generator=torch.Generator().manual_seed(1))}
+    bits, found = tensors["x"].view(-1).view(torch.int32), {model_digest(whole(tensors))}
+    places = torch.randint(len(bits), (400,), generator=torch.Generator().manual_seed(2)).tolist()
+    flips = {(place, number % 32) for number, place in enumerate(places)}
+    for place, bit in flips:
+        mask = 1 << bit if bit < 31 else -(1 << 31)
+        bits[place] ^= mask
+        found.add(model_digest(whole(tensors)))
+        bits[place] ^= mask
+    assert len(found) == len(flips) + 1
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.bool, torch.bfloat16, torch.float32, torch.int64])
+def test_the_model_digest_does_not_depend_on_the_size_of_its_chunks(
+    dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = torch.randint(-90, 90, (3000, 7), generator=torch.Generator().manual_seed(1)).to(dtype)
+    expected = model_digest(whole({"x": values}))
+    monkeypatch.setattr("trainer.sharding.digest._CHUNK", 100)
+    assert model_digest(whole({"x": values})) == expected
+
+
+def test_the_factors_are_those_of_the_module_for_numpy() -> None:
+    values = np.arange(-500, 500, dtype=np.int64) * 0x1234567
+    expected = splitmix64(values.view(np.uint64)).view(np.int64)
+    assert np.array_equal(split_mix(torch.from_numpy(values)).numpy(), expected)

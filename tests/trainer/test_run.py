@@ -60,6 +60,16 @@ def test_a_run_writes_its_metrics_and_summary(dataset: Path, tmp_path: Path) -> 
     assert list((tmp_path / "tensorboard").iterdir())
 
 
+def test_a_run_without_a_model_digest_trains_the_same_and_reports_it_as_unknown(
+    dataset: Path, tmp_path: Path
+) -> None:
+    hashed = run_here(dataset, tmp_path / "hashed", **EXACT).summary
+    plain = run_here(dataset, tmp_path / "plain", **EXACT, model_digest=False).summary
+    assert hashed["model_digest"] is not None
+    assert plain["model_digest"] is None
+    assert (plain["auc"], plain["samples_digest"]) == (hashed["auc"], hashed["samples_digest"])
+
+
 def test_the_same_seed_gives_the_same_model_and_another_seed_another(dataset: Path, tmp_path: Path) -> None:
     summaries = [run_here(dataset, tmp_path / name, **EXACT).summary for name in ("a", "b")]
     other = run_here(dataset, tmp_path / "c", **EXACT, seed=1).summary

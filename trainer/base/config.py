@@ -333,6 +333,10 @@ class RunConfig(_Group):
         description="two runs of one configuration on as many ranks, interrupted or not, end with the same "
         "model_digest; gradients are averaged in the order of ranks for it",
     )
+    model_digest: bool = Field(
+        default=True,
+        description="summary.json has a hash of the whole model; false saves reading all tables at the end",
+    )
 
 
 class SystemConfig(_Group):

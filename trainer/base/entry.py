@@ -44,6 +44,10 @@ class Initial(Protocol):
         """A text that is equal for two objects whose `make` computes the same state."""
         ...
 
+    def known_as(self, identity: str) -> Initial | None:
+        """Return what computes the state with this identity, as an earlier version may; None if unknown."""
+        ...
+
     def make(self) -> None:
         """Compute that state of every tensor that has stamps, in place."""
         ...

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
     from trainer.base.entry import Initial, State
+    from trainer.checkpoint.save.device import SideDevice
     from trainer.checkpoint.save.saves import CheckpointReport
     from trainer.checkpoint.vocabulary import Vocabulary
 
@@ -42,7 +43,9 @@ class Checkpointer:
         world_size: int,
         group: ProcessGroup | None = None,
         options: SavingOptions | None = None,
+        device: SideDevice | None = None,
     ) -> None:
+        """`device` holds tables; by default it is the GPU that a saved state has tensors on, if any."""
         if keep < 1:
             raise ValueError(f"keep is {keep}; at least one checkpoint must stay")
         options = options or SavingOptions()
@@ -52,7 +55,7 @@ class Checkpointer:
         self._history = History(self._ranks, store)
         self._loader = Loader(self._ranks, store, self._history)
         self._freezer = Freezer(store.uri, options, rank=rank)
-        planner = SavePlanner(self._ranks, self._claimed, self._history, options, keep=keep)
+        planner = SavePlanner(self._ranks, self._claimed, self._history, options, keep=keep, device=device)
         self._saver = Saver(
             self._ranks, store, self._history, options, planner=planner, freezer=self._freezer
         )

@@ -45,7 +45,7 @@ class Vocabulary:
         def keep(file: VocabularyFile) -> None:
             if there.get(name := f"{prefix}/{file.name}") != file.size:
                 with store.write(name) as target:
-                    self._copy(file, target)
+                    self.copy(file, target)
 
         with ThreadPoolExecutor(_THREADS) as threads:
             list(threads.map(keep, self.encoding.files))  # the first error is raised here
@@ -56,9 +56,9 @@ class Vocabulary:
             path = folder / file.path
             path.parent.mkdir(exist_ok=True)
             with path.open("wb") as target:
-                self._copy(file, target)
+                self.copy(file, target)
 
-    def _copy(self, file: VocabularyFile, target: BinaryIO) -> None:
+    def copy(self, file: VocabularyFile, target: BinaryIO) -> None:
         """Copy a file; CheckpointError if its sha256 is not the one in the encoding."""
         name, found = f"{self.prefix}/{file.name}", hashlib.sha256()
         for start in range(0, file.size, _PIECE_BYTES):

@@ -1,6 +1,6 @@
 """`python -m trainer.export`: write a checkpoint's model as plain files (trainer.serving.exported).
 
-python -m trainer.export --checkpoint DIR --out FOLDER [--quantize int8|int4] [--graph] [--items DATA]
+python -m trainer.export --checkpoint DIR --out FOLDER [--quantize fp16|int8|int4] [--graph] [--items DATA]
                          [--triton FOLDER]
 """
 

@@ -53,9 +53,9 @@ def add_model_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--step", type=int, metavar="N", help="the checkpoint of this step, not the newest")
     parser.add_argument(
         "--quantize",
-        choices=("none", "int8", "int4"),
+        choices=("none", "fp16", "int8", "int4"),
         default="none",
-        help="quantise the tables by rows with fbgemm [none]",
+        help="tables of 16-bit floats, or quantised by rows with fbgemm [none]",
     )
 
 

@@ -21,7 +21,8 @@ from trainer.data.formats.open import open_source
 from trainer.retrieval.items import find_items
 from trainer.retrieval.recall import RecallMeter, joined, named
 from trainer.serving.exported import is_export, read_export
-from trainer.serving.scorer import Scorer, TrainedModel, read_checkpoint
+from trainer.serving.scorer import Scorer, TrainedModel, check_quantization, read_checkpoint
+from trainer.tables.tables import BITS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -53,13 +54,7 @@ def open_model(uri: str, step: int | None, quantization: Quantization) -> Traine
             raise ConfigError(f"step is {step}, but {folder} is an export of step {trained.step}")
     else:
         trained = read_checkpoint(open_committed(uri, step))
-    if quantization != "none" and not trained.shape.is_plain:
-        raise ConfigError(
-            f"quantize is {quantization}, but the model shares tables, has some of different widths, or has "
-            "ids with weights, which quantised scoring lacks; leave it out"
-        )
-    if quantization == "int4" and trained.shape.embedding_dim % 2:
-        raise ConfigError(f"embedding_dim is {trained.shape.embedding_dim}; int4 needs an even one")
+    check_quantization(trained.shape, quantization)
     return trained.quantized(quantization)
 
 
@@ -186,7 +181,7 @@ def _open(
     trained: TrainedModel, config: TrainerConfig, *, batch_size: int | None, device_choice: str
 ) -> _OpenedData:
     device = choose_device(device_choice, local_rank=0)
-    if trained.quantization != "none":
+    if trained.quantization in BITS:
         if device_choice == "cuda":
             raise ConfigError(f"device is cuda, but {trained.quantization} tables are scored on the CPU only")
         device = torch.device("cpu")

@@ -81,7 +81,9 @@ class Learner:
             shape.tables_of_keys,
             eviction=config.managed_eviction,
         )
-        self.touched = TouchTracker(self.model) if config.checkpoint_mode != "full" else None
+        # On a GPU, full checkpoints need the stamps, too: see trainer.checkpoint.save.table_stream.
+        is_stamped = config.checkpoint_mode != "full" or world.device.type != "cpu"
+        self.touched = TouchTracker(self.model) if is_stamped else None
         if self.touched is not None:
             self.managed.track(self.touched.intervals)
         if world.device.type == "cpu":
@@ -108,7 +110,11 @@ class Learner:
 
     @contextmanager
     def filling(self) -> Iterator[State]:
-        """Provide this rank's tensors for writing; on exit, GPU caches of older values are emptied."""
+        """Provide this rank's tensors for writing; on exit, GPU caches of older values are emptied.
+
+        Rows that are not written keep their values: what only a cache has of them is written back first.
+        """
+        write_back_caches(self.model)
         try:
             yield self.entries
         finally:

@@ -1,6 +1,6 @@
 """The export of a trained model: plain files for a server or trainer.commands.predict.
 
-FOLDER/tables/<table>.npy     float32 [rows, dim], or uint8 [rows, bytes] if quantised (trainer.tables.tables)
+FOLDER/tables/<table>.npy     float32 [rows, dim], or float16, or uint8 [rows, bytes] (trainer.tables.tables)
 FOLDER/dense/<parameter>.npy  float32, one file a weight
 FOLDER/managed/<table>.npy    int64 [rows], the id of each row, of tables with encoding managed_collision
 FOLDER/vocabulary/<table>.npy uint32 [rows - 2]: the value of each id from 2 on, if a vocabulary gave ids
@@ -23,9 +23,10 @@ from cloudrec_contract.safe_json import safe_object
 from trainer.base.errors import CheckpointError, ConfigError
 from trainer.checkpoint.vocabulary import in_folder
 from trainer.data.encoding import of_model
+from trainer.serving.document import FILE_NAME, FORMAT, SCHEMA_VERSION, encode_document
 from trainer.serving.items import read_items
 from trainer.serving.scorer import TrainedModel, parse_shape, scoring_config
-from trainer.tables.tables import row_bytes
+from trainer.tables.tables import BITS, row_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -36,10 +37,6 @@ if TYPE_CHECKING:
     from trainer.checkpoint.vocabulary import Vocabulary
 
 Part: TypeAlias = "Callable[[TrainedModel, Path], dict[str, Any]]"  # writes files and describes them
-
-FILE_NAME = "config.json"
-FORMAT = "cloudrec-model"
-SCHEMA_VERSION = 1
 
 
 def write_export(trained: TrainedModel, folder: Path, parts: Mapping[str, Part] | None = None) -> int:
@@ -63,25 +60,27 @@ def write_export(trained: TrainedModel, folder: Path, parts: Mapping[str, Part] 
             file = folder / path  # boundary: its own names
             np.save(file, tensor.detach().cpu().contiguous().numpy())
             files[path] = {"bytes": file.stat().st_size, "sha256": _sha256(file)}
-    encoding = None
     if trained.vocabulary is not None:
         trained.vocabulary.export_to(folder)
-        encoding = dict(trained.vocabulary.encoding.document)
-    document = {
+    described = describe(trained) | {key: write(trained, folder) for key, write in (parts or {}).items()}
+    temporary = folder / f".{FILE_NAME}.tmp"
+    temporary.write_text(encode_document(described, files), encoding="utf-8")
+    temporary.replace(folder / FILE_NAME)
+    return sum(file["bytes"] for file in files.values())
+
+
+def describe(trained: TrainedModel) -> dict[str, Any]:
+    """Return the contents of config.json without the list of files."""
+    known = trained.vocabulary
+    return {
         "format": FORMAT,
         "schema_version": SCHEMA_VERSION,
         "step": trained.step,
         "quantization": trained.quantization,
         "model": asdict(trained.shape),
         "config": trained.config.model_dump(mode="json", exclude={"model_source"}),
-        "encoding": encoding,
-        "files": files,
-        **{key: write(trained, folder) for key, write in (parts or {}).items()},
+        "encoding": None if known is None else dict(known.encoding.document),
     }
-    temporary = folder / f".{FILE_NAME}.tmp"
-    temporary.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-    temporary.replace(folder / FILE_NAME)
-    return sum(file["bytes"] for file in files.values())
 
 
 def write_encoding(vocabulary: Vocabulary, folder: Path) -> None:
@@ -152,11 +151,16 @@ def _check_tables(path: Path, trained: TrainedModel) -> None:
     kind = trained.quantization
     for name, rows in trained.shape.num_embeddings.items():
         dim = trained.shape.dim(name)
-        width = dim if kind == "none" else row_bytes(dim, kind)
+        width = row_bytes(dim, kind) if kind in BITS else dim
         found = tuple(trained.tables[name].shape) if name in trained.tables else None
         if found != (rows, width):
             raise CheckpointError(
                 f"{path}: the table {name} is {found}, not {(rows, width)}; export it again"
+            )
+        if (kind == "fp16") != (trained.tables[name].dtype == torch.float16):
+            raise CheckpointError(
+                f"{path}: the table {name} is of {trained.tables[name].dtype}, which {kind} tables are not; "
+                "export it again"
             )
 
 

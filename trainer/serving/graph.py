@@ -97,8 +97,8 @@ class _Table:
     def vectors(self, ids: Tensor) -> Tensor:
         """Return the vectors [ids, dim]."""
         rows = self._rows[ids]
-        if self._kind == "none":
-            return rows
+        if self._kind not in BITS:
+            return rows.float()
         codes = rows[:, :-SCALE_BYTES]
         if BITS[self._kind] == 4:  # noqa: PLR2004 - two codes a byte, the first one in its lower half
             codes = torch.stack([codes & 15, codes >> 4], dim=2).flatten(1)
@@ -173,10 +173,10 @@ def describe(shape: ModelShape, quantization: Quantization, *, vectors: int | No
     inputs = [_one("dense", "float32", [-1, shape.num_dense])]
     inputs += [_one(f"ids.{feature}", "int64", [-1]) for feature in shape.features]
     inputs += [_one(f"offsets.{feature}", "int64", [-1]) for feature in shape.features]
-    is_plain = quantization == "none"
+    kind = {"none": "float32", "fp16": "float16"}.get(quantization, "uint8")
     for table, rows in shape.num_embeddings.items():
-        width = shape.dim(table) if is_plain else row_bytes(shape.dim(table), quantization)
-        entry = _one(f"tables.{table}", "float32" if is_plain else "uint8", [rows, width])
+        width = row_bytes(shape.dim(table), quantization) if quantization in BITS else shape.dim(table)
+        entry = _one(f"tables.{table}", kind, [rows, width])
         inputs.append({**entry, "file": f"tables/{table}.npy"})
     if shape.weighted:
         inputs += [_one(f"weights.{feature}", "float32", [-1]) for feature in shape.features]

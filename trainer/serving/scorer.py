@@ -9,7 +9,7 @@ import torch
 
 from trainer.base.arguments import make_config
 from trainer.base.entry import Entry, TensorShard
-from trainer.base.errors import CheckpointError
+from trainer.base.errors import CheckpointError, ConfigError
 from trainer.checkpoint.vocabulary import kept_in
 from trainer.data.encoding import of_model
 from trainer.models.inputs import InputMaker
@@ -17,7 +17,7 @@ from trainer.models.model import EmbeddingModel, ModelShape, make_model
 from trainer.report.task_metrics import TaskMetrics
 from trainer.sharding.state import InitialTables
 from trainer.tables.managed import ManagedIds
-from trainer.tables.tables import Quantization, QuantizedTables, quantize_rows
+from trainer.tables.tables import BITS, Quantization, QuantizedTables, quantize_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -109,6 +109,17 @@ def read_checkpoint(checkpoint: CommittedCheckpoint) -> TrainedModel:
     )
 
 
+def check_quantization(shape: ModelShape, kind: Quantization) -> None:
+    """Refuse a kind of tables with which a model cannot be scored; ConfigError has the remedy."""
+    if kind in BITS and not shape.is_plain:
+        raise ConfigError(
+            f"quantize is {kind}, but the model shares tables, has some of different widths, or has ids with "
+            "weights, which such tables cannot be scored with; take fp16, or leave it out"
+        )
+    if kind == "int4" and shape.embedding_dim % 2:
+        raise ConfigError(f"embedding_dim is {shape.embedding_dim}; int4 needs an even one")
+
+
 def parse_shape(values: Mapping[str, Any]) -> ModelShape:
     """Return the model's sizes from JSON values."""
     fields: dict[str, Any] = {
@@ -174,10 +185,10 @@ class Scorer:
 
 
 def _make_tables(model: EmbeddingModel, trained: TrainedModel, device: torch.device) -> torch.nn.Module:
-    if trained.quantization != "none":
+    if trained.quantization in BITS:
         return QuantizedTables(trained.tables, dim=trained.shape.embedding_dim, kind=trained.quantization)
     for name, weight in trained.tables.items():
-        model.embeddings.embedding_bags[name].weight = torch.nn.Parameter(weight.to(device))
+        model.embeddings.embedding_bags[name].weight = torch.nn.Parameter(weight.to(device).float())
     return model.embeddings
 
 

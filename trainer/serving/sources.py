@@ -7,7 +7,9 @@ import re
 from typing import TYPE_CHECKING
 
 from trainer.base.errors import CheckpointError, ConfigError
-from trainer.serving.exported import FILE_NAME, is_export, read_export
+from trainer.serving.document import FILE_NAME
+from trainer.serving.exported import is_export, read_export
+from trainer.serving.publication.source import PublicationSource, is_publication
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,7 +22,7 @@ _SHOWN = 12  # digits of a digest
 
 
 def open_source(path: Path) -> ModelSource:
-    """Return the source that a folder is.
+    """Return the source that a folder is: a publication, an export, or a folder of exports.
 
     Raises:
         ConfigError: it has no model.
@@ -30,7 +32,7 @@ def open_source(path: Path) -> ModelSource:
             f"{path}: is no folder of a model; `python -m trainer.export --checkpoint DIR --out FOLDER` "
             "writes one"
         )
-    return ExportSource(path)
+    return PublicationSource(str(path)) if is_publication(path) else ExportSource(path)
 
 
 class ExportSource:

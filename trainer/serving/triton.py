@@ -4,7 +4,7 @@ FOLDER/MODEL/config.pbtxt    names, types and shapes; dynamic batching
 FOLDER/MODEL/1/model.pt      the whole model, tables included
 
 The backend finds inputs by the number at the end of their names, `city__1`. Triton joins requests whose
-inputs have equal shapes, so that lists have a fixed length here, and -1 stands behind the last id.
+inputs have equal shapes, so that lists have a fixed length here, and -1 is behind the last id.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from trainer.serving.scorer import TrainedModel
 
-MOST_IDS = 64  # of a list without a limit of its own
+MOST_IDS = 64  # of a list that has no limit
 _MOST_BATCH = 4096
 _QUEUE_US = 500  # that a request waits for others
 

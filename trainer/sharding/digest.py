@@ -17,11 +17,11 @@ from torch import distributed
 
 from trainer.base.errors import TrainerError
 from trainer.data.splitmix import MASK64, mix_key, splitmix64
+from trainer.sharding.mixing import signed, split_mix
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    import numpy.typing as npt
     from torch import Tensor
 
     from trainer.base.entry import Entry, State, TensorShard
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 _SAMPLE_KEYS = (0x5AD1_6E57_0000_0001, 0x5AD1_6E57_0000_0002)
 _ROW_KEYS = (0x30DE_1D16_0000_0001, 0x30DE_1D16_0000_0002)
 _COLUMN_KEYS = (0x30DE_1D16_0000_0003, 0x30DE_1D16_0000_0004)
-_CHUNK_ELEMENTS = 1 << 20
-_BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-_UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+_CHUNK, _CHUNK_ROWS = 1 << 19, 1 << 13  # elements and rows at a time on a CPU: they stay in its cache
+_CHUNK_ON_DEVICE = 1 << 24  # at a time elsewhere: two buffers of eight bytes for each
+_BITS = {1: torch.uint8, 2: torch.uint16, 4: torch.uint32, 8: torch.int64}
 
 
 class SampleDigest:
@@ -146,21 +146,28 @@ def _shard_sums(entry: Entry, shard: TensorShard) -> tuple[int, int]:
     """Sum bits(i, j) * a(i) * b(j) over a shard's elements, modulo 2**64, for two pairs (a, b).
 
     i counts the tensor's first dimension and j all others; a and b are random odd numbers. The sum of
-    products is linear in the bits, so that every split by rows or columns gives the same total.
+    products is linear in the bits, so that every split by rows or columns gives the same total. One flipped
+    bit adds a power of two times an odd number, which is never 0. All is computed on the tensor's device.
     """
     rows, width, first_row, first_column = _as_matrix(entry, shard)
     if rows * width == 0:
         return (0, 0)
     tensor = shard.tensor.detach().reshape(rows, width)
-    column_factors = [_factors(key, first_column, width) for key in _COLUMN_KEYS]
-    sums = [0, 0]
-    step = max(_CHUNK_ELEMENTS // width, 1)
+    device = tensor.device
+    column_factors = _factors(_COLUMN_KEYS, first_column, width, device)
+    sums = torch.zeros(2, dtype=torch.int64, device=device)
+    elements, most = (_CHUNK, _CHUNK_ROWS) if device.type == "cpu" else (_CHUNK_ON_DEVICE,) * 2
+    step = min(max(elements // width, 1), most)
+    wide = torch.empty(min(step, rows), width, dtype=torch.int64, device=device)
     for start in range(0, rows, step):
-        bits = _bits(tensor[start : start + step])
-        for which, factors in enumerate(column_factors):
-            row_factors = _factors(_ROW_KEYS[which], first_row + start, len(bits))
-            sums[which] += int((bits @ factors * row_factors).sum())
-    return (sums[0] & MASK64, sums[1] & MASK64)
+        bits = _bits(tensor[start : start + step], wide)
+        row_factors = _factors(_ROW_KEYS, first_row + start, len(bits), device)
+        for which, (of_rows, of_columns) in enumerate(zip(row_factors, column_factors, strict=True)):
+            # The product of integer matrices is for CPUs only, where it is faster.
+            by_row = bits.mv(of_columns) if device.type == "cpu" else (bits * of_columns).sum(dim=1)
+            sums[which] += (by_row * of_rows).sum()
+    first, second = sums.tolist()
+    return (first & MASK64, second & MASK64)
 
 
 def _as_matrix(entry: Entry, shard: TensorShard) -> tuple[int, int, int, int]:
@@ -176,15 +183,15 @@ def _as_matrix(entry: Entry, shard: TensorShard) -> tuple[int, int, int, int]:
     return local[0], width, shard.offsets[0], first_column
 
 
-def _factors(key: int, start: int, size: int) -> npt.NDArray[np.uint64]:
-    index = np.arange(start, start + size, dtype=np.uint64)
-    return splitmix64(splitmix64(index) ^ np.uint64(key)) | np.uint64(1)
+def _factors(keys: tuple[int, ...], start: int, size: int, device: torch.device) -> list[Tensor]:
+    """Return a random odd number for each row or column from `start`, for each key."""
+    mixed = split_mix(torch.arange(start, start + size, dtype=torch.int64, device=device))
+    return [split_mix(mixed ^ signed(key, 64)).bitwise_or_(1) for key in keys]
 
 
-def _bits(tensor: Tensor) -> npt.NDArray[np.uint64]:
-    size = tensor.element_size()
-    plain = tensor.contiguous().cpu().view(_BITS[size]).numpy()
-    return plain.view(_UNSIGNED[size]).astype(np.uint64)
+def _bits(tensor: Tensor, wide: Tensor) -> Tensor:
+    """Return the bits of elements as numbers from 0, int64, in the first rows of a buffer."""
+    return wide[: len(tensor)].copy_(tensor.contiguous().view(_BITS[tensor.element_size()]))
 
 
 def _gather_objects(value: Any, group: distributed.ProcessGroup | None) -> Iterable[Any]:  # noqa: ANN401 - any JSON

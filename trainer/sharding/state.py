@@ -24,7 +24,7 @@ from torchrec.distributed.model_parallel import get_unwrapped_module
 
 from trainer.base.entry import Entry, TensorShard
 from trainer.base.table_optimizers import TABLE_STATES
-from trainer.models.model import seeded_generator
+from trainer.sharding import drawing
 from trainer.tables.kernels import Piece, sharded_tables, table_pieces
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from trainer.tables.replicas import ReplicaOptimizer
     from trainer.tables.touched import TouchTracker
 
-INIT_BLOCK_ROWS = 16384  # a table's rows are drawn in blocks of this size, each with its own generator
+CHECKED_ROWS = 16384  # of a table, from which the checksum of an initial state is made
 
 
 def gather_state(
@@ -64,55 +64,71 @@ def table_weights(model: DistributedModelParallel) -> dict[str, Entry]:
 class InitialTables:
     """The initial tables, drawn from (seed, table, row) only, so they are equal for any plan and world size.
 
-    Uniform in +-scale/sqrt(rows), which is torchrec's default at scale 1; optimizer states start at 0. A
-    block of rows is always drawn whole, even if a shard needs only a part.
+    Optimizer states start at 0. How tables are drawn has versions (`drawing`), which checkpoints name.
     """
 
     def __init__(
-        self, tables: Mapping[str, Entry], states: Iterable[Entry], *, seed: int, scale: float
+        self,
+        tables: Mapping[str, Entry],
+        states: Iterable[Entry],
+        *,
+        seed: int,
+        scale: float,
+        version: int = drawing.NEWEST,
     ) -> None:
         self._tables = tables
         self._states = tuple(states)
         self._seed = seed
         self._scale = scale
+        self._version = version
 
     @cached_property
     def identity(self) -> str:
-        """Identifies the initial state; differs if this version of torch draws other random numbers."""
+        """Identifies the initial state.
+
+        Of version 1, it differs if this version of torch draws other random numbers.
+        """
         table = min(self._tables, default="")
         shape = self._tables[table].shape if self._tables else (0, 0)
-        drawn = _draw_block(seed=self._seed, table=table, shape=shape, bound=1.0, block=0)
-        checksum = zlib.crc32(drawn.numpy())
-        return f"uniform/seed={self._seed}/scale={self._scale}/crc32={checksum:08x}"
+        first = torch.empty(min(shape[0], CHECKED_ROWS), shape[1])
+        bound = math.sqrt(max(shape[0], 1))  # as scale, it makes the bound 1
+        self._draw(first, table, shape, (0, 0), bound)
+        checksum = zlib.crc32(first.numpy())
+        kind = "uniform" if self._version == 1 else f"uniform-{self._version}"
+        return f"{kind}/seed={self._seed}/scale={self._scale}/crc32={checksum:08x}"
+
+    def known_as(self, identity: str) -> InitialTables | None:
+        """Return these tables as drawn by the version with this identity; None if no version has it."""
+        for version in reversed(drawing.VERSIONS):
+            other = InitialTables(
+                self._tables, self._states, seed=self._seed, scale=self._scale, version=version
+            )
+            if other.identity == identity:
+                return other
+        return None
 
     @torch.no_grad()
     def make(self) -> None:
         """Set every row, in place."""
         for table, entry in self._tables.items():
-            bound = self._scale / math.sqrt(entry.shape[0])
             for shard in entry.shards:
-                _fill(shard, seed=self._seed, table=table, shape=entry.shape, bound=bound)
+                self._draw(shard.tensor.detach(), table, entry.shape, shard.offsets, self._scale)
         for entry in self._states:
             for shard in entry.shards:
                 shard.tensor.zero_()
 
-
-def _fill(shard: TensorShard, *, seed: int, table: str, shape: tuple[int, ...], bound: float) -> None:
-    first, left = shard.offsets
-    stop = first + shard.tensor.shape[0]
-    for block in range(first // INIT_BLOCK_ROWS, -(-stop // INIT_BLOCK_ROWS)):
-        start = block * INIT_BLOCK_ROWS
-        values = _draw_block(seed=seed, table=table, shape=shape, bound=bound, block=block)
-        low, high = max(first, start), min(stop, start + len(values))
-        part = values[low - start : high - start, left : left + shard.tensor.shape[1]]
-        shard.tensor[low - first : high - first].copy_(part)
-
-
-def _draw_block(*, seed: int, table: str, shape: tuple[int, ...], bound: float, block: int) -> Tensor:
-    rows, width = shape
-    size = min(INIT_BLOCK_ROWS, rows - block * INIT_BLOCK_ROWS)
-    generator = seeded_generator(seed, "tables", table, block)
-    return torch.empty(max(size, 0), width).uniform_(-bound, bound, generator=generator)
+    def _draw(
+        self, target: Tensor, table: str, shape: tuple[int, ...], offsets: tuple[int, ...], scale: float
+    ) -> None:
+        drawing.draw(
+            target,
+            version=self._version,
+            seed=self._seed,
+            table=table,
+            shape=shape,
+            offsets=offsets,
+            scale=scale,
+        )
 
 
 def _table_entries(

@@ -88,7 +88,8 @@ def write_back_caches(model: nn.Module) -> None:
     """Write the rows in GPU caches back to the memory of `table_pieces`; call it before reading that memory.
 
     With fused_uvm_caching, an update changes a row in the cache only, until the row is evicted or flushed.
-    Kernels without a cache have nothing to flush, or no such method.
+    Kernels without a cache have nothing to flush, or no such method. The optimizer's states have no cache:
+    fbgemm makes them with `cacheable=False`, and updates them in the memory of `table_pieces`.
     """
     for kernel, _ in table_kernels(model):
         flush = getattr(kernel, "flush", None)
@@ -100,6 +101,8 @@ def empty_caches(model: nn.Module) -> None:
     """Discard the rows in GPU caches; call it after writing to the memory of `table_pieces`.
 
     Otherwise a look-up would find the old row in the cache, and its eviction would overwrite the new one.
+    Between two steps no look-up is prepared that holds places in the cache: torchrec's pipelines that call
+    fbgemm's `prefetch` ahead of a step are not offered.
     """
     for kernel, _ in table_kernels(model):
         reset = getattr(kernel, "reset_cache_states", None)

@@ -359,6 +359,8 @@ class ManagedTraining:
                 first, count = shard.offsets[0], shard.tensor.shape[0]
                 chosen = (moved.rows >= first) & (moved.rows < first + count)
                 rows = torch.from_numpy(moved.rows[chosen] - first).to(shard.tensor.device)
+                if shard.stamps is not None:
+                    shard.stamps.touch(rows.to(shard.stamps.values.device))
                 if name.endswith("/weight"):
                     drawn = fresh_vectors(
                         table, moved.ids[chosen], entry.shape, seed=self._seed, scale=self._scale
@@ -368,8 +370,6 @@ class ManagedTraining:
                     shard.tensor[rows] = values.to(shard.tensor.device, shard.tensor.dtype)
                 else:
                     shard.tensor[rows] = 0
-                if shard.stamps is not None:
-                    shard.stamps.touch(rows.to(shard.stamps.values.device))
 
 
 def fresh_vectors(table: str, ids: Ids, shape: tuple[int, ...], *, seed: int, scale: float) -> Tensor:

@@ -1,7 +1,7 @@
-"""Embedding tables quantised by rows, for scoring: fbgemm's 8-bit and 4-bit tables on the CPU.
+"""Embedding tables quantised by rows, for scoring: fbgemm's 8-bit and 4-bit tables, or 16-bit floats.
 
-A row is its codes, then scale and bias as two 16-bit floats: dim * bits / 8 + 4 bytes. That is the format of
-`torch.ops.fbgemm.FloatToFusedNBitRowwiseQuantizedSBHalf`; exports use it, too.
+A row of 8 or 4 bits is its codes, then scale and bias as two 16-bit floats: dim * bits / 8 + 4 bytes. That is
+the format of `torch.ops.fbgemm.FloatToFusedNBitRowwiseQuantizedSBHalf`; exports use it, too.
 """
 
 from __future__ import annotations
@@ -15,19 +15,35 @@ from fbgemm_gpu.split_table_batched_embeddings_ops_inference import IntNBitTable
 from torch import Tensor, nn
 from torchrec.sparse.jagged_tensor import KeyedTensor
 
+from trainer.base.errors import CheckpointError
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
 
-Quantization: TypeAlias = Literal["none", "int8", "int4"]
+Quantization: TypeAlias = Literal["none", "fp16", "int8", "int4"]
 BITS = {"int8": 8, "int4": 4}
 _TYPES = {"int8": SparseType.INT8, "int4": SparseType.INT4}
 SCALE_BYTES = 4  # scale and bias of a row
 
 
 def quantize_rows(weight: Tensor, kind: Quantization) -> Tensor:
-    """Quantise float rows [rows, dim] to bytes [rows, dim * bits / 8 + 4]."""
+    """Quantise float rows [rows, dim]: to bytes [rows, dim * bits / 8 + 4], or to float16 [rows, dim].
+
+    Each row is coded by itself, so the codes of some rows are those that the whole table would get.
+
+    Raises:
+        CheckpointError: a value is too large for a 16-bit float.
+    """
+    if kind == "fp16":
+        halves = weight.half()
+        if bool((halves.isinf() & weight.isfinite()).any()):
+            raise CheckpointError(
+                f"a table has the value {weight.abs().nan_to_num(0, 0).max():.3g}, but 16-bit floats end at "
+                "65504; use int8 or full precision"
+            )
+        return halves
     return torch.ops.fbgemm.FloatToFusedNBitRowwiseQuantizedSBHalf(weight.contiguous(), BITS[kind])
 
 

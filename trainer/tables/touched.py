@@ -44,9 +44,11 @@ class TouchTracker:
         sizes = [len(weight) for weight in weights]
         values = self.intervals.add(sum(sizes), weights[0].device)
         is_sharded = hasattr(kernel, "split_optimizer_states")
+        start = 0
         for table, part in zip(tables, values.split(sizes), strict=True):
             first, left = table.local_metadata.shard_offsets if is_sharded else (0, 0)
-            self._stamps[table.name, (first, left)] = RowStamps(part, self.intervals)
+            self._stamps[table.name, (first, left)] = RowStamps(part, self.intervals, values, start)
+            start += len(part)
         if is_sharded:
             starts = torch.tensor([sum(sizes[:index]) for index in range(len(sizes))])
             features = list(getattr(kernel, "feature_table_map", range(len(sizes))))

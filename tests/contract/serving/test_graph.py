@@ -29,6 +29,8 @@ MODELS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "dlrm": (PLAIN, {}, "none"),
     "dlrm-int8": (PLAIN, {}, "int8"),
     "dlrm-int4": (PLAIN, {}, "int4"),
+    "dlrm-fp16": (PLAIN, {}, "fp16"),
+    "wide_deep-fp16": (RICH, {"model": "wide_deep"}, "fp16"),
     "dlrm-every-kind": (RICH, {}, "none"),
     "dcn_v2": (RICH, {"model": "dcn_v2"}, "none"),
     "deepfm": (PLAIN, {"model": "deepfm"}, "none"),

@@ -24,6 +24,7 @@ MODELS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "dlrm": (PLAIN, {}, "none"),
     "dlrm-int8": (PLAIN, {}, "int8"),
     "dlrm-every-kind": (RICH, {}, "none"),
+    "dlrm-every-kind-fp16": (RICH, {}, "fp16"),
     "dcn_v2": (RICH, {"model": "dcn_v2"}, "none"),
     "deepfm": (PLAIN, {"model": "deepfm"}, "none"),
     "mmoe": (SEVERAL, {"model": "mmoe"}, "none"),

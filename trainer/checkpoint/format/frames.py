@@ -16,7 +16,7 @@ import numpy as np
 from trainer.checkpoint.format.coding import encode_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from concurrent.futures import Executor
 
 CHUNK_BYTES = 1 << 20
@@ -110,9 +110,9 @@ def _copy(block: TensorBlock, rows: Array | None, pool: Executor, allocate: Allo
     return copy
 
 
-def send(groups: Sequence[Group], descriptor: int) -> None:
+def send(sent: Iterable[Frame], descriptor: int) -> None:
     """Write frames to a pipe."""
-    for head, chunks in frames(groups):
+    for head, chunks in sent:
         text = json.dumps(head).encode()
         _write(descriptor, len(text).to_bytes(4, "little") + text)
         for chunk in chunks:

@@ -75,12 +75,13 @@ class Layers:
             if name in state:
                 _check_kind(name, state[name], part)
         if base is not None:
-            if initial is None or initial.identity != base:
+            drawn = None if initial is None else initial.known_as(base)
+            if drawn is None:
                 raise CheckpointError(
                     "it holds what changed since the initial state, which is drawn otherwise here: resume "
                     "with the configuration and the version of torch that the run began with"
                 )
-            initial.make()
+            drawn.make()
         work = [(name, shard) for name, entry in state.items() for shard in entry.shards]
         with Files(self.store, checked) as files, ThreadPoolExecutor(THREADS) as pool:
             for _ in pool.map(lambda each: self._fill_shard(files, *each), work):
@@ -157,6 +158,20 @@ def _apply(
             target.index_copy_(0, numbers[start - begin : stop - begin], values.to(tensor.device))
     if shard.stamps is not None:
         shard.stamps.restore(numbers)
+
+
+def row_numbers(files: Files, file: str, part: Part) -> Array:
+    """Return the numbers of the rows of the global tensor that a part holds, ascending."""
+    if part.rows is None:
+        return np.arange(part.offsets[0], part.offsets[0] + part.sizes[0])
+    return _rows_of(files, file, part) + part.offsets[0]
+
+
+def row_values(files: Files, file: str, part: Part, count: int) -> Iterator[tuple[slice, Tensor]]:
+    """Yield the values of a part's `count` rows some at a time, with their places among the part's rows."""
+    with files.reading(values_run(file, part), whole=True) as reader:
+        for start, stop in _steps(part, 0, count):
+            yield slice(start, stop), _read_rows(reader, part, start, stop)
 
 
 def _steps(part: Part, begin: int, end: int) -> Iterator[tuple[int, int]]:

@@ -19,6 +19,7 @@ from trainer.checkpoint.save.snapshot import Sender
 
 if TYPE_CHECKING:
     from trainer.checkpoint.format.frames import Allocate, Group
+    from trainer.checkpoint.save.table_stream import TableStream
 
 SILENCE_S = 300.0  # without a heartbeat, the writer or the process that sends to it counts as dead
 _PACKAGES = Path(__file__).parents[3]  # the folder that contains the trainer's package
@@ -75,7 +76,13 @@ class BackgroundWriter:
             )
 
     def submit(
-        self, job: dict[str, Any], groups: list[Group], *, fork: bool, allocate: Allocate = np.empty
+        self,
+        job: dict[str, Any],
+        groups: list[Group],
+        *,
+        fork: bool,
+        allocate: Allocate = np.empty,
+        tables: TableStream | None = None,
     ) -> None:
         """Freeze the groups in their current state and send them to the writer.
 
@@ -84,6 +91,7 @@ class BackgroundWriter:
             groups: the tensors to write.
             fork: freeze by a fork, if the system allows it; otherwise by copies.
             allocate: allocates the copies; the memory is in use until the job is answered.
+            tables: a device's tables, sent after the groups.
 
         Raises:
             OSError: the writer cannot be started or reached.
@@ -96,7 +104,7 @@ class BackgroundWriter:
             self._sender.close()  # its save has ended, so nothing reads the rest of its stream
         reading, writing = os.pipe()
         try:
-            self._sender = Sender(groups, writing, fork=fork, allocate=allocate)
+            self._sender = Sender(groups, writing, fork=fork, allocate=allocate, tables=tables)
             socket.send_fds(self._control, [len(text).to_bytes(8, "little")], [reading])
             self._control.sendall(text)
         finally:

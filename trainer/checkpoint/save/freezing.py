@@ -34,6 +34,8 @@ class Freezer:
         options = self._options
         if self._foreseen or not options.in_background or options.mode == "full":
             return
+        if any(shard.tensor.is_cuda for entry in state.values() for shard in entry.shards):
+            return  # tables are streamed, and not copied
         self._foreseen = True
         first_rank = self._rank == 0
         touched = find_touched(state, first_rank=first_rank, since="saved")
@@ -51,11 +53,13 @@ class Freezer:
             "commit": None if save.plan is None else save.plan.to_json(),
         }
         # A fork stops the loop for a time that grows with the process; copies, with the bytes copied.
-        fork = not self._is_little(save.sizes) and is_frozen_by_fork(state)
+        fork = save.tables is None and not self._is_little(save.sizes) and is_frozen_by_fork(state)
         allocate = self._staging.allocator()
         groups, save.groups = save.groups, []
+        if save.tables is not None:
+            save.tables.open()
         try:
-            self._writer.submit(job, groups, fork=fork, allocate=allocate)
+            self._writer.submit(job, groups, fork=fork, allocate=allocate, tables=save.tables)
         except (BrokenPipeError, ConnectionError):
             save.answer = JobResult({}, lost=True)
         except OSError as error:
@@ -65,10 +69,10 @@ class Freezer:
         """Return the outcome of the last submitted save; None while it is in progress."""
         return self._writer.answer()
 
-    def prepare(self, sizes: Sizes) -> None:
-        """Allocate memory for another cut of these sizes, if such a cut is copied."""
-        if self._is_little(sizes):
-            self._staging.prepare(sizes.touched)
+    def prepare(self, save: Save) -> None:
+        """Allocate memory for another cut like this one, if such a cut is copied."""
+        if save.tables is None and self._is_little(save.sizes):
+            self._staging.prepare(save.sizes.touched)
 
     def close(self) -> None:
         """Abort the save in progress."""

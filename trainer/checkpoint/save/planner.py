@@ -10,32 +10,45 @@ from trainer.checkpoint.format.commit import save_of
 from trainer.checkpoint.history import Chain
 from trainer.checkpoint.load.loading import intervals_of
 from trainer.checkpoint.save.committing import CommitPlan
+from trainer.checkpoint.save.device import find_device
 from trainer.checkpoint.save.policy import is_base_due, is_worth_it, measure, plan_kind
 from trainer.checkpoint.save.saves import Save, Sizes, problem_of
 from trainer.checkpoint.save.snapshot import find_touched, groups_of
+from trainer.checkpoint.save.table_stream import stream_of
 
 if TYPE_CHECKING:
+    from trainer.base.row_stamps import Since
     from trainer.checkpoint.agreement import Ranks
     from trainer.checkpoint.claimed_store import ClaimedStore
     from trainer.checkpoint.history import History
+    from trainer.checkpoint.save.device import SideDevice
     from trainer.checkpoint.save.saves import Kind, SavingOptions, Wanted
-    from trainer.checkpoint.save.snapshot import Since, Touched
+    from trainer.checkpoint.save.touched_bits import Touched
 
 
 class SavePlanner:
     """Plans saves that build upon the newest checkpoint; `keep` checkpoints are kept."""
 
     def __init__(
-        self, ranks: Ranks, claimed: ClaimedStore, history: History, options: SavingOptions, *, keep: int
+        self,
+        ranks: Ranks,
+        claimed: ClaimedStore,
+        history: History,
+        options: SavingOptions,
+        *,
+        keep: int,
+        device: SideDevice | None = None,
     ) -> None:
         self._ranks = ranks
         self._claimed = claimed
         self._history = history
         self._options = options
         self._keep = keep
+        self._device = device
 
     def begin(self, wanted: Wanted) -> Save:
         """Make the cut and decide what to write. Collective."""
+        self._device = self._device or find_device(wanted.state)
         cuts = [(intervals, intervals.cut()) for intervals in intervals_of(wanted.state)]
         chain = self._history.chain
         if chain is None and wanted.initial is not None:
@@ -59,6 +72,16 @@ class SavePlanner:
             damaged=self._history.damaged,
         )
         is_first = self._ranks.rank == 0
+        tables = None
+        if self._device is not None:
+            tables = stream_of(
+                wanted.state,
+                self._device,
+                first_rank=is_first,
+                touched=touched,
+                since=_since(kind),
+                limits=self._options.stream,
+            )
         return Save(
             id=save_id,
             step=wanted.step,
@@ -66,7 +89,8 @@ class SavePlanner:
             above=Chain(chain.base, earlier),
             plan=plan if is_first else None,
             cuts=cuts,
-            groups=groups_of(wanted.state, first_rank=is_first, touched=touched),
+            groups=groups_of(wanted.state, first_rank=is_first, touched=touched, device=self._device),
+            tables=tables,
             sizes=sizes,
             needed=tuple(
                 {str(save_id): None, **{save_of(each.name): None for layer in before for each in layer}}
@@ -86,8 +110,9 @@ class SavePlanner:
                 json.dumps([wanted.extra, wanted.fingerprint])
             touched = None
             if kind != "full":
-                since: Since = "saved" if kind == "differential" else "base"
-                touched = find_touched(wanted.state, first_rank=first_rank, since=since)
+                touched = find_touched(
+                    wanted.state, first_rank=first_rank, since=_since(kind), device=self._device
+                )
             return touched, measure(wanted.state, touched, first_rank=first_rank)
 
         touched, mine = self._ranks.each(problem_of(wanted.step), find)
@@ -97,3 +122,7 @@ class SavePlanner:
         if touched is None or renewed or not is_worth_it(options.mode, every):
             return "full", None, Sizes(mine.full, mine.full)
         return kind, touched, mine
+
+
+def _since(kind: Kind) -> Since:
+    return "saved" if kind == "differential" else "base"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from trainer.base.errors import CheckpointError
@@ -84,6 +85,8 @@ class Saver:
 
     def close(self) -> None:
         """Give up a save that is in progress."""
+        if self._save is not None and self._save.tables is not None:
+            self._save.tables.close()
         self._freezer.close()
         self._save = None
 
@@ -105,9 +108,8 @@ class Saver:
         try:
             stem = save.id.stem(save.step, self._ranks.rank)
             quantization = self._options.quantization
-            self._ranks.each(
-                save.problem, lambda: write_layer(self._store, stem, frames(save.groups), quantization)
-            )
+            sent = chain(frames(save.groups), () if save.tables is None else save.tables.frames())
+            self._ranks.each(save.problem, lambda: write_layer(self._store, stem, sent, quantization))
             written = self._ranks.first(save.problem, lambda: self._commit(save.plan))
         except CheckpointError:
             self._clear(save)
@@ -183,13 +185,15 @@ class Saver:
         self._save = None
         self._lost = 0
         if self._options.in_background:
-            self._freezer.prepare(save.sizes)
+            self._freezer.prepare(save)
         for intervals, cut in save.cuts:
             intervals.commit(cut, base=save.kind == "full")
         self._history.add(save.step, written, above=save.above)
         seconds = time.perf_counter() - save.started
         self._reports.append(
-            CheckpointReport(save.step, save.stall_s, written.bytes, seconds, save.kind, written.fallback)
+            CheckpointReport(
+                save.step, save.stall_in_all_s, written.bytes, seconds, save.kind, written.fallback
+            )
         )
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
+
+from trainer.checkpoint.save.limits import StreamLimits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from trainer.checkpoint.history import Chain
     from trainer.checkpoint.save.background import JobResult
     from trainer.checkpoint.save.committing import CommitPlan
+    from trainer.checkpoint.save.table_stream import TableStream
     from trainer.checkpoint.store.near import NearOptions
 
 
@@ -58,6 +61,7 @@ class SavingOptions:
     chain: int = 8  # differentials above a base before they are merged
     keep_every: int = 0  # steps; checkpoints at multiples of it stay forever
     near: NearOptions | None = None  # this machine's copies of what it writes to a bucket; None for none
+    stream: StreamLimits = field(default_factory=StreamLimits)  # of the tables of a device
     copied_share: float = 1 / 16  # of a rank's bytes: up to this share is copied at a cut; above it, a fork
 
 
@@ -87,8 +91,14 @@ class Save:
     sizes: Sizes  # on this rank
     needed: tuple[str, ...]  # the saves whose files this one and the one before need, as OWNER.NUMBER
     started: float
-    stall_s: float = 0.0
+    tables: TableStream | None = None  # of a device; the groups have everything else
+    stall_s: float = 0.0  # until training continued
     answer: JobResult | None = None  # of this rank's writer
+
+    @property
+    def stall_in_all_s(self) -> float:
+        """Also the time that training waited later, until rows were copied that it was about to change."""
+        return self.stall_s + (0.0 if self.tables is None else self.tables.stall_s)
 
     @property
     def problem(self) -> str:

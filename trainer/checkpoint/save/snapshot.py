@@ -5,7 +5,8 @@ sent by a forked child: the kernel copies a page when either process first write
 the memory as of the fork, and the loop waits for the fork only. A fork costs time for each page of the
 process, and so does the first write to each page afterwards; therefore few rows are copied instead. The
 child calls only numpy and os.write, because torch's threads do not exist in it. If the system refuses to
-fork, and for tensors that a fork does not freeze (on GPUs, in shared memory), everything is copied.
+fork, and for tensors that a fork does not freeze (in shared memory), everything is copied. The tables of a
+GPU are streamed (`table_stream`); what else it holds is small, and copied.
 
 A forked child may hang before its first line: CPython (3.11, 3.12) takes the lock of its list of threads
 there, and a thread that ended at that moment holds it forever. So the child reports that it runs; one that
@@ -15,6 +16,7 @@ does not is killed, and another is forked while the loop still waits.
 from __future__ import annotations
 
 import ctypes
+import logging
 import os
 import select
 import signal
@@ -22,23 +24,28 @@ import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Literal, NoReturn
+from itertools import chain
+from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 import torch
 
-from trainer.checkpoint.format.frames import Group, TensorBlock, send, touched_rows
+from trainer.checkpoint.format.frames import Group, TensorBlock, frames, send, touched_rows
+from trainer.checkpoint.save.table_stream import StreamClosedError, is_streamed
+from trainer.checkpoint.save.touched_bits import Touched, TouchedBits
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from torch import Tensor
 
     from trainer.base.entry import State, TensorShard
-    from trainer.base.row_stamps import RowStamps
-    from trainer.checkpoint.format.frames import Allocate, Array
+    from trainer.base.row_stamps import Since
+    from trainer.checkpoint.format.frames import Allocate, Array, Frame
+    from trainer.checkpoint.save.device import SideDevice
+    from trainer.checkpoint.save.table_stream import TableStream
 
-Since = Literal["saved", "base"]
-Touched = dict[int, Any]  # numpy's int64, sorted, by `id` of RowStamps
-
+_LOG = logging.getLogger(__name__)
 _PR_SET_PDEATHSIG = 1
 _THREADS = min(4, len(os.sched_getaffinity(0)))  # a copy waits for memory; more gain little
 _FIRST_WORD_S = 2.0  # within which a forked child must report that it runs: 1,000 times what that takes
@@ -49,7 +56,9 @@ _NUMPY_LACKS = {torch.bfloat16: torch.int16}
 _libc = ctypes.CDLL(None)
 
 
-def find_touched(state: State, *, first_rank: bool, since: Since) -> Touched:
+def find_touched(
+    state: State, *, first_rank: bool, since: Since, device: SideDevice | None = None
+) -> Touched:
     """Return the rows that this rank would write, by `id` of their RowStamps."""
     found: Touched = {}
     with ThreadPoolExecutor(_THREADS) as pool:
@@ -57,22 +66,31 @@ def find_touched(state: State, *, first_rank: bool, since: Since) -> Touched:
             for shard in entry.shards if first_rank or not entry.replicated else ():
                 stamps = shard.stamps
                 if stamps is not None and id(stamps) not in found:
-                    after = stamps.intervals.saved if since == "saved" else stamps.intervals.base
-                    found[id(stamps)] = _rows(stamps, after, pool)
+                    after = stamps.intervals.after(since)
+                    if is_streamed(shard, device):
+                        found[id(stamps)] = TouchedBits.find(stamps.values, after)
+                    else:
+                        found[id(stamps)] = touched_rows(stamps.values.numpy(), after, pool)
     return found
 
 
-def groups_of(state: State, *, first_rank: bool, touched: Touched | None) -> list[Group]:
+def groups_of(
+    state: State, *, first_rank: bool, touched: Touched | None, device: SideDevice | None = None
+) -> list[Group]:
     """Return what this rank writes: tensors without stamps whole, of the others only the touched rows.
 
-    With `touched` None, all tensors are whole. CPU tensors are not copied.
+    With `touched` None, all tensors are whole. CPU tensors are not copied. A device's tables are left out.
     """
     by_stamps: dict[int, list[tuple[str, tuple[int, ...], TensorShard]]] = {}
     whole: list[Group] = []
     for name, entry in sorted(state.items()):
         for shard in entry.shards if first_rank or not entry.replicated else ():
+            if is_streamed(shard, device):
+                continue
             if shard.stamps is None or touched is None:
-                whole.append(Group((_block(name, entry.shape, shard, as_array(shard.tensor)),)))
+                is_copy = device is not None and device.holds(shard.tensor)
+                array = as_array(shard.tensor.to("cpu", copy=True) if is_copy else shard.tensor)
+                whole.append(Group((_block(name, entry.shape, shard, array),), picked=is_copy))
             else:
                 by_stamps.setdefault(id(shard.stamps), []).append((name, entry.shape, shard))
     return whole + [_group(held, (touched or {})[key]) for key, held in by_stamps.items()]
@@ -85,18 +103,27 @@ def is_frozen_by_fork(state: State) -> bool:
 
 
 def as_array(tensor: Tensor) -> Array:
-    """Return a tensor's memory as a numpy array; a tensor on a GPU is copied."""
+    """Return a CPU tensor's memory as a numpy array."""
     tensor = tensor.detach()
     if tensor.dtype in _NUMPY_LACKS:
         tensor = tensor.view(_NUMPY_LACKS[tensor.dtype])
-    return tensor.cpu().numpy()
+    return tensor.numpy()
 
 
 class Sender:
-    """Sends groups to a pipe, from a snapshot taken in the constructor; closes the descriptor."""
+    """Sends groups to a pipe, from a snapshot taken in the constructor; closes the descriptor.
+
+    Then it sends a device's tables, if there are some, which it copies meanwhile.
+    """
 
     def __init__(
-        self, groups: list[Group], descriptor: int, *, fork: bool, allocate: Allocate = np.empty
+        self,
+        groups: list[Group],
+        descriptor: int,
+        *,
+        fork: bool,
+        allocate: Allocate = np.empty,
+        tables: TableStream | None = None,
     ) -> None:
         self._child: int | None = None
         if fork:
@@ -105,7 +132,8 @@ class Sender:
         if self._child is None:
             with ThreadPoolExecutor(_THREADS) as pool:
                 copied = [group.copied(pool, allocate) for group in groups]
-            threading.Thread(target=_send_and_close, args=(copied, descriptor), daemon=True).start()
+            sent = chain(frames(copied), () if tables is None else tables.frames())
+            threading.Thread(target=_send_and_close, args=(sent, descriptor), daemon=True).start()
         else:
             os.close(descriptor)
 
@@ -134,21 +162,8 @@ def _block(name: str, shape: tuple[int, ...], shard: TensorShard, array: Array) 
 
 
 def _group(held: list[tuple[str, tuple[int, ...], TensorShard]], rows: Array) -> Group:
-    if all(shard.tensor.device.type == "cpu" for _, _, shard in held):
-        blocks = tuple(_block(name, shape, shard, as_array(shard.tensor)) for name, shape, shard in held)
-        return Group(blocks, rows)
-    # Selected on the device: copying whole tables from a GPU would take longer than the save.
-    on_device = torch.from_numpy(rows).to(held[0][2].tensor.device)
-    blocks = tuple(
-        _block(name, shape, shard, as_array(shard.tensor[on_device])) for name, shape, shard in held
-    )
-    return Group(blocks, rows, picked=True)
-
-
-def _rows(stamps: RowStamps, after: int, pool: ThreadPoolExecutor) -> Array:
-    if stamps.values.device.type == "cpu":
-        return touched_rows(stamps.values.numpy(), after, pool)
-    return (stamps.values > after).nonzero().view(-1).cpu().numpy()
+    blocks = tuple(_block(name, shape, shard, as_array(shard.tensor)) for name, shape, shard in held)
+    return Group(blocks, rows)
 
 
 def _fork_alive(groups: list[Group], descriptor: int) -> int | None:
@@ -190,15 +205,18 @@ def _be_the_child(groups: list[Group], descriptor: int, first_word: int) -> NoRe
         # trainer's death.
         os.dup2(descriptor, 3)
         os.closerange(4, os.sysconf("SC_OPEN_MAX"))
-        send(groups, 3)
+        send(frames(groups), 3)
         code = 0
     finally:
         os._exit(code)
 
 
-def _send_and_close(groups: list[Group], descriptor: int) -> None:
+def _send_and_close(sent: Iterable[Frame], descriptor: int) -> None:
     try:
-        with suppress(BrokenPipeError):  # the writer died; `BackgroundWriter.answer` reports it
-            send(groups, descriptor)
+        # The writer died, which `BackgroundWriter.answer` reports, or the save was given up.
+        with suppress(BrokenPipeError, StreamClosedError):
+            send(sent, descriptor)
+    except Exception:  # noqa: BLE001 - of a device; the writer then reports a stream without an end
+        _LOG.exception("the state could not be copied for a checkpoint")
     finally:
         os.close(descriptor)

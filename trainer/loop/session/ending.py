@@ -66,10 +66,10 @@ class RunEnd:
         With `in_haste`, the model's digest is left out: reading all tables may take more time than is left.
         """
         self._profiler.close()
-        progress, saving, control = course.progress, self._checkpoints.saving, self._run.world.control
+        progress, saving = course.progress, self._checkpoints.saving
         digests = {
-            "samples_digest": course.seen.merge(control).hex(),
-            "model_digest": None if in_haste else model_digest(self._run.learner.state, control),
+            "samples_digest": course.seen.merge(self._run.world.control).hex(),
+            "model_digest": self._model_digest(in_haste=in_haste),
         }
         self._ledger.end(status, saved=saving.step == progress.step)
         figures = make_summary(
@@ -84,3 +84,8 @@ class RunEnd:
         self._reporter.say(
             f"{status} at step {progress.step} of {course.total_steps}, {progress.samples} samples"
         )
+
+    def _model_digest(self, *, in_haste: bool) -> str | None:
+        if in_haste or not self._run.config.model_digest:
+            return None
+        return model_digest(self._run.learner.state, self._run.world.control)
