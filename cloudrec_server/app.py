@@ -17,7 +17,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from cloudrec_contract.safe_json import UnsafeJsonError, safe_json
-from cloudrec_server.batching import Batcher, OverloadedError
+from cloudrec_server.batching import Batcher, QueueFullError
 from cloudrec_server.metrics import Metrics
 from cloudrec_server.rows import RowsRefusedError
 from cloudrec_server.scoring import NoItemsError, score_requests, users_of_requests
@@ -153,7 +153,7 @@ class ScoringService:
     async def _answered(self, batcher: Batcher[Any], rows: Sequence[Mapping[str, Any]]) -> Any:  # noqa: ANN401 - the batcher's
         try:
             return await batcher.answer(rows)
-        except OverloadedError:
+        except QueueFullError:
             raise _Refused(
                 503, f"{_MOST_WAITING} requests wait, the limit", "send it again later, or to another server"
             ) from None

@@ -75,7 +75,7 @@ def test_the_repository_scores_like_predict(name: str, tmp_path: Path) -> None:
         else:
             arrays[number] = _padded(made[f"weights.{feature}"], made[f"offsets.{feature}"], int(width), 0)
         assert arrays[number].shape == (100, int(width))
-    np.savez(tmp_path / "inputs.npz", **arrays)
+    np.savez(tmp_path / "inputs.npz", **arrays)  # type: ignore[arg-type] # as in test_graph
     program = [sys.executable, "-I", "-W", "ignore", "-c", PROGRAM, str(folder / "1" / "model.pt")]
     subprocess.run([*program, str(tmp_path / "inputs.npz"), str(tmp_path / "scores.npy")], check=True)
     found = np.load(tmp_path / "scores.npy")
