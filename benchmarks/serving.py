@@ -33,6 +33,7 @@ import pyarrow.parquet as pq
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+_PATIENCE_S = 60.0
 RESULTS = Path(__file__).parent / "results"
 SHAPES = ((1, 1), (32, 1), (1, 8), (32, 8))  # rows a request, clients
 ROWS = 60_000
@@ -183,10 +184,10 @@ def measure(
 ) -> Measured:
     """Send requests for some seconds."""
     found: list[list[float]] = [[] for _ in range(clients)]
-    begin = threading.Barrier(clients + 1)
+    begin = threading.Barrier(clients + 1, timeout=_PATIENCE_S)  # a client that fails lets none wait
 
     def client(number: int) -> None:
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_PATIENCE_S)
         ask(connection, path, requests[number])
         begin.wait()
         end = time.perf_counter() + seconds
@@ -205,6 +206,8 @@ def measure(
     for each in threads:
         each.join()
     took = time.perf_counter() - started
+    if not all(found):
+        raise RuntimeError(f"a client of port {port} got no answer")
     times = np.array([each for part in found for each in part]) * 1000
     p50, p95, p99 = (float(each) for each in np.percentile(times, (50, 95, 99)))
     return Measured(p50, p95, p99, len(times) * rows / took)
@@ -224,7 +227,7 @@ def check_equal(ports: dict[str, int], package: Path) -> float:
     """Return the largest difference of the two servers' scores."""
     scores = []
     for name, port in ports.items():
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_PATIENCE_S)
         path = PATHS[name]
         scores.append([ask(connection, path, each) for each in bodies(name, package, 32)[:8]])
         connection.close()

@@ -17,7 +17,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from cloudrec_contract.safe_json import UnsafeJsonError, safe_json
-from cloudrec_server.batching import Batcher, BusyError
+from cloudrec_server.batching import Batcher, QueueFullError
 from cloudrec_server.metrics import Metrics
 from cloudrec_server.rows import RowsRefusedError
 from cloudrec_server.scoring import NoItemsError, score_requests, users_of_requests
@@ -44,7 +44,7 @@ class _Refused(Exception):  # noqa: N818 - an answer, not an error of the server
         self.content = {"error": {"message": message, "remedy": remedy, **more}}
 
 
-class Service:
+class ScoringService:
     """What the routes answer with."""
 
     def __init__(self, live: LiveModel[Ready], settings: ServerSettings) -> None:
@@ -153,7 +153,7 @@ class Service:
     async def _answered(self, batcher: Batcher[Any], rows: Sequence[Mapping[str, Any]]) -> Any:  # noqa: ANN401 - the batcher's
         try:
             return await batcher.answer(rows)
-        except BusyError:
+        except QueueFullError:
             raise _Refused(
                 503, f"{_MOST_WAITING} requests wait, the limit", "send it again later, or to another server"
             ) from None

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class BusyError(Exception):
+class QueueFullError(Exception):
     """Too many requests wait."""
 
 
@@ -68,13 +68,13 @@ class Batcher(Generic[T]):
 
         Raises:
             RowsRefusedError: its rows do not fit.
-            BusyError: too many requests wait.
+            QueueFullError: too many requests wait.
         """
         loop = asyncio.get_running_loop()
         waiting: _Waiting[T] = _Waiting(rows, loop, loop.create_future())
         with self._changed:
             if self._closed or len(self._waiting) >= self._most_waiting:
-                raise BusyError
+                raise QueueFullError
             self._waiting.append(waiting)
             self._changed.notify()
         return await waiting.answer

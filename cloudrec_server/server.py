@@ -14,7 +14,7 @@ import torch
 import uvicorn
 
 from cloudrec.errors import CloudrecError, UsageError
-from cloudrec_server.app import Service
+from cloudrec_server.app import ScoringService
 from cloudrec_server.scoring import make_ready
 from trainer.serving.live import LiveModel
 from trainer.serving.sources import open_source
@@ -41,7 +41,7 @@ def serve(settings: ServerSettings) -> None:
     with _listening(settings.host, settings.port) as listener:
         live = LiveModel(open_source(settings.package), make_ready)
         config = uvicorn.Config(
-            Service(live, settings).app(),
+            ScoringService(live, settings).app(),
             log_config=None,
             access_log=False,
             server_header=False,

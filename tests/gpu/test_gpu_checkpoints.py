@@ -17,7 +17,8 @@ from tests.trainer.support_runs import SMALL, run_here
 from trainer.base.arguments import make_config
 from trainer.base.distributed import join_world
 from trainer.checkpoint import Checkpointer, Entry, TensorShard
-from trainer.checkpoint.save.saves import SavingOptions, StreamLimits
+from trainer.checkpoint.save.limits import StreamLimits
+from trainer.checkpoint.save.saves import SavingOptions
 from trainer.loop.session.opening import open_session
 from trainer.sharding.digest import model_digest
 from trainer.sharding.drawing import draw

@@ -11,7 +11,8 @@ from tests.trainer.support_caching import use_caching_tables
 from tests.trainer.support_device import LateDevice
 from tests.trainer.support_learner import make_batches, make_learner
 from trainer.checkpoint import Checkpointer
-from trainer.checkpoint.save.saves import SavingOptions, StreamLimits
+from trainer.checkpoint.save.limits import StreamLimits
+from trainer.checkpoint.save.saves import SavingOptions
 from trainer.sharding.digest import model_digest
 
 if TYPE_CHECKING:

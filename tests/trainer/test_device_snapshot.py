@@ -23,7 +23,8 @@ from tests.trainer.support_device import (
 )
 from trainer.checkpoint import Checkpointer
 from trainer.checkpoint.format.coding import encode_rows
-from trainer.checkpoint.save.saves import SavingOptions, StreamLimits
+from trainer.checkpoint.save.limits import StreamLimits
+from trainer.checkpoint.save.saves import SavingOptions
 from trainer.checkpoint.save.touched_bits import TouchedBits
 
 if TYPE_CHECKING:

@@ -95,7 +95,9 @@ def test_an_export_scores_like_its_checkpoint_and_quantised_tables_are_close(
     exported = _predict(capsys, "--checkpoint", tmp_path / "model", "--dataset_path", data)
     assert exported == direct
     assert exported["quantization"] == written["quantization"] == quantization
-    assert exported["auc"] == pytest.approx(outcome.summary["auc"], abs=5e-4)
+    # Over 26 seeds, 4 bits change the AUC of these 5,000 rows by up to 8e-4, in both directions.
+    close = 1.2e-3 if quantization == "int4" else 5e-4
+    assert exported["auc"] == pytest.approx(outcome.summary["auc"], abs=close)
     rows = np.load(tmp_path / "model" / "tables" / "C1.npy")
     widths = {"none": (16, np.float32), "int8": (20, np.uint8), "int4": (12, np.uint8)}
     assert (rows.shape[0], rows.shape[1], rows.dtype) == (30, *widths[quantization])

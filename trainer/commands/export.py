@@ -1,6 +1,7 @@
 """`python -m trainer.export`: write a checkpoint's model as plain files (trainer.serving.exported).
 
 python -m trainer.export --checkpoint DIR --out FOLDER [--quantize fp16|int8|int4] [--graph] [--items DATA]
+                         [--triton FOLDER]
 """
 
 from __future__ import annotations
@@ -41,16 +42,23 @@ def _main(argv: Sequence[str]) -> int:
         help="of two_tower: also write the vectors of all items in a prepared dataset or in raw files, and "
         "an index of FAISS",
     )
+    parser.add_argument(
+        "--triton",
+        metavar="FOLDER",
+        help="also write the model with its tables into a model repository of Triton (TorchScript)",
+    )
     arguments = parser.parse_args(argv)
     with importing_torch():
         from trainer.commands import scoring  # noqa: PLC0415 - torch takes seconds to import
-        from trainer.serving import exported, graph, items  # noqa: PLC0415 - torch takes seconds to import
+        from trainer.serving import exported, graph, items, triton  # noqa: PLC0415 - torch takes seconds to import
     trained = scoring.open_model(arguments.checkpoint, arguments.step, arguments.quantize)
     parts: dict[str, exported.Part] = {"graph": graph.write_graph} if arguments.graph else {}
     if arguments.items is not None:
         found = scoring.item_vectors(trained, arguments.items)
         parts["items"] = lambda model, folder: items.write_items(model.vocabulary, folder, *found)
     written = exported.write_export(trained, Path(arguments.out), parts)
+    if arguments.triton is not None:
+        triton.write_repository(trained, Path(arguments.triton))
     done: dict[str, Any] = {
         "step": trained.step,
         "quantization": trained.quantization,

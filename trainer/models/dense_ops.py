@@ -20,6 +20,20 @@ if TYPE_CHECKING:
 Context: TypeAlias = Any  # autograd's context object carries whatever forward puts on it
 
 
+class _Forgetful:
+    """A context that keeps nothing for backward."""
+
+    def save_for_backward(self, *tensors: Tensor) -> None:
+        """Forget them."""
+
+
+def applied(function: type[torch.autograd.Function], *inputs: Any) -> Tensor:  # noqa: ANN401 - each function's own
+    """Return what a function computes. TorchScript cannot keep gradients, so it gets the operations alone."""
+    if torch.jit.is_tracing():
+        return function.forward(_Forgetful(), *inputs)
+    return function.apply(*inputs)
+
+
 class DotInteraction(torch.autograd.Function):
     """Pairwise dot products of F+1 vectors per sample, after the bottom MLP's output.
 
@@ -90,7 +104,7 @@ class FusedMLP(nn.Module):
         """Run in this precision."""
         weights = [layer.weight for layer in self.layers]
         biases = [layer.bias for layer in self.layers]
-        return _MLPFunction.apply(inputs.to(dtype), self.relu_last, *weights, *biases)
+        return applied(_MLPFunction, inputs.to(dtype), self.relu_last, *weights, *biases)
 
 
 class CrossNet(nn.Module):
@@ -145,7 +159,8 @@ class _MLPFunction(torch.autograd.Function):
 
 
 def _linear(inputs: Tensor, weight: Tensor, bias: Tensor, *, relu: bool) -> Tensor:
-    is_plain = torch.compiler.is_exporting()  # a graph has torch's own operations alone
+    # A graph has torch's own operations alone.
+    is_plain = torch.compiler.is_exporting() or torch.jit.is_tracing()
     if not is_plain and inputs.device.type == "cpu" and inputs.shape[0] and _has_fused_linear(inputs.dtype):
         return torch.ops.mkldnn._linear_pointwise(inputs, weight, bias, "relu" if relu else "none", [], "")  # noqa: SLF001 - the ReLU inside the product, as torch.compile makes it
     output = functional.linear(inputs, weight, bias)

@@ -21,7 +21,7 @@ from torchrec.modules.embedding_modules import EmbeddingBagCollection
 from torchrec.sparse.jagged_tensor import KeyedTensor
 
 from trainer.models.compiled import CompiledDense
-from trainer.models.dense_ops import CrossNet, DotInteraction, FusedMLP
+from trainer.models.dense_ops import CrossNet, DotInteraction, FusedMLP, applied
 from trainer.models.gradients import ClippedGradient, ScaledGradient
 from trainer.models.head import ModelHead, make_head
 from trainer.models.inputs import keys_of
@@ -198,7 +198,7 @@ class DenseArch(nn.Module):
             return self._compiled(dense, tables, indices, recompute=self.recompute and self.training)
         bottom = self._run(self.bottom, dense)
         if indices is not None:
-            crossed = DotInteraction.apply(bottom, tables, *indices)
+            crossed = applied(DotInteraction, bottom, tables, *indices)
         else:
             crossed = self._run(self.crosses, torch.cat([bottom, tables.flatten(1).to(bottom.dtype)], dim=1))
         return self._run(self.top, crossed).view(-1)

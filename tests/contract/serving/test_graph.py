@@ -71,7 +71,7 @@ for number in inputs:
 """
 
 
-def _inputs(package: Path, rows: list[dict[str, Any]]) -> dict[str, np.ndarray[Any, Any]]:
+def inputs_of(package: Path, rows: list[dict[str, Any]]) -> dict[str, np.ndarray[Any, Any]]:
     """The graph's inputs for raw rows, as its description says."""
     trained = read_export(package)
     batch = make_rows_encoder(trained).encode(rows)
@@ -99,7 +99,7 @@ def test_torch_alone_computes_the_scores_of_predict(name: str, tmp_path: Path) -
     every = make_rows(2, 200)
     expected = predicted(package, every, tmp_path / "scratch")
     for number, rows in enumerate((every, every[:1], every[5:7])):
-        np.savez(tmp_path / f"{number}.npz", **_inputs(package, rows))  # type: ignore[arg-type] # numpy's stub takes them for its flag
+        np.savez(tmp_path / f"{number}.npz", **inputs_of(package, rows))  # type: ignore[arg-type] # numpy's stub takes them for its flag
     command = [
         sys.executable,
         "-I",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Done(Protocol):
+class QueuedWork(Protocol):
     """The end of queued work."""
 
     def wait(self) -> None:
@@ -51,7 +51,7 @@ class SideDevice(Protocol):
         """Let training that is queued from now on begin after the work that was queued so far."""
         ...
 
-    def enqueue(self, work: Callable[[], None]) -> Done:
+    def enqueue(self, work: Callable[[], None]) -> QueuedWork:
         """Queue the torch operations of `work`; return before they are done."""
         ...
 
@@ -95,7 +95,7 @@ class CudaDevice:
         """See SideDevice; call it from the thread that trains."""
         torch.cuda.current_stream(self._device).wait_stream(self._stream)
 
-    def enqueue(self, work: Callable[[], None]) -> Done:
+    def enqueue(self, work: Callable[[], None]) -> QueuedWork:
         """See SideDevice."""
         with torch.cuda.stream(self._stream):
             work()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from trainer.checkpoint.history import History
     from trainer.checkpoint.save.device import SideDevice
     from trainer.checkpoint.save.saves import Kind, SavingOptions, Wanted
-    from trainer.checkpoint.save.snapshot import Touched
+    from trainer.checkpoint.save.touched_bits import Touched
 
 
 class SavePlanner:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from trainer.base.entry import State
     from trainer.checkpoint.history import Chain
     from trainer.checkpoint.save.saves import Kind, Mode
-    from trainer.checkpoint.save.snapshot import Touched
+    from trainer.checkpoint.save.touched_bits import Touched
 
 _WORTH = 0.5  # of a full checkpoint's bytes: a differential that saves less only makes a resume longer
 

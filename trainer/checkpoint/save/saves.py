@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from trainer.checkpoint.save.limits import StreamLimits
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -47,15 +49,6 @@ class CheckpointReport:
     write_s: float = 0.0  # from the cut to the commit
     kind: str = "full"
     fallback: Fallback | None = None  # None: not known
-
-
-@dataclass(frozen=True, slots=True)
-class StreamLimits:
-    """The memory and the patience of the stream of a device's tables."""
-
-    chunk: int = 16 << 20  # bytes: fills a PCIe link, and training waits at most for two: 1 ms each
-    copied: int = 256 << 20  # bytes of rows that were copied before they changed, on the device
-    silence_s: float = 300.0  # that training waits for a stream that does not move, until it is given up
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,14 +25,14 @@ import warnings
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 import torch
 
 from trainer.checkpoint.format.frames import Group, TensorBlock, frames, send, touched_rows
 from trainer.checkpoint.save.table_stream import StreamClosedError, is_streamed
-from trainer.checkpoint.save.touched_bits import TouchedBits
+from trainer.checkpoint.save.touched_bits import Touched, TouchedBits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from trainer.checkpoint.format.frames import Allocate, Array, Frame
     from trainer.checkpoint.save.device import SideDevice
     from trainer.checkpoint.save.table_stream import TableStream
-
-Touched = dict[int, Any]  # numpy's int64, sorted, or TouchedBits for a device; by `id` of RowStamps
 
 _LOG = logging.getLogger(__name__)
 _PR_SET_PDEATHSIG = 1

@@ -34,10 +34,9 @@ if TYPE_CHECKING:
     from trainer.base.entry import State, TensorShard
     from trainer.base.row_stamps import Intervals, RowStamps, Since
     from trainer.checkpoint.format.frames import Array, Chunk, Frame
-    from trainer.checkpoint.save.device import Done, SideDevice
-    from trainer.checkpoint.save.saves import StreamLimits
-    from trainer.checkpoint.save.snapshot import Touched
-    from trainer.checkpoint.save.touched_bits import TouchedBits
+    from trainer.checkpoint.save.device import QueuedWork, SideDevice
+    from trainer.checkpoint.save.limits import StreamLimits
+    from trainer.checkpoint.save.touched_bits import Touched, TouchedBits
 
 _LOG = logging.getLogger(__name__)
 _MOST_ROWS = 1 << 20  # of a chunk: their numbers take 8 bytes each
@@ -139,7 +138,7 @@ class _Buffers:
 
 @dataclass(frozen=True, slots=True)
 class _Issued:
-    done: Done
+    done: QueuedWork
     data: Tensor
 
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from trainer.checkpoint.format.frames import Array
 
+Touched = dict[int, Any]  # numpy's int64, sorted, or TouchedBits for a device; by `id` of RowStamps
+
 _COMPARED = 1 << 24  # stamps at a time: a comparison takes a byte of the device's memory for each
 _WINDOW = 1 << 20  # rows whose bits are unpacked at a time
 _NUMBER_BYTES = 4  # of a row that is listed by its number
