@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -41,19 +42,26 @@ LARGE = {"C1": 40_000, "C2": 20_000, "C3": 500}
 ROWS = 2_000
 
 
-def _wait_for(path: Path) -> dict[str, Any]:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not path.exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    found: dict[str, Any] = json.loads(path.read_text())
-    return found
+def _pause_until_published(train: subprocess.Popen[bytes], checkpoints: Path, out: Path) -> None:
+    """Wait for a checkpoint that is not published, and stop the training until it is."""
+
+    def published() -> int:
+        numbers = PublicationReader(str(out)).versions.numbers()
+        return PublicationReader(str(out)).versions.manifest(numbers[-1]).step if numbers else 0
+
+    before = published()
+    wait_until(lambda: max(steps_of(checkpoints), default=0) > before, train)
+    os.killpg(train.pid, signal.SIGSTOP)
+    try:
+        wait_until(lambda: published() > before, train)
+    finally:
+        os.killpg(train.pid, signal.SIGCONT)
 
 
 def test_a_run_is_followed_and_a_reader_applies_its_versions(tmp_path: Path) -> None:
     data = write_zipf(tmp_path / "data", rows=50_000, sizes=LARGE)
     run, out = tmp_path / "run", tmp_path / "out"
-    settings = {"checkpoint_interval": 150, "keep_checkpoints": 2, "num_iterations": 1_500}
+    settings = {"checkpoint_interval": 100, "keep_checkpoints": 2, "num_iterations": 1_500}
     train = start(training(data, run, **settings), tmp_path / "train.log")
     words = ["--checkpoint", run / "checkpoints", "--out", out, "--precision", "fp16", "--follow", "0.2"]
     follow = subprocess.Popen(
@@ -80,6 +88,8 @@ def test_a_run_is_followed_and_a_reader_applies_its_versions(tmp_path: Path) -> 
     server = threading.Thread(target=serve)
     server.start()
     try:
+        for _ in range(4):
+            _pause_until_published(train, run / "checkpoints", out)
         assert train.wait(PATIENCE_SECONDS) == 0, (tmp_path / "train.log").read_text()
         printed, _ = follow.communicate(timeout=PATIENCE_SECONDS)
     finally:
