@@ -357,6 +357,26 @@ def test_hostile_manifests_are_refused(copy: Path, tmp_path: Path, way: str) -> 
     assert [path for path in tmp_path.rglob("*") if path.name in {"x", "passwd"}] == []
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        {"layers": [[["../../etc/passwd", 1, 1]]]},
+        {"layers": [[["/etc/passwd", 1, 1]]]},
+        {"layers": [[["step-1/x.json", "a", 1e300]]]},
+        {"layers": 5},
+        {"base": ["a"], "layers": [[]]},
+    ],
+)
+def test_hostile_layers_are_compared_as_those_of_another_run(
+    checkpoints: Path, copy: Path, tmp_path: Path, source: dict[str, Any]
+) -> None:
+    step = steps_of(checkpoints)[-2]
+    _document(copy, VERSIONS, lambda document: document["source"].update(source))
+    report = publishing(checkpoints, copy, "--step", step)
+    assert (report["delta"], report["found_by"]) == (True, "compared")
+    assert applied(copy, tmp_path / "applied") == exported(checkpoints, tmp_path / "export", "fp16", step)
+
+
 def test_a_model_that_no_one_knows_is_refused(copy: Path) -> None:
     for change in (
         lambda d: d["export"].update(model={"no": "model"}),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from cloudrec_contract.objectstore.base import is_name
 from trainer.checkpoint.format.commit import ManifestReference
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ def shared_layers(source: Mapping[str, Any], commit: Commit) -> int | None:
     if source.get("base") != commit.base:
         return None
     before = _layers(source)
+    if not before:
+        return None  # what it published is not known
     pairs = zip(before, commit.layers, strict=False)
     count = next((number for number, (mine, other) in enumerate(pairs) if mine != other), None)
     shared = min(len(before), len(commit.layers)) if count is None else count
@@ -53,8 +56,15 @@ def layers_above(source: Mapping[str, Any], shared: int) -> tuple[Layer, ...]:
 def _layers(source: Mapping[str, Any]) -> tuple[Layer, ...]:
     try:
         return tuple(
-            tuple(ManifestReference(str(name), int(size), int(crc32)) for name, size, crc32 in layer)
+            tuple(ManifestReference(_name(name), int(size), int(crc32)) for name, size, crc32 in layer)
             for layer in source["layers"]
         )
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         return ()  # of something else: nothing is shared
+
+
+def _name(value: object) -> str:
+    """Return a name that a version gives, if it is one of a checkpoint's; ValueError otherwise."""
+    if not isinstance(value, str) or not is_name(value):
+        raise ValueError(f"{value!r} is no name of an object")
+    return value

@@ -200,10 +200,11 @@ class _Writing:
         elif not self._keeps_vocabulary(files):
             files |= write_vocabulary(self._store, self._folder, self._model)
         manifest = self._manifest(files, full=full, delta=arrays is not None)
+        written = self._store.sizes(f"{self._folder}/")
+        self._store.remove(written.keys() - manifest.objects)  # as a changes.bin without rows
         self._commit(manifest)
         delta = manifest.delta
         changed = [each.change for each in manifest.arrays.values() if each.change is not None]
-        written = self._store.sizes(f"{self._folder}/")
         return PublishReport(
             version=manifest.name,
             step=manifest.step,

@@ -12,7 +12,7 @@ from trainer.base.errors import CheckpointError
 from trainer.serving.publication.format import DATA, PublicationError, manifest_name, written_for
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
     from cloudrec_contract.objectstore.base import ObjectStore
     from trainer.checkpoint.store.base import Store
@@ -67,15 +67,32 @@ def _remove_old(store: Store, reader: PublicationReader, keep: int | None) -> No
     kept = set(numbers) if keep is None else _needed(reader, numbers[-keep:])
     # Manifests first: a crash in between must not leave one whose files are gone.
     store.remove([manifest_name(number) for number in numbers if number not in kept])
-    named = set[str]()
-    for number in sorted(kept):
-        named |= reader.versions.manifest(number).objects
-    # The number of a version that exists is taken: who else wrote for it has lost, or is dead.
-    written = {name: written_for(name) for name in store.sizes(DATA)}
-    last = max(numbers, default=0)
-    store.remove(
-        [name for name, number in written.items() if number and number <= last and name not in named]
-    )
+    doubtful = _doubtful(store.sizes(DATA), kept, last=max(numbers, default=0))
+    if doubtful:
+        named = set[str]()
+        for number in sorted(kept):
+            named |= reader.versions.manifest(number).objects
+        store.remove([name for name in doubtful if name not in named])
+
+
+def _doubtful(names: Iterable[str], kept: Collection[int], *, last: int) -> list[str]:
+    """Return the objects that may be of no use: of versions that are gone, or that have two writers.
+
+    The number of a version that exists is taken: another process that wrote for it has lost, or is dead.
+    """
+    found: dict[int, dict[str, list[str]]] = {}
+    for name in names:
+        number = written_for(name)
+        if number is not None and number <= last:
+            writer = name.split("/", 2)[1]
+            found.setdefault(number, {}).setdefault(writer, []).append(name)
+    return [
+        name
+        for number, writers in found.items()
+        if number not in kept or len(writers) > 1
+        for its in writers.values()
+        for name in its
+    ]
 
 
 def _needed(reader: PublicationReader, numbers: list[int]) -> set[int]:
