@@ -164,7 +164,7 @@ def test_an_error_after_results_is_part_of_the_single_document(home: Path) -> No
         ),
         (("train", "--resume", "absent"), 2, "there is no run 'absent'", "cloudrec status"),
         (("logs", "absent"), 2, "there is no run 'absent'", "there are no runs yet"),
-        (("report",), 2, "there is no run", "there are no runs yet"),
+        (("report",), 2, "there are no runs in", "`cloudrec train` starts one"),
         (("status", "absent"), 2, "there is no cluster or run 'absent'", "cloudrec status"),
         (("data", "prepare", "absent.tsv", "out"), 2, "absent.tsv", ""),
         (("data", "check", "absent"), 2, "absent does not exist", "cloudrec data prepare"),

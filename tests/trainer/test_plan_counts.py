@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 from torchrec.sparse.jagged_tensor import KeyedTensor
 
-from cloudrec.planning.fit.layers import History, LayerSizes, dense_work, table_width
+from cloudrec.planning.fit.layers import HistorySize, LayerSizes, dense_work, table_width
 from trainer.base.config import MODELS
 from trainer.models import dense_ops
 from trainer.models.model import DenseArch, ModelShape
@@ -115,7 +115,7 @@ def test_the_layers_of_models_of_sequences(model: str, tasks: int) -> None:
         vectors=[DIM] * 8,
         top=(*HIDDEN, 1),
         tasks=tasks,
-        histories=[History(length=LENGTH, width=DIM)],
+        histories=[HistorySize(length=LENGTH, width=DIM)],
     )
     found = dense_work(model, sizes)
     assert found.params == params

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cloudrec.app.gpu_catalog import is_in, known_prices, machines_with
-from cloudrec.app.planning.model_inputs import RunTables, layer_sizes, model_inputs, tables_of
+from cloudrec.app.planning.planned_inputs import RunTables, layer_sizes, planned_inputs, tables_of
 from cloudrec.app.run.trainer_config import resolved_settings
 from cloudrec.data.format import manifest
 from cloudrec.errors import DataError, UsageError
@@ -147,7 +147,7 @@ def _work(settings: Mapping[str, Any], wish: PlanWish) -> tuple[TrainingWork, st
             remedy="name the dataset with --dataset URI, or give --samples and `-- --num_embeddings N`",
         )
     model = str(settings["model"])
-    inputs = model_inputs(tables, model, dim)
+    inputs = planned_inputs(tables, model, dim)
     ids = wish.ids if wish.ids is not None else tables.ids
     precision = str(settings.get("precision", "fp32"))
     work = TrainingWork(

@@ -80,7 +80,7 @@ def serve(
     python -m trainer.export --checkpoint RUN/checkpoints --out models/day-1
     cloudrec serve models/day-1            this one
     cloudrec serve models                  always the newest in the folder
-    cloudrec serve live                    versions by `python -m trainer.publish --out live`
+    cloudrec serve live                    versions of `python -m trainer.publish`
     curl localhost:8080/v1/model           the columns of a row
     curl localhost:8080/v1/score -d '{"rows": [{"city": "Rome", "price": 3}]}'
 

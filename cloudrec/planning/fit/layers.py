@@ -20,7 +20,7 @@ _BOTH_PASSES = 3  # a product and its two gradients
 
 
 @dataclass(frozen=True, kw_only=True)
-class History:
+class HistorySize:
     """Sequences of the same events that are compared with candidates of the same tables.
 
     Attributes:
@@ -70,7 +70,7 @@ class LayerSizes:
     attention_sizes: Sequence[int] = (80, 40)
     attention_layers: int = 2
     attention_heads: int = 2
-    histories: Sequence[History] = ()
+    histories: Sequence[HistorySize] = ()
     unpaired: Sequence[int] = ()
     item_width: int = 0
     negatives: str = "in_batch"

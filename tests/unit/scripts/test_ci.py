@@ -40,10 +40,10 @@ def test_the_workflow_runs_the_checks_of_the_repository() -> None:
     assert "make test\nmake slow\n" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
 
 
-def test_each_action_is_pinned_to_a_major_version_and_each_cached_file_exists() -> None:
+def test_each_action_is_pinned_to_a_commit_and_each_cached_file_exists() -> None:
     steps = _job()["steps"]
     actions = [step["uses"] for step in steps if "uses" in step]
     assert actions
-    assert [action for action in actions if not re.fullmatch(r"actions/[a-z-]+@v\d+", action)] == []
+    assert [action for action in actions if not re.fullmatch(r"actions/[a-z-]+@[0-9a-f]{40}", action)] == []
     (cached,) = (step["with"]["cache-dependency-path"] for step in steps if "cache" in step.get("with", {}))
     assert all((ROOT / name).is_file() for name in cached.split())

@@ -108,7 +108,7 @@ class _Cursor:
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _TablePart:
     """The tensors of a table's piece, which share its rows."""
 
     stamps: RowStamps
@@ -131,7 +131,7 @@ class _Part:
 
 
 @dataclass(frozen=True, slots=True)
-class _Buffers:
+class _ChunkBuffers:
     on_device: Tensor
     on_host: Tensor
 
@@ -148,18 +148,18 @@ class TableStream:
     Call `open` before training continues, and `close` at the end.
     """
 
-    def __init__(self, parts: Sequence[_Part], device: SideDevice, *, limits: StreamLimits) -> None:
+    def __init__(self, parts: Sequence[_TablePart], device: SideDevice, *, limits: StreamLimits) -> None:
         """See `stream_of`."""
         self.stall_s = 0.0  # that training has waited for copies of rows
         self._parts = parts
         self._device = device
         self._limits = limits
-        self._by_stamps: dict[int, list[_Part]] = {}
+        self._by_stamps: dict[int, list[_TablePart]] = {}
         self._intervals: dict[int, Intervals] = {}
         for part in parts:
             self._by_stamps.setdefault(id(part.stamps.whole), []).append(part)
             self._intervals[id(part.stamps.intervals)] = part.stamps.intervals
-        self._buffers: tuple[_Buffers, ...] = ()
+        self._buffers: tuple[_ChunkBuffers, ...] = ()
         self._copied_bytes = 0
         self._moves = 0
         self._is_closed = False
@@ -201,7 +201,7 @@ class TableStream:
                 yield head, self._chunks(part, cursor)
         self.close()
 
-    def _chunks(self, part: _Part, cursor: _Cursor) -> Iterator[Chunk]:
+    def _chunks(self, part: _TablePart, cursor: _Cursor) -> Iterator[Chunk]:
         most = min(max(self._limits.chunk // max(cursor.row_bytes, 1), 1), _MOST_ROWS)
         size = most * cursor.row_bytes
         before: _Issued | None = None
@@ -215,12 +215,12 @@ class TableStream:
         with self._changed:
             self._move(cursor, part.rows)
 
-    def _buffer(self, number: int, size: int) -> _Buffers:
+    def _buffer(self, number: int, size: int) -> _ChunkBuffers:
         """Return one of the two buffers, for at least so many bytes."""
         if not self._buffers or len(self._buffers[0].on_host) < size:
             size = max(size, min(self._limits.chunk, self._largest()))
             self._buffers = tuple(
-                _Buffers(self._device.scratch(size), self._device.host_buffer(size)) for _ in range(2)
+                _ChunkBuffers(self._device.scratch(size), self._device.host_buffer(size)) for _ in range(2)
             )
         return self._buffers[number]
 
@@ -228,7 +228,7 @@ class TableStream:
         """Return the bytes of the largest tensor."""
         return max(each.shard.tensor.nbytes for part in self._parts for each in part.cursors)
 
-    def _issue(self, cursor: _Cursor, rows: slice | Array, buffers: _Buffers) -> _Issued:
+    def _issue(self, cursor: _Cursor, rows: slice | Array, buffers: _ChunkBuffers) -> _Issued:
         """Queue the gathering of rows, and their copy to the host."""
         tensor = cursor.shard.tensor.detach()
         count = rows.stop - rows.start if isinstance(rows, slice) else len(rows)
@@ -278,7 +278,7 @@ class TableStream:
             self._device.hold_training()
         self.stall_s += time.perf_counter() - started
 
-    def _make_room(self, parts: list[_Part], numbers: Array) -> bool:
+    def _make_room(self, parts: list[_TablePart], numbers: Array) -> bool:
         """Wait until copies of these rows fit; False if the stream is closed meanwhile."""
         moves, moved_at = self._moves, time.monotonic()
         while not self._is_closed:
@@ -368,7 +368,7 @@ def stream_of(
     for stamps, cursors in held.values():
         after = stamps.intervals.after(since) if touched is not None else -1
         rows = None if touched is None else touched[id(stamps)]
-        parts.append(_Part(stamps, tuple(cursors), rows, after, stamps.intervals.now - 1))
+        parts.append(_TablePart(stamps, tuple(cursors), rows, after, stamps.intervals.now - 1))
     return TableStream(parts, device, limits=limits)
 
 
@@ -377,7 +377,7 @@ def is_streamed(shard: TensorShard, device: SideDevice | None) -> bool:
     return device is not None and shard.stamps is not None and device.holds(shard.tensor)
 
 
-def _first_changed(part: _Part, stamps: Tensor, rows: Tensor) -> tuple[Tensor, Array]:
+def _first_changed(part: _TablePart, stamps: Tensor, rows: Tensor) -> tuple[Tensor, Array]:
     """Return the rows of a kernel that change for the first time since the cut, sorted; also for the host."""
     stamped = stamps[rows]
     chosen = stamped <= part.cut
@@ -387,7 +387,7 @@ def _first_changed(part: _Part, stamps: Tensor, rows: Tensor) -> tuple[Tensor, A
     return picked, picked.cpu().numpy()
 
 
-def _left(part: _Part, numbers: Array) -> Iterator[tuple[_Cursor, int, int]]:
+def _left(part: _TablePart, numbers: Array) -> Iterator[tuple[_Cursor, int, int]]:
     """Yield the range of a kernel's rows that each tensor has and has not gathered, unless it is empty."""
     first = part.stamps.first
     stop = int(np.searchsorted(numbers, first + part.rows))

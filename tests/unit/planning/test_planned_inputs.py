@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from cloudrec.app.planning.model_inputs import RunTables, layer_sizes, model_inputs, tables_of
+from cloudrec.app.planning.planned_inputs import RunTables, layer_sizes, planned_inputs, tables_of
 from cloudrec.errors import DataError
-from cloudrec.planning.fit.layers import History
+from cloudrec.planning.fit.layers import HistorySize
 
 DIM = 16
 SETTINGS: dict[str, Any] = {
@@ -68,10 +68,10 @@ def test_hashes_of_managed_tables_take_eight_bytes() -> None:
 
 def test_a_model_of_sequences_gets_every_place() -> None:
     tables = _tables()
-    found = model_inputs(tables, "din", DIM)
+    found = planned_inputs(tables, "din", DIM)
     assert found.dims == [8, DIM, 4, DIM]
     assert found.plain == [8, DIM, 4]
-    assert found.histories == [History(length=10, width=DIM + 4)]
+    assert found.histories == [HistorySize(length=10, width=DIM + 4)]
     assert found.unpaired == [DIM]
     assert found.exchanged == 8 + DIM + 4 + 10 * (DIM + 4) + 5 * DIM
     sizes = layer_sizes(SETTINGS, tables, found)
@@ -79,14 +79,14 @@ def test_a_model_of_sequences_gets_every_place() -> None:
 
 
 def test_other_models_get_one_vector_a_feature() -> None:
-    found = model_inputs(_tables(), "two_tower", DIM)
+    found = planned_inputs(_tables(), "two_tower", DIM)
     assert found.plain == found.vectors == [8, DIM, 4, DIM, 4, DIM]
     assert found.exchanged == sum(found.plain)
     assert found.item == DIM + 4
 
 
 def test_rows_of_wide_and_deep_keep_the_weights_of_their_ids() -> None:
-    found = model_inputs(_tables(), "wide_deep", DIM)
+    found = planned_inputs(_tables(), "wide_deep", DIM)
     assert found.dims == [12, DIM + 4, 8, DIM + 4]
     assert found.plain == [8, DIM, 4, DIM, 4, DIM]
     assert found.exchanged == sum(found.plain) + 6 * 4

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from cloudrec.errors import DataError
 from cloudrec.planning.fit.layers import (
-    History,
+    HistorySize,
     LayerSizes,
     reads_in_order,
     table_width,
@@ -45,7 +45,7 @@ class RunTables:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelInputs:
+class PlannedInputs:
     """What a model gets from its tables.
 
     Attributes:
@@ -62,18 +62,18 @@ class ModelInputs:
     vectors: Sequence[int]
     exchanged: int
     plain: Sequence[int]
-    histories: Sequence[History] = ()
+    histories: Sequence[HistorySize] = ()
     unpaired: Sequence[int] = ()
     item: int = 0
 
 
-def model_inputs(tables: RunTables, model: str, dim: int) -> ModelInputs:
+def planned_inputs(tables: RunTables, model: str, dim: int) -> PlannedInputs:
     """Return what a model gets from its tables; see trainer.models.sequences.histories."""
     schema = tables.schema
     if schema is None:
         widths = [dim] * len(tables.rows)
         stored = [table_width(model, width) for width in widths]
-        return ModelInputs(dims=stored, vectors=stored, exchanged=sum(stored), plain=widths)
+        return PlannedInputs(dims=stored, vectors=stored, exchanged=sum(stored), plain=widths)
     width = {each.name: each.dim or dim for each in schema.sparse}
     in_order = {each.name for each in schema.sequences} if reads_in_order(model) else set()
     length = {each.name: each.max_length or MAX_LENGTH for each in schema.sequences}
@@ -92,20 +92,20 @@ def model_inputs(tables: RunTables, model: str, dim: int) -> ModelInputs:
         else:
             unpaired.append(width[each.name])
     stored = [table_width(model, width[each.name]) for each in schema.sparse]
-    return ModelInputs(
+    return PlannedInputs(
         dims=[table_width(model, width[features[0].name]) for features in schema.tables.values()],
         vectors=stored,
         exchanged=sum(
             table_width(model, width[each.name]) * places.get(each.name, 1) for each in schema.sparse
         ),
         plain=[width[each.name] for each in schema.sparse if each.name not in in_order],
-        histories=[History(length=most, width=wide) for most, wide in events.items()],
+        histories=[HistorySize(length=most, width=wide) for most, wide in events.items()],
         unpaired=unpaired,
         item=sum(width[name] for name in schema.item),
     )
 
 
-def layer_sizes(settings: Mapping[str, Any], tables: RunTables, inputs: ModelInputs) -> LayerSizes:
+def layer_sizes(settings: Mapping[str, Any], tables: RunTables, inputs: PlannedInputs) -> LayerSizes:
     """Return the sizes of the layers by the trainer's settings."""
     schema = tables.schema
     return LayerSizes(
