@@ -78,7 +78,7 @@ def test_the_page_works_as_it_is_written(folder: Path, commands: list[str]) -> N
     assert len((folder / "my_model.py").read_text().splitlines()) <= 40
     scores = np.load(folder / "scores.npy")
     assert 600 < len(scores) < 1_000
-    assert _summary(folder / "run")["auc"] > 0.61  # 0.628 to 0.651 with other seeds: there are 800 test rows
+    assert _summary(folder / "run")["auc"] > 0.65
     raw = json.loads((folder / "printed.txt").read_text())
     assert (raw["samples"], raw["bad_rows"]) == (8_000, 0)
     assert raw["auc"] > 0.65

@@ -37,7 +37,7 @@ def _rows(rows: int, seed: int) -> Rows:
 def learned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome, Rows]:
     """A dataset, a run that has learnt it well, and the true rows of its test split."""
     base = tmp_path_factory.mktemp("learned")
-    contents = {"train": _rows(12_000, 0), "test": _rows(5000, 1)}
+    contents = {"train": _rows(12_000, 0), "test": _rows(50_000, 1)}  # few would add noise to an AUC's change
     write_rows(base / "data", contents, num_embeddings=SIZES, shard_rows=4096)
     settings = {"embedding_dim": 16, "dense_arch_layer_sizes": (16,), "over_arch_layer_sizes": (32, 1)}
     settings |= {"learning_rate": 0.1, "dense_learning_rate": 0.01, "batch_size": 100, "num_epochs": 2}
@@ -62,9 +62,9 @@ def test_predicted_scores_equal_those_of_the_evaluation(
     )
     for name in ("auc", "logloss", "ne", "calibration"):
         assert result[name] == pytest.approx(outcome.summary[name], abs=1e-6)
-    assert (result["step"], result["samples"]) == (outcome.summary["step"], 5000)
+    assert (result["step"], result["samples"]) == (outcome.summary["step"], 50_000)
     scores = np.load(out)
-    assert (scores.dtype, scores.shape) == (np.float32, (5000,))
+    assert (scores.dtype, scores.shape) == (np.float32, (50_000,))
     assert roc_auc_score(truth.labels, scores) == pytest.approx(result["auc"], abs=1e-5)
     assert log_loss(truth.labels, scores) == pytest.approx(result["logloss"], abs=1e-5)
 
@@ -95,9 +95,7 @@ def test_an_export_scores_like_its_checkpoint_and_quantised_tables_are_close(
     exported = _predict(capsys, "--checkpoint", tmp_path / "model", "--dataset_path", data)
     assert exported == direct
     assert exported["quantization"] == written["quantization"] == quantization
-    # Over 26 seeds, 4 bits change the AUC of these 5,000 rows by up to 8e-4, in both directions.
-    close = 1.2e-3 if quantization == "int4" else 5e-4
-    assert exported["auc"] == pytest.approx(outcome.summary["auc"], abs=close)
+    assert exported["auc"] == pytest.approx(outcome.summary["auc"], abs=5e-4)
     rows = np.load(tmp_path / "model" / "tables" / "C1.npy")
     widths = {"none": (16, np.float32), "int8": (20, np.uint8), "int4": (12, np.uint8)}
     assert (rows.shape[0], rows.shape[1], rows.dtype) == (30, *widths[quantization])
