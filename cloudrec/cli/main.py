@@ -33,6 +33,10 @@ _COMMANDS = {
     "leaks": ("cloudrec.cli.commands.look:leaks", "List resources with cloudrec's tags and their $/h."),
     "catalog": ("cloudrec.cli.commands.look:catalog", "List instance types and their prices."),
     "doctor": ("cloudrec.cli.commands.look:doctor", "Check what `up` needs, or a cluster's health."),
+    "notify": (
+        "cloudrec.cli.commands.telling.notify:notify",
+        "Send a test notification; show what was sent.",
+    ),
     "addons": ("cloudrec.cli.commands.addons:addons", "List, install and remove add-ons of a cluster."),
     "data": ("cloudrec.cli.commands.data:data", "Make, prepare, check and push training data."),
     "image": ("cloudrec.cli.commands.image:image", "Build and push the trainer's image."),
