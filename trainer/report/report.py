@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, TextIO
 from torch.utils.tensorboard import SummaryWriter
 
 from trainer.base.errors import ConfigError
+from trainer.report.trackers import Trackers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,13 +25,20 @@ BAR_WIDTH = 30  # characters
 
 
 class Reporter:
-    """Writes the reports if `active`; otherwise every call does nothing."""
+    """Writes the reports if `active`; otherwise every call does nothing.
 
-    def __init__(self, directory: Path, *, active: bool) -> None:
+    Args:
+        directory: the output folder.
+        active: whether this rank reports.
+        trackers: services that get the numbers of metrics.jsonl, too; None for none.
+    """
+
+    def __init__(self, directory: Path, *, active: bool, trackers: Trackers | None = None) -> None:
         self.directory = directory
         self.active = active
         self._metrics: TextIO | None = None
         self._board: SummaryWriter | None = None
+        self._trackers = trackers or Trackers({})
         self._last_often = time.monotonic()
         self._on_terminal = active and sys.stdout.isatty()
         self._bar = ""  # the text on the terminal's last line
@@ -64,9 +72,14 @@ class Reporter:
         self._metrics.flush()
         tasks: Any = values.get("tasks", {})
         of_tasks = {f"{task}/{name}": value for task, found in tasks.items() for name, value in found.items()}
-        for name, value in {**values, **of_tasks}.items():
-            if isinstance(value, (int, float)):
-                self._board.add_scalar(f"{kind}/{name}", value, step)
+        numbers = {
+            f"{kind}/{name}": value
+            for name, value in {**values, **of_tasks}.items()
+            if isinstance(value, (int, float))
+        }
+        for name, value in numbers.items():
+            self._board.add_scalar(name, value, step)
+        self._trackers.record(numbers, step)
 
     def say(self, text: str, *, often: bool = False, everywhere: bool = False) -> None:
         """Print a line for users.
