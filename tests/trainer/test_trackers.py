@@ -98,7 +98,7 @@ def test_an_address_with_a_password_is_refused(tmp_path: Path) -> None:
 
 
 def _python(package: str) -> str:
-    """A Python with the real package, in an environment of its own; skip where it cannot be installed."""
+    """A Python with the real package, in a separate environment; skip where it cannot be installed."""
     home = Path(sys.prefix) / f"{package}-{VERSIONS[package]}"
     with home.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -1,6 +1,6 @@
 """Copies the numbers of metrics.jsonl to Weights & Biases and MLflow; training never waits for it.
 
-A service that is slow or away costs lines of its own only: the queue is bounded, each error is one warning,
+A service that is slow or away loses only what it should get: the queue is bounded, each error is one warning,
 and the end of the run waits for a bounded time. Credentials come from the services' own variables.
 """
 
@@ -142,7 +142,7 @@ class _Wandb:
         )
 
     def log(self, numbers: Mapping[str, float], step: int) -> None:
-        """Send numbers; steps of a resumed run may repeat, so the step is a number of its own."""
+        """Send numbers; steps of a resumed run may repeat, so the step is another number."""
         self._run.log({**numbers, "step": step})
 
     def close(self) -> None:
