@@ -33,7 +33,7 @@ from cloudrec.app.reach.private import check_private
 from cloudrec.app.records import fitted, known_clusters
 from cloudrec.app.run.data_tier import planned
 from cloudrec.app.run.manage import stop_run
-from cloudrec.app.tell.launching import check_notified
+from cloudrec.app.tell.launching import check_notified, report_charges
 from cloudrec.engine.apply import apply
 from cloudrec.engine.cost import Cost
 from cloudrec.engine.destroy import destroy, plan_removal
@@ -170,6 +170,7 @@ def up(
             now=app.now(),
         )
         check_block(cluster, cost, app.now())
+        report_charges(app, cluster)
         graph, context, plan = _planned(app, provider, cluster, searched)
         plan = replace(_foreseen(app, provider, cluster, plan), upfront=upfront_of(offer), data=data)
         if decide(plan):

@@ -26,7 +26,7 @@ class ClusterFields(TypedDict, total=False):
     allow_tcp: bool
     managed: bool
     autostop: str
-    metrics: Literal["off", "prometheus"]
+    metrics: Literal["off", "prometheus", "managed"]
     metrics_port: int
     notify: Mapping[str, Any]
     addons: Literal["install", "none"]

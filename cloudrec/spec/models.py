@@ -467,10 +467,10 @@ class ClusterSpec(Model):
         description="URL of the package index that these pods use, such as a mirror in a closed network; "
         "pip's own default when absent",
     )
-    metrics: Literal["off", "prometheus"] = Field(
+    metrics: Literal["off", "prometheus", "managed"] = Field(
         "off",
-        description="whether the pods of runs and the keeper serve metrics for Prometheus, and are annotated "
-        "for it",
+        description="prometheus: the pods of runs and the keeper serve metrics, and are annotated for it; "
+        "managed: the cloud's agent collects those of nodes and GPUs, too, for which the cloud charges",
     )
     metrics_port: Annotated[int, Field(ge=1024, le=65535)] = Field(
         9409, description="the port at which they are served"

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from cloudrec.errors import SpecError
 from cloudrec.providers.base.access import KubernetesAccess
+from cloudrec.providers.base.facts import facts_of
 
 if TYPE_CHECKING:
     from cloudrec.app.context import AppContext
@@ -14,11 +15,19 @@ if TYPE_CHECKING:
     from cloudrec.spec.models import ClusterSpec
 
 _NO_ADDONS = "none"
+_MANAGED = "managed"
 _LOCAL = "local"  # the launcher whose supervisor sends
 
 
 def check_notified(cluster: ClusterSpec) -> None:
-    """Raise SpecError for notifications or metrics that no keeper would send or serve."""
+    """Raise SpecError for notifications or metrics that nothing would send or collect."""
+    facts = facts_of(cluster.provider)
+    if cluster.metrics == _MANAGED and (facts is None or not facts.metrics_agent):
+        raise SpecError(
+            f"cluster.metrics is {_MANAGED}, but cloudrec switches on no metrics service of provider "
+            f"{cluster.provider!r}",
+            remedy="use cluster.metrics: prometheus",
+        )
     if cluster.addons != _NO_ADDONS:
         return
     for name, is_wanted in (("notify", cluster.notify), ("cluster.metrics", cluster.metrics != "off")):
@@ -27,6 +36,15 @@ def check_notified(cluster: ClusterSpec) -> None:
                 f"{name} needs the keeper, which cluster.addons: none leaves out",
                 remedy=f"leave {name} or cluster.addons out",
             )
+
+
+def report_charges(app: AppContext, cluster: ClusterSpec) -> None:
+    """Report that a service is charged for, whose price depends on its use."""
+    facts = facts_of(cluster.provider)
+    if cluster.metrics == _MANAGED and facts is not None:
+        app.report(
+            f"note: {facts.metrics_agent} charges by use, which the plan and the budget do not contain"
+        )
 
 
 def notify_of(loaded: Loaded, launcher: Launcher) -> dict[str, Any]:
