@@ -74,6 +74,7 @@ _SLOW = (
     "tests/trainer/test_chaos.py",
     "tests/trainer/test_checkpoint_background.py",
     "tests/trainer/test_checkpoint_clouds.py",
+    "tests/trainer/test_failed_saves.py",
     "tests/trainer/test_checkpoint_layers.py",
     "tests/trainer/test_checkpoint_one_pass.py",
     "tests/trainer/test_communication.py",

@@ -306,6 +306,11 @@ class RunConfig(_Group):
     checkpoint_async: bool = Field(
         default=True, description="write checkpoints in a process beside the training, which continues"
     )
+    save_failure_seconds: NonNegativeFloat = Field(
+        7200.0,
+        description="that training continues while no checkpoint can be written (a full disk, a store that "
+        "does not answer); saves are tried again in the meantime (0: the first failure ends the run)",
+    )
     preemption_notices: tuple[NoticeServiceName, ...] = Field(
         (), description="clouds whose metadata service is watched for the end of this machine"
     )
