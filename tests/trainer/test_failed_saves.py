@@ -113,7 +113,7 @@ def test_a_run_outlives_an_outage_of_its_store_and_ends_with_the_same_model(
     assert again.summary["model_digest"] == undisturbed.summary["model_digest"]
 
 
-def test_two_ranks_go_on_together_when_the_store_fails(dataset: Path, tmp_path: Path) -> None:
+def test_two_ranks_continue_together_when_the_store_fails(dataset: Path, tmp_path: Path) -> None:
     whole_run, run = tmp_path / "whole", tmp_path / "run"
     settings = {**EXACT, "num_epochs": 20}
     for output in (whole_run, run):
