@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from cloudrec.app.run.launch import PreparedRun, resume, train
     from cloudrec.app.run.manage import fetch, run_folder, runs, runs_of, stop_run
     from cloudrec.app.run.smoke_test import smoke_run
+    from cloudrec.app.tell.sending import NotificationView, notifications, send_test
 
 __all__ = [
     "AccessView",
@@ -49,6 +50,7 @@ __all__ = [
     "GpuMachine",
     "KeeperView",
     "Leak",
+    "NotificationView",
     "PlanWish",
     "PreparedRun",
     "Removal",
@@ -73,6 +75,7 @@ __all__ = [
     "kept_offer",
     "leaks",
     "missing_of",
+    "notifications",
     "read_traces",
     "recorded",
     "remove_leaks",
@@ -82,6 +85,7 @@ __all__ = [
     "run_plan",
     "runs",
     "runs_of",
+    "send_test",
     "smoke_run",
     "spot_plan",
     "stop_run",
@@ -104,6 +108,7 @@ _PLACES = {
     "readiness": "missing_of",
     "run.manage": "fetch run_folder runs runs_of stop_run",
     "run.smoke_test": "smoke_run",
+    "tell.sending": "NotificationView notifications send_test",
     "planning.run_plan": "PlanWish RunPlan keep_plan kept_offer run_plan",
     "planning.traces": "read_traces spot_plan",
     "run.data_tier": "DatasetWish",

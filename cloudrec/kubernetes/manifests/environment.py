@@ -67,6 +67,7 @@ def run_environment(
         "CLOUDREC_ALLOW_TCP": "1" if workload.allow_tcp else "0",
         "CLOUDREC_MAX_RESTARTS": str(workload.max_restarts),
         "CLOUDREC_GRACE_S": str(workload.grace_s),
+        **({"CLOUDREC_METRICS_PORT": str(workload.metrics_port)} if workload.metrics_port else {}),
         **({"CLOUDREC_START_TIMEOUT_S": str(workload.start_timeout_s)} if workload.start_timeout_s else {}),
         "CLOUDREC_WORK": WORK,
         **({"CLOUDREC_PROFILE": script} if script else {}),
