@@ -92,6 +92,7 @@ _SLOW = (
     "tests/trainer/test_run.py",
     "tests/trainer/test_snapshot.py",
     "tests/trainer/test_spot_runs.py",
+    "tests/trainer/test_store_faults.py",
     "tests/trainer/test_store_clouds.py",
     "tests/trainer/test_support_ranks.py",
     "tests/trainer/test_touched.py",

@@ -14,7 +14,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 from torch.utils.tensorboard import SummaryWriter
 
+<<<<<<< HEAD
 from trainer.base.errors import ConfigError, TrainerError
+=======
+from trainer.base.errors import ConfigError
+from trainer.report.trackers import Trackers
+>>>>>>> metrics
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -67,13 +72,20 @@ class LineFile:
 
 
 class Reporter:
-    """Writes the reports if `active`; otherwise every call does nothing."""
+    """Writes the reports if `active`; otherwise every call does nothing.
 
-    def __init__(self, directory: Path, *, active: bool) -> None:
+    Args:
+        directory: the output folder.
+        active: whether this rank reports.
+        trackers: services that get the numbers of metrics.jsonl, too; None for none.
+    """
+
+    def __init__(self, directory: Path, *, active: bool, trackers: Trackers | None = None) -> None:
         self.directory = directory
         self.active = active
         self._metrics: LineFile | None = None
         self._board: SummaryWriter | None = None
+        self._trackers = trackers or Trackers({})
         self._last_often = time.monotonic()
         self._on_terminal = active and sys.stdout.isatty()
         self._bar = ""  # the text on the terminal's last line
@@ -116,9 +128,20 @@ class Reporter:
     def _draw(board: SummaryWriter, kind: str, step: int, values: Mapping[str, object]) -> None:
         tasks: Any = values.get("tasks", {})
         of_tasks = {f"{task}/{name}": value for task, found in tasks.items() for name, value in found.items()}
+<<<<<<< HEAD
         for name, value in {**values, **of_tasks}.items():
             if isinstance(value, (int, float)):
                 board.add_scalar(f"{kind}/{name}", value, step)
+=======
+        numbers = {
+            f"{kind}/{name}": value
+            for name, value in {**values, **of_tasks}.items()
+            if isinstance(value, (int, float))
+        }
+        for name, value in numbers.items():
+            self._board.add_scalar(name, value, step)
+        self._trackers.record(numbers, step)
+>>>>>>> metrics
 
     def say(self, text: str, *, often: bool = False, everywhere: bool = False) -> None:
         """Print a line for users.
