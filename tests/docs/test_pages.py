@@ -1,0 +1,17 @@
+"""Each page of README.md and docs/ runs as it is written, on the stand-ins, with the wheel."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.docs.support_blocks import names, page
+from tests.docs.support_runner import main_times, machine, run_page
+
+
+@pytest.mark.parametrize("name", [each for each in names() if "/tutorials/" not in each and page(each).run_here])
+def test_the_page_runs_as_written(
+    name: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    print(name, main_times(run_page(page(name), machine(tmp_path_factory), tmp_path)))
