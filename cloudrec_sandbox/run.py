@@ -111,9 +111,7 @@ def rehearsed(rehearsal: Rehearsal, environment: Mapping[str, str], folder: Path
         yield given
 
 
-def _bucket(
-    stack: ExitStack, nodes: Mapping[str, Any], environment: Mapping[str, str]
-) -> Mapping[str, str]:
+def _bucket(stack: ExitStack, nodes: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, str]:
     """Start the stand-in that has the cluster's bucket; return the variables by which commands find it."""
     module = import_module(f"{cloudrec_sandbox.__name__}.{_KUBERNETES}")
     store = stack.enter_context(_started(module.STORE, environment))

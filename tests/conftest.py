@@ -49,6 +49,8 @@ _SLOW = (
     "tests/contract/test_prepare_from_bucket.py",
     "tests/contract/test_trainer_handshake.py",
     "tests/contract/torchx/test_component.py",
+    "tests/docs/test_pages.py",
+    "tests/docs/test_tutorials.py",
     "tests/e2e/test_agent_kills.py",
     "tests/e2e/test_daily.py",
     "tests/e2e/test_foreign_modules.py",

@@ -4,6 +4,7 @@ A block of `sh` or `console` is run, one of `python` is run or written to the fi
 names, and one of `yaml` or `json` is parsed. A comment before a block says otherwise:
 
     <!-- not run (KIND): WHY -->         its commands are parsed only; KIND is one of KINDS
+    <!-- run by tests/... -->            that test runs it
     <!-- output -->                      what the block before it prints, compared loosely
     <!-- text -->                        a picture, a layout or a formula
     <!-- blocks run by tests/... -->     once in a page: that test runs its commands and files
@@ -26,6 +27,7 @@ KINDS = (
 )
 LANGUAGES = ("sh", "console", "python", "yaml", "json", "text", "diff")
 _NOT_RUN = re.compile(r"<!-- not run \(([^)]+)\): (.+) -->")
+_BLOCK_BY = re.compile(r"<!-- run by (\S+) -->")
 _BY = re.compile(r"<!-- blocks run by (\S+) -->")
 _FILE = re.compile(r"`([\w./-]+)`:")
 
@@ -57,6 +59,17 @@ class Block:
         return (found[1], found[2]) if found else None
 
     @property
+    def run_by(self) -> str | None:
+        """The test that runs it, if it is marked so."""
+        found = _BLOCK_BY.fullmatch(self.mark)
+        return found[1] if found else None
+
+    @property
+    def is_run_here(self) -> bool:
+        """Whether the runner runs it, unless another test runs the whole page."""
+        return self.not_run is None and self.run_by is None and self.language in {"sh", "console", "python"}
+
+    @property
     def commands(self) -> list[str]:
         """The commands of a console block, without what they print; lines that end with \\ are joined."""
         joined = self.text.replace("\\\n", " ")
@@ -75,16 +88,14 @@ class Page:
 
     @property
     def run_by(self) -> str | None:
-        """The test that runs the page's commands, if it has one of its own."""
+        """The test that runs the page's commands, if it has a separate one."""
         found = _BY.search(self.text)
         return found[1] if found else None
 
     @property
     def run_here(self) -> bool:
         """Whether the runner has something to run."""
-        return self.run_by is None and any(
-            each.not_run is None and each.language in {"sh", "console", "python"} for each in self.blocks
-        )
+        return self.run_by is None and any(each.is_run_here for each in self.blocks)
 
 
 def names() -> list[str]:

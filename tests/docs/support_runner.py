@@ -16,6 +16,7 @@ import signal
 import subprocess
 import sys
 import sysconfig
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -92,6 +93,8 @@ if [ "$1 $2" != "-m venv" ]; then exec {folder}/env/bin/python3 "$@"; fi
 {python} "$@" || exit
 [ -z "$CLOUDREC_DOCS_INDEX" ] || exit 0
 cd "$3"/lib/python3.*/site-packages || exit
+printf '#!/bin/sh\nexec "${{0%%/*}}/python3" -m torch.distributed.run "$@"\n' > ../../../bin/torchrun
+chmod +x ../../../bin/torchrun  # as pip makes it where it installs torch
 rm -rf setuptools* pkg_resources _distutils_hack distutils-precedence.pth  # old ones, which pip would replace
 {" ".join(_LINK)} {packages}/* .
 """
@@ -103,9 +106,10 @@ def _make_environment(made: Machine) -> None:
     """Make the environment of pages that make none."""
     folder = made.wheels.parent
     environment = {key: value for key, value in os.environ.items() if key != "CLOUDREC_DOCS_INDEX"}
-    subprocess.run([made.programs[0] / "python3", "-m", "venv", str(folder / "env")], env=environment, check=True)
-    install = [folder / "env" / "bin" / "pip", "install", "--quiet", "--no-index", "--find-links", made.wheels]
-    subprocess.run([*install, f"cloudrec[{_EXTRAS}]"], env=environment, check=True, timeout=300)
+    make = [str(made.programs[0] / "python3"), "-m", "venv", str(folder / "env")]
+    subprocess.run(make, env=environment, check=True)
+    pip = [str(folder / "env" / "bin" / "pip"), "install", "--quiet", "--no-index", "--find-links"]
+    subprocess.run([*pip, str(made.wheels), f"cloudrec[{_EXTRAS}]"], env=environment, check=True, timeout=300)
 
 
 def run_page(page: Page, made: Machine, folder: Path) -> dict[int, float]:
@@ -143,10 +147,8 @@ def run_page(page: Page, made: Machine, folder: Path) -> dict[int, float]:
 
 def _end(process: subprocess.Popen[bytes], made: Machine, folder: Path) -> None:
     """End what the page has started: its own processes, and the stand-ins of `--sandbox`."""
-    try:
+    with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
     process.wait()
     if (folder / "home" / ".cloudrec" / "sandbox").exists():
         program = made.programs[1] / "cloudrec"
@@ -172,7 +174,7 @@ def _environment(made: Machine, folder: Path) -> dict[str, str]:
 
 def _part(block: Block) -> str | None:
     """Return what the page's shell does with a block; None if nothing."""
-    if block.not_run or block.mark == "<!-- output -->" or block.language in {"text", "diff"}:
+    if not (block.is_run_here or block.file):
         return None
     if block.file:
         end = "CLOUDREC_END_OF_FILE"
@@ -198,9 +200,10 @@ def _compare(block: Block, page: Page, folder: Path) -> None:
     if block.mark == "<!-- output -->":
         before = [each for each in page.blocks if each.line < block.line and _part(each)]
         shown, of = block.text.splitlines(), before[-1]
-    elif block.language == "console" and not block.not_run:
-        shown, of = [line for line in block.text.splitlines() if not line.startswith("$ ")], block
-        shown = shown if of.commands != of.text.replace("\\\n", " ").splitlines() else []
+    elif block.language == "console" and block.is_run_here:
+        text = block.text.replace("\\\n", " ")
+        shown, of = [line for line in text.splitlines() if not line.startswith("$ ")], block
+        shown = shown if "$ " in text else []
     else:
         return
     printed = (folder / "out" / str(of.line)).read_text(encoding="utf-8", errors="replace").splitlines()

@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 
 from tests.docs.support_blocks import names, page
-from tests.docs.support_runner import main_times, machine, run_page
+from tests.docs.support_runner import machine, main_times, run_page
 
 
-@pytest.mark.parametrize("name", [each for each in names() if "/tutorials/" not in each and page(each).run_here])
+@pytest.mark.parametrize(
+    "name", [each for each in names() if "/tutorials/" not in each and page(each).run_here]
+)
 def test_the_page_runs_as_written(
     name: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

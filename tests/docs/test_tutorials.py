@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.support_blocks import names, page
-from tests.docs.support_runner import main_times, machine, run_page
+from tests.docs.support_runner import machine, main_times, run_page
 
 MOST_S = 600.0
 
