@@ -50,6 +50,7 @@ _SLOW = (
     "tests/contract/test_trainer_handshake.py",
     "tests/contract/torchx/test_component.py",
     "tests/docs/test_pages.py",
+    "tests/docs/test_sandbox_pages.py",
     "tests/docs/test_tutorials.py",
     "tests/e2e/test_agent_kills.py",
     "tests/e2e/test_daily.py",

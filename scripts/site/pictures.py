@@ -63,8 +63,8 @@ class Arrow:
         path = " ".join(f"{x},{y}" for x, y in self.points)
         yield f'<polyline class="a" points="{path}" marker-end="url(#end)"/>'
         if self.word:
-            (x1, y1), (x2, y2) = self.points[0], self.points[-1]
-            middle = f'x="{(x1 + x2) // 2 + 6}" y="{(y1 + y2) // 2 - 6}"'
+            (x1, y1), (x2, _) = self.points[-2:]
+            middle = f'x="{(x1 + x2) // 2}" y="{y1 - 8}" text-anchor="middle"'
             yield f'<text class="s" {middle}>{escape(self.word)}</text>'
 
 

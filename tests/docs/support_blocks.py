@@ -93,9 +93,15 @@ class Page:
         return found[1] if found else None
 
     @property
-    def run_here(self) -> bool:
-        """Whether the runner has something to run."""
-        return self.run_by is None and any(each.is_run_here for each in self.blocks)
+    def part(self) -> str:
+        """Which test runs the page: tutorials, sandbox, here or, where there is nothing to run, none."""
+        if self.run_by is not None or not any(each.is_run_here for each in self.blocks):
+            return "none"
+        if "/tutorials/" in self.name:
+            return "tutorials"
+        return (
+            "sandbox" if any("--sandbox" in each.text for each in self.blocks if each.is_run_here) else "here"
+        )
 
 
 def names() -> list[str]:

@@ -69,6 +69,15 @@ def test_a_block_is_run_or_parsed_or_marked(block: Block) -> None:
         _check_yaml(block)
 
 
+def test_every_page_with_commands_is_run_by_one_of_the_runners() -> None:
+    runners = {"tutorials": "test_tutorials", "sandbox": "test_sandbox_pages", "here": "test_pages"}
+    for part, test in runners.items():
+        assert f'part == "{part}"' in (ROOT / "tests" / "docs" / f"{test}.py").read_text(encoding="utf-8")
+    for each in PAGES.values():
+        commands = [block for block in each.blocks if block.is_run_here]
+        assert (each.part in runners) == bool(commands and each.run_by is None)
+
+
 def _check_mark(block: Block) -> None:
     known = block.not_run or block.run_by or block.mark in {"<!-- output -->", "<!-- text -->"}
     assert known or block.mark.startswith("<!-- blocks run by "), f"unknown mark {block.mark}"
@@ -100,7 +109,7 @@ def _check_yaml(block: Block) -> None:
         given |= {} if "sparse" in keys else {"sparse": ["any"]}
         Spec.model_validate({"features": {**given, **content}})
     elif block.file:
-        assert PAGES[block.page].run_by or PAGES[block.page].run_here
+        assert PAGES[block.page].run_by or PAGES[block.page].part != "none"
     else:
         assert {"apiVersion", "kind"} <= keys, "neither a spec nor a feature schema nor a manifest"
 

@@ -1,4 +1,4 @@
-"""Each page of README.md and docs/ runs as it is written, on the stand-ins, with the wheel."""
+"""Each page that needs no cloud runs as it is written, with the wheel."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ from tests.docs.support_blocks import names, page
 from tests.docs.support_runner import machine, main_times, run_page
 
 
-@pytest.mark.parametrize(
-    "name", [each for each in names() if "/tutorials/" not in each and page(each).run_here]
-)
+@pytest.mark.parametrize("name", [each for each in names() if page(each).part == "here"])
 def test_the_page_runs_as_written(
     name: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

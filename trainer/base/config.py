@@ -225,8 +225,8 @@ class WarmStartConfig(_Group):
     init_from: str | None = Field(
         None,
         description="folder or bucket of an earlier run's checkpoints, or an export's folder: the run begins "
-        "with its layers by name and its rows by value, and draws the rest; a run that has checkpoints of "
-        "its own resumes from them instead",
+        "with its layers by name and its rows by value, and draws the rest; a run that has checkpoints "
+        "resumes from them instead",
     )
     init_step: NonNegativeInt | None = Field(
         None, description="step of the checkpoint in init_from (default: the newest)"
