@@ -14,12 +14,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from torch.utils.tensorboard import SummaryWriter
 
-<<<<<<< HEAD
 from trainer.base.errors import ConfigError, TrainerError
-=======
-from trainer.base.errors import ConfigError
 from trainer.report.trackers import Trackers
->>>>>>> metrics
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -116,32 +112,16 @@ class Reporter:
         if self._metrics is None:
             return
         self._metrics.write(json.dumps({"kind": kind, "step": step, **values, "time": time.time()}))
+        numbers = _numbers(kind, values)
+        self._trackers.record(numbers, step)
         if self._board is None:
             return
         try:
-            self._draw(self._board, kind, step, values)
+            for name, value in numbers.items():
+                self._board.add_scalar(name, value, step)
         except OSError as error:  # its own thread could not write, and has ended
             _LOG.warning("TensorBoard's file cannot be written, and gets no more points: %s", error)
             self._board = None
-
-    @staticmethod
-    def _draw(board: SummaryWriter, kind: str, step: int, values: Mapping[str, object]) -> None:
-        tasks: Any = values.get("tasks", {})
-        of_tasks = {f"{task}/{name}": value for task, found in tasks.items() for name, value in found.items()}
-<<<<<<< HEAD
-        for name, value in {**values, **of_tasks}.items():
-            if isinstance(value, (int, float)):
-                board.add_scalar(f"{kind}/{name}", value, step)
-=======
-        numbers = {
-            f"{kind}/{name}": value
-            for name, value in {**values, **of_tasks}.items()
-            if isinstance(value, (int, float))
-        }
-        for name, value in numbers.items():
-            self._board.add_scalar(name, value, step)
-        self._trackers.record(numbers, step)
->>>>>>> metrics
 
     def say(self, text: str, *, often: bool = False, everywhere: bool = False) -> None:
         """Print a line for users.
@@ -190,6 +170,16 @@ class Reporter:
                 f"{path} cannot be written: {error}; the model is in the last checkpoint: make room, and "
                 "start again, which resumes from it"
             ) from error
+
+
+def _numbers(kind: str, values: Mapping[str, object]) -> dict[str, int | float]:
+    tasks: Any = values.get("tasks", {})
+    of_tasks = {f"{task}/{name}": value for task, found in tasks.items() for name, value in found.items()}
+    return {
+        f"{kind}/{name}": value
+        for name, value in {**values, **of_tasks}.items()
+        if isinstance(value, (int, float))
+    }
 
 
 def versions() -> dict[str, str | None]:
