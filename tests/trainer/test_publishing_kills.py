@@ -78,12 +78,15 @@ def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(
+    "every", [pytest.param(1, marks=pytest.mark.soak, id="each write"), pytest.param(3, id="every third")]
+)
+@pytest.mark.parametrize(
     ("before", "words"),
     [(0, []), (2, []), (2, ["--full", "--keep", "1"])],
     ids=["base", "delta", "full, keep"],
 )
-def test_a_publisher_that_is_killed_at_any_write_harms_no_reader(
-    checkpoints: Path, tmp_path: Path, before: int, words: list[str]
+def test_a_publisher_that_is_killed_at_a_write_harms_no_reader(
+    checkpoints: Path, tmp_path: Path, before: int, words: list[str], every: int
 ) -> None:
     steps = steps_of(checkpoints)
     start = tmp_path / "start"
@@ -112,7 +115,7 @@ def test_a_publisher_that_is_killed_at_any_write_harms_no_reader(
         assert report["is_new"]
         assert applied(out, tmp_path / f"next-{kills}") == expected[steps[before + 1]]
         _nothing_is_left_over(out)
-        kills += 1
+        kills += every
     assert set(codes) == {-signal.SIGKILL, 7}
     assert kills > 8
 
