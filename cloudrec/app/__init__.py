@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from cloudrec.app.planning.run_plan import PlanWish, RunPlan, keep_plan, kept_offer, run_plan
     from cloudrec.app.planning.traces import read_traces, spot_plan
     from cloudrec.app.readiness import missing_of
+    from cloudrec.app.run.attach import execute, forward
     from cloudrec.app.run.data_tier import DatasetWish
     from cloudrec.app.run.launch import PreparedRun, resume, train
     from cloudrec.app.run.manage import fetch, run_folder, runs, runs_of, stop_run
@@ -64,9 +65,11 @@ __all__ = [
     "doctor",
     "down",
     "examine",
+    "execute",
     "expired",
     "fetch",
     "forget",
+    "forward",
     "gpu_machines",
     "install",
     "installed",
@@ -112,6 +115,7 @@ _PLACES = {
     "planning.run_plan": "PlanWish RunPlan keep_plan kept_offer run_plan",
     "planning.traces": "read_traces spot_plan",
     "run.data_tier": "DatasetWish",
+    "run.attach": "execute forward",
     "run.launch": "PreparedRun resume train",
     "lifecycle": "ClusterView Removal catalog clusters doctor down expired forget recorded up",
 }

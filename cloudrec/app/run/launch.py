@@ -25,7 +25,7 @@ from cloudrec.app.run.trainer_config import (
     trainer_config,
 )
 from cloudrec.app.run.user_script import user_script
-from cloudrec.app.run.variables import check_secrets, passed_on, variables
+from cloudrec.app.run.variables import check_secrets, passed_on, refuse_secret_settings, variables
 from cloudrec.app.tell.launching import notify_of, warn_of_silence
 from cloudrec.engine.cost import FREE, times
 from cloudrec.errors import SpecError, UsageError
@@ -293,6 +293,7 @@ def run_spec(
     if script:
         config = script.config
     own = variables(loaded)
+    refuse_secret_settings(config, [*(script.script.arguments if script else ()), *flags])
     image, setup = pods_image(loaded, cluster, access, launcher, pushed=pushed, config=config, flags=flags)
     return RunSpec(
         name=name

@@ -223,4 +223,7 @@ def _save_plan(run: RunParts) -> None:
     """Write the sharding plan beside the reports, so that it can be edited and given to another run."""
     if run.world.is_first:
         path = Path(run.config.output_dir) / "sharding_plan.json"
-        path.write_text(json.dumps(run.learner.plan_document, indent=1) + "\n", encoding="utf-8")
+        try:
+            path.write_text(json.dumps(run.learner.plan_document, indent=1) + "\n", encoding="utf-8")
+        except OSError as error:
+            raise ConfigError(f"output_dir {path.parent} cannot be written: {error}") from error
