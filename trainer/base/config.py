@@ -260,6 +260,15 @@ class RunConfig(_Group):
         None, description="START:END, write a Chrome trace of these steps to OUTPUT_DIR/profile/rank-N.json"
     )
     output_dir: str = Field(".", description="folder of metrics.jsonl, summary.json and tensorboard/")
+    wandb_project: str | None = Field(
+        None,
+        description="project at Weights & Biases for the numbers of metrics.jsonl; needs wandb installed",
+    )
+    mlflow_uri: Annotated[str, Field(pattern=r"^[^@]*$")] | None = Field(
+        None,
+        description="MLflow server for the same numbers, without a password; needs mlflow installed",
+    )
+    mlflow_experiment: str = Field("cloudrec", description="experiment at that server")
     checkpoint_dir: str | None = Field(
         None, description="folder or bucket of the checkpoints (default: OUTPUT_DIR/checkpoints)"
     )
@@ -305,6 +314,11 @@ class RunConfig(_Group):
     )
     checkpoint_async: bool = Field(
         default=True, description="write checkpoints in a process beside the training, which continues"
+    )
+    save_failure_seconds: NonNegativeFloat = Field(
+        7200.0,
+        description="that training continues while no checkpoint can be written (a full disk, a store that "
+        "does not answer); saves are tried again in the meantime (0: the first failure ends the run)",
     )
     preemption_notices: tuple[NoticeServiceName, ...] = Field(
         (), description="clouds whose metadata service is watched for the end of this machine"
