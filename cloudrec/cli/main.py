@@ -23,6 +23,7 @@ _COMMANDS = {
     "queue": ("cloudrec.cli.commands.runs:queue", "Show the runs of managed clusters that wait."),
     "logs": ("cloudrec.cli.commands.runs:logs", "Print the output of a rank of a run."),
     "stop": ("cloudrec.cli.commands.runs:stop", "Stop a run gracefully: checkpoint, then end."),
+    "ui": ("cloudrec.cli.commands.pages.ui:ui", "Show clusters and runs in a browser."),
     "report": ("cloudrec.cli.commands.runs:report", "Write an HTML report of a run."),
     "fetch": ("cloudrec.cli.commands.runs:fetch", "Copy the results of a run to a local folder."),
     "serve": ("cloudrec.cli.commands.serve:serve", "Score raw rows with an exported model, over HTTP."),
