@@ -93,6 +93,7 @@ def home_values(index: RunIndex, now: ClustersNow, wish: RunFilter) -> dict[str,
         count = len(named)
         shown = index.views(_page(named, wish.page))
     known = index.known()
+    charts = _charts(list(known.values()))
     pages = max((count + PAGE - 1) // PAGE, 1)
     return {
         "now": now,
@@ -103,7 +104,8 @@ def home_values(index: RunIndex, now: ClustersNow, wish: RunFilter) -> dict[str,
         "total": len(folders),
         "pages": pages,
         "states": list(RunState),
-        "chart": _cost_chart(list(known.values())),
+        "charts": charts,
+        "unpriced": bool(known) and all(chart.key != "cost-auc" for chart in charts),
         "time": time.time(),
     }
 
@@ -157,15 +159,13 @@ def spent_of(cluster: ClusterView) -> float | None:
     return cluster.spent_usd
 
 
-def _cost_chart(views: Sequence[RunView]) -> Chart | None:
-    """Return the chart of AUC against cost; against time where no cost is known."""
-    scored = [view for view in views if view.auc is not None and view.wall_s > 0][:_DOTS]
-    paid = [
-        Dot(label=view.name, x=view.cost_usd, y=view.auc)
-        for view in scored
-        if view.cost_usd is not None and view.auc is not None
-    ]
-    if paid:
-        return dot_chart("cost-auc", "AUC against cost", paid, x_title="Cost", y_title="AUC", x_unit="$")
-    timed = [Dot(label=view.name, x=view.wall_s, y=view.auc) for view in scored if view.auc is not None]
-    return dot_chart("time-auc", "AUC against time", timed, x_title="Time, s", y_title="AUC")
+def _charts(views: Sequence[RunView]) -> list[Chart]:
+    """Return the charts of AUC against cost and time, as far as they have runs."""
+    scored = [(view, view.auc) for view in views if view.auc is not None and view.wall_s > 0][:_DOTS]
+    paid = [Dot(label=view.name, x=view.cost_usd, y=auc) for view, auc in scored if view.cost_usd is not None]
+    timed = [Dot(label=view.name, x=view.wall_s, y=auc) for view, auc in scored]
+    charts = (
+        dot_chart("cost-auc", "AUC against cost", paid, x_title="Cost", y_title="AUC", x_unit="$"),
+        dot_chart("time-auc", "AUC against time", timed, x_title="Time, s", y_title="AUC"),
+    )
+    return [chart for chart in charts if chart is not None]

@@ -194,7 +194,8 @@ def _figures(view: RunView, summary: dict[str, Any], curves: RunCurves) -> list[
     """Return the numbers at the head: from the trainer's summary, else from the metrics."""
     auc = _first(finite(summary.get("auc")), view.auc)
     steps = f"of {whole(view.total_steps)}" if view.total_steps is not None else ""
-    saved = f"{whole(view.step - view.checkpoint)} steps ago" if view.checkpoint and view.step else ""
+    behind = view.step - view.checkpoint if view.checkpoint is not None and view.step is not None else None
+    saved = "" if behind is None else f"{whole(behind)} steps ago" if behind > 0 else "the newest step"
     rate = _first(finite(summary.get("samples_per_s")), view.samples_per_s)
     figures = [
         Figure(name="Loss", value=short(view.loss), note="training"),
@@ -296,6 +297,8 @@ def flat(document: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
             found[f"{prefix}{key}"] = f"{value:.6g}"
         elif isinstance(value, int) and not isinstance(value, bool) and abs(value) >= _LONG:
             found[f"{prefix}{key}"] = f"{value:,}"
+        elif value is None:
+            found[f"{prefix}{key}"] = NONE
         else:
             found[f"{prefix}{key}"] = value if isinstance(value, str) else json.dumps(value)
     return found

@@ -68,7 +68,7 @@ def moments(events: Sequence[LedgerEvent], kept: Sequence[tuple[float, str]] = (
         )
         for time, text in kept
     ]
-    return sorted([*own, *others], key=lambda moment: -moment.time)[:_SHOWN]
+    return sorted([*own, *others], key=lambda moment: moment.time)[::-1][:_SHOWN]
 
 
 def _is_routine(event: LedgerEvent) -> bool:
