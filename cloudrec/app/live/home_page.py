@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from cloudrec.app.lifecycle import ClusterView
     from cloudrec.app.live.cluster_watch import ClustersNow
     from cloudrec.app.live.index import RunIndex
+    from cloudrec.engine.graph import Observed
     from cloudrec.observe.page.charts import Chart
     from cloudrec.observe.runs import RunView
 
@@ -157,6 +158,11 @@ def spent_of(cluster: ClusterView) -> float | None:
     if cluster.spent_usd is None and cluster.cost.usd == 0.0:
         return 0.0
     return cluster.spent_usd
+
+
+def by_price(resources: Sequence[Observed]) -> list[Observed]:
+    """Return resources, the dearest first; one without a known price comes before all others."""
+    return sorted(resources, key=lambda seen: (seen.hourly_usd is not None, -(seen.hourly_usd or 0.0)))
 
 
 def _charts(views: Sequence[RunView]) -> list[Chart]:

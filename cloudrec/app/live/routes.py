@@ -20,7 +20,7 @@ from starlette.routing import Route
 from cloudrec.app.live.cluster_watch import ClusterWatch
 from cloudrec.app.live.compare_page import MOST, compare_values
 from cloudrec.app.live.followers import Followers
-from cloudrec.app.live.home_page import RunFilter, home_values, spent_of, whole_number
+from cloudrec.app.live.home_page import RunFilter, by_price, home_values, spent_of, whole_number
 from cloudrec.app.live.index import RunIndex, signature
 from cloudrec.app.live.operations import Operations
 from cloudrec.app.live.security import Doorkeeper
@@ -106,6 +106,7 @@ class LivePages:
             **values,
             events=[(cluster, self._app.journal.events(cluster.name)[-12:]) for cluster in now.clusters],
             spent_of=spent_of,
+            by_price=by_price,
             address=lambda **changed: f"/?{urlencode(wish.query(**changed))}",
             most=MOST,
             feed="/feed",
