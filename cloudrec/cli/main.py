@@ -30,6 +30,7 @@ _GROUPS = {
     "Runs": {
         "train": ("train:train", "Launch a training run, or resume one."),
         "queue": ("runs:queue", "Show the runs of managed clusters that wait."),
+        "ui": ("pages.ui:ui", "Show clusters and runs in a browser."),
         "logs": ("runs:logs", "Print the output of a rank of a run."),
         "exec": ("attach:execute", "Run a command where a rank runs."),
         "ssh": ("attach:ssh", "Open a shell where a rank runs."),
