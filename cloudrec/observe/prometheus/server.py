@@ -83,12 +83,12 @@ class _MetricsHandler(BaseHTTPRequestHandler):
         """Print nothing: a scrape every few seconds would fill the pod's log."""
 
 
-class _Server(ThreadingHTTPServer):
+class _MetricsListener(ThreadingHTTPServer):
     daemon_threads = True
     allow_reuse_address = True
 
 
-class _DualStack(_Server):
+class _DualStack(_MetricsListener):
     address_family = socket.AF_INET6
 
     def server_bind(self) -> None:
@@ -97,10 +97,10 @@ class _DualStack(_Server):
         super().server_bind()
 
 
-def _listening(port: int, address: str, handler: type[BaseHTTPRequestHandler]) -> _Server:
+def _listening(port: int, address: str, handler: type[BaseHTTPRequestHandler]) -> _MetricsListener:
     if address != EVERYWHERE:
-        return _Server((address, port), handler)
+        return _MetricsListener((address, port), handler)
     try:
         return _DualStack((address, port), handler)
     except OSError:  # a node without IPv6
-        return _Server(("0.0.0.0", port), handler)  # noqa: S104 - in a pod, behind its NetworkPolicy
+        return _MetricsListener(("0.0.0.0", port), handler)  # noqa: S104 - in a pod, behind its NetworkPolicy
