@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from cloudrec.app.run.launch import PreparedRun, resume, train
     from cloudrec.app.run.manage import fetch, run_folder, runs, runs_of, stop_run
     from cloudrec.app.run.smoke_test import smoke_run
+    from cloudrec.app.tell.sending import NotificationView, notifications, send_test
 
 __all__ = [
     "AccessView",
@@ -50,6 +51,7 @@ __all__ = [
     "GpuMachine",
     "KeeperView",
     "Leak",
+    "NotificationView",
     "PlanWish",
     "PreparedRun",
     "Removal",
@@ -76,6 +78,7 @@ __all__ = [
     "kept_offer",
     "leaks",
     "missing_of",
+    "notifications",
     "read_traces",
     "recorded",
     "remove_leaks",
@@ -85,6 +88,7 @@ __all__ = [
     "run_plan",
     "runs",
     "runs_of",
+    "send_test",
     "smoke_run",
     "spot_plan",
     "stop_run",
@@ -107,6 +111,7 @@ _PLACES = {
     "readiness": "missing_of",
     "run.manage": "fetch run_folder runs runs_of stop_run",
     "run.smoke_test": "smoke_run",
+    "tell.sending": "NotificationView notifications send_test",
     "planning.run_plan": "PlanWish RunPlan keep_plan kept_offer run_plan",
     "planning.traces": "read_traces spot_plan",
     "run.data_tier": "DatasetWish",

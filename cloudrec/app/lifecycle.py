@@ -34,6 +34,7 @@ from cloudrec.app.reach.size import ClusterSize, size_of
 from cloudrec.app.records import fitted, known_clusters
 from cloudrec.app.run.data_tier import planned
 from cloudrec.app.run.manage import stop_run
+from cloudrec.app.tell.launching import check_notified, report_charges
 from cloudrec.engine.apply import apply
 from cloudrec.engine.cost import Cost
 from cloudrec.engine.destroy import destroy, plan_removal
@@ -150,6 +151,7 @@ def up(
     provider = app.provider(cluster.provider, complete=True)
     provider.check(cluster)
     _check_autostop(provider, cluster)
+    check_notified(cluster)
     check_managed(provider, cluster)
     with app.cluster_lock(cluster.title):
         _refuse_other_provider(app, cluster)
@@ -183,6 +185,7 @@ def up(
             now=app.now(),
         )
         check_block(cluster, cost, app.now())
+        report_charges(app, cluster)
         graph, context, plan = _planned(app, provider, cluster, searched)
         plan = replace(_foreseen(app, provider, cluster, plan), upfront=upfront_of(offer), data=data)
         if decide(plan):

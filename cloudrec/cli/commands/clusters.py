@@ -141,7 +141,7 @@ def up(
         },
     }
     loaded = load_spec(file, settings, flags).spec
-    spec, path = loaded.cluster, underscored_keys(loaded.trainer).get("dataset_path")
+    spec, path = loaded.asked_cluster, underscored_keys(loaded.trainer).get("dataset_path")
     wish = app.DatasetWish(uri=path, tier=loaded.train.data_tier) if isinstance(path, str) and path else None
     if max_price is not None and spec.capacity != "block":
         raise UsageError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from dataclasses import asdict
 from pathlib import Path
@@ -12,6 +13,7 @@ import click
 from cloudrec.cli.console import announce
 from cloudrec.cli.options import context, dry_run_option, output_option
 from cloudrec.cli.output import emit, next_step
+from cloudrec.image.bootstrap import PARTS
 from cloudrec.providers.base.facts import PLAIN_IMAGE, all_facts, image_targets
 
 if TYPE_CHECKING:
@@ -112,6 +114,27 @@ def build(
         next_step("the same command without --dry-run builds it")
     else:
         next_step("`cloudrec image push` pushes it to a cluster's registry")
+
+
+@image.command()
+@click.option(
+    "--part",
+    "parts",
+    type=click.Choice(PARTS),
+    multiple=True,
+    help="Only the packages of this part; can be repeated  [default: all]",
+)
+@output_option
+def sbom(*, parts: tuple[str, ...]) -> None:
+    """Print what pods install without an image, as a CycloneDX document.
+
+    Every package has its version and the SHA-256 of each file that may be installed. Images
+    that you build install the same versions.
+    """
+    from cloudrec.image.sbom import bill_of_materials  # noqa: PLC0415  # `--help` needs none of it
+
+    document = bill_of_materials(parts or PARTS)
+    emit({"sbom": document}, json.dumps(document, indent=2))
 
 
 @image.command()

@@ -136,7 +136,7 @@ class ContainerCommand:
 
 
 def _dialled(namespace: int | None, addresses: list[str], port: int) -> socket.socket:
-    """Connect in a separate thread, since a thread stays in the network that it enters."""
+    """Connect in a separate thread, whose network only it uses."""
     found: list[socket.socket | OSError] = []
 
     def connect() -> None:
