@@ -9,7 +9,7 @@ SHARED := -n 4 --dist loadfile --no-loadscope-reorder --reruns 1 --reruns-delay 
 # What the tests and demos start, hundreds of processes, compiles our modules once, even where Python is told not to.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: setup demo demo-spot demo-cluster quick unit test fast slow test-all all lint format soak golden checkov policies live bench clean image-tools image-test
+.PHONY: setup docs demo demo-spot demo-cluster quick unit test fast slow test-all all lint format soak golden checkov policies live bench clean prometheus-tools image-tools image-test
 .DEFAULT_GOAL := help
 
 help: ## show the targets
@@ -37,6 +37,10 @@ lint: $(STAMP) ## ruff, mypy, import-linter, the boundary of foreign data, plain
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/boundary.py
 	$(BIN)/python scripts/prose.py
+
+docs: $(STAMP) ## build the documentation as a site, build/site/index.html; a warning is an error
+	$(BIN)/python -m scripts.site
+	$(BIN)/python -m mkdocs build --strict
 
 format: $(STAMP) ## let ruff lay out and mend what it can
 	$(BIN)/ruff format .
@@ -74,6 +78,9 @@ checkov: $(STAMP) ## look for weak points in every manifest (checkov, in a virtu
 
 policies: $(STAMP) ## look for ways to become an administrator in infra/aws (cloudsplaining, parliament; likewise)
 	$(BIN)/python -m pytest -m soak tests/unit/providers_aws/test_policies_linted.py -rs --timeout 1800
+
+prometheus-tools: ## Prometheus and promtool by apt, for the tests of metrics (as root)
+	$(PYTHON) scripts/prometheus_tools.py
 
 image-tools: ## buildah and debootstrap by apt, for the test of the image (as root)
 	$(PYTHON) scripts/image_tools.py

@@ -59,6 +59,11 @@ class Home:
         return self.root / "locks"
 
     @property
+    def durations(self) -> Path:
+        """The file with what the steps of `up` and `down` took last (see `engine.durations`)."""
+        return self.root / "durations.json"
+
+    @property
     def journal(self) -> Path:
         """The journal's SQLite file (see `engine.journal`)."""
         return self.root / "journal.sqlite"

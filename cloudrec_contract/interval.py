@@ -182,6 +182,7 @@ class CheckpointTimer:
         self._hazard = Hazard(past, machines=machines, uptime_s=uptime_s)
         self._last_s = 0.0
         self._next_s = 0.0
+        self._retry_s = math.inf
 
     @property
     def by_steps(self) -> bool:
@@ -198,6 +199,14 @@ class CheckpointTimer:
             return self.every.steps > 0 and step % self.every.steps == 0
         return now >= self._next_s
 
+    def retry_due(self, now: float) -> bool:
+        """Whether to save again because the last save failed."""
+        return now >= self._retry_s
+
+    def failed(self, now: float, wait_s: float) -> None:
+        """Plan another try this long after a save failed."""
+        self._retry_s = now + wait_s
+
     def halfway(self, step: int, now: float) -> bool:
         """Whether half of the interval until the next checkpoint has passed."""
         if self.every.steps is not None:
@@ -206,6 +215,7 @@ class CheckpointTimer:
 
     def cut(self, now: float) -> None:
         """Start the next interval, when the state of a checkpoint is frozen."""
+        self._retry_s = math.inf
         self._plan(now)
 
     def saved(self, stall_s: float, write_s: float) -> None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.request import Request, urlopen
 
 import cloudrec_sandbox
 from cloudrec.errors import PreflightError, UsageError
@@ -105,7 +106,23 @@ def rehearsed(rehearsal: Rehearsal, environment: Mapping[str, str], folder: Path
             del given[_ADDONS_VARIABLE]  # an API server answers
             given |= _LAUNCH_VARIABLES
             given["SSL_CERT_FILE"] = str(_bundle(folder, cloud, nodes))
+        if rehearsal.has_pods and rehearsal.name == _KUBERNETES:
+            given |= _LAUNCH_VARIABLES | _bucket(stack, cloud, environment)
         yield given
+
+
+def _bucket(stack: ExitStack, nodes: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, str]:
+    """Start the stand-in that has the cluster's bucket; return the variables by which commands find it."""
+    module = import_module(f"{cloudrec_sandbox.__name__}.{_KUBERNETES}")
+    store = stack.enter_context(_started(module.STORE, environment))
+    given = {name: str(store["env"][name]) for name in _pod_variables(module.STORE)}
+    try:
+        Control.of(nodes, timeout_s=_START_S).order(environment=given)
+        make = Request(f"{given[module.STORE_URL]}/{module.BUCKET}", method="PUT")  # noqa: S310 - announced
+        urlopen(make, timeout=_START_S).close()  # noqa: S310 - likewise
+    except (OSError, ValueError) as error:
+        raise _not_started(_KUBERNETES, f"it has no bucket: {error}") from error
+    return given
 
 
 def _pod_variables(name: str) -> Sequence[str]:

@@ -44,6 +44,7 @@ class PodSettings:
         again_code: the exit code after which the engine starts another pod.
         parent: process id whose end stops the pod; 0 for none.
         topology: the file with the places of nodes in the network; empty if ranks are ordered by name.
+        metrics_port: the port at which its metrics are served; 0 for none.
         in_place: whether the container is started again in its pod after a signal has ended it.
         elects_host: whether another pod hosts the rendezvous if the first one is lost.
     """
@@ -68,6 +69,7 @@ class PodSettings:
     parent: int = 0
     topology: str = ""
     elects_host: bool = False
+    metrics_port: int = 0
     in_place: bool = False
 
     @property
@@ -104,6 +106,7 @@ class PodSettings:
             again_code=int(_number(environment, "CLOUDREC_AGAIN_CODE", STOPPED)),
             parent=int(_number(environment, PARENT, 0)),
             topology=environment.get("CLOUDREC_TOPOLOGY", ""),
+            metrics_port=int(_number(environment, "CLOUDREC_METRICS_PORT", cls.metrics_port)),
             in_place=environment.get("CLOUDREC_IN_PLACE", "0") == "1",
             elects_host=environment.get("CLOUDREC_ELECTS_HOST", "0") == "1",
         )

@@ -35,10 +35,12 @@ if TYPE_CHECKING:
     from cloudrec.app.planning.run_plan import PlanWish, RunPlan, keep_plan, kept_offer, run_plan
     from cloudrec.app.planning.traces import read_traces, spot_plan
     from cloudrec.app.readiness import missing_of
+    from cloudrec.app.run.attach import execute, forward
     from cloudrec.app.run.data_tier import DatasetWish
     from cloudrec.app.run.launch import PreparedRun, resume, train
     from cloudrec.app.run.manage import fetch, run_folder, runs, runs_of, stop_run
     from cloudrec.app.run.smoke_test import smoke_run
+    from cloudrec.app.tell.sending import NotificationView, notifications, send_test
 
 __all__ = [
     "AccessView",
@@ -49,6 +51,7 @@ __all__ = [
     "GpuMachine",
     "KeeperView",
     "Leak",
+    "NotificationView",
     "PlanWish",
     "PreparedRun",
     "Removal",
@@ -62,9 +65,11 @@ __all__ = [
     "doctor",
     "down",
     "examine",
+    "execute",
     "expired",
     "fetch",
     "forget",
+    "forward",
     "gpu_machines",
     "install",
     "installed",
@@ -73,6 +78,7 @@ __all__ = [
     "kept_offer",
     "leaks",
     "missing_of",
+    "notifications",
     "read_traces",
     "recorded",
     "remove_leaks",
@@ -82,6 +88,7 @@ __all__ = [
     "run_plan",
     "runs",
     "runs_of",
+    "send_test",
     "smoke_run",
     "spot_plan",
     "stop_run",
@@ -104,9 +111,11 @@ _PLACES = {
     "readiness": "missing_of",
     "run.manage": "fetch run_folder runs runs_of stop_run",
     "run.smoke_test": "smoke_run",
+    "tell.sending": "NotificationView notifications send_test",
     "planning.run_plan": "PlanWish RunPlan keep_plan kept_offer run_plan",
     "planning.traces": "read_traces spot_plan",
     "run.data_tier": "DatasetWish",
+    "run.attach": "execute forward",
     "run.launch": "PreparedRun resume train",
     "lifecycle": "ClusterView Removal catalog clusters doctor down expired forget recorded up",
 }

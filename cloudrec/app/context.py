@@ -32,12 +32,14 @@ class AppContext:
         home: the folder of runs, journal and clusters.
         environment: the process's environment variables.
         report: called with a line for each action.
+        step: called with the key and the event of each step of a resource; None reports a line.
         now: returns the time of day, which decides when a cluster ends; a stand-in does not change it.
     """
 
     home: Home
     environment: Mapping[str, str]
     report: Callable[[str], None] = field(default=lambda _line: None)
+    step: Callable[[str, str], None] | None = None
     now: Callable[[], datetime] = field(default=lambda: datetime.now(UTC))
 
     @cached_property
@@ -68,7 +70,7 @@ class AppContext:
         return Context(
             journal=self.journal,
             drivers=drivers,
-            report=lambda key, event: self.report(f"{key}: {event}"),
+            report=self.step or (lambda key, event: self.report(f"{key}: {event}")),
             clock=self.clock,
         )
 

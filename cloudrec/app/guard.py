@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from cloudrec import providers
 from cloudrec.app.money.tariffs import tariffs_of
 from cloudrec.app.readiness import guard_not_ready
+from cloudrec.app.tell.references import mail_ports, secrets_of
 from cloudrec.errors import PreflightError
 from cloudrec.keeper.note import NAME, Note
 from cloudrec.kubernetes.health.causes import pod_cause
@@ -39,8 +40,10 @@ def has_guard(provider: Provider, cluster: ClusterSpec) -> bool:
     """Return whether a cluster should have a guard.
 
     One that cloudrec creates always has: the guard meters its cost and ends the pods of dead nodes. In an
-    adopted one it only keeps an end.
+    adopted one it only keeps an end, sends notifications and serves metrics.
     """
+    if cluster.notify is not None or cluster.metrics != "off":
+        return True
     has_end = cluster.expires is not None or cluster.budget_usd is not None
     return has_end or isinstance(provider, CreatesClusters)
 
@@ -89,7 +92,11 @@ def guard_of(
             began=since,
             pool_label=pool_label,
             tariffs=tariffs_of(provider.resources(cluster)) if pool_label else (),
+            notify=cluster.notify,
         ).to_json(),
+        secrets=secrets_of(cluster.notify),
+        ports=mail_ports(cluster.notify),
+        metrics_port=0 if cluster.metrics == "off" else cluster.metrics_port,
         meters=bool(pool_label),
         manages=bool(cluster.managed),
         environment=settings.environment,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -30,9 +30,11 @@ from cloudrec.app.money.lifetime import (
 from cloudrec.app.money.silence import silence
 from cloudrec.app.reach.machines import lacks_machines
 from cloudrec.app.reach.private import check_private
+from cloudrec.app.reach.size import ClusterSize, size_of
 from cloudrec.app.records import fitted, known_clusters
 from cloudrec.app.run.data_tier import planned
 from cloudrec.app.run.manage import stop_run
+from cloudrec.app.tell.launching import check_notified, report_charges
 from cloudrec.engine.apply import apply
 from cloudrec.engine.cost import Cost
 from cloudrec.engine.destroy import destroy, plan_removal
@@ -47,7 +49,7 @@ from cloudrec.observe.runs import list_runs
 from cloudrec.providers.base.protocol import AsksPrices, CreatesClusters, ProbesStorage, account_of, audited
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from collections.abc import Set as AbstractSet
     from pathlib import Path
 
@@ -84,7 +86,17 @@ class ClusterView:
     missing: Sequence[Missing] = ()  # what it lacks before runs can use it
     keeper: KeeperView | None = None  # of a managed cluster
     problem: str = ""  # why the cloud could not be asked, or its record in the journal not be read
+    region: str = ""  # where it is; empty without a cloud
+    budget_usd: float | None = None  # the most it may cost in all
+    size: ClusterSize = field(default_factory=ClusterSize)  # its GPU nodes
     alarm: str = ""  # that its guard or keeper is silent, so that its end may not be enforced
+
+    @property
+    def budget_left_usd(self) -> float | None:
+        """What is left of its budget; None without a budget, or if its cost is not known."""
+        if self.budget_usd is None or self.spent_usd is None:
+            return None
+        return max(self.budget_usd - self.spent_usd, 0.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,15 +104,19 @@ class Removal:
     """What `down` would do, or has done.
 
     Attributes:
+        provider: the cluster's provider.
         plan: the engine's plan.
         runs: the runs that end with the cluster.
         keep_data: whether buckets and file systems stay.
+        after: key -> keys of what is removed before it, as far as the specification says.
         unsearched: sentences on what the search at the end could not look at.
     """
 
+    provider: str
     plan: Plan
     runs: Sequence[RunView]
     keep_data: bool
+    after: Mapping[str, AbstractSet[str]]
     unsearched: tuple[str, ...] = ()
 
 
@@ -135,6 +151,7 @@ def up(
     provider = app.provider(cluster.provider, complete=True)
     provider.check(cluster)
     _check_autostop(provider, cluster)
+    check_notified(cluster)
     check_managed(provider, cluster)
     with app.cluster_lock(cluster.title):
         _refuse_other_provider(app, cluster)
@@ -168,6 +185,7 @@ def up(
             now=app.now(),
         )
         check_block(cluster, cost, app.now())
+        report_charges(app, cluster)
         graph, context, plan = _planned(app, provider, cluster, searched)
         plan = replace(_foreseen(app, provider, cluster, plan), upfront=upfront_of(offer), data=data)
         if decide(plan):
@@ -314,7 +332,10 @@ def down(
         if record is not None:
             check_found(app, provider, cluster, record, searched)
         existing = merge(app.journal.known(cluster.title), searched)
+        graph = _graph_to_remove(provider, cluster)
         removal = Removal(
+            provider=provider.name,
+            after=graph.needed_by(),
             plan=plan_removal(cluster.title, existing, keep_data=keep_data),
             runs=[run for run in list_runs(app.home.runs, of=cluster.title) if run.cluster == cluster.title],
             keep_data=keep_data,
@@ -334,7 +355,7 @@ def down(
 
         destroy(
             removal.plan,
-            _graph_to_remove(provider, cluster),
+            graph,
             app.engine(provider.drivers(cluster)),
             lambda: _searched(provider, cluster),
             kinds=provider.kinds,
@@ -506,7 +527,7 @@ def _end_runs(app: AppContext, removal: Removal) -> None:
 def _view(app: AppContext, known: KnownCluster) -> ClusterView:
     record, cluster, problem, spent, alarm = known.record, known.cluster, "", None, ""
     keeper: KeeperView | None = None
-    missing = record.missing
+    missing, size, region = record.missing, ClusterSize(), cluster.region or ""
     found: Sequence[Observed] = app.journal.known(record.name)
     try:
         provider = app.provider(record.provider)
@@ -515,8 +536,10 @@ def _view(app: AppContext, known: KnownCluster) -> ClusterView:
         if record.account:
             check_account(provider, cluster, record)
         found = _searched(provider, cluster)
+        region = next(iter(provider.locations(cluster)), "") or region
         if not known.problem:
             resources = provider.resources(cluster)
+            size = size_of(resources, found)
             state = _state(record, resources, {seen.key for seen in found})
             lacks = lacks_machines(cluster, resources, found, missing) if state in _USABLE else ()
             if state == "READY" and (cause := refusal(provider, cluster, app.environment)):
@@ -549,6 +572,9 @@ def _view(app: AppContext, known: KnownCluster) -> ClusterView:
         missing=missing,
         keeper=keeper,
         problem=problem,
+        region=region,
+        budget_usd=cluster.budget_usd,
+        size=size,
         alarm=alarm,
     )
 

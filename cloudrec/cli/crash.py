@@ -9,11 +9,12 @@ from pathlib import Path
 
 from cloudrec.errors import CloudrecError
 from cloudrec.home import Home, make_private
+from cloudrec_contract.secret_values import hidden
 
 
 def keep_trace(error: Exception) -> tuple[str, str, int]:
-    """Write the trace to a file; return the message, the remedy and the exit code."""
-    text = "".join(traceback.format_exception(error))
+    """Write the trace to a file, without secrets; return the message, the remedy and the exit code."""
+    text = hidden("".join(traceback.format_exception(error)), os.environ)
     try:
         folder = make_private(Home.from_environment(os.environ).root / "crashes")
     except CloudrecError:
@@ -22,4 +23,9 @@ def keep_trace(error: Exception) -> tuple[str, str, int]:
     with os.fdopen(handle, "w", encoding="utf-8") as file:
         file.write(text)
     kind = type(error).__name__
-    return f"a bug in cloudrec: {kind}: {error}", f"please report it with {name}; nothing was rolled back", 1
+    message = hidden(str(error), os.environ)
+    return (
+        f"a bug in cloudrec: {kind}: {message}",
+        f"please report it with {name}; nothing was rolled back",
+        1,
+    )

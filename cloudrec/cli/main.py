@@ -14,31 +14,69 @@ _PROGRAM = "cloudrec"
 _SANDBOX = "--sandbox"
 _BROKEN_PIPE = 141  # what a shell reports for a program whose reader has gone
 
-# name -> (module:attribute, the line in --help). The line is here so that help imports no command.
-_COMMANDS = {
-    "init": ("cloudrec.cli.commands.init:init", "Write a commented cloudrec.yaml."),
-    "up": ("cloudrec.cli.commands.clusters:up", "Create or converge a cluster."),
-    "train": ("cloudrec.cli.commands.train:train", "Launch a training run, or resume one."),
-    "status": ("cloudrec.cli.commands.runs:status", "Show clusters and runs."),
-    "queue": ("cloudrec.cli.commands.runs:queue", "Show the runs of managed clusters that wait."),
-    "logs": ("cloudrec.cli.commands.runs:logs", "Print the output of a rank of a run."),
-    "stop": ("cloudrec.cli.commands.runs:stop", "Stop a run gracefully: checkpoint, then end."),
-    "ui": ("cloudrec.cli.commands.pages.ui:ui", "Show clusters and runs in a browser."),
-    "report": ("cloudrec.cli.commands.runs:report", "Write an HTML report of a run."),
-    "fetch": ("cloudrec.cli.commands.runs:fetch", "Copy the results of a run to a local folder."),
-    "serve": ("cloudrec.cli.commands.serve:serve", "Score raw rows with an exported model, over HTTP."),
-    "plan": ("cloudrec.cli.commands.plan:plan", "Show where a run fits, how fast it is, and what it costs."),
-    "cost": ("cloudrec.cli.commands.cost:cost", "Show what clusters and runs have cost."),
-    "access": ("cloudrec.cli.commands.access:access", "Show or change who reaches a cluster."),
-    "down": ("cloudrec.cli.commands.clusters:down", "Remove everything that was created."),
-    "leaks": ("cloudrec.cli.commands.look:leaks", "List resources with cloudrec's tags and their $/h."),
-    "catalog": ("cloudrec.cli.commands.look:catalog", "List instance types and their prices."),
-    "doctor": ("cloudrec.cli.commands.look:doctor", "Check what `up` needs, or a cluster's health."),
-    "addons": ("cloudrec.cli.commands.addons:addons", "List, install and remove add-ons of a cluster."),
-    "data": ("cloudrec.cli.commands.data:data", "Make, prepare, check and push training data."),
-    "image": ("cloudrec.cli.commands.image:image", "Build and push the trainer's image."),
-    "sandbox": ("cloudrec.cli.commands.sandbox:sandbox", "Run a command on a cloud's stand-in."),
-    "completion": ("cloudrec.cli.commands.completion:completion", "Print the completion script for a shell."),
+# group -> name -> (module:attribute, the line in --help). The line is here so that help imports no command.
+_GROUPS = {
+    "Clusters": {
+        "up": ("clusters:up", "Create or converge a cluster."),
+        "down": ("clusters:down", "Remove everything that was created."),
+        "status": ("runs:status", "Show clusters and runs."),
+        "access": ("access:access", "Show or change who reaches a cluster."),
+        "addons": ("addons:addons", "List, install and remove add-ons of a cluster."),
+        "doctor": ("look:doctor", "Check what `up` needs, or a cluster's health."),
+        "leaks": ("look:leaks", "List resources with cloudrec's tags and their $/h."),
+        "catalog": ("look:catalog", "List instance types and their prices."),
+        "cost": ("cost:cost", "Show what clusters and runs have cost."),
+    },
+    "Runs": {
+        "train": ("train:train", "Launch a training run, or resume one."),
+        "queue": ("runs:queue", "Show the runs of managed clusters that wait."),
+        "logs": ("runs:logs", "Print the output of a rank of a run."),
+        "exec": ("attach:execute", "Run a command where a rank runs."),
+        "ssh": ("attach:ssh", "Open a shell where a rank runs."),
+        "port-forward": ("attach:port_forward", "Serve a port of a rank on this machine."),
+        "stop": ("runs:stop", "Stop a run gracefully: checkpoint, then end."),
+        "ui": ("pages.ui:ui", "Show clusters and runs in a browser."),
+        "report": ("runs:report", "Write an HTML report of a run."),
+        "fetch": ("runs:fetch", "Copy the results of a run to a local folder."),
+        "plan": ("plan:plan", "Show where a run fits, how fast it is, and what it costs."),
+    },
+    "Data, images and models": {
+        "data": ("data:data", "Make, prepare, check and push training data."),
+        "image": ("image:image", "Build and push the trainer's image."),
+        "serve": ("serve:serve", "Score raw rows with an exported model, over HTTP."),
+    },
+    "Other": {
+        "init": ("init:init", "Write a commented cloudrec.yaml."),
+        "notify": ("telling.notify:notify", "Send a test message to the notify section's targets."),
+        "sandbox": ("sandbox:sandbox", "Run a command on a cloud's stand-in."),
+        "completion": ("completion:completion", "Print the completion script for a shell."),
+    },
+}
+_COMMANDS = {name: entry for group in _GROUPS.values() for name, entry in group.items()}
+
+# Names of other tools for what a command does here, and that command.
+_MEANT = {
+    "status": "ps ls list get describe show runs clusters jobs top watch info",
+    "up": "create start apply provision deploy install",
+    "train": "run launch submit job resume",
+    "down": "rm remove delete destroy teardown terminate",
+    "stop": "cancel kill abort",
+    "catalog": "gpus gpu instances types prices price offers show-gpus",
+    "cost": "costs bill billing spend cost-report budget",
+    "logs": "log tail",
+    "exec": "attach",
+    "ssh": "shell bash login-node",
+    "port-forward": "forward tunnel tensorboard notebook jupyter",
+    "doctor": "check health test login whoami",
+    "leaks": "orphans audit",
+    "fetch": "download cp copy pull",
+    "ui": "dashboard web page browser gui",
+    "report": "html",
+    "queue": "waiting",
+    "plan": "estimate fit",
+    "data": "dataset datasets prepare synth",
+    "serve": "predict score",
+    "init": "new template config",
 }
 
 
@@ -46,7 +84,7 @@ class LazyGroup(click.Group):
     """A group that knows its commands' names and help lines, and imports a command when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names in the order in which a new user needs them."""
+        """Return the names, group by group."""
         del ctx
         return list(_COMMANDS)
 
@@ -56,25 +94,36 @@ class LazyGroup(click.Group):
         if cmd_name not in _COMMANDS:
             return None
         module, _, attribute = _COMMANDS[cmd_name][0].partition(":")
-        command: click.Command = getattr(import_module(module), attribute)
+        command: click.Command = getattr(import_module(f"cloudrec.cli.commands.{module}"), attribute)
         return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Offer the nearest name for one that is not known."""
+        """Offer a command for one that is not known."""
         if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
-            from cloudrec.spec.suggest import did_you_mean  # noqa: PLC0415  # only after a slip
-
-            hint = did_you_mean(args[0], _COMMANDS)
-            raise click.UsageError(f"there is no command {args[0]!r}; {hint}", ctx=ctx)
+            raise click.UsageError(f"there is no command {args[0]!r}; {_hint(args[0])}", ctx=ctx)
         return super().resolve_command(ctx, args)
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands from the table above."""
-        del ctx
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, line) for name, (_, line) in _COMMANDS.items()])
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands by group from the table above, and then the options."""
+        longest = max(map(len, _COMMANDS))
+        for group, commands in _GROUPS.items():
+            with formatter.section(group):
+                formatter.write_dl([(name.ljust(longest), line) for name, (_, line) in commands.items()])
+        click.Command.format_options(self, ctx, formatter)
+
+
+def _hint(wrong: str) -> str:
+    """Return the command that a wrong name means: by its sense, else by its spelling, else none."""
+    from cloudrec.spec.suggest import did_you_mean  # noqa: PLC0415  # only after a slip
+
+    meant = next((name for name, words in _MEANT.items() if wrong.lower() in words.split()), None)
+    if meant is not None:
+        return f"did you mean {meant!r}? {_COMMANDS[meant][1]}"
+    if wrong in {"help", "version"}:
+        return f"did you mean `cloudrec --{wrong}`?"
+    return did_you_mean(wrong, _COMMANDS, cutoff=0.65)
 
 
 def _print_version(context: click.Context) -> None:
@@ -88,6 +137,8 @@ def _print_version(context: click.Context) -> None:
     cls=LazyGroup,
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Exit codes: 0 ok, 1 a run or an operation failed, 2 usage, spec or data, 3 preflight, 4 no "
+    "capacity, 5 resources remain, 6 declined, 130 interrupted.",
 )
 @click.option(
     "--version",
@@ -107,14 +158,14 @@ def root() -> None:
     """Create a GPU cluster, train a TorchRec model on it, and remove everything again.
 
     \b
-    cloudrec up local                      use this machine as a cluster
-    cloudrec data synth data/raw           write Criteo-format files
-    cloudrec data prepare data/raw data/prepared
-    cloudrec train --dataset data/prepared
-    cloudrec down
-
-    Exit codes: 0 ok, 1 a run or an operation failed, 2 usage, spec or data, 3 preflight, 4 no capacity,
-    5 resources remain, 6 declined, 130 interrupted.
+    Examples:
+      cloudrec up local                      use this machine as a cluster
+      cloudrec data synth data/raw           write Criteo-format files
+      cloudrec data prepare data/raw data/prepared
+      cloudrec train --dataset data/prepared
+      cloudrec status                        what exists, and what it costs
+      cloudrec down                          remove it
+      cloudrec --sandbox up aws              rehearse on a stand-in of a cloud
     """  # noqa: D301  # \b is click's mark for lines that are not to be joined
 
 
@@ -138,7 +189,7 @@ def run(arguments: list[str]) -> int:
     except click.ClickException as error:
         return _report_usage(error)
     except (KeyboardInterrupt, click.exceptions.Abort):
-        return _report("interrupted", None, INTERRUPTED)
+        return _report_interruption(arguments)
     except (BrokenPipeError, SystemExit) as end:  # click exits by itself after a completion or a broken pipe
         return _end_early(end)
     except Exception as error:  # noqa: BLE001  # the boundary: a bug is reported with where to find its trace
@@ -177,13 +228,25 @@ def _report(message: str, remedy: str | None, code: int) -> int:
     for line in rest:
         click.echo(f"       {line}", err=True)
     if remedy:
-        click.echo(f"remedy: {plain(remedy)}", err=True)
+        click.echo("remedy: " + plain(remedy).replace("\n", "\n        "), err=True)
     if chosen_format() != "table":
         emit_error(message, remedy, code)
     return code
 
 
+def _report_interruption(arguments: list[str]) -> int:
+    """Say what exists, what it costs, and the next commands, where the command knows."""
+    if "cloudrec.cli.interrupted" not in sys.modules:  # a command that leaves nothing does not import it
+        return _report("interrupted", None, INTERRUPTED)
+    from cloudrec.cli.interrupted import told  # noqa: PLC0415  # as above
+
+    return _report(*told(arguments), INTERRUPTED)
+
+
 def _report_usage(error: click.ClickException) -> int:
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):  # no error, as for kubectl
+        click.echo(error.format_message())
+        return 0
     context = getattr(error, "ctx", None)
     hint = f"see `{context.command_path} --help`" if context is not None else None
     return _report(error.format_message(), hint, error.exit_code)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,11 +15,12 @@ from cloudrec.errors import DeclinedError, SpecError
 from cloudrec.home import Home, refuse_shared
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from click.shell_completion import CompletionItem
 
     from cloudrec.app import AppContext
+    from cloudrec.cli.work import Work
     from cloudrec.spec.load import Flags, Loaded
     from cloudrec.spec.models import ClusterSpec
 
@@ -40,7 +42,7 @@ output_option = click.option(
     callback=_choose,
     expose_value=False,
     is_eager=True,
-    help="Format of stdout; messages are written to stderr.",
+    help="Format of stdout; wide is a table with all columns. Messages are written to stderr.",
 )
 file_option = click.option(
     "-f",
@@ -77,13 +79,29 @@ def complete_runs(_ctx: click.Context, _param: click.Parameter, incomplete: str)
     return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 
-def context() -> AppContext:
-    """Return the context of the use cases, with progress on stderr."""
+def context(work: Work | None = None) -> AppContext:
+    """Return the context of the use cases, with progress on stderr.
+
+    Args:
+        work: shows the steps of the command; None prints each as a line.
+    """
     from cloudrec.app import AppContext  # noqa: PLC0415  # `--help` needs none of it
 
     home = Home.from_environment(os.environ)
     refuse_shared(home.root, os.environ)
+    if work is not None:
+        return AppContext(home=home, environment=os.environ, report=work.line, step=work.step)
     return AppContext(home=home, environment=os.environ, report=announce)
+
+
+@contextmanager
+def at_work() -> Iterator[Work]:
+    """Yield the progress of a command that changes a cluster, for `context`."""
+    from cloudrec.cli.work import working  # noqa: PLC0415  # `--help` needs none of it
+    from cloudrec.engine.clock import Clock  # noqa: PLC0415  # as above
+
+    with working(Home.from_environment(os.environ), Clock.of(os.environ)) as work:
+        yield work
 
 
 def load_spec(file: Path | None, settings: tuple[str, ...], flags: Flags) -> Loaded:

@@ -7,6 +7,9 @@ instead of a second document, which would be no valid JSON together with the fir
 from __future__ import annotations
 
 import json
+import os
+import sys
+import textwrap
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,15 +20,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 SCHEMA_VERSION = 1
-FORMATS = ("table", "json", "yaml")
+FORMATS = ("table", "wide", "json", "yaml")
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
-_chosen = {"format": "table"}
+_chosen = {"format": "table", "width": "terminal"}
 _held: dict[str, Any] = {}  # the command's document, until it is printed
 
 
 def choose_format(name: str) -> None:
-    """Store the output format of this command and of its errors."""
-    _chosen["format"] = name
+    """Store the output format of this command and of its errors; `wide` is a table with all columns."""
+    _chosen["format"] = "table" if name == "wide" else name
+    _chosen["width"] = "any" if name == "wide" else "terminal"
 
 
 def chosen_format() -> str:
@@ -45,6 +49,16 @@ def emit(document: Mapping[str, Any] | Callable[[], Mapping[str, Any]], table: s
     _held.update(document() if callable(document) else document)
 
 
+def next_step(*steps: str) -> None:
+    """Print what to do next, to stderr; a program that reads a document needs none of it.
+
+    Args:
+        steps: commands with what each does, such as "`cloudrec status` shows it".
+    """
+    if chosen_format() == "table":
+        click.echo(plain(f"next: {'; '.join(steps)}"), err=True)
+
+
 def flush() -> None:
     """Print the document of the command that has ended, if it has one."""
     if _held:
@@ -56,6 +70,61 @@ def emit_error(message: str, remedy: str | None, code: int) -> None:
     """Print an error as a part of the one document, so that a program never has to parse prose."""
     _held["error"] = {"message": message, "remedy": remedy, "exit_code": code}
     flush()
+
+
+def width() -> int | None:
+    """Return the columns of the terminal, or those in COLUMNS; None for any width, as in a pipe."""
+    if _chosen["width"] == "any":
+        return None
+    told = os.environ.get("COLUMNS", "")
+    if told.isdecimal() and int(told) > 0:
+        return int(told)
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns or None
+    except (OSError, ValueError):  # no terminal
+        return None
+
+
+def fitted(
+    headers: Sequence[str], rows: Sequence[Sequence[object]], *, first: Sequence[str], more: str
+) -> str:
+    """Format rows in columns within the width of the terminal; see `columns`.
+
+    The least important columns are left out until the others fit, and a line says which, and where they are.
+
+    Args:
+        headers: the names of the columns.
+        rows: the cells.
+        first: the names by importance; the last is left out first, and the first one never.
+        more: where the columns are that are left out.
+    """
+    limit = width()
+    left_out: list[str] = []
+    while True:
+        places = [place for place, header in enumerate(headers) if header not in left_out]
+        text = columns(
+            [headers[place] for place in places], [[row[place] for place in places] for row in rows]
+        )
+        widest = max(map(len, text.splitlines()))
+        if limit is None or widest <= limit or len(left_out) == len(first) - 1:
+            break
+        left_out.append(first[len(first) - 1 - len(left_out)])
+    if not left_out:
+        return text
+    hidden = [header for header in headers if header in left_out]
+    note = f"not shown: {', '.join(hidden)} ({more})"
+    lines = textwrap.wrap(note, limit or len(note), break_long_words=False, break_on_hyphens=False)
+    return "\n".join([text, *lines])
+
+
+def listed(headers: Sequence[str], row: Sequence[object]) -> str:
+    """Format one row as a table, or with a line for each cell if that is too wide for the terminal."""
+    text, limit = columns(headers, [row]), width()
+    if limit is None or max(map(len, text.splitlines())) <= limit:
+        return text
+    longest = max(map(len, headers))
+    cells = ["-" if cell is None else one_line(str(cell)) for cell in row]
+    return "\n".join(f"{header.ljust(longest)}  {cell}" for header, cell in zip(headers, cells, strict=True))
 
 
 def columns(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> str:

@@ -4,20 +4,39 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cloudrec.cli.output import columns, duration
+from cloudrec.cli.output import columns, duration, fitted, listed
 from cloudrec.cli.plain import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cloudrec.app import KeeperView
     from cloudrec.observe.runs import RunView
 
 _WORKERS_SHOWN = 16
+# The columns of runs by importance.
+_FIRST = (
+    "RUN",
+    "STATE",
+    "STEP",
+    "LOSS",
+    "AUC",
+    "$",
+    "SAMPLES/S",
+    "TIME",
+    "GOODPUT",
+    "RESTARTS",
+    "RANKS",
+    "CHECKPOINT",
+)
 
 
-def runs_table(runs: Sequence[RunView]) -> str:
-    """Format runs as a table, with their problems below it."""
+def runs_table(runs: Sequence[RunView], *, one: bool = False) -> str:
+    """Format runs as a table, with their problems below it.
+
+    Args:
+        runs: the runs.
+        one: whether one run was asked for, whose figures are then all shown, one a line if they do not fit.
+    """
     if not runs:
         return "no runs yet (cloudrec train)"
     rows = [
@@ -52,7 +71,11 @@ def runs_table(runs: Sequence[RunView]) -> str:
         "$",
     )
     causes = [f"{run.name}: {one_line(run.cause)}" for run in runs if run.cause]
-    return "\n".join([columns(headers, rows), *causes])
+    if one and len(rows) == 1:
+        table = listed(headers, rows[0])
+    else:
+        table = fitted(headers, rows, first=_FIRST, more="-o wide, or `cloudrec status RUN`")
+    return "\n".join([table, *causes])
 
 
 def goodput_line(run: RunView) -> str:
@@ -88,25 +111,3 @@ def _steps(run: RunView) -> str | None:
 
 def _figure(value: float | None, how: str) -> str | None:
     return None if value is None else format(value, how)
-
-
-def keeper_lines(keeper: KeeperView) -> list[str]:
-    """Return what the keeper of a cluster does now, for people."""
-    if keeper.at is None:
-        return [f"{keeper.cluster}: its keeper has not made a round yet"]
-    pools = [
-        f"{pool}: {_nodes_text(nodes, is_complete=pool in keeper.complete)}"
-        for pool, nodes in sorted(keeper.pools.items())
-        if nodes
-    ]
-    lines = [
-        f"{keeper.cluster}: run {run.name}{f': {run.reason}' if run.reason else ''}" for run in keeper.runs
-    ] or [f"{keeper.cluster}: no run"]
-    waiting = f"; {len(keeper.queue)} waiting (cloudrec queue)" if keeper.queue else ""
-    return [*lines[:-1], f"{lines[-1]}{waiting}", *(f"  {line}" for line in pools)]
-
-
-def _nodes_text(nodes: int, *, is_complete: bool) -> str:
-    if nodes < 0:
-        return "its size is being changed"
-    return f"{nodes} nodes" if is_complete else f"{nodes} nodes requested"

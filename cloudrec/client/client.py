@@ -83,7 +83,8 @@ class Client:
             NoCapacityError: no candidate has capacity.
             DeclinedError: `approve` returned False.
         """
-        spec = self._load(provider=provider, cluster=cluster, section="cluster", fields=fields).spec.cluster
+        loaded = self._load(provider=provider, cluster=cluster, section="cluster", fields=fields).spec
+        spec = loaded.asked_cluster
         if spec.capacity == "block" and max_price is None:
             raise UsageError(
                 "capacity='block' buys a block of capacity, which is not refunded",

@@ -26,6 +26,9 @@ class ClusterFields(TypedDict, total=False):
     allow_tcp: bool
     managed: bool
     autostop: str
+    metrics: Literal["off", "prometheus", "managed"]
+    metrics_port: int
+    notify: Mapping[str, Any]
     addons: Literal["install", "none"]
     access: str
     base_image: str
@@ -47,6 +50,7 @@ class TrainFields(TypedDict, total=False):
     allow_tcp: bool
     data_tier: Literal["auto", "local", "lustre", "bucket"]
     settings: Mapping[str, Any]
+    metrics_port: int
     stop_grace_s: float
     env: Mapping[str, str]
     env_file: Sequence[str]

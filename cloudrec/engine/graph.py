@@ -393,6 +393,19 @@ class Graph:
         """Return key -> keys that must be ready first."""
         return {key: set(resource.needs) for key, resource in self.resources.items()}
 
+    def needed_by(self) -> dict[str, set[str]]:
+        """Return key -> keys that need it, and so are removed first; a candidate counts like its choice."""
+        places = self.places()
+        variants: dict[str, list[str]] = {}
+        for key, place in places.items():
+            variants.setdefault(place, []).append(key)
+        found: dict[str, set[str]] = {key: set() for key in places}
+        for key, resource in self.resources.items():
+            for need in resource.needs:
+                for below in variants[need]:
+                    found[below] |= set(variants[key])
+        return found
+
     def places(self) -> dict[str, str]:
         """Return key -> key of its node in the graph: the key itself, or the resource of a candidate."""
         places = {key: key for key in self.resources}

@@ -30,6 +30,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+PARTS = (
+    "base",
+    "trainer",
+    "cuda",
+    "cpu",
+    "kubernetes",
+    "aws",
+    "azure",
+    "gcp",
+    "parquet",
+    "ray",
+)  # of the lock
 SCRIPT, LOCK, CODE = "bootstrap.py", "lock.json", "code.tar.bz2"
 FILES = (SCRIPT, LOCK, CODE)
 # A base image that has the packages itself sets this variable to `own`: then none is installed.

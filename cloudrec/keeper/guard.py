@@ -32,6 +32,9 @@ from cloudrec.keeper.managed.duty import manage
 from cloudrec.keeper.meter import CostLedger, LiveNode, advance, most, rate
 from cloudrec.keeper.note import METER, NAME, NOTE, RECORD, Note
 from cloudrec.keeper.spot import EVERY_S, SPOT_PRICES, SpotRecord, by_pool, types_in_use
+from cloudrec.keeper.tell.gauges import KeeperGauges, serve
+from cloudrec.keeper.tell.happened import ClusterSight
+from cloudrec.keeper.tell.telling import Teller, secrets_from
 from cloudrec.keeper.tending import tend
 from cloudrec.kubernetes import topology
 from cloudrec.kubernetes.client.errors import AbsentError, KubeError
@@ -41,6 +44,7 @@ from cloudrec.launchers.kubernetes.launcher import KubeLauncher
 from cloudrec.providers.base.prices import KnowsSpotPrices
 from cloudrec.providers.base.protocol import CanScaleToZero, Halt, MovesEnd, SizesPools
 from cloudrec.spec.durations import seconds_of
+from cloudrec.spec.models import NotifySpec
 from cloudrec_contract.safe_json import safe_object
 
 if TYPE_CHECKING:
@@ -110,6 +114,8 @@ class Guard:
         mover: returns what moves the end that the cloud keeps; None if the provider cannot.
         sizer: returns what sizes the pools; None if the provider cannot.
         identity: the name of this process, unique in the cluster.
+        secrets: the values of the secrets of notifications, by their keys in `notify`.
+        gauges: receives what each round has seen, for /metrics; None if nothing reads it.
         now: returns the time.
         report: receives each log line.
     """
@@ -121,6 +127,8 @@ class Guard:
     pricer: Callable[[ClusterSpec], KnowsSpotPrices | None] = field(default=lambda _: None)
     sizer: Callable[[ClusterSpec], SizesPools | None] = field(default=lambda _: None)
     identity: str = ""
+    secrets: Mapping[str, str] = field(default_factory=dict)
+    gauges: KeeperGauges | None = None
     now: Callable[[], datetime] = field(default=lambda: datetime.now(UTC))
     report: Callable[[str], None] = field(default=lambda line: print(line, flush=True))
 
@@ -160,9 +168,41 @@ class Guard:
                     identity=self.identity,
                     report=self.report,
                 )
-            return self._stop_idle(note, IdleRecord.of(data.get(IDLE, "")), nodes)
-        are_ended = self._end_runs()
-        return self._halt(note, end, GuardRecord.of(data.get(RECORD, ""))) and are_ended
+            is_done = self._stop_idle(note, IdleRecord.of(data.get(IDLE, "")), nodes)
+        else:
+            are_ended = self._end_runs()
+            is_done = self._halt(note, end, GuardRecord.of(data.get(RECORD, ""))) and are_ended
+        self._tell(note, metered, nodes, end)
+        return is_done
+
+    def _tell(
+        self, note: Note, metered: Metered | None, nodes: list[LiveNode] | None, end: datetime | None
+    ) -> None:
+        """Send notifications, and keep what /metrics shows. No error of it ends a round."""
+        if note.notify is None and self.gauges is None:
+            return
+        sight = ClusterSight(
+            now=self.now().timestamp(),
+            cluster=note.cluster.title,
+            pools={},
+            spent_usd=metered.spent_usd if metered is not None else None,
+            budget_usd=note.cluster.budget_usd,
+            end=end.timestamp() if end is not None else None,
+        )
+        teller = Teller(
+            kube=self.kube,
+            namespace=self.namespace,
+            notify=note.notify or NotifySpec(),
+            secrets=self.secrets,
+            report=self.report,
+        )
+        outbox = None
+        try:
+            outbox = teller.tell(sight, nodes or ())
+        except Exception as error:  # noqa: BLE001 - the end and the nodes matter more
+            self.report(f"no one is notified in this round: {type(error).__name__}: {error}")
+        if self.gauges is not None:
+            self.gauges.see(note, sight, metered, nodes, outbox)
 
     def _nodes(self, note: Note) -> list[LiveNode] | None:
         """Return the nodes; None if they are not metered or cannot be listed, which is reported."""
@@ -415,9 +455,10 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     if options.shift_s:  # the first process of a container ignores SIGTERM unless it handles it
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    gauges = serve(os.environ) if options.shift_s else None
     began = time.monotonic()
     while True:
-        code = _one_round()
+        code = _one_round(gauges)
         # The next pod would come too late for a pause that reaches beyond the end.
         if time.monotonic() - began + options.pause_s > options.shift_s:
             return code
@@ -428,7 +469,7 @@ def _epoch(text: str, otherwise: datetime) -> float:
     return (datetime.fromisoformat(text) if text else otherwise).timestamp()
 
 
-def _one_round() -> int:
+def _one_round(gauges: KeeperGauges | None) -> int:
     with TemporaryDirectory(prefix="cloudrec-guard-") as folder:
         place = in_cluster.place(os.environ, folder)
         environment = {**os.environ, "KUBECONFIG": str(place.kubeconfig)}
@@ -442,11 +483,15 @@ def _one_round() -> int:
                 pricer=pricing(home, environment),
                 sizer=sizing(home, environment),
                 identity=f"{os.environ.get('HOSTNAME', 'keeper')}-{os.getpid()}",
+                secrets=secrets_from(os.environ),
+                gauges=gauges,
             )
             try:
                 is_done = guard.round()
             except CloudrecError as error:
                 print(f"error: {error.message}\n{error.remedy or ''}".rstrip(), flush=True)
+                if gauges is not None:
+                    gauges.failed()
                 return 1
     Path(MARK).touch()  # for the pod's readiness probe: this guard could read its orders
     return 0 if is_done else 1

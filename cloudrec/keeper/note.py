@@ -12,12 +12,15 @@ from datetime import datetime, timedelta
 from cloudrec.errors import UsageError
 from cloudrec.keeper.ends import Metered, is_movable, money_end
 from cloudrec.keeper.meter import Tariff
-from cloudrec.spec.models import ClusterSpec
+from cloudrec.spec.models import ClusterSpec, NotifySpec
 from cloudrec_contract.safe_json import safe_object
 
 NAME = "cloudrec-guard"  # the name of all of the guard's objects
 # The keys of its ConfigMap: its orders, what it did, and what the cluster has cost.
 NOTE, RECORD, METER = "guard.json", "state.json", "costs.json"
+OUTBOX, ASKED = "notify.json", "notify-test"  # the notifications, and a test that a user has requested
+# The variables in which its pod has the secrets of notifications, by their keys in `notify`.
+VARIABLES = {key: f"CLOUDREC_SECRET_{key.upper()}" for key in ("webhook", "slack", "smtp_password")}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +33,7 @@ class Note:
         began: when it began to cost that, ISO 8601; empty if unknown.
         pool_label: the label by which the cloud names a node's pool; empty if costs are not metered.
         tariffs: the prices of a node of each pool, and of all that has no nodes.
+        notify: who is notified what happens; None for no one.
     """
 
     cluster: ClusterSpec
@@ -37,6 +41,7 @@ class Note:
     began: str = ""
     pool_label: str = ""
     tariffs: tuple[Tariff, ...] = ()
+    notify: NotifySpec | None = None
 
     def end(self, metered: Metered | None = None, *, kept: str = "", moves: bool = False) -> datetime | None:
         """Return the cluster's end: the expiry that `up` wrote, or the time when the budget is spent.
@@ -62,7 +67,7 @@ class Note:
         """Return the orders as the ConfigMap holds them."""
         # The guard's image may be of an earlier version, which rejects unknown keys.
         unread = {"access", "base_image", "package_index", "max_hourly_usd", "allow_tcp"}
-        unread |= {"block", "block_hours", "block_start"}
+        unread |= {"block", "block_hours", "block_start", "notify", "metrics", "metrics_port"}
         if self.cluster.end_limit is None:
             unread.add("end_limit")
         if self.cluster.autostop is None:
@@ -77,6 +82,7 @@ class Note:
                 "began": self.began,
                 "pool_label": self.pool_label,
                 "tariffs": [asdict(tariff) for tariff in self.tariffs],
+                **({"notify": self.notify.model_dump(mode="json")} if self.notify is not None else {}),
             }
         )
 
@@ -94,8 +100,17 @@ class Note:
                 # Versions before 0.3 did not meter.
                 pool_label=document.get("pool_label", ""),
                 tariffs=tuple(Tariff(**each) for each in document.get("tariffs", ())),
+                notify=_notify(document.get("notify")),
             )
         except (ValueError, KeyError, TypeError) as error:
             raise UsageError(
                 f"the guard's note cannot be read: {error}", remedy="`cloudrec up` writes it again"
             ) from error
+
+
+def _notify(document: object) -> NotifySpec | None:
+    """Return who is notified; None for no one, or if a newer version wrote it: the end counts even so."""
+    try:
+        return NotifySpec.model_validate(document) if document else None
+    except ValueError:
+        return None

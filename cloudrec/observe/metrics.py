@@ -30,6 +30,7 @@ class LatestMetrics:
     samples_per_s: float | None = None
     auc: float | None = None
     checkpoint: int | None = None
+    save_problem: str | None = None  # why the newest save failed, if no later one was committed
     total_steps: int | None = None
     train: Mapping[str, Any] = field(default_factory=dict)  # the newest record of the kind "train"
 
@@ -57,6 +58,7 @@ def latest_metrics(path: Path) -> LatestMetrics:
         samples_per_s=finite(train.get("samples_per_s")),
         auc=finite(evaluation.get("auc")),
         checkpoint=_integer(newest.get("checkpoint", {}).get("step")),
+        save_problem=_save_problem(newest),
         total_steps=_integer(_first_start(path).get("total_steps")),
         train=train,
     )
@@ -115,6 +117,14 @@ def _newest_by_kind(path: Path, limit: int) -> dict[str, dict[str, Any]]:
         newest.pop(kind, None)
         newest[kind] = record
     return newest
+
+
+def _save_problem(newest: Mapping[str, Mapping[str, Any]]) -> str | None:
+    """Return the newest failure to save if no checkpoint follows it; `newest` is in the order of the file."""
+    order = [*newest]
+    if "save_failure" not in order or "checkpoint" in order[order.index("save_failure") :]:
+        return None
+    return str(newest["save_failure"].get("problem"))
 
 
 def _integer(value: object) -> int | None:

@@ -177,7 +177,7 @@ def view_run(run: RunFolder) -> RunView:
     return RunView(
         name=run.name,
         state=status.state,
-        cause="; ".join(filter(None, (status.cause, damage))) or None,
+        cause="; ".join(filter(None, (status.cause, damage, _alarm(status.state, metrics)))) or None,
         cluster=spec.cluster,
         provider=spec.provider,
         launcher=spec.launcher,
@@ -220,6 +220,13 @@ def _metrics(run: RunFolder) -> tuple[LatestMetrics, str]:
         return latest_metrics(run.metrics_file), ""
     except DataError as error:
         return LatestMetrics(), f"damaged: {error.message}"
+
+
+def _alarm(state: RunState, metrics: LatestMetrics) -> str:
+    """Return that a run trains without writing checkpoints, if it does."""
+    if state.is_final or metrics.save_problem is None:
+        return ""
+    return f"ALARM: it trains, but its checkpoints cannot be written: {metrics.save_problem}"
 
 
 def _cluster_of(run: RunFolder) -> str:

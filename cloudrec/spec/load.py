@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 from cloudrec.errors import SpecError
 from cloudrec.safe_yaml import MOST_BYTES, limited_text, safe_yaml
 from cloudrec.spec import DEFAULT_FILE
-from cloudrec.spec.models import Asked, Spec
+from cloudrec.spec.models import HIDDEN, Asked, Spec
 from cloudrec.spec.suggest import did_you_mean
 
 if TYPE_CHECKING:
@@ -215,6 +215,8 @@ def _complaint(
         return f"{where}{shown} is missing", f"give {shown}"
     if not path:  # it is about several values, and names them
         return f"{where}{reason}", None
+    if detail["type"] == HIDDEN:
+        return f"{where}{shown} (not printed): {reason}", str(detail["ctx"]["remedy"])
     remedy = f'put it in quotes: "{value}"' if detail["type"] == "string_type" else None
     if detail["type"] == "cloudrec":
         remedy = detail["ctx"]["remedy"]

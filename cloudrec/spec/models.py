@@ -8,7 +8,7 @@ import os
 import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -21,6 +21,7 @@ from pydantic import (
     PositiveInt,
     ValidationInfo,
     field_validator,
+    model_validator,
 )
 from pydantic_core import PydanticCustomError
 
@@ -65,6 +66,9 @@ class Asked:
 
 def _is_asked(info: ValidationInfo) -> bool:
     return isinstance(info.context, Asked)
+
+
+HIDDEN = "cloudrec_hidden"  # the type of a complaint whose value is not shown, since it may be a secret
 
 
 def refusal(reason: str, remedy: str) -> PydanticCustomError:
@@ -256,6 +260,116 @@ def _usual_nodes(earlier: dict[str, Any]) -> int:
     return 1 if earlier.get("provider") in _EXISTING_MACHINES else 2
 
 
+NotifyEvent = Literal["finished", "failed", "preempted", "moved", "budget", "end-near", "ended"]
+_EVENTS: tuple[NotifyEvent, ...] = (
+    "finished",
+    "failed",
+    "preempted",
+    "moved",
+    "budget",
+    "end-near",
+    "ended",
+)
+# A variable, or a key of a Secret of Kubernetes: SECRET/KEY, or KEY of the Secret cloudrec-secrets.
+_REFERENCE = re.compile(r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9_.-]{1,253}")
+_MAIL_ADDRESS = re.compile(r"[^\s@<>,]{1,64}@[^\s@<>,]{1,255}")
+_SMTP = re.compile(r"(\[[0-9a-fA-F:]{2,45}\]|[A-Za-z0-9.-]{1,253}):(\d{1,5})")
+_LAST_PORT = 65535
+
+
+def _reference(value: str) -> str:
+    if not _REFERENCE.fullmatch(value):
+        reason = "a secret is only named here, never written"
+        remedy = "put the value into a variable and give its name, or SECRET/KEY of a Secret on Kubernetes"
+        raise PydanticCustomError(HIDDEN, "{reason}", {"reason": reason, "remedy": remedy})
+    return value
+
+
+def _addresses(value: tuple[str, ...]) -> tuple[str, ...]:
+    for each in value:
+        if not _MAIL_ADDRESS.fullmatch(each):
+            raise refusal(f"{each[:80]!r} is no address", "give addresses such as ml-team@example.com")
+    return value
+
+
+def _mail_server(value: str) -> str:
+    found = _SMTP.fullmatch(value)
+    if found is None or not 0 < int(found[2]) <= _LAST_PORT:
+        raise refusal("is no HOST:PORT", "give the mail server, such as smtp.example.com:587")
+    return value
+
+
+def _notice_time(value: str) -> str:
+    try:
+        seconds_of(value)
+    except ValueError as error:
+        raise refusal(str(error), "give a time such as 30m or 2h") from None
+    return value
+
+
+SecretName = Annotated[str, AfterValidator(_reference)]
+
+
+class NotifySpec(Model):
+    """Who is notified what happens: `up` passes it to the cluster's keeper, and `train` to local runs."""
+
+    webhook: SecretName | None = Field(
+        None,
+        description="where the URL of a webhook is: a variable of this machine for local runs; for clusters, "
+        "SECRET/KEY or a key of the Secret cloudrec-secrets (docs/notifications.md)",
+    )
+    slack: SecretName | None = Field(
+        None, description="where the URL of a webhook in Slack's format is, likewise"
+    )
+    email: Annotated[Names, AfterValidator(_addresses)] = Field(
+        (), description="addresses that get an e-mail; it needs `smtp`"
+    )
+    email_from: str | None = Field(
+        None, description="the address that e-mails are from; the first of `email` when absent"
+    )
+    smtp: Annotated[str, AfterValidator(_mail_server)] | None = Field(
+        None, description="the mail server, HOST:PORT"
+    )
+    smtp_security: Literal["starttls", "tls", "none"] = Field(
+        "starttls", description="how the connection to it is encrypted"
+    )
+    smtp_user: str | None = Field(None, description="the login at it; none when absent")
+    smtp_password: SecretName | None = Field(
+        None, description="where the password of this login is, as of `webhook`"
+    )
+    events: Annotated[tuple[NotifyEvent, ...], BeforeValidator(_listed)] = Field(
+        _EVENTS, description="of what to send; of everything when absent"
+    )
+    end_near: Annotated[str, AfterValidator(_notice_time)] = Field(
+        "30m", description="time before a cluster's end at which `end-near` is sent"
+    )
+
+    @model_validator(mode="after")
+    def _is_complete(self) -> Self:
+        if bool(self.email) != bool(self.smtp):
+            raise refusal("notify.email and notify.smtp need each other", "give both, or leave both out")
+        if bool(self.smtp_user) != bool(self.smtp_password):
+            raise refusal(
+                "notify.smtp_user and notify.smtp_password need each other", "give both, or leave both out"
+            )
+        if self.smtp_user and self.smtp_security == "none":
+            raise refusal(
+                "notify.smtp_security none would send the password unencrypted", "use starttls or tls"
+            )
+        return self
+
+    @property
+    def secrets(self) -> dict[str, str]:
+        """The reference of each secret, by its key."""
+        named = {"webhook": self.webhook, "slack": self.slack, "smtp_password": self.smtp_password}
+        return {key: reference for key, reference in named.items() if reference is not None}
+
+    @property
+    def is_used(self) -> bool:
+        """Whether there is a receiver."""
+        return bool(self.webhook or self.slack or self.email)
+
+
 class ClusterSpec(Model):
     """The cluster: which provider makes it, under which name, and that provider's own settings."""
 
@@ -353,6 +467,17 @@ class ClusterSpec(Model):
         description="URL of the package index that these pods use, such as a mirror in a closed network; "
         "pip's own default when absent",
     )
+    metrics: Literal["off", "prometheus", "managed"] = Field(
+        "off",
+        description="prometheus: the pods of runs and the keeper serve metrics, and are annotated for it; "
+        "managed: the cloud's agent collects those of nodes and GPUs, too, for which the cloud charges",
+    )
+    metrics_port: Annotated[int, Field(ge=1024, le=65535)] = Field(
+        9409, description="the port at which they are served"
+    )
+    notify: NotifySpec | None = Field(
+        None, description="who is notified what happens in the cluster; `up` takes the section `notify`"
+    )
     settings: dict[str, Any] = Field(default_factory=dict, description="settings of the provider")
 
     @property
@@ -424,6 +549,11 @@ class TrainSpec(Model):
         "it is copied first), lustre, bucket (mounted with a cache), or auto: the first with room",
     )
     settings: dict[str, Any] = Field(default_factory=dict, description="settings of the launcher")
+    metrics_port: Annotated[int, Field(ge=1024, le=65535)] | None = Field(
+        None,
+        description="port at which the run's metrics are served for Prometheus, on this machine by loopback "
+        "only; of a cluster with cluster.metrics, its port, and else none, when absent",
+    )
     stop_grace_s: NonNegativeFloat = Field(
         120.0, description="grace period of `stop`, in seconds, in which a run saves a checkpoint"
     )
@@ -446,12 +576,22 @@ class Spec(Model):
     version: Literal[1] = 1
     cluster: ClusterSpec = ClusterSpec()
     train: TrainSpec = TrainSpec()
+    notify: NotifySpec = Field(
+        default_factory=NotifySpec, description="who is notified when runs end, and of costs and moves"
+    )
     trainer: dict[str, Any] = Field(default_factory=dict, description="the trainer's own configuration")
     features: dict[str, Any] | None = Field(
         None,
         description="the label, the dense and the sparse features of your files, for `data prepare` "
         "(docs/features.md); without it, they are Criteo's",
     )
+
+    @property
+    def asked_cluster(self) -> ClusterSpec:
+        """The section `cluster`, with who is notified what happens in it."""
+        if not self.notify.is_used:
+            return self.cluster
+        return self.cluster.model_copy(update={"notify": self.notify})
 
     @field_validator("features")
     @classmethod

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 
 class BrokenStreamError(Exception):
@@ -17,12 +17,16 @@ class BrokenStreamError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Reply:
-    """One HTTP answer. Each piece of `stream` follows `body` when it is yielded; b"" keeps the line open."""
+    """One HTTP answer. Each piece of `stream` follows `body` when it is yielded; b"" keeps the line open.
+
+    After the headers, `upgrade` gets the connection for another protocol, and the connection ends with it.
+    """
 
     status: int = 200
     headers: Sequence[tuple[str, str]] = ()
     body: bytes = b""
     stream: Iterator[bytes] | None = None
+    upgrade: Callable[[Any], None] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

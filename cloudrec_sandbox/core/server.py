@@ -183,6 +183,15 @@ class _Handler(BaseHTTPRequestHandler):
         if reply.stream is not None:
             self._send_stream(reply, reply.stream)
             return
+        if reply.upgrade is not None:
+            self.close_connection = True
+            self.send_response_only(reply.status)
+            for name, value in reply.headers:
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.flush()
+            reply.upgrade(self.connection)
+            return
         self.send_response_only(reply.status)
         has_length = False
         for name, value in reply.headers:

@@ -31,15 +31,27 @@ GET /_control/state           {"existing": [...], "pending": [...]} of sorted "g
 from __future__ import annotations
 
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cloudrec.errors import MissingExtraError
 from cloudrec_sandbox.isolation import Isolation
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from cloudrec_sandbox.kubernetes.server import KubernetesServer
 
-__all__ = ["ISOLATION", "serve"]
+__all__ = ["BUCKET", "ISOLATION", "REHEARSAL", "STORE", "STORE_URL", "serve"]
+
+# `cloudrec sandbox run` sets this, and starts a stand-in that has a bucket: a cluster which a user adopts
+# has nodes, and the user has an object store.
+REHEARSAL: Mapping[str, Any] = {
+    "nodes": [{"name": "worker", "count": 2, "capacity": {"cpu": "4", "memory": "16Gi"}}],
+    "processes": True,
+}
+STORE = "aws"
+STORE_URL = "AWS_ENDPOINT_URL"
+BUCKET = "sandbox"
 
 # The places where kubectl and the client find a cluster: a kubeconfig, or the variables in a pod.
 ISOLATION = Isolation(prefixes=("KUBECONFIG", "KUBERNETES_"), missing={"KUBECONFIG": "kubeconfig"})

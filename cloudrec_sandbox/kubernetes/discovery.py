@@ -17,12 +17,18 @@ if TYPE_CHECKING:
     from cloudrec_sandbox.kubernetes.storage.access import User
 
 _HEALTH = ("/healthz", "/livez", "/readyz")
-_CREATED_ONLY = ("binding", "eviction", "token")
+_SUBVERBS = {
+    **{key: ["create"] for key in ("binding", "eviction", "token")},
+    **{key: ["create", "get"] for key in ("exec", "portforward")},
+    "log": ["get"],
+}
 _SUBKINDS = {
     "eviction": ("policy", "v1", "Eviction"),
     "scale": ("autoscaling", "v1", "Scale"),
     "binding": ("", "v1", "Binding"),
     "token": ("authentication.k8s.io", "v1", "TokenRequest"),
+    "exec": ("", "v1", "PodExecOptions"),
+    "portforward": ("", "v1", "PodPortForwardOptions"),
 }
 
 
@@ -124,7 +130,7 @@ def _lines(resource: Resource) -> list[dict[str, Any]]:
 
 def _below(resource: Resource, name: str) -> dict[str, Any]:
     group, version, kind = _SUBKINDS.get(name, (resource.group, resource.version, resource.kind))
-    verbs = ["create"] if name in _CREATED_ONLY else ["get"] if name == "log" else ["get", "patch", "update"]
+    verbs = _SUBVERBS.get(name, ["get", "patch", "update"])
     line = {
         "name": f"{resource.plural}/{name}",
         "singularName": "",

@@ -12,6 +12,7 @@ from cloudrec_sandbox.kubernetes.api.call import Call
 from cloudrec_sandbox.kubernetes.objects import errors
 from cloudrec_sandbox.kubernetes.objects.lifecycle import RESIZE
 from cloudrec_sandbox.kubernetes.rules import security
+from cloudrec_sandbox.kubernetes.streams import answers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,6 +34,10 @@ _HANDLERS: dict[str, Callable[[Call], Reply]] = {
 }
 _BELOW: dict[tuple[str, str], Callable[[Call], Reply]] = {
     ("get", "log"): logs.answer,
+    ("get", "exec"): answers.execute,
+    ("create", "exec"): answers.execute,
+    ("get", "portforward"): answers.forward,
+    ("create", "portforward"): answers.forward,
     ("create", "eviction"): subresources.evict,
     ("create", "binding"): subresources.bind,
     ("create", "token"): subresources.token,

@@ -18,7 +18,7 @@ import pytest
 
 from tests.contract.support_guides import DOCS, follow
 
-_COMMAND = re.compile(r"^    \$ (.+)$", re.MULTILINE)
+_COMMAND = re.compile(r"^\$ (.+)$", re.MULTILINE)
 _PATIENCE_S = 240.0
 
 
@@ -55,7 +55,8 @@ def _words(command: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def commands() -> list[str]:
-    return _COMMAND.findall((DOCS / "features.md").read_text(encoding="utf-8"))
+    text = (DOCS / "features.md").read_text(encoding="utf-8")
+    return _COMMAND.findall(text.replace("\\\n", " "))
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from scripts.site.text import bullet
 from tests.e2e.test_parts_taken_away import PARTS, WITHOUT
 from tests.unit.agent.support_fabrics import KITS
 
@@ -57,11 +58,11 @@ def table() -> str:
         "",
         "Parts that a fabric does not have:",
         "",
-        *(f"- {TITLES[fabric]}, {part}: {why}." for (fabric, part), why in WITHOUT.items()),
+        *(bullet(f"{TITLES[fabric]}, {part}: {why}.").rstrip() for (fabric, part), why in WITHOUT.items()),
         "",
         "Parts that have another name there:",
         "",
-        *(f"- {TITLES[fabric]}, {part}: {what}." for (fabric, part), what in AS.items()),
+        *(bullet(f"{TITLES[fabric]}, {part}: {what}.").rstrip() for (fabric, part), what in AS.items()),
         "",
     ]
     return "\n".join(lines) + "\n"

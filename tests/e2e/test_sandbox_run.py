@@ -166,14 +166,15 @@ def test_sigterm_is_forwarded_to_the_command() -> None:
 
 
 def block_of(words: str) -> str:
-    """Return the one block of the README that runs on a stand-in and contains these words."""
-    blocks = re.findall(r"(?:^    .*\n)+", (ROOT / "README.md").read_text(), re.MULTILINE)
+    """Return the one block of docs/rehearse.md that runs on a stand-in and contains these words."""
+    text = (ROOT / "docs" / "rehearse.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     (block,) = (each for each in blocks if "cloudrec sandbox run" in each and words in each)
     return str(block)
 
 
 def run_block(block: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run a block of the README in a folder, with the credentials of a laptop with accounts of all clouds."""
+    """Run a block of the page in a folder, with the credentials of a laptop with accounts of all clouds."""
     environment = {**os.environ, **REAL, "PATH": f"{PROGRAM.parent}:{os.environ['PATH']}"}
     return subprocess.run(
         ["sh", "-c", block],
@@ -187,7 +188,7 @@ def run_block(block: str, folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("cloud", ["aws", "azure", "gcp"])
-def test_the_readme_command_runs_as_written(cloud: str, tmp_path: Path) -> None:
+def test_the_command_of_the_page_runs_as_written(cloud: str, tmp_path: Path) -> None:
     done = run_block(block_of(f"cloudrec up {cloud} --yes"), tmp_path)
     assert done.returncode == 0, done.stderr
     assert f"cluster '{cloud}' is up" in done.stdout
@@ -196,8 +197,8 @@ def test_the_readme_command_runs_as_written(cloud: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cloud", ["aws", "azure", "gcp"])
-def test_the_readme_flow_trains_in_pods_and_leaves_nothing(cloud: str, tmp_path: Path) -> None:
-    # The README has the flow of AWS; another cloud's differs by its name only. No image is named, so the pods
+def test_the_flow_of_the_page_trains_in_pods_and_leaves_nothing(cloud: str, tmp_path: Path) -> None:
+    # The page has the flow of AWS; another cloud's differs by its name only. No image is named, so the pods
     # install theirs, and no dataset: the one that was pushed is used.
     block = re.sub(r"\baws\b", cloud, block_of("cloudrec data push"))
     assert "--image" not in block
@@ -209,7 +210,7 @@ def test_the_readme_flow_trains_in_pods_and_leaves_nothing(cloud: str, tmp_path:
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
-def test_the_readme_fault_example_runs_as_written(tmp_path: Path) -> None:
+def test_the_fault_example_of_the_page_runs_as_written(tmp_path: Path) -> None:
     done = run_block(block_of("curl "), tmp_path)
     assert done.returncode == 0, done.stderr
     assert "credentials" in done.stdout

@@ -168,7 +168,10 @@ def test_any_other_exit_code_is_a_failure_after_the_restarts(desk: Desk) -> None
 def test_no_file_of_a_run_holds_a_secret(desk: Desk) -> None:
     desk.write(
         own="import os\nassert os.environ['WANDB_API_KEY'] == os.environ['CHECK'][::-1]\n"
-        "assert os.environ['PLAIN'] == 'a b'\nprint(open('/proc/self/cmdline').read())\n"
+        "assert os.environ['PLAIN'] == 'a b'\nimport pathlib\n"
+        "for path in pathlib.Path('/proc').glob('[0-9]*/cmdline'):\n"  # also the agent's
+        "    try:\n        words = path.read_bytes()\n    except OSError:\n        continue\n"
+        "    assert os.environ['WANDB_API_KEY'].encode() not in words, words\n"
     )
     (desk.work / ".env").write_text(f"LEAK={CANARY}\n", encoding="utf-8")
     (desk.work / "variables").write_text("PLAIN='a b'\n", encoding="utf-8")
@@ -187,6 +190,13 @@ def test_no_file_of_a_run_holds_a_secret(desk: Desk) -> None:
     value = desk.call("train", "own.py", "--env", f"WANDB_API_KEY={CANARY}", "--yes", code=2)
     assert CANARY not in value.stderr
     assert "--secret WANDB_API_KEY" in value.stderr
+    argument = desk.call("train", "own.py", "--yes", "--", "--api-key", CANARY, code=2)
+    assert "--api-key looks like a secret" in argument.stderr
+    setting = desk.call("train", "--set", f"trainer.dataset_path=s3://me:{CANARY}@b/c", "--yes", code=2)
+    assert "trainer.dataset_path looks like a secret" in setting.stderr
+    assert CANARY not in argument.stderr + setting.stderr
+    files = [path for path in desk.home.rglob("*") if path.is_file()]
+    assert [path for path in files if CANARY.encode() in path.read_bytes()] == []
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,7 @@ class DataConfig(_Group):
     )
     dataset: str | None = Field(
         None,
-        description="your own loader instead, MODULE:FACTORY (see trainer/data/formats/loader.py)",
+        description="your own loader instead, MODULE:FACTORY (docs/own-loader.md)",
     )
     test_fraction: Annotated[float, Field(gt=0, lt=1)] = Field(
         0.1, description="rows held out where text or Parquet files come without a test folder"
@@ -110,7 +110,7 @@ class ModelConfig(_Group):
     )
     model: str = Field(
         "dlrm",
-        description=f"{', '.join(MODELS)}, or your own as MODULE:FACTORY (see trainer/models/protocol.py)",
+        description=f"{', '.join(MODELS)}, or your own as MODULE:FACTORY (docs/own-model.md)",
     )
     model_source: str | None = Field(
         None,
@@ -225,8 +225,8 @@ class WarmStartConfig(_Group):
     init_from: str | None = Field(
         None,
         description="folder or bucket of an earlier run's checkpoints, or an export's folder: the run begins "
-        "with its layers by name and its rows by value, and draws the rest; a run that has checkpoints of "
-        "its own resumes from them instead",
+        "with its layers by name and its rows by value, and draws the rest; a run that has checkpoints "
+        "resumes from them instead",
     )
     init_step: NonNegativeInt | None = Field(
         None, description="step of the checkpoint in init_from (default: the newest)"
@@ -260,6 +260,15 @@ class RunConfig(_Group):
         None, description="START:END, write a Chrome trace of these steps to OUTPUT_DIR/profile/rank-N.json"
     )
     output_dir: str = Field(".", description="folder of metrics.jsonl, summary.json and tensorboard/")
+    wandb_project: str | None = Field(
+        None,
+        description="project at Weights & Biases for the numbers of metrics.jsonl; needs wandb installed",
+    )
+    mlflow_uri: Annotated[str, Field(pattern=r"^[^@]*$")] | None = Field(
+        None,
+        description="MLflow server for the same numbers, without a password; needs mlflow installed",
+    )
+    mlflow_experiment: str = Field("cloudrec", description="experiment at that server")
     checkpoint_dir: str | None = Field(
         None, description="folder or bucket of the checkpoints (default: OUTPUT_DIR/checkpoints)"
     )
@@ -305,6 +314,11 @@ class RunConfig(_Group):
     )
     checkpoint_async: bool = Field(
         default=True, description="write checkpoints in a process beside the training, which continues"
+    )
+    save_failure_seconds: NonNegativeFloat = Field(
+        7200.0,
+        description="that training continues while no checkpoint can be written (a full disk, a store that "
+        "does not answer); saves are tried again in the meantime (0: the first failure ends the run)",
     )
     preemption_notices: tuple[NoticeServiceName, ...] = Field(
         (), description="clouds whose metadata service is watched for the end of this machine"

@@ -5,6 +5,7 @@ TrainerError                 1   anything else that ends a run
 ├── DatasetError            65   the data is missing, damaged or not what the configuration expects
 ├── DependencyError          1   torch, fbgemm or torchrec is missing, or they do not fit one another
 ├── CheckpointError          1   a checkpoint cannot be written or read
+│   └── SaveError            1   a save failed; earlier checkpoints are intact, and a later save may succeed
 ├── NonFiniteLossError       1   the loss became NaN or infinite
 └── PeerError               76   another rank failed or stopped answering
 
@@ -41,6 +42,10 @@ class DependencyError(TrainerError):
 
 class CheckpointError(TrainerError):
     """A checkpoint cannot be written or read."""
+
+
+class SaveError(CheckpointError):
+    """A save failed; earlier checkpoints are intact, and a later save may succeed."""
 
 
 class NonFiniteLossError(TrainerError):

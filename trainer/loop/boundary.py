@@ -105,8 +105,9 @@ class Boundary:
         step_s = (now - self._asked_at) / max(step - self._asked_step, 1)
         self._asked_step, self._asked_at = step, now
         advised = self.stop.take_advice() is not None
-        by_time = (
-            self.world.is_first and not self.timer.by_steps and self.timer.due(step, self.ledger.elapsed)
+        now_s = self.ledger.elapsed
+        by_time = self.world.is_first and (
+            self.timer.retry_due(now_s) or (not self.timer.by_steps and self.timer.due(step, now_s))
         )
         costs = self.timer.costs
         return Wish(

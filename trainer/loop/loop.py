@@ -53,8 +53,6 @@ def train(session: Session) -> int:
             if session.target_reached:
                 break
         if verdict.save:
-            session.save(wait=False)
-    metrics = session.evaluate()
-    session.save()
-    session.finish(metrics)
+            session.save()
+    session.finish(session.evaluate())
     return FINISHED

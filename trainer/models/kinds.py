@@ -60,7 +60,7 @@ def kind_of(net: nn.Module, name: str) -> ModelKind:
         if method in has and (missing := sorted(needed - has)):
             raise ConfigError(
                 f"model {name}: it has the method {method}, but not {' and '.join(missing)}, without which "
-                "it can be neither trained nor scored; trainer/models/protocol.py describes them"
+                "it can be neither trained nor scored; docs/own-model.md describes them"
             )
     return ModelKind(
         loss=net if isinstance(net, OwnLoss) else None,

@@ -4,33 +4,84 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import logging
+import os
 import platform
 import sys
 import time
-from typing import TYPE_CHECKING, Any, Self, TextIO
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Self
 
 from torch.utils.tensorboard import SummaryWriter
 
-from trainer.base.errors import ConfigError
+from trainer.base.errors import ConfigError, TrainerError
+from trainer.report.trackers import Trackers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
     from types import TracebackType
 
+_LOG = logging.getLogger(__name__)
 SCHEMA_VERSION = 1
 SECONDS_BETWEEN_LINES = 5.0
 BAR_WIDTH = 30  # characters
+_MOST_WAITING = 16 << 20  # bytes of records that wait for space on the disk
+
+
+class LineFile:
+    """A file of lines that never ends a run: what cannot be written now, as on a full disk, is written later.
+
+    Beyond 16 MiB of waiting lines, new ones are dropped.
+
+    Args:
+        path: of the file; it is created, or appended to.
+
+    Raises:
+        OSError: it cannot be opened.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        self._waiting = b""
+        self._failed = False
+
+    def write(self, line: str) -> None:
+        """Append a line, after those that wait."""
+        if len(self._waiting) < _MOST_WAITING:
+            self._waiting += line.encode() + b"\n"
+        try:
+            while self._waiting:
+                self._waiting = self._waiting[os.write(self._descriptor, self._waiting) :]
+        except OSError as error:
+            if not self._failed:
+                _LOG.warning("%s cannot be written now, so its lines wait: %s", self._path, error)
+            self._failed = True
+            return
+        self._failed = False
+
+    def close(self) -> None:
+        """Close the file; lines that still wait are lost."""
+        with suppress(OSError):
+            os.close(self._descriptor)
 
 
 class Reporter:
-    """Writes the reports if `active`; otherwise every call does nothing."""
+    """Writes the reports if `active`; otherwise every call does nothing.
 
-    def __init__(self, directory: Path, *, active: bool) -> None:
+    Args:
+        directory: the output folder.
+        active: whether this rank reports.
+        trackers: services that get the numbers of metrics.jsonl, too; None for none.
+    """
+
+    def __init__(self, directory: Path, *, active: bool, trackers: Trackers | None = None) -> None:
         self.directory = directory
         self.active = active
-        self._metrics: TextIO | None = None
+        self._metrics: LineFile | None = None
         self._board: SummaryWriter | None = None
+        self._trackers = trackers or Trackers({})
         self._last_often = time.monotonic()
         self._on_terminal = active and sys.stdout.isatty()
         self._bar = ""  # the text on the terminal's last line
@@ -39,7 +90,7 @@ class Reporter:
         if self.active:
             try:
                 self.directory.mkdir(parents=True, exist_ok=True)
-                self._metrics = (self.directory / "metrics.jsonl").open("a", encoding="utf-8")
+                self._metrics = LineFile(self.directory / "metrics.jsonl")
             except OSError as error:
                 raise ConfigError(f"output_dir {self.directory} cannot be written: {error}") from error
             self._board = SummaryWriter(str(self.directory / "tensorboard"))
@@ -53,20 +104,24 @@ class Reporter:
         if self._metrics is not None:
             self._metrics.close()
         if self._board is not None:
-            self._board.close()
+            with suppress(OSError):  # of a full disk: TensorBoard's file is a copy
+                self._board.close()
 
     def record(self, kind: str, step: int, **values: object) -> None:
         """Append an object to metrics.jsonl, and its numbers to TensorBoard."""
-        if self._metrics is None or self._board is None:
+        if self._metrics is None:
             return
-        line = {"kind": kind, "step": step, **values, "time": time.time()}
-        self._metrics.write(json.dumps(line) + "\n")
-        self._metrics.flush()
-        tasks: Any = values.get("tasks", {})
-        of_tasks = {f"{task}/{name}": value for task, found in tasks.items() for name, value in found.items()}
-        for name, value in {**values, **of_tasks}.items():
-            if isinstance(value, (int, float)):
-                self._board.add_scalar(f"{kind}/{name}", value, step)
+        self._metrics.write(json.dumps({"kind": kind, "step": step, **values, "time": time.time()}))
+        numbers = _numbers(kind, values)
+        self._trackers.record(numbers, step)
+        if self._board is None:
+            return
+        try:
+            for name, value in numbers.items():
+                self._board.add_scalar(name, value, step)
+        except OSError as error:  # its own thread could not write, and has ended
+            _LOG.warning("TensorBoard's file cannot be written, and gets no more points: %s", error)
+            self._board = None
 
     def say(self, text: str, *, often: bool = False, everywhere: bool = False) -> None:
         """Print a line for users.
@@ -81,8 +136,9 @@ class Reporter:
             return
         if often:  # other lines do not count: those of checkpoints may come more often than this
             self._last_often = now
-        self._wipe()
-        print(text, flush=True)
+        with suppress(OSError):  # of a full disk: training matters more than its log
+            self._wipe()
+            print(text, flush=True)
 
     def advance(self, step: int, steps: int, text: str) -> None:
         """Show the progress: a bar that is updated on a terminal; otherwise a line every few seconds."""
@@ -106,8 +162,24 @@ class Reporter:
         path = self.directory / "summary.json"
         temporary = path.with_suffix(".tmp")
         text = json.dumps({"schema_version": SCHEMA_VERSION, **values, "versions": versions()}, indent=2)
-        temporary.write_text(text + "\n", encoding="utf-8")
-        temporary.replace(path)
+        try:
+            temporary.write_text(text + "\n", encoding="utf-8")
+            temporary.replace(path)
+        except OSError as error:
+            raise TrainerError(
+                f"{path} cannot be written: {error}; the model is in the last checkpoint: make room, and "
+                "start again, which resumes from it"
+            ) from error
+
+
+def _numbers(kind: str, values: Mapping[str, object]) -> dict[str, int | float]:
+    tasks: Any = values.get("tasks", {})
+    of_tasks = {f"{task}/{name}": value for task, found in tasks.items() for name, value in found.items()}
+    return {
+        f"{kind}/{name}": value
+        for name, value in {**values, **of_tasks}.items()
+        if isinstance(value, (int, float))
+    }
 
 
 def versions() -> dict[str, str | None]:

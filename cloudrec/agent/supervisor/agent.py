@@ -18,6 +18,7 @@ from cloudrec.agent.lease.host import RendezvousHost
 from cloudrec.agent.settings import TERMINATION_LOG, PodSettings
 from cloudrec.agent.supervisor import prepare
 from cloudrec.agent.supervisor.command import TorchrunCommand
+from cloudrec.agent.supervisor.exporter import serve_pod
 from cloudrec.agent.supervisor.script_files import ScriptFiles, script_files
 from cloudrec.agent.supervisor.tee import Tee
 from cloudrec.agent.supervisor.watch import TorchrunWatch
@@ -124,6 +125,7 @@ class Agent:
                 cause=f"its container was killed {lost} times, for example because memory ran out; the limit "
                 f"is {settings.max_restarts}",
             )
+        serve_pod(settings, cluster=os.environ.get("CLOUDREC_CLUSTER", ""), say=self._say)
         self._record("started", pid=os.getpid(), pod=settings.pod, node=settings.node, command=self._words)
         if lost:
             cause = f"its container was killed, {lost} of {settings.max_restarts} times, and starts again"

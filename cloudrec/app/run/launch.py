@@ -25,7 +25,8 @@ from cloudrec.app.run.trainer_config import (
     trainer_config,
 )
 from cloudrec.app.run.user_script import user_script
-from cloudrec.app.run.variables import check_secrets, passed_on, variables
+from cloudrec.app.run.variables import check_secrets, passed_on, refuse_secret_settings, variables
+from cloudrec.app.tell.launching import notify_of, warn_of_silence
 from cloudrec.engine.cost import FREE, times
 from cloudrec.errors import SpecError, UsageError
 from cloudrec.launchers import launcher as find_launcher
@@ -105,6 +106,7 @@ def train(
     check_dataset(spec, launcher)
     check_init_from(spec, launcher)
     check_secrets(spec, launcher, app.environment)
+    warn_of_silence(app, loaded, cluster, launcher)
     launcher.preflight(spec)
     folder = RunFolder(path=app.home.run(spec.name))
     if folder.path.exists():
@@ -291,6 +293,7 @@ def run_spec(
     if script:
         config = script.config
     own = variables(loaded)
+    refuse_secret_settings(config, [*(script.script.arguments if script else ()), *flags])
     image, setup = pods_image(loaded, cluster, access, launcher, pushed=pushed, config=config, flags=flags)
     return RunSpec(
         name=name
@@ -317,6 +320,8 @@ def run_spec(
         settings=train.settings,
         script=script.script if script else None,
         secrets={} if command else train.secrets,
+        notify=notify_of(loaded, launcher),
+        metrics_port=train.metrics_port or (0 if cluster.metrics == "off" else cluster.metrics_port),
         versions={"cloudrec": __version__, "python": platform.python_version()},
     )
 

@@ -6,31 +6,19 @@ import os
 import re
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cloudrec.errors import PreflightError, SpecError
+from cloudrec_contract.secret_values import is_secret, secret_among
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from cloudrec.launchers.base.protocol import Launcher
     from cloudrec.launchers.base.runspec import RunSpec
     from cloudrec.spec.load import Loaded
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_SECRET_NAME = re.compile(
-    r"SECRET|PASSWORD|PASSWD|TOKEN(?!IZ)|CREDENTIAL|ACCOUNT_KEY|API_?KEY|ACCESS_KEY|PRIVATE_KEY|CONNECTION_STRING",
-    re.IGNORECASE,
-)
-# A variable with such an ending holds a file, a place or a number, even if its name also contains TOKEN.
-_NO_SECRET = re.compile(
-    r"(_FILE|_PATH|_DIR|_URI|_URL|_ENDPOINT|_NAME|_ID|_MODE|_PARALLELISM|_TOKENS)$", re.IGNORECASE
-)
-# How the tokens of well-known services begin; a URL with a password; a private key.
-_SECRET_VALUE = re.compile(
-    r"AKIA[0-9A-Z]{16}|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_|hf_[A-Za-z0-9]{20,}|sk-[A-Za-z0-9_-]{20,}"
-    r"|xox[abprs]-|glpat-|eyJ[A-Za-z0-9_-]{10,}\.eyJ|-----BEGIN [A-Z ]*PRIVATE KEY|://[^/\s:@]+:[^/\s@]+@"
-)
 # Names that torchrun, the agent or the launchers set in each rank.
 _OWNED = re.compile(
     r"RANK|WORLD_SIZE|(LOCAL|GROUP|ROLE)_(RANK|WORLD_SIZE|NAME)|MASTER_(ADDR|PORT)|TORCHELASTIC_\w+"
@@ -52,12 +40,12 @@ def variables(loaded: Loaded) -> dict[str, str]:
     found |= train.env
     for name, value in found.items():
         _check_name(name)
-        if _is_secret(name, value):
+        if is_secret(name, value):
             raise SpecError(
                 f"train.env.{name} looks like a secret, and it would be written to the run's files, where "
                 f"everyone who can read them could read it",
                 remedy=f"pass a reference: --secret {name}; the value stays in a Kubernetes Secret, or in "
-                f"your own environment",
+                "your own environment. What is no secret may have a name that ends in _ID, _SHA or _PATH",
             )
     for name in train.secrets:
         _check_name(name)
@@ -117,11 +105,20 @@ def _check_name(name: str) -> None:
         )
 
 
-def _is_secret(name: str, value: str) -> bool:
-    if not value:
-        return False
-    named = _SECRET_NAME.search(name) and not _NO_SECRET.search(name)
-    return bool(named or _SECRET_VALUE.search(value))
+def refuse_secret_settings(config: Mapping[str, Any], arguments: Sequence[str]) -> None:
+    """Refuse a secret among a trainer's settings or a program's arguments: both are written to files.
+
+    Raises:
+        SpecError: one of them looks like a secret.
+    """
+    settings = [name for name, value in config.items() if isinstance(value, str) and is_secret(name, value)]
+    found = f"trainer.{settings[0]}" if settings else secret_among(arguments)
+    if found is not None:
+        raise SpecError(
+            f"{found} looks like a secret, and it would be written to the run's files, to manifests and to "
+            "the arguments of processes, where others can read it",
+            remedy="let the program read it from a variable, and pass a reference: --secret NAME",
+        )
 
 
 def check_secrets(spec: RunSpec, launcher: Launcher, environment: Mapping[str, str]) -> None:

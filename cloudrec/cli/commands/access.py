@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cloudrec.cli.console import announce
+from cloudrec.cli.interrupted import ClusterInHand, in_hand
 from cloudrec.cli.options import (
     cluster_option,
     confirm,
@@ -17,7 +18,7 @@ from cloudrec.cli.options import (
     provider_option,
     yes_option,
 )
-from cloudrec.cli.output import columns, emit
+from cloudrec.cli.output import columns, emit, next_step
 from cloudrec.cli.plans import plan_text
 
 if TYPE_CHECKING:
@@ -59,6 +60,8 @@ def access(
         return
     wanted = load_spec(None, (), {("cluster", "access"): ("WHO", who)}).spec.cluster.access
 
+    in_hand(ClusterInHand(app=application, name=cluster, provider=provider).told)
+
     def decide(plan: Plan) -> bool:
         announce(plan_text(plan))
         if not dry_run and plan.changes:
@@ -76,6 +79,10 @@ def access(
         announce(f"cluster {chosen.title!r} is NOT READY: {each.what}: {each.reason}")
     if missing:
         click.get_current_context().exit(1)
+    if dry_run:
+        next_step("the same command without --dry-run changes it")
+    else:
+        next_step(f"`cloudrec doctor --cluster {chosen.title}` checks that the cluster can be used")
 
 
 def _document(view: AccessView) -> dict[str, object]:

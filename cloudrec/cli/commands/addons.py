@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cloudrec.cli.console import announce
+from cloudrec.cli.interrupted import ClusterInHand, in_hand
 from cloudrec.cli.options import (
     cluster_option,
     confirm,
@@ -17,7 +18,7 @@ from cloudrec.cli.options import (
     provider_option,
     yes_option,
 )
-from cloudrec.cli.output import columns, emit
+from cloudrec.cli.output import columns, emit, next_step
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,9 +70,12 @@ def install(
     announce(f"{'would install' if dry_run else 'installs'} on cluster {chosen.title!r}: {what}")
     if dry_run:
         _emit(app.installed(context(), chosen))
+        next_step("the same command without --dry-run installs them")
         return
     confirm("Continue?", yes=yes)
+    in_hand(ClusterInHand(app=context(), name=chosen.title, provider=chosen.provider).told)
     _emit(app.install(context(), chosen, name, sha256=sha256, force=force))
+    next_step(f"`cloudrec doctor --cluster {chosen.title}` checks that runs can use them")
 
 
 @addons.command()
@@ -89,7 +93,9 @@ def remove(name: str, cluster: str | None, provider: str | None, *, force: bool,
 
     chosen = _chosen(provider, cluster)
     confirm(f"Remove {name} from cluster {chosen.title!r}?", yes=yes)
+    in_hand(ClusterInHand(app=context(), name=chosen.title, provider=chosen.provider).told)
     _emit(app.uninstall(context(), chosen, name, force=force))
+    next_step(f"`cloudrec addons install --cluster {chosen.title}` installs what the cluster needs")
 
 
 def _chosen(provider: str | None, cluster: str | None) -> ClusterSpec:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from cloudrec.cli.console import announce
+from cloudrec.cli.interrupted import ClusterInHand, in_hand
 from cloudrec.cli.options import (
+    at_work,
     cluster_option,
     confirm,
     context,
@@ -20,7 +23,7 @@ from cloudrec.cli.options import (
     set_option,
     yes_option,
 )
-from cloudrec.cli.output import emit
+from cloudrec.cli.output import emit, next_step
 from cloudrec.cli.plans import not_ready_text, plan_document, plan_summary, plan_text, removal_text
 from cloudrec.engine.cost import Cost, price_text
 from cloudrec.errors import CloudrecError, DeclinedError, UsageError
@@ -138,7 +141,7 @@ def up(
         },
     }
     loaded = load_spec(file, settings, flags).spec
-    spec, path = loaded.cluster, underscored_keys(loaded.trainer).get("dataset_path")
+    spec, path = loaded.asked_cluster, underscored_keys(loaded.trainer).get("dataset_path")
     wish = app.DatasetWish(uri=path, tier=loaded.train.data_tier) if isinstance(path, str) and path else None
     if max_price is not None and spec.capacity != "block":
         raise UsageError(
@@ -154,10 +157,16 @@ def up(
             _confirm_purchase(plan.upfront, plan.cost, yes=yes, max_price=max_price)
         elif not dry_run and plan.changes and plan.most != Cost():
             confirm(f"This costs {plan.cost.text}. Continue?", yes=yes)
+        if not dry_run:
+            hand.total = sum(not (each.resource and each.resource.is_shared) for each in plan.actions)
+            work.begin(spec.provider, plan)
         return not dry_run
 
-    application = context()
-    plan = app.up(application, spec, decide=decide, force=force, most_upfront_usd=max_price, dataset=wish)
+    with at_work() as work:
+        application = context(work)
+        hand = ClusterInHand(app=application, name=spec.title, provider=spec.provider)
+        in_hand(hand.told)
+        plan = app.up(application, spec, decide=decide, force=force, most_upfront_usd=max_price, dataset=wish)
     missing = () if dry_run else app.missing_of(application, spec.title)
     state = {} if dry_run else {"state": "NOT READY" if missing else "READY"}
     document = {
@@ -174,6 +183,18 @@ def up(
     emit({"clusters": [document], "dry_run": dry_run}, text)
     if missing:
         click.get_current_context().exit(1)  # the document, or the text, says why
+    _next_after_up(spec.title, dry_run=dry_run)
+
+
+def _next_after_up(name: str, *, dry_run: bool) -> None:
+    if dry_run:
+        next_step("the same command without --dry-run creates it")
+        return
+    name = shlex.quote(name)
+    next_step(
+        f"`cloudrec train --cluster {name}` launches a run",
+        f"`cloudrec down --cluster {name}` removes the cluster",
+    )
 
 
 def _planned(number: int, provider: str | None, asked: Mapping[str, object]) -> tuple[str, dict[str, object]]:
@@ -241,6 +262,10 @@ def down(
     else:
         document, text = _take_down(provider, cluster, keep_data=keep_data, dry_run=dry_run, yes=yes)
         emit({"clusters": [document] if document else [], "dry_run": dry_run}, text)
+        if dry_run and document:
+            next_step("the same command without --dry-run removes it")
+        elif document:
+            _next_after_removal(document["name"], document["provider"], keep_data=keep_data)
 
 
 def _take_down_expired(
@@ -267,6 +292,7 @@ def _take_down_expired(
         {"clusters": documents, "dry_run": dry_run},
         "\n".join(text for _, text in done) or "no cluster has expired",
     )
+    next_step("`cloudrec status` shows the clusters that are up")
 
 
 def _forget(cluster: str | None, *, alone: bool, dry_run: bool, yes: bool) -> None:
@@ -290,8 +316,20 @@ def _forget(cluster: str | None, *, alone: bool, dry_run: bool, yes: bool) -> No
     done = "would be forgotten" if dry_run else "is forgotten"
     emit(
         {"clusters": [{"name": cluster, "forgotten": not dry_run}], "dry_run": dry_run},
-        f"cluster {cluster!r} {done}; its resources were not removed (`cloudrec leaks` lists them)",
+        f"cluster {cluster!r} {done}; its resources were not removed",
     )
+    next_step("`cloudrec leaks PROVIDER` lists what is left of it")
+
+
+def _next_after_removal(name: str, provider: str, *, keep_data: bool) -> None:
+    words = f"{provider} --cluster {shlex.quote(name)}"
+    if keep_data:
+        next_step(
+            f"`cloudrec up {words}` creates it again around its data",
+            f"`cloudrec down {words}` removes the data",
+        )
+    else:
+        next_step("`cloudrec cost` shows what it has cost", f"`cloudrec up {words}` creates another one")
 
 
 def _take_down(
@@ -304,11 +342,19 @@ def _take_down(
         announce(removal_text(removal))
         if not dry_run and (removal.plan.changes or removal.runs):
             confirm("Remove this?", yes=yes)
+        if not dry_run:
+            hand.name, hand.provider = removal.plan.cluster, removal.provider
+            hand.total = len(removal.plan.actions)
+            work.begin(removal.provider, removal.plan, removal.after)
         return not dry_run
 
-    removal = app.down(
-        context(), provider_name=provider, cluster_name=cluster, keep_data=keep_data, decide=decide
-    )
+    with at_work() as work:
+        application = context(work)
+        hand = ClusterInHand(app=application, name=cluster, provider=provider, is_removal=True)
+        in_hand(hand.told)
+        removal = app.down(
+            application, provider_name=provider, cluster_name=cluster, keep_data=keep_data, decide=decide
+        )
     if removal is None:
         return None, "no cluster is up: nothing to remove"
     done = "would be removed" if dry_run else "is removed; no resources remain"
@@ -318,6 +364,7 @@ def _take_down(
         done = f"{done.partition('; no resources')[0]}. Not searched: {'; '.join(removal.unsearched)}"
     document = {
         "name": removal.plan.cluster,
+        "provider": removal.provider,
         **plan_document(removal.plan),
         "runs": [
             {"name": run.name, "state": str(run.state), "removed": not keep_data} for run in removal.runs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ from click.core import ParameterSource
 
 from cloudrec.cli.console import announce, progress
 from cloudrec.cli.options import context, dry_run_option, output_option
-from cloudrec.cli.output import emit
+from cloudrec.cli.output import emit, next_step
 from cloudrec.data import require_extra
 from cloudrec.errors import DataError
 
@@ -56,6 +57,7 @@ def synth(out: Path, rows: int, test_rows: int | None, seed: int, *, overwrite: 
         f"best linear model AUC {made.linear_auc:.4f} (logloss {made.linear_logloss:.4f})"
     )
     emit({"synth": {"path": str(out), **made.to_json()}}, text)
+    next_step(f"`cloudrec data prepare {shlex.quote(str(out))} OUT` encodes them for training")
 
 
 @data.command()
@@ -208,6 +210,7 @@ def prepare(
         f"{report.encoding_digest[:_SHOWN]}; {report.rows / max(report.seconds, 1e-9):,.0f} rows/s"
     )
     emit({"dataset": report.to_json()}, text)
+    _next_with(str(out))
 
 
 @data.command()
@@ -234,6 +237,7 @@ def check(path: Path, *, deep: bool) -> None:
         f"encoding: {unknown if report.encoding_digest is None else report.encoding_digest[:_SHOWN]}"
     )
     emit({"dataset": report.to_json()}, text)
+    _next_with(str(path))
 
 
 @data.command()
@@ -280,8 +284,19 @@ def push(
         progress=lambda: progress("sending", "bytes"),
     )
     what = "would be" if dry_run else "is"
-    text = f"{source} {what} at {plan.uri}\ntrain with it: cloudrec train --dataset {plan.dataset}"
-    emit({"push": {**plan.to_json(), "dry_run": dry_run}}, text)
+    emit({"push": {**plan.to_json(), "dry_run": dry_run}}, f"{source} {what} at {plan.uri}")
+    if dry_run:
+        next_step("the same command without --dry-run sends them")
+    else:
+        next_step(f"`cloudrec train --dataset {shlex.quote(plan.dataset)}` trains with it")
+
+
+def _next_with(dataset: str) -> None:
+    place = shlex.quote(dataset)
+    next_step(
+        f"`cloudrec train --dataset {place}` trains with it on this machine",
+        f"`cloudrec data push {place}` sends it to a cluster's bucket",
+    )
 
 
 def _range(numbers: Iterable[int]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from dataclasses import asdict
 from pathlib import Path
@@ -11,7 +12,8 @@ import click
 
 from cloudrec.cli.console import announce
 from cloudrec.cli.options import context, dry_run_option, output_option
-from cloudrec.cli.output import emit
+from cloudrec.cli.output import emit, next_step
+from cloudrec.image.bootstrap import PARTS
 from cloudrec.providers.base.facts import PLAIN_IMAGE, all_facts, image_targets
 
 if TYPE_CHECKING:
@@ -107,8 +109,32 @@ def build(
     document = {"name": wish.tag, "command": shown[-1], "dry_run": dry_run}
     if made is not None:
         document |= asdict(made)
-    text = f"{wish.tag} would be built" if dry_run else f"{wish.tag} is built; next: cloudrec image push"
-    emit({"image": document}, text)
+    emit({"image": document}, f"{wish.tag} {'would be' if dry_run else 'is'} built")
+    if dry_run:
+        next_step("the same command without --dry-run builds it")
+    else:
+        next_step("`cloudrec image push` pushes it to a cluster's registry")
+
+
+@image.command()
+@click.option(
+    "--part",
+    "parts",
+    type=click.Choice(PARTS),
+    multiple=True,
+    help="Only the packages of this part; can be repeated  [default: all]",
+)
+@output_option
+def sbom(*, parts: tuple[str, ...]) -> None:
+    """Print what pods install without an image, as a CycloneDX document.
+
+    Every package has its version and the SHA-256 of each file that may be installed. Images
+    that you build install the same versions.
+    """
+    from cloudrec.image.sbom import bill_of_materials  # noqa: PLC0415  # `--help` needs none of it
+
+    document = bill_of_materials(parts or PARTS)
+    emit({"sbom": document}, json.dumps(document, indent=2))
 
 
 @image.command()
@@ -138,6 +164,8 @@ def push(
     )
     if pushed is None:
         emit({"image": {"destination": where[-1], "dry_run": True}}, f"would be pushed to {where[-1]}")
+        next_step("the same command without --dry-run pushes it")
         return
     document = {**asdict(pushed), "reference": pushed.reference, "dry_run": False}
-    emit({"image": document}, f"{pushed.reference}\n`cloudrec train` uses it on that cluster")
+    emit({"image": document}, pushed.reference)
+    next_step("`cloudrec train` uses it on that cluster")

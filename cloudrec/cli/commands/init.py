@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from cloudrec.cli.console import announce
+from cloudrec.cli.output import next_step
 from cloudrec.errors import UsageError
 from cloudrec.home import write_atomically
 
@@ -30,4 +31,5 @@ def init(path: Path, *, to_stdout: bool, force: bool) -> None:
     if not path.parent.is_dir():
         raise UsageError(f"folder {path.parent} does not exist", remedy=f"mkdir -p {path.parent}")
     write_atomically(path, text)
-    announce(f"wrote {path}; next: cloudrec up")
+    announce(f"wrote {path}")
+    next_step("`cloudrec up` creates the cluster that it describes")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cloudrec.cli.console import announce
+from cloudrec.cli.interrupted import ClusterInHand, in_hand
 from cloudrec.cli.options import (
     cluster_option,
     confirm,
@@ -21,7 +22,7 @@ from cloudrec.cli.options import (
     set_option,
     yes_option,
 )
-from cloudrec.cli.output import columns, duration, emit
+from cloudrec.cli.output import columns, duration, emit, next_step
 from cloudrec.engine.cost import price_text
 from cloudrec.engine.graph import cost_of
 from cloudrec.errors import PreflightError, UsageError
@@ -63,6 +64,7 @@ def leaks(
     found = search.leaks
     gone: Sequence[Leak] = []
     if delete:
+        in_hand(ClusterInHand(app=application, name=None, provider=name, is_removal=True).told)
 
         def decide(orphaned: Sequence[Leak]) -> bool:
             announce(_leaks_table(orphaned))
@@ -81,6 +83,11 @@ def leaks(
         },
         "\n".join([*([f"{len(gone)} removed"] if delete else []), _leaks_table(left), *unsearched]),
     )
+    orphaned = sum(not leak.claim for leak in left)
+    if delete:
+        next_step(f"`cloudrec leaks {name}` searches again")
+    elif orphaned:
+        next_step(f"`cloudrec leaks {name} --delete` removes those that cloudrec made for no cluster")
 
 
 def _leaks_table(found: Sequence[Leak]) -> str:

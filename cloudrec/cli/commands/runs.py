@@ -10,17 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cloudrec.cli.cluster_tables import clusters_table
 from cloudrec.cli.console import announce
+from cloudrec.cli.interrupted import RunInHand, in_hand
 from cloudrec.cli.options import complete_runs, context, dry_run_option, output_option, yes_option
-from cloudrec.cli.output import chosen_format, columns, duration, emit
-from cloudrec.cli.plain import coloured, one_line
-from cloudrec.cli.run_tables import goodput_line, keeper_lines, runs_table, workers_table
+from cloudrec.cli.output import chosen_format, columns, emit, next_step
+from cloudrec.cli.plain import coloured
+from cloudrec.cli.run_tables import goodput_line, runs_table, workers_table
 from cloudrec.errors import UsageError
 
 _SHOWN = 20
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from cloudrec.app import AppContext, ClusterView, KeeperView
     from cloudrec.observe.runs import RunView
@@ -45,13 +47,13 @@ def status(name: str | None, interval: float, *, watch: bool, events: bool) -> N
             "--watch prints repeatedly, and -o prints one document", remedy="use -o or --watch, not both"
         )
     application = context()
-    while True:
-        if watch and sys.stdout.isatty():
-            click.echo("\033[2J\033[H", nl=False)  # clear the screen, go home
-        _show(application, name, events=events)
-        if not watch:
-            return
-        time.sleep(interval)
+    if not watch:
+        document, text, _ = _shown(application, name, events=events)
+        emit(document, text)
+        return
+    from cloudrec.cli.watching import watch as repeat  # noqa: PLC0415  # only with --watch
+
+    repeat(lambda: _shown(application, name, events=events)[1:], interval)
 
 
 @click.command()
@@ -129,8 +131,13 @@ def stop(run: str, grace: float | None, *, dry_run: bool, yes: bool) -> None:
     if dry_run:
         announce(f"would stop run {run} ({view.state})")
     else:
+        in_hand(RunInHand(app=application, name=run, is_stop=True).told)
         view = app.stop_run(application, run, grace_s=grace)
     emit({"dry_run": dry_run, "runs": [view.to_json()]}, runs_table([view]))
+    if dry_run:
+        next_step("the same command without --dry-run stops it")
+    else:
+        next_step(f"`cloudrec train --resume {run}` continues it", f"`cloudrec report {run}` reports on it")
 
 
 @click.command()
@@ -154,6 +161,7 @@ def report(run: str | None, out: Path | None, *, force: bool) -> None:
         )
     write_report(folder, target, cost_usd=app.run_cost(application, folder.name))
     emit({"report": {"run": folder.name, "path": str(target.absolute())}}, f"wrote {target}")
+    next_step(f"open {target} in a browser")
 
 
 @click.command()
@@ -187,10 +195,14 @@ def fetch(run: str | None, to: Path | None, *, checkpoints: bool) -> int:
         }
     }
     emit(document, f"{len(fetched.files)} files of run {folder.name} are in {target}")
+    next_step(f"`cloudrec report {folder.name}` shows them on one page")
     return 1 if fetched.skipped else 0
 
 
-def _show(application: AppContext, name: str | None, *, events: bool) -> None:
+def _shown(
+    application: AppContext, name: str | None, *, events: bool
+) -> tuple[Callable[[], dict[str, Any]], str, dict[str, str]]:
+    """Return the document, the text for people, and the state of each cluster and run."""
     from cloudrec import app  # noqa: PLC0415  # `--help` needs none of it
 
     if name is not None and "://" in name:  # an engine's own id of a run
@@ -211,15 +223,24 @@ def _show(application: AppContext, name: str | None, *, events: bool) -> None:
             **({"events": happened} if events else {}),
         }
 
-    text = [_clusters_table(clusters)] if clusters or name is None else []  # NAME is a run
-    text.append(runs_table(runs))
+    text = (
+        [clusters_table(clusters, one=name is not None)] if clusters or name is None else []
+    )  # NAME is a run
+    text.append(runs_table(runs, one=name is not None and len(runs) == 1))
     if name is not None:
         text += [goodput_line(run) for run in runs if run.goodput_parts]
         text += [workers_table(run) for run in runs if run.workers]
     if events:
         rows = [(_clock(event["time"]), event["of"], event["event"], event["detail"]) for event in happened]
         text.append(columns(("TIME", "OF", "EVENT", "DETAIL"), rows))
-    emit(document, "\n\n".join(text))
+    states = {f"cluster {each.name}": _state_line(each) for each in clusters}
+    states |= {f"run {run.name}": str(run.state) for run in runs}
+    return document, "\n\n".join(text), states
+
+
+def _state_line(cluster: ClusterView) -> str:
+    nodes = cluster.size.text
+    return cluster.state if nodes is None else f"{cluster.state}, nodes: {nodes}"
 
 
 def _events(
@@ -268,6 +289,15 @@ def _cluster_document(cluster: ClusterView) -> dict[str, Any]:
         "spent_usd": cluster.spent_usd,
         "created": cluster.created,
         "expires": cluster.expires,
+        "region": cluster.region or None,
+        "budget_usd": cluster.budget_usd,
+        "budget_left_usd": cluster.budget_left_usd,
+        "nodes": {
+            "running": cluster.size.running,
+            "wanted": cluster.size.wanted,
+            "types": list(cluster.size.node_types),
+        },
+        "gpus": cluster.size.gpus,
         "missing": [asdict(each) for each in cluster.missing],
         "keeper": asdict(cluster.keeper) if cluster.keeper is not None else None,
         "problem": cluster.problem or None,
@@ -277,40 +307,6 @@ def _cluster_document(cluster: ClusterView) -> dict[str, Any]:
             for seen in cluster.resources
         ],
     }
-
-
-def _clusters_table(clusters: Sequence[ClusterView]) -> str:
-    if not clusters:
-        return "no cluster is up (cloudrec up PROVIDER)"
-    rows = [
-        (
-            c.name,
-            c.provider,
-            c.state,
-            c.cost.cell,
-            None if c.spent_usd is None else f"${c.spent_usd:,.2f}",
-            None if c.created is None else duration(time.time() - c.created),
-            c.expires,
-            c.owner,
-        )
-        for c in clusters
-    ]
-    problems = [f"ALARM: {c.name}: {c.alarm}" for c in clusters if c.alarm]
-    problems += [f"{c.name}: {one_line(c.problem)}" for c in clusters if c.problem]
-    for c in clusters:
-        for each in c.missing if c.state == "NOT READY" else ():
-            problems += [f"{c.name} is NOT READY: {each.what}: {each.reason}", f"  remedy: {each.remedy}"]
-    problems += [
-        f"{c.name}: the price of {c.cost.unknown_text} is not known" for c in clusters if c.cost.unknown
-    ]
-    keepers = [line for c in clusters if c.keeper is not None for line in keeper_lines(c.keeper)]
-    return "\n".join(
-        [
-            columns(("CLUSTER", "PROVIDER", "STATE", "$/H", "SPENT", "AGE", "EXPIRES", "OWNER"), rows),
-            *problems,
-            *keepers,
-        ]
-    )
 
 
 def _clock(moment: float) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cloudrec.cli.console import announce
+from cloudrec.cli.interrupted import RunInHand, in_hand
 from cloudrec.cli.options import (
     cluster_option,
     complete_runs,
@@ -21,7 +22,7 @@ from cloudrec.cli.options import (
     set_option,
     yes_option,
 )
-from cloudrec.cli.output import chosen_format, emit
+from cloudrec.cli.output import chosen_format, emit, next_step
 from cloudrec.cli.run_tables import runs_table
 from cloudrec.engine.cost import FREE, price_text
 from cloudrec.errors import INTERRUPTED, RunFailedError, UsageError
@@ -212,6 +213,8 @@ def train(
 
     plans: list[PreparedRun] = []
     application = context()
+    if not dry_run:
+        in_hand(RunInHand(app=application, name=resume or name).told)
     if resume is not None:
         _refuse_with_resume(flags, arguments, settings)
         folder = app.resume(application, resume, nproc_per_node=nproc_per_node, decide=decide)
@@ -219,7 +222,9 @@ def train(
         folder = app.train(application, load_spec(file, settings, flags), arguments, decide=decide)
     if folder is None:
         _emit_plan(plans[0])
+        next_step("the same command without --dry-run launches it")
         return 0
+    in_hand(RunInHand(app=application, name=folder.name).told)
     announce(f"run {folder.name} has started; its files are in {folder.path}")
     if detach:
         return _finish(application, folder.name)
@@ -302,8 +307,16 @@ def _finish(application: AppContext, name: str) -> int:
         )
     emit({"runs": [view.to_json()]}, runs_table([view]))
     if view.state == "INTERRUPTED":
-        announce(f"it was stopped; `cloudrec train --resume {name}` resumes it")
+        next_step(f"`cloudrec train --resume {name}` resumes it")
         return INTERRUPTED
+    if view.state == "SUCCEEDED":
+        next_step(
+            f"`cloudrec report {name}` writes a page about it", f"`cloudrec fetch {name}` copies its results"
+        )
+    else:
+        next_step(
+            f"`cloudrec logs {name} --follow` follows it", f"`cloudrec stop {name}` stops it gracefully"
+        )
     return 0
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from cloudrec.errors import CloudrecError
 from cloudrec.keeper.managed.pools import pool_views
 from cloudrec.keeper.managed.progress import read_progress
-from cloudrec.keeper.managed.record import KeptRun
+from cloudrec.keeper.managed.record import TAKEN_BACK, KeptRun
 from cloudrec.keeper.managed.runs import managed_runs, pods_by_node, queue_run, release_run
 from cloudrec.kubernetes.client.errors import AbsentError, ConflictError
 from cloudrec.kubernetes.wishes import LEAVING, NODE_RUN
@@ -447,7 +447,7 @@ def _seen(
             broken.pop(pool, None)
         elif complete.pop(pool, None) is not None:
             broken[pool] = record.at
-            record = record.noting(f"{pool}: the cloud takes nodes back", run=record.owner.get(pool, ""))
+            record = record.noting(f"{pool}: {TAKEN_BACK}", run=record.owner.get(pool, ""))
         elif not problem and record.at - record.asked_at.get(pool, record.at) < SLOW_S:
             continue
         history[pool] = history.get(pool, CapacityHistory()).seen(record.at, is_up=is_up)

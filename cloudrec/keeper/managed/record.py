@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 MANAGED = "managed.json"  # the key of the guard's ConfigMap
 MOST_EVENTS = 100
+TAKEN_BACK = "the cloud takes nodes back"  # the end of an event of a pool
 _SAME_S, _NEWEST = 600.0, 20  # a problem that repeats is one event in ten minutes
 
 

@@ -32,6 +32,8 @@ _DAEMONS: Mapping[str, type[contexts.OnNodes]] = {
     "tcpxo-installer": contexts.TcpxoInstaller,
     "gib-installer": contexts.GibInstaller,
     "nri-device-injector": contexts.NriDeviceInjector,
+    "gpu-metrics": contexts.DcgmExporter,
+    "fabric-metrics": contexts.FabricExporter,
 }
 
 

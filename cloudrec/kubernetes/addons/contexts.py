@@ -112,6 +112,28 @@ class NvidiaPeermem(OnNodes):
 
 
 @dataclass(frozen=True, kw_only=True)
+class DcgmExporter(OnNodes):
+    """Serves the figures of a node's GPUs for Prometheus.
+
+    Args:
+        exporter: NVIDIA's image with DCGM and its exporter.
+    """
+
+    exporter: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class FabricExporter(OnNodes):
+    """Serves the counters of a node's InfiniBand and RoCE cards for Prometheus.
+
+    Args:
+        exporter: the image of node_exporter.
+    """
+
+    exporter: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class LocalDisks(OnNodes):
     """Joins the local disks of a node into one volume, and mounts it at a path of the node.
 

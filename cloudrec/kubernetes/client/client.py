@@ -23,6 +23,7 @@ from cloudrec_contract.safe_json import safe_object
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from cloudrec.kubernetes.client.streams import ChannelSocket
     from cloudrec.kubernetes.client.target import ClusterTarget
     from cloudrec.kubernetes.client.watching import WatchEvent
 
@@ -106,6 +107,12 @@ class Kube(Changes):
                 f"the server at {self.server} has no namespace {_PROTECTED}, so it is no Kubernetes cluster"
             )
         return str(found["metadata"]["uid"])
+
+    def websocket(self, path: str, *, what: str, protocols: Sequence[str]) -> ChannelSocket:
+        """Open a WebSocket; see `Wire.websocket`."""
+        from cloudrec.kubernetes.client.streams import ChannelSocket  # noqa: PLC0415 - only for these calls
+
+        return ChannelSocket(self._wire.websocket(path, what=what, protocols=protocols))
 
     def now_s(self) -> float:
         """Return the time by the cluster's clock, in seconds since the epoch; this machine's may differ."""

@@ -163,6 +163,12 @@ def _forbidden(what: str, message: str, reason: str) -> KubeError:
         return OverloadedError(
             f"cannot {what}: the namespace is being deleted", remedy="wait until it is gone, then try again"
         )
+    if message.rstrip().endswith("is forbidden:"):
+        return DeniedError(
+            f"cannot {what}: the API server refuses it and names no reason",
+            remedy="have an administrator grant the verbs 'get' and 'create' on pods/exec and "
+            "pods/portforward: since Kubernetes 1.35 the verb 'get' alone does not suffice",
+        )
     if found := _DENIED.search(message):
         group = f" of {found['group']}" if found["group"] else ""
         where = f" in namespace {found['namespace']}" if found["namespace"] else " in the whole cluster"

@@ -25,7 +25,7 @@ from cloudrec.kubernetes.client.errors import (
 from cloudrec_contract.safe_json import safe_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from cloudrec.kubernetes.client.credentials import Kubeconfig
@@ -132,6 +132,52 @@ class Wire:
             yield _Lines(response.response, lambda: self._errors(request, was_sent=True))
         finally:
             response.response.close()
+
+    def websocket(self, path: str, *, what: str, protocols: Sequence[str]) -> Any:  # noqa: ANN401 - untyped
+        """Return a WebSocket of websocket-client; the credential is renewed once.
+
+        Args:
+            path: the path below the server's address, with its query.
+            what: the call as text for messages.
+            protocols: the subprotocols, the best first.
+
+        Raises:
+            KubeError: the server refuses.
+            ApiUnreachableError: it does not answer, or something on the way knows no WebSockets.
+        """
+        try:
+            return self._websocket(path, what, protocols, self._connected())
+        except KubeError as error:
+            if error.status != _UNAUTHORIZED:
+                raise
+            return self._websocket(path, what, protocols, self._connected(renewed=True))
+
+    def _websocket(self, path: str, what: str, protocols: Sequence[str], client: Any) -> Any:  # noqa: ANN401 - untyped
+        from websocket import WebSocketBadStatusException, WebSocketException  # noqa: PLC0415 - in the extra
+
+        from cloudrec.kubernetes.client import streams  # noqa: PLC0415 - only for these calls
+
+        url = client.configuration.host.rstrip("/") + path
+        try:
+            return streams.opened(
+                client.configuration,
+                url,
+                host=self.kubeconfig.host,
+                protocols=protocols,
+                connect_s=self._connect_s,
+            )
+        except WebSocketBadStatusException as error:
+            raise error_of(
+                ErrorResponse(
+                    status=error.status_code,
+                    body=error.resp_body or b"",
+                    retry_after=None,
+                    what=what,
+                    server=self.kubeconfig.server,
+                )
+            ) from error
+        except (WebSocketException, OSError) as error:
+            raise streams.unreachable(what, self.kubeconfig.server, error) from error
 
     def close(self) -> None:
         """Close the connections."""

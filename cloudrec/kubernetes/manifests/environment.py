@@ -10,6 +10,7 @@ from cloudrec.errors import SpecError
 from cloudrec.kubernetes import topology
 from cloudrec.kubernetes.manifests.names import INDEX_LABEL
 from cloudrec.transport import HUGE_PAGES
+from cloudrec_contract.secret_values import is_secret
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
 WORK = "/cloudrec"
 GPUS = "nvidia.com/gpu"
 _NAME = re.compile(r"[-._A-Za-z][-._A-Za-z0-9]*")
-# A variable with such an ending holds a file, a place or a number, even if its name also contains TOKEN.
-_NO_SECRET = re.compile(r"(_FILE|_PATH|_DIR|_URI|_URL|_ENDPOINT|_NAME|_ID|_MODE|_PARALLELISM|_TOKENS)$")
-_SECRET = re.compile(r"(SECRET|PASSWORD|PASSWD|TOKEN|API_?KEY|ACCESS_KEY|ACCOUNT_KEY|PRIVATE_KEY|CREDENTIAL)")
 _FIELDS = {
     "POD_NAME": "metadata.name",
     "POD_UID": "metadata.uid",
@@ -69,6 +67,7 @@ def run_environment(
         "CLOUDREC_ALLOW_TCP": "1" if workload.allow_tcp else "0",
         "CLOUDREC_MAX_RESTARTS": str(workload.max_restarts),
         "CLOUDREC_GRACE_S": str(workload.grace_s),
+        **({"CLOUDREC_METRICS_PORT": str(workload.metrics_port)} if workload.metrics_port else {}),
         **({"CLOUDREC_START_TIMEOUT_S": str(workload.start_timeout_s)} if workload.start_timeout_s else {}),
         "CLOUDREC_WORK": WORK,
         **({"CLOUDREC_PROFILE": script} if script else {}),
@@ -101,7 +100,7 @@ def check(environment: Mapping[str, str]) -> None:
     for name, value in environment.items():
         if not _NAME.fullmatch(name):
             raise SpecError(f"{name!r} cannot be the name of a pod's environment variable")
-        if _is_secret(name, value):
+        if is_secret(name, value):
             raise SpecError(
                 f"{name} looks like a secret, and every user that may read a pod can read its variables",
                 remedy="give the permission to the pods' service account instead (workload identity)",
@@ -125,13 +124,6 @@ def _huge_pages(target: ClusterTarget) -> dict[str, str]:
     """Return the variable by which the check in the pod requires the huge pages that the pod requests."""
     requested = re.fullmatch(r"(\d+)Mi", target.resources.get(HUGE_PAGES, ""))
     return {"CLOUDREC_HUGEPAGES_MIB": requested[1]} if requested else {}
-
-
-def _is_secret(name: str, value: str) -> bool:
-    # The user and password of a URL are a secret, whatever the variable's name.
-    if value.startswith(("http://", "https://")):
-        return "@" in value.partition("://")[2].partition("/")[0]
-    return bool(value) and bool(_SECRET.search(name.upper())) and not _NO_SECRET.search(name.upper())
 
 
 def _field(path: str) -> dict[str, Any]:

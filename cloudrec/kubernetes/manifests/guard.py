@@ -17,14 +17,14 @@ from cloudrec.kubernetes.manifests.commands import POD
 from cloudrec.kubernetes.manifests.environment import WORK, endpoint_ports, entries, literal
 from cloudrec.kubernetes.manifests.environment import check as check_variables
 from cloudrec.kubernetes.manifests.names import ROLE, check_image, check_labels, cluster_labels
-from cloudrec.kubernetes.manifests.pods import UNPRIVILEGED
+from cloudrec.kubernetes.manifests.pods import UNPRIVILEGED, scraped
 from cloudrec.kubernetes.manifests.setup import urls_of, with_setup
 from cloudrec.kubernetes.manifests.templates import contexts
 from cloudrec.kubernetes.manifests.templates.pods import Container, Pod
 from cloudrec.kubernetes.manifests.templates.rendering import render
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from cloudrec.kubernetes.client.target import ClusterTarget, PodSetup
     from cloudrec.kubernetes.manifests.templates.rendering import TemplateContext
@@ -78,6 +78,9 @@ class Guarding:
         schedule: the times of its rounds, in cron's notation.
         meters: whether it lists the cluster's nodes, to meter what they cost.
         manages: whether it gives the cluster's runs their nodes.
+        secrets: variables with the values of Secrets: SECRET/KEY of each. A missing Secret is no error.
+        ports: ports that it connects to, besides those of the API server.
+        metrics_port: the port at which it serves metrics; 0 for none.
     """
 
     cluster: str
@@ -91,11 +94,14 @@ class Guarding:
     schedule: str = "*/2 * * * *"
     meters: bool = False
     manages: bool = False
+    secrets: Mapping[str, str] = field(default_factory=dict)
+    ports: Sequence[int] = ()
+    metrics_port: int = 0
 
     @property
     def stays(self) -> bool:
-        """Whether a pod makes rounds for hours: it installs packages, or its rounds are frequent."""
-        return self.setup is not None or self.manages
+        """Whether a pod makes rounds for hours: it installs packages, has frequent rounds, or is scraped."""
+        return self.setup is not None or self.manages or bool(self.metrics_port)
 
 
 def guard_objects(target: ClusterTarget, guarding: Guarding) -> tuple[dict[str, Any], ...]:
@@ -124,8 +130,10 @@ def guard_objects(target: ClusterTarget, guarding: Guarding) -> tuple[dict[str, 
         contexts.NetworkPolicy(
             **named,
             selector={ROLE: GUARD},
-            ingress=None,
-            egress=network.outwards(to=None, ports=(*_API_PORTS, *endpoint_ports(urls_of(guarding.setup)))),
+            ingress=network.from_scrapers(guarding.metrics_port) or None,
+            egress=network.outwards(
+                to=None, ports=(*_API_PORTS, *guarding.ports, *endpoint_ports(urls_of(guarding.setup)))
+            ),
         ),
         contexts.GuardCronJob(
             **named,
@@ -177,7 +185,15 @@ def _pod(guarding: Guarding, labels: Mapping[str, str]) -> Pod:
         image=guarding.image,
         command=(*POD, GUARD),
         args=["--for", str(_SHIFT_S), "--every", str(pause_s)] if guarding.stays else None,
-        environment=entries({"CLOUDREC_CLUSTER": guarding.cluster, "HOME": "/tmp", **given}),  # noqa: S108 - a volume
+        environment=entries(
+            {
+                "CLOUDREC_CLUSTER": guarding.cluster,
+                "HOME": "/tmp",  # noqa: S108 - a volume
+                **({"CLOUDREC_METRICS_PORT": str(guarding.metrics_port)} if guarding.metrics_port else {}),
+                **given,
+                **{name: _secret(reference) for name, reference in guarding.secrets.items()},
+            }
+        ),
         ports=None,
         requests=_RESOURCES,
         limits=_RESOURCES,
@@ -188,7 +204,7 @@ def _pod(guarding: Guarding, labels: Mapping[str, str]) -> Pod:
     )
     pod = Pod(
         labels={**labels, **guarding.pod_labels},
-        annotations=None,
+        annotations=scraped(guarding.metrics_port) or None,
         service_account=NAME,
         token=True,
         restart_policy="Never",
@@ -205,6 +221,12 @@ def _pod(guarding: Guarding, labels: Mapping[str, str]) -> Pod:
         volumes=[{"name": name, "emptyDir": {}} for name in folders],
     )
     return with_setup(pod, guarding.setup, {}, resources=_SETUP_RESOURCES)
+
+
+def _secret(reference: str) -> dict[str, Any]:
+    """Return the reference to a key of a Secret. It is optional: the guard enforces the end without it."""
+    name, _, key = reference.rpartition("/")
+    return {"secretKeyRef": {"name": name, "key": key, "optional": True}}
 
 
 def _readiness() -> dict[str, Any]:

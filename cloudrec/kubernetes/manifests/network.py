@@ -37,6 +37,11 @@ def from_ray_operator() -> list[dict[str, Any]]:
     return [{"from": [operator], "ports": [_tcp(DASHBOARD_PORT)]}]
 
 
+def from_scrapers(port: int) -> list[dict[str, Any]]:
+    """Return the ingress rule by which any pod of the cluster reads metrics; none for port 0."""
+    return [{"from": [{"namespaceSelector": {}}], "ports": [_tcp(port)]}] if port else []
+
+
 def outwards(*, to: Mapping[str, str] | None, ports: Sequence[int] = ()) -> list[dict[str, Any]]:
     """Return the egress rules of pods.
 

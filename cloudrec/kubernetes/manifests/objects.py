@@ -91,7 +91,7 @@ def _policy(launcher: str, workload: Workload, target: ClusterTarget) -> Templat
     return contexts.NetworkPolicy(
         **_named(workload, target),
         selector=own,
-        ingress=[*network.among(own), *visitors],
+        ingress=[*network.among(own), *visitors, *network.from_scrapers(workload.metrics_port)],
         egress=network.outwards(to=own, ports=endpoint_ports(urls(workload))),
     )
 

@@ -108,6 +108,7 @@ def training_pod(workload: Workload, target: ClusterTarget, profile: Profile, sh
             **shared.pod_annotations(workload, target),
             **({DEAD_NODE: workload.dead_node} if workload.dead_node else {}),
             **_level(workload, shape),
+            **scraped(workload.metrics_port if shape.role == TRAINER else 0),
         },
         service_account=target.service_account,
         token=False,  # the trainer calls no Kubernetes API
@@ -136,6 +137,14 @@ def training_pod(workload: Workload, target: ClusterTarget, profile: Profile, sh
         ],
     )
     return with_setup(pod, workload.setup, workload.environment)
+
+
+def scraped(port: int) -> dict[str, str]:
+    """Return the annotations by which a Prometheus with the usual rules finds a pod's metrics; {} for 0."""
+    if not port:
+        return {}
+    scrape = "prometheus.io"
+    return {f"{scrape}/scrape": "true", f"{scrape}/port": str(port), f"{scrape}/path": "/metrics"}
 
 
 def _level(workload: Workload, shape: Shape) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The values of a run from which its manifests are rendered, for every launcher and cloud."""
+"""The values of a run from which its manifests are rendered, without endy launcher and cloud."""
 
 from __future__ import annotations
 
@@ -47,6 +47,7 @@ class Workload:
             limit. Whether the run has started before is known from its results.
         in_place: whether the cluster restarts a container in its pod by the code with which it ended.
         dead_node: `replace` if the guard may end a pod whose node is dead while its Node object stays.
+        metrics_port: the port at which its pods serve metrics; 0 for none.
         wishes: labels by which the run asks the keeper of a managed cluster for nodes: see `wishes`.
     """
 
@@ -81,3 +82,4 @@ class Workload:
     dead_node: str = ""
     wishes: Mapping[str, str] = field(default_factory=dict)
     in_place: bool = False
+    metrics_port: int = 0

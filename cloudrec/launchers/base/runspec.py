@@ -53,7 +53,7 @@ def is_own_trainer(command: Sequence[str]) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class RunSpec:
-    """One launch of the trainer, for every launcher; SpecError if a value is out of range.
+    """One launch of the trainer, without endy launcher; SpecError if a value is out of range.
 
     Args:
         name: the run's name, a DNS label of at most 63 characters.
@@ -83,6 +83,8 @@ class RunSpec:
         created: time of the launch, ISO 8601.
         versions: versions of the packages on the machine that launched the run, by name.
         staged_gb: GB of the dataset that each node copies to its disk first; 0 for none, or an unknown size.
+        notify: who is notified how the run ends, as `notify` of the spec; empty for no one.
+        metrics_port: the port at which its metrics are served for Prometheus; 0 for none.
         trainer_settings: all settings, as the trainer has resolved them; None if the trainer is another
             program, or an earlier release launched the run. Read `trainer`, which is always set.
     """
@@ -119,6 +121,8 @@ class RunSpec:
     created: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     versions: Mapping[str, str] = field(default_factory=dict)
     staged_gb: float = 0.0
+    notify: Mapping[str, Any] = field(default_factory=dict)
+    metrics_port: int = 0
     trainer_settings: TrainerSettings | None = None
 
     def __post_init__(self) -> None:
@@ -128,6 +132,7 @@ class RunSpec:
         _within("max_restarts", self.max_restarts, 0, _MOST)
         _within("stop_grace_s", self.stop_grace_s, 1, _LONGEST_S)
         _within("min_nodes", self.min_nodes, 0, _MOST)
+        _within("metrics_port", self.metrics_port, 0, 65535)
         _within("staged_gb", self.staged_gb, 0, _LARGEST_GB)
         if self.hourly_usd is not None:
             _within("hourly_usd", self.hourly_usd, 0, _DEAREST_USD)

@@ -12,7 +12,7 @@ from cloudrec.launchers.kubernetes.watch.observer import KubernetesObserver
 from cloudrec.launchers.kubernetes.watch.seeking import RankPods
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from cloudrec.launchers.base.protocol import LaunchPlan, RunHandle, RunStatus, Skipped
     from cloudrec.launchers.base.run_folder import RunFolder
@@ -93,6 +93,22 @@ class KubeLauncher:
         pods = RankPods(connect(target), self.engine, spec, namespace=target.namespace, rank=rank)
         log = KubernetesRankLog(pods, spec, rank=rank, is_over=lambda: self.state(run).state.is_final)
         return log.lines(follow=follow, tail=tail)
+
+    def execute(
+        self, run: RunFolder, command: Sequence[str], *, rank: int, stdin: bool, terminal: bool
+    ) -> int:
+        """Run a command in the container of a rank."""
+        from cloudrec.launchers.kubernetes import attaching  # noqa: PLC0415 - `status` needs none of it
+
+        return attaching.execute(self.engine, run, command, rank=rank, stdin=stdin, terminal=terminal)
+
+    def forward(
+        self, run: RunFolder, *, rank: int, remote: int, local: int, ready: Callable[[int], None]
+    ) -> None:
+        """Serve a port of a rank's pod on this machine."""
+        from cloudrec.launchers.kubernetes import attaching  # noqa: PLC0415 - as above
+
+        attaching.forward(self.engine, run, rank=rank, remote=remote, local=local, ready=ready)
 
     def collect(self, run: RunFolder, *, checkpoints: bool = False) -> Sequence[Skipped]:
         """Copy the run's files from the store into its folder; StorageError if that fails."""

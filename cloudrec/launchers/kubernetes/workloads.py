@@ -57,6 +57,7 @@ def workload_of(spec: RunSpec, *, launch: int, owner: str) -> Workload:
     program, *words = spec.trainer_command
     command = (_POD_PYTHON if program == sys.executable else program, *words)
     return Workload(
+        metrics_port=spec.metrics_port,
         run=spec.name,
         cluster=spec.cluster,
         owner=owner,

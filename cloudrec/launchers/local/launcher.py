@@ -25,6 +25,7 @@ import yaml
 from cloudrec.errors import CloudrecError, MissingExtraError, RunFailedError, UsageError
 from cloudrec.home import make_private, open_lock, read_text, storage_error, write_atomically
 from cloudrec.launchers.base import outputs
+from cloudrec.launchers.base.attach import check_rank
 from cloudrec.launchers.base.follow import follow_lines
 from cloudrec.launchers.base.ledger import RunState, last_launch, refuse_finished, state_after
 from cloudrec.launchers.base.protocol import LaunchPlan, RunHandle, RunStatus, Skipped
@@ -138,6 +139,25 @@ class LocalLauncher:
         return follow_lines(
             run.rank_log(rank), tail=tail, is_over=lambda: not follow or not run.is_alive, poll_s=_POLL_S
         )
+
+    def execute(
+        self, run: RunFolder, command: Sequence[str], *, rank: int, stdin: bool, terminal: bool
+    ) -> int:
+        """Run a command in the run's folder, with the variables of a rank."""
+        del terminal  # it has this process's own
+        spec = run.spec()
+        check_rank(spec, rank)
+        ranks = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": spec.nproc_per_node}
+        plan = plan_launch(run, spec, launch=max(last_launch(run.ledger.read()), 1))
+        environment = {**os.environ, **plan.environment, **{key: str(each) for key, each in ranks.items()}}
+        given = None if stdin else subprocess.DEVNULL
+        try:
+            done = subprocess.run(command, cwd=run.path, env=environment, stdin=given, check=False)
+        except OSError as error:
+            raise UsageError(
+                f"{command[0]} cannot be started: {error.strerror}", remedy="name a program of this machine"
+            ) from error
+        return done.returncode if done.returncode >= 0 else 128 - done.returncode
 
     def collect(self, run: RunFolder, *, checkpoints: bool = False) -> Sequence[Skipped]:
         """Return no skipped files, and copy none: the trainer writes into the run's folder."""

@@ -56,6 +56,7 @@ class Supervisor:
         self._grace_s: float | None = None  # set once the end has begun
         self._deadline = float("inf")  # monotonic time at which what still runs is killed
         self._killed = False
+        self._spared: list[int] = []  # process ids of children that a restart of the ranks does not end
         self._agent: subprocess.Popen[bytes]
 
     def start(self) -> None:
@@ -68,6 +69,17 @@ class Supervisor:
         environment = {**os.environ, **plan.environment, tether.PARENT_PID: str(os.getpid())}
         self._agent = subprocess.Popen(plan.command, env=environment, stdin=subprocess.DEVNULL)
         self._record("started", pid=os.getpid(), command=list(plan.command))
+        self._serve_metrics()
+
+    def _serve_metrics(self) -> None:
+        """Start what serves the run's metrics, if it has a port; it ends with this process."""
+        if not self._spec.metrics_port:
+            return
+        command = [sys.executable, "-P", "-m", "cloudrec.agent", "metrics", str(self._run.path)]
+        command += ["--port", str(self._spec.metrics_port), "--cluster", self._spec.cluster]
+        environment = {**os.environ, tether.PARENT_PID: str(os.getpid())}
+        with suppress(OSError):  # a run trains without it
+            self._spared.append(subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL).pid)
 
     def watch(self) -> None:
         """Wait until the elastic agent has ended."""
@@ -116,6 +128,13 @@ class Supervisor:
             checkpoint=checkpoint,
         )
 
+    def tell(self) -> None:
+        """Start what notifies how the run ended; it outlives this process."""
+        if self._spec.notify:
+            from cloudrec.launchers.local import notify  # noqa: PLC0415 - most runs notify no one
+
+            notify.begin(self._run, self._spec)
+
     def kill(self) -> None:
         """Kill the elastic agent, and all processes that it or a worker has started."""
         self._agent.kill()  # does nothing once it has been waited for
@@ -135,7 +154,7 @@ class Supervisor:
             error = outputs.last_error(self._run.rank_log(first.rank)) if first else None
             cause = describe(first, error=error) if first else "a worker was killed"
             self._record("restarting", attempt=due, cause=cause)
-            tether.kill_children(spared=[self._agent.pid])
+            tether.kill_children(spared=[self._agent.pid, *self._spared])
         elif self._restarting and self._is_at_work(events):
             self._restarting = False
             self._record("running", attempt=self._restarts)
@@ -202,10 +221,12 @@ def main(arguments: list[str]) -> int:
         os.close(ready)
         supervisor.watch()
         supervisor.finish()
+        supervisor.tell()
     except BaseException as error:
         with suppress(CloudrecError):
             cause = f"its supervisor failed: {type(error).__name__}: {error}"
             run.ledger.append("failed", launch=launch, cause=cause)
+            supervisor.tell()
         raise  # the traceback is in agent.log; the kernel kills every process below with this one
     return 0
 

@@ -22,7 +22,7 @@ from cloudrec.launchers.base.protocol import LaunchPlan, RunHandle
 from cloudrec.launchers.base.run_folder import RunFolder
 from cloudrec.launchers.base.script.prepare import deliver
 from cloudrec.launchers.base.ssh.shell import ShellUnreachableError
-from cloudrec.launchers.slurm import checks
+from cloudrec.launchers.slurm import attaching, checks
 from cloudrec.launchers.slurm.address import JobAddress
 from cloudrec.launchers.slurm.lines import SlurmRankLog
 from cloudrec.launchers.slurm.observer import Site, SlurmObserver, job_of
@@ -145,6 +145,12 @@ class SlurmLauncher:
         """Yield one rank's lines, from all nodes that it ran on."""
         log = SlurmRankLog(results.place_of(_site(run, run.spec()).spec), rank)
         return log.lines(follow=follow, tail=tail, is_over=lambda: self.state(run).state.is_final)
+
+    def execute(
+        self, run: RunFolder, command: Sequence[str], *, rank: int, stdin: bool, terminal: bool
+    ) -> int:
+        """Run a command on the node of a rank, as another step of the job."""
+        return attaching.execute(run, command, rank=rank, stdin=stdin, terminal=terminal)
 
     def collect(self, run: RunFolder, *, checkpoints: bool = False) -> Sequence[Skipped]:
         """Copy the run's files into its folder, unless the nodes write to that folder."""

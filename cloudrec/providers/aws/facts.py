@@ -25,6 +25,7 @@ FACTS = CloudFacts(
         ),
     ),
     notice=NOTICE,
+    metrics_agent="CloudWatch Container Insights",
     pool_label="eks.amazonaws.com/nodegroup",
     # "Detect node health issues with the EKS node monitoring agent", EKS's user guide. The first is that of
     # GPUs: XID, NVLink and ECC errors, and DCGM's findings.

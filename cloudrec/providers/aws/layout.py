@@ -75,6 +75,16 @@ class AwsLayout(CloudLayout):
         return f"cloudrec/{self.title}"
 
     @property
+    def has_managed_metrics(self) -> bool:
+        """Whether CloudWatch's agent collects the metrics of nodes and GPUs."""
+        return self.cluster.metrics == "managed"
+
+    @property
+    def metrics_group(self) -> str:
+        """The name of the log group of Container Insights, which its agent prescribes."""
+        return f"/aws/containerinsights/{self.name}/performance"
+
+    @property
     def log_group(self) -> str:
         """The name of the control plane's log group, which EKS prescribes."""
         return f"/aws/eks/{self.name}/cluster"

@@ -83,6 +83,7 @@ class CloudFacts:
         pool_label: the label by which the cloud names a node's pool; empty if it sets none.
         unhealthy: conditions by which its agents report a node that must be repaired, each with the status
             of a problem.
+        metrics_agent: the service that `cluster.metrics: managed` switches on; empty if there is none.
         topology: the labels by which it names the parts of the network that a node is in, the widest first.
     """
 
@@ -92,6 +93,7 @@ class CloudFacts:
     pool_label: str = ""
     unhealthy: Mapping[str, str] = field(default_factory=dict)
     topology: tuple[str, ...] = ()
+    metrics_agent: str = ""
 
 
 @cache

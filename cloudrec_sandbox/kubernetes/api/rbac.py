@@ -34,6 +34,8 @@ _WORK = [
     },
     {"apiGroups": ["apps", "batch", "autoscaling", "policy", "networking.k8s.io"], "resources": _ALL},
 ]
+# As in kube-apiserver: edit and admin may enter containers, view may not.
+_ENTER = {"apiGroups": [""], "resources": ["pods/exec", "pods/portforward"], "verbs": _ALL}
 _SECRETS = {"apiGroups": [""], "resources": ["secrets"], "verbs": _ALL}
 _ROLES = {
     "cluster-admin": [
@@ -41,9 +43,10 @@ _ROLES = {
         {"nonResourceURLs": _ALL, "verbs": _ALL},
     ],
     "view": [{**rule, "verbs": _READ} for rule in _WORK],
-    "edit": [*({**rule, "verbs": _ALL} for rule in _WORK), _SECRETS],
+    "edit": [*({**rule, "verbs": _ALL} for rule in _WORK), _ENTER, _SECRETS],
     "admin": [
         *({**rule, "verbs": _ALL} for rule in _WORK),
+        _ENTER,
         _SECRETS,
         {"apiGroups": [GROUP], "resources": ["roles", "rolebindings"], "verbs": _ALL},
     ],

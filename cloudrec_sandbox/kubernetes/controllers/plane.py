@@ -20,6 +20,7 @@ from cloudrec_sandbox.kubernetes.controllers.workloads.job import JobController
 from cloudrec_sandbox.kubernetes.controllers.workloads.replicaset import ReplicaSetController
 from cloudrec_sandbox.kubernetes.kubelet.pods.agent import Kubelet
 from cloudrec_sandbox.kubernetes.kubelet.serving import LogServer
+from cloudrec_sandbox.kubernetes.kubelet.streaming import StreamServer
 from cloudrec_sandbox.kubernetes.scheduling.loss import Losses, Timing
 from cloudrec_sandbox.kubernetes.scheduling.nodes import DEFAULT, Nodes
 from cloudrec_sandbox.kubernetes.scheduling.scheduler import Scheduler
@@ -72,6 +73,7 @@ class Controllers:
             *(each(self.cluster, self.worker, self.operators) for each in OPERATED),
         ]
         store.logs = LogServer(self.kubelet)
+        store.streams = StreamServer(self.kubelet)
         self.kubelet.accounts.serve(address, authority)
         self.kubelet.start()
         self.worker.start()

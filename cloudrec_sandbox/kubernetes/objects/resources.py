@@ -17,7 +17,7 @@ _BUILT_IN = """
 - v1 Namespace namespaces C ns; status
 - v1 Node nodes C no; status
 - v1 PersistentVolume persistentvolumes C pv; status
-- v1 Pod pods N po; status log eviction binding resize
+- v1 Pod pods N po; status log exec portforward eviction binding resize
 - v1 Service services N svc; status
 - v1 Endpoints endpoints N ep;
 - v1 ConfigMap configmaps N cm;

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from cloudrec_sandbox.kubernetes.storage.log_source import LogSource
+    from cloudrec_sandbox.kubernetes.streams.source import StreamSource
 
     Track = Callable[[dict[str, Any], Mapping[str, Any] | None], None]
 
@@ -58,6 +59,7 @@ class Store:
         self.policy = policy
         self.tokens = Tokens()
         self.logs: LogSource | None = None  # set by the side that runs the containers
+        self.streams: StreamSource | None = None  # as above
 
     def subscribe(self, callback: Callable[[str, str, dict[str, Any]], None]) -> None:
         """Call back with (ADDED, MODIFIED or DELETED; the plural; the object) on each change, in order.

@@ -37,7 +37,7 @@ def test_roles_can_be_passed_to_named_services_only() -> None:
 
 def test_attachable_policies_are_those_that_cloudrec_attaches(aws: Aws, tmp_path: Path) -> None:
     (given,) = [each for each in statements(*DEPLOYER) if each["Sid"] == "NamedPolicies"]
-    site = Site(aws, tmp_path, settings={"lustre_gib": 1200})
+    site = Site(aws, tmp_path, settings={"lustre_gib": 1200}, metrics="managed")
     asked = [each.properties for each in site.provider.resources(site.cluster) if each.kind == "role"]
     roles = [each for each in asked if isinstance(each, AwsRoleProperties)]
     assert len(roles) == len(asked) > 0

@@ -261,3 +261,22 @@ def test_the_gpu_plugin_has_pods_on_nodes_with_gpus_only(kube: Kube, server: Ser
     manage.install(kube, "nvidia-device-plugin", target, cluster="demo", owner="ann", report=print)
     pods = kube.list("Pod", namespace="kube-system")
     assert [each["spec"]["nodeName"] for each in pods] == ["gpu-0"]
+
+
+@pytest.mark.parametrize("name", ["gpu-metrics", "fabric-metrics"])
+def test_exporters_are_installed_on_request_alone_and_removed(kube: Kube, server: Server, name: str) -> None:
+    target = server.target(fabric="efa")
+    converged(kube, server, fabric="efa")
+    found = f"cloudrec-{name}"
+    assert found not in {each["metadata"]["name"] for each in kube.list("DaemonSet", namespace="kube-system")}
+    said: list[str] = []
+    manage.install(kube, name, target, cluster="demo", owner="tester", report=said.append, wait_s=0)
+    (daemon,) = [
+        each for each in kube.list("DaemonSet", namespace="kube-system") if each["metadata"]["name"] == found
+    ]
+    notes = daemon["spec"]["template"]["metadata"]["annotations"]
+    (container,) = daemon["spec"]["template"]["spec"]["containers"]
+    assert notes["prometheus.io/scrape"] == "true"
+    assert notes["prometheus.io/port"] == str(container["ports"][0]["containerPort"])
+    manage.remove(kube, name, report=said.append)
+    assert found not in {each["metadata"]["name"] for each in kube.list("DaemonSet", namespace="kube-system")}

@@ -7,6 +7,7 @@ from typing import Any
 from cloudrec.kubernetes.addons import bundled
 from cloudrec.kubernetes.addons.inventory import labels_of
 from cloudrec.kubernetes.addons.manage import needed
+from cloudrec.kubernetes.addons.table import addon_of
 from cloudrec.kubernetes.client.target import CardNetwork, ClusterTarget
 from cloudrec.transport import profile_of
 
@@ -61,6 +62,7 @@ _FAMILIES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "kubernetes-cpu": ("none", "", {}),
 }
 FAMILIES = tuple(_FAMILIES)
+METRICS = ("gpu-metrics", "fabric-metrics")  # cloudrec's own add-ons that are installed on request
 
 
 def target_of(family: str) -> ClusterTarget:
@@ -83,7 +85,7 @@ def objects_of(family: str) -> list[dict[str, Any]]:
     target = target_of(family)
     return [
         each
-        for addon in needed(target)
+        for addon in (*needed(target), *map(addon_of, METRICS))
         for each in bundled.objects_of(
             addon, target, cluster="demo", labels=labels_of(addon.name, "demo", "ann")
         )

@@ -18,7 +18,7 @@ from cloudrec.kubernetes.manifests import text
 from cloudrec.kubernetes.manifests.names import ENGINES
 from cloudrec.kubernetes.manifests.templates.rendering import TemplateContext, template_name
 from cloudrec.transport import profiles
-from tests.unit.kubernetes.support_addons import FAMILIES, objects_of, target_of
+from tests.unit.kubernetes.support_addons import FAMILIES, METRICS, objects_of, target_of
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "addons"
 TEMPLATES = Path(__file__).parents[3] / "templates" / "k8s"
@@ -59,7 +59,8 @@ def test_every_addon_has_a_version_a_date_and_a_source() -> None:
         assert str(addon.date) >= "2026-01-01"
         assert addon.source
         assert addon.purpose
-        assert addon.optional == (addon.release is not None or addon.follows_nodes)
+        on_request = addon.release is not None or addon.follows_nodes or addon.name in METRICS
+        assert addon.optional == on_request
         assert set(addon.needs) | set(addon.then) <= set(addons())
         assert all(addon.name in addon_of(name).needs for name in addon.then)
         if addon.release:

@@ -23,6 +23,7 @@ from cloudrec.providers.gcp.api.client import Gcp
 from cloudrec.providers.gcp.storage import mounts
 from cloudrec.transport import profile_of
 from cloudrec_contract.safe_json import safe_object
+from scripts.site.text import wrapped
 from tests.unit.kubernetes.support_addons import objects_of
 from tests.unit.kubernetes_manifests.support_matrix import FAMILIES, objects
 from tests.unit.providers_aws.support import layout as aws_layout
@@ -186,7 +187,7 @@ def test_every_difference_has_a_reason_and_nothing_else_has_one() -> None:
 
 
 def tables(recorded: Mapping[str, Any]) -> Iterator[str]:
-    """The table of each manifest's differences, with its title."""
+    """The list of each manifest's differences, with its title."""
     for manifest in recorded["manifests"]:
         rows = [each for each in manifest["facts"] if "why" in each]
         same = len(manifest["facts"]) - len(rows)
@@ -194,13 +195,13 @@ def tables(recorded: Mapping[str, Any]) -> Iterator[str]:
             [
                 f"### {manifest['name']}",
                 "",
-                f"From {' '.join(manifest['theirs'].split())}. {same} values are the same.",
+                wrapped(f"From {manifest['theirs']}. {same} values are the same."),
                 "",
-                f"| What | {recorded['vendor']} | cloudrec | Why |",
-                "|---|---|---|---|",
                 *(
-                    f"| {_cell(' '.join(map(str, each['at'])), code=False)} | {_cell(each['is'])} "
-                    f"| {_cell(each['ours'])} | {each['why']} |"
+                    f"- {' '.join(map(str, each['at']))}\n"
+                    + _line(f"{recorded['vendor']}: {_value(each['is'])}")
+                    + _line(f"cloudrec: {_value(each['ours'])}")
+                    + _line(f"Why: {each['why']}").rstrip("\n")
                     for each in rows
                 ),
                 "",
@@ -208,11 +209,13 @@ def tables(recorded: Mapping[str, Any]) -> Iterator[str]:
         )
 
 
-def _cell(value: object, *, code: bool = True) -> str:
-    text = " ".join(str(value).split()).replace("|", "\\|")
-    if value is None:
-        return "none"
-    return f"`{text}`" if code else text
+def _value(value: object) -> str:
+    text = " ".join(str(value).split())
+    return "none" if value is None else f"`{text}`" if text else "nothing"
+
+
+def _line(text: str) -> str:
+    return wrapped(text, first="    - ", rest="      ") + "\n"
 
 
 @pytest.mark.parametrize("recorded", RECORDED, ids=lambda each: each["vendor"])

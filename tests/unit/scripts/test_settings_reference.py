@@ -21,4 +21,4 @@ def test_the_settings_page_matches_the_models() -> None:
     ],
 )
 def test_every_kind_of_setting_is_on_the_page(key: str) -> None:
-    assert f"| `{key}` |" in settings_reference.page()
+    assert f"- `{key}` (" in settings_reference.page()

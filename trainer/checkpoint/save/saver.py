@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import time
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from trainer.base.errors import CheckpointError
+from trainer.base.errors import CheckpointError, SaveError
 from trainer.checkpoint.format import catalogue
 from trainer.checkpoint.format.commit import ManifestReference
 from trainer.checkpoint.format.frames import frames
@@ -19,6 +20,8 @@ from trainer.checkpoint.save.saves import CheckpointReport
 from trainer.checkpoint.store.owner import FencedError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from trainer.checkpoint.agreement import Ranks
     from trainer.checkpoint.history import History
     from trainer.checkpoint.save.background import JobResult
@@ -64,22 +67,24 @@ class Saver:
 
     def save(self, wanted: Wanted, *, wait: bool) -> CheckpointReport | None:
         """See Checkpointer."""
-        self._settle(wait=True)
-        while (report := self._report_of(wanted)) is None:
-            save = self._planner.begin(wanted)
-            if not self._options.in_background:
-                return self._write_here(save)
-            self._save = save
-            self._freezer.submit(save, wanted.state)
-            save.stall_s = time.perf_counter() - wanted.started
-            if not wait:
-                return None
+        with _as_save_errors():
             self._settle(wait=True)
-        return report
+            while (report := self._report_of(wanted)) is None:
+                save = self._planner.begin(wanted)
+                if not self._options.in_background:
+                    return self._write_here(save)
+                self._save = save
+                self._freezer.submit(save, wanted.state)
+                save.stall_s = time.perf_counter() - wanted.started
+                if not wait:
+                    return None
+                self._settle(wait=True)
+            return report
 
     def poll(self, *, wait: bool) -> list[CheckpointReport]:
         """See Checkpointer."""
-        self._settle(wait=wait)
+        with _as_save_errors():
+            self._settle(wait=wait)
         reports, self._reports = self._reports, []
         return reports
 
@@ -111,9 +116,14 @@ class Saver:
             sent = chain(frames(save.groups), () if save.tables is None else save.tables.frames())
             self._ranks.each(save.problem, lambda: write_layer(self._store, stem, sent, quantization))
             written = self._ranks.first(save.problem, lambda: self._commit(save.plan))
-        except CheckpointError:
+        except FencedError:
             self._clear(save)
             raise
+        except CheckpointError:
+            found = self._find(save)
+            if found is None:
+                raise
+            written = found
         self._finish(save, written)
         return replace(self._reports.pop(), seconds=time.perf_counter() - save.started)
 
@@ -129,7 +139,7 @@ class Saver:
             codes = self._ranks.gather_numbers(self._code(save))
             if _FAILED in codes:
                 self._fail(save)
-            if _LOST in codes:
+            elif _LOST in codes:
                 self._recover(save)
             elif all(code == _DONE for code in codes):
                 self._finish(save, _read_answer(self._ranks.gather(save.answer)[0]))
@@ -148,9 +158,15 @@ class Saver:
         return _FAILED if save.answer.error is not None else _DONE
 
     def _fail(self, save: Save) -> None:
-        """Raise on all ranks what failed on one."""
-        self._clear(save)
+        """Raise on all ranks what failed on one, unless the save is committed."""
         answer = save.answer
+        fenced = any(self._ranks.gather(answer is not None and answer.fenced))
+        written = None if fenced else self._find(save)
+        if written is not None:
+            self._finish(save, written)
+            return
+        if fenced:
+            self._clear(save)
 
         def raise_failure() -> None:
             if answer is not None and answer.error is not None:
@@ -160,11 +176,10 @@ class Saver:
 
     def _recover(self, save: Save) -> None:
         """Handle a process's death during a save: it may be committed anyway; if not, it is repeated."""
-        written = self._ranks.first(save.problem, lambda: self._history.find(save.step, save.id))
+        written = self._find(save)
         if written is not None:
             self._finish(save, written)
             return
-        self._clear(save)
         self._lost += 1
         if self._lost >= _TRIES:
             raise CheckpointError(
@@ -174,10 +189,28 @@ class Saver:
         if self._ranks.rank == 0:
             _LOG.warning("%s: the process that wrote it died; another takes over", save.problem)
 
-    def _clear(self, save: Save) -> None:
-        """Abort a save and remove its files."""
+    def _find(self, save: Save) -> Written | None:
+        """Return what a save without a good answer has committed; if nothing, abort it and remove its files.
+
+        The answer to the last request may be lost, so only the store knows. If it cannot be asked now, the
+        files stay: a commit may name them. The next save that succeeds removes those that none names.
+        """
+
+        def ask() -> tuple[bool, Written | None]:
+            try:
+                return True, self._history.find(save.step, save.id)
+            except CheckpointError:
+                return False, None
+
+        known, written = self._ranks.first(save.problem, ask)
+        if written is None:
+            self._clear(save, remove=known)
+        return written
+
+    def _clear(self, save: Save, *, remove: bool = True) -> None:
+        """Abort a save; with `remove`, also remove its files."""
         self.close()
-        if self._ranks.rank == 0:
+        if remove and self._ranks.rank == 0:
             catalogue.remove_save(self._store, save.step, save.id)
 
     def _finish(self, save: Save, written: Written) -> None:
@@ -195,6 +228,17 @@ class Saver:
                 save.step, save.stall_in_all_s, written.bytes, seconds, save.kind, written.fallback
             )
         )
+
+
+@contextmanager
+def _as_save_errors() -> Iterator[None]:
+    """Raise a failure as a SaveError: a later save may succeed, unless this run is fenced."""
+    try:
+        yield
+    except (FencedError, SaveError):
+        raise
+    except CheckpointError as error:
+        raise SaveError(str(error)) from error
 
 
 def _read_answer(answer: JobResult | None) -> Written:

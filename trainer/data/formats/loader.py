@@ -154,7 +154,7 @@ def open_loader(name: str, config: TrainerConfig) -> LoaderSource:
     if missing:
         raise ConfigError(
             f"dataset {name}: what the factory returned lacks {', '.join(missing)}; "
-            "trainer/data/formats/loader.py documents a loader"
+            "docs/own-loader.md describes a loader"
         )
     if absent := sorted(set(dataset.sparse_features) - set(dataset.num_embeddings)):
         raise ConfigError(f"dataset {name}: num_embeddings lacks {', '.join(absent)}")

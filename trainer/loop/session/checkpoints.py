@@ -1,8 +1,15 @@
-"""The checkpoints of a run from the loop's view: saved when due, counted and reported once committed."""
+"""The checkpoints of a run from the loop's view: saved when due, counted and reported once committed.
+
+A save that fails does not end a run that has an earlier checkpoint: training continues, and saves are tried
+again, until `save_failure_seconds` have passed without one.
+"""
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
+
+from trainer.base.errors import SaveError
 
 if TYPE_CHECKING:
     from cloudrec_contract.interval import CheckpointTimer
@@ -13,6 +20,8 @@ if TYPE_CHECKING:
     from trainer.loop.session.step_log import StepLog
     from trainer.report.ledger import GoodputLedger
     from trainer.report.report import Reporter
+
+_FIRST_WAIT_S, _LONGEST_WAIT_S = 5.0, 300.0  # between a failed save and the next try; it doubles each time
 
 
 class RunCheckpoints:
@@ -32,9 +41,45 @@ class RunCheckpoints:
         self._ledger = ledger
         self._reporter = reporter
         self._log = log
+        self._failures = 0  # in a row; the same on all ranks
+        self._failing_since = 0.0
 
-    def save(self, course: Course, *, wait: bool = True) -> None:
-        """Save a checkpoint of this step unless there is one; with `wait`, it is committed on return."""
+    def save(self, course: Course) -> None:
+        """Begin to save a checkpoint of this step unless there is one; `poll` reports it once committed.
+
+        Raises:
+            SaveError: on all ranks, if saves fail for too long, or the run has no checkpoint to fall back on.
+        """
+        try:
+            self._save(course, wait=False)
+        except SaveError as error:
+            self._go_on(course, error)
+
+    def save_last(self, course: Course, *, patience_s: float) -> None:
+        """Save a checkpoint of this step unless there is one; it is committed on return.
+
+        Args:
+            course: the run's.
+            patience_s: to try again if it fails.
+
+        Raises:
+            SaveError: on all ranks: it could not be written in this time.
+        """
+        started = self._ledger.elapsed
+        while True:
+            try:
+                self._save(course, wait=True)
+            except SaveError as error:
+                self._count_failure(course)
+                wait_s = self._wait_s
+                if self._slowest(self._ledger.elapsed - started) + wait_s > patience_s:
+                    raise
+                self._report_failure(course, error, f"it is tried again in {wait_s:.0f} s")
+                time.sleep(wait_s)
+            else:
+                return
+
+    def _save(self, course: Course, *, wait: bool) -> None:
         progress = course.progress
         if self.saving.step == progress.step:
             return
@@ -46,8 +91,15 @@ class RunCheckpoints:
         self._note(course, self.saving.save(progress, course.seen, wait=wait))
 
     def poll(self, course: Course, *, wait: bool = False) -> None:
-        """Report the saves committed since the last call; with `wait`, first wait for a save in progress."""
-        self._note(course, self.saving.poll(course.progress, wait=wait))
+        """Report the saves committed since the last call; with `wait`, first wait for a save in progress.
+
+        Raises:
+            SaveError: see `save`.
+        """
+        try:
+            self._note(course, self.saving.poll(course.progress, wait=wait))
+        except SaveError as error:
+            self._go_on(course, error)
 
     def foresee(self, step: int) -> None:
         """Prepare the next cut once half of the interval has passed."""
@@ -60,8 +112,53 @@ class RunCheckpoints:
         # A save that is due by steps waits for the last one instead: its step must not depend on speed.
         return self.saving.is_busy and not self.timer.by_steps
 
+    def _go_on(self, course: Course, error: SaveError) -> None:
+        """Plan another try, unless the run has to end."""
+        self._count_failure(course)
+        limit_s = self.saving.config.save_failure_seconds
+        failing_s = self._slowest(self._ledger.elapsed - self._failing_since)
+        if self.saving.step is None or not limit_s:  # it never worked, so it may never do
+            raise error
+        if failing_s >= limit_s:
+            raise SaveError(
+                f"{error}; {self._failures} saves have failed for {failing_s} s (save_failure_seconds is "
+                f"{limit_s:g}); {self.saving.last_good()}"
+            ) from error
+        self.timer.failed(self._ledger.elapsed, self._wait_s)
+        self._report_failure(
+            course,
+            error,
+            f"training continues, and the next try follows in about {self._wait_s:.0f} s; the run ends if "
+            f"none succeeds within {limit_s - failing_s:.0f} s; {self.saving.last_good()}",
+        )
+
+    def _count_failure(self, course: Course) -> None:
+        # The save before the failed one may have been committed since the last look.
+        self._note(course, self.saving.poll(course.progress))
+        if not self._failures:
+            self._failing_since = self._ledger.elapsed
+        self._failures += 1
+
+    @property
+    def _wait_s(self) -> float:
+        return min(_FIRST_WAIT_S * 2.0 ** min(self._failures - 1, 20), _LONGEST_WAIT_S)
+
+    def _slowest(self, seconds: float) -> int:
+        """Return the largest value of any rank, so that all ranks decide the same."""
+        return max(self.saving.world.gather_lists([int(seconds)]))
+
+    def _report_failure(self, course: Course, error: SaveError, outlook: str) -> None:
+        step = course.progress.step
+        self._reporter.record("save_failure", step, failures=self._failures, problem=str(error))
+        self._reporter.say(f"step {step}: a checkpoint could not be written: {error}; {outlook}")
+
     def _note(self, course: Course, reports: list[CheckpointReport]) -> None:
         """Report checkpoints that are committed."""
+        if reports and self._failures:
+            self._reporter.say(
+                f"step {course.progress.step}: checkpoints are written again, after {self._failures} failures"
+            )
+            self._failures = 0
         for report in reports:
             self._log.add_stall(report.seconds)
             self._ledger.saved(course.progress.step, stall_s=report.seconds, write_s=report.write_s)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from trainer.base.errors import SaveError
 from trainer.loop.session.summary import make_summary
 from trainer.sharding.digest import model_digest
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from trainer.report.report import Reporter
 
 STOPPED = "stopped"
+_STOP_S = 60.0  # to write the last checkpoint, if the store fails and no notice limits the time
 
 
 class RunEnd:
@@ -50,13 +52,24 @@ class RunEnd:
         if notice is not None:
             self._reporter.say(f"stopping: {notice.source}: {notice.reason}", everywhere=True)
         if verdict.save:
-            self._checkpoints.save(course)
+            self._save(course, verdict.seconds_left)
         else:
             self._reporter.say(
                 f"{verdict.seconds_left:.0f} s left are too few for a checkpoint, which takes "
                 f"{self._checkpoints.timer.costs.write_s:.0f} s; {self._checkpoints.saving.last_good()}"
             )
         self.finish(course, STOPPED, None, in_haste=verdict.seconds_left < math.inf)
+
+    def _save(self, course: Course, seconds_left: float) -> None:
+        """Save, or stop with an earlier checkpoint if that fails; SaveError if there is none."""
+        limit_s = self._run.config.save_failure_seconds
+        try:
+            self._checkpoints.save_last(course, patience_s=min(limit_s, seconds_left, _STOP_S))
+        except SaveError as error:
+            if self._checkpoints.saving.step is None:
+                raise
+            last_good = self._checkpoints.saving.last_good()
+            self._reporter.say(f"the last checkpoint could not be written: {error}; {last_good}")
 
     def finish(
         self, course: Course, status: str, metrics: Mapping[str, Any] | None, *, in_haste: bool = False

@@ -30,6 +30,7 @@ from trainer.loop.setup import count_steps, model_shape, open_dataset, set_numer
 from trainer.report.ledger import GoodputLedger
 from trainer.report.profiling import StepProfiler
 from trainer.report.report import Reporter
+from trainer.report.trackers import Trackers, trackers_of
 from trainer.retrieval.items import find_items
 from trainer.retrieval.negatives import NegativeSampler
 from trainer.sharding.planfile import FROM_CHECKPOINT, IN_CHECKPOINT
@@ -53,6 +54,8 @@ def open_session(config: TrainerConfig, world: World) -> Iterator[Session]:
     config = fit_batch(config, world)
     set_numerics(config, world)
     with ExitStack() as stack:
+        # The first, so that it ends last: after the last checkpoint is committed.
+        trackers = stack.enter_context(trackers_of(config) if world.is_first else Trackers({}))
         dataset = open_dataset(config, world)
         steps = count_steps(config, dataset, world)
         checkpointer = stack.enter_context(
@@ -68,7 +71,7 @@ def open_session(config: TrainerConfig, world: World) -> Iterator[Session]:
         # Before the first file of the run: a stop that is requested once the run is visible must be handled.
         stop = stack.enter_context(watching(config, world))
         folder = Path(config.output_dir)
-        reporter = stack.enter_context(Reporter(folder, active=world.is_first))
+        reporter = stack.enter_context(Reporter(folder, active=world.is_first, trackers=trackers))
         ledger = stack.enter_context(
             GoodputLedger(folder / "goodput.jsonl", active=world.is_first, restarted=restarts() > 0)
         )
@@ -220,4 +223,7 @@ def _save_plan(run: RunParts) -> None:
     """Write the sharding plan beside the reports, so that it can be edited and given to another run."""
     if run.world.is_first:
         path = Path(run.config.output_dir) / "sharding_plan.json"
-        path.write_text(json.dumps(run.learner.plan_document, indent=1) + "\n", encoding="utf-8")
+        try:
+            path.write_text(json.dumps(run.learner.plan_document, indent=1) + "\n", encoding="utf-8")
+        except OSError as error:
+            raise ConfigError(f"output_dir {path.parent} cannot be written: {error}") from error

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from trainer.report.profiling import StepProfiler
 
 
+_LAST_SAVE_S = 600.0  # to write the trained model, if the store fails; meanwhile the machines cost money
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
     """The parts of one attempt; every method is collective.
@@ -89,14 +92,20 @@ class Session:
         """Return the metrics of the test split after this step, over all ranks."""
         return self.evaluator.evaluate(self.course)
 
-    def save(self, *, wait: bool = True) -> None:
-        """Save a checkpoint of this step unless there is one; with `wait`, it is committed on return."""
-        self.checkpoints.save(self.course, wait=wait)
+    def save(self) -> None:
+        """Begin to save a checkpoint of this step, unless there is one."""
+        self.checkpoints.save(self.course)
 
     def leave(self, verdict: StepVerdict) -> None:
         """Stop after this step, by the ranks' decision."""
         self.end.leave(self.course, verdict)
 
     def finish(self, metrics: dict[str, Any]) -> None:
-        """End the run after its last step and evaluation."""
+        """Save the model after the last step and evaluation, and end the run.
+
+        Raises:
+            SaveError: on all ranks: it could not be written.
+        """
+        patience_s = min(self.run.config.save_failure_seconds, _LAST_SAVE_S)
+        self.checkpoints.save_last(self.course, patience_s=patience_s)
         self.end.finish(self.course, "finished", metrics)

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
 
-from cloudrec.engine.cost import FREE
+from cloudrec.engine.cost import BY_USE, FREE
 from cloudrec.engine.graph import TAG_CLUSTER, Condition, Observed, Properties
 from cloudrec.providers.aws.api import eks
 from cloudrec.providers.aws.cluster.cluster import CLUSTER
+from cloudrec.providers.aws.cluster.logs import GROUP
 from cloudrec.providers.aws.identity.identity import (
     CNI_ACCOUNT,
     GUARD,
     LUSTRE_CSI_ACCOUNT,
+    METRICS,
+    METRICS_ACCOUNT,
     guard_account,
 )
 from cloudrec.providers.base.driver import needed
@@ -41,9 +44,10 @@ ADDON, POD_IDENTITY = "addon", "pod-identity"
 CNI, PROXY, AGENT, DNS = "vpc-cni", "kube-proxy", "eks-pod-identity-agent", "coredns"
 LUSTRE_CSI, S3_CSI = "aws-fsx-csi-driver", "aws-mountpoint-s3-csi-driver"
 MONITOR = "eks-node-monitoring-agent"
+INSIGHTS = "amazon-cloudwatch-observability"
 KINDS: Mapping[str, AbstractSet[str]] = {
     # Nodes are not among the needs: they need the network plugin themselves, so it is deleted after them.
-    ADDON: frozenset({CLUSTER, POD_IDENTITY}),
+    ADDON: frozenset({CLUSTER, POD_IDENTITY, GROUP}),
     POD_IDENTITY: frozenset({CLUSTER, "role"}),
 }
 
@@ -54,6 +58,21 @@ _S3_CONFIGURATION = json.dumps({"node": {"tolerateAllTaints": True}})
 # The agent reports XID, NVLink and ECC errors of GPUs as conditions of the node, and EKS repairs the node. It
 # reads them from DCGM, whose pods tolerate no taint by default (the chart of aws/eks-node-monitoring-agent).
 _MONITOR_CONFIGURATION = json.dumps({"dcgmAgent": {"tolerations": [{"operator": "Exists"}]}})
+
+# Metrics of nodes, pods, GPUs and EFA alone. By default the agent also sends the logs of all containers, and
+# changes the pods of runs to trace them (aws-observability/helm-charts, amazon-cloudwatch-observability, and
+# "Install the CloudWatch agent with the Amazon CloudWatch Observability EKS add-on", its user guide).
+_INSIGHTS_CONFIGURATION = json.dumps(
+    {
+        "containerLogs": {"enabled": False},
+        "manager": {"applicationSignals": {"autoMonitor": {"monitorAllServices": False}}},
+        "agent": {
+            "config": {
+                "logs": {"metrics_collected": {"kubernetes": {"enhanced_container_insights": True}}},
+            }
+        },
+    }
+)
 
 
 def resources(layout: AwsLayout) -> list[Resource]:
@@ -74,6 +93,14 @@ def resources(layout: AwsLayout) -> list[Resource]:
         found.append(_pod_identity(layout, "lustre-csi", LUSTRE_CSI_ACCOUNT))
         needs = (cluster, nodes, agent, layout.key(POD_IDENTITY, "lustre-csi"))
         found.append(_addon(layout, LUSTRE_CSI, needs=needs))
+    if layout.has_managed_metrics:
+        found.append(_pod_identity(layout, METRICS, METRICS_ACCOUNT))
+        # The log group is there before the agent, and is deleted after it: the agent would create it again.
+        its = (layout.key(POD_IDENTITY, METRICS), layout.key(GROUP, METRICS))
+        insights = _addon(
+            layout, INSIGHTS, needs=(cluster, nodes, agent, *its), configuration=_INSIGHTS_CONFIGURATION
+        )
+        found.append(replace(insights, hourly_usd=BY_USE))
     return found
 
 

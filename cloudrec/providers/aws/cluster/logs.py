@@ -16,6 +16,7 @@ from cloudrec.engine.graph import Condition, Observed
 from cloudrec.providers.aws import errors
 from cloudrec.providers.aws.api.driver import AwsDriver
 from cloudrec.providers.aws.identity import encryption
+from cloudrec.providers.aws.identity.identity import METRICS
 from cloudrec.providers.base.driver import is_ours, name_of
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ GROUP, OF_CLUSTER = "log-group", "cluster"
 KINDS: Mapping[str, AbstractSet[str]] = {GROUP: frozenset({encryption.KEY})}
 
 _ROOT = "/aws/eks/cloudrec-"  # prefix of the names of all clusters' log groups
+_INSIGHTS = "/aws/containerinsights/cloudrec-"  # those of Container Insights
 _EARLIER = (
     "/cloudrec/"  # prefix of groups of earlier versions, in which nothing is written; `up` deletes them
 )
@@ -41,14 +43,22 @@ _MILLISECONDS = 1000
 
 
 def resources(layout: AwsLayout) -> list[Resource]:
-    """Describe the group; none if the control plane keeps no logs."""
-    if not layout.settings.log_types:
-        return []
-    properties = LogGroupProperties(
-        group=layout.log_group, days=layout.settings.log_days, kms_key=layout.settings.kms_key
-    )
-    needs = encryption.needs(layout)
-    return [layout.resource(GROUP, OF_CLUSTER, needs=needs, properties=properties, hourly_usd=BY_USE)]
+    """Describe the groups of the control plane's logs and of Container Insights, if they are kept."""
+    names = {
+        **({OF_CLUSTER: layout.log_group} if layout.settings.log_types else {}),
+        **({METRICS: layout.metrics_group} if layout.has_managed_metrics else {}),
+    }
+    days, key, needs = layout.settings.log_days, layout.settings.kms_key, encryption.needs(layout)
+    return [
+        layout.resource(
+            GROUP,
+            suffix,
+            needs=needs,
+            properties=LogGroupProperties(group=name, days=days, kms_key=key),
+            hourly_usd=BY_USE,
+        )
+        for suffix, name in names.items()
+    ]
 
 
 def drivers(aws: Aws) -> Mapping[str, AwsDriver]:
@@ -84,7 +94,7 @@ class LogGroupDriver(AwsDriver[LogGroupProperties]):
     def search(self, cluster: str | None) -> Sequence[Observed]:
         """List the log groups by the prefix of their names, and keep those with the cluster's tag."""
         # A prefix also matches clusters whose names begin with this one's; the tags decide.
-        prefixes = [f"{root}{cluster or ''}" for root in (_ROOT, _EARLIER)]
+        prefixes = [f"{root}{cluster or ''}" for root in (_ROOT, _INSIGHTS, _EARLIER)]
         found = [self._observe(row) for prefix in prefixes for row in self._listed(prefix)]
         return [seen for seen in found if is_ours(seen.tags, cluster)]
 

@@ -136,6 +136,7 @@ def _policy(layout: AwsLayout) -> Mapping[str, object]:
     use += ["kms:GenerateDataKeyWithoutPlaintext", "kms:DescribeKey"]
     of_fsx = f"{root}:role/aws-service-role/s3.data-source.lustre.fsx.amazonaws.com/*"
     groups = f"arn:{layout.partition}:logs:{layout.region}:{layout.account}:log-group"
+    names = [layout.log_group, *([layout.metrics_group] if layout.has_managed_metrics else [])]
     statements: list[dict[str, object]] = [
         {"Sid": "Account", "Principal": {"AWS": f"{root}:root"}, "Action": "kms:*"},
         {
@@ -143,7 +144,11 @@ def _policy(layout: AwsLayout) -> Mapping[str, object]:
             "Principal": {"Service": f"logs.{layout.region}.amazonaws.com"},
             "Action": use,
             "Condition": {
-                "ArnEquals": {"kms:EncryptionContext:aws:logs:arn": f"{groups}:{layout.log_group}"}
+                "ArnEquals": {
+                    "kms:EncryptionContext:aws:logs:arn": [f"{groups}:{name}" for name in names]
+                    if len(names) > 1
+                    else f"{groups}:{names[0]}"
+                }
             },
         },
         {

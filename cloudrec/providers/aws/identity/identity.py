@@ -34,6 +34,8 @@ END = (
 )
 GPU_GROUPS = "gpu-"  # prefix of the names of GPU node groups, on which the guard's policy relies
 CNI_ACCOUNT = "kube-system/aws-node"  # namespace/name, created by the add-on
+METRICS_ACCOUNT = "amazon-cloudwatch/cloudwatch-agent"  # namespace/name, created by the add-on
+METRICS = "metrics"  # the suffix of the role of CloudWatch's agent
 LUSTRE_CSI_ACCOUNT = "kube-system/fsx-csi-controller-sa"  # namespace/name, created by the add-on
 KINDS: Mapping[str, AbstractSet[str]] = {ROLE: frozenset()}
 
@@ -81,6 +83,9 @@ def resources(layout: AwsLayout) -> list[Resource]:
         # cloudrec creates the file system, not the CSI driver, so that the driver needs only to read.
         managed = ["AmazonFSxReadOnlyAccess"]
         roles.append(_role(layout, "lustre-csi", _PODS, account=LUSTRE_CSI_ACCOUNT, managed=managed))
+    if layout.has_managed_metrics:
+        managed = ["CloudWatchAgentServerPolicy"]
+        roles.append(_role(layout, METRICS, _PODS, account=METRICS_ACCOUNT, managed=managed))
     if layout.cluster.expires:
         roles.append(_role(layout, END, _SCHEDULER, inline=_end_policy(layout)))
     return roles

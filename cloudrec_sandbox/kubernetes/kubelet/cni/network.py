@@ -65,6 +65,10 @@ class Network:
             self._plugged[uid] = self._maker.submit(self._make, address, ports, mtu).result()
         return self._plugged[uid]
 
+    def namespace(self, uid: str) -> int | None:
+        """Return the descriptor of a pod's network namespace; None if it shares this machine's."""
+        return self._plugged.get(uid)
+
     def unplug(self, uid: str) -> None:
         """Close a pod's network; the kernel removes it with the last process in it."""
         namespace = self._plugged.pop(uid, None)

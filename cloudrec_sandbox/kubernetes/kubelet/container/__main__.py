@@ -53,7 +53,7 @@ class Container:
                 self._events, event="refused", reason="CreateContainerError", message=_words(error)
             )
             return
-        self._first, problem = program.start(self._spec, is_first=True, output=2)
+        self._first, problem = program.start(self._spec, is_first=True, streams=(-1, 2, 2))
         if problem:
             os.waitpid(self._first, 0)
             program.report(self._events, event="refused", reason="StartError", message=problem)
@@ -109,7 +109,9 @@ class Container:
     def _exec(self, identity: str, command: list[str]) -> None:
         output, write = os.pipe()
         os.set_inheritable(write, True)  # noqa: FBT003 - the parameter is positional only
-        pid, problem = program.start({**self._spec, "command": command}, is_first=False, output=write)
+        pid, problem = program.start(
+            {**self._spec, "command": command}, is_first=False, streams=(-1, write, write)
+        )
         os.close(write)
         each = _Exec(identity=identity, pid=pid, output=output)
         each.said += problem.encode()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import resource
 import sys
+import termios
 from typing import Any, NoReturn
 
 from cloudrec_sandbox.kubernetes.kubelet.container import kernel
@@ -14,13 +16,16 @@ _NOT_FOUND = 127
 _FILES = 1 << 20  # limit of open files in container runtimes
 
 
-def start(spec: dict[str, Any], *, is_first: bool, output: int) -> tuple[int, str]:
+def start(
+    spec: dict[str, Any], *, is_first: bool, streams: tuple[int, int, int], is_terminal: bool = False
+) -> tuple[int, str]:
     """Start a program in the namespaces of this process.
 
     Args:
         spec: command, environment, workdir, uid, gid, groups, capabilities, memlock, no_new_privileges.
         is_first: whether it is the container's process 1, which mounts /proc.
-        output: descriptor for its stdout and stderr.
+        streams: descriptors for its stdin, stdout and stderr; -1 for no stdin.
+        is_terminal: whether they are a terminal, which it then controls.
 
     Returns:
         Its process id, and why it could not be started; '' if it was.
@@ -29,25 +34,30 @@ def start(spec: dict[str, Any], *, is_first: bool, output: int) -> tuple[int, st
     pid = os.fork()
     if pid == 0:
         os.close(reader)
-        _become(spec, is_first=is_first, output=output, writer=writer)
+        _become(spec, is_first=is_first, streams=streams, is_terminal=is_terminal, writer=writer)
     os.close(writer)
     with os.fdopen(reader, encoding="utf-8") as file:
         return pid, file.read()
 
 
-def _become(spec: dict[str, Any], *, is_first: bool, output: int, writer: int) -> NoReturn:
+def _become(
+    spec: dict[str, Any], *, is_first: bool, streams: tuple[int, int, int], is_terminal: bool, writer: int
+) -> NoReturn:
     step = "start"
     try:
-        if is_first:
+        if is_first or is_terminal:
             os.setsid()
+        if is_terminal:
+            fcntl.ioctl(streams[0], termios.TIOCSCTTY, 0)
+        if is_first:
             _mount_proc(is_root=spec["is_root"])
         step = "identity"
         _take_identity(spec)
         kernel.die_with_parent()  # after the change of identity, which resets it
         step = spec["command"][0]
         os.chdir(spec["workdir"])
-        null = os.open("/dev/null", os.O_RDONLY)
-        for source, target in ((null, 0), (output, 1), (output, 2)):
+        given = os.open("/dev/null", os.O_RDONLY) if streams[0] < 0 else streams[0]
+        for source, target in ((given, 0), (streams[1], 1), (streams[2], 2)):
             os.dup2(source, target)
         # Closed by a successful exec, which is how the parent sees that the program has started.
         os.set_inheritable(writer, False)  # noqa: FBT003 - the parameter is positional only

@@ -77,7 +77,7 @@ class Process:
         self._said_end = False
         self._code: int | None = None
         (folder / "root").mkdir(parents=True)
-        path = folder / "spec.json"
+        self.spec_path = path = folder / "spec.json"
         path.write_text(json.dumps({**spec, "root": str(folder / "root")}), encoding="utf-8")
         self._shim = subprocess.Popen(
             [sys.executable, "-PsSm", "cloudrec_sandbox.kubernetes.kubelet.container", str(path)],
@@ -94,6 +94,11 @@ class Process:
         for file in self._files:
             os.set_blocking(file.fileno(), False)
             selector.register(file, selectors.EVENT_READ, self._read)
+
+    @property
+    def pid(self) -> int:
+        """Return the process that follows the container, in whose namespaces its programs start."""
+        return self._shim.pid
 
     def signal(self, number: int) -> None:
         """Send a signal to its first process; before that has started, any signal ends it."""

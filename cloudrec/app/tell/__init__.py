@@ -1,0 +1,1 @@
+"""Notifications: who is notified, what was sent, and a test."""

@@ -1,0 +1,1 @@
+"""What the keeper notifies: notifications of what happened, and metrics of what is."""

@@ -1,0 +1,1 @@
+"""Metrics for Prometheus: the text format, the endpoint, and the metrics of a run."""

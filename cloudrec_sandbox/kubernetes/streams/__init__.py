@@ -1,0 +1,1 @@
+"""Connections to running containers through the API server: exec and portforward."""

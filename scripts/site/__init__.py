@@ -1,0 +1,1 @@
+"""The parts of the documentation that are generated: pages of reference and pictures."""
