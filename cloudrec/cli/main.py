@@ -30,12 +30,12 @@ _GROUPS = {
     "Runs": {
         "train": ("train:train", "Launch a training run, or resume one."),
         "queue": ("runs:queue", "Show the runs of managed clusters that wait."),
+        "ui": ("pages.ui:ui", "Show clusters and runs in a browser."),
         "logs": ("runs:logs", "Print the output of a rank of a run."),
         "exec": ("attach:execute", "Run a command where a rank runs."),
         "ssh": ("attach:ssh", "Open a shell where a rank runs."),
         "port-forward": ("attach:port_forward", "Serve a port of a rank on this machine."),
         "stop": ("runs:stop", "Stop a run gracefully: checkpoint, then end."),
-        "ui": ("pages.ui:ui", "Show clusters and runs in a browser."),
         "report": ("runs:report", "Write an HTML report of a run."),
         "fetch": ("runs:fetch", "Copy the results of a run to a local folder."),
         "plan": ("plan:plan", "Show where a run fits, how fast it is, and what it costs."),

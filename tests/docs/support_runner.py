@@ -158,7 +158,7 @@ def _end(process: subprocess.Popen[bytes], made: Machine, folder: Path) -> None:
 def _environment(made: Machine, folder: Path) -> dict[str, str]:
     """Return the variables: none of the user's, so that no real account is in reach."""
     index = os.environ.get("CLOUDREC_DOCS_INDEX", "")
-    proxies = {key: value for key, value in os.environ.items() if key.startswith("PIP_") and index}
+    pip = {key: value for key, value in os.environ.items() if key.startswith("PIP_")} if index else {}
     return {
         "PATH": ":".join([*map(str, made.programs), "/usr/local/bin", "/usr/bin", "/bin"]),
         "HOME": str(folder / "home"),
@@ -167,8 +167,8 @@ def _environment(made: Machine, folder: Path) -> dict[str, str]:
         "OMP_NUM_THREADS": "1",
         "GLOO_SOCKET_IFNAME": "lo",
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
-        "PIP_FIND_LINKS": str(made.wheels),
-        **({"CLOUDREC_DOCS_INDEX": index, **proxies} if index else {"PIP_NO_INDEX": "1"}),
+        **({"CLOUDREC_DOCS_INDEX": index, **pip} if index else {"PIP_NO_INDEX": "1"}),
+        "PIP_FIND_LINKS": f"{made.wheels} {pip.get('PIP_FIND_LINKS', '')}".strip(),
     }
 
 
@@ -191,7 +191,7 @@ def _script(blocks: list[Block], folder: Path) -> str:
     for block in blocks:
         parts.append(f"echo {block.line} $(date +%s.%N) >> {folder}/began\n")
         parts.append(f"{{\n{_part(block)}\n}} > {folder}/out/{block.line} 2>&1\n")
-    parts.append(f"echo 0 $(date +%s.%N) >> {folder}/began\n")
+    parts.append(f"echo 0 $(date +%s.%N) >> {folder}/began\ntimes > {folder}/times\n")
     return "".join(parts)
 
 
@@ -224,6 +224,9 @@ def _pattern(wanted: str) -> str:
     return re.escape(wanted).replace(re.escape("..."), ".*")
 
 
-def main_times(times: dict[int, float]) -> str:
-    """Return seconds by line as one line of text."""
-    return f"{sum(times.values()):.0f} s: " + ", ".join(f"{line}: {s:.1f}" for line, s in times.items())
+def main_times(times: dict[int, float], folder: Path) -> str:
+    """Return seconds by line, and those of a processor without those of stand-ins that stay."""
+    shares = re.findall(r"(\d+)m([\d.]+)s", (folder / "times").read_text(encoding="utf-8"))
+    used = sum(60 * int(minutes) + float(seconds) for minutes, seconds in shares)
+    by_line = ", ".join(f"{line}: {seconds:.1f}" for line, seconds in times.items())
+    return f"{sum(times.values()):.0f} s, of a processor {used:.0f} s: {by_line}"

@@ -14,4 +14,4 @@ from tests.docs.support_runner import machine, main_times, run_page
 def test_the_page_runs_as_written(
     name: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    print(name, main_times(run_page(page(name), machine(tmp_path_factory), tmp_path)))
+    print(name, main_times(run_page(page(name), machine(tmp_path_factory), tmp_path), tmp_path))

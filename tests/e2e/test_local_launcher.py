@@ -334,3 +334,18 @@ def test_a_supervisor_that_fails_at_startup_is_reported_with_its_last_output(run
 def test_two_concurrent_runs_do_not_affect_each_other(runs: Path) -> None:
     both = [_launch(runs, {"steps": 10}, name=name, nproc_per_node=1) for name in ("one", "two")]
     assert [_end(run).state for run in both] == [RunState.SUCCEEDED, RunState.SUCCEEDED]
+
+
+def test_a_command_has_the_folder_and_the_variables_of_a_rank(
+    runs: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run = _launch(runs, LONG, environment={"OF_THE_RUN": "yes"})
+    words = ["sh", "-c", "echo $RANK $LOCAL_RANK $WORLD_SIZE $OF_THE_RUN; pwd; exit 9"]
+    assert LAUNCHER.execute(run, words, rank=1, stdin=False, terminal=False) == 9
+    assert capfd.readouterr().out.splitlines() == ["1 1 2 yes", str(run.path)]
+    assert LAUNCHER.execute(run, ["sh", "-c", "kill -9 $$"], rank=0, stdin=False, terminal=False) == 137
+    with pytest.raises(UsageError, match="no-such-program cannot be started"):
+        LAUNCHER.execute(run, ["no-such-program"], rank=0, stdin=False, terminal=False)
+    with pytest.raises(UsageError, match="ranks 0 to 1"):
+        LAUNCHER.execute(run, ["true"], rank=2, stdin=False, terminal=False)
+    LAUNCHER.stop(run)

@@ -136,7 +136,7 @@ class ContainerCommand:
 
 
 def _dialled(namespace: int | None, addresses: list[str], port: int) -> socket.socket:
-    """Connect in a thread of its own, whose network only it uses."""
+    """Connect in a separate thread, whose network only it uses."""
     found: list[socket.socket | OSError] = []
 
     def connect() -> None:

@@ -163,7 +163,12 @@ def test_a_port_of_the_pods_loopback_carries_data_and_errors(nodes: Server, kube
 def fetched(kube: Kube, place: Place, request: bytes) -> bytes:
     ours, theirs = socket.socketpair()
     client = streams.connect_port(kube, place, 6006)
-    thread = threading.Thread(target=lambda: (streams.carry(client, theirs), theirs.close()))
+
+    def carry() -> None:
+        streams.carry(client, theirs)
+        theirs.close()
+
+    thread = threading.Thread(target=carry)
     thread.start()
     ours.sendall(request)
     found = b""

@@ -36,7 +36,9 @@ def slurm() -> Iterator[dict[str, str]]:
         yield variables
 
 
-def test_a_run_on_two_nodes_is_stopped_with_a_checkpoint_and_resumes_from_it(tmp_path: Path) -> None:
+def test_a_run_on_two_nodes_is_entered_stopped_with_a_checkpoint_and_resumes_from_it(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     run = new_run(tmp_path, "two", nodes=2, steps=400, step_s=0.05)
     LAUNCHER.preflight(run.spec())
     handle = LAUNCHER.submit(run)
@@ -45,6 +47,17 @@ def test_a_run_on_two_nodes_is_stopped_with_a_checkpoint_and_resumes_from_it(tmp
     wait_for_line(run, "rank 1 step 3", rank=1)
     with pytest.raises(UsageError, match="is RUNNING"):
         LAUNCHER.submit(run)
+
+    # Commands run beside the ranks, each on the node of its rank.
+    for rank in (0, 1):
+        words = ["sh", "-c", "echo $SLURM_STEP_NODELIST; exit $((5 + RANK_HERE))"]
+        code = LAUNCHER.execute(
+            run, ["env", f"RANK_HERE={rank}", *words], rank=rank, stdin=False, terminal=False
+        )
+        out = capfd.readouterr()
+        assert (code, out.out.strip()) == (5 + rank, f"n{rank + 1}"), out.err
+    with pytest.raises(UsageError, match="ranks 0 to 1"):
+        LAUNCHER.execute(run, ["true"], rank=2, stdin=False, terminal=False)
 
     status = LAUNCHER.stop(run)
     assert (status.state, status.cause) == (
