@@ -70,6 +70,7 @@ _MEANT = {
     "doctor": "check health test login whoami",
     "leaks": "orphans audit",
     "fetch": "download cp copy pull",
+    "ui": "dashboard web page browser gui",
     "report": "html",
     "queue": "waiting",
     "plan": "estimate fit",
