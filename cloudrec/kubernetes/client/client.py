@@ -23,9 +23,9 @@ from cloudrec_contract.safe_json import safe_object
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from cloudrec.kubernetes.client.streams import ChannelSocket
     from cloudrec.kubernetes.client.target import ClusterTarget
     from cloudrec.kubernetes.client.watching import WatchEvent
+    from cloudrec.kubernetes.client.websockets import ChannelSocket
 
 __all__ = ["MANAGER", "Kube", "Listing", "Object", "selector"]
 _PAGE = 500
@@ -110,7 +110,7 @@ class Kube(Changes):
 
     def websocket(self, path: str, *, what: str, protocols: Sequence[str]) -> ChannelSocket:
         """Open a WebSocket; see `Wire.websocket`."""
-        from cloudrec.kubernetes.client.streams import ChannelSocket  # noqa: PLC0415 - only for these calls
+        from cloudrec.kubernetes.client.websockets import ChannelSocket  # noqa: PLC0415 - only for these calls
 
         return ChannelSocket(self._wire.websocket(path, what=what, protocols=protocols))
 

@@ -10,23 +10,22 @@ from __future__ import annotations
 import json
 import os
 import select
-import ssl
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
 from cloudrec.errors import CloudrecError
-from cloudrec.kubernetes.client.errors import ApiUnreachableError
+from cloudrec.kubernetes.client.websockets import V4, V5
 from cloudrec_contract.safe_json import UnsafeJsonError, safe_object
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from cloudrec.kubernetes.client.client import Kube
+    from cloudrec.kubernetes.client.websockets import ChannelSocket
 
-V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
 _STDIN, _STDOUT, _STDERR, _ERROR, _RESIZE, _CLOSE = 0, 1, 2, 3, 4, 255
 _CHUNK = 1 << 15
 _PORT_BYTES = 2
@@ -35,7 +34,7 @@ _NOT_STARTED = 126  # the shell's exit code for a command that cannot be run
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class ContainerPlace:
     """A container.
 
     Attributes:
@@ -68,55 +67,7 @@ class LocalEnd:
     resized: int | None = None
 
 
-class ChannelSocket:
-    """A WebSocket whose messages begin with a channel's number."""
-
-    def __init__(self, made: Any) -> None:  # noqa: ANN401 - websocket-client's, which is not typed
-        self._made = made
-        self.is_v5 = made.subprotocol == V5
-
-    def fileno(self) -> int:
-        """Return the descriptor, for poll."""
-        number: int = self._made.sock.fileno()
-        return number
-
-    @property
-    def has_pending(self) -> bool:
-        """Return whether data was read from the network that `poll` does not see."""
-        made = self._made.sock
-        return isinstance(made, ssl.SSLSocket) and made.pending() > 0
-
-    def receive(self) -> tuple[int, bytes] | None:
-        """Return the next message's channel and data; None at the end of the connection."""
-        from websocket import ABNF, WebSocketException  # noqa: PLC0415 - comes with the extra
-
-        while True:
-            try:
-                kind, frame = self._made.recv_data_frame(True)  # noqa: FBT003 - the parameter's only form
-            except (WebSocketException, OSError):
-                return None
-            if kind == ABNF.OPCODE_CLOSE:
-                return None
-            if kind in (ABNF.OPCODE_BINARY, ABNF.OPCODE_TEXT) and frame.data:
-                return frame.data[0], bytes(frame.data[1:])
-            if not self.has_pending and not select.select([self.fileno()], [], [], 0)[0]:
-                return _ERROR, b""  # a ping, which was answered
-
-    def send(self, channel: int, data: bytes) -> None:
-        """Send one message; OSError if the connection is lost."""
-        from websocket import WebSocketException  # noqa: PLC0415 - comes with the extra
-
-        try:
-            self._made.send_binary(bytes([channel]) + data)
-        except WebSocketException as error:
-            raise OSError(str(error)) from error
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._made.shutdown()
-
-
-def execute(kube: Kube, place: Place, command: Sequence[str], end: LocalEnd) -> int:
+def execute(kube: Kube, place: ContainerPlace, command: Sequence[str], end: LocalEnd) -> int:
     """Run a command in a container, and return its exit code.
 
     Args:
@@ -192,7 +143,7 @@ def _write(descriptor: int, data: bytes) -> None:
         data = data[os.write(descriptor, data) :]
 
 
-def _code(status: bytes, place: Place) -> int:
+def _code(status: bytes, place: ContainerPlace) -> int:
     """Return the exit code in a final status."""
     try:
         found = safe_object(status)
@@ -226,14 +177,14 @@ class NotStartedError(CloudrecError):
 
     exit_code = _NOT_STARTED
 
-    def __init__(self, place: Place, reason: str) -> None:
+    def __init__(self, place: ContainerPlace, reason: str) -> None:
         super().__init__(
             f"the command was not started in container {place.container} of pod {place.pod}: {reason}",
             remedy="name a program that the image has, such as sh",
         )
 
 
-def connect_port(kube: Kube, place: Place, port: int) -> ChannelSocket:
+def connect_port(kube: Kube, place: ContainerPlace, port: int) -> ChannelSocket:
     """Connect to a port of a pod; errors as in `execute`."""
     what = f"forward port {port} of pod {place.pod} in namespace {place.namespace}"
     path = f"{_pod(place)}/portforward?{urlencode({'ports': port})}"
@@ -268,50 +219,5 @@ def carry(client: ChannelSocket, local: socket.socket) -> str:
     return problem.decode(errors="replace")
 
 
-def opened(
-    configuration: Any,  # noqa: ANN401 - the SDK's, which is not typed here
-    url: str,
-    *,
-    host: str,
-    protocols: Sequence[str],
-    connect_s: float,
-) -> Any:  # noqa: ANN401 - websocket-client's
-    """Return a WebSocket after its handshake, with credentials and trust of the SDK's configuration."""
-    from kubernetes.stream import ws_client  # noqa: PLC0415 - an extra
-    from websocket import WebSocket  # noqa: PLC0415 - comes with the extra
-
-    trust: dict[str, Any] = {"cert_reqs": ssl.CERT_NONE, "check_hostname": False}
-    if configuration.verify_ssl:
-        trust = {"cert_reqs": ssl.CERT_REQUIRED, "ca_certs": configuration.ssl_ca_cert}
-        if configuration.assert_hostname is not None:
-            trust["check_hostname"] = configuration.assert_hostname
-    for name, value in (
-        ("certfile", configuration.cert_file),
-        ("keyfile", configuration.key_file),
-        ("server_hostname", configuration.tls_server_name),
-    ):
-        if value:
-            trust[name] = value
-    headers: Mapping[str, Any] = configuration.auth_settings()
-    header = [f"authorization: {each['value']}" for each in headers.values() if each.get("value")]
-    options: dict[str, Any] = {"header": header, "subprotocols": list(protocols), "timeout": connect_s}
-    if host:
-        options["host"] = host
-    if configuration.proxy or configuration.proxy_headers:
-        options = ws_client.websocket_proxycare(options, configuration, url, None)
-    made: Any = WebSocket(sslopt=trust, skip_utf8_validation=True, enable_multithread=False)
-    made.connect(ws_client.get_websocket_url(url), **options)
-    made.settimeout(None)
-    return made
-
-
-def unreachable(what: str, server: str, error: Exception) -> ApiUnreachableError:
-    """Return the error for a WebSocket that could not be opened."""
-    return ApiUnreachableError(
-        f"cannot {what}: the API server {server} does not open a WebSocket: {error}",
-        remedy="a proxy or a tunnel on the way must let WebSockets pass; `kubectl exec` has the same need",
-    )
-
-
-def _pod(place: Place) -> str:
+def _pod(place: ContainerPlace) -> str:
     return f"/api/v1/namespaces/{quote(place.namespace, safe='')}/pods/{quote(place.pod, safe='')}"

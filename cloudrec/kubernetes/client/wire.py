@@ -155,11 +155,11 @@ class Wire:
     def _websocket(self, path: str, what: str, protocols: Sequence[str], client: Any) -> Any:  # noqa: ANN401 - untyped
         from websocket import WebSocketBadStatusException, WebSocketException  # noqa: PLC0415 - in the extra
 
-        from cloudrec.kubernetes.client import streams  # noqa: PLC0415 - only for these calls
+        from cloudrec.kubernetes.client import websockets  # noqa: PLC0415 - only for these calls
 
         url = client.configuration.host.rstrip("/") + path
         try:
-            return streams.opened(
+            return websockets.opened(
                 client.configuration,
                 url,
                 host=self.kubeconfig.host,
@@ -177,7 +177,7 @@ class Wire:
                 )
             ) from error
         except (WebSocketException, OSError) as error:
-            raise streams.unreachable(what, self.kubeconfig.server, error) from error
+            raise websockets.unreachable(what, self.kubeconfig.server, error) from error
 
     def close(self) -> None:
         """Close the connections."""

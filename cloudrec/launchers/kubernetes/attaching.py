@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from cloudrec.errors import CloudrecError, UsageError
 from cloudrec.kubernetes.client import streams
-from cloudrec.kubernetes.client.streams import LocalEnd, Place
+from cloudrec.kubernetes.client.streams import ContainerPlace, LocalEnd
 from cloudrec.launchers.base.attach import check_rank
 from cloudrec.launchers.kubernetes.context import connect, target_of
 from cloudrec.launchers.kubernetes.watch.seeking import RankPods, container_of
@@ -70,7 +70,7 @@ def forward(
             ).start()
 
 
-def _carried(kube: Kube, place: Place, port: int, client: socket.socket) -> None:
+def _carried(kube: Kube, place: ContainerPlace, port: int, client: socket.socket) -> None:
     with client:
         try:
             there = streams.connect_port(kube, place, port)
@@ -85,7 +85,7 @@ def _carried(kube: Kube, place: Place, port: int, client: socket.socket) -> None
             _LOG.warning(problem)
 
 
-def _place(engine: JobOperator, run: RunFolder, rank: int) -> tuple[Kube, Place]:
+def _place(engine: JobOperator, run: RunFolder, rank: int) -> tuple[Kube, ContainerPlace]:
     """Return the container in which a rank runs."""
     spec, target = run.spec(), target_of(run.spec())
     check_rank(spec, rank)
@@ -100,7 +100,7 @@ def _place(engine: JobOperator, run: RunFolder, rank: int) -> tuple[Kube, Place]
             remedy=f"`cloudrec status {spec.name}` shows its pods, `cloudrec logs {spec.name}` its output",
         )
     pod = known[-1]
-    return kube, Place(
+    return kube, ContainerPlace(
         namespace=target.namespace, pod=str(pod["metadata"]["name"]), container=container_of(pod)
     )
 

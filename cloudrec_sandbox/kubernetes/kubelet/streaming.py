@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from cloudrec_sandbox.kubernetes.kubelet.pods.agent import Kubelet
-    from cloudrec_sandbox.kubernetes.streams.source import ExecRequest
+    from cloudrec_sandbox.kubernetes.storage.stream_source import ExecRequest
 
 _ENTER = "cloudrec_sandbox.kubernetes.kubelet.container.enter"
 _SOURCES = Path(cloudrec.__file__).resolve().parent.parent

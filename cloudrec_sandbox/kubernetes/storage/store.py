@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from cloudrec_sandbox.kubernetes.storage.log_source import LogSource
-    from cloudrec_sandbox.kubernetes.streams.source import StreamSource
+    from cloudrec_sandbox.kubernetes.storage.stream_source import StreamSource
 
     Track = Callable[[dict[str, Any], Mapping[str, Any] | None], None]
 

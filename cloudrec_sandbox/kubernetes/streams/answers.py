@@ -19,8 +19,8 @@ from urllib.parse import parse_qsl
 from cloudrec_sandbox.core.http import Reply
 from cloudrec_sandbox.kubernetes.api import rbac, reads
 from cloudrec_sandbox.kubernetes.objects import errors
+from cloudrec_sandbox.kubernetes.storage.stream_source import ExecRequest
 from cloudrec_sandbox.kubernetes.streams import websocket
-from cloudrec_sandbox.kubernetes.streams.source import ExecRequest
 from cloudrec_sandbox.kubernetes.streams.websocket import ClosedError, ServerSocket
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from cloudrec_sandbox.kubernetes.api.call import Call
-    from cloudrec_sandbox.kubernetes.streams.source import Running, StreamSource
+    from cloudrec_sandbox.kubernetes.storage.stream_source import Running, StreamSource
 
 V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
 _STDIN, _STDOUT, _STDERR, _ERROR, _RESIZE, _CLOSE = 0, 1, 2, 3, 4, 255

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import pty
 import socket
+import subprocess
 import sys
+import termios
 import threading
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -21,7 +23,7 @@ from cloudrec.errors import UsageError
 from cloudrec.kubernetes.client import streams
 from cloudrec.kubernetes.client.client import Kube
 from cloudrec.kubernetes.client.errors import DeniedError, InvalidError, KubeError
-from cloudrec.kubernetes.client.streams import LocalEnd, NotStartedError, Place
+from cloudrec.kubernetes.client.streams import ContainerPlace, LocalEnd, NotStartedError
 from cloudrec.launchers.base.attach import ForwardsPorts, RunsCommands
 from cloudrec.launchers.kubernetes.context import disconnect
 from tests.contract.kubernetes.support import CONTROL_PLANE, REAL, Server
@@ -50,7 +52,7 @@ def nodes(server: Server, request: pytest.FixtureRequest) -> Server:
 
 
 @contextmanager
-def pod(kube: Kube, server: Server, name: str, *command: str, wait: bool = True) -> Iterator[Place]:
+def pod(kube: Kube, server: Server, name: str, *command: str, wait: bool = True) -> Iterator[ContainerPlace]:
     container = {"name": "main", "image": IMAGE, "command": list(command)}
     spec = {"containers": [container], "restartPolicy": "Never", "terminationGracePeriodSeconds": 0}
     kube.create(
@@ -64,7 +66,7 @@ def pod(kube: Kube, server: Server, name: str, *command: str, wait: bool = True)
     try:
         if wait:
             await_true(lambda: phase(kube, server, name) == "Running", 60)
-        yield Place(namespace=server.namespace, pod=name, container="main")
+        yield ContainerPlace(namespace=server.namespace, pod=name, container="main")
     finally:
         kube.delete("Pod", name, namespace=server.namespace)
         await_true(lambda: kube.get("Pod", name, namespace=server.namespace) is None, 60)
@@ -75,7 +77,9 @@ def phase(kube: Kube, server: Server, name: str) -> str:
     return str((found.get("status") or {}).get("phase"))
 
 
-def run(kube: Kube, place: Place, *command: str, given: bytes | None = None) -> tuple[int, bytes, bytes]:
+def run(
+    kube: Kube, place: ContainerPlace, *command: str, given: bytes | None = None
+) -> tuple[int, bytes, bytes]:
     """Run a command; return its code and what it wrote."""
     with (
         os.fdopen(os.memfd_create("in"), "w+b") as source,
@@ -111,7 +115,7 @@ def test_what_cannot_be_run_has_a_reason(nodes: Server, kube: Kube) -> None:
             run(kube, place, "no-such-program")
         assert missing.value.exit_code == 126
         with pytest.raises(InvalidError, match="container other is not valid for pod place"):
-            run(kube, Place(namespace=nodes.namespace, pod="place", container="other"), "true")
+            run(kube, ContainerPlace(namespace=nodes.namespace, pod="place", container="other"), "true")
     with pytest.raises(KubeError, match='pods "place" not found'):
         run(kube, place, "true")
     with pod(kube, nodes, "over", "true", wait=False) as over:
@@ -160,7 +164,7 @@ def test_a_port_of_the_pods_loopback_carries_data_and_errors(nodes: Server, kube
             client.close()
 
 
-def fetched(kube: Kube, place: Place, request: bytes) -> bytes:
+def fetched(kube: Kube, place: ContainerPlace, request: bytes) -> bytes:
     ours, theirs = socket.socketpair()
     client = streams.connect_port(kube, place, 6006)
 
@@ -184,7 +188,7 @@ def fetched(kube: Kube, place: Place, request: bytes) -> bytes:
 def test_entering_a_pod_needs_the_verbs_get_and_create(server: Server, kube: Kube, verbs: list[str]) -> None:
     name = f"enter-{'-'.join(verbs) or 'nothing'}"
     with limited(kube, server, name, verbs) as denied, pod(kube, server, name, "sleep", "600", wait=False):
-        place = Place(namespace=server.namespace, pod=name, container="main")
+        place = ContainerPlace(namespace=server.namespace, pod=name, container="main")
         for call in (
             lambda: run(denied, place, "true"),
             lambda: streams.connect_port(denied, place, 80),
@@ -210,7 +214,7 @@ def test_both_verbs_suffice_and_a_pod_without_a_node_is_refused(server: Server, 
                 },
             }
         )
-        place = Place(namespace=server.namespace, pod="waits", container="main")
+        place = ContainerPlace(namespace=server.namespace, pod="waits", container="main")
         with pytest.raises(InvalidError, match="pod waits does not have a host assigned"):
             run(allowed, place, "true")
         kube.delete("Pod", "waits", namespace=server.namespace)
@@ -277,6 +281,9 @@ def test_a_run_is_entered_by_rank_and_its_ports_are_served_here(
         assert [host.rpartition("-")[2] for host in hosts] == ["0", "1"]
         with pytest.raises(UsageError, match="ranks 0 to 1"):
             engine.execute(folder, ["true"], rank=2, stdin=False, terminal=False)
+        code, printed = at_terminal(tmp_path, "ssh", "entered", "--rank", "1", says=b"stty size; exit 6\n")
+        assert code == 6, printed
+        assert b"31 97" in printed
         ports: list[int] = []
         threading.Thread(
             target=lambda: engine.forward(folder, rank=1, remote=6006, local=0, ready=ports.append),
@@ -295,6 +302,34 @@ def test_a_run_is_entered_by_rank_and_its_ports_are_served_here(
         with pytest.raises(UsageError, match="no pod that runs now"):
             engine.execute(folder, ["true"], rank=0, stdin=False, terminal=False)
         disconnect()
+
+
+def at_terminal(home: Path, *words: str, says: bytes) -> tuple[int, bytes]:
+    """Run a command of cloudrec at a terminal of 97 columns, and type; return its code and what it showed."""
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (31, 97))
+    before = termios.tcgetattr(theirs)
+    with subprocess.Popen(
+        [sys.executable, "-m", "cloudrec", *words],
+        env={**os.environ, "CLOUDREC_HOME": str(home)},
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+    ) as process:
+        printed = b""
+        while not printed.rstrip().endswith((b"#", b"$")):  # the shell's prompt
+            printed += os.read(ours, 1000)
+        os.write(ours, says)
+        code = process.wait(60)
+    assert termios.tcgetattr(theirs) == before  # it is left as it was
+    os.set_blocking(ours, False)
+    with suppress(BlockingIOError):
+        while data := os.read(ours, 1000):
+            printed += data
+    os.close(ours)
+    os.close(theirs)
+    return code, printed
 
 
 def size_of_page(port: int) -> int:

@@ -1,0 +1,1 @@
+"""The commands that reach into a run."""
