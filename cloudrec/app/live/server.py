@@ -58,7 +58,7 @@ def serve_page(app: AppContext, *, port: int | None, usual: int, opened: Callabl
     )
     before = signal.signal(signal.SIGTERM, _interrupt)
     try:
-        _Server(config, pages).run(sockets=[listener])
+        _LiveServer(config, pages).run(sockets=[listener])
     except KeyboardInterrupt:  # which uvicorn raises again after it has ended: that is how the page is closed
         return
     finally:
@@ -66,7 +66,7 @@ def serve_page(app: AppContext, *, port: int | None, usual: int, opened: Callabl
         listener.close()
 
 
-class _Server(uvicorn.Server):
+class _LiveServer(uvicorn.Server):
     """Ends the pages' streams first, for which the server would wait otherwise."""
 
     def __init__(self, config: uvicorn.Config, pages: LivePages) -> None:
