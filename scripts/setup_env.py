@@ -60,9 +60,9 @@ def main() -> int:
     constraints = ["--constraint", "constraints.txt"]
     if fbgemm == "fbgemm-gpu":
         needs = [n for n in trainer_needs() if not n.startswith(("fbgemm", "torch>", "torchrec"))]
-        pip(*constraints, *needs, "--editable", ".[data,dev,aws,azure,faiss,gcp,kubernetes,ray,serve]")
+        pip(*constraints, *needs, "--editable", ".[data,dev,aws,azure,faiss,gcp,kubernetes,ray,serve,ui]")
     else:
-        pip(*constraints, "--editable", ".[data,dev,aws,azure,faiss,gcp,kubernetes,ray,serve,trainer-cpu]")
+        pip(*constraints, "--editable", ".[data,dev,aws,azure,faiss,gcp,kubernetes,ray,serve,trainer-cpu,ui]")
     # Last, so that pip does not complain of the CUDA build that torchrec's metadata asks for.
     pip("--no-deps", f"{fbgemm}=={FBGEMM}", f"torchrec=={TORCHREC}")
     torch.wait()

@@ -34,6 +34,7 @@ _SLOW = (
     "tests/contract/kubernetes/test_training.py",
     "tests/contract/kubernetes/test_user_script.py",
     "tests/contract/mutants/test_every_shape.py",
+    "tests/contract/page/test_in_browser.py",
     "tests/contract/ray/test_prepare_on_ray.py",
     "tests/contract/ray/test_ray_cluster.py",
     "tests/contract/ray/test_ray_own_head.py",

@@ -30,6 +30,7 @@ _GROUPS = {
     "Runs": {
         "train": ("train:train", "Launch a training run, or resume one."),
         "queue": ("runs:queue", "Show the runs of managed clusters that wait."),
+        "ui": ("pages.ui:ui", "Show clusters and runs in a browser."),
         "logs": ("runs:logs", "Print the output of a rank of a run."),
         "exec": ("running.attach:execute", "Run a command where a rank runs."),
         "ssh": ("running.attach:ssh", "Open a shell where a rank runs."),
@@ -69,6 +70,7 @@ _MEANT = {
     "doctor": "check health test login whoami",
     "leaks": "orphans audit",
     "fetch": "download cp copy pull",
+    "ui": "dashboard web page browser gui",
     "report": "html",
     "queue": "waiting",
     "plan": "estimate fit",

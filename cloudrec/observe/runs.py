@@ -110,9 +110,7 @@ def list_runs(runs: Path, *, of: str | None = None) -> list[RunView]:
         of: only the run of this name and those on the cluster of this name; None for all runs.
     """
     folders = (RunFolder(path=path) for path in _folders(runs))
-    views = [
-        _view_or_reason(run) for run in folders if of is None or run.name == of or _cluster_of(run) == of
-    ]
+    views = [view_or_reason(run) for run in folders if of is None or run.name == of or _cluster_of(run) == of]
     return sorted(views, key=lambda view: (-(view.created or 0.0), view.name))
 
 
@@ -238,7 +236,8 @@ def _cluster_of(run: RunFolder) -> str:
         return ""
 
 
-def _view_or_reason(run: RunFolder) -> RunView:
+def view_or_reason(run: RunFolder) -> RunView:
+    """Return the present state of a run; one that is damaged is FAILED, with the reason as its cause."""
     try:
         return view_run(run)
     except CloudrecError as error:  # one damaged run must not hide the others

@@ -29,7 +29,7 @@ LANGUAGES = ("sh", "console", "python", "yaml", "json", "text", "diff")
 _NOT_RUN = re.compile(r"<!-- not run \(([^)]+)\): (.+) -->")
 _BLOCK_BY = re.compile(r"<!-- run by (\S+) -->")
 _BY = re.compile(r"<!-- blocks run by (\S+) -->")
-_FILE = re.compile(r"`([\w./-]+)`:")
+_FILE = re.compile(r"`([\w./-]+\.\w+)`:")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,9 +26,9 @@ from tests.docs.support_blocks import ROOT, Block, Page
 
 PATIENCE_S = 600.0
 _LEFT_OUT = re.compile(r"(__editable__|cloudrec|pip\b).*", re.IGNORECASE)
-_NUMBER = re.compile(r"\b[0-9a-f]*\d[0-9a-f.,:%]*|(?<=\$)[\d.]+")
+_NUMBER = re.compile(r"\b[0-9a-f]*\d(?:[0-9a-f.,:%]*[0-9a-f%])?")
 _LINK = ("cp", "-al")
-_EXTRAS = "aws,azure,data,faiss,gcp,kubernetes,sandbox,serve,trainer-cpu"
+_EXTRAS = "aws,azure,data,faiss,gcp,kubernetes,sandbox,serve,trainer-cpu,ui"
 
 
 @dataclass(frozen=True, kw_only=True)

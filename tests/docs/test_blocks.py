@@ -63,6 +63,8 @@ def test_a_block_is_run_or_parsed_or_marked(block: Block) -> None:
         )
     if block.language == "diff":
         assert PAGES[block.page].run_by
+    if block.language == "sh" and PAGES[block.page].run_by:
+        assert block.mark, f"{PAGES[block.page].run_by} runs no block of sh: mark it, or write console"
     if block.language == "json":
         json.loads(block.text)
     if block.language == "yaml":

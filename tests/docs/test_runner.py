@@ -81,4 +81,6 @@ def test_a_page_finds_no_real_account(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_numbers_and_spaces_are_compared_loosely() -> None:
     assert loose("first  SUCCEEDED  63/63  $1.20") == loose("first SUCCEEDED 1/2 $0.07")
+    assert loose("day-1@d0a0ba7697b8, step 11") == loose("day-2@5c0ff9aa3c1e, step 2")
+    assert loose("version 1, step 2.") == "version 0, step 0."
     assert loose("first SUCCEEDED") != loose("first FAILED")

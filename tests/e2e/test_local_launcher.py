@@ -22,7 +22,7 @@ from cloudrec.launchers.base.run_folder import RunFolder, create_run, newest_che
 from cloudrec.launchers.base.runspec import RunSpec
 from cloudrec.launchers.local.launcher import LAUNCHER, _start_supervisor
 from cloudrec.observe.logs import read_logs
-from cloudrec.observe.report import render_report
+from cloudrec.observe.page.report import render_report
 from cloudrec.observe.runs import view_run
 from cloudrec.observe.status import wait_for_end, watch_run
 

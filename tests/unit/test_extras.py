@@ -49,6 +49,7 @@ SERVED = {
     "sandbox,azure": ("cloudrec_sandbox/azure",),
     "sandbox,gcp": ("cloudrec_sandbox/gcp",),
     "serve,trainer-cpu,faiss": ("cloudrec_server",),
+    "ui": ("cloudrec/app/live",),
     "sandbox": ("cloudrec_sandbox/kubernetes", "cloudrec_sandbox/core", "cloudrec_sandbox/[!s]*.py"),
 }
 

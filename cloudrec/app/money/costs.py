@@ -110,10 +110,15 @@ def cost_now(app: AppContext, known: KnownCluster) -> ClusterCost:
         return replace(before or cost, problem=f"as read last; {why}" if before else why)
     if reading is None:
         problem = "not metered: it has no guard, or the guard has not made a round yet"
-        return replace(cost, problem=problem, is_read=True)
+        return replace(cost, problem=problem, is_read=_may_have_guard(app, known))
     cost = replace(cost, ledger=reading.ledger, round_at=reading.round_at, is_read=True)
     keep_cost(app, cost)
     return cost
+
+
+def _may_have_guard(app: AppContext, known: KnownCluster) -> bool:
+    """Return whether a cluster is one of Kubernetes: nothing runs in another, so nothing is silent there."""
+    return isinstance(app.provider(known.record.provider).access(known.cluster), KubernetesAccess)
 
 
 def _unread(known: KnownCluster) -> ClusterCost:

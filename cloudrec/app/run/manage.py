@@ -33,16 +33,16 @@ class Fetched:
 def runs(app: AppContext, name: str | None = None) -> Sequence[RunView]:
     """Return every run, newest first, or the named one; UsageError if there is no such run."""
     found = [load_run(app.home.runs, name)] if name is not None else list_runs(app.home.runs)
-    return _metered(app, found)
+    return metered(app, found)
 
 
 def runs_of(app: AppContext, name: str) -> Sequence[RunView]:
     """Return the run of this name and the runs on the cluster of this name, newest first; no others."""
-    return _metered(app, list_runs(app.home.runs, of=name))
+    return metered(app, list_runs(app.home.runs, of=name))
 
 
-def _metered(app: AppContext, views: Sequence[RunView]) -> Sequence[RunView]:
-    """Return the runs with their metered costs, if any was read."""
+def metered(app: AppContext, views: Sequence[RunView]) -> Sequence[RunView]:
+    """Return runs with their metered costs, if any was read."""
     if not app.home.costs.is_dir():
         return views
     from cloudrec.app.money.kept import metered_runs  # noqa: PLC0415 - not for runs on this machine

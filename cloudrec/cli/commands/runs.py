@@ -150,7 +150,7 @@ def stop(run: str, grace: float | None, *, dry_run: bool, yes: bool) -> None:
 def report(run: str | None, out: Path | None, *, force: bool) -> None:
     """Write one self-contained HTML page about RUN (default: the newest run)."""
     from cloudrec import app  # noqa: PLC0415  # `--help` needs none of it
-    from cloudrec.observe.report import write_report  # noqa: PLC0415
+    from cloudrec.observe.page.report import write_report  # noqa: PLC0415
 
     application = context()
     folder = app.run_folder(application, run)

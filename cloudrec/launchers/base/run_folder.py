@@ -126,13 +126,17 @@ def create_run(runs: Path, spec: RunSpec) -> RunFolder:
 
 
 def newest_checkpoint(folder: Path) -> int | None:
-    """Return the step of the newest committed checkpoint in a folder, or None.
+    """Return the step of the newest committed checkpoint in a folder, or None."""
+    return max(committed_steps(folder), default=None)
+
+
+def committed_steps(folder: Path) -> list[int]:
+    """Return the steps of the committed checkpoints in a folder; none if it cannot be read.
 
     Only a folder with a commit file counts: the trainer writes that file last.
     """
     try:
-        committed = [path.parent.name for path in folder.glob(f"*/{_COMMIT}")]
+        committed = {path.parent.name for path in folder.glob(f"*/{_COMMIT}")}
     except OSError:
-        return None
-    steps = [int(match[1]) for name in committed if (match := _CHECKPOINT.fullmatch(name))]
-    return max(steps, default=None)
+        return []
+    return [int(match[1]) for name in committed if (match := _CHECKPOINT.fullmatch(name))]

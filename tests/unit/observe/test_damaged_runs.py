@@ -13,7 +13,7 @@ from cloudrec.cli.run_tables import goodput_line, runs_table
 from cloudrec.launchers.base.ledger import RunState
 from cloudrec.launchers.base.run_folder import RunFolder, create_run
 from cloudrec.launchers.base.runspec import RunSpec
-from cloudrec.observe.report import render_report
+from cloudrec.observe.page.report import render_report
 from cloudrec.observe.runs import RunView, list_runs
 
 HUGE = "9" * 400

@@ -11,9 +11,10 @@ import pytest
 
 from cloudrec.launchers.base.run_folder import RunFolder, create_run
 from cloudrec.launchers.base.runspec import RunSpec
-from cloudrec.observe.charts import line_chart, short, stacked_chart, ticks
-from cloudrec.observe.metrics import Series
-from cloudrec.observe.report import duration, render_report, write_report
+from cloudrec.observe.page.charts import line_chart, safe_script, stacked_chart, ticks
+from cloudrec.observe.page.curves import Curve, CurvesFile, Point
+from cloudrec.observe.page.human import duration, percent, short, size, usd
+from cloudrec.observe.page.report import render_report, write_report
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,7 +37,7 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.paths += tag == "path"
-        assert tag not in ("script", "link", "iframe", "img"), f"<{tag}> may fetch something"
+        assert tag not in ("link", "iframe", "img"), f"<{tag}> may fetch something"
         self.references += [f"{tag} {name}={value}" for name, value in attrs if name in ("src", "href")]
         if tag not in VOID:
             self.open.append(tag)
@@ -45,6 +46,8 @@ class Page(HTMLParser):
         assert self.open.pop() == tag
 
     def handle_data(self, data: str) -> None:
+        if self.open[-1:] == ["script"]:
+            return
         self.words.append(data)
         assert "url(" not in data
         assert "@import" not in data
@@ -89,7 +92,7 @@ def test_every_state_gives_a_complete_page_without_external_references(
     page = Page(render_report(run))
     assert page.references == []
     assert state in page.words
-    assert page.paths == (6 if steps else 0)
+    assert page.paths == (6 if steps else 0)  # loss, AUC, throughput, and three parts of a step
     for event, details in events:
         assert event.replace("_", " ") in page.words
         assert details.get("cause", "") in page.text
@@ -145,22 +148,48 @@ def test_a_report_is_written_to_the_given_file(tmp_path: Path) -> None:
     assert Page((tmp_path / "one.html").read_text()).text.startswith("one · cloudrec")
 
 
-def test_a_series_is_downsampled_by_averaging_and_keeps_its_mean() -> None:
-    series = Series(limit=100)
+def test_a_curve_is_downsampled_by_averaging_and_keeps_its_mean() -> None:
+    curve = Curve(limit=100)
     for step in range(10_000):
-        series.add(step, step % 2)
-    (line,) = series.finished()
-    assert len(line) <= 100
-    assert math.isclose(sum(value for _, value in line) / len(line), 0.5, abs_tol=0.01)
-    assert line[0][0] >= 0
-    assert line[-1][0] <= 9_999
+        curve.add(Point(step, 0, 0, step % 2))
+    (line,) = curve.lines
+    assert len(line) <= 101
+    assert math.isclose(sum(point.value for point in line) / len(line), 0.5, abs_tol=0.01)
+    assert line[0].step >= 0
+    assert line[-1].step <= 9_999
 
 
 def test_decreasing_steps_start_a_new_line() -> None:
-    series = Series()
+    curve = Curve()
     for step in (1, 2, 3, 2, 3, 4):
-        series.add(step, 0.0)
-    assert [[step for step, _ in line] for line in series.finished()] == [[1, 2, 3], [2, 3, 4]]
+        curve.add(Point(step, 0, 0, 0.0))
+    assert [[point.step for point in line] for line in curve.lines] == [[1, 2, 3], [2, 3, 4]]
+
+
+def test_a_run_that_resumes_again_and_again_has_bounded_curves() -> None:
+    curve = Curve(limit=100)
+    for _ in range(5_000):
+        curve.add(Point(1, 0, 0, 0.5))
+    assert sum(map(len, curve.lines)) <= 101
+
+
+def test_only_what_was_added_to_the_metrics_is_read_again(tmp_path: Path) -> None:
+    file = CurvesFile(path=tmp_path / "metrics.jsonl")
+    assert file.read().lines("loss") == []
+    record = '{"kind": "train", "step": %d, "loss": 0.5, "time": %d}\n'
+    file.path.write_text(record % (1, 100) + record % (2, 110) + '{"kind": "tra')
+    assert [point.step for point in file.read().lines("loss")[0]] == [1, 2]
+    with file.path.open("a") as more:
+        more.write('in", "step": 3, "loss": 0.25, "time": 130}\nno JSON\n')
+    (line,) = file.read().lines("loss")
+    assert [(point.step, point.time, point.value) for point in line] == [
+        (1, 0, 0.5),
+        (2, 10, 0.5),
+        (3, 30, 0.25),
+    ]
+    file.path.unlink()
+    file.path.write_text(record % (7, 200))
+    assert [point.step for point in file.read().lines("loss")[0]] == [7]
 
 
 @pytest.mark.parametrize(
@@ -176,11 +205,15 @@ def test_an_axis_has_round_numbers(low: float, high: float, expected: list[float
 
 
 def test_a_short_axis_of_steps_has_whole_numbers() -> None:
-    assert ticks(0, 2, whole=True) == [0, 1, 2]
+    assert ticks(0, 2, is_whole=True) == [0, 1, 2]
+
+
+def _line(*values: float) -> list[list[Point]]:
+    return [[Point(step, step, step, value) for step, value in enumerate(values)]]
 
 
 def test_bands_are_stacked_and_end_at_their_sum() -> None:
-    chart = stacked_chart("t", [("a", [(0, 1.0), (1, 1.0)]), ("b", [(0, 3.0), (1, 1.0)])], unit="ms")
+    chart = stacked_chart("k", "t", [("a", _line(1, 1)), ("b", _line(3, 1))], unit="ms")
     assert chart is not None
     assert [curve.last for curve in chart.curves] == ["1", "1"]
     lower, upper = ([float(y) for _, y in _points(curve.paths[0])] for curve in chart.curves)
@@ -188,13 +221,31 @@ def test_bands_are_stacked_and_end_at_their_sum() -> None:
     assert chart.bottom - upper[0] == pytest.approx(4 * (chart.bottom - lower[0]), abs=0.5)
 
 
+def test_a_chart_has_its_values_as_a_table_and_as_data() -> None:
+    chart = line_chart("k", "t", [("none", []), ("one", _line(0.5, 0.25)), ("two", _line(1.5))], unit="s")
+    assert chart is not None
+    assert chart.headers == ("Step", "Time", "one, s", "two, s")
+    assert chart.rows == (("0", "0.0 s", "0.5", "1.5"), ("1", "1.0 s", "0.25", "1.5"))
+    assert [curve.tone for curve in chart.curves] == [
+        2,
+        3,
+    ]  # a run keeps its colour where another has no curve
+    assert json.loads(chart.data)["series"][0]["lines"] == [[[0, 0, 0, 0.5], [1, 1, 1, 0.25]]]
+
+
+def test_data_of_a_chart_cannot_end_its_element() -> None:
+    text = safe_script({"name": "</script><script>alert(1)</script>&<!--"})
+    assert "<" not in text
+    assert json.loads(text) == {"name": "</script><script>alert(1)</script>&<!--"}
+
+
 def _points(path: str) -> list[list[str]]:
     return [point.split(" ") for point in path.strip("MZ").split("L")]
 
 
 def test_an_empty_series_has_no_chart() -> None:
-    assert line_chart("t", [[]], unit="") is None
-    assert stacked_chart("t", [("a", [])], unit="") is None
+    assert line_chart("k", "t", [("a", [[]])]) is None
+    assert stacked_chart("k", "t", [("a", [])], unit="") is None
 
 
 @pytest.mark.parametrize(
@@ -208,3 +259,13 @@ def test_numbers_are_formatted_briefly(value: float, text: str) -> None:
 @pytest.mark.parametrize(("seconds", "text"), [(4.25, "4.2 s"), (185, "3 min 05 s"), (7800, "2 h 10 min")])
 def test_durations_are_formatted_for_people(seconds: float, text: str) -> None:
     assert duration(seconds) == text
+
+
+def test_unknown_is_shown_as_unknown_and_small_numbers_are_not_zero() -> None:
+    assert usd(None) == "unknown"
+    assert usd(0.004) == "$0.0040"
+    assert usd(1234.5) == "$1,234.50"
+    assert percent(0.9962) == "99.6 %"
+    assert percent(0.76) == "76 %"
+    assert size(9_386_432) == "9.39 MB"
+    assert size(None) == percent(None) == short(None) == duration(None) == "\N{EN DASH}"

@@ -1,0 +1,1 @@
+"""The commands whose output is a page in a browser."""
