@@ -17,6 +17,10 @@ PROGRAM = [sys.executable, "-m", "cloudrec"]
 # Commands that only read, or that last until they are ended.
 READS = {
     "addons list",
+    "image sbom",
+    "notify status",
+    "notify test",
+    "ui",
     "catalog",
     "completion",
     "cost",

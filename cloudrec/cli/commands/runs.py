@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cloudrec.cli.cluster_tables import clusters_table
 from cloudrec.cli.console import announce
-from cloudrec.cli.interrupted import RunInHand, in_hand
 from cloudrec.cli.options import complete_runs, context, dry_run_option, output_option, yes_option
 from cloudrec.cli.output import chosen_format, columns, emit, next_step
 from cloudrec.cli.plain import coloured
@@ -131,6 +129,8 @@ def stop(run: str, grace: float | None, *, dry_run: bool, yes: bool) -> None:
     if dry_run:
         announce(f"would stop run {run} ({view.state})")
     else:
+        from cloudrec.cli.interrupted import RunInHand, in_hand  # noqa: PLC0415  # `status` needs none of it
+
         in_hand(RunInHand(app=application, name=run, is_stop=True).told)
         view = app.stop_run(application, run, grace_s=grace)
     emit({"dry_run": dry_run, "runs": [view.to_json()]}, runs_table([view]))
@@ -223,9 +223,11 @@ def _shown(
             **({"events": happened} if events else {}),
         }
 
-    text = (
-        [clusters_table(clusters, one=name is not None)] if clusters or name is None else []
-    )  # NAME is a run
+    text: list[str] = []
+    if clusters or name is None:  # else NAME is a run
+        from cloudrec.cli.cluster_tables import clusters_table  # noqa: PLC0415  # `logs` needs none of it
+
+        text.append(clusters_table(clusters, one=name is not None))
     text.append(runs_table(runs, one=name is not None and len(runs) == 1))
     if name is not None:
         text += [goodput_line(run) for run in runs if run.goodput_parts]

@@ -69,12 +69,14 @@ def ssh(name: str, *, rank: int) -> int:
 @click.argument("ports", metavar="[LOCAL:]REMOTE")
 @rank_option
 def port_forward(run: str, ports: str, *, rank: int) -> None:
-    """Serve port REMOTE of a rank of RUN on 127.0.0.1:LOCAL until Ctrl-C (default: the same port).
+    """Serve port REMOTE of a rank of RUN on 127.0.0.1:LOCAL until Ctrl-C.
+
+    LOCAL is the same port by default, and 0 is a free one.
 
     \b
     Examples:
-      cloudrec port-forward ads 6006           TensorBoard in the rank's container
-      cloudrec port-forward ads 0:8888         a notebook there, on a free port here
+      cloudrec port-forward ads 6006     TensorBoard in the rank's container
+      cloudrec port-forward ads 0:8888   a notebook there, on a free port here
     """  # noqa: D301  # \b is click's mark for lines that are not to be joined
     from cloudrec import app  # noqa: PLC0415  # `--help` needs none of it
 
