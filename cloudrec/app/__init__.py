@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from cloudrec.app.money.blocks import block_offers
     from cloudrec.app.money.costs import costs, run_cost
     from cloudrec.app.money.kept import ClusterCost
+    from cloudrec.app.notices.sending import NotificationView, notifications, send_test
     from cloudrec.app.planning.run_plan import PlanWish, RunPlan, keep_plan, kept_offer, run_plan
     from cloudrec.app.planning.traces import read_traces, spot_plan
     from cloudrec.app.readiness import missing_of
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from cloudrec.app.run.launch import PreparedRun, resume, train
     from cloudrec.app.run.manage import fetch, run_folder, runs, runs_of, stop_run
     from cloudrec.app.run.smoke_test import smoke_run
-    from cloudrec.app.tell.sending import NotificationView, notifications, send_test
 
 __all__ = [
     "AccessView",

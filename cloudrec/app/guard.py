@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from cloudrec import providers
 from cloudrec.app.money.tariffs import tariffs_of
+from cloudrec.app.notices.references import mail_ports, secrets_of
 from cloudrec.app.readiness import guard_not_ready
-from cloudrec.app.tell.references import mail_ports, secrets_of
 from cloudrec.errors import PreflightError
 from cloudrec.keeper.note import NAME, Note
 from cloudrec.kubernetes.health.causes import pod_cause

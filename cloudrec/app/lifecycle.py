@@ -28,13 +28,13 @@ from cloudrec.app.money.lifetime import (
     with_kept_end,
 )
 from cloudrec.app.money.silence import silence
+from cloudrec.app.notices.launching import check_notified, report_charges
 from cloudrec.app.reach.machines import lacks_machines
 from cloudrec.app.reach.private import check_private
 from cloudrec.app.reach.size import ClusterSize, size_of
 from cloudrec.app.records import fitted, known_clusters
 from cloudrec.app.run.data_tier import planned
 from cloudrec.app.run.manage import stop_run
-from cloudrec.app.tell.launching import check_notified, report_charges
 from cloudrec.engine.apply import apply
 from cloudrec.engine.cost import Cost
 from cloudrec.engine.destroy import destroy, plan_removal

@@ -47,7 +47,7 @@ _GROUPS = {
     },
     "Other": {
         "init": ("init:init", "Write a commented cloudrec.yaml."),
-        "notify": ("telling.notify:notify", "Send a test message to the notify section's targets."),
+        "notify": ("notices.notify:notify", "Send a test message to the notify section's targets."),
         "sandbox": ("sandbox:sandbox", "Run a command on a cloud's stand-in."),
         "completion": ("completion:completion", "Print the completion script for a shell."),
     },

@@ -31,10 +31,10 @@ from cloudrec.keeper.idle import IDLE, IdleRecord, gpu_nodes, idleness
 from cloudrec.keeper.managed.duty import manage
 from cloudrec.keeper.meter import CostLedger, LiveNode, advance, most, rate
 from cloudrec.keeper.note import METER, NAME, NOTE, RECORD, Note
+from cloudrec.keeper.notices.detect import ClusterSight
+from cloudrec.keeper.notices.gauges import KeeperGauges, serve
+from cloudrec.keeper.notices.notifier import Notifier, secrets_from
 from cloudrec.keeper.spot import EVERY_S, SPOT_PRICES, SpotRecord, by_pool, types_in_use
-from cloudrec.keeper.tell.gauges import KeeperGauges, serve
-from cloudrec.keeper.tell.happened import ClusterSight
-from cloudrec.keeper.tell.telling import Teller, secrets_from
 from cloudrec.keeper.tending import tend
 from cloudrec.kubernetes import topology
 from cloudrec.kubernetes.client.errors import AbsentError, KubeError
@@ -189,7 +189,7 @@ class Guard:
             budget_usd=note.cluster.budget_usd,
             end=end.timestamp() if end is not None else None,
         )
-        teller = Teller(
+        notifier = Notifier(
             kube=self.kube,
             namespace=self.namespace,
             notify=note.notify or NotifySpec(),
@@ -198,7 +198,7 @@ class Guard:
         )
         outbox = None
         try:
-            outbox = teller.tell(sight, nodes or ())
+            outbox = notifier.notify(sight, nodes or ())
         except Exception as error:  # noqa: BLE001 - the end and the nodes matter more
             self.report(f"no one is notified in this round: {type(error).__name__}: {error}")
         if self.gauges is not None:

@@ -19,8 +19,8 @@ import yaml
 from cloudrec.keeper.ends import Metered
 from cloudrec.keeper.meter import LiveNode, Tariff
 from cloudrec.keeper.note import Note
-from cloudrec.keeper.tell.gauges import KeeperGauges
-from cloudrec.keeper.tell.happened import ClusterSight
+from cloudrec.keeper.notices.detect import ClusterSight
+from cloudrec.keeper.notices.gauges import KeeperGauges
 from cloudrec.launchers.base.run_folder import RunFolder
 from cloudrec.launchers.local.launcher import LAUNCHER
 from cloudrec.notify.outbox import Outbox

@@ -11,6 +11,7 @@ from cloudrec import providers
 from cloudrec.app.access import refuse_unreachable
 from cloudrec.app.choosing import choose
 from cloudrec.app.managed.check import refuse_wishes
+from cloudrec.app.notices.launching import notify_of, warn_of_silence
 from cloudrec.app.reach.runs import image_for, refuse_ended, refuse_without_nodes
 from cloudrec.app.readiness import report_missing
 from cloudrec.app.run.data_tier import fill, plan_of, with_tier
@@ -26,7 +27,6 @@ from cloudrec.app.run.trainer_config import (
 )
 from cloudrec.app.run.user_script import user_script
 from cloudrec.app.run.variables import check_secrets, passed_on, refuse_secret_settings, variables
-from cloudrec.app.tell.launching import notify_of, warn_of_silence
 from cloudrec.engine.cost import FREE, times
 from cloudrec.errors import SpecError, UsageError
 from cloudrec.launchers import launcher as find_launcher

@@ -85,7 +85,7 @@ def notice_of(run: RunFolder, spec: RunSpec, events: Sequence[LedgerEvent]) -> N
     )
 
 
-def tell(run: RunFolder, environment: Mapping[str, str]) -> Outbox:
+def send_due(run: RunFolder, environment: Mapping[str, str]) -> Outbox:
     """Send what is due, and retry until all is delivered or given up, or the patience ends."""
     spec = run.spec()
     notify = NotifySpec.model_validate(dict(spec.notify))
@@ -134,7 +134,7 @@ def main(arguments: Sequence[str]) -> int:
     """Send how one run ended; return 1 if a receiver could not be reached."""
     run = RunFolder(path=Path(arguments[0]))
     try:
-        outbox = tell(run, os.environ)
+        outbox = send_due(run, os.environ)
     except (CloudrecError, DataError, ValueError) as error:
         print(f"notifications: {error}", file=sys.stderr, flush=True)
         return 1

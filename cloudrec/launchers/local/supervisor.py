@@ -128,7 +128,7 @@ class Supervisor:
             checkpoint=checkpoint,
         )
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Start what notifies how the run ended; it outlives this process."""
         if self._spec.notify:
             from cloudrec.launchers.local import notify  # noqa: PLC0415 - most runs notify no one
@@ -221,12 +221,12 @@ def main(arguments: list[str]) -> int:
         os.close(ready)
         supervisor.watch()
         supervisor.finish()
-        supervisor.tell()
+        supervisor.notify()
     except BaseException as error:
         with suppress(CloudrecError):
             cause = f"its supervisor failed: {type(error).__name__}: {error}"
             run.ledger.append("failed", launch=launch, cause=cause)
-            supervisor.tell()
+            supervisor.notify()
         raise  # the traceback is in agent.log; the kernel kills every process below with this one
     return 0
 

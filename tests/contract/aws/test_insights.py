@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cloudrec.app.tell.launching import check_notified
+from cloudrec.app.notices.launching import check_notified
 from cloudrec.errors import SpecError
 from cloudrec.spec.models import ClusterSpec
 from tests.contract.aws.support import Site

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cloudrec.app.guard import hold_to_end
-from cloudrec.app.tell.sending import notifications, send_test
+from cloudrec.app.notices.sending import notifications, send_test
 from cloudrec.errors import PreflightError, SpecError
 from cloudrec.keeper.guard import Guard
 from cloudrec.providers.base.access import KubernetesAccess

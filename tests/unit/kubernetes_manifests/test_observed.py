@@ -8,8 +8,8 @@ import kubernetes_validate
 import pytest
 
 from cloudrec.app.guard import has_guard
-from cloudrec.app.tell.launching import check_notified
-from cloudrec.app.tell.references import mail_ports, secrets_of
+from cloudrec.app.notices.launching import check_notified
+from cloudrec.app.notices.references import mail_ports, secrets_of
 from cloudrec.errors import SpecError
 from cloudrec.kubernetes.manifests import Guarding, guard_objects, run_objects
 from cloudrec.providers.kubernetes.provider import KubernetesProvider

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from cloudrec.keeper.tell import gauges
+from cloudrec.keeper.notices import gauges
 from cloudrec.observe.prometheus import run_metrics
 from scripts import dashboards
 

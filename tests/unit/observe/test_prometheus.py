@@ -12,7 +12,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from cloudrec.errors import PreflightError
-from cloudrec.keeper.tell import gauges
+from cloudrec.keeper.notices import gauges
 from cloudrec.launchers.base.run_folder import RunFolder
 from cloudrec.observe.prometheus import run_metrics
 from cloudrec.observe.prometheus.run_metrics import RunGauges

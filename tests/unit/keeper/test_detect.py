@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from cloudrec.keeper.tell.happened import ClusterSight, EndedRun, TakenNode, count_of, happened
+from cloudrec.keeper.notices.detect import ClusterSight, EndedRun, TakenNode, count_of, detect
 from cloudrec.notify.notice import Notification
 from cloudrec.notify.outbox import Outbox
 
@@ -16,7 +16,7 @@ class Rounds:
         self.outbox: Outbox | None = None
 
     def see(self, sight: ClusterSight) -> list[Notification]:
-        outbox, notices = happened(self.outbox, sight)
+        outbox, notices = detect(self.outbox, sight)
         self.outbox = Outbox.of(outbox.adding(notices, ["webhook"]).to_json())
         assert self.outbox is not None
         return notices

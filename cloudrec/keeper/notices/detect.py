@@ -81,7 +81,7 @@ class ClusterSight:
     near_s: float = 1800.0
 
 
-def happened(outbox: Outbox | None, sight: ClusterSight) -> tuple[Outbox, list[Notification]]:
+def detect(outbox: Outbox | None, sight: ClusterSight) -> tuple[Outbox, list[Notification]]:
     """Return the outbox with what this round has seen, and what is new.
 
     Without an outbox it is the first look: what has happened before is not sent.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from cloudrec.errors import UsageError
 from cloudrec.keeper.managed.record import MANAGED, TAKEN_BACK, ManagedRecord
 from cloudrec.keeper.note import ASKED, NAME, OUTBOX, VARIABLES
-from cloudrec.keeper.tell.happened import ClusterSight, EndedRun, TakenNode, happened
+from cloudrec.keeper.notices.detect import ClusterSight, EndedRun, TakenNode, detect
 from cloudrec.kubernetes.client.errors import AbsentError, ConflictError
 from cloudrec.kubernetes.health.causes import is_disrupted, pod_cause
 from cloudrec.kubernetes.manifests.names import MANAGED_BY, MANAGER, ROLE, RUN, TRAINER
@@ -39,7 +39,7 @@ _RUNS = f"{MANAGED_BY}={MANAGER},{RUN}"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Teller:
+class Notifier:
     """Sends what a round has seen.
 
     Attributes:
@@ -58,7 +58,7 @@ class Teller:
     report: Callable[[str], None]
     within_s: float = _WITHIN_S
 
-    def tell(self, sight: ClusterSight, nodes: Sequence[LiveNode]) -> Outbox | None:
+    def notify(self, sight: ClusterSight, nodes: Sequence[LiveNode]) -> Outbox | None:
         """Look at the runs, and send what is new or due; return the outbox, None if another process sends."""
         found = self.kube.get("ConfigMap", NAME, namespace=self.namespace) or {}
         data = found.get("data") or {}
@@ -72,7 +72,7 @@ class Teller:
         )
         channels, problems = channels_of(self.notify, self.secrets)
         before = Outbox.of(data.get(OUTBOX, ""))
-        outbox, notices = happened(before, sight)
+        outbox, notices = detect(before, sight)
         wanted = [each for each in notices if each.event in self.notify.events]
         wanted += _test(data.get(ASKED, ""), sight)
         outbox = outbox.knowing(each.key for each in notices if each not in wanted)

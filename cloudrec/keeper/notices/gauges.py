@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from cloudrec.errors import CloudrecError
 from cloudrec.keeper.meter import rate
-from cloudrec.keeper.tell.happened import count_of
+from cloudrec.keeper.notices.detect import count_of
 from cloudrec.observe.prometheus.server import EVERYWHERE, MetricsServer
 from cloudrec.observe.prometheus.text import Exposition, Metric
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from cloudrec.keeper.ends import Metered
     from cloudrec.keeper.meter import LiveNode
     from cloudrec.keeper.note import Note
-    from cloudrec.keeper.tell.happened import ClusterSight
+    from cloudrec.keeper.notices.detect import ClusterSight
     from cloudrec.notify.outbox import Outbox
 
 PORT_VARIABLE = "CLOUDREC_METRICS_PORT"

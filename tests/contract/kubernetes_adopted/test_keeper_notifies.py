@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from cloudrec.keeper.guard import Guard
 from cloudrec.keeper.note import ASKED, NAME, OUTBOX, Note
-from cloudrec.keeper.tell.gauges import KeeperGauges
+from cloudrec.keeper.notices.gauges import KeeperGauges
 from cloudrec.providers.base.protocol import Halt
 from cloudrec.spec.models import ClusterSpec, NotifySpec
 from tests.contract.kubernetes_adopted.test_adopted import obj
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["client"]
 
 
-class Telling:
+class Notifying:
     """A guard that notifies, and is replaced by another one for each round."""
 
     def __init__(self, client: Kube, note: Note, url: str) -> None:
@@ -92,7 +92,7 @@ def test_ends_and_money_are_sent_once_by_whichever_keeper(site: Site, client: Ku
     with hooks(200) as server:
         note = metered(site, budget_usd=1000.0)
         note = Note(**{**note.__dict__, "notify": NotifySpec(webhook="hook/url")})
-        guard = Telling(client, note, server.url)
+        guard = Notifying(client, note, server.url)
         assert guard.round()
         job(client, "r")
         assert guard.round(minutes=2)
@@ -116,7 +116,7 @@ def test_ends_and_money_are_sent_once_by_whichever_keeper(site: Site, client: Ku
 def test_an_end_is_sent_before_it_and_when_it_comes(client: Kube) -> None:
     with hooks(200) as server:
         expires = (datetime.now(UTC) + timedelta(hours=2)).isoformat()
-        guard = Telling(client, _note(expires=expires), server.url)
+        guard = Notifying(client, _note(expires=expires), server.url)
         for minutes in (0, 80, 15, 2, 30, 2):
             assert guard.round(minutes=minutes)
     assert _events(server) == [("end-near", None), ("ended", None)]
@@ -125,7 +125,7 @@ def test_an_end_is_sent_before_it_and_when_it_comes(client: Kube) -> None:
 
 def test_a_receiver_that_fails_is_tried_again_and_one_that_hangs_holds_no_round_up(client: Kube) -> None:
     with hooks(500, 200, hang_s=0.2) as server:
-        guard = Telling(client, _note(), server.url)
+        guard = Notifying(client, _note(), server.url)
         assert guard.round()
         client.patch("ConfigMap", NAME, {"data": {ASKED: "one"}}, namespace=NAMESPACE)
         assert guard.round(minutes=2)
@@ -148,7 +148,7 @@ def test_a_receiver_that_fails_is_tried_again_and_one_that_hangs_holds_no_round_
 
 def test_an_error_of_notifying_ends_no_round(client: Kube) -> None:
     with hooks(200) as server:
-        guard = Telling(client, _note(), server.url)
+        guard = Notifying(client, _note(), server.url)
         client.patch("ConfigMap", NAME, {"data": {OUTBOX: "damaged"}}, namespace=NAMESPACE)
         assert guard.round()  # a damaged outbox is a first look
         assert json.loads(guard.data[OUTBOX])["waiting"] == []

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from cloudrec.app.notices.references import whole
 from cloudrec.app.records import known_clusters
-from cloudrec.app.tell.references import whole
 from cloudrec.errors import CloudrecError, PreflightError, SpecError
 from cloudrec.home import read_text
 from cloudrec.keeper.note import ASKED, NAME, OUTBOX
