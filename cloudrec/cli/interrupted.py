@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from cloudrec.app import AppContext
     from cloudrec.engine.journal import ClusterRecord
 
-Told = tuple[str, str]  # the message and the remedy
-_in_hand: list[Callable[[Sequence[str]], Told]] = []
+Messages = tuple[str, str]  # the message and the remedy
+_in_hand: list[Callable[[Sequence[str]], Messages]] = []
 
 
 @dataclass(kw_only=True)
@@ -37,7 +37,7 @@ class ClusterInHand:
     is_removal: bool = False
     total: int = 0
 
-    def told(self, arguments: Sequence[str]) -> Told:
+    def messages(self, arguments: Sequence[str]) -> Messages:
         """Return the message and the remedy after Ctrl-C; no cloud is asked."""
         records = self._records()
         provider = self.provider or next((each.provider for each in records), None)
@@ -90,7 +90,7 @@ class RunInHand:
     name: str | None
     is_stop: bool = False
 
-    def told(self, arguments: Sequence[str]) -> Told:
+    def messages(self, arguments: Sequence[str]) -> Messages:
         """Return the message and the remedy after Ctrl-C."""
         from cloudrec import app  # noqa: PLC0415  # only after Ctrl-C
 
@@ -100,7 +100,7 @@ class RunInHand:
         except CloudrecError:  # it has no folder yet
             found = ()
         if not found:
-            _, after = clusters.told(arguments)
+            _, after = clusters.messages(arguments)
             return f"interrupted; no run was launched\n{clusters.state()}", after
         (view,) = found
         message = f"interrupted; run {view.name} is {view.state}\n{clusters.state()}"
@@ -113,12 +113,12 @@ class RunInHand:
         return message, f"the run continues without this command; {look}\n{stop}"
 
 
-def in_hand(told: Callable[[Sequence[str]], Told]) -> None:
+def in_hand(messages: Callable[[Sequence[str]], Messages]) -> None:
     """Set what is shown if this command is interrupted from now on."""
-    _in_hand[:] = [told]
+    _in_hand[:] = [messages]
 
 
-def told(arguments: Sequence[str]) -> Told:
+def interruption(arguments: Sequence[str]) -> Messages:
     """Return the message and the remedy for a command that was interrupted."""
     return _in_hand[0](arguments) if _in_hand else ("interrupted", "")
 

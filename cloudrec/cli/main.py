@@ -238,9 +238,9 @@ def _report_interruption(arguments: list[str]) -> int:
     """Say what exists, what it costs, and the next commands, where the command knows."""
     if "cloudrec.cli.interrupted" not in sys.modules:  # a command that leaves nothing does not import it
         return _report("interrupted", None, INTERRUPTED)
-    from cloudrec.cli.interrupted import told  # noqa: PLC0415  # as above
+    from cloudrec.cli.interrupted import interruption  # noqa: PLC0415  # as above
 
-    return _report(*told(arguments), INTERRUPTED)
+    return _report(*interruption(arguments), INTERRUPTED)
 
 
 def _report_usage(error: click.ClickException) -> int:

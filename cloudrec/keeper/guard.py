@@ -198,7 +198,7 @@ class Guard:
         )
         outbox = None
         try:
-            outbox = notifier.notify(sight, nodes or ())
+            outbox = notifier.send(sight, nodes or ())
         except Exception as error:  # noqa: BLE001 - the end and the nodes matter more
             self.report(f"no one is notified in this round: {type(error).__name__}: {error}")
         if self.gauges is not None:

@@ -60,7 +60,7 @@ def access(
         return
     wanted = load_spec(None, (), {("cluster", "access"): ("WHO", who)}).spec.cluster.access
 
-    in_hand(ClusterInHand(app=application, name=cluster, provider=provider).told)
+    in_hand(ClusterInHand(app=application, name=cluster, provider=provider).messages)
 
     def decide(plan: Plan) -> bool:
         announce(plan_text(plan))

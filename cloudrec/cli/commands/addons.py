@@ -73,7 +73,7 @@ def install(
         next_step("the same command without --dry-run installs them")
         return
     confirm("Continue?", yes=yes)
-    in_hand(ClusterInHand(app=context(), name=chosen.title, provider=chosen.provider).told)
+    in_hand(ClusterInHand(app=context(), name=chosen.title, provider=chosen.provider).messages)
     _emit(app.install(context(), chosen, name, sha256=sha256, force=force))
     next_step(f"`cloudrec doctor --cluster {chosen.title}` checks that runs can use them")
 
@@ -93,7 +93,7 @@ def remove(name: str, cluster: str | None, provider: str | None, *, force: bool,
 
     chosen = _chosen(provider, cluster)
     confirm(f"Remove {name} from cluster {chosen.title!r}?", yes=yes)
-    in_hand(ClusterInHand(app=context(), name=chosen.title, provider=chosen.provider).told)
+    in_hand(ClusterInHand(app=context(), name=chosen.title, provider=chosen.provider).messages)
     _emit(app.uninstall(context(), chosen, name, force=force))
     next_step(f"`cloudrec addons install --cluster {chosen.title}` installs what the cluster needs")
 

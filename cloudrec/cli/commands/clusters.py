@@ -165,7 +165,7 @@ def up(
     with at_work() as work:
         application = context(work)
         hand = ClusterInHand(app=application, name=spec.title, provider=spec.provider)
-        in_hand(hand.told)
+        in_hand(hand.messages)
         plan = app.up(application, spec, decide=decide, force=force, most_upfront_usd=max_price, dataset=wish)
     missing = () if dry_run else app.missing_of(application, spec.title)
     state = {} if dry_run else {"state": "NOT READY" if missing else "READY"}
@@ -351,7 +351,7 @@ def _take_down(
     with at_work() as work:
         application = context(work)
         hand = ClusterInHand(app=application, name=cluster, provider=provider, is_removal=True)
-        in_hand(hand.told)
+        in_hand(hand.messages)
         removal = app.down(
             application, provider_name=provider, cluster_name=cluster, keep_data=keep_data, decide=decide
         )

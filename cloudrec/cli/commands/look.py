@@ -64,7 +64,7 @@ def leaks(
     found = search.leaks
     gone: Sequence[Leak] = []
     if delete:
-        in_hand(ClusterInHand(app=application, name=None, provider=name, is_removal=True).told)
+        in_hand(ClusterInHand(app=application, name=None, provider=name, is_removal=True).messages)
 
         def decide(orphaned: Sequence[Leak]) -> bool:
             announce(_leaks_table(orphaned))

@@ -131,7 +131,7 @@ def stop(run: str, grace: float | None, *, dry_run: bool, yes: bool) -> None:
     else:
         from cloudrec.cli.interrupted import RunInHand, in_hand  # noqa: PLC0415  # `status` needs none of it
 
-        in_hand(RunInHand(app=application, name=run, is_stop=True).told)
+        in_hand(RunInHand(app=application, name=run, is_stop=True).messages)
         view = app.stop_run(application, run, grace_s=grace)
     emit({"dry_run": dry_run, "runs": [view.to_json()]}, runs_table([view]))
     if dry_run:

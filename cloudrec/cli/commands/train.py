@@ -214,7 +214,7 @@ def train(
     plans: list[PreparedRun] = []
     application = context()
     if not dry_run:
-        in_hand(RunInHand(app=application, name=resume or name).told)
+        in_hand(RunInHand(app=application, name=resume or name).messages)
     if resume is not None:
         _refuse_with_resume(flags, arguments, settings)
         folder = app.resume(application, resume, nproc_per_node=nproc_per_node, decide=decide)
@@ -224,7 +224,7 @@ def train(
         _emit_plan(plans[0])
         next_step("the same command without --dry-run launches it")
         return 0
-    in_hand(RunInHand(app=application, name=folder.name).told)
+    in_hand(RunInHand(app=application, name=folder.name).messages)
     announce(f"run {folder.name} has started; its files are in {folder.path}")
     if detach:
         return _finish(application, folder.name)

@@ -58,7 +58,7 @@ class Notifier:
     report: Callable[[str], None]
     within_s: float = _WITHIN_S
 
-    def notify(self, sight: ClusterSight, nodes: Sequence[LiveNode]) -> Outbox | None:
+    def send(self, sight: ClusterSight, nodes: Sequence[LiveNode]) -> Outbox | None:
         """Look at the runs, and send what is new or due; return the outbox, None if another process sends."""
         found = self.kube.get("ConfigMap", NAME, namespace=self.namespace) or {}
         data = found.get("data") or {}
