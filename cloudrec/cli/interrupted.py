@@ -118,6 +118,11 @@ def in_hand(messages: Callable[[Sequence[str]], Messages]) -> None:
     _in_hand[:] = [messages]
 
 
+def let_go() -> None:
+    """Forget what the command had in hand, and with it the open journal; the next command has its own."""
+    _in_hand.clear()
+
+
 def interruption(arguments: Sequence[str]) -> Messages:
     """Return the message and the remedy for a command that was interrupted."""
     return _in_hand[0](arguments) if _in_hand else ("interrupted", "")

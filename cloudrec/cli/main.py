@@ -196,6 +196,11 @@ def run(arguments: list[str]) -> int:
         from cloudrec.cli.crash import keep_trace  # noqa: PLC0415  # only after a bug
 
         return _report(*keep_trace(error))
+    finally:
+        if "cloudrec.cli.interrupted" in sys.modules:
+            from cloudrec.cli.interrupted import let_go  # noqa: PLC0415  # as above
+
+            let_go()
     return code if isinstance(code, int) else 0
 
 

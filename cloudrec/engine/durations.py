@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from cloudrec.home import make_private, read_text, write_atomically
+from cloudrec.home import make_private, read_text, storage_error
 from cloudrec_contract.safe_json import UnsafeJsonError, safe_object
 
 if TYPE_CHECKING:
@@ -40,7 +40,10 @@ class Durations:
         make_private(self._path.parent)
         rounded = {step: round(seconds, 1) for step, seconds in sorted(self._took.items())}
         document = {"schema_version": _SCHEMA_VERSION, "seconds": rounded}
-        write_atomically(self._path, json.dumps(document, indent=1) + "\n")
+        try:  # not atomically: a damaged file is as good as none, and a kill leaves no draft
+            self._path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        except OSError as error:
+            raise storage_error(self._path, error) from error
 
 
 def _read(path: Path) -> dict[str, float]:

@@ -35,7 +35,10 @@ ROLE_CODE = "code"
 _PACKAGES = ("cloudrec", "cloudrec_contract", "templates", "trainer")
 _LEFT_OUT = ("Dockerfile", "constraints.txt")  # of a build
 # The rooms of commands: what runs in pods, the agent and the keeper, is below them in the layers of imports.
-_ROOMS = ("cloudrec/app", "cloudrec/cli", "cloudrec/client", "cloudrec/data", "cloudrec/__main__.py")
+_ROOMS = (
+    *("cloudrec/app", "cloudrec/cli", "cloudrec/client", "cloudrec/data", "cloudrec/__main__.py"),
+    *("cloudrec/observe/page", "cloudrec/torchx.py", "templates/page"),
+)
 # The limit of a ConfigMap is 1 MiB of data (kubernetes.io, "ConfigMaps"); etcd's for a request is 1.5 MiB.
 _LIMIT = 1024 * 1024
 _REMEDY = "build an image instead: cloudrec image build && cloudrec image push"

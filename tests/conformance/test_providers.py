@@ -42,8 +42,8 @@ def context(folder: Path, asked: Asked | None = None) -> AppContext:
 
 
 def files_under(folder: Path) -> list[str]:
-    """Return the paths under a folder without the journal, locks and price lists, which outlive a cluster."""
-    kept = {"prices", "journal.sqlite", "journal.sqlite-wal", "journal.sqlite-shm", "locks"}
+    """Return the paths under a folder without those that outlive a cluster: the journal, locks, tables."""
+    kept = {"prices", "durations.json", "journal.sqlite", "journal.sqlite-wal", "journal.sqlite-shm", "locks"}
     return sorted(
         str(path.relative_to(folder))
         for path in folder.rglob("*")

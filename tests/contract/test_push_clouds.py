@@ -128,4 +128,4 @@ def test_ctrl_c_ends_a_hanging_push_and_the_next_push_continues(
     cloud.proxy.clear()
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     assert "1 files" in done.stderr
-    assert "cloudrec train --dataset" in done.stdout
+    assert "cloudrec train --dataset" in done.stderr  # the next step

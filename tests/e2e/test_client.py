@@ -107,19 +107,3 @@ def _until(lines: object, end: str) -> list[str]:
         if line.endswith(end):
             break
     return found
-
-
-def test_the_example_of_the_documentation_prints_what_it_says(
-    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    del client
-    text = (ROOT / "docs" / "python-api.md").read_text(encoding="utf-8")
-    code = text.partition("```python\n")[2].partition("```")[0]
-    steps = "for step in (1, 2, 3):\n    cloudrec.log(step=step, loss=1 / (step + 1))\n"
-    check = "assert (os.environ['MODE'], sys.argv[1:]) == ('fast', ['--steps', '3'])\n"
-    (tmp_path / "train.py").write_text(f"import os, sys\nimport cloudrec\n{check}{steps}print('done')\n")
-    monkeypatch.setenv("CLOUDREC_HOME", str(tmp_path / "home"))
-    exec(compile(code, "python-api.md", "exec"), {})  # noqa: S102 - the example itself
-    blocks = text.index("    local READY")
-    shown = text[blocks:].partition("\n\n")[0].splitlines()
-    assert capsys.readouterr().out.splitlines() == [line.removeprefix("    ") for line in shown]
