@@ -16,6 +16,7 @@ FACTS = CloudFacts(
         Fabric(name="rdma", machines="GKE A3 Ultra and A4", image="ib", capabilities=("IPC_LOCK",)),
     ),
     notice=NOTICE,
+    metrics_agent="Google Cloud Managed Service for Prometheus",
     pool_label="cloud.google.com/gke-nodepool",
     # kubernetes/node-problem-detector, config/: the conditions of its monitors, which GKE's nodes run.
     unhealthy=dict.fromkeys(("KernelDeadlock", "ReadonlyFilesystem", "CorruptDockerOverlay2"), "True"),

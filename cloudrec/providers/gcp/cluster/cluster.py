@@ -75,9 +75,10 @@ def resources(layout: GcpLayout) -> list[Resource]:
                 kms_key=settings.kms_key or "",
                 keeps_nodes=True,
                 expires=layout.cluster.expires or "",
-                # Both are only ever enabled: one that the spec no longer needs does no harm.
+                # These are only ever enabled: one that the spec no longer needs does no harm.
                 multi_networking=True if layout.gpu_networks else None,
                 lustre=True if settings.lustre_gib else None,
+                managed_metrics=True if layout.cluster.metrics == "managed" else None,
                 version=version or None,
                 first_pool=cpu_nodes.born(layout),
             ),
@@ -106,6 +107,7 @@ class GcpClusterDriver(gke.GkeDriver[ClusterProperties]):
             "expires",
             "multi_networking",
             "lustre",
+            "managed_metrics",
             "version",
         }
     )
@@ -225,6 +227,9 @@ class GcpClusterDriver(gke.GkeDriver[ClusterProperties]):
             "kms_key": of.ClusterUpdate(desired_database_encryption=cluster_model.encryption(asked.kms_key)),
             "multi_networking": of.ClusterUpdate(desired_enable_multi_networking=True),
             "lustre": of.ClusterUpdate(desired_addons_config=lustre),
+            "managed_metrics": of.ClusterUpdate(
+                desired_monitoring_config=cluster_model.monitoring(row.monitoring_config)
+            ),
         }
         requested = asked.requested()
         steps += [
@@ -316,5 +321,6 @@ class GcpClusterDriver(gke.GkeDriver[ClusterProperties]):
             "expires": labels.decode(row.resource_labels).get(TAG_EXPIRES, ""),
             "multi_networking": row.network_config.enable_multi_networking,
             "lustre": row.addons_config.lustre_csi_driver_config.enabled,
+            "managed_metrics": cluster_model.collects_gpus(row.monitoring_config),
             "version": row.current_master_version,
         }

@@ -37,6 +37,8 @@ class ClusterProperties(Properties):
         expires: the end of the cluster: ISO 8601, UTC; empty for none.
         multi_networking: True if pods use GPU network cards; None leaves the cluster as it is.
         lustre: True if pods mount Managed Lustre; None leaves the cluster as it is.
+        managed_metrics: True if Managed Service for Prometheus collects DCGM's metrics of GPUs; None leaves
+            the cluster as it is.
         version: of Kubernetes, or its first parts; None for the channel's own.
         first_pool: the pool that the cluster is created with.
     """
@@ -53,6 +55,7 @@ class ClusterProperties(Properties):
     expires: str
     multi_networking: bool | None = None
     lustre: bool | None = None
+    managed_metrics: bool | None = None
     version: str | None = None
     first_pool: FirstPool
 
@@ -124,7 +127,29 @@ def cluster(
         body.initial_cluster_version = asked.version
     if asked.kms_key:
         body.database_encryption = encryption(asked.kms_key)
+    if asked.managed_metrics:
+        body.monitoring_config = monitoring(of.MonitoringConfig())
     return body
+
+
+def monitoring(config: sdk.container.MonitoringConfig) -> sdk.container.MonitoringConfig:
+    """Return a monitoring configuration that also collects DCGM's metrics; the components of others stay.
+
+    DCGM's metrics need managed collection ("Collect and view DCGM metrics", GKE's documentation).
+    """
+    of = sdk.container
+    components = of.MonitoringComponentConfig.Component
+    wanted = {components.SYSTEM_COMPONENTS, components.DCGM, *config.component_config.enable_components}
+    kept = of.MonitoringConfig(config)
+    kept.component_config = of.MonitoringComponentConfig(enable_components=sorted(wanted))
+    kept.managed_prometheus_config.enabled = True
+    return kept
+
+
+def collects_gpus(config: sdk.container.MonitoringConfig) -> bool:
+    """Return whether the metrics of GPUs are collected."""
+    dcgm = sdk.container.MonitoringComponentConfig.Component.DCGM
+    return config.managed_prometheus_config.enabled and dcgm in config.component_config.enable_components
 
 
 def endpoints(

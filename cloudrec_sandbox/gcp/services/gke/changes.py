@@ -10,7 +10,7 @@ from cloudrec_sandbox.gcp.api.errors import GcpError
 from cloudrec_sandbox.gcp.api.registry import durations, rpc
 from cloudrec_sandbox.gcp.resources import checks
 from cloudrec_sandbox.gcp.services.gke import nodes, operations, versions
-from cloudrec_sandbox.gcp.services.gke.cluster_checks import maintenance
+from cloudrec_sandbox.gcp.services.gke.cluster_checks import check_monitoring, maintenance
 from cloudrec_sandbox.gcp.services.gke.clusters import fingerprint
 from cloudrec_sandbox.gcp.services.gke.operations import Kind, Trouble
 from cloudrec_sandbox.gcp.services.gke.pool_checks import check_management, invalid
@@ -108,6 +108,8 @@ def update_cluster(call: Call, request: UpdateClusterRequest) -> Operation:
     field = wanted[0].removeprefix("desired_")
     if field == "enable_multi_networking":
         _check_multi_networking(cluster, wanted=request.update.desired_enable_multi_networking)
+    if field == "monitoring_config":
+        check_monitoring(request.update.desired_monitoring_config)
     message = Cluster.pb(cluster.message)
     target = next((each for each in (message, message.network_config) if hasattr(each, field)), None)
     if target is None:

@@ -10,6 +10,7 @@ from google.cloud.container_v1.types import (
     DatabaseEncryption,
     DatapathProvider,
     MaintenanceExclusionOptions,
+    MonitoringComponentConfig,
     ReleaseChannel,
 )
 
@@ -21,7 +22,7 @@ from cloudrec_sandbox.gcp.services.gke import network, versions
 from cloudrec_sandbox.gcp.services.gke.pool_checks import LONGEST_NAME, check, invalid
 
 if TYPE_CHECKING:
-    from google.cloud.container_v1.types import MaintenancePolicy
+    from google.cloud.container_v1.types import MaintenancePolicy, MonitoringConfig
 
     from cloudrec_sandbox.gcp.api.call import Call
     from cloudrec_sandbox.gcp.api.world import World
@@ -49,6 +50,7 @@ def checked(call: Call, path: str, wish: Cluster) -> Cluster:
     _endpoints(cluster)
     _security(cluster, project)
     maintenance(call.world, cluster, cluster.maintenance_policy)
+    check_monitoring(cluster.monitoring_config)
     if cluster.autopilot.enabled:
         raise GcpError("UNIMPLEMENTED", "this stand-in has no Autopilot clusters")
     if cluster.initial_node_count or cluster.node_config:
@@ -126,6 +128,20 @@ def _endpoints(cluster: Cluster) -> None:
         raise invalid("Authorized networks can be given once: in ip_endpoints_config.")
     if new.cidr_blocks and not new.enabled:
         raise invalid("Authorized networks need enabled where cidr_blocks are given.")
+
+
+def check_monitoring(config: MonitoringConfig) -> None:
+    """Raise GcpError for a package of metrics that needs another one.
+
+    "Collect and view DCGM metrics", GKE's documentation: they need managed collection. Other packages need
+    the system metrics ("Configure metrics collection").
+    """
+    components = MonitoringComponentConfig.Component
+    wanted = set(config.component_config.enable_components)
+    if components.DCGM in wanted and not config.managed_prometheus_config.enabled:
+        raise invalid("DCGM metrics require managed collection of Managed Service for Prometheus.")
+    if wanted and components.SYSTEM_COMPONENTS not in wanted:
+        raise invalid("SYSTEM_COMPONENTS must be enabled to enable other monitoring components.")
 
 
 def maintenance(world: World, cluster: Cluster, policy: MaintenancePolicy) -> None:
