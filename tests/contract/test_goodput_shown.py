@@ -36,7 +36,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _status(home: Path, *words: str) -> str:
-    environment = os.environ | {"CLOUDREC_HOME": str(home)}
+    environment = os.environ | {"CLOUDREC_HOME": str(home), "COLUMNS": "120"}
     done = subprocess.run(
         [sys.executable, "-m", "cloudrec", "status", *words],
         env=environment,

@@ -175,7 +175,8 @@ def block_of(words: str) -> str:
 
 def run_block(block: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """Run a block of the page in a folder, with the credentials of a laptop with accounts of all clouds."""
-    environment = {**os.environ, **REAL, "PATH": f"{PROGRAM.parent}:{os.environ['PATH']}"}
+    path = f"{PROGRAM.parent}:{os.environ['PATH']}"
+    environment = {**os.environ, **REAL, "PATH": path, "COLUMNS": "120"}  # wide enough for all columns
     return subprocess.run(
         ["sh", "-c", block],
         cwd=folder,

@@ -77,7 +77,7 @@ def test_the_wheel_contains_the_packages_and_their_data_files(wheel: Path) -> No
         *(f"cloudrec/providers/{cloud}/machines.csv" for cloud in ("aws", "azure", "gcp")),
         "trainer/__main__.py",
         "trainer/py.typed",
-        "templates/report.html.j2",
+        *(f"templates/page/{name}" for name in ("report.html.j2", "page.css", "page.js", "icon.svg")),
         "templates/specs/cloudrec.yaml",
     }
     assert wanted <= names

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import logging
-import resource
 import signal
+import subprocess
+import sys
 import threading
 import time
 from contextlib import contextmanager
@@ -22,7 +22,6 @@ from trainer.base.errors import SaveError
 from trainer.checkpoint import Checkpointer
 from trainer.checkpoint.save.saves import SavingOptions
 from trainer.loop.session import checkpoints as run_checkpoints
-from trainer.report.report import LineFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -227,24 +226,30 @@ def test_the_files_of_a_save_stay_while_it_is_unknown_whether_it_is_committed(
         assert checkpointer.newest() == 2
 
 
-def test_lines_that_a_full_disk_refuses_are_written_once_there_is_room(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    file = LineFile(tmp_path / "lines")
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    expected = [f"line {number}" for number in range(40)]
-    with caplog.at_level(logging.WARNING):
-        resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
-        try:
-            for line in expected[:30]:
-                file.write(line)
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-        for line in expected[30:]:
-            file.write(line)
-    file.close()
-    assert (tmp_path / "lines").read_text().splitlines() == expected
-    assert caplog.text.count("cannot be written now") == 1
+_FULL_FOR_A_WHILE = """
+import resource, sys
+from pathlib import Path
+from trainer.report.report import LineFile
+
+file = LineFile(Path(sys.argv[1]))
+hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
+for number in range(30):
+    file.write(f"line {number}")
+assert Path(sys.argv[1]).stat().st_size == 100
+resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+for number in range(30, 40):
+    file.write(f"line {number}")
+file.close()
+"""
+
+
+def test_lines_that_a_full_disk_refuses_are_written_once_there_is_room(tmp_path: Path) -> None:
+    words = [sys.executable, "-c", _FULL_FOR_A_WHILE, str(tmp_path / "lines")]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "lines").read_text().splitlines() == [f"line {number}" for number in range(40)]
+    assert done.stderr.count("cannot be written now") == 1
 
 
 def test_a_report_that_cannot_be_written_does_not_end_a_run(dataset: Path, tmp_path: Path) -> None:
