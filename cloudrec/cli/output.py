@@ -76,9 +76,9 @@ def width() -> int | None:
     """Return the columns of the terminal, or those in COLUMNS; None for any width, as in a pipe."""
     if _chosen["width"] == "any":
         return None
-    told = os.environ.get("COLUMNS", "")
-    if told.isdecimal() and int(told) > 0:
-        return int(told)
+    columns_given = os.environ.get("COLUMNS", "")
+    if columns_given.isdecimal() and int(columns_given) > 0:
+        return int(columns_given)
     try:
         return os.get_terminal_size(sys.stdout.fileno()).columns or None
     except (OSError, ValueError):  # no terminal

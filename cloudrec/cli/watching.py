@@ -48,14 +48,14 @@ def watch(look: Callable[[], Look], interval_s: float) -> None:
             below = "\n".join(["", "changes:", *marked]) if marked else ""
             click.echo(f"{_CLEAR}{clock}; Ctrl-C ends it\n\n{plain(text)}{below and chr(10) + below}")
         else:
-            told = [line for line, (moment, _) in zip(lines, happened, strict=True) if moment == at]
-            click.echo(plain("\n".join([clock, *(f"changed: {line}" for line in told), text, ""])))
+            newest = [line for line, (moment, _) in zip(lines, happened, strict=True) if moment == at]
+            click.echo(plain("\n".join([clock, *(f"changed: {line}" for line in newest), text, ""])))
         sys.stdout.flush()
         time.sleep(interval_s)
 
 
 def changes(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """Return what is new, gone or otherwise than before, a line each."""
+    """Return what is new, gone or different, a line each."""
     found = [f"{name}: {state} (new)" for name, state in now.items() if name not in before]
     found += [
         f"{name}: {before[name]} -> {state}"

@@ -151,17 +151,17 @@ class Work:
     @property
     def head(self) -> str:
         """The count, the time so far and the estimate in one line."""
-        told = f"cluster {self.title}: {self.done} of {self.total}, {duration(self.elapsed_s)}"
+        progress = f"cluster {self.title}: {self.done} of {self.total}, {duration(self.elapsed_s)}"
         if self.is_stopping:
-            return f"{told}; {_STOPPING}"
+            return f"{progress}; {_STOPPING}"
         left = self.left_s
         if left is not None and self.done == self.total:
-            return told
+            return progress
         if left is not None:
-            return f"{told}, about {duration(left)} left"
+            return f"{progress}, about {duration(left)} left"
         usual = self.usual_minutes
         rule = f" ({usual[0]} to {usual[1]} minutes in all, as a rule)" if usual else ""
-        return f"{told}, time left unknown{rule}"
+        return f"{progress}, time left unknown{rule}"
 
     def rows(self) -> list[tuple[str, str, str, str]]:
         """Return the steps in progress, the longest first: key, event, time so far, usual time."""

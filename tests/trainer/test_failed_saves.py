@@ -112,6 +112,15 @@ def test_a_run_outlives_an_outage_of_its_store_and_ends_with_the_same_model(
     assert again.summary["model_digest"] == undisturbed.summary["model_digest"]
 
 
+def test_a_failed_save_is_retried_long_before_the_next_one_is_due(dataset: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    with _outage(run, begin=lambda: bool(_committed(run)), end=lambda: _failures(run) > 0):
+        outcome = run_here(dataset, run, **EXACT | {"checkpoint_interval": 500})
+    assert _failures(run) > 0
+    steps = [line["step"] for line in outcome.lines("checkpoint")]
+    assert [step for step in steps[:-1] if step % 500]  # the last one is that of the end
+
+
 def test_two_ranks_continue_together_when_the_store_fails(dataset: Path, tmp_path: Path) -> None:
     whole_run, run = tmp_path / "whole", tmp_path / "run"
     settings = {**EXACT, "num_epochs": 20}

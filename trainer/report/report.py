@@ -51,6 +51,9 @@ class LineFile:
         """Append a line, after those that wait."""
         if len(self._waiting) < _MOST_WAITING:
             self._waiting += line.encode() + b"\n"
+        self._flush()
+
+    def _flush(self) -> None:
         try:
             while self._waiting:
                 self._waiting = self._waiting[os.write(self._descriptor, self._waiting) :]
@@ -62,7 +65,8 @@ class LineFile:
         self._failed = False
 
     def close(self) -> None:
-        """Close the file; lines that still wait are lost."""
+        """Write the lines that wait, if that is possible now, and close the file."""
+        self._flush()
         with suppress(OSError):
             os.close(self._descriptor)
 

@@ -120,7 +120,7 @@ class LivePages:
             return self._page("damaged.html.j2", view=view, feed=feed)
         file, lock = self._index.curves(run)
         with lock:
-            details = run_details(run, view, metrics=file, kept=self._told(run.name))
+            details = run_details(run, view, metrics=file, kept=self._keeper_events(run.name))
         return self._page(
             "run.html.j2",
             details=details,
@@ -130,7 +130,7 @@ class LivePages:
             feed=feed,
         )
 
-    def _told(self, name: str) -> list[tuple[float, str]]:
+    def _keeper_events(self, name: str) -> list[tuple[float, str]]:
         """Return what keepers did with a run."""
         keepers = [cluster.keeper for cluster in self._clusters.now().clusters if cluster.keeper is not None]
         return [(event.at, event.text) for keeper in keepers for event in keeper.events if event.run == name]
@@ -201,13 +201,13 @@ class LivePages:
 
     async def _changes(self, request: Request, run: RunFolder | None) -> AsyncIterator[str]:
         yield "retry: 2000\n\n"
-        before, told = await run_in_threadpool(self._state_of, run), time.monotonic()
+        before, sent_at = await run_in_threadpool(self._state_of, run), time.monotonic()
         while not self._closing.is_set() and not await request.is_disconnected():
             await self._wait(_EVERY_S)
             now = await run_in_threadpool(self._state_of, run)
-            is_old = time.monotonic() - told > _AGAIN_S and now[1]
+            is_old = time.monotonic() - sent_at > _AGAIN_S and now[1]
             if now != before or is_old:
-                before, told = now, time.monotonic()
+                before, sent_at = now, time.monotonic()
                 yield "event: changed\ndata: {}\n\n"
             else:
                 yield ": nothing\n\n"

@@ -341,7 +341,7 @@ class _Drawing:
             key=self.key,
             title=self.title,
             unit=self.unit,
-            text=_told(named, self.unit),
+            text=_summary(named, self.unit),
             curves=curves,
             x_ticks=tuple(Tick(at=frame.across(x), label=short(x)) for x in ticks(*frame.x, is_whole=True)),
             y_ticks=tuple(Tick(at=frame.down(y), label=short(y)) for y in ticks(*frame.y)),
@@ -352,14 +352,14 @@ class _Drawing:
         )
 
 
-def _told(named: Sequence[_Named], unit: str) -> str:
+def _summary(named: Sequence[_Named], unit: str) -> str:
     """Return what curves show, in words."""
-    told = []
+    parts = []
     for name, _, lines in named:
         values = [point.value for line in lines for point in line]
         newest = f"{name} {short(values[-1])}{f' {unit}' if unit else ''}"
-        told.append(f"{newest}, from {short(min(values))} to {short(max(values))}")
-    return "; ".join(told[:TONES])
+        parts.append(f"{newest}, from {short(min(values))} to {short(max(values))}")
+    return "; ".join(parts[:TONES])
 
 
 def _table(named: Sequence[_Named]) -> Iterable[tuple[str, ...]]:
