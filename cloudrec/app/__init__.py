@@ -111,7 +111,7 @@ _PLACES = {
     "readiness": "missing_of",
     "run.manage": "fetch run_folder runs runs_of stop_run",
     "run.smoke_test": "smoke_run",
-    "tell.sending": "NotificationView notifications send_test",
+    "notices.sending": "NotificationView notifications send_test",
     "planning.run_plan": "PlanWish RunPlan keep_plan kept_offer run_plan",
     "planning.traces": "read_traces spot_plan",
     "run.data_tier": "DatasetWish",
