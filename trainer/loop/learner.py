@@ -218,7 +218,9 @@ class Learner:
                 "pipeline is sparse_dist, which looks up ids before the step before has ended, but a feature "
                 "has encoding managed_collision, whose rows each step may change; take auto or plain"
             )
-        if choice == "sparse_dist" or (choice == "auto" and on_gpu and not is_managed):
+        # One GPU exchanges nothing with others, so it needs none of the pipeline's waits for sizes.
+        overlaps = choice == "auto" and on_gpu and self.world.size > 1 and not is_managed
+        if choice == "sparse_dist" or overlaps:
             kind: type[SparseDistPipeline | PlainPipeline] = SparseDistPipeline
         else:
             kind = PlainPipeline
