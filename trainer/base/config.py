@@ -378,8 +378,8 @@ class SystemConfig(_Group):
     compile: Switch = Field(
         "auto",
         description="compile the dense part with torch.compile; auto does it on GPUs with Triton, unless "
-        "deterministic is on, and continues without it if that fails; on CPUs it is no faster. true and false "
-        "are on and off",
+        "deterministic is on, and continues without it if that fails; on CPUs it is no faster. true and "
+        "false are on and off",
         json_schema_extra={SWITCH: True},
     )
     table_kernel: Literal["auto", "native", "torch", "fbgemm"] = Field(
