@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -55,6 +56,7 @@ def fuse_table_optimizer(
 
 def make_dense_optimizer(parameters: Iterable[nn.Parameter], config: TrainerConfig) -> Optimizer:
     """Return the dense part's optimizer, with fused kernels, which make one pass over each weight."""
+    parameters = list(parameters)
     settings: dict[str, Any] = {
         "lr": config.dense_learning_rate,
         "weight_decay": config.weight_decay,
@@ -65,7 +67,20 @@ def make_dense_optimizer(parameters: Iterable[nn.Parameter], config: TrainerConf
     settings["eps"] = config.dense_eps
     if config.dense_optimizer in ("adam", "adamw"):
         return _with_state(torch.optim.AdamW(parameters, **settings))
+    settings["fused"] = all(_has_fused_adagrad(device) for device in {each.device for each in parameters})
     return torch.optim.Adagrad(parameters, **settings)
+
+
+@cache
+def _has_fused_adagrad(device: torch.device) -> bool:
+    """Whether torch has the fused kernel for a device: 2.11 lacks that for CUDA, and only a step shows it."""
+    weight = torch.nn.Parameter(torch.zeros(1, device=device))
+    weight.grad = torch.zeros_like(weight)
+    try:
+        torch.optim.Adagrad([weight], fused=True).step()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _with_state(optimizer: Optimizer) -> Optimizer:
