@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = [
-    pytest.mark.skipif(torch.cuda.is_available(), reason="torch sees no GPU"),
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU"),
     pytest.mark.filterwarnings("default"),  # those of torch and fbgemm differ from version to version
 ]
 
