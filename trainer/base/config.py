@@ -370,6 +370,11 @@ class SystemConfig(_Group):
         description="what looks up and updates sharded tables on CPUs: C compiled on first use, torch, or "
         "fbgemm; auto is native where there is a C compiler, else torch; fp16 tables are always fbgemm's",
     )
+    device_input: Literal["auto", "off"] = Field(
+        "auto",
+        description="auto: on GPUs, rows are copied as stored, and shuffled, checked and laid out on the "
+        "device, except for your own loaders, sequences, negatives and managed_collision; off: on the CPU",
+    )
     pipeline: Literal["auto", "plain", "sparse_dist"] = Field(
         "auto", description="sparse_dist overlaps transfers with compute; auto takes it on GPUs"
     )
