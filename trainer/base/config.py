@@ -392,6 +392,11 @@ class SystemConfig(_Group):
         description="auto: on GPUs, rows are copied as stored, and shuffled, checked and laid out on the "
         "device, except for your own loaders, sequences, negatives and managed_collision; off: on the CPU",
     )
+    cuda_graphs: Literal["auto", "off"] = Field(
+        "auto",
+        description="auto: with one GPU, the dense part of a DLRM runs as CUDA graphs, which saves the host "
+        "the launch of each kernel; off: it launches them one by one",
+    )
     pipeline: Literal["auto", "plain", "sparse_dist"] = Field(
         "auto", description="sparse_dist overlaps transfers with compute; auto takes it on GPUs"
     )

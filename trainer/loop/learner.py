@@ -14,11 +14,12 @@ from trainer.base.errors import ConfigError
 from trainer.base.memory import keep_freed_memory
 from trainer.loop.pipeline import PlainPipeline, SparseDistPipeline
 from trainer.models.inputs import InputMaker
-from trainer.models.model import ModelShape, TrainTask, initialise_dense, make_model
+from trainer.models.model import DenseArch, ModelShape, TrainTask, initialise_dense, make_model
 from trainer.sharding.planfile import CACHING, MODULE, to_document
 from trainer.sharding.sharding import make_plan, needs_equal_batches, shard
 from trainer.sharding.state import InitialTables, gather_state
 from trainer.sharding.topology import this_world
+from trainer.tables.direct import find_direct_way
 from trainer.tables.host_tables import find_short_way, take_over_tables
 from trainer.tables.kernels import empty_caches, table_pieces, write_back_caches
 from trainer.tables.managed import ManagedIds, ManagedTraining
@@ -34,11 +35,12 @@ from trainer.tables.replicas import ReplicaOptimizer
 from trainer.tables.touched import TouchTracker
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from torch import Tensor
     from torch.optim import Optimizer
     from torchrec.distributed.types import ShardingPlan
+    from torchrec.sparse.jagged_tensor import KeyedJaggedTensor, KeyedTensor
 
     from trainer.base.config import TrainerConfig
     from trainer.base.distributed import World
@@ -96,6 +98,10 @@ class Learner:
             sequences=shape.places,
         )
         self.pipeline = self._make_pipeline(config.pipeline)
+        dense = task.model.dense
+        if world.device.type == "cuda" and world.size == 1 and isinstance(dense, DenseArch):
+            if config.cuda_graphs == "auto":
+                dense.capture(config.batch_size)
         if draw:
             self.draw_tables()
 
@@ -218,12 +224,12 @@ class Learner:
                 "pipeline is sparse_dist, which looks up ids before the step before has ended, but a feature "
                 "has encoding managed_collision, whose rows each step may change; take auto or plain"
             )
-        if choice == "sparse_dist" or (choice == "auto" and on_gpu and not is_managed):
+        way = self._find_way() if choice != "sparse_dist" else None
+        if choice == "sparse_dist" or (choice == "auto" and on_gpu and not is_managed and way is None):
             kind: type[SparseDistPipeline | PlainPipeline] = SparseDistPipeline
         else:
             kind = PlainPipeline
-            if self.world.size == 1 and not on_gpu:
-                self._task.model.look_up = find_short_way(self.model, self.shape.features)
+            self._task.model.look_up = way
         made = kind(
             self.model,
             self.optimizers,
@@ -240,6 +246,14 @@ class Learner:
                 scale=self.config.embedding_init_scale,
             )
         return made
+
+    def _find_way(self) -> Callable[[KeyedJaggedTensor], KeyedTensor] | None:
+        """Return the look-up of a world of one, without torchrec's exchanges, if the tables allow it."""
+        if self.world.size > 1:
+            return None
+        if self.world.device.type == "cpu":
+            return find_short_way(self.model, self.shape.features)
+        return find_direct_way(self.model, self.make_input.features)
 
 
 def _check_managed(plan: ShardingPlan, shape: ModelShape) -> None:

@@ -145,6 +145,11 @@ class _Base:
         self.phases = PhaseClock(device)
         self.managed: ManagedTraining | None = None
 
+    def _set_training(self) -> None:
+        """Set the modules' mode after an evaluation; in each step, the walk over them would take 0.6 ms."""
+        if not self.model.training:
+            self.model.train()
+
     def _feed(self, batches: Iterable[Batch], first_step: int) -> _Feed:
         pin = self.device.type == "cuda"
         return _Feed(batches, first_step, self.make_input, pin=pin, ahead=self.read_ahead)
@@ -191,7 +196,7 @@ class PlainPipeline(_Base):
         for number, made in enumerate(inputs, first_step):
             self.data_wait_s += feed.take_wait()
             self.phases.begin(number)
-            self.model.train()
+            self._set_training()
             self.optimizers.prepare(number)
             self.optimizers.dense.zero_grad()
             if self.managed is not None:
@@ -223,7 +228,7 @@ class SparseDistPipeline(_Base):
         self._pipeline = TrainPipelineSparseDist(self.model, self.optimizers.dense, self.device)
         number = first_step
         while True:
-            self.model.train()
+            self._set_training()
             self.optimizers.prepare(number)
             try:
                 loss, _ = self._pipeline.progress(feed)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -145,8 +144,8 @@ class DenseUpdate:
     """The dense part's optimizer with loss scaling, clipping and accumulation; also updates replicas.
 
     It has an optimizer's interface, because torchrec's pipelines call it as one. No step waits for a GPU:
-    whether a gradient overflowed is known there alone, and the optimizer's kernels skip the update by it. When
-    gradients are accumulated, a step that overflowed counts and adds nothing.
+    whether a gradient overflowed is known there alone, and the optimizer's kernels skip the update by it.
+    When gradients are accumulated, a step that overflowed counts and adds nothing.
     """
 
     def __init__(
