@@ -25,9 +25,9 @@ from trainer.models.dense_ops import CrossNet, FusedMLP, interaction, pair_indic
 from trainer.models.gradients import ClippedGradient, ScaledGradient
 from trainer.models.head import ModelHead, make_head
 from trainer.models.inputs import keys_of
+from trainer.models.kernels.graph import DenseGraph
 from trainer.models.kernels.pairs import has_triton
 from trainer.models.kinds import RANKING
-from trainer.models.kernels.graph import DenseGraph
 from trainer.models.losses.batch_loss import BatchLoss
 from trainer.models.positions import PositionPooling
 from trainer.models.protocol import ModelInputs, SequenceSize

@@ -1,7 +1,7 @@
 """The look-up of a world of one on a GPU: fbgemm's kernel, called without torchrec's exchanges.
 
-With one rank nothing is sent, but torchrec's bookkeeping for it takes 3 ms of the host's time a step, in which
-an H200 trains 30,000 samples.
+With one rank nothing is sent, but torchrec's bookkeeping for it takes 3 ms of the host's time a step, in
+which an H200 trains 30,000 samples.
 """
 
 from __future__ import annotations
