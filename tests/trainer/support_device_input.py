@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -28,22 +27,17 @@ SMALL_BLOCKS: dict[str, Any] = {"block_rows": 64, "window_blocks": 3}  # few row
 KINDS = ("one_hot", "by_row", "bags", "columns", "tasks", "weights", "lists", "weighted_lists", "hashes")
 
 
-@dataclass(frozen=True, slots=True)
-class Made:
-    """A batch, and what the input path knows about it."""
-
-    batch: Batch
-    epoch: int
+HOTNESS = {"bags": (2, 1, 5, 1, 3), "columns": (3, 1)}  # of other kinds: 5 features of one id
 
 
 def make_split(
-    kind: str, rows: int = 1000, *, shard_rows: int = 301, dense: int = 3, seed: int = 0
+    kind: str, rows: int = 1000, *, shard_rows: int = 301, dense: int = 3, ids: int = 99
 ) -> ArrayParts:
     """Random rows of one kind in shards; a part of the last one is short."""
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(0)
     starts = range(0, rows, shard_rows)
-    parts = [_part(kind, min(shard_rows, rows - start), dense, random) for start in starts]
-    hotness = {"bags": (2, 1, 5), "columns": (3, 1)}.get(kind, (1,) * 4)
+    parts = [_part(kind, min(shard_rows, rows - start), dense, ids, random) for start in starts]
+    hotness = HOTNESS.get(kind, (1,) * 5)
     places = {"lists": (0, 3, 6), "weighted_lists": (1,), "hashes": (2, 5)}.get(kind, ())
     return ArrayParts(
         kind,
@@ -86,7 +80,7 @@ def streams(split: ArrayParts, device: torch.device, **part: Any) -> Iterator[tu
         yield ours, theirs
 
 
-def _part(kind: str, rows: int, dense: int, random: np.random.Generator) -> ShardArrays:
+def _part(kind: str, rows: int, dense: int, ids: int, random: np.random.Generator) -> ShardArrays:
     labels: npt.NDArray[Any] = random.integers(0, 2, rows).astype(np.uint8)
     if kind == "tasks":
         labels = random.integers(-1, 2, (2, rows)).astype(np.int8).T
@@ -96,16 +90,18 @@ def _part(kind: str, rows: int, dense: int, random: np.random.Generator) -> Shar
         lists = _lists(count, rows, random, weighted=kind == "weighted_lists", wide=kind == "hashes")
     weights = random.random(rows, dtype=np.float32) if kind in ("weights", "lists") else None
     numbers = random.random((rows, dense), dtype=np.float32)
-    return ShardArrays(labels, numbers, _ids(kind, rows, random), lists, weights)
+    return ShardArrays(labels, numbers, _ids(kind, rows, ids, random), lists, weights)
 
 
-def _ids(kind: str, rows: int, random: np.random.Generator) -> Any:
+def _ids(kind: str, rows: int, limit: int, random: np.random.Generator) -> Any:
+    hotness = HOTNESS.get(kind, (1,) * 5)
     if kind == "bags":
-        return IdColumns([random.integers(0, 99, (rows, hot)).astype(np.int32) for hot in (2, 1, 5)])
+        return IdColumns([random.integers(0, limit, (rows, hot), dtype=np.int32) for hot in hotness])
     if kind == "by_row":
-        return IdColumns.of_rows(random.integers(0, 99, (rows, 4)).astype(np.int32))
-    ids = random.integers(0, 2**62 if kind == "hashes" else 99, (4, rows))
-    return ids if kind == "hashes" else ids.astype(np.int32)
+        return IdColumns.of_rows(random.integers(0, limit, (rows, len(hotness)), dtype=np.int32))
+    if kind == "hashes":
+        return random.integers(0, 2**62, (len(hotness), rows))
+    return random.integers(0, limit, (sum(hotness), rows), dtype=np.int32)
 
 
 def _lists(count: int, rows: int, random: np.random.Generator, *, weighted: bool, wide: bool) -> ListArrays:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -9,14 +10,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.trainer.support_device_input import KINDS, SMALL_BLOCKS, assert_same, make_split, streams
+from tests.trainer.support_learner import make_learner
 from trainer.base.errors import DatasetError
 from trainer.data.device.stream import DeviceStream
 from trainer.data.device.windows import permutation_on
 from trainer.data.order import permutation
 from trainer.data.sample_sums import sum_samples
+from trainer.data.stream import BatchStream
+from trainer.models.inputs import InputMaker
 from trainer.sharding.digest import SampleDigest
 
 if TYPE_CHECKING:
+    from tests.trainer.support_ranks import Place
+    from tests.trainer.support_worlds import Worlds
     from trainer.data.source import ArrayParts
 
 CPU = torch.device("cpu")
@@ -135,6 +141,60 @@ def test_leaving_a_stream_ends_its_readers() -> None:
     assert _readers()
     stream.close()  # type: ignore[attr-defined] # a generator, as every stopped run leaves it
     assert not _readers()
+
+
+def _train(place: Place, kind: str, settings: dict[str, Any], *, on_device: bool) -> tuple[list[float], str]:
+    """The losses of two epochs and the digest of their samples."""
+    split = make_split(kind, 300, shard_rows=120, ids=20)
+    part: dict[str, Any] = {"batch_size": 32, "rank": place.rank, "world_size": place.world_size, "seed": 3}
+    learner = make_learner(place, deterministic=True, **settings)
+    seen = SampleDigest()
+    losses: list[float] = []
+    for epoch in range(2):
+        batches = (
+            DeviceStream(split, CPU, epoch=epoch, **part)
+            if on_device
+            else BatchStream(split, epoch=epoch, **part)
+        )
+        for step in learner.pipeline.steps(batches, len(losses)):
+            losses.append(float(step.loss))
+            if step.batch.sums is None:
+                seen.update(epoch, step.batch.sample_ids)
+            else:
+                seen.add_sums(step.batch.sums, len(step.batch))
+    return losses, seen.merge(place.group).hex()
+
+
+@pytest.mark.parametrize("kind", ["one_hot", "bags"])
+@pytest.mark.parametrize(
+    ("size", "settings"),
+    [
+        (1, {}),
+        (1, {"pipeline": "sparse_dist"}),
+        (2, {"pipeline": "sparse_dist", "sharding_types": ["row_wise"]}),
+        (2, {"read_ahead": 0}),
+    ],
+    ids=str,
+)
+def test_training_is_the_same_by_both_paths(
+    worlds: Worlds, kind: str, size: int, settings: dict[str, Any]
+) -> None:
+    ours = worlds.run(size, partial(_train, on_device=True), kind, settings)
+    theirs = worlds.run(size, partial(_train, on_device=False), kind, settings)
+    assert len(ours[0][0]) == 2 * -(-300 // (32 * size))
+    assert ours == theirs
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_ids_of_each_key_are_known_without_reading_lengths(kind: str) -> None:
+    split = SPLITS[kind]
+    keys = [f"C{number}" for number in range(len(split.hotness) + len(split.list_places))]
+    for batches in zip(*streams(split, CPU, batch_size=90, rank=1, world_size=2), strict=True):
+        for batch in batches:
+            made = InputMaker(keys, 2, equal=True)(batch).sparse
+            known = (made.length_per_key_or_none(), made.offset_per_key_or_none())
+            made.unsync()
+            assert known == (made.length_per_key(), made.offset_per_key())
 
 
 def _readers() -> list[str]:

@@ -15,10 +15,12 @@ if TYPE_CHECKING:
 SAMPLE_KEYS = (0x5AD1_6E57_0000_0001, 0x5AD1_6E57_0000_0002)
 
 
+def hash_samples(epoch: int, sample_ids: Tensor) -> Tensor:
+    """Return two hashes of each pair (epoch, sample): int64 [2, B] with their bits."""
+    keyed = torch.stack([sample_ids ^ signed(mix_key(key, epoch), 64) for key in SAMPLE_KEYS])
+    return split_mix(split_mix(keyed))
+
+
 def sum_samples(epoch: int, sample_ids: Tensor) -> Tensor:
-    """Return two sums, modulo 2**64, of hashes of the pairs (epoch, sample): int64 [2] with these bits."""
-    return torch.stack([_mixed(sample_ids, mix_key(key, epoch)).sum() for key in SAMPLE_KEYS])
-
-
-def _mixed(sample_ids: Tensor, key: int) -> Tensor:
-    return split_mix(split_mix(sample_ids ^ signed(key, 64)))
+    """Return the sums, modulo 2**64, of the hashes of samples: int64 [2] with their bits."""
+    return hash_samples(epoch, sample_ids).sum(dim=1)

@@ -61,6 +61,7 @@ class ReadPlan:
         global_batch: int,
         rank: int,
         world_size: int,
+        epoch: int,
         order: EpochOrder | None,
     ) -> None:
         self._rows = rows
@@ -68,6 +69,7 @@ class ReadPlan:
         self._global_batch = global_batch
         self._rank = rank
         self._world_size = world_size
+        self.epoch = epoch
         self.order = order
 
     def steps(self) -> Iterator[LoadStep]:

@@ -41,7 +41,7 @@ class StagingSlot:
     ) -> dict[str, npt.NDArray[Any]]:
         """Read a load, once the buffer's last content was sent; return the buffer's arrays."""
         await_mark(self._sent)
-        arrays = arrays_in(self._memory(size_of(sections)), sections)
+        arrays = arrays_in(self.memory(size_of(sections)), sections)
         layout.fill(load, shape, arrays)
         return arrays
 
@@ -52,7 +52,8 @@ class StagingSlot:
         self._sent = self._lane.mark()
         return sent
 
-    def _memory(self, size: int) -> npt.NDArray[np.uint8]:
+    def memory(self, size: int) -> npt.NDArray[np.uint8]:
+        """Return the buffer, of at least `size` bytes; a larger one replaces a smaller one."""
         if self._buffer is None or len(self._buffer) < size:
             self._buffer = None  # released first
             self._buffer = self._lane.staging(size + size // _MORE)
@@ -142,6 +143,6 @@ class WindowReader:
             with lane.work():
                 arrays = slot.fill(layout, load, shape, sections)
                 sent = slot.send(sections)
-                return DeviceWindow(layout, load, sent, self._plan.order, arrays.get("lengths"))
+                return DeviceWindow(layout, load, sent, self._plan, arrays.get("lengths"))
         finally:
             self._slots.put(slot)

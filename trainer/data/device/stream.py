@@ -6,19 +6,18 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import torch
+
 from trainer.data.device.lane import lane_of
 from trainer.data.device.layout import SplitLayout
 from trainer.data.device.loads import ReadPlan
 from trainer.data.device.reading import READERS, WindowReader
 from trainer.data.device.windows import BatchMaker, DeviceWindow, TakenRows
 from trainer.data.order import BLOCK_ROWS, WINDOW_BLOCKS, EpochOrder
-from trainer.data.sample_sums import sum_samples
 from trainer.data.stream import check_part, empty_batch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    import torch
 
     from trainer.data.batch import Batch
     from trainer.data.device.lane import SideLane
@@ -53,7 +52,6 @@ class DeviceStream:
         check_part(split, batch_size=batch_size, rank=rank, world_size=world_size, start_sample=start_sample)
         self._split = split
         self._device = device
-        self._epoch = epoch
         self._readers = readers
         self._steps = math.ceil((split.rows - start_sample) / (batch_size * world_size))
         order = None
@@ -67,6 +65,7 @@ class DeviceStream:
             global_batch=batch_size * world_size,
             rank=rank,
             world_size=world_size,
+            epoch=epoch,
             order=order,
         )
 
@@ -88,10 +87,8 @@ class DeviceStream:
         rows = [TakenRows(windows.at(cut.load.number), cut.start, cut.stop) for cut in step.cuts]
         with lane.work():
             if rows:
-                batch = make(rows, step.global_size)
-            else:
-                batch = _empty(self._split, step.global_size, self._device)
-            return replace(batch, sums=sum_samples(self._epoch, batch.sample_ids))
+                return make(rows, step.global_size)
+            return _empty(self._split, step.global_size, self._device)
 
 
 class _Windows:
@@ -116,4 +113,9 @@ class _Windows:
 def _empty(split: ArraySplit, global_size: int, device: torch.device) -> Batch:
     batch = empty_batch(split, global_size).to(device, non_blocking=True)
     counts = None if batch.lengths is None else (0,) * len(batch.lengths)
-    return replace(batch, sample_ids=batch.sample_ids.to(device, non_blocking=True), counts=counts)
+    return replace(
+        batch,
+        sample_ids=batch.sample_ids.to(device, non_blocking=True),
+        counts=counts,
+        sums=torch.zeros(2, dtype=torch.int64, device=device),
+    )

@@ -5,6 +5,7 @@ Nothing here waits for the device: how many ids a batch has is known from the le
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -12,6 +13,7 @@ import torch
 
 from trainer.data.batch import Batch
 from trainer.data.mixing import signed, split_mix
+from trainer.data.sample_sums import hash_samples
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,8 +23,7 @@ if TYPE_CHECKING:
 
     from trainer.data.device.lane import SideLane
     from trainer.data.device.layout import SplitLayout
-    from trainer.data.device.loads import WindowLoad
-    from trainer.data.order import EpochOrder
+    from trainer.data.device.loads import ReadPlan, WindowLoad
 
 _SIGN = -(1 << 63)
 
@@ -64,7 +65,7 @@ class DeviceWindow:
         layout: that of the arrays.
         load: which rows these are.
         arrays: on the device.
-        order: that of the epoch; None for rows in the order in which they are read.
+        plan: has the epoch and its order.
         lengths: those of the lists, on the host; None if there are none. They are not kept.
     """
 
@@ -73,18 +74,19 @@ class DeviceWindow:
         layout: SplitLayout,
         load: WindowLoad,
         arrays: Mapping[str, Tensor],
-        order: EpochOrder | None,
+        plan: ReadPlan,
         lengths: npt.NDArray[np.int32] | None,
     ) -> None:
         self.layout = layout
         self.arrays = arrays
-        ends = arrays["ends"]
+        ends, order = arrays["ends"], plan.order
         self._order: Tensor | None = None
         if order is not None and load.window is not None:
             self._order = permutation_on(ends.device, load.rows, order.key(load.window))
         index = torch.arange(load.rows, device=ends.device) if self._order is None else self._order
         of_range = torch.bucketize(index, ends[:-1], right=True)
         self.sample_ids = index + arrays["shifts"].index_select(0, of_range)
+        self._hashes = hash_samples(plan.epoch, self.sample_ids)
         self._list_ends: npt.NDArray[np.int64] | None = None
         if lengths is not None:
             self._first_ids = _starts_of(arrays["lengths"])
@@ -98,6 +100,10 @@ class DeviceWindow:
         if self._order is None:
             return array.narrow(dim, start, stop - start)
         return array.index_select(dim, self._order[start:stop])
+
+    def sums(self, start: int, stop: int) -> Tensor:
+        """Return trainer.data.sample_sums.sum_samples of the rows at some places of the order."""
+        return self._hashes[:, start:stop].sum(dim=1)
 
     def take_into(self, out: Tensor, array: Tensor, start: int, stop: int) -> None:
         """Copy the rows [rows, ...] at some places of the order into other memory."""
@@ -158,6 +164,7 @@ class BatchMaker:
             weights=_joined([each.of("weights") for each in rows])
             if "weights" in rows[0].window.arrays
             else None,
+            sums=_added([each.window.sums(each.start, each.stop) for each in rows]),
             **self._lengths_of(size),
         )
         return self._with_lists(batch, rows, size) if self._layout.list_places else batch
@@ -219,14 +226,10 @@ class BatchMaker:
             ids += [each.values[feature] for each in parts]
             weights += [each.weights[feature] for each in parts if each.weights is not None]
             counts.append(sum(each.totals[feature] for each in parts))
-        return Batch(
-            dense=batch.dense,
+        return replace(
+            batch,
             sparse=torch.cat(ids),
-            labels=batch.labels,
-            sample_ids=batch.sample_ids,
-            global_size=batch.global_size,
             lengths=torch.cat([ones, lengths]).index_select(0, self._by_place),
-            weights=batch.weights,
             id_weights=torch.cat(weights) if weighted else None,
             counts=tuple(counts),
         )
@@ -240,3 +243,7 @@ def _starts_of(lengths: Tensor) -> Tensor:
 
 def _joined(parts: Sequence[Tensor], dim: int = 0) -> Tensor:
     return parts[0] if len(parts) == 1 else torch.cat(tuple(parts), dim)
+
+
+def _added(parts: Sequence[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.stack(tuple(parts)).sum(dim=0)
