@@ -13,6 +13,7 @@ from torchrec.distributed.model_parallel import get_unwrapped_module
 from trainer.base.errors import ConfigError
 from trainer.base.memory import keep_freed_memory
 from trainer.loop.pipeline import PlainPipeline, SparseDistPipeline
+from trainer.loop.scored_feed import ScoredFeed
 from trainer.models.inputs import InputMaker
 from trainer.models.model import DenseArch, ModelShape, TrainTask, initialise_dense, make_model
 from trainer.sharding.planfile import CACHING, MODULE, to_document
@@ -162,28 +163,32 @@ class Learner:
 
     @torch.no_grad()
     def score(self, batches: Iterable[Batch]) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield logits and labels [B] of this rank's share, batch by batch; collective."""
-        self.pipeline.release()
-        self.model.eval()
-        for batch in batches:
-            made = self._scored_input(batch)
-            _, (_, logits) = self._task(made)
-            yield logits[: len(batch)], made.labels[: len(batch)]
+        """Yield logits and labels [B] of this rank's share, batch by batch, on the device; collective.
+
+        Batches are read ahead. On a GPU nothing waits for the scores.
+        """
+        for batch, made, outputs in self._scored(batches):
+            yield self.kind.scores(outputs)[: len(batch)], made.labels[: len(batch)]
 
     @torch.no_grad()
     def outputs(self, batches: Iterable[Batch]) -> Iterator[tuple[Batch, Tensor]]:
         """Yield this rank's share of each batch, and what the model's forward returns for it; collective."""
+        for batch, _, outputs in self._scored(batches):
+            yield batch, outputs[: len(batch)]
+
+    def _scored(self, batches: Iterable[Batch]) -> Iterator[tuple[Batch, ModelInput, Tensor]]:
         self.pipeline.release()
         self.model.eval()
-        for batch in batches:
-            made = self._scored_input(batch)
-            yield batch, self._task.model(made.dense, made.sparse)[: len(batch)]
+        device, ahead = self.world.device, self.config.read_ahead
+        with ScoredFeed(batches, self._scored_input, device, ahead=ahead) as feed:
+            for batch, made in feed:
+                yield batch, made, self._task.model(made.dense, made.sparse)
 
     def _scored_input(self, batch: Batch) -> ModelInput:
         made = self.make_input(batch)
         if self.managed.tables:
             made = replace(made, sparse=self.managed.apply(made.sparse))
-        return made.to(self.world.device)
+        return made
 
     @property
     def kind(self) -> ModelKind:
