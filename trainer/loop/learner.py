@@ -99,10 +99,9 @@ class Learner:
             sequences=shape.places,
         )
         self.pipeline = self._make_pipeline(config.pipeline)
-        dense = task.model.dense
-        if world.device.type == "cuda" and world.size == 1 and isinstance(dense, DenseArch):
-            if config.cuda_graphs == "auto":
-                dense.capture(config.batch_size)
+        is_alone_on_gpu = world.device.type == "cuda" and world.size == 1
+        if is_alone_on_gpu and config.cuda_graphs == "auto" and isinstance(task.model.dense, DenseArch):
+            task.model.dense.capture(config.batch_size)
         if draw:
             self.draw_tables()
 
