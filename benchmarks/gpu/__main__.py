@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from benchmarks.gpu import ceilings, page, references, steps
+from benchmarks.gpu import ceilings, page, references, steps, whole
 from benchmarks.gpu.work import GpuWork, Rate, rate
 from benchmarks.machine import describe_machine, today
 
@@ -28,7 +28,9 @@ OURS: dict[str, dict[str, Any]] = {
     "fp32": {"precision": "fp32"},
     "tf32": {"precision": "tf32"},
     "bf16": {"precision": "bf16"},
-    "bf16, compiled": {"precision": "bf16", "compile": True},
+    "bf16, not compiled": {"precision": "bf16", "compile": "off"},
+    "bf16, no CUDA graphs": {"precision": "bf16", "cuda_graphs": "off"},
+    "bf16, torchrec's pipeline": {"precision": "bf16", "pipeline": "sparse_dist"},
 }
 
 
@@ -92,11 +94,13 @@ def _tried(measure: Callable[[], Rate]) -> list[float] | str:
 
 
 def _profile() -> dict[str, Any]:
-    return {name: steps.profile(GpuWork(), **OURS[name]) for name in ("bf16", "bf16, compiled")}
+    return {name: steps.profile(GpuWork(), **OURS[name]) for name in ("bf16", "bf16, not compiled")}
 
 
 PARTS: dict[str, Callable[[], dict[str, Any]]] = {
     "ceilings": ceilings.measure,
+    "one_hot": whole.one_hot,
+    "multi_hot": whole.multi_hot,
     "step": _step,
     "references": _references,
     "profile": _profile,
