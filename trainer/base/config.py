@@ -387,6 +387,16 @@ class SystemConfig(_Group):
         description="what looks up and updates sharded tables on CPUs: C compiled on first use, torch, or "
         "fbgemm; auto is native where there is a C compiler, else torch; fp16 tables are always fbgemm's",
     )
+    device_input: Literal["auto", "off"] = Field(
+        "auto",
+        description="auto: on GPUs, rows are copied as stored, and shuffled, checked and laid out on the "
+        "device, except for your own loaders, sequences, negatives and managed_collision; off: on the CPU",
+    )
+    cuda_graphs: Literal["auto", "off"] = Field(
+        "auto",
+        description="auto: with one GPU, the dense part of a DLRM runs as CUDA graphs, which saves the host "
+        "the launch of each kernel; off: it launches them one by one",
+    )
     pipeline: Literal["auto", "plain", "sparse_dist"] = Field(
         "auto",
         description="plain copies the next batch to a GPU meanwhile; sparse_dist exchanges its ids with "

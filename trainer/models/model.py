@@ -25,6 +25,7 @@ from trainer.models.dense_ops import CrossNet, FusedMLP, interaction, pair_indic
 from trainer.models.gradients import ClippedGradient, ScaledGradient
 from trainer.models.head import ModelHead, make_head
 from trainer.models.inputs import keys_of
+from trainer.models.kernels.graph import DenseGraph
 from trainer.models.kernels.pairs import has_triton
 from trainer.models.kinds import RANKING
 from trainer.models.losses.batch_loss import BatchLoss
@@ -177,6 +178,12 @@ class DenseArch(nn.Module):
             self._compiled = CompiledDense(
                 self.bottom, self.crosses, self.top, dtype, required=compiled == "on"
             )
+        self._graph: DenseGraph | None = None
+
+    def capture(self, batch_size: int) -> None:
+        """Run the batches of this size as CUDA graphs from now on."""
+        if not self.recompute:  # which saves and restores generators' states on the host
+            self._graph = DenseGraph(self._compute, list(self.parameters()), batch_size)
 
     @property
     def losses(self) -> None:
@@ -197,6 +204,13 @@ class DenseArch(nn.Module):
         return logits if self.loss_scale is None else ScaledGradient.apply(logits, self.loss_scale, False)  # noqa: FBT003 - as above
 
     def _score(self, dense: Tensor, tables: Tensor, keys: tuple[str, ...]) -> Tensor:
+        if self._graph is not None and self.training:
+            logits = self._graph(keys, dense, tables)
+            if logits is not None:
+                return logits
+        return self._compute(keys, dense, tables)
+
+    def _compute(self, keys: tuple[str, ...], dense: Tensor, tables: Tensor) -> Tensor:
         indices = self._pair_indices(keys, dense.device) if self.crosses is None else None
         if self.crosses is not None and keys != self.features:
             tables = torch.stack([tables[:, keys.index(feature)] for feature in self.features], dim=1)

@@ -137,3 +137,9 @@ def memory_bytes(device: torch.device) -> int:
         return int(torch.cuda.max_memory_allocated(device))
     with open("/proc/self/statm", encoding="ascii") as file:  # noqa: PTH123 - no path to speak of
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def free_bytes(device: torch.device) -> int:
+    """Return the memory of a GPU that is free, or that torch keeps for its next tensors."""
+    free, _ = torch.cuda.mem_get_info(device)
+    return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)

@@ -73,4 +73,4 @@ class LossWatch:
     def samples_of(self, bad_step: int, step: int) -> list[int]:
         """Return this rank's samples of a bad step if its loss is bad here; `step` is that of the check."""
         loss, samples = self._last[bad_step - step - 1]
-        return [] if bool(torch.isfinite(loss)) else [int(sample) for sample in samples]
+        return [] if bool(torch.isfinite(loss)) else samples.tolist()

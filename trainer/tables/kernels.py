@@ -129,6 +129,11 @@ def table_kernels(model: nn.Module) -> Iterator[tuple[Any, list[Any]]]:
         yield holder.emb_module, holder._config.embedding_tables  # noqa: SLF001 - torchrec shows them nowhere else
 
 
+def kernel_features(model: nn.Module) -> list[list[str]]:
+    """Return the features of each kernel of this rank, in its order."""
+    return [list(holder._config.feature_names()) for holder in _holders(model)]  # noqa: SLF001 - as above
+
+
 def averaging_parts(model: nn.Module) -> list[DistributedDataParallel]:
     """Return every DDP of a model; those of replicated tables are in a plain list, which modules() skips."""
     parts = [*model.modules(), *sharded_tables(model)._lookups]  # noqa: SLF001 - torchrec shows them nowhere else

@@ -66,7 +66,8 @@ def make_dense_optimizer(parameters: Iterable[nn.Parameter], config: TrainerConf
     settings["eps"] = config.dense_eps
     if config.dense_optimizer in ("adam", "adamw"):
         return _with_state(torch.optim.AdamW(parameters, **settings))
-    settings["fused"] = _has_fused_adagrad(parameters)
+    # Without a fused kernel torch chooses: for all weights at once on GPUs, where False means one by one.
+    settings["fused"] = _has_fused_adagrad(parameters) or None
     return torch.optim.Adagrad(parameters, **settings)
 
 

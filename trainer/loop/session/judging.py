@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from trainer.loop.pipeline import TrainStep
     from trainer.loop.session.checkpoints import RunCheckpoints
     from trainer.loop.session.course import Course
+    from trainer.loop.session.feed import BatchFeed
     from trainer.report.ledger import GoodputLedger
 
 
@@ -31,8 +32,10 @@ class StepJudge:
         boundary: Boundary,
         checkpoints: RunCheckpoints,
         ledger: GoodputLedger,
+        feed: BatchFeed,
     ) -> None:
         self._world = world
+        self._feed = feed
         self._learner = learner
         self._boundary = boundary
         self._checkpoints = checkpoints
@@ -53,10 +56,12 @@ class StepJudge:
 
         Raises:
             NonFiniteLossError: on all ranks: a loss was NaN or infinite on one of them.
+            BadBatchError: a batch of this rank that was made on a device has bad values.
         """
         step = course.progress.step
         if not self._boundary.is_due(step, last=course.is_over):
             return StepVerdict()
+        self._feed.confirm(step)
         self._ledger.mark(step)
         self._checkpoints.poll(course)
         self._checkpoints.foresee(step)
