@@ -94,6 +94,7 @@ class Learner:
             world.size,
             equal=world.size > 1 and needs_equal_batches(self.plan),
             sequences=shape.places,
+            pinned=world.device.type == "cuda",
         )
         self.pipeline = self._make_pipeline(config.pipeline)
         if draw:
