@@ -14,6 +14,7 @@ BENCHMARKS = (
     "prepare_memory",
     "push",
     "reading",
+    "evaluation",
     "throughput",
     "embedding",
     "step_profile",

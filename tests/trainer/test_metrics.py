@@ -13,6 +13,7 @@ from sklearn.metrics import log_loss, roc_auc_score
 
 from trainer.base.errors import NonFiniteLossError
 from trainer.report.metrics import BinaryMetrics, Metrics
+from trainer.report.ranking import count_with_numpy, count_with_torch, doubled_wins
 
 if TYPE_CHECKING:
     from tests.trainer.support_ranks import Place, RankPool
@@ -127,3 +128,39 @@ def test_a_batch_can_be_reused_after_the_update() -> None:
     assert metrics.compute() == copies.compute()
     metrics.reset()
     assert metrics.compute()["samples"] == 0
+
+
+def test_samples_without_a_label_do_not_count() -> None:
+    logits, labels = _samples(3000, decimals=1)
+    missing = torch.arange(3000) % 3 == 0
+    found = _compute(logits.masked_fill(missing, math.nan), labels.masked_fill(missing, -1.0))
+    assert found == _compute(logits[~missing], labels[~missing])
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_logits_of_few_bits_have_the_metrics_of_their_values(dtype: torch.dtype) -> None:
+    logits, labels = _samples(3000, decimals=6)
+    assert _compute(logits.to(dtype), labels) == _compute(logits.to(dtype).float(), labels)
+    assert _compute(logits.to(dtype), labels)["auc"] != _compute(logits, labels)["auc"], "there are ties"
+
+
+@pytest.mark.parametrize("chunk", [None, 7, 100_000])
+@pytest.mark.parametrize("rate", [0.0, 0.01, 0.5, 0.99, 1.0])
+@pytest.mark.parametrize("decimals", [0, 1, 6])
+def test_a_device_counts_the_pairs_that_a_cpu_counts(decimals: int, rate: float, chunk: int | None) -> None:
+    scores, _ = _samples(2000, decimals=decimals)
+    scores[:3] = torch.tensor([-0.0, 0.0, 3e38])
+    few = scores[torch.rand(2000, generator=torch.Generator().manual_seed(4)) < rate]
+    below = (scores[None] < few[:, None]).sum() + (scores[None] <= few[:, None]).sum()
+    for count in (count_with_numpy, count_with_torch):
+        assert count(scores, few, torch.device("cpu"), chunk=chunk) == int(below)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.tuples(st.integers(-3, 3), st.booleans()), max_size=30))
+def test_wins_are_counted_by_either_class(samples: list[tuple[int, bool]]) -> None:
+    scores = torch.tensor([float(score) for score, _ in samples])
+    labels = torch.tensor([int(label) for _, label in samples])
+    pairs = [(high, low) for high, yes in samples if yes for low, other in samples if not other]
+    expected = sum(2 * (high > low) + (high == low) for high, low in pairs)
+    assert doubled_wins(scores, labels, torch.device("cpu")) == expected

@@ -13,12 +13,14 @@ from torchrec.distributed.model_parallel import get_unwrapped_module
 from trainer.base.errors import ConfigError
 from trainer.base.memory import keep_freed_memory
 from trainer.loop.pipeline import PlainPipeline, SparseDistPipeline
+from trainer.loop.scored_feed import ScoredFeed
 from trainer.models.inputs import InputMaker
-from trainer.models.model import ModelShape, TrainTask, initialise_dense, make_model
+from trainer.models.model import DenseArch, ModelShape, TrainTask, initialise_dense, make_model
 from trainer.sharding.planfile import CACHING, MODULE, to_document
 from trainer.sharding.sharding import make_plan, needs_equal_batches, shard
 from trainer.sharding.state import InitialTables, gather_state
 from trainer.sharding.topology import this_world
+from trainer.tables.direct import find_direct_way
 from trainer.tables.host_tables import find_short_way, take_over_tables
 from trainer.tables.kernels import empty_caches, table_pieces, write_back_caches
 from trainer.tables.managed import ManagedIds, ManagedTraining
@@ -34,11 +36,12 @@ from trainer.tables.replicas import ReplicaOptimizer
 from trainer.tables.touched import TouchTracker
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from torch import Tensor
     from torch.optim import Optimizer
     from torchrec.distributed.types import ShardingPlan
+    from torchrec.sparse.jagged_tensor import KeyedJaggedTensor, KeyedTensor
 
     from trainer.base.config import TrainerConfig
     from trainer.base.distributed import World
@@ -97,6 +100,9 @@ class Learner:
             pinned=world.device.type == "cuda",
         )
         self.pipeline = self._make_pipeline(config.pipeline)
+        is_alone_on_gpu = world.device.type == "cuda" and world.size == 1
+        if is_alone_on_gpu and config.cuda_graphs == "auto" and isinstance(task.model.dense, DenseArch):
+            task.model.dense.capture(config.batch_size)
         if draw:
             self.draw_tables()
 
@@ -157,28 +163,32 @@ class Learner:
 
     @torch.no_grad()
     def score(self, batches: Iterable[Batch]) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield logits and labels [B] of this rank's share, batch by batch; collective."""
-        self.pipeline.release()
-        self.model.eval()
-        for batch in batches:
-            made = self._scored_input(batch)
-            _, (_, logits) = self._task(made)
-            yield logits[: len(batch)], made.labels[: len(batch)]
+        """Yield logits and labels [B] of this rank's share, batch by batch, on the device; collective.
+
+        Batches are read ahead. On a GPU nothing waits for the scores.
+        """
+        for batch, made, outputs in self._scored(batches):
+            yield self.kind.scores(outputs)[: len(batch)], made.labels[: len(batch)]
 
     @torch.no_grad()
     def outputs(self, batches: Iterable[Batch]) -> Iterator[tuple[Batch, Tensor]]:
         """Yield this rank's share of each batch, and what the model's forward returns for it; collective."""
+        for batch, _, outputs in self._scored(batches):
+            yield batch, outputs[: len(batch)]
+
+    def _scored(self, batches: Iterable[Batch]) -> Iterator[tuple[Batch, ModelInput, Tensor]]:
         self.pipeline.release()
         self.model.eval()
-        for batch in batches:
-            made = self._scored_input(batch)
-            yield batch, self._task.model(made.dense, made.sparse)[: len(batch)]
+        device, ahead = self.world.device, self.config.read_ahead
+        with ScoredFeed(batches, self._scored_input, device, ahead=ahead) as feed:
+            for batch, made in feed:
+                yield batch, made, self._task.model(made.dense, made.sparse)
 
     def _scored_input(self, batch: Batch) -> ModelInput:
         made = self.make_input(batch)
         if self.managed.tables:
             made = replace(made, sparse=self.managed.apply(made.sparse))
-        return made.to(self.world.device)
+        return made
 
     @property
     def kind(self) -> ModelKind:
@@ -219,12 +229,12 @@ class Learner:
                 "pipeline is sparse_dist, which looks up ids before the step before has ended, but a feature "
                 "has encoding managed_collision, whose rows each step may change; take auto or plain"
             )
-        if choice == "sparse_dist" or (choice == "auto" and on_gpu and not is_managed):
+        way = self._find_way() if choice != "sparse_dist" else None
+        if choice == "sparse_dist" or (choice == "auto" and on_gpu and not is_managed and way is None):
             kind: type[SparseDistPipeline | PlainPipeline] = SparseDistPipeline
         else:
             kind = PlainPipeline
-            if self.world.size == 1 and not on_gpu:
-                self._task.model.look_up = find_short_way(self.model, self.shape.features)
+            self._task.model.look_up = way
         made = kind(
             self.model,
             self.optimizers,
@@ -241,6 +251,14 @@ class Learner:
                 scale=self.config.embedding_init_scale,
             )
         return made
+
+    def _find_way(self) -> Callable[[KeyedJaggedTensor], KeyedTensor] | None:
+        """Return the look-up of a world of one, without torchrec's exchanges, if the tables allow it."""
+        if self.world.size > 1:
+            return None
+        if self.world.device.type == "cpu":
+            return find_short_way(self.model, self.shape.features)
+        return find_direct_way(self.model, self.make_input.features)
 
 
 def _check_managed(plan: ShardingPlan, shape: ModelShape) -> None:

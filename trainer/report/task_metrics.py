@@ -30,8 +30,7 @@ class TaskMetrics:
         if not self._each:
             self._one.update(logits, labels)
         for place, metrics in enumerate(self._each.values()):
-            known = labels[:, place] >= 0
-            metrics.update(logits[known, place], labels[known, place])
+            metrics.update(logits[:, place], labels[:, place])
 
     def compute(self, group: Group = None) -> dict[str, Any]:
         """Return the metrics over the samples of all ranks; collective, and equal on all ranks.

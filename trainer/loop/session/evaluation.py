@@ -69,7 +69,7 @@ class Evaluator:
         return self._last[1]
 
     def _score(self) -> dict[str, Any]:
-        metrics = TaskMetrics(self.learner.shape.tasks, "cpu")
+        metrics = TaskMetrics(self.learner.shape.tasks, self.world.device)
         stream = self.dataset.batches(
             "test",
             batch_size=self.config.eval_batch_size or EVALUATION_BATCHES * self.config.batch_size,
