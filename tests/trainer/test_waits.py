@@ -25,6 +25,8 @@ from trainer.tables.row_rules import KINDS, make_states, update_rows, update_whe
 WAITING = {"_local_scalar_dense", "nonzero", "masked_select", "_unique2", "unique_dim", "equal"}
 READING = {"tolist", "cpu", "numpy", "__bool__", "__int__", "__float__", "__index__"}
 IN_HOST_MEMORY = ("iter_cpu", "feature_dims.cpu()", "int(self.collected_steps)")  # on a GPU's machine, too
+OF_KERNEL = "_execution_engine.run_backward"  # no Python: the kernel that fbgemm has for replicas on CPUs
+NO_ORIGIN = ("test_waits.py", "_compile.py", "eval_frame.py")
 STEPS = 6
 
 
@@ -33,9 +35,11 @@ class _Found:
         self.places: list[str] = []
 
     def add(self, name: str) -> None:
-        lines = [frame.line or "" for frame in traceback.extract_stack()]
-        if not any(part in line for part in IN_HOST_MEMORY for line in lines):
-            self.places.append(f"{name}: {lines[-14:-2]}")
+        frames = [each for each in traceback.extract_stack() if not each.filename.endswith(NO_ORIGIN)]
+        lines = [frame.line or "" for frame in frames]
+        if any(part in line for part in IN_HOST_MEMORY for line in lines) or OF_KERNEL in lines[-1]:
+            return
+        self.places.append(f"{name}: {lines[-3:]}")
 
 
 class _Operations(TorchDispatchMode):

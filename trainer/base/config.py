@@ -378,8 +378,8 @@ class SystemConfig(_Group):
     compile: Switch = Field(
         "auto",
         description="compile the dense part with torch.compile; auto does it on GPUs with Triton, unless "
-        "deterministic is on, and goes on without it if that fails; on CPUs it is no faster. true and false "
-        "are on and off",
+        "deterministic is on, and continues without it if that fails; on CPUs it is no faster. true and "
+        "false are on and off",
         json_schema_extra={SWITCH: True},
     )
     table_kernel: Literal["auto", "native", "torch", "fbgemm"] = Field(
@@ -398,7 +398,9 @@ class SystemConfig(_Group):
         "the launch of each kernel; off: it launches them one by one",
     )
     pipeline: Literal["auto", "plain", "sparse_dist"] = Field(
-        "auto", description="sparse_dist overlaps transfers with compute; auto takes it on GPUs"
+        "auto",
+        description="plain copies the next batch to a GPU meanwhile; sparse_dist exchanges its ids with "
+        "other ranks, too; auto is sparse_dist on several GPUs, else plain",
     )
     model_parallel: bool = Field(
         default=True, description="tables are sharded over the ranks, unless data_parallel is on"

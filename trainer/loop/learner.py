@@ -229,12 +229,13 @@ class Learner:
                 "pipeline is sparse_dist, which looks up ids before the step before has ended, but a feature "
                 "has encoding managed_collision, whose rows each step may change; take auto or plain"
             )
-        way = self._find_way() if choice != "sparse_dist" else None
-        if choice == "sparse_dist" or (choice == "auto" and on_gpu and not is_managed and way is None):
+        # One GPU exchanges nothing with others, so it needs none of the pipeline's waits for sizes.
+        overlaps = choice == "auto" and on_gpu and self.world.size > 1 and not is_managed
+        if choice == "sparse_dist" or overlaps:
             kind: type[SparseDistPipeline | PlainPipeline] = SparseDistPipeline
         else:
             kind = PlainPipeline
-            self._task.model.look_up = way
+            self._task.model.look_up = self._find_way()
         made = kind(
             self.model,
             self.optimizers,

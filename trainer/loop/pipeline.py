@@ -162,23 +162,15 @@ class _CopiedAhead:
         self._inputs = inputs
         self._device = device
         self._stream = torch.cuda.Stream(device)
-        self._next = self._copied()
 
     def __iter__(self) -> Iterator[ModelInput]:
-        while self._next is not None:
-            made = self._next
+        for made in self._inputs:  # the host is here as soon as it has launched a step
+            with torch.cuda.stream(self._stream):
+                copied = made.to(self._device, non_blocking=True)
             computing = torch.cuda.current_stream(self._device)
             computing.wait_stream(self._stream)
-            made.record_stream(computing)  # its memory belongs to the other stream
-            self._next = self._copied()
-            yield made
-
-    def _copied(self) -> ModelInput | None:
-        made = next(self._inputs, None)
-        if made is None:
-            return None
-        with torch.cuda.stream(self._stream):
-            return made.to(self._device, non_blocking=True)
+            copied.record_stream(computing)  # its memory belongs to the other stream
+            yield copied
 
 
 class PlainPipeline(_Base):

@@ -241,7 +241,7 @@ def _constraint(
     kinds = (own and own.sharding_types) or config.sharding_types
     kernels = (own and own.compute_kernels) or config.compute_kernels
     if machines.device == "cuda" and machines.world_size == 1 and "table_wise" in kinds:
-        kinds = ("table_wise",)  # the others divide nothing here, and sort the ids of each step all the same
+        kinds = ("table_wise",)  # the others divide nothing here, and sort the ids of each step nevertheless
     if config.data_parallel:
         kinds, kernels = ("data_parallel",), ("dense",)
     half = math.ceil(config.embedding_dim / 2 / KERNEL_COLUMNS) * KERNEL_COLUMNS

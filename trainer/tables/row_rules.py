@@ -70,7 +70,7 @@ def update_where(
 ) -> None:
     """Update the rows that `touched` (bool [rows]) marks by the gradient of the whole table [rows, dim].
 
-    It has the values of `update_rows` and reads every row, so that a GPU need not tell the host which rows
+    It has the values of `update_rows` and reads every row, so that a GPU need not pass to the host which rows
     they are.
     """
     direction, newer = gradient, list(states)

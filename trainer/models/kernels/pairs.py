@@ -7,6 +7,7 @@ vectors, and zeros. `ranks` are the vectors' positions in the canonical order of
 from __future__ import annotations
 
 import importlib.util
+import logging
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -21,17 +22,39 @@ MOST_VECTORS = 64  # of a sample, with the bottom MLP's: the square of their pro
 MOST_NUMBERS = 64 * 128  # of a sample's vectors, likewise
 
 
+_LOG = logging.getLogger(__name__)
+
+
 @cache
 def has_triton() -> bool:
     """Whether Triton is installed."""
     return importlib.util.find_spec("triton") is not None
 
 
+@cache
+def works(device: torch.device) -> bool:
+    """Whether Triton makes and runs these kernels on a device; it needs a C compiler. Warns if not."""
+    if not has_triton():
+        return False
+    try:
+        bottom = torch.zeros(1, 16, dtype=torch.bfloat16, device=device)
+        torch.ops.cloudrec_trainer.pairs(bottom, bottom[:, None], make_ranks([0, 1], device), 24)
+    except Exception as error:  # noqa: BLE001 - whatever is missing, torch's operations run without it
+        reason = " ".join(str(error).split())[:300]
+        _LOG.warning(
+            "Triton fails on this machine, so the interaction runs without its kernels: %s; they need a C "
+            "compiler and Python's headers",
+            reason,
+        )
+        return False
+    return True
+
+
 def fits(bottom: Tensor, tables: Tensor) -> bool:
     """Whether the kernels run on this device and take these sizes and types."""
     if bottom.device.type != "cuda" or torch.compiler.is_exporting() or torch.jit.is_tracing():
         return False
-    return takes(bottom.dtype, tables.shape[1] + 1, tables.shape[2]) and has_triton()
+    return takes(bottom.dtype, tables.shape[1] + 1, tables.shape[2]) and works(bottom.device)
 
 
 def takes(dtype: torch.dtype, vectors: int, dim: int) -> bool:
