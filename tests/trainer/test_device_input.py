@@ -12,9 +12,13 @@ from hypothesis import strategies as st
 from tests.trainer.support_device_input import KINDS, SMALL_BLOCKS, assert_same, make_split, streams
 from tests.trainer.support_learner import make_learner
 from trainer.base.errors import DatasetError
+from trainer.data.device.lane import SideLane
+from trainer.data.device.layout import SplitLayout
+from trainer.data.device.loads import ReadPlan
+from trainer.data.device.reading import WindowReader
 from trainer.data.device.stream import DeviceStream
 from trainer.data.device.windows import permutation_on
-from trainer.data.order import permutation
+from trainer.data.order import EpochOrder, permutation
 from trainer.data.sample_sums import sum_samples
 from trainer.data.stream import BatchStream
 from trainer.models.inputs import InputMaker
@@ -195,6 +199,49 @@ def test_the_ids_of_each_key_are_known_without_reading_lengths(kind: str) -> Non
             known = (made.length_per_key_or_none(), made.offset_per_key_or_none())
             made.unsync()
             assert known == (made.length_per_key(), made.offset_per_key())
+
+
+class _LateMark:
+    """An event of a device that has copied only when somebody waits for it."""
+
+    def __init__(self, staged: list[tuple[torch.Tensor, torch.Tensor]], spoilt: list[int]) -> None:
+        self._staged, self._spoilt = staged, spoilt
+
+    def synchronize(self) -> None:
+        self._spoilt += [len(content) for buffer, content in self._staged if not torch.equal(buffer, content)]
+        self._staged.clear()
+
+
+class _LateLane(SideLane):
+    """A device that reads a buffer at the last moment at which it may."""
+
+    def __init__(self) -> None:
+        super().__init__(CPU)
+        self.spoilt: list[int] = []
+        self.marks: list[_LateMark] = []
+        self._local = threading.local()
+
+    def send(self, staged: torch.Tensor) -> torch.Tensor:
+        self._local.staged = [(staged, staged.clone())]
+        return super().send(staged)
+
+    def mark(self) -> Any:
+        self.marks.append(_LateMark(self._local.staged, self.spoilt))
+        return self.marks[-1]
+
+
+def test_a_buffer_is_filled_again_only_when_the_device_has_its_content() -> None:
+    split, lane = make_split("lists", 5000), _LateLane()
+    order = EpochOrder(split.rows, seed=1, epoch=0, **SMALL_BLOCKS)
+    plan = ReadPlan(split.rows, start=0, global_batch=50, rank=0, world_size=1, epoch=0, order=order)
+    with WindowReader(plan, SplitLayout(split), lane, readers=2) as reader:
+        for load in plan.loads():
+            reader.window(load.number)
+            reader.release()
+    assert len(lane.marks) == len(list(plan.loads())) > 20
+    for mark in lane.marks:  # those of buffers that were not needed again, if the others were waited for
+        mark.synchronize()
+    assert not lane.spoilt
 
 
 def _readers() -> list[str]:

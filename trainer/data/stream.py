@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -313,7 +314,7 @@ def _append_lists(lists: list[list[Lists]], arrays: RowArrays, rows: slice) -> N
 
 def pieces_of(split: ArraySplit, rows: RowRange) -> Iterator[tuple[int, int, RowRange]]:
     """Split a range of rows at shard boundaries; yields (offset in the range, shard, rows of the shard)."""
-    index = int(np.searchsorted(split.starts, rows.start, side="right")) - 1
+    index = bisect_right(split.starts, rows.start) - 1
     start = rows.start
     while start < rows.stop:
         first, last = split.starts[index], split.starts[index + 1]

@@ -97,6 +97,7 @@ class Learner:
             world.size,
             equal=world.size > 1 and needs_equal_batches(self.plan),
             sequences=shape.places,
+            pinned=world.device.type == "cuda",
         )
         self.pipeline = self._make_pipeline(config.pipeline)
         is_alone_on_gpu = world.device.type == "cuda" and world.size == 1
@@ -226,14 +227,13 @@ class Learner:
         on_gpu = self.world.device.type == "cuda"
         is_managed = bool(self.managed.tables)
         self._check_pipeline(choice)
-        way = self._find_way() if choice in ("auto", "plain") else None
         # One GPU exchanges nothing with others, so it needs none of the pipeline's waits for sizes.
         overlaps = choice == "auto" and on_gpu and self.world.size > 1 and not is_managed
         if choice in WAYS or overlaps:
             kind: type[OverlappedPipeline | PlainPipeline] = OverlappedPipeline
         else:
             kind = PlainPipeline
-            self._task.model.look_up = way
+            self._task.model.look_up = self._find_way()
         made = kind(
             self.model,
             self.optimizers,

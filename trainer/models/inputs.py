@@ -98,12 +98,17 @@ class InputMaker:
         *,
         equal: bool = False,
         sequences: Mapping[str, int] | None = None,
+        pinned: bool = False,
     ) -> None:
-        """`sequences` are the most ids of each feature of which every place is a separate key."""
+        """`sequences` are the most ids of each feature of which every place is a separate key.
+
+        With `pinned`, what is kept on the CPU is in page-locked memory, which is not pinned again each step.
+        """
         self._places = [(sequences or {}).get(feature) for feature in features]
         self.features = keys_of(features, sequences or {})
         self.world_size = world_size
         self.equal = equal
+        self._pinned = pinned
         self._has_sequences = any(each is not None for each in self._places)
         self._layouts: dict[tuple[int, torch.device], tuple[Tensor, Tensor]] = {}
         self._scales: dict[tuple[float, torch.device], Tensor] = {}
@@ -222,11 +227,15 @@ class InputMaker:
         if key not in self._layouts:
             total = samples * len(self.features)
             lengths = torch.ones(total, dtype=torch.int64, device=device)
-            self._layouts[key] = (lengths, torch.arange(total + 1, device=device))
+            offsets = torch.arange(total + 1, device=device)
+            self._layouts[key] = (self._kept(lengths), self._kept(offsets))
         return self._layouts[key]
 
     def _scale(self, scale: float, device: torch.device) -> Tensor:
         key = scale, device
         if key not in self._scales:
-            self._scales[key] = torch.full((), scale, device=device)
+            self._scales[key] = self._kept(torch.full((), scale, device=device))
         return self._scales[key]
+
+    def _kept(self, tensor: Tensor) -> Tensor:
+        return tensor.pin_memory() if self._pinned and tensor.device.type == "cpu" else tensor

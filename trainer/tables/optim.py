@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -13,7 +14,7 @@ from torchrec.optim.rowwise_adagrad import RowWiseAdagrad
 from trainer.tables.kernels import set_iteration
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from torch import nn
     from torch.optim import Optimizer
@@ -67,14 +68,20 @@ def make_dense_optimizer(parameters: Iterable[nn.Parameter], config: TrainerConf
     if config.dense_optimizer in ("adam", "adamw"):
         return _with_state(torch.optim.AdamW(parameters, **settings))
     # Without a fused kernel torch chooses: for all weights at once on GPUs, where False means one by one.
-    settings["fused"] = _has_fused_adagrad(parameters) or None
+    settings["fused"] = all(_has_fused_adagrad(each.device) for each in parameters) or None
     return torch.optim.Adagrad(parameters, **settings)
 
 
-def _has_fused_adagrad(parameters: Sequence[nn.Parameter]) -> bool:
-    """Whether torch has the fused kernel for the device of these weights; older versions have it for CPUs."""
-    key = "CUDA" if parameters and parameters[0].device.type == "cuda" else "CPU"
-    return torch._C._dispatch_has_kernel_for_dispatch_key("aten::_fused_adagrad_", key)  # noqa: SLF001 - torch has no public way to ask
+@cache
+def _has_fused_adagrad(device: torch.device) -> bool:
+    """Whether torch has the fused update for a device: 2.11 refuses it on GPUs, and only a step shows it."""
+    weight = torch.nn.Parameter(torch.zeros(1, device=device))
+    weight.grad = torch.zeros_like(weight)
+    try:
+        torch.optim.Adagrad([weight], fused=True).step()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _with_state(optimizer: Optimizer) -> Optimizer:

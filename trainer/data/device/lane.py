@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import AbstractContextManager, nullcontext
-from functools import cache
 from typing import TYPE_CHECKING
 
 import torch
@@ -61,7 +61,15 @@ def await_mark(mark: torch.cuda.Event | None) -> None:
         mark.synchronize()
 
 
-@cache
+_LANES: dict[torch.device, SideLane] = {}
+_LOCK = threading.Lock()
+
+
 def lane_of(device: torch.device) -> SideLane:
     """Return the lane of a device; there is one for the process."""
-    return SideLane(device)
+    if device.type == "cuda" and device.index is None:
+        device = torch.device("cuda", torch.cuda.current_device())
+    with _LOCK:
+        if device not in _LANES:
+            _LANES[device] = SideLane(device)
+        return _LANES[device]

@@ -6,7 +6,6 @@ or bag by bag. The device makes the layout of a batch from each of them.
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -64,8 +63,7 @@ class SplitLayout:
         self.id_dtype = "int64" if split.has_hashes else "int32"
         self.list_places = tuple(split.list_places) if all(each == 1 for each in split.hotness) else ()
         self.features = len(self.hotness) + len(self.list_places)
-        self._lock = threading.Lock()  # a split keeps its last mappings, for one thread at a time
-        first = self._arrays(0) if len(split.starts) > 1 else None
+        first = split.arrays(0) if len(split.starts) > 1 else None
         self.id_order: IdOrder = _order_of(first, self.hotness)
         lists = None if first is None else first.lists
         self.value_dtype = "int32" if lists is None else lists.values.dtype.name
@@ -75,7 +73,7 @@ class SplitLayout:
         """Return the sizes of a load's arrays."""
         totals = [0] * len(self.list_places)
         for _, index, rows in self._pieces(load) if totals else ():
-            lists = self._arrays(index).lists
+            lists = self.split.arrays(index).lists
             assert lists is not None  # noqa: S101 - for the type checker: there are places of some
             for feature in range(len(totals)):
                 ends = lists.offsets[feature]
@@ -116,7 +114,7 @@ class SplitLayout:
         out["shifts"][:] = [each.start - at for each, at in zip(load.ranges, starts, strict=False)]
         cursors = list(accumulate(shape.list_ids, initial=0))
         for at, index, rows in self._pieces(load):
-            arrays = self._arrays(index)
+            arrays = self.split.arrays(index)
             there, here = slice(at, at + rows.stop - rows.start), slice(rows.start, rows.stop)
             out["dense"][there] = arrays.dense[here]
             out["labels"][there] = arrays.labels[here]
@@ -172,10 +170,6 @@ class SplitLayout:
             for offset, index, rows in pieces_of(self.split, each):
                 yield at + offset, index, rows
             at += each.stop - each.start
-
-    def _arrays(self, index: int) -> RowArrays:
-        with self._lock:
-            return self.split.arrays(index)
 
 
 def arrays_in(buffer: npt.NDArray[np.uint8], sections: Mapping[str, Section]) -> dict[str, npt.NDArray[Any]]:

@@ -17,6 +17,7 @@ Sizes, headers and the digest are always checked; `verify` reads every byte as w
 from __future__ import annotations
 
 import logging
+import threading
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -73,6 +74,7 @@ class Split:
     has_value_weights: bool = False
     has_hashes: bool = False
     _mapped: OrderedDict[int, ShardArrays] = field(default_factory=OrderedDict, repr=False, compare=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
     @property
     def tasks(self) -> int:
@@ -85,10 +87,16 @@ class Split:
         return (1,) * self.num_sparse
 
     def arrays(self, index: int) -> ShardArrays:
-        """Return the arrays of one shard; the mappings used last stay open."""
-        if index in self._mapped:
+        """Return the arrays of one shard; the mappings used last stay open. Any thread may call this."""
+        with self._lock:
+            if index not in self._mapped:
+                self._mapped[index] = self._open(index)
+                if len(self._mapped) > _MAPPED_SHARDS:
+                    self._mapped.popitem(last=False)
             self._mapped.move_to_end(index)
             return self._mapped[index]
+
+    def _open(self, index: int) -> ShardArrays:
         shard = self.shards[index]
         labels, dense, sparse = (_map(self.directory / shard.files[kind].path) for kind in manifest.KINDS)
         lists = None
@@ -98,11 +106,7 @@ class Split:
         if self.tasks:
             labels = labels.view(np.int8).T  # where a row lacks a label, 255 becomes -1
         weights = _map(self.directory / shard.files["weights"].path) if self.is_weighted else None
-        arrays = ShardArrays(labels, dense, sparse, lists, weights)
-        self._mapped[index] = arrays
-        if len(self._mapped) > _MAPPED_SHARDS:
-            self._mapped.popitem(last=False)
-        return arrays
+        return ShardArrays(labels, dense, sparse, lists, weights)
 
 
 @dataclass(frozen=True, slots=True)
