@@ -14,7 +14,7 @@ from torchrec.optim.rowwise_adagrad import RowWiseAdagrad
 from trainer.tables.kernels import set_iteration
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from torch import nn
     from torch.optim import Optimizer
