@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol, Self, TypeAlias
 import torch
 from torchrec.distributed import TrainPipelineSparseDist
 
-from trainer.data.device.lane import lane_of
+from trainer.data.device.lane import lane_of, take_over
 from trainer.data.prefetch import Prefetcher
 from trainer.report.profiling import PhaseClock
 
@@ -96,10 +96,7 @@ class _Feed:
     def __next__(self) -> ModelInput:
         start = time.perf_counter()
         batch, made, mark = next(self._ready)
-        if mark is not None:  # made on another stream than this one
-            stream = torch.cuda.current_stream(made.dense.device)
-            stream.wait_event(mark)
-            made.record_stream(stream)
+        take_over(made, mark)
         self.in_flight.append(batch)
         self._wait_s += time.perf_counter() - start
         return made
@@ -174,11 +171,9 @@ class _CopiedAhead:
             yield made
 
     def _copied(self) -> ModelInput | None:
-        made = next(self._inputs, None)
-        if made is None:
-            return None
-        with torch.cuda.stream(self._stream):
-            return made.to(self._device, non_blocking=True)
+        with torch.cuda.stream(self._stream):  # which also waits for what was made on the device
+            made = next(self._inputs, None)
+            return None if made is None else made.to(self._device, non_blocking=True)
 
 
 class PlainPipeline(_Base):
