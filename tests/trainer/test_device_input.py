@@ -37,7 +37,7 @@ SPLITS: dict[str, ArrayParts] = {kind: make_split(kind, ROWS) for kind in KINDS}
 @pytest.mark.parametrize("kind", KINDS)
 @settings(deadline=None, max_examples=25)
 @given(
-    place=st.tuples(st.integers(1, 5), st.integers(0, 4)),
+    place=st.tuples(st.integers(1, 11), st.integers(0, 10)),
     batch_size=st.integers(1, 400),
     start=st.integers(0, ROWS),
     epoch=st.integers(0, 3),
