@@ -153,6 +153,7 @@ def _assemble(
             checks=checks,
             reporter=reporter,
             ledger=ledger,
+            device=device,
             items=items,
         ),
         log=log,
