@@ -141,7 +141,7 @@ def _assemble(
             run, stop=stop, checkpoints=checkpoints, reporter=reporter, ledger=ledger, profiler=profiler
         ),
         feed=BatchFeed(config, dataset, checks, rank=world.rank, ranks=world.size),
-        judge=StepJudge(world, learner, boundary=boundary, checkpoints=checkpoints, ledger=ledger),
+        judge=StepJudge(world, learner, boundary=boundary, checkpoints=checkpoints, ledger=ledger, log=log),
         checkpoints=checkpoints,
         evaluator=Evaluator(
             config=config,
