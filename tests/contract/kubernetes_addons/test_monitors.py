@@ -1,4 +1,4 @@
-"""PodMonitors name the pods that serve metrics, where their kind is served, for what collects metrics there."""
+"""PodMonitors name the pods that serve metrics, where their kind is served."""
 
 from __future__ import annotations
 
