@@ -1,4 +1,4 @@
-"""The agreement of all ranks between two steps: one exchange of a few numbers, every few steps."""
+"""The agreement of all ranks between two steps: one exchange of a few numbers, about once a second."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from trainer.base.distributed import World
     from trainer.report.ledger import GoodputLedger
 
-POLL_STEPS = 5  # the most steps between two exchanges: an exchange costs less than a step, but is not free
-POLL_S = 1.0  # and at most about this many seconds, if steps are long
+POLL_S = 1.0  # between two exchanges, in steps of the slowest rank; at least one step
+MOST_STEPS = 128  # between two exchanges: each one's samples are kept, in case that its loss is bad
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,18 +63,22 @@ class Boundary:
         self.timer = timer
         self.ledger = ledger
         self._next_step = 0  # of the next exchange
+        self._gap = 1  # steps from the last exchange to the next one
         self._asked_step = 0
         self._asked_at = time.monotonic()
 
     def begin(self, step: int) -> None:
         """Start to count the steps after `step`."""
         self._asked_step, self._asked_at = step, time.monotonic()
-        self._next_step = step - step % POLL_STEPS + POLL_STEPS
+        self._gap = 1
+        self._next_step = step + 1
         self.timer.begin(self.ledger.elapsed)
 
     def is_due(self, step: int, *, last: bool) -> bool:
         """Whether the ranks exchange after this step; the same on all ranks."""
-        return last or step >= self._next_step or self._due_by_steps(step)
+        if last or step >= self._next_step or self.saves(step):
+            return True
+        return self.world.size == 1 and time.monotonic() - self._asked_at >= POLL_S
 
     def ask(self, step: int, *, last: bool, committed: bool, bad_step: int) -> StepVerdict:
         """Exchange and decide; call it only if `is_due`. Collective.
@@ -86,18 +90,19 @@ class Boundary:
             bad_step: the first step with a bad loss on this rank; 0 for none.
         """
         wishes = self._exchange(self._wish(step, bad_step))
-        # All ranks compute the next step from the slowest rank's time, so they choose the same one.
+        # All ranks compute the next step from the slowest rank's time, so they choose the same one. A gap at
+        # most doubles: a few quick steps do not show how long the next hundred will take.
         slowest_step_s = max(wish.step_s for wish in wishes)
-        gap = min(max(int(POLL_S / max(slowest_step_s, 1e-9)), 1), POLL_STEPS)
-        self._next_step = step - step % gap + gap
+        gap = min(max(int(POLL_S / max(slowest_step_s, 1e-9)), 1), 2 * self._gap, MOST_STEPS)
+        self._gap, self._next_step = gap, step + gap
         found = min((int(wish.bad_step) for wish in wishes if wish.bad_step), default=0)
         seconds_left = min(wish.seconds_left for wish in wishes)
         if last or not any(wish.stop for wish in wishes):
-            due = self._due_by_steps(step) or any(wish.due for wish in wishes)
+            due = self.saves(step) or any(wish.due for wish in wishes)
             return StepVerdict(save=due, seconds_left=seconds_left, bad_step=found)
         plan = _plan(wishes, seconds_left - gap * slowest_step_s, committed=committed)
         if plan.when == "later":
-            return StepVerdict(save=self._due_by_steps(step), seconds_left=seconds_left, bad_step=found)
+            return StepVerdict(save=self.saves(step), seconds_left=seconds_left, bad_step=found)
         return StepVerdict(stop=True, save=plan.save, seconds_left=seconds_left, bad_step=found)
 
     def _wish(self, step: int, bad_step: int) -> Wish:
@@ -124,7 +129,12 @@ class Boundary:
         answers = self.world.gather(torch.tensor(astuple(wish), dtype=torch.float64))
         return [Wish(*answer.tolist()) for answer in answers]
 
-    def _due_by_steps(self, step: int) -> bool:
+    def first_of(self, bad_step: int) -> int:
+        """Return the first step with a bad loss on any rank; 0 for none. Collective."""
+        return min((step for step in self.world.gather_lists([bad_step]) if step), default=0)
+
+    def saves(self, step: int) -> bool:
+        """Whether a checkpoint is due by the number of steps."""
         return self.timer.by_steps and self.timer.due(step, 0.0)
 
 

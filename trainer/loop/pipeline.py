@@ -20,7 +20,7 @@ from torchrec.distributed.train_pipeline.train_pipelines import (
     TrainPipelineSemiSync,
 )
 
-from trainer.data.device.lane import lane_of
+from trainer.data.device.lane import lane_of, take_over
 from trainer.data.prefetch import Prefetcher
 from trainer.report.profiling import PhaseClock
 from trainer.tables.kernels import forget_prefetched
@@ -102,10 +102,7 @@ class _Feed:
     def __next__(self) -> ModelInput:
         start = time.perf_counter()
         batch, made, mark = next(self._ready)
-        if mark is not None:  # made on another stream than this one
-            stream = torch.cuda.current_stream(made.dense.device)
-            stream.wait_event(mark)
-            made.record_stream(stream)
+        take_over(made, mark)
         self.in_flight.append(batch)
         self._wait_s += time.perf_counter() - start
         return made
@@ -170,8 +167,11 @@ class _CopiedAhead:
         self._stream = torch.cuda.Stream(device)
 
     def __iter__(self) -> Iterator[ModelInput]:
-        for made in self._inputs:  # the host is here as soon as it has launched a step
-            with torch.cuda.stream(self._stream):
+        while True:  # the host is here as soon as it has launched a step
+            with torch.cuda.stream(self._stream):  # which also waits for what was made on the device
+                made = next(self._inputs, None)
+                if made is None:
+                    return
                 copied = made.to(self._device, non_blocking=True)
             computing = torch.cuda.current_stream(self._device)
             computing.wait_stream(self._stream)

@@ -143,7 +143,15 @@ def _assemble(
             run, stop=stop, checkpoints=checkpoints, reporter=reporter, ledger=ledger, profiler=profiler
         ),
         feed=feed,
-        judge=StepJudge(world, learner, boundary=boundary, checkpoints=checkpoints, ledger=ledger, feed=feed),
+        judge=StepJudge(
+            world,
+            learner,
+            boundary=boundary,
+            checkpoints=checkpoints,
+            ledger=ledger,
+            feed=feed,
+            log=log,
+        ),
         checkpoints=checkpoints,
         evaluator=Evaluator(
             config=config,
@@ -153,6 +161,7 @@ def _assemble(
             checks=checks,
             reporter=reporter,
             ledger=ledger,
+            device=device,
             items=items,
         ),
         log=log,

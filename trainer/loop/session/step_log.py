@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from trainer.report.profiling import memory_bytes
 from trainer.report.window import Window
@@ -12,18 +13,33 @@ if TYPE_CHECKING:
     from trainer.loop.learner import Learner
     from trainer.loop.pipeline import TrainStep
     from trainer.loop.session.course import Course
+    from trainer.report.late import LateCopy
     from trainer.report.ledger import GoodputLedger
     from trainer.report.report import Reporter
 
 
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A line of metrics whose loss is on its way from the device."""
+
+    step: int
+    samples: int  # of the steps that it is about
+    loss: LateCopy
+    values: dict[str, Any]
+
+
 class StepLog:
-    """The figures of the steps since the last line; `report` is collective."""
+    """The figures of the steps since the last line; `report` and `flush` are collective.
+
+    On a GPU a line is written after the steps that were queued behind its own, so that it waits for nothing.
+    """
 
     def __init__(self, world: World, learner: Learner, reporter: Reporter, ledger: GoodputLedger) -> None:
         self._world = world
         self._learner = learner
         self._reporter = reporter
         self._ledger = ledger
+        self._line: _Line | None = None
         self.begin()
 
     def begin(self) -> None:
@@ -46,30 +62,37 @@ class StepLog:
         self._window.checkpoint_s += seconds
 
     def report(self, course: Course) -> None:
-        """Write a line of metrics for the steps since the last one."""
+        """Make a line of metrics for the steps since the last one, and write it on a CPU."""
+        self.flush(course, all_lines=True)
         window, progress = self._window, course.progress
         pipeline = self._learner.pipeline
-        loss = self._world.sum([window.loss])[0] / self._world.size / max(window.samples, 1)
-        speed = window.samples / max(window.seconds, 1e-9)
         goodput = self._ledger.totals()
-        self._reporter.record(
-            "train",
-            progress.step,
-            attempt=progress.attempt,
-            epoch=progress.epoch,
-            samples=progress.samples,
-            loss=loss,
-            lr=self._learner.optimizers.learning_rate,
-            samples_per_s=speed,
+        values = {
+            "attempt": progress.attempt,
+            "epoch": progress.epoch,
+            "samples": progress.samples,
+            "lr": self._learner.optimizers.learning_rate,
+            "samples_per_s": window.samples / max(window.seconds, 1e-9),
             # Means over the steps since the last line: a step's time holds its wait for data, not the stall.
-            step_s=window.seconds / max(window.steps, 1),
-            data_wait_s=(pipeline.data_wait_s - window.data_wait_start_s) / max(window.steps, 1),
-            ckpt_stall_s=window.checkpoint_s / max(window.steps, 1),
+            "step_s": window.seconds / max(window.steps, 1),
+            "data_wait_s": (pipeline.data_wait_s - window.data_wait_start_s) / max(window.steps, 1),
+            "ckpt_stall_s": window.checkpoint_s / max(window.steps, 1),
             **{f"{phase}_s": seconds for phase, seconds in pipeline.phases.take().items()},
-            memory_bytes=memory_bytes(self._world.device),
-            goodput=goodput.fraction,
-            goodput_parts=goodput.to_json(),
-        )
-        text = f"loss {loss:.4f}  {speed:,.0f} samples/s"
-        self._reporter.advance(progress.step, course.total_steps, text)
+            "memory_bytes": memory_bytes(self._world.device),
+            "goodput": goodput.fraction,
+            "goodput_parts": goodput.to_json(),
+        }
+        self._line = _Line(progress.step, window.samples, window.loss(), values)
         self.begin()
+        self.flush(course, all_lines=self._world.device.type == "cpu")
+
+    def flush(self, course: Course, *, all_lines: bool) -> None:
+        """Write the line that waits, if there is one; without `all_lines`, not if it is of this step."""
+        line = self._line
+        if line is None or (line.step == course.progress.step and not all_lines):
+            return
+        self._line = None
+        loss = self._world.sum([float(line.loss.wait())])[0] / self._world.size / max(line.samples, 1)
+        self._reporter.record("train", line.step, loss=loss, **line.values)
+        text = f"loss {loss:.4f}  {line.values['samples_per_s']:,.0f} samples/s"
+        self._reporter.advance(line.step, course.total_steps, text)
