@@ -125,9 +125,10 @@ def test_a_bad_batch_of_a_device_is_reported_as_that_of_the_cpu_when_the_ranks_a
     feed = _feed(config, source, 0, rows=2, device=torch.device("cpu"))
     batches = list(feed.batches(progress, 3))  # read ahead of the steps
     assert all(0 <= int(batch.sparse.min()) <= int(batch.sparse.max()) < 2 for batch in batches)
-    feed.confirm(4)
+    feed.confirm(4, now=True)
+    feed.confirm(5, now=False)  # is asked for, and read by the next call
     with pytest.raises(BadBatchError) as of_the_device:
-        feed.confirm(5)
+        feed.confirm(6, now=False)
     assert str(of_the_device.value) == str(of_the_cpu.value)
 
 
@@ -136,7 +137,7 @@ def test_good_batches_of_a_device_are_confirmed(config: TrainerConfig, source: S
     feed = _feed(config, source, 0, device=torch.device("cpu"))
     expected = list(_feed(config, source, 0).batches(Progress(), 12))
     for step, (batch, same) in enumerate(zip(feed.batches(Progress(), 12), expected, strict=True), 1):
-        feed.confirm(step)
+        feed.confirm(step, now=step % 3 == 0)
         assert torch.equal(batch.sparse, same.sparse)
         assert torch.equal(batch.dense, same.dense)
 
@@ -149,7 +150,7 @@ def test_a_fault_of_the_device_is_reported_as_one(
     list(feed.batches(Progress(), 1))
     monkeypatch.setattr(feed, "_checks", lambda batch: batch)
     with pytest.raises(BadBatchError, match=r"step 1: cpu found .* but not when .*its batch: samples \d+, "):
-        feed.confirm(1)
+        feed.confirm(1, now=True)
 
 
 def test_ids_on_a_device_are_taken_modulo_the_rows_as_on_the_cpu(

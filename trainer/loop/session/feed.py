@@ -13,6 +13,7 @@ from trainer.data.checks import spell_ids
 from trainer.data.device.checks import DeviceChecks
 from trainer.data.device.stream import DeviceStream
 from trainer.data.source import ArraySource, EpochPart
+from trainer.report.late import LateCopy
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -82,6 +83,7 @@ class BatchFeed:
         self._device = device
         self._device_checks = None if device is None else DeviceChecks(checks, device)
         self._flags: deque[_Flag] = deque()  # those of the steps since the last `confirm`, and ahead of it
+        self._asked: list[tuple[list[_Flag], LateCopy]] = []  # on their way from the device
 
     def batches(self, progress: Progress, count: int) -> Iterator[Batch]:
         """Yield at most `count` batches, from the position of `progress` when the first one is read.
@@ -92,8 +94,13 @@ class BatchFeed:
         """
         return self._checked(islice(self._left(progress), count), progress)
 
-    def confirm(self, step: int) -> None:
-        """Check that all batches up to this step were good; this waits for their device.
+    def confirm(self, step: int, *, now: bool) -> None:
+        """Check that the batches up to this step were good.
+
+        Args:
+            step: the number of the newest step.
+            now: check all, which waits for the device. Otherwise those since the last call are left for the
+                next one.
 
         Raises:
             BadBatchError: one was not.
@@ -101,9 +108,14 @@ class BatchFeed:
         flags: list[_Flag] = []
         while self._flags and self._flags[0].step <= step:
             flags.append(self._flags.popleft())
-        found = torch.stack([each.is_bad for each in flags]).tolist() if flags else []
-        if any(found):
-            self._explain(flags[found.index(True)])
+        if flags:
+            self._asked.append((flags, LateCopy(torch.stack([each.is_bad for each in flags]))))
+        split = len(self._asked) - (0 if now or not flags else 1)
+        read, self._asked = self._asked[:split], self._asked[split:]
+        for asked, found in read:
+            for flag, is_bad in zip(asked, found.wait().tolist(), strict=True):
+                if is_bad:
+                    self._explain(flag)
 
     def _left(self, progress: Progress) -> Iterator[tuple[_Place, Batch]]:
         """Yield all batches that are left."""

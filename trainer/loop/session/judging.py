@@ -58,8 +58,8 @@ class StepJudge:
     def agree(self, course: Course) -> StepVerdict:
         """Return the decision of all ranks after this step.
 
-        A loss is read by the next agreement on a GPU, and by this one before anything is made from the model:
-        a checkpoint, metrics, the end of the run.
+        A loss, and whether a batch is bad, is read by the next agreement on a GPU, and by this one before
+        anything is made from the model: a checkpoint, metrics, the end of the run.
 
         Raises:
             NonFiniteLossError: on all ranks: a loss was NaN or infinite on one of them.
@@ -69,17 +69,18 @@ class StepJudge:
         uses_model = course.is_over or course.is_due(self._learner.config.eval_interval)
         if not self._boundary.is_due(step, last=uses_model):
             return StepVerdict()
-        self._feed.confirm(step)
         self._ledger.mark(step)
         self._checkpoints.poll(course)
         self._checkpoints.foresee(step)
         self._log.flush(course, all_lines=uses_model)
         now = uses_model or self._boundary.saves(step)
+        self._feed.confirm(step, now=now)
         bad_step = self._losses.first_bad_step(step, now=now)
         committed = self._checkpoints.saving.step is not None
         verdict = self._boundary.ask(step, last=course.is_over, committed=committed, bad_step=bad_step)
         bad_step = verdict.bad_step
         if self._losses.late and not now and not bad_step and (verdict.save or verdict.stop):
+            self._feed.confirm(step, now=True)
             bad_step = self._boundary.first_of(self._losses.first_bad_step(step, now=True))
         if bad_step:
             # A save in progress may become the checkpoint that the message names to resume from.
