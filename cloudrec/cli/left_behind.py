@@ -93,9 +93,7 @@ class ImageInHand:
         if not self.name:
             return "interrupted; nothing was built or pushed", _again(arguments)
         if self.is_push:
-            message = (
-                f"interrupted; {self.name} is not recorded as pushed; the registry may have its layers"
-            )
+            message = f"interrupted; {self.name} is not recorded as pushed; the registry may have its layers"
             return message, f"{_again(arguments)} sends only layers that are not there"
         tool = self.builder or "the build tool"
         message = f"interrupted; {self.name} is not built; {tool} keeps the steps that were done"
