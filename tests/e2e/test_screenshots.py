@@ -41,7 +41,7 @@ def test_a_blank_picture_would_be_seen(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_pictures_are_made_anew_and_have_the_sizes_of_the_committed_ones(tmp_path: Path) -> None:
+def test_new_pictures_have_the_sizes_of_the_committed_ones(tmp_path: Path) -> None:
     try:
         chromium()
     except ChromiumUnavailableError as error:
