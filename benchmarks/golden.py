@@ -49,7 +49,7 @@ def open_pipeline(work: Work) -> Iterator[Callable[[], object]]:
     """What does one step when called."""
     distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
     device = torch.device("cpu")
-    model = _make_model(work, device)
+    model = make_model(work, device)
     optimizer = KeyedOptimizerWrapper(
         dict(in_backward_optimizer_filter(model.named_parameters())),
         lambda parameters: torch.optim.Adagrad(parameters, lr=work.learning_rate),
@@ -70,7 +70,8 @@ def open_pipeline(work: Work) -> Iterator[Callable[[], object]]:
     distributed.destroy_process_group()
 
 
-def _make_model(work: Work, device: torch.device) -> DistributedModelParallel:
+def make_model(work: Work, device: torch.device) -> DistributedModelParallel:
+    """Return the sharded model with its tables' optimizer in backward."""
     tables = [
         EmbeddingBagConfig(
             name=f"t_{feature}",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from contextlib import contextmanager
 from itertools import islice, pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from trainer.base.arguments import make_config
 from trainer.base.distributed import join_world
@@ -30,14 +30,18 @@ def measure(work: Work, *, precision: str, threads: int = 1) -> list[float]:
 
 @contextmanager
 def open_learner(
-    work: Work, *, precision: str = "fp32", threads: int = 1, table_kernel: str = "auto"
+    work: Work,
+    *,
+    precision: str = "fp32",
+    threads: int = 1,
+    device: str = "cpu",
+    **settings: Any,  # noqa: ANN401 - the trainer's
 ) -> Iterator[tuple[Learner, SyntheticStream]]:
-    """A learner of this work, and batches for it."""
+    """A learner of this work, and batches for it; `settings` are others of the trainer."""
     config = make_config(
         {
             "precision": precision,
             "threads": threads,
-            "table_kernel": table_kernel,
             "batch_size": work.batch_size,
             "embedding_dim": work.embedding_dim,
             "dense_arch_layer_sizes": work.dense_arch_layer_sizes,
@@ -46,6 +50,8 @@ def open_learner(
             "dense_learning_rate": work.learning_rate,
             "dense_optimizer": "adagrad",
             "lr_decay": "none",
+            "device": device,
+            **settings,
         }
     )
     shape = ModelShape(
@@ -62,6 +68,6 @@ def open_learner(
         seed=0,
         num_batches_in_memory=work.batches_in_memory,
     )
-    with join_world("cpu") as world:
+    with join_world(device) as world:
         set_numerics(config, world)
         yield Learner(config, shape, world, total_steps=work.warmup_steps + work.timed_steps), stream

@@ -1,8 +1,12 @@
-"""How fast prepared data is read, alone and during training.
+"""How fast data is read: into the buffers of a GPU, into batches on the CPU, and during training.
 
-    python -m benchmarks.reading [--rows N] [--dataset DIR] [--write]
+    python -m benchmarks.reading [--rows N] [--multi-hot-rows N] [--dataset DIR] [--write]
 
-Alone: samples/s of one thread, from the page cache, in both orders. During training: the trainer's own
+For a GPU: samples/s that threads copy from the page cache into the buffers from which the GPU takes them,
+as stored, of one id a feature and of MLPerf's 214 ids a sample; beside a copy of as many bytes from memory
+to the same buffers, in turns. Where there is a GPU, also the whole path: pinned buffers, copies, and the
+checked inputs of the model on the device. On the CPU: samples/s of one thread with and without the checks
+and the layout of the model's inputs. During training: the trainer's own
 steps (benchmarks/work.py, one thread) over the same files, shuffled, and the part of their time that
 was spent waiting for a batch, including reading, checking and making the model's input. Without a
 dataset a random one is written to a temporary folder.
@@ -11,6 +15,7 @@ dataset a random one is written to a temporary folder.
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import tempfile
 import time
@@ -20,11 +25,13 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from benchmarks.input_path import BATCH, cpu_lines, gpu_lines, staging_lines, write_days
 from benchmarks.machine import describe_machine, today
 from benchmarks.ours import open_learner
 from benchmarks.work import Work
 from tests.trainer.support_dataset import write_dataset
 from trainer.data.checks import BatchChecks
+from trainer.data.formats.npy_days import open_days
 from trainer.data.formats.prepared import PreparedDataset, PreparedSource
 from trainer.data.prefetch import Prefetcher
 from trainer.data.stream import BatchStream
@@ -34,7 +41,7 @@ if TYPE_CHECKING:
 
     from trainer.data.batch import Batch
     from trainer.data.formats.prepared import Split
-    from trainer.data.source import SampleSource
+    from trainer.data.source import ArraySource, SampleSource
 
 RESULTS = Path(__file__).parent / "results"
 BATCH_SIZES = (1024, 8192)
@@ -48,6 +55,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--rows", type=int, default=2_000_000)
+    parser.add_argument("--multi-hot-rows", type=int, default=500_000)
     parser.add_argument("--dataset", type=Path)
     parser.add_argument("--write", action="store_true", help="write results/reading-DATE.md")
     arguments = parser.parse_args(argv)
@@ -58,11 +66,46 @@ def main(argv: Sequence[str] | None = None) -> None:
             rows = Work().rows
             write_dataset(directory, train_rows=arguments.rows, num_embeddings=rows, shard_rows=262_144)
         split = PreparedDataset.open(str(directory), verify=True).train
-        table = "\n".join([*_alone(split), "", *_beside_training(PreparedSource(str(directory)))])
+        source = PreparedSource(str(directory))
+        multi_hot = Path(folder) / "multi_hot"
+        multi_hot.mkdir()
+        write_days(multi_hot, arguments.multi_hot_rows)
+        days = open_days(multi_hot, None)
+        table = "\n".join([*_input_path(source, days), "", *_alone(split), "", *_beside_training(source)])
     page = f"# Reading prepared data\n\n{table}\n\nMeasured {today()}. {describe_machine()}"
     print(page)
     if arguments.write:
         (RESULTS / f"reading-{today()}.md").write_text(page + "\n", encoding="utf-8")
+
+
+def _input_path(one_hot: ArraySource, multi_hot: ArraySource) -> list[str]:
+    sources = {"26 ids": one_hot, "214 ids": multi_hot}
+    about = (
+        f"For a GPU: {one_hot.train.rows:,} prepared samples of 26 ids, and {multi_hot.train.rows:,} of "
+        f"MLPerf's days with 214, in shuffled windows; median of {ROUNDS} passes, slowest to fastest, with "
+        f"the copies in turn. Load of the machine at the start: {os.getloadavg()[0]:.1f}."
+    )
+    lines = [
+        about,
+        "",
+        "| into staging buffers | million samples/s | GB/s | of the copies' speed |",
+        "| --- | ---: | ---: | ---: |",
+    ]
+    for name, source in sources.items():
+        lines += staging_lines(source.split("train"), name)
+    if torch.cuda.is_available():
+        for name, source in sources.items():
+            lines += gpu_lines(source, name)
+    lines += [
+        "",
+        f"The same by the CPU alone, in one thread, batches of {BATCH:,}.",
+        "",
+        "| shuffled, on the CPU | million samples/s | GB/s | |",
+        "| --- | ---: | ---: | ---: |",
+    ]
+    for name, source in sources.items():
+        lines += cpu_lines(source, name)
+    return lines
 
 
 def _alone(split: Split) -> list[str]:

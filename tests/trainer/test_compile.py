@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,10 @@ import torch
 from tests.trainer.support_dataset import write_dataset
 from tests.trainer.support_learner import make_batches, make_learner, train_losses
 from tests.trainer.support_runs import command, run_here
+from trainer.base.arguments import make_config, parse_arguments
+from trainer.base.errors import ConfigError
 from trainer.commands.scoring import open_model, score_split
+from trainer.models.compiled import CompiledDense
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -100,6 +104,69 @@ def test_an_interrupted_compiled_run_equals_an_uninterrupted_one_and_scores_unco
         out=None,
     )
     assert scored["auc"] == pytest.approx(whole.summary["auc"], abs=1e-6)
+
+
+class _Records(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.texts.append(record.getMessage())
+
+
+def _gives_up(place: Place, folder: str) -> tuple[list[float], list[float], list[str]]:
+    """Losses with and without a compilation that cannot work, and what is said about it."""
+    torch._dynamo.reset()
+    records, log = _Records(), logging.getLogger("trainer.models.compiled")
+    log.addHandler(records)
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("CXX", "no-such-compiler")
+            patch.setattr(torch._inductor.config.cpp, "cxx", ("no-such-compiler",))
+            patch.setenv("TORCHINDUCTOR_CACHE_DIR", folder)
+            learner = make_learner(place, **SMOOTH)
+            dense = learner._task.model.dense
+            dense._compiled = CompiledDense(
+                dense.bottom, dense.crosses, dense.top, dense.dtype, required=False
+            )
+            losses = train_losses(place, learner, SIZES)
+    finally:
+        log.removeHandler(records)
+    return losses, train_losses(place, make_learner(place, **SMOOTH), SIZES), records.texts
+
+
+def test_a_compilation_that_fails_is_given_up_once_where_it_is_not_required(
+    worlds: Worlds, tmp_path: Path
+) -> None:
+    tried, eager, said = worlds.run(1, _gives_up, str(tmp_path))[0]
+    assert tried == eager
+    assert len(said) == 1
+    assert "no-such-compiler" in said[0]
+    assert "set compile to off" in said[0]
+
+
+@pytest.mark.parametrize(
+    ("given", "choice"),
+    [(True, "on"), (False, "off"), ("true", "on"), ("No", "off"), ("1", "on"), ("auto", "auto")],
+)
+def test_compile_is_read_as_the_truth_value_that_it_was(given: object, choice: str) -> None:
+    assert make_config({"compile": given}).compile == choice
+
+
+def test_a_word_that_compile_does_not_know_is_refused() -> None:
+    with pytest.raises(
+        ConfigError, match="compile: input should be 'auto', 'on' or 'off', but it is 'maybe'"
+    ):
+        make_config({"compile": "maybe"})
+
+
+@pytest.mark.parametrize(
+    ("words", "choice"),
+    [(["--compile"], "on"), (["--no-compile"], "off"), (["--compile", "false"], "off"), ([], "auto")],
+)
+def test_the_flag_alone_means_on(words: list[str], choice: str) -> None:
+    assert parse_arguments(words).config.compile == choice
 
 
 def test_a_missing_compiler_is_reported(tmp_path: Path) -> None:

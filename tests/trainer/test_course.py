@@ -40,9 +40,17 @@ def _course(config: TrainerConfig, progress: Progress, seen: SampleDigest | None
     return Course(config, progress, seen, rows=ROWS, ranks=2, started=time.perf_counter())
 
 
-def _feed(config: TrainerConfig, source: SampleSource, rank: int, rows: int = 50) -> BatchFeed:
-    checks = BatchChecks(source, dict.fromkeys(source.num_embeddings, rows), hash_overflow=False)
-    return BatchFeed(config, source, checks, rank=rank, ranks=2)
+def _feed(
+    config: TrainerConfig,
+    source: SampleSource,
+    rank: int,
+    rows: int = 50,
+    *,
+    device: torch.device | None = None,
+    wraps: bool = False,
+) -> BatchFeed:
+    checks = BatchChecks(source, dict.fromkeys(source.num_embeddings, rows), hash_overflow=wraps)
+    return BatchFeed(config, source, checks, rank=rank, ranks=2, device=device)
 
 
 def _train(course: Course, feed: BatchFeed, most: int | None = None) -> int:
@@ -55,15 +63,16 @@ def _train(course: Course, feed: BatchFeed, most: int | None = None) -> int:
     return course.progress.step - before
 
 
+@pytest.mark.parametrize("device", [None, torch.device("cpu")], ids=["cpu", "device"])
 def test_an_interrupted_course_sees_the_samples_of_an_uninterrupted_one(
-    config: TrainerConfig, source: SampleSource
+    config: TrainerConfig, source: SampleSource, device: torch.device | None
 ) -> None:
     everything = SampleDigest()
     for epoch in range(2):
         everything.update(epoch, torch.arange(ROWS))
     seen = SampleDigest()
     for rank in range(2):
-        feed = _feed(config, source, rank)
+        feed = _feed(config, source, rank, device=device)
         whole = _course(config, Progress())
         assert _train(whole, feed) == whole.total_steps == 12
         assert whole.is_over
@@ -103,3 +112,53 @@ def test_a_bad_batch_is_reported_with_its_step_when_it_is_read(
     ):
         list(_feed(config, source, 0, rows=2).batches(progress, 3))
     assert list(_feed(config, source, 0, rows=2).batches(progress, 0)) == []
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_bad_batch_of_a_device_is_reported_as_that_of_the_cpu_when_the_ranks_agree(
+    config: TrainerConfig, source: SampleSource, *, at_once: bool
+) -> None:
+    source.checked = False
+    progress = Progress(step=4, position=80, samples=80)
+    with pytest.raises(BadBatchError) as of_the_cpu:
+        list(_feed(config, source, 0, rows=2).batches(progress, 3))
+    feed = _feed(config, source, 0, rows=2, device=torch.device("cpu"))
+    batches = list(feed.batches(progress, 3))  # read ahead of the steps
+    assert all(0 <= int(batch.sparse.min()) <= int(batch.sparse.max()) < 2 for batch in batches)
+    feed.confirm(4, now=True)
+    if not at_once:
+        feed.confirm(5, now=False)  # asks the device, and leaves its answer for the next call
+    with pytest.raises(BadBatchError) as of_the_device:
+        feed.confirm(5, now=at_once)
+    assert str(of_the_device.value) == str(of_the_cpu.value)
+
+
+def test_good_batches_of_a_device_are_confirmed(config: TrainerConfig, source: SampleSource) -> None:
+    source.checked = False
+    feed = _feed(config, source, 0, device=torch.device("cpu"))
+    expected = list(_feed(config, source, 0).batches(Progress(), 12))
+    for step, (batch, same) in enumerate(zip(feed.batches(Progress(), 12), expected, strict=True), 1):
+        feed.confirm(step, now=step == 12)
+        assert torch.equal(batch.sparse, same.sparse)
+        assert torch.equal(batch.dense, same.dense)
+
+
+def test_a_fault_of_the_device_is_reported_as_one(
+    config: TrainerConfig, source: SampleSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source.checked = False
+    feed = _feed(config, source, 0, rows=2, device=torch.device("cpu"))
+    list(feed.batches(Progress(), 1))
+    monkeypatch.setattr(feed, "_checks", lambda batch: batch)
+    with pytest.raises(BadBatchError, match=r"step 1: cpu found .* but not when .*its batch: samples \d+, "):
+        feed.confirm(1, now=True)
+
+
+def test_ids_on_a_device_are_taken_modulo_the_rows_as_on_the_cpu(
+    config: TrainerConfig, source: SampleSource
+) -> None:
+    source.checked = False
+    ours = _feed(config, source, 1, rows=7, device=torch.device("cpu"), wraps=True).batches(Progress(), 12)
+    theirs = _feed(config, source, 1, rows=7, wraps=True).batches(Progress(), 12)
+    for batch, same in zip(ours, theirs, strict=True):
+        assert torch.equal(batch.sparse, same.sparse)

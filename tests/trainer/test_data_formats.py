@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gzip
 import math
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from trainer.base.arguments import make_config
 from trainer.base.errors import CheckpointError, ConfigError, DatasetError
 from trainer.data.batch import Batch
 from trainer.data.formats.open import open_source
+from trainer.data.stream import ShardArrays
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -311,6 +313,47 @@ def wrong_weights(config: TrainerConfig) -> _Loader:
     return _Loader(config, weights=lambda ids: torch.ones(len(ids), 1))
 
 
+class _Arrays:
+    """The rows of _Loader in two shards, one of them changed on request."""
+
+    dense_features, sparse_features = _Loader.dense_features, _Loader.sparse_features
+    num_embeddings, digest = _Loader.num_embeddings, "v1"
+
+    def __init__(self, **changed: Any) -> None:
+        self.changed = changed
+
+    def arrays(self, split: str) -> list[ShardArrays]:
+        cuts = (0, 380, 1000) if split == "train" else (0, 200)
+        parts = [_arrays(*each) for each in pairwise(cuts)]
+        return [*parts[:-1], parts[-1]._replace(**self.changed)] if split == "train" else parts
+
+
+def _arrays(start: int, stop: int) -> ShardArrays:
+    ids = np.arange(start, stop)
+    sparse = np.stack([ids % 7, ids % 5]).astype(np.int32)
+    return ShardArrays(ids % 2, (ids % 3).astype(np.float32)[:, None], sparse)
+
+
+def arrays(_: TrainerConfig) -> _Arrays:
+    return _Arrays()
+
+
+def wide_arrays(_: TrainerConfig) -> _Arrays:
+    return _Arrays(sparse=np.zeros((2, 200), np.int64))
+
+
+def short_arrays(_: TrainerConfig) -> _Arrays:
+    return _Arrays(dense=np.zeros((7, 1), np.float32))
+
+
+def named_labels(_: TrainerConfig) -> _Arrays:
+    return _Arrays(labels=np.full(200, "yes"))
+
+
+def bad_arrays(_: TrainerConfig) -> _Arrays:
+    return _Arrays(sparse=np.full((2, 620), 6, np.int32))
+
+
 def incomplete(_: TrainerConfig) -> object:
     return object()
 
@@ -325,6 +368,34 @@ def test_a_custom_loader_trains_and_resumes_from_a_checkpoint(tmp_path: Path) ->
     for steps in (7, None):
         parts = _run_loader(tmp_path / "parts", "good", **settings, num_iterations=steps).summary
     assert parts["model_digest"] == whole["model_digest"]
+
+
+def test_a_loader_of_arrays_is_read_as_files_are(tmp_path: Path) -> None:
+    settings = {"deterministic": True, "lr_decay": "none"}
+    batches = _run_loader(tmp_path / "batches", "good", **settings).summary
+    stored = _run_loader(tmp_path / "stored", "arrays", shuffle=False, **settings).summary
+    assert {name: stored[name] for name in ("samples_digest", "model_digest", "auc")} == {
+        name: batches[name] for name in ("samples_digest", "model_digest", "auc")
+    }
+    whole = _run_loader(tmp_path / "whole", "arrays", **settings).summary
+    for steps in (7, None):
+        parts = _run_loader(tmp_path / "parts", "arrays", **settings, num_iterations=steps).summary
+    assert parts["model_digest"] == whole["model_digest"] != stored["model_digest"]
+    assert parts["samples_digest"] == whole["samples_digest"] == stored["samples_digest"]
+
+
+@pytest.mark.parametrize(
+    ("factory", "message"),
+    [
+        ("wide_arrays", r"gave sparse as int64 \[2, 200\]; with \d+ labels it must be int32 \[2, \d+\]"),
+        ("short_arrays", r"gave dense as float32 \[7, 1\]; with \d+ labels it must be float32 \[\d+, 1\]"),
+        ("named_labels", r"gave labels as str\d+ \[200\]; they must be numbers"),
+        ("bad_arrays", r"step \d+: C2 of sample \d+ holds the id 6; its table has 5 rows"),
+    ],
+)
+def test_bad_arrays_of_a_loader_are_reported(tmp_path: Path, factory: str, message: str) -> None:
+    with pytest.raises(DatasetError, match=message):
+        _run_loader(tmp_path, factory)
 
 
 def test_a_loader_can_return_several_ids_per_sample(tmp_path: Path) -> None:

@@ -9,9 +9,9 @@ import torch
 from tests.trainer.support_state import cut, global_tensors, whole
 from trainer.base.errors import TrainerError
 from trainer.checkpoint import Entry, TensorShard
+from trainer.data.mixing import split_mix
 from trainer.data.splitmix import splitmix64
 from trainer.sharding.digest import SampleDigest, model_digest
-from trainer.sharding.mixing import split_mix
 
 if TYPE_CHECKING:
     from tests.trainer.support_ranks import Place, RankPool

@@ -7,10 +7,14 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from torchrec.distributed.planner.constants import HBM_MEM_BW
 
+from cloudrec.planning.fit.gpus import gpu_rates
 from tests.trainer.support_dataset import write_dataset
 from tests.trainer.support_learner import ROWS, make_learner, train_losses
 from trainer.commands.plan import main
+from trainer.sharding.cards import speeds_of
+from trainer.sharding.topology import Machines, make_topology
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -225,3 +229,61 @@ def test_the_plan_of_a_checkpoint_is_refused_where_no_checkpoint_is_read(
     assert "this command reads no checkpoint; give the sharding_plan.json of the run" in _error(
         capsys, *words
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "memory"),
+    [
+        ("NVIDIA H200", 4800),
+        ("NVIDIA H100 80GB HBM3", 3350),
+        ("NVIDIA H100 PCIe", 2000),
+        ("NVIDIA A100-SXM4-40GB", 1555),
+        ("NVIDIA A100-SXM4-80GB", 2039),
+        ("NVIDIA L4", 300),
+        ("NVIDIA L40S", 864),
+        ("NVIDIA A10G", 600),
+        ("Tesla V100-SXM2-16GB", 900),
+        ("NVIDIA L40", None),
+        ("NVIDIA GeForce RTX 4090", None),
+        (None, None),
+    ],
+)
+def test_the_planner_counts_with_the_speed_of_the_card(name: str | None, memory: int | None) -> None:
+    machines = Machines(
+        world_size=2, local_world_size=2, device="cuda", hbm_bytes=10**10, ddr_bytes=10**10, card=name
+    )
+    topology = make_topology(machines, {})
+    expected = HBM_MEM_BW if memory is None else memory * 10**9 / 1000
+    assert topology.hbm_mem_bw == expected
+    named = make_topology(machines, {"INTRA_NODE_BANDWIDTH": "5e9"})
+    assert named.intra_host_bw == 5e6
+
+
+@pytest.mark.parametrize(
+    ("name", "gpu", "gib"),
+    [
+        ("NVIDIA B300", "B300", 269),
+        ("NVIDIA B200", "B200", 180),
+        ("NVIDIA GB200", "GB200", 186),
+        ("NVIDIA H200", "H200", 141),
+        ("NVIDIA H100 80GB HBM3", "H100", 80),
+        ("NVIDIA H100 NVL", "H100", 94),
+        ("NVIDIA A100-SXM4-80GB", "A100", 80),
+        ("NVIDIA A100-SXM4-40GB", "A100", 40),
+        ("NVIDIA A10", "A10", 24),
+        ("NVIDIA A10G", "A10G", 24),
+        ("NVIDIA L4", "L4", 24),
+        ("NVIDIA L40S", "L40S", 48),
+        ("Tesla T4", "T4", 16),
+    ],
+)
+def test_the_speeds_are_those_that_estimates_of_cost_use(name: str, gpu: str, gib: float) -> None:
+    rates, speeds = gpu_rates(gpu, gib), speeds_of(name)
+    assert rates is not None
+    assert speeds is not None
+    assert speeds.memory == rates.memory_gb_s * 10**9
+
+
+def test_an_unknown_card_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--world_size", "1", "--num_embeddings_per_feature", "10,20", "--gpu", "H20O"]
+    assert "gpu is 'H20O', whose speeds are not known" in _error(capsys, *words)

@@ -4,7 +4,7 @@ import json
 import os
 import pty
 import subprocess
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 import torch
@@ -16,6 +16,7 @@ from trainer.__main__ import main
 from trainer.base.arguments import make_config
 from trainer.base.errors import ConfigError
 from trainer.loop.setup import lacks_arithmetic
+from trainer.report.profiling import GPU_STEPS, PhaseClock
 from trainer.report.report import Reporter
 
 if TYPE_CHECKING:
@@ -59,6 +60,46 @@ def test_a_trace_has_the_requested_steps(dataset: Path, tmp_path: Path, profile:
 def test_invalid_ranges_are_refused(profile: str) -> None:
     with pytest.raises(ConfigError, match="profile"):
         make_config({"profile": profile})
+
+
+class _Event:
+    """A mark of a GPU's work, which it reaches when a test says so."""
+
+    made: ClassVar[list[_Event]] = []
+
+    def __init__(self) -> None:
+        self.at = float("nan")
+        self.reached = False
+        self.made.append(self)
+
+    def record(self) -> None:
+        self.at = 2.0 * len(self.made) ** 2
+
+    def query(self) -> bool:
+        return self.reached
+
+    def elapsed_time(self, end_event: _Event) -> float:
+        assert self.reached
+        assert end_event.reached
+        return end_event.at - self.at
+
+
+def test_phases_of_a_gpu_are_read_when_it_has_done_them() -> None:
+    _Event.made.clear()
+    clock = PhaseClock(torch.device("cuda"), _Event)
+    for step in range(2 * GPU_STEPS):
+        clock.begin(step)
+        clock.end("forward")
+        clock.end("backward")
+    assert len(_Event.made) == 6  # of two steps
+    assert clock.take() == {}
+    for event in _Event.made[:3]:
+        event.reached = True
+    assert clock.take() == {"forward": 0.006, "backward": 0.010}
+    for event in _Event.made:
+        event.reached = True
+    assert clock.take() == {"forward": 0.018, "backward": 0.022}
+    assert clock.take() == {}
 
 
 def test_a_terminal_shows_one_progress_line(dataset: Path, tmp_path: Path) -> None:

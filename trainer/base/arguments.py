@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from cloudrec_contract.exit_codes import BAD_CONFIG, BAD_DATA, FAILED, FINISHED, PEER_LOST, STOPPED
 from cloudrec_contract.settings import underscored_flags, underscored_keys
-from trainer.base.config import GROUPS, TrainerConfig
+from trainer.base.config import GROUPS, SWITCH, TrainerConfig
 from trainer.base.errors import ConfigError
 from trainer.base.safe_yaml import safe_yaml
 
@@ -151,7 +151,14 @@ def _make_parser() -> argparse.ArgumentParser:
 def _add_flag(section: argparse._ArgumentGroup, name: str, field: FieldInfo) -> None:
     default = "" if field.default is None else f" [{_spell(field.default)}]"
     text = f"{field.description}{default}".replace("%", "%%")
-    if field.annotation is bool:
+    extra = field.json_schema_extra
+    if isinstance(extra, dict) and extra.get(SWITCH):
+        choices = _metavar(field.annotation)
+        section.add_argument(f"--{name}", nargs="?", const="on", metavar=choices, help=text)
+        section.add_argument(
+            f"--no_{name}", dest=name, action="store_const", const="off", help=argparse.SUPPRESS
+        )
+    elif field.annotation is bool:
         section.add_argument(f"--{name}", nargs="?", const="true", metavar="BOOL", help=text)
         section.add_argument(
             f"--no_{name}", dest=name, action="store_const", const="false", help=argparse.SUPPRESS

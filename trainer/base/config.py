@@ -7,7 +7,7 @@ the help; keys are not nested, so that a flag and a key in the file have the sam
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
@@ -23,6 +23,11 @@ NonNegativeInt = Annotated[int, Field(ge=0)]
 PositiveFloat = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NonNegativeFloat = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 _EPS = 1e-4
+_SPELLINGS = {  # as pydantic reads true and false
+    "on": ("on", "true", "yes", "1", "t", "y"),
+    "off": ("off", "false", "no", "0", "f", "n"),
+}
+SWITCH = "switch"  # marks a setting that takes auto, on and off, and whose flag alone means on
 _ADAGRADS = ("adagrad", "rowwise_adagrad")
 MOST_SOURCE = 200_000  # characters of a module: a ConfigMap holds 1 MiB
 DLRM_MODELS = ("dlrm", "dcn_v2")  # of trainer.models.model; the others follow trainer.models.protocol
@@ -50,6 +55,16 @@ def _read_interval(value: object) -> int | str:
     return str(value).strip().lower() if every.steps is None else every.steps
 
 
+def _read_switch(value: object) -> object:
+    """Return `on` or `off` for every spelling of true and false."""
+    for choice, words in _SPELLINGS.items():
+        if value is (choice == "on") or str(value).strip().lower() in words:
+            return choice
+    return value
+
+
+Choice: TypeAlias = Literal["auto", "on", "off"]
+Switch = Annotated[Choice, BeforeValidator(_read_switch)]
 CheckpointInterval = Annotated[int | str, BeforeValidator(_read_interval)]
 
 
@@ -360,18 +375,32 @@ class SystemConfig(_Group):
     threads: PositiveInt | None = Field(
         None, description="CPU threads a rank (default: this machine's cores / local ranks)"
     )
-    compile: bool = Field(
-        default=False,
-        description="compile the dense part with torch.compile, meant for GPUs; on CPUs it needs a C++ "
-        "compiler and is no faster than the kernels used without it",
+    compile: Switch = Field(
+        "auto",
+        description="compile the dense part with torch.compile; auto does it on GPUs with Triton, unless "
+        "deterministic is on, and continues without it if that fails; on CPUs it is no faster. true and "
+        "false are on and off",
+        json_schema_extra={SWITCH: True},
     )
     table_kernel: Literal["auto", "native", "torch", "fbgemm"] = Field(
         "auto",
         description="what looks up and updates sharded tables on CPUs: C compiled on first use, torch, or "
         "fbgemm; auto is native where there is a C compiler, else torch; fp16 tables are always fbgemm's",
     )
+    device_input: Literal["auto", "off"] = Field(
+        "auto",
+        description="auto: on GPUs, rows are copied as stored, and shuffled, checked and laid out on the "
+        "device, except for your own loaders, sequences, negatives and managed_collision; off: on the CPU",
+    )
+    cuda_graphs: Literal["auto", "off"] = Field(
+        "auto",
+        description="auto: with one GPU, the dense part of a DLRM runs as CUDA graphs, which saves the host "
+        "the launch of each kernel; off: it launches them one by one",
+    )
     pipeline: Literal["auto", "plain", "sparse_dist"] = Field(
-        "auto", description="sparse_dist overlaps transfers with compute; auto takes it on GPUs"
+        "auto",
+        description="plain copies the next batch to a GPU meanwhile; sparse_dist exchanges its ids with "
+        "other ranks, too; auto is sparse_dist on several GPUs, else plain",
     )
     model_parallel: bool = Field(
         default=True, description="tables are sharded over the ranks, unless data_parallel is on"
@@ -473,12 +502,11 @@ class TrainerConfig(SystemConfig, RunConfig, WarmStartConfig, OptimizerConfig, M
         if self.model not in DLRM_MODELS:
             for name, value, default in (
                 ("interaction", self.interaction, "dot"),
-                ("compile", self.compile, False),
+                ("compile", "off" if self.compile == "auto" else self.compile, "off"),
             ):
                 if value != default:
-                    shown = str(value).lower()
                     raise ValueError(
-                        f"{name} is {shown}, which only {' and '.join(DLRM_MODELS)} have; leave it out"
+                        f"{name} is {value}, which only {' and '.join(DLRM_MODELS)} have; leave it out"
                     )
         return self
 

@@ -91,6 +91,14 @@ class RowStamps:
             watcher(self.whole, rows + self.first if self.first else rows)
         self.values.index_fill_(0, rows, self.intervals.now)
 
+    @torch.no_grad()
+    def touch_where(self, touched: Tensor) -> None:
+        """Stamp the rows that a mask (bool [rows]) marks; only a watcher makes the host wait for a GPU."""
+        if self.intervals.watcher is not None:
+            self.touch(touched.nonzero().view(-1))
+            return
+        self.values.masked_fill_(touched, self.intervals.now)
+
     def restore(self, rows: Tensor) -> None:
         """Stamp the rows that a checkpoint's differentials contain."""
         self.values.index_fill_(0, rows, 1)

@@ -41,19 +41,24 @@ def _main(argv: Sequence[str]) -> int:
     with importing_torch():
         from trainer.sharding.sharding import describe  # noqa: PLC0415 - torch takes seconds to import
     plan, document = make_offline_plan(
-        config, given.world_size, given.local_world_size or min(given.world_size, 8), given.target
+        config, given.world_size, given.local_world_size or min(given.world_size, 8), given.target, given.gpu
     )
     print(json.dumps(document, indent=1) if given.json else "\n".join(describe(plan)))
     return 0
 
 
 def make_offline_plan(
-    config: TrainerConfig, world_size: int, local_world_size: int, device: str
+    config: TrainerConfig, world_size: int, local_world_size: int, device: str, card: str | None = None
 ) -> tuple[Any, dict[str, Any]]:
-    """Return the plan, and its JSON document with each rank's bytes of weights."""
+    """Return the plan, and its JSON document with each rank's bytes of weights.
+
+    Raises:
+        ConfigError: the sizes do not fit one another, or the card is not known.
+    """
     import torch  # noqa: PLC0415 - torch takes seconds to import
 
     from trainer.models.model import TrainTask, make_model  # noqa: PLC0415 - as above
+    from trainer.sharding.cards import speeds_of  # noqa: PLC0415 - as above
     from trainer.sharding.planfile import FROM_CHECKPOINT, to_document  # noqa: PLC0415 - as above
     from trainer.sharding.sharding import choose_plan  # noqa: PLC0415 - as above
     from trainer.sharding.topology import GB, Machines  # noqa: PLC0415 - as above
@@ -63,6 +68,11 @@ def make_offline_plan(
         raise ConfigError(
             f"world_size is {world_size}, but it must be a multiple of local_world_size {local_world_size}"
         )
+    if card is not None and speeds_of(card) is None:
+        raise ConfigError(
+            f"gpu is {card!r}, whose speeds are not known; give the name that nvidia-smi shows, such as "
+            "'NVIDIA H200', or leave it out"
+        )
     gpu_gb, host_gb = DEFAULT_GB[device]
     machines = Machines(
         world_size=world_size,
@@ -70,6 +80,7 @@ def make_offline_plan(
         device=device,
         hbm_bytes=int((config.hbm_cap_gb or gpu_gb) * GB),
         ddr_bytes=int((config.ddr_cap_gb or host_gb) * GB),
+        card=card,
     )
     if config.sharding_plan == FROM_CHECKPOINT:
         raise ConfigError(
@@ -128,6 +139,11 @@ def _make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--target", choices=("cuda", "cpu"), default="cuda", help="what the ranks are [cuda: 80 GB each]"
+    )
+    parser.add_argument(
+        "--gpu",
+        metavar="NAME",
+        help="as nvidia-smi shows it ('NVIDIA H200'), for its speeds [torchrec's V100]",
     )
     return parser
 

@@ -32,11 +32,13 @@ class Batch:
     dense: Tensor  # float32 [B, D]
     sparse: Tensor  # int32 or int64 [F, B], feature-major; with lengths: [sum of lengths], likewise
     labels: Tensor  # float32 [B], 0 or 1; of T tasks [B, T], where -1 means that the sample has no label
-    sample_ids: Tensor  # int64 [B], the row within the split; stays on the CPU
+    sample_ids: Tensor  # int64 [B], the row within the split; on the CPU unless the batch was made elsewhere
     global_size: int  # samples of this step over all ranks
     lengths: Tensor | None = None  # int32 [F, B], ids of each feature in each sample; None: one each
     weights: Tensor | None = None  # float32 [B], factors on the samples' losses, from 0; None: 1 each
     id_weights: Tensor | None = None  # float32, of each id in `sparse`, as flat; None: 1 each
+    counts: tuple[int, ...] | None = None  # ids of each feature, if it is known without `lengths`
+    sums: Tensor | None = None  # int64 [2], see trainer.data.sample_sums, if they were computed already
 
     def __len__(self) -> int:
         return int(self.labels.shape[0])
@@ -51,15 +53,9 @@ class Batch:
 
     def record_stream(self, stream: Any) -> None:  # noqa: ANN401 - torch.Stream has no typed base
         """Record for the allocator that a stream uses these tensors (torchrec's pipelines call this)."""
-        for tensor in (
-            self.dense,
-            self.sparse,
-            self.labels,
-            self.lengths,
-            self.weights,
-            self.id_weights,
-        ):
-            if tensor is not None:
+        for name in (*sorted(_MOVED), "sample_ids", "sums"):
+            tensor = getattr(self, name)
+            if tensor is not None and tensor.device.type != "cpu":
                 tensor.record_stream(stream)
 
     def _map(self, function: Any) -> Self:  # noqa: ANN401 - Tensor is seen as Any

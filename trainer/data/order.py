@@ -66,7 +66,11 @@ class EpochOrder:
     def shuffle(self, window: int) -> npt.NDArray[np.int64]:
         """Return, for each position of the window, the index of its row, counted over the window's blocks."""
         covered = self.positions(window)
-        return permutation(covered.stop - covered.start, mix_key(*self._key, _ROWS, window))
+        return permutation(covered.stop - covered.start, self.key(window))
+
+    def key(self, window: int) -> int:
+        """Return the key of the permutation that is a window's order."""
+        return mix_key(*self._key, _ROWS, window)
 
 
 def permutation(size: int, key: int) -> npt.NDArray[np.int64]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
@@ -59,6 +60,9 @@ class Prefetcher(Generic[T]):
                     return
         except BaseException as caught:  # noqa: BLE001 - handed to the consumer, who raises it
             error = caught
+        finally:
+            if isinstance(self._items, Generator):
+                self._items.close()  # here, as another thread must not close it
         self._put(_End(error))
 
     def _put(self, item: T | _End) -> bool:

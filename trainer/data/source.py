@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, Protocol, TypedDict
 
@@ -154,11 +154,11 @@ class ArrayParts:
     tasks: int = 0
     is_weighted: bool = False
     has_hashes: bool = False
+    starts: tuple[int, ...] = field(init=False)  # the first row of every part, and the rows at the end
 
-    @property
-    def starts(self) -> tuple[int, ...]:
-        """The first row of every part, and the number of rows at the end."""
-        return tuple(accumulate((len(part.labels) for part in self.parts), initial=0))
+    def __post_init__(self) -> None:
+        starts = tuple(accumulate((len(part.labels) for part in self.parts), initial=0))
+        object.__setattr__(self, "starts", starts)
 
     @property
     def rows(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -120,16 +121,7 @@ class BatchStream:
         block_rows: int = BLOCK_ROWS,
         window_blocks: int = WINDOW_BLOCKS,
     ) -> None:
-        if batch_size < 1 or not 0 <= rank < world_size:
-            raise ValueError(
-                f"batch_size {batch_size}, rank {rank} of {world_size}: needs batch_size >= 1 and "
-                "0 <= rank < world_size"
-            )
-        if not 0 <= start_sample <= split.rows:
-            raise DatasetError(
-                f"the {split.name} split has {split.rows} rows, so no position {start_sample} to resume at; "
-                "the dataset is not the one that the checkpoint was made with"
-            )
+        check_part(split, batch_size=batch_size, rank=rank, world_size=world_size, start_sample=start_sample)
         self._split = split
         self._rank = rank
         self._world_size = world_size
@@ -149,13 +141,37 @@ class BatchStream:
     def __iter__(self) -> Iterator[Batch]:
         for start in range(self._start, self._split.rows, self._global_batch):
             global_size = min(self._global_batch, self._split.rows - start)
-            share = _share(global_size, self._rank, self._world_size)
+            share = share_of(global_size, self._rank, self._world_size)
             buffers = _Buffers(self._split, share.stop - share.start)
             self._reader.read(RowRange(start + share.start, start + share.stop), buffers)
             yield buffers.batch(global_size)
 
 
-def _share(size: int, rank: int, world_size: int) -> RowRange:
+def check_part(split: ArraySplit, *, batch_size: int, rank: int, world_size: int, start_sample: int) -> None:
+    """Refuse a part of an epoch that does not exist.
+
+    Raises:
+        ValueError: there is no such rank, or the batches are empty.
+        DatasetError: the split has no such position.
+    """
+    if batch_size < 1 or not 0 <= rank < world_size:
+        raise ValueError(
+            f"batch_size {batch_size}, rank {rank} of {world_size}: needs batch_size >= 1 and "
+            "0 <= rank < world_size"
+        )
+    if not 0 <= start_sample <= split.rows:
+        raise DatasetError(
+            f"the {split.name} split has {split.rows} rows, so no position {start_sample} to resume at; "
+            "the dataset is not the one that the checkpoint was made with"
+        )
+
+
+def empty_batch(split: ArraySplit, global_size: int) -> Batch:
+    """Return the batch of a rank that has no samples in a step."""
+    return _Buffers(split, 0).batch(global_size)
+
+
+def share_of(size: int, rank: int, world_size: int) -> RowRange:
     """Return a rank's contiguous share of `size` samples; shares differ by at most one."""
     return RowRange(size * rank // world_size, size * (rank + 1) // world_size)
 
@@ -200,7 +216,7 @@ class _SequentialReader:
         self._split = split
 
     def read(self, positions: RowRange, out: _Buffers) -> None:
-        for at, index, rows in _pieces(self._split, positions):
+        for at, index, rows in pieces_of(self._split, positions):
             arrays = self._split.arrays(index)
             there = slice(at, at + rows.stop - rows.start)
             here = slice(rows.start, rows.stop)
@@ -273,7 +289,7 @@ class _Window:
             parts.append(lists.take(chosen))
 
     def _read(self, split: ArraySplit, block: RowRange, offset: int, lists: list[list[Lists]]) -> None:
-        for at, index, rows in _pieces(split, block):
+        for at, index, rows in pieces_of(split, block):
             arrays = split.arrays(index)
             there = slice(offset + at, offset + at + rows.stop - rows.start)
             here = slice(rows.start, rows.stop)
@@ -296,9 +312,9 @@ def _append_lists(lists: list[list[Lists]], arrays: RowArrays, rows: slice) -> N
             parts.append(arrays.lists.rows(feature, rows))
 
 
-def _pieces(split: ArraySplit, rows: RowRange) -> Iterator[tuple[int, int, RowRange]]:
+def pieces_of(split: ArraySplit, rows: RowRange) -> Iterator[tuple[int, int, RowRange]]:
     """Split a range of rows at shard boundaries; yields (offset in the range, shard, rows of the shard)."""
-    index = int(np.searchsorted(split.starts, rows.start, side="right")) - 1
+    index = bisect_right(split.starts, rows.start) - 1
     start = rows.start
     while start < rows.stop:
         first, last = split.starts[index], split.starts[index + 1]

@@ -15,11 +15,12 @@ from trainer.base.memory import keep_freed_memory
 from trainer.loop.pipeline import PlainPipeline, SparseDistPipeline
 from trainer.loop.scored_feed import ScoredFeed
 from trainer.models.inputs import InputMaker
-from trainer.models.model import ModelShape, TrainTask, initialise_dense, make_model
+from trainer.models.model import DenseArch, ModelShape, TrainTask, initialise_dense, make_model
 from trainer.sharding.planfile import CACHING, MODULE, to_document
 from trainer.sharding.sharding import make_plan, needs_equal_batches, shard
 from trainer.sharding.state import InitialTables, gather_state
 from trainer.sharding.topology import this_world
+from trainer.tables.direct import find_direct_way
 from trainer.tables.host_tables import find_short_way, take_over_tables
 from trainer.tables.kernels import empty_caches, table_pieces, write_back_caches
 from trainer.tables.managed import ManagedIds, ManagedTraining
@@ -35,11 +36,12 @@ from trainer.tables.replicas import ReplicaOptimizer
 from trainer.tables.touched import TouchTracker
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from torch import Tensor
     from torch.optim import Optimizer
     from torchrec.distributed.types import ShardingPlan
+    from torchrec.sparse.jagged_tensor import KeyedJaggedTensor, KeyedTensor
 
     from trainer.base.config import TrainerConfig
     from trainer.base.distributed import World
@@ -95,8 +97,12 @@ class Learner:
             world.size,
             equal=world.size > 1 and needs_equal_batches(self.plan),
             sequences=shape.places,
+            pinned=world.device.type == "cuda",
         )
         self.pipeline = self._make_pipeline(config.pipeline)
+        is_alone_on_gpu = world.device.type == "cuda" and world.size == 1
+        if is_alone_on_gpu and config.cuda_graphs == "auto" and isinstance(task.model.dense, DenseArch):
+            task.model.dense.capture(config.batch_size)
         if draw:
             self.draw_tables()
 
@@ -223,12 +229,13 @@ class Learner:
                 "pipeline is sparse_dist, which looks up ids before the step before has ended, but a feature "
                 "has encoding managed_collision, whose rows each step may change; take auto or plain"
             )
-        if choice == "sparse_dist" or (choice == "auto" and on_gpu and not is_managed):
+        # One GPU exchanges nothing with others, so it needs none of the pipeline's waits for sizes.
+        overlaps = choice == "auto" and on_gpu and self.world.size > 1 and not is_managed
+        if choice == "sparse_dist" or overlaps:
             kind: type[SparseDistPipeline | PlainPipeline] = SparseDistPipeline
         else:
             kind = PlainPipeline
-            if self.world.size == 1 and not on_gpu:
-                self._task.model.look_up = find_short_way(self.model, self.shape.features)
+            self._task.model.look_up = self._find_way()
         made = kind(
             self.model,
             self.optimizers,
@@ -245,6 +252,14 @@ class Learner:
                 scale=self.config.embedding_init_scale,
             )
         return made
+
+    def _find_way(self) -> Callable[[KeyedJaggedTensor], KeyedTensor] | None:
+        """Return the look-up of a world of one, without torchrec's exchanges, if the tables allow it."""
+        if self.world.size > 1:
+            return None
+        if self.world.device.type == "cpu":
+            return find_short_way(self.model, self.shape.features)
+        return find_direct_way(self.model, self.make_input.features)
 
 
 def _check_managed(plan: ShardingPlan, shape: ModelShape) -> None:

@@ -1,26 +1,34 @@
 """The dense part under torch.compile: the arithmetic of dense_ops, in operations that it can fuse.
 
 dense_ops calls oneDNN's products with a fused ReLU. The compiler generates these itself and does not accept
-them as input, so compiled models have a separate forward pass over the same weights.
+them as input, so compiled models have a separate forward pass over the same weights. It is for training
+alone: evaluations run eagerly, so that none begins with a compilation.
 """
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from trainer.base.errors import ConfigError
+from trainer.models.dense_ops import aligned, widened
+from trainer.models.kernels import pairs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from trainer.models.dense_ops import CrossNet, FusedMLP
+    from trainer.models.dense_ops import CrossNet, FusedMLP, PairIndices
 
 Context: TypeAlias = Any  # autograd's context object carries whatever forward puts on it
+
+FEWEST = 2  # samples: a single one would be compiled for
+
+_LOG = logging.getLogger(__name__)
 
 
 class Pairs(torch.autograd.Function):
@@ -48,56 +56,130 @@ class Pairs(torch.autograd.Function):
 class CompiledDense:
     """(dense [B, num_dense], tables [B, F, D]) -> logits [B], compiled once for batches of any size."""
 
-    def __init__(self, bottom: FusedMLP, crosses: CrossNet | None, top: FusedMLP, dtype: torch.dtype) -> None:
+    def __init__(
+        self,
+        bottom: FusedMLP,
+        crosses: CrossNet | None,
+        top: FusedMLP,
+        dtype: torch.dtype,
+        *,
+        required: bool,
+    ) -> None:
+        """With `required`, a machine that cannot compile is an error."""
         self.bottom = bottom
         self.crosses = crosses
         self.top = top
         self.dtype = dtype
+        self.required = required
         self._run = torch.compile(self._logits)
+        self._is_tried = False
+        self._works = True
 
     def __call__(
-        self, dense: Tensor, tables: Tensor, indices: tuple[Tensor, Tensor] | None, *, recompute: bool
-    ) -> Tensor:
-        """Return logits [B] in the precision of the arithmetic; `indices` is None for a model with crosses.
+        self, dense: Tensor, tables: Tensor, indices: PairIndices | None, *, recompute: bool
+    ) -> Tensor | None:
+        """Return logits [B] in the precision of the arithmetic, or None where the eager model is to run.
+
+        `indices` is None for a model with crosses. One sample is left to the eager model, because
+        torch.compile would compile for it alone, and so is everything if this machine cannot compile.
 
         Raises:
-            ConfigError: this machine cannot compile.
+            ConfigError: this machine cannot compile, and it is required.
         """
+        if not torch.is_grad_enabled() or len(dense) < FEWEST:
+            return None
+        if not self._can_run(dense, tables, indices, recompute):
+            return None
+        return self._compiled(dense, tables, indices, recompute)
+
+    def _compiled(
+        self,
+        dense: Tensor,
+        tables: Tensor,
+        indices: PairIndices | None,
+        recompute: bool,  # noqa: FBT001 - one way for the compiler's guards
+    ) -> Tensor:
         # Without the mark, torch.compile compiles for the first batch size, and again for every other one.
         for inputs in (dense, tables):
             torch._dynamo.maybe_mark_dynamic(inputs, 0)  # noqa: SLF001 - torch.compiler has no public name for it
+        is_fused = indices is not None and pairs.fits(tables.new_empty(0, dtype=self.dtype), tables)
+        return self._run(dense, tables, indices, recompute, is_fused)
+
+    def _can_run(
+        self,
+        dense: Tensor,
+        tables: Tensor,
+        indices: PairIndices | None,
+        recompute: bool,  # noqa: FBT001 - as above
+    ) -> bool:
+        """Try both directions with the first batch: a failure in the middle of a step could not be undone.
+
+        It is the whole batch, because the compiler chooses kernels for its size.
+        """
+        if self._is_tried:
+            return self._works
+        self._is_tried = True
         try:
-            return self._run(dense, tables, indices, recompute)
-        except torch._dynamo.exc.BackendCompilerFailed as error:  # noqa: SLF001 - as above
+            tried = tables.detach().requires_grad_(tables.requires_grad)
+            logits = self._compiled(dense.detach(), tried, indices, recompute)
+            weights = [each for part in (self.bottom, self.crosses, self.top) for each in _weights(part)]
+            torch.autograd.grad(logits.float().sum(), weights)
+        except Exception as error:
+            if self.required and not _is_of_compiler(error):
+                raise
             reason = " ".join(str(error).split())[:300]
-            raise ConfigError(
-                f"compile is on, but torch.compile fails on this machine: {reason}; it needs a C++ compiler "
-                "(g++, or what CXX names) and Python's headers, on GPUs Triton too: install them, or leave "
-                "compile out"
-            ) from error
+            if self.required:
+                raise ConfigError(
+                    f"compile is on, but torch.compile fails on this machine: {reason}; it needs a C++ "
+                    "compiler (g++, or what CXX names) and Python's headers, on GPUs Triton too: install "
+                    "them, or leave compile out"
+                ) from error
+            _LOG.warning(
+                "torch.compile fails on this machine, so the dense part runs without it: %s; it needs a C++ "
+                "compiler and Python's headers; set compile to off to leave this out",
+                reason,
+            )
+            self._works = False
+        return self._works
 
     def _logits(
         self,
         dense: Tensor,
         tables: Tensor,
-        indices: tuple[Tensor, Tensor] | None,
+        indices: PairIndices | None,
         recompute: bool,  # noqa: FBT001 - one way for the compiler's guards
+        is_fused: bool,  # noqa: FBT001 - as above
     ) -> Tensor:
         run = _recomputed if recompute else _kept
         bottom = run(_layers, self.bottom, dense, self.dtype)
-        tables = tables.to(self.dtype)
-        if indices is not None:
-            stacked = torch.cat([bottom.unsqueeze(1), tables], dim=1)
-            crossed = torch.cat([bottom, Pairs.apply(stacked, *indices)], dim=1)
+        if indices is not None and is_fused:
+            width = aligned(bottom.shape[1] + len(indices[0]), bottom)
+            crossed = pairs.FusedInteraction.apply(bottom, tables, indices[2], width)
+        elif indices is not None:
+            stacked = torch.cat([bottom.unsqueeze(1), tables.to(self.dtype)], dim=1)
+            crossed = torch.cat([bottom, Pairs.apply(stacked, indices[0], indices[1])], dim=1)
         else:
-            crossed = run(_crosses, self.crosses, torch.cat([bottom, tables.flatten(1)], dim=1), self.dtype)
+            joined = torch.cat([bottom, tables.to(self.dtype).flatten(1)], dim=1)
+            crossed = run(_crosses, self.crosses, joined, self.dtype)
         return run(_layers, self.top, crossed, self.dtype).view(-1)
+
+
+def _is_of_compiler(error: Exception) -> bool:
+    return isinstance(error, torch._dynamo.exc.BackendCompilerFailed)  # noqa: SLF001 - torch.compiler has no public name for it
+
+
+def _weights(part: nn.Module | None) -> list[nn.Parameter]:
+    return [] if part is None else list(part.parameters())
 
 
 def _layers(mlp: FusedMLP, inputs: Tensor, dtype: torch.dtype) -> Tensor:
     hidden = inputs.to(dtype)
     for index, layer in enumerate(mlp.layers, 1):
-        hidden = functional.linear(hidden, layer.weight.to(dtype), layer.bias.to(dtype))
+        weight = layer.weight.to(dtype)
+        if index == 1 and hidden.device.type == "cuda":  # see dense_ops
+            width = aligned(hidden.shape[1], hidden)
+            hidden, weight = widened(hidden, width), widened(weight, width)
+        hidden = functional.linear(hidden, weight, layer.bias.to(dtype))
         if mlp.relu_last or index < len(mlp.layers):
             hidden = torch.relu(hidden)
     return hidden

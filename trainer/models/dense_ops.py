@@ -1,7 +1,11 @@
 """The dense part's building blocks, with hand-written gradients: most of a CPU step is spent here.
 
-By measurement, these choices are faster: fewer passes over activations, oneDNN's products with a fused ReLU,
-and no index_select on 16-bit values, for which torch has no vectorised kernel.
+By measurement, these choices are faster on CPUs: fewer passes over activations, oneDNN's products with a
+fused ReLU, and no index_select on 16-bit values, for which torch has no vectorised kernel there.
+
+On GPUs, cuBLAS adds bias and ReLU in the product. It needs rows of a multiple of 16 bytes for its fast
+kernels, so widths that are not are padded with zeros; the last layer's gradients are no products. The
+interaction is the kernels of trainer.models.kernels where they run.
 """
 
 from __future__ import annotations
@@ -14,10 +18,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from trainer.models.kernels import pairs
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 Context: TypeAlias = Any  # autograd's context object carries whatever forward puts on it
+PairIndices: TypeAlias = tuple[Tensor, Tensor, Tensor]  # of DotInteraction, and ranks of FusedInteraction
+ALIGNED_BYTES = 16  # of a row: with less, cuBLAS takes kernels that are several times slower
 
 
 class _Forgetful:
@@ -40,7 +48,7 @@ class DotInteraction(torch.autograd.Function):
     (bottom [B, D], tables [B, F, D]) -> [B, D + (F+1)F/2]. Forward multiplies the whole square and selects
     the upper triangle. Backward restores the triangle on both sides by one index_select (the diagonal selects
     a column of zeros) and multiplies once, because the square of gradients is symmetric. Runs in the
-    precision of `bottom`.
+    precision of `bottom`. On GPUs, columns of zeros follow up to a width that the top MLP multiplies fast.
     """
 
     @staticmethod
@@ -56,9 +64,9 @@ class DotInteraction(torch.autograd.Function):
         rows, columns = torch.triu_indices(size, size, offset=1)
         forward_index = places[rows] * size + places[columns]
         backward_index = torch.zeros(size * size, dtype=torch.int64)
-        pairs = torch.arange(1, len(forward_index) + 1)
-        backward_index[forward_index] = pairs
-        backward_index[places[columns] * size + places[rows]] = pairs
+        numbers = torch.arange(1, len(forward_index) + 1)
+        backward_index[forward_index] = numbers
+        backward_index[places[columns] * size + places[rows]] = numbers
         return forward_index.to(device), backward_index.to(device)
 
     @staticmethod
@@ -72,20 +80,39 @@ class DotInteraction(torch.autograd.Function):
         square = torch.bmm(stacked, stacked.transpose(1, 2)).view(batch, -1)
         ctx.save_for_backward(stacked, backward_index)
         ctx.table_dtype = tables.dtype
-        return torch.cat([bottom, _pick(square, forward_index)], dim=1)
+        parts = [bottom, _pick(square, forward_index)]
+        if bottom.device.type == "cuda":
+            width = dim + len(forward_index)
+            parts.append(bottom.new_zeros(batch, aligned(width, bottom) - width))
+        return torch.cat(parts, dim=1)
 
     @staticmethod
     def backward(ctx: Context, gradient: Tensor) -> tuple[Tensor, Tensor, None, None]:  # noqa: D102 - autograd's protocol
         stacked, backward_index = ctx.saved_tensors
         batch, count, dim = stacked.shape
-        padded = gradient[:, dim - 1 :].float()
+        padded = gradient[:, dim - 1 :]
+        padded = padded.float() if gradient.device.type == "cpu" else padded
         if padded.data_ptr() == gradient[:, dim - 1 :].data_ptr():
-            padded = padded.clone()  # float() returned a view of the gradient, which must not change
+            padded = padded.clone()  # a view of the gradient, which must not change
         padded[:, 0] = 0  # the column before the pairs, to which the diagonal's indices point
         square = padded.index_select(1, backward_index).view(batch, count, count).to(stacked.dtype)
         grad_stacked = torch.bmm(square, stacked)
         grad_bottom = grad_stacked[:, 0] + gradient[:, :dim]
         return grad_bottom, grad_stacked[:, 1:].to(ctx.table_dtype), None, None
+
+
+def interaction(bottom: Tensor, tables: Tensor, indices: PairIndices) -> Tensor:
+    """Return DotInteraction's output, by Triton's kernels where they take the input."""
+    forward_index, backward_index, ranks = indices
+    if pairs.fits(bottom, tables):
+        width = aligned(bottom.shape[1] + len(forward_index), bottom)
+        return pairs.FusedInteraction.apply(bottom, tables, ranks, width)
+    return applied(DotInteraction, bottom, tables, forward_index, backward_index)
+
+
+def pair_indices(order: Sequence[int], device: torch.device) -> PairIndices:
+    """Return what `interaction` needs; `order[i]` is the position of the i-th canonical vector."""
+    return *DotInteraction.make_indices(order, device), pairs.make_ranks(order, device)
 
 
 class FusedMLP(nn.Module):
@@ -104,7 +131,10 @@ class FusedMLP(nn.Module):
         """Run in this precision."""
         weights = [layer.weight for layer in self.layers]
         biases = [layer.bias for layer in self.layers]
-        return applied(_MLPFunction, inputs.to(dtype), self.relu_last, *weights, *biases)
+        inputs = inputs.to(dtype)
+        if inputs.device.type == "cuda":
+            inputs = widened(inputs, aligned(inputs.shape[1], inputs))
+        return applied(_MLPFunction, inputs, self.relu_last, *weights, *biases)
 
 
 class CrossNet(nn.Module):
@@ -132,6 +162,9 @@ class _MLPFunction(torch.autograd.Function):
     def forward(ctx: Context, inputs: Tensor, relu_last: bool, *parameters: Tensor) -> Tensor:  # noqa: FBT001 - apply() takes no keywords
         layers = len(parameters) // 2
         weights = [weight.to(inputs.dtype) for weight in parameters[:layers]]
+        ctx.columns = weights[0].shape[1]
+        if inputs.device.type == "cuda":
+            weights[0] = widened(weights[0], inputs.shape[1])
         biases = [bias.to(inputs.dtype) for bias in parameters[layers:]]
         hidden = [inputs]
         for index in range(layers):
@@ -150,10 +183,11 @@ class _MLPFunction(torch.autograd.Function):
         for index in reversed(range(ctx.layers)):
             if ctx.relu_last or index + 1 < ctx.layers:
                 gradient = torch.ops.aten.threshold_backward(gradient, hidden[index + 1], 0)
-            weight_gradients.append((gradient.t() @ hidden[index]).float())
+            weight_gradients.append(_weight_gradient(gradient, hidden[index]))
             bias_gradients.append(gradient.sum(0, dtype=torch.float32))
             if index > 0 or ctx.needs_input_grad[0]:
-                gradient = gradient @ weights[index]
+                gradient = _input_gradient(gradient, weights[index])
+        weight_gradients[-1] = weight_gradients[-1][:, : ctx.columns]
         inputs_gradient = gradient if ctx.needs_input_grad[0] else None
         return inputs_gradient, None, *reversed(weight_gradients), *reversed(bias_gradients)
 
@@ -163,8 +197,34 @@ def _linear(inputs: Tensor, weight: Tensor, bias: Tensor, *, relu: bool) -> Tens
     is_plain = torch.compiler.is_exporting() or torch.jit.is_tracing()
     if not is_plain and inputs.device.type == "cpu" and inputs.shape[0] and _has_fused_linear(inputs.dtype):
         return torch.ops.mkldnn._linear_pointwise(inputs, weight, bias, "relu" if relu else "none", [], "")  # noqa: SLF001 - the ReLU inside the product, as torch.compile makes it
+    if relu and inputs.device.type == "cuda" and not is_plain:
+        return torch._addmm_activation(bias, inputs, weight.t())  # noqa: SLF001 - the ReLU inside the product, as above
     output = functional.linear(inputs, weight, bias)
     return output.relu_() if relu else output
+
+
+def _weight_gradient(gradient: Tensor, inputs: Tensor) -> Tensor:
+    """Return the gradient of a weight, fp32 [out, in]."""
+    if gradient.device.type == "cuda" and gradient.shape[1] == 1:
+        return (gradient.float() * inputs).sum(0, keepdim=True)
+    return (gradient.t() @ inputs).float()
+
+
+def _input_gradient(gradient: Tensor, weight: Tensor) -> Tensor:
+    if gradient.device.type == "cuda" and gradient.shape[1] == 1:
+        return gradient * weight
+    return gradient @ weight
+
+
+def aligned(width: int, values: Tensor) -> int:
+    """Return the width to which rows of this type are padded on GPUs."""
+    columns = ALIGNED_BYTES // values.element_size()
+    return -(-width // columns) * columns
+
+
+def widened(values: Tensor, width: int) -> Tensor:
+    """Return rows with zeros behind them, up to a width."""
+    return values if values.shape[1] >= width else functional.pad(values, (0, width - values.shape[1]))
 
 
 @cache
@@ -176,5 +236,7 @@ def _has_fused_linear(dtype: torch.dtype) -> bool:
 
 
 def _pick(square: Tensor, index: Tensor) -> Tensor:
-    """Select columns of a matrix [B, N], in fp32: its index_select is three times as fast as that of bf16."""
+    """Select columns of a matrix [B, N], on CPUs in fp32: three times as fast there as in bf16."""
+    if square.device.type != "cpu":
+        return square.index_select(1, index)
     return square.float().index_select(1, index).to(square.dtype)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
@@ -97,14 +98,20 @@ class InputMaker:
         *,
         equal: bool = False,
         sequences: Mapping[str, int] | None = None,
+        pinned: bool = False,
     ) -> None:
-        """`sequences` are the most ids of each feature of which every place is a separate key."""
+        """`sequences` are the most ids of each feature of which every place is a separate key.
+
+        With `pinned`, what is kept on the CPU is in page-locked memory, which is not pinned again each step.
+        """
         self._places = [(sequences or {}).get(feature) for feature in features]
         self.features = keys_of(features, sequences or {})
         self.world_size = world_size
         self.equal = equal
+        self._pinned = pinned
         self._has_sequences = any(each is not None for each in self._places)
-        self._layouts: dict[int, tuple[Tensor, Tensor]] = {}
+        self._layouts: dict[tuple[int, torch.device], tuple[Tensor, Tensor]] = {}
+        self._scales: dict[tuple[float, torch.device], Tensor] = {}
         self.negatives: Negatives | None = None  # of the steps of a training
 
     def __call__(self, batch: Batch, step: int | None = None) -> ModelInput:
@@ -127,9 +134,9 @@ class InputMaker:
         if samples and missing <= 0:
             return ModelInput(
                 dense=batch.dense,
-                sparse=self._keyed(batch.sparse, batch.lengths, rows, batch.id_weights),
+                sparse=self._keyed(batch, batch.sparse, batch.lengths, rows),
                 labels=batch.labels,
-                loss_scale=torch.tensor(self.world_size / batch.global_size),
+                loss_scale=self._scale(self.world_size / batch.global_size, batch.labels.device),
                 samples=samples,
                 weights=batch.weights,
                 total=batch.global_size,
@@ -169,36 +176,40 @@ class InputMaker:
         """Append samples of id 0 to the batch; the loss ignores them."""
         count = len(batch.labels) + missing
         if batch.lengths is None:
-            sparse = self._keyed(functional.pad(batch.sparse, (0, missing)), None, count)
+            sparse = self._keyed(batch, functional.pad(batch.sparse, (0, missing)), None, count)
         else:
             lengths = functional.pad(batch.lengths, (0, missing))
-            sparse = self._keyed(batch.sparse, lengths, count, batch.id_weights)
+            sparse = self._keyed(batch, batch.sparse, lengths, count)
         return ModelInput(
             dense=functional.pad(batch.dense, (0, 0, 0, missing)),
             sparse=sparse,
             labels=functional.pad(batch.labels, (*(0, 0) * (batch.labels.dim() - 1), 0, missing)),
-            loss_scale=torch.tensor(self.world_size / batch.global_size if samples else 0.0),
+            loss_scale=self._scale(
+                self.world_size / batch.global_size if samples else 0.0, batch.labels.device
+            ),
             samples=samples,
             weights=None if batch.weights is None else functional.pad(batch.weights, (0, missing)),
             total=batch.global_size,
             drawn=drawn,
         )
 
-    def _keyed(
-        self, ids: Tensor, lengths: Tensor | None, samples: int, weights: Tensor | None = None
-    ) -> KeyedJaggedTensor:
+    def _keyed(self, batch: Batch, ids: Tensor, lengths: Tensor | None, samples: int) -> KeyedJaggedTensor:
+        """Return ids with what torchrec would otherwise read from the device: the ids of each key."""
         if lengths is not None:  # multi-hot: ids are flat, feature by feature
             flat = lengths.reshape(-1).to(torch.int64)
             offsets = functional.pad(flat.cumsum(0), (1, 0))
+            counts = lengths.sum(dim=1).tolist() if batch.counts is None else list(batch.counts)
             return KeyedJaggedTensor(
                 keys=self.features,
                 values=ids.reshape(-1),
-                weights=weights,
+                weights=batch.id_weights,
                 lengths=flat,
                 offsets=offsets,
                 stride=samples,
+                length_per_key=counts,
+                offset_per_key=list(accumulate(counts, initial=0)),
             )
-        lengths, offsets = self._layout(samples)
+        lengths, offsets = self._layout(samples, ids.device)
         count = len(self.features)
         return KeyedJaggedTensor(
             keys=self.features,
@@ -210,8 +221,21 @@ class InputMaker:
             offset_per_key=list(range(0, samples * count + 1, samples)),
         )
 
-    def _layout(self, samples: int) -> tuple[Tensor, Tensor]:
-        if samples not in self._layouts:
+    def _layout(self, samples: int, device: torch.device) -> tuple[Tensor, Tensor]:
+        """Return the lengths and offsets of one id each, which stay on the device of the batches."""
+        key = samples, device
+        if key not in self._layouts:
             total = samples * len(self.features)
-            self._layouts[samples] = (torch.ones(total, dtype=torch.int64), torch.arange(total + 1))
-        return self._layouts[samples]
+            lengths = torch.ones(total, dtype=torch.int64, device=device)
+            offsets = torch.arange(total + 1, device=device)
+            self._layouts[key] = (self._kept(lengths), self._kept(offsets))
+        return self._layouts[key]
+
+    def _scale(self, scale: float, device: torch.device) -> Tensor:
+        key = scale, device
+        if key not in self._scales:
+            self._scales[key] = self._kept(torch.full((), scale, device=device))
+        return self._scales[key]
+
+    def _kept(self, tensor: Tensor) -> Tensor:
+        return tensor.pin_memory() if self._pinned and tensor.device.type == "cpu" else tensor

@@ -21,10 +21,12 @@ from torchrec.modules.embedding_modules import EmbeddingBagCollection
 from torchrec.sparse.jagged_tensor import KeyedTensor
 
 from trainer.models.compiled import CompiledDense
-from trainer.models.dense_ops import CrossNet, DotInteraction, FusedMLP, applied
+from trainer.models.dense_ops import CrossNet, FusedMLP, interaction, pair_indices
 from trainer.models.gradients import ClippedGradient, ScaledGradient
 from trainer.models.head import ModelHead, make_head
 from trainer.models.inputs import keys_of
+from trainer.models.kernels.graph import DenseGraph
+from trainer.models.kernels.pairs import has_triton
 from trainer.models.kinds import RANKING
 from trainer.models.losses.batch_loss import BatchLoss
 from trainer.models.positions import PositionPooling
@@ -36,7 +38,8 @@ if TYPE_CHECKING:
 
     from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
 
-    from trainer.base.config import TrainerConfig
+    from trainer.base.config import Choice, TrainerConfig
+    from trainer.models.dense_ops import PairIndices
     from trainer.models.inputs import ModelInput
 
 DENSE_TYPES = {
@@ -149,7 +152,7 @@ class DenseArch(nn.Module):
         dtype: torch.dtype,
         device: torch.device,
         recompute: bool = False,
-        compiled: bool = False,
+        compiled: Choice = "off",
     ) -> None:
         super().__init__()
         self.kind = RANKING
@@ -169,8 +172,18 @@ class DenseArch(nn.Module):
         self.loss_scale: Tensor | None = None  # 0-d, for fp16: the factor on gradients within this module
         self.table_gradient_limit: float | None = None  # on the gradient of each vector from a table
         self.positions = PositionPooling(shape.positions, device) if shape.positions else None
-        self._pairs: dict[tuple[str, ...], tuple[Tensor, Tensor]] = {}
-        self._compiled = CompiledDense(self.bottom, self.crosses, self.top, dtype) if compiled else None
+        self._pairs: dict[tuple[str, ...], PairIndices] = {}
+        self._compiled: CompiledDense | None = None
+        if compiled != "off":
+            self._compiled = CompiledDense(
+                self.bottom, self.crosses, self.top, dtype, required=compiled == "on"
+            )
+        self._graph: DenseGraph | None = None
+
+    def capture(self, batch_size: int) -> None:
+        """Run the batches of this size as CUDA graphs from now on."""
+        if not self.recompute:  # which saves and restores generators' states on the host
+            self._graph = DenseGraph(self._compute, list(self.parameters()), batch_size)
 
     @property
     def losses(self) -> None:
@@ -191,14 +204,23 @@ class DenseArch(nn.Module):
         return logits if self.loss_scale is None else ScaledGradient.apply(logits, self.loss_scale, False)  # noqa: FBT003 - as above
 
     def _score(self, dense: Tensor, tables: Tensor, keys: tuple[str, ...]) -> Tensor:
+        if self._graph is not None and self.training:
+            logits = self._graph(keys, dense, tables)
+            if logits is not None:
+                return logits
+        return self._compute(keys, dense, tables)
+
+    def _compute(self, keys: tuple[str, ...], dense: Tensor, tables: Tensor) -> Tensor:
         indices = self._pair_indices(keys, dense.device) if self.crosses is None else None
         if self.crosses is not None and keys != self.features:
             tables = torch.stack([tables[:, keys.index(feature)] for feature in self.features], dim=1)
         if self._compiled is not None:
-            return self._compiled(dense, tables, indices, recompute=self.recompute and self.training)
+            logits = self._compiled(dense, tables, indices, recompute=self.recompute and self.training)
+            if logits is not None:
+                return logits
         bottom = self._run(self.bottom, dense)
         if indices is not None:
-            crossed = applied(DotInteraction, bottom, tables, *indices)
+            crossed = interaction(bottom, tables, indices)
         else:
             crossed = self._run(self.crosses, torch.cat([bottom, tables.flatten(1).to(bottom.dtype)], dim=1))
         return self._run(self.top, crossed).view(-1)
@@ -208,14 +230,14 @@ class DenseArch(nn.Module):
             return checkpoint(part, inputs, dtype=self.dtype, use_reentrant=False)
         return part(inputs, dtype=self.dtype)
 
-    def _pair_indices(self, keys: tuple[str, ...], device: torch.device) -> tuple[Tensor, Tensor]:
+    def _pair_indices(self, keys: tuple[str, ...], device: torch.device) -> PairIndices:
         """Return the indices of the canonical pairs for tables in this order.
 
         A sharding plan may deliver the tables in any order, but the top MLP must always see the same order:
         otherwise its weights would fit one plan only. Selecting the pairs by index costs nothing extra.
         """
         if keys not in self._pairs:
-            self._pairs[keys] = DotInteraction.make_indices(
+            self._pairs[keys] = pair_indices(
                 [0, *(1 + keys.index(feature) for feature in self.features)], device
             )
         return self._pairs[keys]
@@ -350,9 +372,19 @@ def make_model(config: TrainerConfig, shape: ModelShape, device: torch.device) -
         dtype=DENSE_TYPES[config.precision],
         device=device,
         recompute=config.activation_checkpointing,
-        compiled=config.compile,
+        compiled=_compiles(config, device),
     )
     return EmbeddingModel(shape, dense, table_type)
+
+
+def _compiles(config: TrainerConfig, device: torch.device) -> Choice:
+    """Return `on`, `auto` (where it fails, the eager model runs) or `off`.
+
+    Compiled sums may be made in another order after a restart, so deterministic runs have none by default.
+    """
+    if config.compile != "auto":
+        return config.compile
+    return "auto" if device.type == "cuda" and has_triton() and not config.deterministic else "off"
 
 
 class GlobalMeanLoss(nn.Module):

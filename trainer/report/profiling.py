@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING
+from collections import deque
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import profiler
@@ -12,9 +14,10 @@ from torch import profiler
 from trainer.base.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
-GPU_STEPS = 20  # on a GPU, one step in this many is measured, because it must wait for the device
+GPU_STEPS = 20  # on a GPU, one step in this many is measured: its marks take a little of the host's time
 
 
 class StepProfiler:
@@ -50,11 +53,35 @@ class StepProfiler:
             self._profile, self._start, self._end = None, -1, -1  # once a run
 
 
-class PhaseClock:
-    """Mean seconds of each phase of a step since the last call of `take`."""
+class Mark(Protocol):
+    """A point in a GPU's work, as torch.cuda.Event."""
 
-    def __init__(self, device: torch.device) -> None:
+    def record(self) -> None:
+        """Put the mark behind all work so far."""
+        ...
+
+    def query(self) -> bool:
+        """Whether the GPU has come to it."""
+        ...
+
+    def elapsed_time(self, end_event: Any, /) -> float:  # noqa: ANN401 - a mark of the same kind
+        """Return the milliseconds to a later mark; both must have been reached."""
+        ...
+
+
+class PhaseClock:
+    """Mean seconds of each phase of a step since the last call of `take`.
+
+    On a GPU the phases are those of its work, between marks that are read when it has come to them: no step
+    waits for it.
+    """
+
+    def __init__(self, device: torch.device, mark: Callable[[], Mark] | None = None) -> None:
+        """`mark` makes the marks of a GPU's work; by default, events of CUDA."""
         self._on_gpu = device.type == "cuda"
+        self._mark = mark or (lambda: torch.cuda.Event(enable_timing=True))
+        self._marked: list[tuple[str, Mark]] = []  # of this step: each phase's end; the first is its begin
+        self._pending: deque[list[tuple[str, Mark]]] = deque()  # steps that the GPU may not have done
         self._seconds: dict[str, float] = {}
         self._steps = 0
         self._running = False
@@ -63,27 +90,45 @@ class PhaseClock:
     def begin(self, step: int) -> None:
         """Start the clock of a step; on a GPU, not every step is measured."""
         self._running = not self._on_gpu or step % GPU_STEPS == 0
-        if self._running:
+        if not self._running:
+            return
+        if self._on_gpu:
+            self._marked = []
+            self._pending.append(self._marked)
+            self._set_mark("")
+        else:
             self._steps += 1
-            self._clock = self._now()
+            self._clock = time.perf_counter()
 
     def end(self, phase: str) -> None:
         """End a phase and start the next one."""
-        if self._running:
-            now = self._now()
-            self._seconds[phase] = self._seconds.get(phase, 0.0) + now - self._clock
-            self._clock = now
+        if not self._running:
+            return
+        if self._on_gpu:
+            self._set_mark(phase)
+            return
+        now = time.perf_counter()
+        self._add(phase, now - self._clock)
+        self._clock = now
 
     def take(self) -> dict[str, float]:
-        """Return the mean seconds by phase, and reset them."""
+        """Return the mean seconds by phase, and reset them; a GPU's last steps may count in the next call."""
+        while self._pending and self._pending[0][-1][1].query():
+            marks = self._pending.popleft()
+            self._steps += 1
+            for (_, start), (phase, end) in pairwise(marks):
+                self._add(phase, start.elapsed_time(end) / 1000)
         means = {phase: seconds / self._steps for phase, seconds in self._seconds.items()}
         self._seconds, self._steps = {}, 0
         return means
 
-    def _now(self) -> float:
-        if self._on_gpu:
-            torch.cuda.synchronize()
-        return time.perf_counter()
+    def _set_mark(self, phase: str) -> None:
+        mark = self._mark()
+        mark.record()
+        self._marked.append((phase, mark))
+
+    def _add(self, phase: str, seconds: float) -> None:
+        self._seconds[phase] = self._seconds.get(phase, 0.0) + seconds
 
 
 def memory_bytes(device: torch.device) -> int:

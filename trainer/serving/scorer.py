@@ -68,7 +68,7 @@ def scoring_config(values: Mapping[str, Any]) -> TrainerConfig:
     Code in a checkpoint or an export is not run, since it may come from anyone who may write there.
     """
     kept = {name: value for name, value in values.items() if name not in {*_SHARDING, "model_source"}}
-    return make_config(kept | {"compile": False})
+    return make_config(kept | {"compile": "off"})
 
 
 def read_checkpoint(checkpoint: CommittedCheckpoint) -> TrainedModel:

@@ -16,8 +16,9 @@ import torch
 from torch import distributed
 
 from trainer.base.errors import TrainerError
+from trainer.data.mixing import signed, split_mix
+from trainer.data.sample_sums import SAMPLE_KEYS
 from trainer.data.splitmix import MASK64, mix_key, splitmix64
-from trainer.sharding.mixing import signed, split_mix
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
     from trainer.base.entry import Entry, State, TensorShard
 
-_SAMPLE_KEYS = (0x5AD1_6E57_0000_0001, 0x5AD1_6E57_0000_0002)
 _ROW_KEYS = (0x30DE_1D16_0000_0001, 0x30DE_1D16_0000_0002)
 _COLUMN_KEYS = (0x30DE_1D16_0000_0003, 0x30DE_1D16_0000_0004)
 _CHUNK, _CHUNK_ROWS = 1 << 19, 1 << 13  # elements and rows at a time on a CPU: they stay in its cache
@@ -43,6 +43,7 @@ class SampleDigest:
     def __init__(self) -> None:
         self._sums = (0, 0)
         self._count = 0
+        self._on_device: Tensor | None = None  # int64 [2], to be added to the sums
 
     @property
     def count(self) -> int:
@@ -52,9 +53,14 @@ class SampleDigest:
     def update(self, epoch: int, sample_ids: Tensor) -> None:
         """Add the samples of a batch (int64 [B], on the CPU)."""
         ids = sample_ids.numpy().view(np.uint64)
-        keys = (np.uint64(mix_key(key, epoch)) for key in _SAMPLE_KEYS)
+        keys = (np.uint64(mix_key(key, epoch)) for key in SAMPLE_KEYS)
         added = [int(splitmix64(splitmix64(ids ^ key)).sum()) for key in keys]
         self._add(added[0], added[1], len(ids))
+
+    def add_sums(self, sums: Tensor, count: int) -> None:
+        """Add the sums of some samples (see trainer.data.sample_sums); a device is not waited for."""
+        self._on_device = sums.clone() if self._on_device is None else self._on_device + sums
+        self._count += count
 
     def merge(self, group: distributed.ProcessGroup | None = None) -> SampleDigest:
         """Return the digest over all ranks; collective, and this object is not changed."""
@@ -65,6 +71,7 @@ class SampleDigest:
 
     def state(self) -> dict[str, Any]:
         """Return JSON for a checkpoint; on resume, give it to one rank and start the others empty."""
+        self._settle()
         return {"sums": [f"{value:016x}" for value in self._sums], "count": self._count}
 
     @classmethod
@@ -76,7 +83,15 @@ class SampleDigest:
 
     def hex(self) -> str:
         """Return 32 hexadecimal digits and the count; equal digests mean equal samples."""
+        self._settle()
         return "".join(f"{value:016x}" for value in self._sums) + f"-{self._count}"
+
+    def _settle(self) -> None:
+        """Read the sums that are on a device; this waits for it."""
+        if self._on_device is not None:
+            first, second = self._on_device.tolist()
+            self._on_device = None
+            self._add(first & MASK64, second & MASK64, 0)
 
     def _add_state(self, state: dict[str, Any]) -> None:
         first, second = (int(value, 16) for value in state["sums"])

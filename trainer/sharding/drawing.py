@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from trainer.data.mixing import signed, split_mix
 from trainer.models.model import seed_of, seeded_generator
-from trainer.sharding.mixing import signed, split_mix
 
 if TYPE_CHECKING:
     from torch import Tensor

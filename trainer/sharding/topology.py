@@ -10,6 +10,7 @@ import torch
 from torchrec.distributed.planner import Topology
 
 from trainer.base.errors import ConfigError
+from trainer.sharding.cards import speeds_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,6 +33,7 @@ class Machines:
     device: str  # "cpu" or "cuda"
     hbm_bytes: int  # of GPU memory
     ddr_bytes: int  # of host memory
+    card: str | None = None  # the driver's name of the GPUs, if known
 
     @property
     def memory_name(self) -> str:
@@ -54,12 +56,25 @@ def this_world(config: TrainerConfig, world: World) -> Machines:
         device=world.device.type,
         hbm_bytes=_capped(config.hbm_cap_gb, device_bytes),
         ddr_bytes=_capped(config.ddr_cap_gb, host_bytes // world.local_size),
+        card=torch.cuda.get_device_name(world.device) if world.device.type == "cuda" else None,
     )
 
 
 def make_topology(machines: Machines, environment: Mapping[str, str]) -> Topology:
-    """Return the planner's topology; bandwidths, in bytes per second, come from environment variables."""
-    bandwidths = {
+    """Return the planner's topology.
+
+    The speeds are those of a card that trainer.sharding.cards knows, or else torchrec's, which are of a V100.
+    Environment variables, in bytes per second, come before both.
+    """
+    speeds = speeds_of(machines.card)
+    bandwidths = {}
+    if speeds is not None:
+        bandwidths = {
+            "hbm_mem_bw": speeds.memory / MILLISECONDS,
+            "hbm_to_ddr_mem_bw": speeds.host / MILLISECONDS,
+            "intra_host_bw": speeds.peers / MILLISECONDS,
+        }
+    bandwidths |= {
         parameter: _positive(variable, environment[variable]) / MILLISECONDS
         for variable, parameter in BANDWIDTHS.items()
         if variable in environment

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch.nn.parallel import DistributedDataParallel
 from torchrec.distributed.embeddingbag import ShardedEmbeddingBagCollection
 
@@ -110,10 +111,27 @@ def empty_caches(model: nn.Module) -> None:
             reset()
 
 
+def send_nothing_as(model: nn.Module, dtype: torch.dtype) -> None:
+    """Set the type in which a rank without tables sends its no vectors; it must be that of the other ranks.
+
+    torchrec has fp32 there, and a rank allocates what it receives in the type of what it sends.
+    """
+    for lookup in sharded_tables(model)._lookups:  # noqa: SLF001 - torchrec shows them nowhere else
+        inner = getattr(lookup, "module", lookup)
+        nothing = getattr(inner, "_dummy_embs_tensor", None)
+        if nothing is not None and nothing.dtype != dtype:
+            inner._dummy_embs_tensor = torch.empty(0, dtype=dtype, device=nothing.device, requires_grad=True)  # noqa: SLF001 - as above
+
+
 def table_kernels(model: nn.Module) -> Iterator[tuple[Any, list[Any]]]:
     """Yield every embedding kernel of this rank with the configurations of its tables."""
     for holder in _holders(model):
         yield holder.emb_module, holder._config.embedding_tables  # noqa: SLF001 - torchrec shows them nowhere else
+
+
+def kernel_features(model: nn.Module) -> list[list[str]]:
+    """Return the features of each kernel of this rank, in its order."""
+    return [list(holder._config.feature_names()) for holder in _holders(model)]  # noqa: SLF001 - as above
 
 
 def averaging_parts(model: nn.Module) -> list[DistributedDataParallel]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -13,7 +14,7 @@ from torchrec.optim.rowwise_adagrad import RowWiseAdagrad
 from trainer.tables.kernels import set_iteration
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from torch import nn
     from torch.optim import Optimizer
@@ -55,6 +56,7 @@ def fuse_table_optimizer(
 
 def make_dense_optimizer(parameters: Iterable[nn.Parameter], config: TrainerConfig) -> Optimizer:
     """Return the dense part's optimizer, with fused kernels, which make one pass over each weight."""
+    parameters = list(parameters)
     settings: dict[str, Any] = {
         "lr": config.dense_learning_rate,
         "weight_decay": config.weight_decay,
@@ -65,7 +67,21 @@ def make_dense_optimizer(parameters: Iterable[nn.Parameter], config: TrainerConf
     settings["eps"] = config.dense_eps
     if config.dense_optimizer in ("adam", "adamw"):
         return _with_state(torch.optim.AdamW(parameters, **settings))
+    # Without a fused kernel torch chooses: for all weights at once on GPUs, where False means one by one.
+    settings["fused"] = all(_has_fused_adagrad(each.device) for each in parameters) or None
     return torch.optim.Adagrad(parameters, **settings)
+
+
+@cache
+def _has_fused_adagrad(device: torch.device) -> bool:
+    """Whether torch has the fused update for a device: 2.11 refuses it on GPUs, and only a step shows it."""
+    weight = torch.nn.Parameter(torch.zeros(1, device=device))
+    weight.grad = torch.zeros_like(weight)
+    try:
+        torch.optim.Adagrad([weight], fused=True).step()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _with_state(optimizer: Optimizer) -> Optimizer:
@@ -118,20 +134,25 @@ class LossScaler:
         self.good_steps = torch.zeros((), dtype=torch.int32, device=device)
 
     @torch.no_grad()
-    def unscale(self, gradients: list[torch.Tensor]) -> bool:
-        """Divide the gradients by the scale, in place, and update it; False if a gradient overflowed."""
+    def unscale(self, gradients: list[torch.Tensor]) -> torch.Tensor | None:
+        """Divide the gradients by the scale, in place, and update it.
+
+        Returns 1.0 (0-d, on the device) if a gradient overflowed, or else 0.0; None without a scale.
+        """
         if not self.active:
-            return True
-        found = torch.zeros(1, device=self.scale.device)
+            return None
+        found = torch.zeros((), device=self.scale.device)
         torch._amp_foreach_non_finite_check_and_unscale_(gradients, found, 1.0 / self.scale)
         torch._amp_update_scale_(self.scale, self.good_steps, found, 2.0, 0.5, GROWTH_STEPS)
-        return not bool(found)
+        return found
 
 
 class DenseUpdate:
     """The dense part's optimizer with loss scaling, clipping and accumulation; also updates replicas.
 
-    It has an optimizer's interface, because torchrec's pipelines call it as one.
+    It has an optimizer's interface, because torchrec's pipelines call it as one. No step waits for a GPU:
+    whether a gradient overflowed is known there alone, and the optimizer's kernels skip the update by it.
+    When gradients are accumulated, a step that overflowed counts and adds nothing.
     """
 
     def __init__(
@@ -146,6 +167,7 @@ class DenseUpdate:
         self.parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
         self.collected = [torch.zeros_like(parameter) for parameter in self.parameters if self.every > 1]
         self.collected_steps = torch.zeros((), dtype=torch.int64)
+        self.lost = torch.zeros((), device=scaler.scale.device)  # collected steps that overflowed
 
     def zero_grad(self, set_to_none: bool = True) -> None:  # noqa: FBT001, FBT002 - an optimizer's signature
         """Clear the last step's gradients; accumulated ones are kept."""
@@ -155,13 +177,41 @@ class DenseUpdate:
         """Update the weights, or accumulate the gradients if the update is not due yet."""
         self.replicas.step()
         gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
-        if not self.scaler.unscale(gradients):
-            return
-        if self.every > 1 and not self._collect(gradients):
-            return
+        found = self.scaler.unscale(gradients)
+        if self.every > 1:
+            if found is not None:
+                self._forget(gradients, found)
+            if not self._collect(gradients):
+                return
+            found = None if found is None else self._lost_all()
         if self.limit is not None:
             torch.nn.utils.clip_grad_norm_(self.parameters, self.limit)
-        self.optimizer.step()
+        self._update(found)
+
+    @torch.no_grad()
+    def _update(self, overflowed: torch.Tensor | None) -> None:
+        """Update the weights, unless `overflowed` is 1."""
+        fused: Any = self.optimizer
+        if overflowed is None:
+            fused.step()
+        elif self.optimizer.defaults["fused"]:
+            fused.found_inf = overflowed  # as torch's GradScaler does
+            fused.step()
+            del fused.found_inf
+        elif not bool(overflowed):
+            fused.step()
+
+    @torch.no_grad()
+    def _forget(self, gradients: list[torch.Tensor], overflowed: torch.Tensor) -> None:
+        """Set the gradients to 0 where `overflowed` is 1."""
+        for gradient in gradients:
+            gradient.copy_(torch.where(overflowed > 0, 0.0, gradient))
+        self.lost += overflowed
+
+    def _lost_all(self) -> torch.Tensor:
+        lost = (self.lost >= self.every).float()
+        self.lost.zero_()
+        return lost
 
     def _collect(self, gradients: list[torch.Tensor]) -> bool:
         """Accumulate the gradients; True if complete: then the means have replaced the gradients."""

@@ -56,6 +56,39 @@ def update_rows(
     weight.index_add_(0, rows, direction * -learning_rate)
 
 
+@torch.no_grad()
+def update_where(
+    kind: str,
+    weight: Tensor,
+    states: Sequence[Tensor],
+    touched: Tensor,
+    gradient: Tensor,
+    *,
+    learning_rate: float,
+    eps: float,
+    steps: int,
+) -> None:
+    """Update the rows that `touched` (bool [rows]) marks by the gradient of the whole table [rows, dim].
+
+    It has the values of `update_rows` and reads every row, so that a GPU need not pass to the host which rows
+    they are.
+    """
+    direction, newer = gradient, list(states)
+    if "adagrad" in kind:
+        newer = [states[0] + _square(gradient, states[0])]
+        direction = gradient / _column(newer[0].sqrt().add_(eps))
+    elif "adam" in kind:
+        first, second = states
+        newer = [
+            BETAS[0] * first + (1 - BETAS[0]) * gradient,
+            BETAS[1] * second + (1 - BETAS[1]) * _square(gradient, second),
+        ]
+        root = (newer[1] / (1 - BETAS[1] ** steps)).sqrt() + eps
+        direction = newer[0] / (1 - BETAS[0] ** steps) / _column(root)
+    for old, new in ((weight, weight + direction * -learning_rate), *zip(states, newer, strict=True)):
+        old.copy_(torch.where(touched[:, None] if old.dim() > 1 else touched, new, old))
+
+
 def _adagrad(sums: Tensor, rows: Tensor, gradient: Tensor, eps: float) -> Tensor:
     sums.index_add_(0, rows, _square(gradient, sums))
     return gradient / _column(sums.index_select(0, rows).sqrt_().add_(eps))

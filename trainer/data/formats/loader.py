@@ -22,6 +22,10 @@ others never.
                 yield Batch(dense=..., sparse=..., labels=..., sample_ids=ids, global_size=size)
 
 Samples may have weights (`Batch.weights`), and one label each: several come from a prepared dataset.
+
+A loader whose rows are in arrays, in memory or mapped, has `arrays(split)` in place of `resumable`, `rows`
+and `batches`; see ArrayDataset. It is read as files are: shuffled, by several ranks, resumable, and on GPUs
+copied as it is.
 """
 
 from __future__ import annotations
@@ -34,7 +38,7 @@ import torch
 
 from trainer.base.errors import ConfigError, DatasetError
 from trainer.base.user_code import import_named
-from trainer.data.source import SampleSource
+from trainer.data.source import ArrayParts, ArraySource, SampleSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -42,8 +46,10 @@ if TYPE_CHECKING:
     from trainer.base.config import TrainerConfig
     from trainer.data.batch import Batch
     from trainer.data.source import EpochPart
+    from trainer.data.stream import ShardArrays
 
 _NEEDED = ("dense_features", "sparse_features", "num_embeddings", "resumable", "digest", "rows", "batches")
+_OF_BATCHES = ("resumable", "rows", "batches")  # not needed where rows are in arrays
 
 
 class UserDataset(Protocol):
@@ -75,6 +81,23 @@ class UserDataset(Protocol):
 
         A step has G = batch_size * world_size samples; the last step has the rest. All ranks must yield the
         same number of batches; a rank's share may be empty.
+        """
+        ...
+
+
+class ArrayDataset(Protocol):
+    """The object that a factory returns whose rows are in arrays."""
+
+    dense_features: Sequence[str]
+    sparse_features: Sequence[str]
+    num_embeddings: Mapping[str, int]  # rows that each feature's table needs
+    digest: str  # identifies the data: a checkpoint with another digest is refused
+
+    def arrays(self, split: str) -> Sequence[ShardArrays]:
+        """Return the rows of a split, "train" or "test", in order; all ranks must return the same.
+
+        Labels are numbers [rows], 0 or 1; dense float32 [rows, features]; sparse int32 [features, rows], one
+        id each; weights, if all parts have them, float32 [rows].
         """
         ...
 
@@ -146,11 +169,13 @@ class LoaderSource(SampleSource):
             )
 
 
-def open_loader(name: str, config: TrainerConfig) -> LoaderSource:
+def open_loader(name: str, config: TrainerConfig) -> SampleSource:
     """Import and call a factory; the error names what it lacks."""
     factory = import_named(name, "dataset", "my_package.data:make")
     dataset: Any = factory(config)
-    missing = [attribute for attribute in _NEEDED if not hasattr(dataset, attribute)]
+    has_arrays = hasattr(dataset, "arrays") and not hasattr(dataset, "batches")
+    needed = [each for each in _NEEDED if not has_arrays or each not in _OF_BATCHES]
+    missing = [attribute for attribute in needed if not hasattr(dataset, attribute)]
     if missing:
         raise ConfigError(
             f"dataset {name}: what the factory returned lacks {', '.join(missing)}; "
@@ -158,4 +183,44 @@ def open_loader(name: str, config: TrainerConfig) -> LoaderSource:
         )
     if absent := sorted(set(dataset.sparse_features) - set(dataset.num_embeddings)):
         raise ConfigError(f"dataset {name}: num_embeddings lacks {', '.join(absent)}")
-    return LoaderSource(name, dataset)
+    return _array_source(name, dataset) if has_arrays else LoaderSource(name, dataset)
+
+
+def _array_source(name: str, dataset: ArrayDataset) -> ArraySource:
+    features, dense = tuple(dataset.sparse_features), tuple(dataset.dense_features)
+    splits: dict[str, ArrayParts] = {}
+    for split in ("train", "test"):
+        parts = tuple(dataset.arrays(split))
+        for part in {id(part): part for part in parts}.values():
+            _check_arrays(name, part, len(dense), len(features))
+        is_weighted = bool(parts) and all(part.weights is not None for part in parts)
+        splits[split] = ArrayParts(split, parts, len(dense), (1,) * len(features), is_weighted=is_weighted)
+    return ArraySource(
+        digest=f"{name}:{dataset.digest}",
+        dense_features=dense,
+        num_embeddings={feature: int(dataset.num_embeddings[feature]) for feature in features},
+        train=splits["train"],
+        test=splits["test"],
+    )
+
+
+def _check_arrays(name: str, part: ShardArrays, num_dense: int, num_sparse: int) -> None:
+    rows = len(part.labels)
+    wanted: dict[str, tuple[str, tuple[int, ...]]] = {
+        "dense": ("float32", (rows, num_dense)),
+        "sparse": ("int32", (num_sparse, rows)),
+    }
+    if part.weights is not None:
+        wanted["weights"] = ("float32", (rows,))
+    if part.labels.ndim != 1 or part.labels.dtype.kind not in "biuf":
+        raise DatasetError(
+            f"the loader {name} gave labels as {part.labels.dtype.name} {list(part.labels.shape)}; they must "
+            "be numbers [rows]"
+        )
+    for kind, (dtype, shape) in wanted.items():
+        array = getattr(part, kind)
+        if (array.dtype.name, array.shape) != (dtype, shape):
+            raise DatasetError(
+                f"the loader {name} gave {kind} as {array.dtype.name} {list(array.shape)}; with {rows} "
+                f"labels it must be {dtype} {list(shape)}"
+            )

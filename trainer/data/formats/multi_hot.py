@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 import zipfile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.lib import format as npy
@@ -28,10 +28,23 @@ _LOCAL_HEADER = struct.Struct("<26xHH")  # of a zip's member: the lengths of its
 class IdColumns:
     """All features' ids as one array [sum of hotness, rows], read piece by piece as it is sliced."""
 
-    def __init__(self, features: Sequence[npt.NDArray[np.int32]]) -> None:
-        """Each feature's ids [rows, hotness]."""
+    def __init__(
+        self, features: Sequence[npt.NDArray[np.int32]], *, rows: npt.NDArray[np.int32] | None = None
+    ) -> None:
+        """Each feature's ids [rows, hotness]; `rows` [rows, ids] has them all if they are stored so."""
         self.features = tuple(features)
+        self.rows = rows
         self.hotness = tuple(ids.shape[1] for ids in features)
+
+    @classmethod
+    def of_rows(cls, ids: npt.NDArray[np.int32]) -> Self:
+        """Return features of one id each, stored row by row [rows, features]."""
+        return cls(np.split(ids, ids.shape[1], axis=1), rows=ids)
+
+    def first(self, rows: int) -> Self:
+        """Return the first rows alone."""
+        whole = None if self.rows is None else self.rows[:rows]
+        return type(self)([ids[:rows] for ids in self.features], rows=whole)
 
     def __getitem__(self, key: tuple[slice, slice]) -> npt.NDArray[np.int32]:
         """Return a copy of some rows; the columns of a feature are adjacent."""

@@ -40,8 +40,7 @@ class _Day(NamedTuple):
 
     def first(self, rows: int) -> _Day:
         """The first rows alone."""
-        ids = IdColumns([ids[:rows] for ids in self.sparse.features])
-        return _Day(self.labels[:rows], self.dense[:rows], ids)
+        return _Day(self.labels[:rows], self.dense[:rows], self.sparse.first(rows))
 
 
 def has_days(directory: Path) -> bool:
@@ -99,7 +98,7 @@ def _open_day(directory: Path, day: int, kinds: Sequence[str]) -> _Day:
     sparse = (
         open_multi_hot(sparse_path, len(SPARSE_NAMES))
         if sparse_path.suffix == ".npz"
-        else IdColumns(np.split(_map(sparse_path, "int32", len(SPARSE_NAMES)), len(SPARSE_NAMES), axis=1))
+        else IdColumns.of_rows(_map(sparse_path, "int32", len(SPARSE_NAMES)))
     )
     labels = _load(labels_path).reshape(-1)
     if labels.dtype.kind not in "iuf":

@@ -17,12 +17,15 @@ Sizes, headers and the digest are always checked; `verify` reads every byte as w
 from __future__ import annotations
 
 import logging
+import threading
 from collections import OrderedDict
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+import torch
 
 from cloudrec_contract.features import HASH_LIMIT
 from trainer.base.errors import DatasetError
@@ -73,6 +76,7 @@ class Split:
     has_value_weights: bool = False
     has_hashes: bool = False
     _mapped: OrderedDict[int, ShardArrays] = field(default_factory=OrderedDict, repr=False, compare=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
     @property
     def tasks(self) -> int:
@@ -85,10 +89,16 @@ class Split:
         return (1,) * self.num_sparse
 
     def arrays(self, index: int) -> ShardArrays:
-        """Return the arrays of one shard; the mappings used last stay open."""
-        if index in self._mapped:
+        """Return the arrays of one shard; the mappings used last stay open. Any thread may call this."""
+        with self._lock:
+            if index not in self._mapped:
+                self._mapped[index] = self._open(index)
+                if len(self._mapped) > _MAPPED_SHARDS:
+                    self._mapped.popitem(last=False)
             self._mapped.move_to_end(index)
             return self._mapped[index]
+
+    def _open(self, index: int) -> ShardArrays:
         shard = self.shards[index]
         labels, dense, sparse = (_map(self.directory / shard.files[kind].path) for kind in manifest.KINDS)
         lists = None
@@ -98,11 +108,7 @@ class Split:
         if self.tasks:
             labels = labels.view(np.int8).T  # where a row lacks a label, 255 becomes -1
         weights = _map(self.directory / shard.files["weights"].path) if self.is_weighted else None
-        arrays = ShardArrays(labels, dense, sparse, lists, weights)
-        self._mapped[index] = arrays
-        if len(self._mapped) > _MAPPED_SHARDS:
-            self._mapped.popitem(last=False)
-        return arrays
+        return ShardArrays(labels, dense, sparse, lists, weights)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,22 +161,31 @@ class PreparedDataset:
     def verify(self, *, part: int = 0, parts: int = 1) -> None:
         """Read every `parts`-th shard from number `part` on: checksums, ids, labels, finite values.
 
-        Ranks that share a disk can each take a part.
+        Ranks that share a disk can each take a part. Each of torch's threads reads a shard at a time.
         """
         lists = [self.sparse_features[place] for place in self.train.list_places]
         single = [name for name in self.sparse_features if name not in lists]
         managed = () if self.schema is None else self.schema.managed
         rows = {**self.num_embeddings, **dict.fromkeys(managed, HASH_LIMIT)}
         limits = [{name: rows[name] for name in names} for names in (single, lists)]
-        for split in (self.train, self.test):
-            for index in range(part, len(split.shards), parts):
-                arrays = split.arrays(index)
-                verify_shard(split.directory, split.shards[index], arrays, limits[0])
-                verify_answers(split.directory, split.shards[index], arrays, split.may_lack)
-                if arrays.lists is not None:
-                    verify_lists(split.directory, split.shards[index], arrays.lists, limits[1])
-            if parts == 1:
-                self._check_positives(split)
+
+        def check(split: Split, index: int) -> None:
+            arrays = split.arrays(index)
+            verify_shard(split.directory, split.shards[index], arrays, limits[0])
+            verify_answers(split.directory, split.shards[index], arrays, split.may_lack)
+            if arrays.lists is not None:
+                verify_lists(split.directory, split.shards[index], arrays.lists, limits[1])
+
+        splits = (self.train, self.test)
+        work = [(split, index) for split in splits for index in range(part, len(split.shards), parts)]
+        with ThreadPoolExecutor(torch.get_num_threads()) as pool:
+            try:
+                for _ in pool.map(check, *zip(*work, strict=True)) if work else ():
+                    pass  # the first error is raised here
+            finally:
+                pool.shutdown(cancel_futures=True)
+        for split in splits if parts == 1 else ():
+            self._check_positives(split)
         for file in () if self.encoding is None else self.encoding.files[part::parts]:
             verify_crc32(self.directory / file.path, file.crc32)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from trainer.data.batch import Batch
+from trainer.data.stream import ShardArrays
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -66,40 +67,23 @@ DEFAULT_ROWS = 100_000  # of every table
 
 
 class _MadeUp:
-    """Random samples in Criteo's shape; the sample at a position depends on that position only."""
-
-    resumable = True
+    """Random samples in Criteo's shape, of which each of many shards is the same."""
 
     def __init__(self, sizes: Sequence[int]) -> None:
         self.dense_features = tuple(f"I{index + 1}" for index in range(CRITEO_DENSE))
         self.sparse_features = tuple(f"C{index + 1}" for index in range(len(sizes)))
         self.num_embeddings = dict(zip(self.sparse_features, sizes, strict=True))
-        self.digest = f"made-up-{'-'.join(map(str, sizes))}"
-        (self._pool,) = SyntheticStream(
+        self.digest = f"made-up-2-{'-'.join(map(str, sizes))}"
+        (pool,) = SyntheticStream(
             CRITEO_DENSE, sizes, POOL_ROWS, seed=0, num_batches_in_memory=1, zipf=True
         ).batches
+        self._pool = ShardArrays(
+            labels=pool.labels.byte().numpy(), dense=pool.dense.numpy(), sparse=pool.sparse.numpy()
+        )
 
-    def rows(self, split: str) -> int:
-        """See trainer.data.formats.loader.UserDataset."""
-        return TRAIN_ROWS if split == "train" else POOL_ROWS
-
-    def batches(
-        self, split: str, *, batch_size: int, rank: int, world_size: int, start_sample: int, **order: object
-    ) -> Iterator[Batch]:
-        """See trainer.data.formats.loader.UserDataset."""
-        del order  # there is nothing to shuffle
-        step = batch_size * world_size
-        for start in range(start_sample, self.rows(split), step):
-            size = min(step, self.rows(split) - start)
-            share = torch.arange(start + size * rank // world_size, start + size * (rank + 1) // world_size)
-            chosen = share % POOL_ROWS
-            yield Batch(
-                dense=self._pool.dense[chosen],
-                sparse=self._pool.sparse[:, chosen].contiguous(),
-                labels=self._pool.labels[chosen],
-                sample_ids=share,
-                global_size=size,
-            )
+    def arrays(self, split: str) -> Sequence[ShardArrays]:
+        """See trainer.data.formats.loader.ArrayDataset."""
+        return (self._pool,) * (TRAIN_ROWS // POOL_ROWS if split == "train" else 1)
 
 
 def made_up(config: TrainerConfig) -> _MadeUp:

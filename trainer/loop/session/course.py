@@ -77,7 +77,10 @@ class Course:
 
     def see(self, batch: Batch) -> None:
         """Add this rank's samples of a step to `seen`."""
-        self.seen.update(self.progress.epoch, batch.sample_ids)
+        if batch.sums is None:
+            self.seen.update(self.progress.epoch, batch.sample_ids)
+        else:
+            self.seen.add_sums(batch.sums, len(batch))
 
     def advance(self, batch: Batch, seconds: float) -> None:
         """Count the completed step of this batch, which took this many seconds."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from trainer.loop.pipeline import TrainStep
     from trainer.loop.session.checkpoints import RunCheckpoints
     from trainer.loop.session.course import Course
+    from trainer.loop.session.feed import BatchFeed
     from trainer.loop.session.step_log import StepLog
     from trainer.report.ledger import GoodputLedger
 
@@ -33,8 +34,10 @@ class StepJudge:
         checkpoints: RunCheckpoints,
         ledger: GoodputLedger,
         log: StepLog,
+        feed: BatchFeed,
     ) -> None:
         self._world = world
+        self._feed = feed
         self._learner = learner
         self._boundary = boundary
         self._checkpoints = checkpoints
@@ -56,25 +59,28 @@ class StepJudge:
         """Return the decision of all ranks after this step.
 
         A loss is read by the next agreement on a GPU, and by this one before anything is made from the model:
-        a checkpoint, metrics, the end of the run.
+        a checkpoint, metrics, the end of the run. So are the checks of batches that were made on a device.
 
         Raises:
             NonFiniteLossError: on all ranks: a loss was NaN or infinite on one of them.
+            BadBatchError: a batch of this rank that was made on a device has bad values.
         """
         step = course.progress.step
         uses_model = course.is_over or course.is_due(self._learner.config.eval_interval)
         if not self._boundary.is_due(step, last=uses_model):
             return StepVerdict()
+        now = uses_model or self._boundary.saves(step)
+        self._feed.confirm(step, now=now)
         self._ledger.mark(step)
         self._checkpoints.poll(course)
         self._checkpoints.foresee(step)
         self._log.flush(course, all_lines=uses_model)
-        now = uses_model or self._boundary.saves(step)
         bad_step = self._losses.first_bad_step(step, now=now)
         committed = self._checkpoints.saving.step is not None
         verdict = self._boundary.ask(step, last=course.is_over, committed=committed, bad_step=bad_step)
         bad_step = verdict.bad_step
         if self._losses.late and not now and not bad_step and (verdict.save or verdict.stop):
+            self._feed.confirm(step, now=True)
             bad_step = self._boundary.first_of(self._losses.first_bad_step(step, now=True))
         if bad_step:
             # A save in progress may become the checkpoint that the message names to resume from.

@@ -21,7 +21,7 @@ from trainer.loop.session.checkpoints import RunCheckpoints
 from trainer.loop.session.course import Course
 from trainer.loop.session.ending import RunEnd
 from trainer.loop.session.evaluation import Evaluator
-from trainer.loop.session.feed import BatchFeed
+from trainer.loop.session.feed import BatchFeed, input_device
 from trainer.loop.session.judging import StepJudge
 from trainer.loop.session.run_parts import RunParts
 from trainer.loop.session.session import Session
@@ -134,14 +134,24 @@ def _assemble(
     checks = BatchChecks(dataset, learner.shape.rows_of_features, hash_overflow=config.hash_overflow)
     trace = Path(config.output_dir) / "profile" / f"rank-{world.rank}.json"
     profiler = StepProfiler(config.profile, trace)
+    device = input_device(config, dataset, learner)
+    feed = BatchFeed(config, dataset, checks, rank=world.rank, ranks=world.size, device=device)
     return Session(
         run=run,
         course=course,
         end=RunEnd(
             run, stop=stop, checkpoints=checkpoints, reporter=reporter, ledger=ledger, profiler=profiler
         ),
-        feed=BatchFeed(config, dataset, checks, rank=world.rank, ranks=world.size),
-        judge=StepJudge(world, learner, boundary=boundary, checkpoints=checkpoints, ledger=ledger, log=log),
+        feed=feed,
+        judge=StepJudge(
+            world,
+            learner,
+            boundary=boundary,
+            checkpoints=checkpoints,
+            ledger=ledger,
+            log=log,
+            feed=feed,
+        ),
         checkpoints=checkpoints,
         evaluator=Evaluator(
             config=config,

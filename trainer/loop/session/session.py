@@ -67,7 +67,7 @@ class Session:
                 self.profiler.before_step(progress.step)
                 self.log.resume()
         except BadBatchError as error:
-            raise DatasetError(f"{error}; {self.checkpoints.saving.last_good()})") from None
+            raise self._completed(error) from None
         self.profiler.close()
 
     def advance(self, step: TrainStep) -> None:
@@ -80,8 +80,19 @@ class Session:
             self.log.report(self.course)
 
     def agree(self) -> StepVerdict:
-        """Return the decision of all ranks after this step; NonFiniteLossError if a loss is not finite."""
-        return self.judge.agree(self.course)
+        """Return the decision of all ranks after this step.
+
+        Raises:
+            NonFiniteLossError: a loss is not finite.
+            DatasetError: a batch that was made on a device has bad values.
+        """
+        try:
+            return self.judge.agree(self.course)
+        except BadBatchError as error:
+            raise self._completed(error) from None
+
+    def _completed(self, error: BadBatchError) -> DatasetError:
+        return DatasetError(f"{error}; {self.checkpoints.saving.last_good()})")
 
     @property
     def target_reached(self) -> bool:

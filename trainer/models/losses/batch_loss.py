@@ -34,7 +34,7 @@ class StepSamples:
     def ids(self, feature: str) -> Tensor:
         """Return the ids [B] of this rank's samples; the feature has one a sample."""
         sparse = self._batch.sparse
-        start = int(sparse.offsets()[sparse.keys().index(feature) * sparse.stride()])
+        start = sparse.offset_per_key()[sparse.keys().index(feature)]
         return sparse.values()[start : start + self._batch.samples].long()
 
     def gather(self, values: Tensor) -> Tensor:

@@ -1,0 +1,94 @@
+"""The references on the same card: torchrec's golden_training, and nn.EmbeddingBag with sparse gradients."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import torch
+from torch import distributed, nn
+from torchrec.datasets.criteo import DEFAULT_CAT_NAMES, DEFAULT_INT_NAMES
+from torchrec.datasets.random import RandomRecDataset
+from torchrec.distributed import TrainPipelineSparseDist
+from torchrec.optim.keyed import KeyedOptimizerWrapper
+from torchrec.optim.optimizers import in_backward_optimizer_filter
+
+from benchmarks.embedding_bag_ddp import PlainDLRM
+from benchmarks.golden import make_model
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from benchmarks.work import Work
+
+
+@contextmanager
+def golden(work: Work, *, precision: str) -> Iterator[Iterator[object]]:
+    """Yield the steps of golden_training: its own code trains in fp32; tf32 only sets torch's switch."""
+    with _alone(precision):
+        device = torch.device("cuda", 0)
+        model = make_model(work, device)
+        optimizer = KeyedOptimizerWrapper(
+            dict(in_backward_optimizer_filter(model.named_parameters())),
+            lambda parameters: torch.optim.Adagrad(parameters, lr=work.learning_rate),
+        )
+        pipeline = TrainPipelineSparseDist(model, optimizer, device)
+        batches = iter(
+            RandomRecDataset(
+                keys=DEFAULT_CAT_NAMES,
+                batch_size=work.batch_size,
+                hash_size=work.rows,
+                ids_per_feature=1,
+                num_dense=len(DEFAULT_INT_NAMES),
+                manual_seed=0,
+                num_generated_batches=work.batches_in_memory,
+            )
+        )
+        yield (pipeline.progress(batches) for _ in range(10**9))
+
+
+@contextmanager
+def plain(work: Work, *, precision: str) -> Iterator[Iterator[object]]:
+    """Yield the steps of nn.EmbeddingBag(sparse) with autocast, on batches that are on the device already.
+
+    Without DistributedDataParallel: nccl reduces no sparse gradients.
+    """
+    with _alone(precision):
+        with torch.device("cuda"):
+            model = PlainDLRM(work)
+        optimizer = torch.optim.Adagrad(model.parameters(), lr=work.learning_rate)
+        yield _plain_steps(work, model, optimizer, precision)
+
+
+def _plain_steps(
+    work: Work, model: nn.Module, optimizer: torch.optim.Optimizer, precision: str
+) -> Iterator[object]:
+    loss_of = nn.BCEWithLogitsLoss()
+    made = [
+        (
+            torch.rand(work.batch_size, work.num_dense, device="cuda"),
+            torch.randint(0, work.rows, (work.tables, work.batch_size), device="cuda"),
+            torch.randint(0, 2, (work.batch_size,), device="cuda").float(),
+        )
+        for _ in range(work.batches_in_memory)
+    ]
+    while True:
+        for dense, ids, labels in made:
+            optimizer.zero_grad()
+            with torch.autocast("cuda", torch.bfloat16, enabled=precision == "bf16"):
+                loss = loss_of(model(dense, ids).float(), labels)
+            loss.backward()
+            optimizer.step()
+            yield loss
+
+
+@contextmanager
+def _alone(precision: str) -> Iterator[None]:
+    torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
+    torch.cuda.set_device(0)
+    distributed.init_process_group("nccl", store=distributed.HashStore(), rank=0, world_size=1)
+    try:
+        yield
+    finally:
+        distributed.destroy_process_group()
+        torch.cuda.empty_cache()
