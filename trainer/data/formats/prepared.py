@@ -19,11 +19,13 @@ from __future__ import annotations
 import logging
 import threading
 from collections import OrderedDict
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+import torch
 
 from cloudrec_contract.features import HASH_LIMIT
 from trainer.base.errors import DatasetError
@@ -159,22 +161,31 @@ class PreparedDataset:
     def verify(self, *, part: int = 0, parts: int = 1) -> None:
         """Read every `parts`-th shard from number `part` on: checksums, ids, labels, finite values.
 
-        Ranks that share a disk can each take a part.
+        Ranks that share a disk can each take a part. Each of torch's threads reads a shard at a time.
         """
         lists = [self.sparse_features[place] for place in self.train.list_places]
         single = [name for name in self.sparse_features if name not in lists]
         managed = () if self.schema is None else self.schema.managed
         rows = {**self.num_embeddings, **dict.fromkeys(managed, HASH_LIMIT)}
         limits = [{name: rows[name] for name in names} for names in (single, lists)]
-        for split in (self.train, self.test):
-            for index in range(part, len(split.shards), parts):
-                arrays = split.arrays(index)
-                verify_shard(split.directory, split.shards[index], arrays, limits[0])
-                verify_answers(split.directory, split.shards[index], arrays, split.may_lack)
-                if arrays.lists is not None:
-                    verify_lists(split.directory, split.shards[index], arrays.lists, limits[1])
-            if parts == 1:
-                self._check_positives(split)
+
+        def check(split: Split, index: int) -> None:
+            arrays = split.arrays(index)
+            verify_shard(split.directory, split.shards[index], arrays, limits[0])
+            verify_answers(split.directory, split.shards[index], arrays, split.may_lack)
+            if arrays.lists is not None:
+                verify_lists(split.directory, split.shards[index], arrays.lists, limits[1])
+
+        splits = (self.train, self.test)
+        work = [(split, index) for split in splits for index in range(part, len(split.shards), parts)]
+        with ThreadPoolExecutor(torch.get_num_threads()) as pool:
+            try:
+                for _ in pool.map(check, *zip(*work, strict=True)) if work else ():
+                    pass  # the first error is raised here
+            finally:
+                pool.shutdown(cancel_futures=True)
+        for split in splits if parts == 1 else ():
+            self._check_positives(split)
         for file in () if self.encoding is None else self.encoding.files[part::parts]:
             verify_crc32(self.directory / file.path, file.crc32)
 

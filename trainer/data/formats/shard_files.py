@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import mmap
-import zlib
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+from isal import isal_zlib
 from numpy.lib import format as npy
 
 from trainer.base.errors import DatasetError
@@ -128,7 +128,7 @@ def verify_crc32(path: Path, expected: int) -> None:
     """Read a whole file; refuse it if its checksum differs from the manifest."""
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
-            found = zlib.crc32(mapped)
+            found = isal_zlib.crc32(mapped)
     except (OSError, ValueError) as error:
         raise DatasetError(f"{path}: cannot be read: {error}; {_AGAIN}") from error
     if found != expected:
