@@ -9,7 +9,7 @@ SHARED := -n 4 --dist loadfile --no-loadscope-reorder --reruns 1 --reruns-delay 
 # What the tests and demos start, hundreds of processes, compiles our modules once, even where Python is told not to.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: setup docs demo demo-spot demo-cluster quick unit test fast slow test-all all lint format soak golden checkov policies live bench clean prometheus-tools image-tools image-test
+.PHONY: setup docs demo demo-spot demo-cluster quick unit test fast slow test-all all lint format soak golden checkov policies live gpu bench clean prometheus-tools image-tools image-test
 .DEFAULT_GOAL := help
 
 help: ## show the targets
@@ -90,6 +90,10 @@ image-test: $(STAMP) image-tools ## build the image's CPU target for real, and t
 
 live: $(STAMP) ## PROVIDER=aws: up, data push, train, logs, down in a real account; asks first (SANDBOX=1: on a stand-in)
 	PROVIDER=$(PROVIDER) SANDBOX=$(SANDBOX) $(BIN)/python -m scripts.live
+
+gpu: $(STAMP) ## on a machine with an NVIDIA GPU: the tests on it, and what has no result of today yet
+	$(BIN)/python -m pytest tests/gpu -n 0 --timeout 480
+	$(BIN)/python -m benchmarks.gpu --page
 
 bench: $(STAMP) ## measure, side by side with named references
 	$(BIN)/python -m benchmarks

@@ -1,4 +1,4 @@
-"""Samples/s of the trainer, two references and this machine's roofline, on the same work, without a GPU.
+"""Samples/s of `python -m trainer`, two references and the roofline, on the same work, without a GPU.
 
     python -m benchmarks.throughput [--rounds N] [--write]
 
@@ -34,7 +34,7 @@ class Candidate:
     """Something to measure."""
 
     label: str
-    program: str  # golden, ddp, ours or roofline
+    program: str  # golden, ddp, command, ours or roofline
     precision: str = "fp32"
     threads: int = 1
 
@@ -52,18 +52,23 @@ class Candidate:
 def candidates() -> list[Candidate]:
     """Those that this processor can run as intended."""
     fp32 = [
-        Candidate("torchrec golden_training, 1 thread", "golden"),
+        *(Candidate(f"torchrec golden_training, {_count(n)}", "golden", threads=n) for n in (1, 2)),
         Candidate("nn.EmbeddingBag + DDP, 1 thread", "ddp"),
+        *(_command("fp32", threads) for threads in (1, 2)),
         *(_of("fp32", threads) for threads in (1, 2)),
         *(_roof("fp32", threads) for threads in (1, 2)),
     ]
     if not has_bf16():
         return fp32
-    return fp32 + [make("bf16", threads) for make in (_of, _roof) for threads in (1, 2)]
+    return fp32 + [make("bf16", threads) for make in (_command, _of, _roof) for threads in (1, 2)]
+
+
+def _command(precision: str, threads: int) -> Candidate:
+    return Candidate(f"python -m trainer, {precision}, {_count(threads)}", "command", precision, threads)
 
 
 def _of(precision: str, threads: int) -> Candidate:
-    return Candidate(f"cloudrec trainer, {precision}, {_count(threads)}", "ours", precision, threads)
+    return Candidate(f"its step alone, {precision}, {_count(threads)}", "ours", precision, threads)
 
 
 def _roof(precision: str, threads: int) -> Candidate:
@@ -100,6 +105,10 @@ def run_candidate(program: str, precision: str, threads: str) -> float:
 
     torch.set_num_threads(int(threads))
     work = Work()
+    if program == "command":
+        from benchmarks.command import measure as command  # noqa: PLC0415 - likewise
+
+        return command(work, precision=precision, threads=int(threads))
     if program == "golden":
         from benchmarks.golden import measure as golden  # noqa: PLC0415 - likewise
 
@@ -127,7 +136,14 @@ def format_table(measured: Sequence[Candidate], rounds: Sequence[dict[str, float
         f"Medians of {len(rounds)} rounds in turns, fresh processes, {work.timed_steps} steps each; ratios "
         "are medians of each round's. The roofline is a step's matrix products and rows, and nothing else."
     )
-    columns = ("", "samples/s", "slowest to fastest", "x golden", "x EmbeddingBag + DDP", "of its roofline")
+    columns = (
+        "",
+        "samples/s",
+        "slowest to fastest",
+        "x golden, as many threads",
+        "x EmbeddingBag + DDP",
+        "of its roofline",
+    )
     lines = [
         "# Training throughput on a CPU",
         "",
@@ -149,7 +165,7 @@ def _line(candidate: Candidate, rounds: Sequence[dict[str, float]]) -> str:
     def ratio(to: str) -> float:
         return statistics.median(figures[candidate.name] / figures[to] for figures in rounds)
 
-    golden, ddp = ratio("golden:fp32:1"), ratio("ddp:fp32:1")
+    golden, ddp = ratio(f"golden:fp32:{candidate.threads}"), ratio("ddp:fp32:1")
     roofline = f"{ratio(candidate.roofline):.0%}" if candidate.program != "roofline" else ""
     return (
         f"| {candidate.label} | {statistics.median(values):,.0f} | {min(values):,.0f} to {max(values):,.0f} "

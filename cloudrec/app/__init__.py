@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from cloudrec.app.money.blocks import block_offers
     from cloudrec.app.money.costs import costs, run_cost
     from cloudrec.app.money.kept import ClusterCost
+    from cloudrec.app.notices.awaiting import await_ends
+    from cloudrec.app.notices.failing import FailingChannel, failing
     from cloudrec.app.notices.sending import NotificationView, notifications, send_test
     from cloudrec.app.planning.run_plan import PlanWish, RunPlan, keep_plan, kept_offer, run_plan
     from cloudrec.app.planning.traces import read_traces, spot_plan
@@ -48,6 +50,7 @@ __all__ = [
     "ClusterCost",
     "ClusterView",
     "DatasetWish",
+    "FailingChannel",
     "GpuMachine",
     "KeeperView",
     "Leak",
@@ -57,6 +60,7 @@ __all__ = [
     "Removal",
     "RunPlan",
     "access_view",
+    "await_ends",
     "block_offers",
     "catalog",
     "choose",
@@ -67,6 +71,7 @@ __all__ = [
     "examine",
     "execute",
     "expired",
+    "failing",
     "fetch",
     "forget",
     "forward",
@@ -111,6 +116,8 @@ _PLACES = {
     "readiness": "missing_of",
     "run.manage": "fetch run_folder runs runs_of stop_run",
     "run.smoke_test": "smoke_run",
+    "notices.awaiting": "await_ends",
+    "notices.failing": "FailingChannel failing",
     "notices.sending": "NotificationView notifications send_test",
     "planning.run_plan": "PlanWish RunPlan keep_plan kept_offer run_plan",
     "planning.traces": "read_traces spot_plan",

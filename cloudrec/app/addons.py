@@ -32,6 +32,7 @@ from cloudrec.kubernetes.drain import drain
 from cloudrec.kubernetes.health import health
 from cloudrec.kubernetes.namespaces import prepare
 from cloudrec.providers.base.access import KubernetesAccess
+from cloudrec.providers.base.facts import facts_of
 from cloudrec.providers.base.protocol import ProbesStorage, closed_api
 
 if TYPE_CHECKING:
@@ -102,6 +103,7 @@ def _equipped(
             prepare(kube, target, cluster.title, cluster.owner)
         engine.converge(kube, target, cluster.title, cluster.owner, app.report, clock=app.clock)
         missing += still_lacks(engine.lacking(kube, target, clock=app.clock), cluster)
+        _serve_metrics(app, cluster, kube, target)
     except ApiUnreachableError:
         raise
     except CloudrecError as error:
@@ -113,6 +115,22 @@ def _equipped(
     except CloudrecError as error:
         guard = lacks_guard(error, cluster, None)
     return (*missing, *([guard] if guard else []))
+
+
+def _serve_metrics(app: AppContext, cluster: ClusterSpec, kube: Kube, target: ClusterTarget) -> None:
+    """Let those who collect metrics in the cluster find what serves them, if the cluster has metrics."""
+    if cluster.metrics == "off":
+        return
+    facts = facts_of(cluster.provider) if cluster.metrics == "managed" else None
+    engine.install_metrics(
+        kube,
+        target,
+        facts.metrics_addons if facts is not None else (),
+        cluster=cluster.title,
+        owner=cluster.owner,
+        report=app.report,
+        clock=app.clock,
+    )
 
 
 def _report_left_alone(app: AppContext, cluster: ClusterSpec) -> None:

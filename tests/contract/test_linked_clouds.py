@@ -81,7 +81,8 @@ def test_a_cluster_is_ready_once_its_addons_and_its_guard_are_installed(
         cloud.reset()
         cloud.control(kubernetes=server._announcement)
         site = Site(cloud, tmp_path)
-        site.cluster = ClusterSpec.model_validate({**site.cluster.model_dump(mode="json"), "ttl": "8h"})
+        asked = {"ttl": "8h", "metrics": "managed"}
+        site.cluster = ClusterSpec.model_validate({**site.cluster.model_dump(mode="json"), **asked})
         site.up()  # its add-ons are skipped; a server with a new cluster starts empty
         assert shown(site) == ("READY", {})
         del cloud.env["CLOUDREC_CLUSTER_ADDONS"]
@@ -105,6 +106,9 @@ def test_a_cluster_is_ready_once_its_addons_and_its_guard_are_installed(
         assert shown(site) == ("READY", {})
         site.up()
         assert shown(site) == ("READY", {})
+        there = {each.name for each in app.installed(site.application, cluster)}
+        assert {"gpu-metrics", "azure-pod-monitors"} <= there  # the agent's kinds come with it
+        assert "pod-monitors" not in there
         app.uninstall(site.application, cluster, "nvidia-device-plugin")
         assert "nvidia-device-plugin is not installed" in shown(site)[1]["add-ons"]
         site.down()

@@ -142,5 +142,6 @@ def test_a_run_sees_the_same_samples_and_losses_by_both_paths(tmp_path: Path) ->
     assert [outcome.code for outcome in outcomes] == [0] * 4
     assert len({outcome.summary["samples_digest"] for outcome in outcomes}) == 1
     assert len({outcome.summary["model_digest"] for outcome in outcomes}) == 1
+    assert len({outcome.summary["auc"] for outcome in outcomes}) == 1
     losses = [[line["loss"] for line in outcome.lines("train")] for outcome in outcomes]
     assert all(each == losses[0] for each in losses)

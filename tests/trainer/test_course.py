@@ -11,6 +11,7 @@ import torch
 from tests.trainer.support_dataset import write_dataset
 from trainer.base.arguments import make_config
 from trainer.data.checks import BatchChecks
+from trainer.data.device.checks import DeviceChecks
 from trainer.data.formats.open import open_source
 from trainer.loop.progress import Progress
 from trainer.loop.session.course import Course
@@ -162,3 +163,16 @@ def test_ids_on_a_device_are_taken_modulo_the_rows_as_on_the_cpu(
     theirs = _feed(config, source, 1, rows=7, wraps=True).batches(Progress(), 12)
     for batch, same in zip(ours, theirs, strict=True):
         assert torch.equal(batch.sparse, same.sparse)
+
+
+def test_what_was_found_in_a_stream_on_a_device_is_known_at_its_end(source: SampleSource) -> None:
+    source.checked = False
+    batches = list(source.batches("test", batch_size=6, rank=0, world_size=1))
+    found = {}
+    for rows in (2, 50):
+        checks = BatchChecks(source, dict.fromkeys(source.num_embeddings, rows), hash_overflow=False)
+        on_device = DeviceChecks(checks, torch.device("cpu"))
+        cleaned = list(on_device.stream(batches))
+        assert max(int(batch.sparse.max()) for batch in cleaned) < rows
+        found[rows] = on_device.has_failed()
+    assert found == {2: True, 50: False}

@@ -37,7 +37,7 @@ SPLITS: dict[str, ArrayParts] = {kind: make_split(kind, ROWS) for kind in KINDS}
 @pytest.mark.parametrize("kind", KINDS)
 @settings(deadline=None, max_examples=25)
 @given(
-    place=st.tuples(st.integers(1, 5), st.integers(0, 4)),
+    place=st.tuples(st.integers(1, 11), st.integers(0, 10)),
     batch_size=st.integers(1, 400),
     start=st.integers(0, ROWS),
     epoch=st.integers(0, 3),
@@ -199,6 +199,22 @@ def test_the_ids_of_each_key_are_known_without_reading_lengths(kind: str) -> Non
             known = (made.length_per_key_or_none(), made.offset_per_key_or_none())
             made.unsync()
             assert known == (made.length_per_key(), made.offset_per_key())
+
+
+def _scores(place: Place, kind: str, *, on_device: bool) -> list[list[float]]:
+    split = make_split(kind, 300, shard_rows=120, ids=20)
+    learner = make_learner(place, read_ahead=place.rank)  # with a thread, and without one
+    part: dict[str, Any] = {"batch_size": 64, "rank": place.rank, "world_size": place.world_size, "seed": 0}
+    part |= {"epoch": 0, "shuffle": False}
+    stream = DeviceStream(split, CPU, **part) if on_device else BatchStream(split, **part)
+    return [torch.cat(each).tolist() for each in zip(*learner.score(stream), strict=True)]
+
+
+@pytest.mark.parametrize("kind", ["one_hot", "bags"])
+def test_scores_are_the_same_by_both_paths(worlds: Worlds, kind: str) -> None:
+    ours = worlds.run(2, partial(_scores, on_device=True), kind)
+    assert ours == worlds.run(2, partial(_scores, on_device=False), kind)
+    assert sum(len(scores) for scores, _ in ours) == 300
 
 
 class _LateMark:

@@ -397,10 +397,13 @@ class SystemConfig(_Group):
         description="auto: with one GPU, the dense part of a DLRM runs as CUDA graphs, which saves the host "
         "the launch of each kernel; off: it launches them one by one",
     )
-    pipeline: Literal["auto", "plain", "sparse_dist"] = Field(
+    pipeline: Literal["auto", "plain", "sparse_dist", "fused_sparse_dist", "prefetch", "semi_sync"] = Field(
         "auto",
         description="plain copies the next batch to a GPU meanwhile; sparse_dist exchanges its ids with "
-        "other ranks, too; auto is sparse_dist on several GPUs, else plain",
+        "other ranks, too; fused_sparse_dist also looks up its rows while the dense part is updated; "
+        "prefetch fills the caches of fused_uvm_caching a step ahead; semi_sync looks up rows before the "
+        "step before has updated them, which is another algorithm. auto is sparse_dist on several GPUs, else "
+        "plain",
     )
     model_parallel: bool = Field(
         default=True, description="tables are sharded over the ranks, unless data_parallel is on"
@@ -556,6 +559,15 @@ class TrainerConfig(SystemConfig, RunConfig, WarmStartConfig, OptimizerConfig, M
             for kind in sorted(COLUMN_CUTS.intersection(kinds)):
                 if problem := explain_column_cut(self.table_optimizer, f"{key} allows {kind}"):
                     raise ValueError(problem)
+        return self
+
+    @model_validator(mode="after")
+    def _is_repeatable(self) -> Self:
+        if self.deterministic and self.pipeline == "semi_sync":
+            raise ValueError(
+                "pipeline is semi_sync, whose rows are a step older than plain's except after an evaluation "
+                "or a restart, but deterministic is on; take another pipeline, or leave deterministic out"
+            )
         return self
 
     @model_validator(mode="after")

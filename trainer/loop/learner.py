@@ -12,7 +12,7 @@ from torchrec.distributed.model_parallel import get_unwrapped_module
 
 from trainer.base.errors import ConfigError
 from trainer.base.memory import keep_freed_memory
-from trainer.loop.pipeline import PlainPipeline, SparseDistPipeline
+from trainer.loop.pipeline import WAYS, OverlappedPipeline, PlainPipeline
 from trainer.loop.scored_feed import ScoredFeed
 from trainer.models.inputs import InputMaker
 from trainer.models.model import DenseArch, ModelShape, TrainTask, initialise_dense, make_model
@@ -121,6 +121,7 @@ class Learner:
 
         Rows that are not written keep their values: what only a cache has of them is written back first.
         """
+        self.pipeline.release()
         write_back_caches(self.model)
         try:
             yield self.entries
@@ -178,6 +179,7 @@ class Learner:
 
     def _scored(self, batches: Iterable[Batch]) -> Iterator[tuple[Batch, ModelInput, Tensor]]:
         self.pipeline.release()
+        self.optimizers.count_again()
         self.model.eval()
         device, ahead = self.world.device, self.config.read_ahead
         with ScoredFeed(batches, self._scored_input, device, ahead=ahead) as feed:
@@ -224,15 +226,11 @@ class Learner:
     def _make_pipeline(self, choice: str) -> Pipeline:
         on_gpu = self.world.device.type == "cuda"
         is_managed = bool(self.managed.tables)
-        if is_managed and choice == "sparse_dist":
-            raise ConfigError(
-                "pipeline is sparse_dist, which looks up ids before the step before has ended, but a feature "
-                "has encoding managed_collision, whose rows each step may change; take auto or plain"
-            )
+        self._check_pipeline(choice)
         # One GPU exchanges nothing with others, so it needs none of the pipeline's waits for sizes.
         overlaps = choice == "auto" and on_gpu and self.world.size > 1 and not is_managed
-        if choice == "sparse_dist" or overlaps:
-            kind: type[SparseDistPipeline | PlainPipeline] = SparseDistPipeline
+        if choice in WAYS or overlaps:
+            kind: type[OverlappedPipeline | PlainPipeline] = OverlappedPipeline
         else:
             kind = PlainPipeline
             self._task.model.look_up = self._find_way()
@@ -243,6 +241,8 @@ class Learner:
             self.world.device,
             read_ahead=self.config.read_ahead,
         )
+        if isinstance(made, OverlappedPipeline):
+            made.way = WAYS.get(choice, made.way)
         if is_managed:
             made.managed = ManagedTraining(
                 self.managed,
@@ -252,6 +252,24 @@ class Learner:
                 scale=self.config.embedding_init_scale,
             )
         return made
+
+    def _check_pipeline(self, choice: str) -> None:
+        if self.managed.tables and choice in WAYS:
+            raise ConfigError(
+                f"pipeline is {choice}, which looks up ids before the step before has ended, but a feature "
+                "has encoding managed_collision, whose rows each step may change; take auto or plain"
+            )
+        if choice in WAYS and WAYS[choice].restarts and self.world.device.type != "cuda":
+            raise ConfigError(
+                f"pipeline is {choice}, which torchrec has for GPUs only; on CPUs take auto, plain or "
+                "sparse_dist"
+            )
+        kernels = {parameter.compute_kernel for parameter in self.plan.plan[MODULE].values()}
+        if choice == "prefetch" and CACHING not in kernels:
+            raise ConfigError(
+                "pipeline is prefetch, which fills the caches of tables in host memory, but no table has "
+                f"the compute kernel {CACHING}; allow it in compute_kernels, or take auto"
+            )
 
     def _find_way(self) -> Callable[[KeyedJaggedTensor], KeyedTensor] | None:
         """Return the look-up of a world of one, without torchrec's exchanges, if the tables allow it."""

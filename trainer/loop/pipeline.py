@@ -1,7 +1,7 @@
-"""From batches to steps: the inputs of the model, and the two pipelines that run a step.
+"""From batches to steps: the inputs of the model, and the pipelines that run a step.
 
-`plain` runs the phases of a step one after the other, which is fastest on CPUs. `sparse_dist` is torchrec's
-pipeline: copies to the GPU and the exchange of ids overlap with the step before.
+`plain` runs the phases of a step one after the other, which is fastest on CPUs and on one GPU. The others are
+torchrec's: copies to the GPU and the exchange of ids overlap with the step before.
 """
 
 from __future__ import annotations
@@ -10,17 +10,23 @@ import time
 from collections import deque
 from collections.abc import Generator
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Protocol, Self, TypeAlias
 
 import torch
-from torchrec.distributed import TrainPipelineSparseDist
+from torchrec.distributed import PrefetchTrainPipelineSparseDist, TrainPipelineSparseDist
+from torchrec.distributed.train_pipeline.train_pipelines import (
+    TrainPipelineFusedSparseDist,
+    TrainPipelineSemiSync,
+)
 
-from trainer.data.device.lane import lane_of
+from trainer.data.device.lane import lane_of, take_over
 from trainer.data.prefetch import Prefetcher
 from trainer.report.profiling import PhaseClock
+from trainer.tables.kernels import forget_prefetched
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from torch import Tensor
     from torchrec.distributed.model_parallel import DistributedModelParallel
@@ -96,10 +102,7 @@ class _Feed:
     def __next__(self) -> ModelInput:
         start = time.perf_counter()
         batch, made, mark = next(self._ready)
-        if mark is not None:  # made on another stream than this one
-            stream = torch.cuda.current_stream(made.dense.device)
-            stream.wait_event(mark)
-            made.record_stream(stream)
+        take_over(made, mark)
         self.in_flight.append(batch)
         self._wait_s += time.perf_counter() - start
         return made
@@ -164,8 +167,11 @@ class _CopiedAhead:
         self._stream = torch.cuda.Stream(device)
 
     def __iter__(self) -> Iterator[ModelInput]:
-        for made in self._inputs:  # the host is here as soon as it has launched a step
-            with torch.cuda.stream(self._stream):
+        while True:  # the host is here as soon as it has launched a step
+            with torch.cuda.stream(self._stream):  # which also waits for what was made on the device
+                made = next(self._inputs, None)
+                if made is None:
+                    return
                 copied = made.to(self._device, non_blocking=True)
             computing = torch.cuda.current_stream(self._device)
             computing.wait_stream(self._stream)
@@ -205,10 +211,59 @@ class PlainPipeline(_Base):
         """See Pipeline; this pipeline does not wrap the model, so there is nothing to do."""
 
 
-class SparseDistPipeline(_Base):
-    """torchrec's TrainPipelineSparseDist: two batches are copied and exchanged while one is computed."""
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """One of torchrec's pipelines."""
 
+    make: Callable[..., TrainPipelineSparseDist]
+    restarts: bool  # after an evaluation: it has looked up rows, or found their places in caches, ahead
+
+
+WAYS = {
+    "sparse_dist": _Way(TrainPipelineSparseDist, restarts=False),
+    "fused_sparse_dist": _Way(TrainPipelineFusedSparseDist, restarts=True),
+    "semi_sync": _Way(partial(TrainPipelineSemiSync, start_batch=0), restarts=True),
+    "prefetch": _Way(PrefetchTrainPipelineSparseDist, restarts=True),
+}
+
+
+class _Given:
+    """The inputs that a pipeline takes; those whose step is not done can be taken again."""
+
+    def __init__(self, inputs: Iterator[ModelInput]) -> None:
+        self._inputs = inputs
+        self._taken: deque[ModelInput] = deque()
+        self._again: deque[ModelInput] = deque()
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> ModelInput:
+        made = self._again.popleft() if self._again else next(self._inputs)
+        self._taken.append(made)
+        return made
+
+    def done(self) -> None:
+        """The oldest input's step is done."""
+        self._taken.popleft()
+
+    def rewind(self) -> None:
+        """Give the inputs again whose step is not done."""
+        self._again.extendleft(reversed(self._taken))
+        self._taken.clear()
+
+
+class OverlappedPipeline(_Base):
+    """One of torchrec's pipelines: batches are copied and exchanged while one is computed.
+
+    fused_sparse_dist also looks up the rows of a batch while the dense part is updated, and prefetch brings
+    those of the next batch into a GPU's cache. semi_sync looks up the rows of the next batch before the step
+    has updated them: that is another algorithm.
+    """
+
+    way: _Way = WAYS["sparse_dist"]
     _pipeline: TrainPipelineSparseDist | None = None
+    _given: _Given | None = None
 
     def steps(self, batches: Iterable[Batch], first_step: int) -> Iterator[TrainStep]:
         """See Pipeline."""
@@ -217,21 +272,32 @@ class SparseDistPipeline(_Base):
 
     def _run(self, feed: _Feed, first_step: int) -> Iterator[TrainStep]:
         self.release()
-        self._pipeline = TrainPipelineSparseDist(self.model, self.optimizers.dense, self.device)
+        self._pipeline, self._given = None, _Given(feed)
         number = first_step
         while True:
+            if self._pipeline is None:
+                self._pipeline = self.way.make(self.model, self.optimizers.dense, self.device)
             self._set_training()
             self.optimizers.prepare(number)
             try:
-                loss, _ = self._pipeline.progress(feed)
+                loss, _ = self._pipeline.progress(self._given)
             except StopIteration:
                 self.release()
                 return
             self.data_wait_s += feed.take_wait()
+            self._given.done()
             number += 1
             yield TrainStep(feed.done(), loss)
 
     def release(self) -> None:
         """See Pipeline; batches in flight are kept for the next step."""
-        if self._pipeline is not None:
-            self._pipeline.detach()
+        if self._pipeline is None:
+            return
+        self._pipeline.detach()
+        if self.way.restarts:
+            if self.device.type == "cuda":
+                torch.cuda.synchronize(self.device)  # nothing of it may still be going on
+            self._pipeline = None
+            forget_prefetched(self.model)
+            if self._given is not None:
+                self._given.rewind()

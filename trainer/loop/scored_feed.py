@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Self
 
 import torch
 
+from trainer.data.device.lane import lane_of, take_over
 from trainer.data.prefetch import Prefetcher
 
 if TYPE_CHECKING:
@@ -49,22 +51,33 @@ class ScoredFeed:
             self._reader.__exit__(None, None, None)
 
     def __iter__(self) -> Iterator[tuple[Batch, ModelInput]]:
-        return self._copied() if self._on_gpu else iter(self._ready)
+        if self._on_gpu:
+            return self._copied()
+        return ((batch, made) for batch, made, _ in self._ready)
 
-    def _made(self, batches: Iterable[Batch]) -> Iterator[tuple[Batch, ModelInput]]:
-        for batch in batches:
-            made = self._lay_out(batch)
-            yield batch, made.pin_memory() if self._on_gpu else made
+    def _made(self, batches: Iterable[Batch]) -> Iterator[tuple[Batch, ModelInput, torch.cuda.Event | None]]:
+        """Yield batches, their inputs, and a mark of the lane that made them if it was not the CPU."""
+        try:
+            for batch in batches:
+                lane = lane_of(batch.labels.device)
+                with lane.work():
+                    made = self._lay_out(batch)
+                is_here = batch.labels.device.type == "cpu"
+                yield batch, made.pin_memory() if self._on_gpu and is_here else made, lane.mark()
+        finally:
+            if isinstance(batches, Generator):
+                batches.close()  # ends its threads
 
     def _copied(self) -> Iterator[tuple[Batch, ModelInput]]:
         """Yield inputs on the GPU: each is copied on a second stream before its predecessor is scored."""
         copies = torch.cuda.Stream(self._device)
         scored: deque[torch.cuda.Event] = deque()
         copied: deque[tuple[Batch, ModelInput, torch.cuda.Event]] = deque()
-        for batch, made in self._ready:
+        for batch, made, mark in self._ready:
             while len(scored) > _QUEUED:
                 scored.popleft().synchronize()  # or copies would fill the memory before they are used
             with torch.cuda.stream(copies):
+                take_over(made, mark)
                 moved = made.to(self._device, non_blocking=True)
             copied.append((batch, moved, copies.record_event()))
             if len(copied) > 1:

@@ -178,12 +178,12 @@ class DenseArch(nn.Module):
             self._compiled = CompiledDense(
                 self.bottom, self.crosses, self.top, dtype, required=compiled == "on"
             )
-        self._graph: DenseGraph | None = None
+        self.graph: DenseGraph | None = None  # see `capture`
 
     def capture(self, batch_size: int) -> None:
         """Run the batches of this size as CUDA graphs from now on."""
         if not self.recompute:  # which saves and restores generators' states on the host
-            self._graph = DenseGraph(self._compute, list(self.parameters()), batch_size)
+            self.graph = DenseGraph(self._compute, list(self.parameters()), batch_size)
 
     @property
     def losses(self) -> None:
@@ -204,8 +204,8 @@ class DenseArch(nn.Module):
         return logits if self.loss_scale is None else ScaledGradient.apply(logits, self.loss_scale, False)  # noqa: FBT003 - as above
 
     def _score(self, dense: Tensor, tables: Tensor, keys: tuple[str, ...]) -> Tensor:
-        if self._graph is not None and self.training:
-            logits = self._graph(keys, dense, tables)
+        if self.graph is not None and self.training:
+            logits = self.graph(keys, dense, tables)
             if logits is not None:
                 return logits
         return self._compute(keys, dense, tables)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import logging
 import math
 import os
@@ -330,6 +332,8 @@ def shard(
 ) -> DistributedModelParallel:
     """Return the model with this rank's shards; with several ranks, DDP replicates the dense part."""
     output = handed_over(config, world.device)
+    if config.pipeline == "prefetch":
+        plan = _prefetching(plan)
     model = DistributedModelParallel(
         module=task,
         env=ShardingEnv.from_process_group(world.group),
@@ -343,6 +347,16 @@ def shard(
     if config.deterministic:
         fix_order_of_sums(model)
     return model
+
+
+def _prefetching(plan: ShardingPlan) -> ShardingPlan:
+    """Return a plan whose caches can be filled ahead of a step; the plan that is saved says nothing of it."""
+    changed = copy.deepcopy(plan)
+    for parameter in changed.plan[MODULE].values():
+        if parameter.compute_kernel == CACHING:
+            given = parameter.cache_params or CacheParams()
+            parameter.cache_params = dataclasses.replace(given, prefetch_pipeline=True)
+    return changed
 
 
 @contextmanager

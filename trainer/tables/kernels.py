@@ -78,11 +78,15 @@ def replace_kernels(model: nn.Module, replace: Callable[[Any], nn.Module | None]
 
 
 def set_iteration(model: nn.Module, step: int) -> None:
-    """Pass the number of steps done to the kernels: Adam's bias correction depends on it."""
+    """Pass the number of steps done to the kernels: Adam's bias correction depends on it.
+
+    fbgemm counts look-ups, of evaluations too, in the host's memory and for checkpoints.
+    """
     for kernel, _ in table_kernels(model):
-        counter = getattr(kernel, "iter", None)
-        if counter is not None:
-            counter.fill_(step)
+        for name in ("iter", "iter_cpu"):
+            counter = getattr(kernel, name, None)
+            if counter is not None:
+                counter.fill_(step)
 
 
 def write_back_caches(model: nn.Module) -> None:
@@ -102,13 +106,30 @@ def empty_caches(model: nn.Module) -> None:
     """Discard the rows in GPU caches; call it after writing to the memory of `table_pieces`.
 
     Otherwise a look-up would find the old row in the cache, and its eviction would overwrite the new one.
-    Between two steps no look-up is prepared that holds places in the cache: torchrec's pipelines that call
-    fbgemm's `prefetch` ahead of a step are not offered.
+    No look-up may be prepared then that holds places in the cache: see `forget_prefetched`.
     """
     for kernel, _ in table_kernels(model):
         reset = getattr(kernel, "reset_cache_states", None)
         if reset is not None:
             reset()
+
+
+def forget_prefetched(model: nn.Module) -> None:
+    """Forget the look-ups that fbgemm's `prefetch` has prepared ahead of their step, and empty those caches.
+
+    Otherwise the next look-up, of other ids, would take their places in the cache. Rows that were looked up
+    without a step, as in an evaluation, would also stay locked there.
+    """
+    for kernel, _ in table_kernels(model):
+        if not getattr(kernel, "prefetch_pipeline", False):
+            continue
+        kernel.flush()
+        kernel.reset_cache_states()
+        for name in ("timesteps_prefetched", "lxu_cache_locations_list", "prefetched_info_list"):
+            getattr(kernel, name, []).clear()
+        locks = getattr(kernel, "lxu_cache_locking_counter", None)
+        if locks is not None:
+            locks.zero_()
 
 
 def send_nothing_as(model: nn.Module, dtype: torch.dtype) -> None:

@@ -14,7 +14,7 @@ from torchrec.optim.rowwise_adagrad import RowWiseAdagrad
 from trainer.tables.kernels import set_iteration
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from torch import nn
     from torch.optim import Optimizer
@@ -237,7 +237,11 @@ class Optimizers:
         self.schedule = schedule
         self.rates = (config.learning_rate, config.dense_learning_rate)
         self._factor = 1.0
-        self._counted = "adam" not in config.table_optimizer
+        self._counted = False
+
+    def count_again(self) -> None:
+        """Set the kernels' numbers of steps in the next one: other look-ups have counted, too."""
+        self._counted = False
 
     @property
     def learning_rate(self) -> float:

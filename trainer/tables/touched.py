@@ -62,6 +62,7 @@ class _Stamp:
     def __init__(self, stamps: RowStamps, first_rows: Tensor) -> None:
         self._stamps = stamps
         self._first_rows = first_rows.to(stamps.values.device)
+        self._last: tuple[Tensor, Tensor] | None = None  # offsets, and the first row of each id's table
 
     def __call__(self, module: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> None:
         """Stamp the rows of a call with (indices, offsets): ids feature by feature, and the bags' offsets."""
@@ -72,7 +73,15 @@ class _Stamp:
         bags = (len(offsets) - 1) // len(self._first_rows)
         if bags == 0 or len(indices) == 0:
             return
-        device = self._first_rows.device
-        lengths = offsets[::bags].diff().to(device)
-        first_rows = torch.repeat_interleave(self._first_rows, lengths, output_size=len(indices))
-        self._stamps.touch(indices.to(device=device, dtype=torch.int64) + first_rows)
+        ids = indices.to(device=self._first_rows.device, dtype=torch.int64)
+        self._stamps.touch(ids + self._first_rows_of(offsets, bags, len(ids)))
+
+    def _first_rows_of(self, offsets: Tensor, bags: int, ids: int) -> Tensor:
+        """Return the first row of each id's table; with one id a sample, all steps have the same offsets."""
+        if self._last is None or self._last[0] is not offsets:
+            lengths = offsets[::bags].diff().to(self._first_rows.device)
+            self._last = (
+                offsets,
+                torch.repeat_interleave(self._first_rows, lengths, output_size=ids),
+            )
+        return self._last[1]

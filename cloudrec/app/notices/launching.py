@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cloudrec.errors import SpecError
-from cloudrec.providers.base.access import KubernetesAccess
 from cloudrec.providers.base.facts import facts_of
 
 if TYPE_CHECKING:
@@ -50,9 +49,14 @@ def report_charges(app: AppContext, cluster: ClusterSpec) -> None:
 def notify_of(loaded: Loaded, launcher: Launcher) -> dict[str, Any]:
     """Return what a run's spec keeps of the section `notify`; nothing where the keeper sends."""
     notify = loaded.spec.notify
-    if launcher.name != _LOCAL or not notify.is_used:
+    if not notify.is_used or not _is_sent_here(launcher):
         return {}
     return notify.model_dump(mode="json", exclude_none=True)
+
+
+def _is_sent_here(launcher: Launcher) -> bool:
+    """Return whether this machine sends: for its own runs, and for engines whose nodes no keeper watches."""
+    return launcher.name == _LOCAL or not launcher.nodes_of_cluster
 
 
 def warn_of_silence(app: AppContext, loaded: Loaded, cluster: ClusterSpec, launcher: Launcher) -> None:
@@ -60,11 +64,11 @@ def warn_of_silence(app: AppContext, loaded: Loaded, cluster: ClusterSpec, launc
     notify = loaded.spec.notify
     if not notify.is_used:
         return
-    if launcher.name == _LOCAL:
+    if _is_sent_here(launcher):
+        if launcher.name != _LOCAL:
+            app.report("note: this machine sends the end of the run, while it is on")
         for key, reference in notify.secrets.items():
             if not app.environment.get(reference):
                 app.report(f"warning: notify.{key}: the variable {reference} is not set here")
-    elif not isinstance(app.provider(cluster.provider).access(cluster), KubernetesAccess):
-        app.report(f"warning: the launcher {launcher.name} sends no notifications")
     elif cluster.notify is None:
         app.report("warning: the cluster's keeper sends no notifications yet: run `cloudrec up` again")

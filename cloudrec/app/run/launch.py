@@ -11,6 +11,7 @@ from cloudrec import providers
 from cloudrec.app.access import refuse_unreachable
 from cloudrec.app.choosing import choose
 from cloudrec.app.managed.check import refuse_wishes
+from cloudrec.app.notices.awaiting import await_end
 from cloudrec.app.notices.launching import notify_of, warn_of_silence
 from cloudrec.app.reach.runs import image_for, refuse_ended, refuse_without_nodes
 from cloudrec.app.readiness import report_missing
@@ -127,6 +128,7 @@ def train(
             keep_archive(folder, script.archive.data)
         with passed_on(spec, launcher):
             _tell_id(app, folder, launcher.submit(folder))
+    await_end(folder, spec)
     return folder
 
 
@@ -177,6 +179,7 @@ def resume(
             folder.write_spec(spec)
         with passed_on(spec, launcher):
             _tell_id(app, folder, launcher.submit(folder))
+    await_end(folder, spec)
     return folder
 
 

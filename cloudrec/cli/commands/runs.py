@@ -46,7 +46,7 @@ def status(name: str | None, interval: float, *, watch: bool, events: bool) -> N
         )
     application = context()
     if not watch:
-        document, text, _ = _shown(application, name, events=events)
+        document, text, _ = _shown(application, name, events=events, sends=True)
         emit(document, text)
         return
     from cloudrec.cli.watching import watch as repeat  # noqa: PLC0415  # only with --watch
@@ -200,7 +200,7 @@ def fetch(run: str | None, to: Path | None, *, checkpoints: bool) -> int:
 
 
 def _shown(
-    application: AppContext, name: str | None, *, events: bool
+    application: AppContext, name: str | None, *, events: bool, sends: bool = False
 ) -> tuple[Callable[[], dict[str, Any]], str, dict[str, str]]:
     """Return the document, the text for people, and the state of each cluster and run."""
     from cloudrec import app  # noqa: PLC0415  # `--help` needs none of it
@@ -215,12 +215,18 @@ def _shown(
             f"there is no cluster or run {name!r}", remedy="`cloudrec status` lists all clusters and runs"
         )
     happened = _events(application, clusters, runs) if events else []
+    if sends:
+        app.await_ends(application, runs)
+    # A cluster that does not answer, or whose keeper is silent, has a line that says so.
+    answering = [cluster.name for cluster in clusters if not cluster.problem and not cluster.alarm]
+    undelivered = app.failing(application, answering, runs)
 
     def document() -> dict[str, Any]:
         return {
             "clusters": [_cluster_document(cluster) for cluster in clusters],
             "runs": [run.to_json() for run in runs],
             **({"events": happened} if events else {}),
+            **({"undelivered": [asdict(each) for each in undelivered]} if undelivered else {}),
         }
 
     text: list[str] = []
@@ -232,6 +238,8 @@ def _shown(
     if name is not None:
         text += [goodput_line(run) for run in runs if run.goodput_parts]
         text += [workers_table(run) for run in runs if run.workers]
+    if undelivered:
+        text.append("\n".join(each.text for each in undelivered))
     if events:
         rows = [(_clock(event["time"]), event["of"], event["event"], event["detail"]) for event in happened]
         text.append(columns(("TIME", "OF", "EVENT", "DETAIL"), rows))

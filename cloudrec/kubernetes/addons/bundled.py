@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from cloudrec.errors import PreflightError
 from cloudrec.kubernetes.addons import contexts, gpu_nodes, local_disks
 from cloudrec.kubernetes.manifests import render
+from cloudrec.kubernetes.manifests.names import MANAGED_BY, MANAGER, METRICS
 from cloudrec.kubernetes.manifests.shared import claim_name
 from cloudrec.transport import profile_of
 
@@ -24,6 +25,9 @@ _DRIVER = "doca-driver"
 # AKS sets it on every node, with the release even where the pool's OS SKU is Ubuntu (azure-aks-docs,
 # use-labels.md).
 _RELEASE_LABEL = "kubernetes.azure.com/os-sku-effective"
+_SYSTEM = "kube-system"  # the namespace of the exporters
+_NAME = "app.kubernetes.io/name"
+_EXPORTERS = ("cloudrec-gpu-metrics", "cloudrec-fabric-metrics")
 _AWAIT_DRIVER = "until [ -e /run/mellanox/drivers/.driver-ready ]; do sleep 5; done"
 # DaemonSets that need no values besides their images.
 _DAEMONS: Mapping[str, type[contexts.OnNodes]] = {
@@ -56,7 +60,13 @@ def objects_of(
     if addon.name in _DAEMONS:
         given: dict[str, Any] = {**_on(target), **addon.images}
         return [render(_DAEMONS[addon.name](labels=labels, **given))]
-    return [render(each) for each in _MAKERS[addon.name](addon, target, labels)]
+    maker = _monitors if is_monitor(addon) else _MAKERS[addon.name]
+    return [render(each) for each in maker(addon, target, labels)]
+
+
+def is_monitor(addon: Addon) -> bool:
+    """Return whether an add-on names the pods that serve metrics, for an operator of Prometheus."""
+    return any(kind.endswith("/PodMonitor") for kind in addon.requires)
 
 
 def _on(target: ClusterTarget) -> dict[str, Any]:
@@ -123,6 +133,28 @@ def _networks(addon: Addon, target: ClusterTarget, labels: Mapping[str, str]) ->
         )
         made.append(contexts.GkeNetwork(labels=labels, name=name))
     return made
+
+
+def _monitors(addon: Addon, target: ClusterTarget, labels: Mapping[str, str]) -> list[TemplateContext]:
+    """Return a monitor of the runs and the keeper, and one of the exporters on the nodes."""
+    version = addon.requires[0].rpartition("/")[0]
+    exporters = {"key": _NAME, "operator": "In", "values": list(_EXPORTERS)}
+    own: dict[str, Any] = {"matchLabels": {MANAGED_BY: MANAGER}}
+    return [
+        contexts.PodMonitor(
+            labels=labels,
+            version=version,
+            name=name,
+            namespace=target.namespace,
+            namespaces=[namespace],
+            selector=selector,
+            port=METRICS,
+        )
+        for name, namespace, selector in (
+            ("cloudrec-runs", target.namespace, own),
+            ("cloudrec-exporters", _SYSTEM, {"matchExpressions": [exporters]}),
+        )
+    ]
 
 
 def _local_disks(addon: Addon, target: ClusterTarget, labels: Mapping[str, str]) -> list[TemplateContext]:

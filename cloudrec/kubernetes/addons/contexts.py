@@ -134,6 +134,27 @@ class FabricExporter(OnNodes):
 
 
 @dataclass(frozen=True, kw_only=True)
+class PodMonitor(Labelled):
+    """Names the pods that serve metrics, for an operator of Prometheus.
+
+    Args:
+        version: the apiVersion of the operator's kind.
+        name: its name.
+        namespace: its namespace.
+        namespaces: the namespaces of the pods.
+        selector: the label selector of the pods.
+        port: the name of the port at which they serve metrics.
+    """
+
+    version: str
+    name: str
+    namespace: str
+    namespaces: Sequence[str]
+    selector: Mapping[str, Any]
+    port: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class LocalDisks(OnNodes):
     """Joins the local disks of a node into one volume, and mounts it at a path of the node.
 

@@ -21,7 +21,7 @@ from cloudrec.kubernetes.addons.queue_objects import queue_objects
 from cloudrec.kubernetes.addons.readiness import waiting
 from cloudrec.kubernetes.addons.removal import GONE_S, remove_objects
 from cloudrec.kubernetes.addons.table import Addon, addon_for, addon_of, addons
-from cloudrec.kubernetes.client.errors import OverloadedError
+from cloudrec.kubernetes.client.errors import KubeError, OverloadedError
 from cloudrec.kubernetes.namespaces import prepare
 from cloudrec.kubernetes.queues.pools import pools_of
 from cloudrec.transport import profile_of
@@ -40,6 +40,7 @@ __all__ = [
     "addon_of",
     "converge",
     "install",
+    "install_metrics",
     "lacking",
     "listed",
     "needed",
@@ -48,6 +49,7 @@ __all__ = [
 
 _READY_S = 300.0
 _GPU_PLUGIN, _QUEUES = "nvidia-device-plugin", "kueue-queues"
+_GPU_METRICS, _GPUS = "gpu-metrics", "nvidia.com/gpu"
 _SERVED_S, _POLL_S = 60.0, 0.5
 
 
@@ -188,6 +190,51 @@ def install(
     for other in addon.then:
         site.follow(addon_of(other), force=force, patience_s=_SERVED_S if record else 0)
     return record
+
+
+def install_metrics(
+    kube: Kube,
+    target: ClusterTarget,
+    expected: Sequence[str],
+    *,
+    cluster: str,
+    owner: str,
+    report: Callable[[str], None],
+    clock: Clock | None = None,
+) -> None:
+    """Install what serves the metrics of a cluster, and what names it to those who collect them.
+
+    An add-on that cannot be installed is reported and is no error: runs do not need it.
+
+    Args:
+        kube: the cluster.
+        target: the cluster's nodes and their fabric.
+        expected: the add-ons that its metrics service needs.
+        cluster: the cluster's name.
+        owner: the owner for the labels.
+        report: receives one line for each step.
+        clock: the clock for the wait until the service's kinds are served.
+    """
+    site = _Site(
+        kube=kube, target=target, cluster=cluster, owner=owner, report=report, clock=clock or Clock()
+    )
+    # An operator of Prometheus comes with its kinds. A cluster without one needs no monitors.
+    found = [
+        each.name
+        for each in addons().values()
+        if bundled.is_monitor(each) and all(kube.kinds.has(kind) for kind in each.requires)
+    ]
+    has_gpus = _GPUS in {*target.resources, *(each.resource for each in target.claims)}
+    for name in dict.fromkeys((*expected, *found)):
+        addon = addon_of(name)
+        if name == _GPU_METRICS and not has_gpus:
+            continue
+        if bundled.is_monitor(addon):
+            site.make_namespace()
+        try:
+            site.follow(addon, force=False, patience_s=_SERVED_S)
+        except (PreflightError, KubeError) as error:
+            report(f"{name} is not installed: {error.message}; {error.remedy}")
 
 
 def remove(
@@ -347,8 +394,8 @@ class _Site:
             if not self.kube.kinds.has(kind):
                 raise PreflightError(
                     f"{addon.name} needs the kind {kind}, which this cluster does not have",
-                    remedy=f"install a version of {', '.join(addon.needs)} that has it"
-                    if addon.needs
+                    remedy=addon.without or f"install a version of {', '.join(addon.needs)} that has it"
+                    if addon.without or addon.needs
                     else "create the cluster with the feature that has it, such as multi-networking",
                 )
         if addon.name == _GPU_PLUGIN and not self.target.node_selector:
@@ -359,15 +406,15 @@ class _Site:
             return upstream.objects_of(addon, sha256=sha256)
         labels = inventory.labels_of(addon.name, self.cluster, self.owner)
         if addon.name == _QUEUES:
-            self._make_namespace()
+            self.make_namespace()
             pools = pools_of(self.kube, self.target)
             return queue_objects(self.target, pools, cluster=self.cluster, labels=labels), ""
         made = bundled.objects_of(addon, self.target, cluster=self.cluster, labels=labels)
         if addon.name == "volumes":
-            self._make_namespace()
+            self.make_namespace()
         return made, ""
 
-    def _make_namespace(self) -> None:
+    def make_namespace(self) -> None:
         """Create the runs' namespace if there is none. It is no object of the add-on: a removal keeps it."""
         if self.kube.get("Namespace", self.target.namespace) is None:
             prepare(self.kube, self.target, self.cluster, self.owner)

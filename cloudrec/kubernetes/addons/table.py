@@ -87,6 +87,7 @@ class Addon(_AddonRow):
         needs: other add-ons that must be installed first.
         then: add-ons that are installed after it, once it is ready, and removed before it.
         requires: kinds that the cluster must have.
+        without: what to do in a cluster without these kinds; empty for the usual remedy.
         follows_nodes: whether its objects depend on the present nodes, so that `up` renews them.
         ready_s: seconds that its pods need on a new node; the wait for an installation is at least as long.
         images: images for cloudrec's templates, by the name of the value.
@@ -104,6 +105,7 @@ class Addon(_AddonRow):
     needs: tuple[str, ...] = ()
     then: tuple[str, ...] = ()
     requires: tuple[str, ...] = ()
+    without: str = ""
     follows_nodes: bool = False
     ready_s: float = 0
     images: dict[str, str] = {}

@@ -17,7 +17,7 @@ from cloudrec.kubernetes.manifests.commands import POD
 from cloudrec.kubernetes.manifests.environment import WORK, endpoint_ports, entries, literal
 from cloudrec.kubernetes.manifests.environment import check as check_variables
 from cloudrec.kubernetes.manifests.names import ROLE, check_image, check_labels, cluster_labels
-from cloudrec.kubernetes.manifests.pods import UNPRIVILEGED, scraped
+from cloudrec.kubernetes.manifests.pods import UNPRIVILEGED, metrics_ports, scraped
 from cloudrec.kubernetes.manifests.setup import urls_of, with_setup
 from cloudrec.kubernetes.manifests.templates import contexts
 from cloudrec.kubernetes.manifests.templates.pods import Container, Pod
@@ -194,7 +194,7 @@ def _pod(guarding: Guarding, labels: Mapping[str, str]) -> Pod:
                 **{name: _secret(reference) for name, reference in guarding.secrets.items()},
             }
         ),
-        ports=None,
+        ports=metrics_ports(guarding.metrics_port) or None,
         requests=_RESOURCES,
         limits=_RESOURCES,
         lifecycle=None,

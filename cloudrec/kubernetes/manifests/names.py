@@ -24,6 +24,7 @@ PREFERRED_LEVEL, REQUIRED_LEVEL = (
     f"kueue.x-k8s.io/podset-{how}-topology" for how in ("preferred", "required")
 )
 RENDEZVOUS_PORT = 29400
+METRICS = "metrics"  # the name of the port at which a pod serves metrics
 INDEX_LABEL = "batch.kubernetes.io/job-completion-index"
 _DNS_LABEL = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")
 _LABEL_VALUE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")

@@ -10,7 +10,14 @@ from cloudrec.kubernetes.client.target import DEAD_NODE
 from cloudrec.kubernetes.manifests import placement, shared
 from cloudrec.kubernetes.manifests.commands import CONFIG
 from cloudrec.kubernetes.manifests.environment import WORK, entries, run_environment
-from cloudrec.kubernetes.manifests.names import PREFERRED_LEVEL, REQUIRED_LEVEL, ROLE, TRAINER, run_labels
+from cloudrec.kubernetes.manifests.names import (
+    METRICS,
+    PREFERRED_LEVEL,
+    REQUIRED_LEVEL,
+    ROLE,
+    TRAINER,
+    run_labels,
+)
 from cloudrec.kubernetes.manifests.setup import urls_of, with_setup
 from cloudrec.kubernetes.manifests.templates.pods import Container, Daemon, Pod
 from cloudrec_contract.exit_codes import KILLED
@@ -81,7 +88,7 @@ def training_pod(workload: Workload, target: ClusterTarget, profile: Profile, sh
         args=shape.args,
         # A script's requirements come from the same package index as the packages of the setup.
         environment=run_environment(workload, target, profile, {**urls_of(workload.setup), **shape.own}),
-        ports=shape.ports,
+        ports=[*(shape.ports or ()), *metrics_ports(_metrics_port(workload, shape))] or None,
         requests=requests,
         limits=limits,
         claims=[{"name": name} for name in claims] or None,
@@ -108,7 +115,7 @@ def training_pod(workload: Workload, target: ClusterTarget, profile: Profile, sh
             **shared.pod_annotations(workload, target),
             **({DEAD_NODE: workload.dead_node} if workload.dead_node else {}),
             **_level(workload, shape),
-            **scraped(workload.metrics_port if shape.role == TRAINER else 0),
+            **scraped(_metrics_port(workload, shape)),
         },
         service_account=target.service_account,
         token=False,  # the trainer calls no Kubernetes API
@@ -137,6 +144,15 @@ def training_pod(workload: Workload, target: ClusterTarget, profile: Profile, sh
         ],
     )
     return with_setup(pod, workload.setup, workload.environment)
+
+
+def _metrics_port(workload: Workload, shape: Shape) -> int:
+    return workload.metrics_port if shape.role == TRAINER else 0
+
+
+def metrics_ports(port: int) -> list[dict[str, Any]]:
+    """Return the port by whose name a PodMonitor finds a pod's metrics; none for 0."""
+    return [{"name": METRICS, "containerPort": port}] if port else []
 
 
 def scraped(port: int) -> dict[str, str]:

@@ -123,6 +123,11 @@ def _record(run: RunFolder, before: Outbox, after: Outbox, *, launch: int) -> No
         )
 
 
+def sent_of(run: RunFolder) -> Outbox:
+    """Return what was sent of a run, and what waits."""
+    return _read(run.path / OUTBOX)
+
+
 def _read(path: Path) -> Outbox:
     try:
         return Outbox.of(read_text(path)) or Outbox()

@@ -20,6 +20,8 @@ FACTS = CloudFacts(
         ),
     ),
     notice=NOTICE,
+    metrics_agent="Azure Monitor managed service for Prometheus",
+    metrics_addons=("gpu-metrics", "azure-pod-monitors"),
     pool_label="kubernetes.azure.com/agentpool",
     # "Node Problem Detector (NPD) in AKS nodes", AKS's documentation; those from GPUMissing on are of GPUs.
     unhealthy=dict.fromkeys(

@@ -31,16 +31,21 @@ KINDS: Mapping[str, AbstractSet[str]] = {GROUP: frozenset(), REGISTRATION: froze
 
 # Suffix of a registration -> the resource provider's namespace.
 _NAMESPACES: Mapping[str, str] = {
+    "alertsmanagement": "Microsoft.AlertsManagement",
     "compute": "Microsoft.Compute",
     "containerregistry": "Microsoft.ContainerRegistry",
     "containerservice": "Microsoft.ContainerService",
+    "insights": "Microsoft.Insights",
     "logic": "Microsoft.Logic",
     "managedidentity": "Microsoft.ManagedIdentity",
+    "monitor": "Microsoft.Monitor",
     "network": "Microsoft.Network",
     "storage": "Microsoft.Storage",
     "storagecache": "Microsoft.StorageCache",
 }
 _LUSTRE, LOGIC = "storagecache", "logic"
+ALERTS, INSIGHTS, MONITOR = "alertsmanagement", "insights", "monitor"  # of the metrics service
+METRICS = (ALERTS, INSIGHTS, MONITOR)
 INFINIBAND = "aks-infiniband"  # suffix of the registration that must precede a pool with InfiniBand
 _INFINIBAND_FEATURE = "Microsoft.ContainerService/AKSInfinibandSupport"
 _FEATURES_VERSION = "2021-07-01"  # of the features API, which has no client in the SDK
@@ -131,7 +136,11 @@ def _group(layout: AzureLayout) -> Resource[ResourceGroupProperties]:
 
 def registrations(layout: AzureLayout) -> list[Resource[RegistrationProperties]]:
     """Return the registrations that the cluster's resources need."""
-    optional = {_LUSTRE: bool(layout.settings.lustre_tib), LOGIC: layout.cluster.expires is not None}
+    optional = {
+        _LUSTRE: bool(layout.settings.lustre_tib),
+        LOGIC: layout.cluster.expires is not None,
+        **dict.fromkeys(METRICS, layout.has_managed_metrics),
+    }
     suffixes = [name for name in _NAMESPACES if optional.get(name, True)]
     found: list[Resource[RegistrationProperties]] = [
         layout.resource(

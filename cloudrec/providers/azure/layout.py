@@ -77,6 +77,11 @@ class AzureLayout(CloudLayout):
         return node_group_name(self.name)
 
     @property
+    def has_managed_metrics(self) -> bool:
+        """Whether Azure Monitor collects the cluster's metrics."""
+        return self.cluster.metrics == "managed"
+
+    @property
     def storage_account(self) -> str:
         """The storage account's name, unique in all of Azure and computed from the spec."""
         return self.settings.storage_account or self._unique

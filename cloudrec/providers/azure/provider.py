@@ -14,6 +14,7 @@ from cloudrec.providers.azure.cleanup import leftovers, unmanaged
 from cloudrec.providers.azure.cluster import cluster as control_plane
 from cloudrec.providers.azure.identity import federation, identity, reservation
 from cloudrec.providers.azure.layout import AzureLayout
+from cloudrec.providers.azure.monitoring import monitoring
 from cloudrec.providers.azure.network import network
 from cloudrec.providers.azure.nodes import end_schedule, guard, nodes, scale_to_zero
 from cloudrec.providers.azure.registry import login, registry
@@ -50,6 +51,7 @@ _PARTS: Sequence[ProviderPart[Azure, AzureLayout]] = (
     registry,
     leftovers,
     control_plane,
+    monitoring,
     nodes,
     lustre,
 )

@@ -84,6 +84,7 @@ class CloudFacts:
         unhealthy: conditions by which its agents report a node that must be repaired, each with the status
             of a problem.
         metrics_agent: the service that `cluster.metrics: managed` switches on; empty if there is none.
+        metrics_addons: the add-ons that this service needs in the cluster.
         topology: the labels by which it names the parts of the network that a node is in, the widest first.
     """
 
@@ -94,6 +95,7 @@ class CloudFacts:
     unhealthy: Mapping[str, str] = field(default_factory=dict)
     topology: tuple[str, ...] = ()
     metrics_agent: str = ""
+    metrics_addons: tuple[str, ...] = ()
 
 
 @cache

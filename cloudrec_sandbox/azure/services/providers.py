@@ -26,6 +26,7 @@ INFINIBAND = "Microsoft.ContainerService/AKSInfinibandSupport"
 _ALWAYS = ("Microsoft.Authorization", "Microsoft.Features", "Microsoft.Resources")
 _NAMESPACES = (
     *_ALWAYS,
+    "Microsoft.AlertsManagement",
     "Microsoft.Compute",
     "Microsoft.ContainerRegistry",
     "Microsoft.ContainerService",
@@ -33,6 +34,7 @@ _NAMESPACES = (
     "Microsoft.Insights",
     "Microsoft.Logic",
     "Microsoft.ManagedIdentity",
+    "Microsoft.Monitor",
     "Microsoft.Network",
     "Microsoft.OperationalInsights",
     "Microsoft.OperationsManagement",

@@ -1,7 +1,7 @@
 """Kinds from CustomResourceDefinitions, served a moment after these are applied; operators' kinds.
 
 Operators' kinds have a schema that allows everything, unless their real definitions are applied. Kueue's
-queues have that of `queue_kinds`.
+queues have that of `queue_kinds`, PodMonitors that of `monitor_kinds`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cloudrec_sandbox.kubernetes.objects import schema
-from cloudrec_sandbox.kubernetes.objects.queue_kinds import SCHEMAS
+from cloudrec_sandbox.kubernetes.objects.operators.monitor_kinds import MONITORS
+from cloudrec_sandbox.kubernetes.objects.operators.queue_kinds import SCHEMAS
 from cloudrec_sandbox.kubernetes.objects.table import ADDED, DELETED, MODIFIED, Entry
 
 if TYPE_CHECKING:
@@ -49,6 +50,17 @@ OPERATORS: dict[str, tuple[tuple[str, str, dict[str, str]], ...]] = {
                 "ResourceFlavor": ".resourceflavors",
                 "Topology": ".topologies",
             },
+        ),
+    ),
+    "prometheus": (
+        ("monitoring.coreos.com", "v1", {"PodMonitor": "podmonitors", "ServiceMonitor": "servicemonitors"}),
+    ),
+    # AKS's agent for Azure Monitor: the same kinds in another group.
+    "azure-monitor": (
+        (
+            "azmonitoring.coreos.com",
+            "v1",
+            {"PodMonitor": "podmonitors", "ServiceMonitor": "servicemonitors"},
         ),
     ),
     "gke-networking": (
@@ -162,7 +174,7 @@ def _open(group: str, version: str, kind: str, plural: str) -> dict[str, Any]:
                     "name": version,
                     "served": True,
                     "storage": True,
-                    "schema": {"openAPIV3Schema": SCHEMAS.get(kind, _ANYTHING)},
+                    "schema": {"openAPIV3Schema": {**SCHEMAS, **MONITORS}.get(kind, _ANYTHING)},
                     "subresources": {"status": {}},
                 }
             ],

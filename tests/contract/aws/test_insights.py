@@ -49,7 +49,7 @@ def test_the_agent_comes_with_its_role_and_goes_with_its_logs(aws: Aws, tmp_path
     assert aws.state() == deployer.before
 
 
-@pytest.mark.parametrize("provider", ["azure", "kubernetes", "local"])
+@pytest.mark.parametrize("provider", ["kubernetes", "local"])
 def test_other_providers_refuse_it_with_what_to_use_instead(provider: str) -> None:
     with pytest.raises(SpecError, match="switches on no metrics service") as refused:
         check_notified(ClusterSpec(provider=provider, metrics="managed"))

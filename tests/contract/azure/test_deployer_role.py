@@ -121,7 +121,7 @@ def called(azure: Azure, since: int = 0) -> set[str]:
 
 
 def test_every_call_of_a_cluster_lifecycle_is_allowed(azure: Azure, tmp_path: Path) -> None:
-    common = {"zones": ZONES, "capacity": "spot-first", "ttl": "8h"}
+    common = {"zones": ZONES, "capacity": "spot-first", "ttl": "8h", "metrics": "managed"}
     born = Site(azure, tmp_path, **common, settings={"lustre_tib": 8})
     since = len(azure.calls())
     born.up()

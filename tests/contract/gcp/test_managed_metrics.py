@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
+import yaml
 from google.api_core.exceptions import InvalidArgument
 from google.cloud.container_v1.types import (
     ClusterUpdate,
@@ -93,3 +97,22 @@ def test_the_stand_in_refuses_dcgm_without_what_it_needs(
 
 def test_the_setting_is_accepted_and_its_charges_are_named() -> None:
     check_notified(ClusterSpec(provider="gcp", metrics="managed"))
+
+
+def test_the_alert_for_idle_gpus_has_the_fields_of_a_policy_and_a_valid_query(tmp_path: Path) -> None:
+    file = Path(__file__).parents[3] / "infra" / "gcp" / "idle-gpus-alert.yaml"
+    policy = yaml.safe_load(file.read_text(encoding="utf-8"))
+    # AlertPolicy and its Condition, googleapis, google/monitoring/v3/alert.proto.
+    assert set(policy) == {"displayName", "combiner", "conditions", "documentation"}
+    assert policy["combiner"] in {"AND", "OR", "AND_WITH_MATCHING_RESOURCE"}
+    (condition,) = policy["conditions"]
+    assert set(condition) == {"displayName", "conditionPrometheusQueryLanguage"}
+    query = condition["conditionPrometheusQueryLanguage"]
+    assert set(query) == {"query", "duration", "evaluationInterval", "alertRule"}
+    assert int(query["evaluationInterval"].removesuffix("s")) % 30 == 0
+    if shutil.which("promtool") is None:
+        pytest.skip("no promtool: `make prometheus-tools`")
+    rule = {"alert": query["alertRule"], "expr": query["query"], "for": query["duration"]}
+    rules = tmp_path / "rules.json"  # JSON is YAML
+    rules.write_text(json.dumps({"groups": [{"name": "idle", "rules": [rule]}]}), encoding="utf-8")
+    subprocess.run(["promtool", "check", "rules", rules], check=True, capture_output=True)

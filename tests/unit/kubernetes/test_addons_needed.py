@@ -12,6 +12,7 @@ import yaml
 
 from cloudrec.errors import UsageError
 from cloudrec.kubernetes.addons import contexts
+from cloudrec.kubernetes.addons.bundled import is_monitor
 from cloudrec.kubernetes.addons.manage import addon_for, addon_of, needed
 from cloudrec.kubernetes.addons.table import Addon, Release, addons
 from cloudrec.kubernetes.manifests import text
@@ -59,7 +60,9 @@ def test_every_addon_has_a_version_a_date_and_a_source() -> None:
         assert str(addon.date) >= "2026-01-01"
         assert addon.source
         assert addon.purpose
-        on_request = addon.release is not None or addon.follows_nodes or addon.name in METRICS
+        on_request = (
+            addon.release is not None or addon.follows_nodes or addon.name in METRICS or is_monitor(addon)
+        )
         assert addon.optional == on_request
         assert set(addon.needs) | set(addon.then) <= set(addons())
         assert all(addon.name in addon_of(name).needs for name in addon.then)

@@ -73,6 +73,7 @@ def test_a_keeper_with_metrics_stays_and_is_scraped_by_pods_alone() -> None:
     assert pod["metadata"]["annotations"]["prometheus.io/port"] == "9409"
     assert {"name": "CLOUDREC_METRICS_PORT", "value": "9409"} in container["env"]
     assert "--for" in container["args"]
+    assert container["ports"] == [{"name": "metrics", "containerPort": 9409}]
 
 
 @pytest.mark.parametrize("launcher", ["torchrun", "jobset", "pytorchjob", "trainjob", "rayjob"])
@@ -83,6 +84,7 @@ def test_the_pods_of_a_run_with_metrics_are_scraped(launcher: str) -> None:
     text = str(found)
     assert "'prometheus.io/scrape': 'true'" in text
     assert "{'name': 'CLOUDREC_METRICS_PORT', 'value': '9409'}" in text
+    assert "{'name': 'metrics', 'containerPort': 9409}" in text  # a PodMonitor finds a port by its name
 
 
 def test_an_adopted_cluster_that_notifies_has_a_keeper_and_one_without_addons_is_refused() -> None:

@@ -23,6 +23,7 @@ LAYERS = LayerSizes(num_dense=13, vectors=[128] * 26, bottom=(512, 256, 128), to
 DLRM = TrainingWork(table_rows=CRITEO, dim=128, ids=26, dense=dense_work("dlrm", LAYERS), precision="bf16")
 ONE_GPU = replace(DLRM, batch=65_536, weights="fp16", table_optimizer="sgd")
 DCN = replace(DLRM, ids=214, dense=dense_work("dcn_v2", LAYERS), global_batch=65_536)
+MILLIONS = replace(DLRM, table_rows=(1_000_000,) * 26, batch=65_536)
 ALONE = Links(gpus_a_node=1, inside_gb_s=0.0, across_gb_s=0.0)
 DGX_H100 = Links(gpus_a_node=8, inside_gb_s=450.0, across_gb_s=50.0)
 BOX = MachineOffer(
@@ -39,6 +40,9 @@ BOX = MachineOffer(
         # MLPerf Training 4.0, DLRM-DCNv2, NVIDIA.
         (DCN, ("H100", 80), (DGX_H100, 1), 13.8e6, 0.8),
         (DCN, ("H100", 80), (DGX_H100, 16), 65e6, 0.7),
+        # This trainer on one H200, where the GPU was the limit (benchmarks/results/gpu/2026-11-26-first.md).
+        (replace(MILLIONS, precision="fp32"), ("H200", 141), (ALONE, 1), 2.468e6, 0.7),
+        (replace(MILLIONS, precision="tf32"), ("H200", 141), (ALONE, 1), 5.323e6, 1.14),
     ],
 )
 def test_the_gpus_part_of_a_step_agrees_with_published_runs(

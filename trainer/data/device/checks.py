@@ -10,6 +10,8 @@ import torch
 from trainer.data.device.lane import lane_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from torch import Tensor
 
     from trainer.data.batch import Batch
@@ -31,6 +33,7 @@ class DeviceChecks:
         self._has_tasks = bool(checks.tasks)
         self._limits = checks.limits.to(device)
         self._may_lack = checks.may_lack.to(device)
+        self._found: Tensor | None = None  # by `stream`: bool []
 
     def __call__(self, batch: Batch) -> tuple[Batch, Tensor | None]:
         """Return the batch with its ids modulo the tables' rows if that is set, and whether it is bad.
@@ -43,6 +46,20 @@ class DeviceChecks:
             if self._wraps:
                 batch = replace(batch, sparse=torch.remainder(batch.sparse, self._limits_of(batch)))
             return self._cleaned(batch) if self._looks and len(batch) else (batch, None)
+
+    def stream(self, batches: Iterable[Batch]) -> Iterator[Batch]:
+        """Yield every batch with good values only; `has_failed` says whether all were."""
+        for batch in batches:
+            cleaned, is_bad = self(batch)
+            if is_bad is not None:
+                with self._lane.work():
+                    self._found = is_bad if self._found is None else self._found | is_bad
+            yield cleaned
+
+    def has_failed(self) -> bool:
+        """Whether a batch of `stream` was bad; this waits for the device."""
+        with self._lane.work():
+            return self._found is not None and bool(self._found)
 
     def _cleaned(self, batch: Batch) -> tuple[Batch, Tensor]:
         bad = {

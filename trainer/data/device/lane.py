@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
@@ -59,6 +59,18 @@ def await_mark(mark: torch.cuda.Event | None) -> None:
     """Wait on the host."""
     if mark is not None:
         mark.synchronize()
+
+
+class _Recorded(Protocol):
+    def record_stream(self, stream: Any, /) -> None: ...  # noqa: ANN401 - torch.Stream, torchrec's protocol
+
+
+def take_over(made: _Recorded, mark: torch.cuda.Event | None) -> None:
+    """Make the current stream wait for what a lane made, and the allocator wait for this stream."""
+    if mark is not None:
+        stream = torch.cuda.current_stream()
+        stream.wait_event(mark)
+        made.record_stream(stream)
 
 
 _LANES: dict[torch.device, SideLane] = {}

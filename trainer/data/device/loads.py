@@ -11,6 +11,7 @@ from trainer.data.stream import share_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+_FEW_RANKS = 8
 LOAD_ROWS = BLOCK_ROWS * WINDOW_BLOCKS  # about as many are read together if they are not shuffled
 
 
@@ -44,11 +45,6 @@ class LoadStep:
     global_size: int
     cuts: tuple[LoadCut, ...]
 
-    @property
-    def size(self) -> int:
-        """The samples of this rank."""
-        return sum(cut.stop - cut.start for cut in self.cuts)
-
 
 class ReadPlan:
     """The loads and steps of one rank from a position of an epoch to its end; a pure function of these."""
@@ -69,6 +65,7 @@ class ReadPlan:
         self._global_batch = global_batch
         self._rank = rank
         self._world_size = world_size
+        self.takes_most = world_size <= _FEW_RANKS  # of the rows of its loads
         self.epoch = epoch
         self.order = order
 

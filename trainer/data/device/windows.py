@@ -13,7 +13,7 @@ import torch
 
 from trainer.data.batch import Batch
 from trainer.data.mixing import signed, split_mix
-from trainer.data.sample_sums import hash_samples
+from trainer.data.sample_sums import hash_samples, sum_samples
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -86,7 +86,8 @@ class DeviceWindow:
         index = torch.arange(load.rows, device=ends.device) if self._order is None else self._order
         of_range = torch.bucketize(index, ends[:-1], right=True)
         self.sample_ids = index + arrays["shifts"].index_select(0, of_range)
-        self._hashes = hash_samples(plan.epoch, self.sample_ids)
+        self._epoch = plan.epoch
+        self._hashes = hash_samples(plan.epoch, self.sample_ids) if plan.takes_most else None
         self._list_ends: npt.NDArray[np.int64] | None = None
         if lengths is not None:
             self._first_ids = _starts_of(arrays["lengths"])
@@ -103,6 +104,8 @@ class DeviceWindow:
 
     def sums(self, start: int, stop: int) -> Tensor:
         """Return trainer.data.sample_sums.sum_samples of the rows at some places of the order."""
+        if self._hashes is None:
+            return sum_samples(self._epoch, self.sample_ids[start:stop])
         return self._hashes[:, start:stop].sum(dim=1)
 
     def take_into(self, out: Tensor, array: Tensor, start: int, stop: int) -> None:

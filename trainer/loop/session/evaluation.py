@@ -7,12 +7,17 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from trainer.base.errors import DatasetError
+from trainer.data.device.checks import DeviceChecks
+from trainer.data.device.stream import DeviceStream
+from trainer.data.source import ArraySource, EpochPart
 from trainer.report.task_metrics import TaskMetrics
 from trainer.retrieval.recall import RecallMeter, joined, named
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterator, Mapping
 
+    import torch
     from torch import Tensor
 
     from trainer.base.config import TrainerConfig
@@ -42,6 +47,7 @@ class Evaluator:
     checks: BatchChecks
     reporter: Reporter
     ledger: GoodputLedger
+    device: torch.device | None = None  # on which batches are made; None: on the CPU
     items: Items | None = None  # for a model of retrieval
     _last: tuple[int, dict[str, Any]] | None = None  # step and metrics of the last evaluation
 
@@ -70,27 +76,47 @@ class Evaluator:
 
     def _score(self) -> dict[str, Any]:
         metrics = TaskMetrics(self.learner.shape.tasks, self.world.device)
-        stream = self.dataset.batches(
-            "test",
-            batch_size=self.config.eval_batch_size or EVALUATION_BATCHES * self.config.batch_size,
-            rank=self.world.rank,
-            world_size=self.world.size,
-        )
         model = self.learner.kind.retrieval
         if model is not None and self.items is not None:
-            recalls = self._retrieve(model, stream, metrics, self.items)
+            recalls = self._retrieve(model, metrics, self.items)
             return {**metrics.compute(self.world.control), **recalls}
-        for logits, labels in self.learner.score(self.checks.stream(stream)):
+        for logits, labels in self.learner.score(self._batches(self.device)):
             metrics.update(logits, labels)
         return metrics.compute(self.world.control)
 
-    def _retrieve(
-        self, model: RetrievalModel, stream: Iterable[Batch], metrics: TaskMetrics, items: Items
-    ) -> dict[str, float | None]:
+    def _batches(self, device: torch.device | None) -> Iterator[Batch]:
+        """Yield the test split, checked; batches are made on the device if there is one.
+
+        Raises:
+            DatasetError: a value is out of range; of batches that are made on a device, after the last one.
+        """
+        part = EpochPart(
+            batch_size=self.config.eval_batch_size or EVALUATION_BATCHES * self.config.batch_size,
+            rank=self.world.rank,
+            world_size=self.world.size,
+            seed=0,
+            epoch=0,
+            start_sample=0,
+            shuffle=False,
+        )
+        if device is None or not isinstance(self.dataset, ArraySource):
+            yield from self.checks.stream(self.dataset.batches("test", **part))
+            return
+        checks = DeviceChecks(self.checks, device)
+        yield from checks.stream(DeviceStream(self.dataset.split("test"), device, **part))
+        if checks.has_failed():
+            for _ in self.checks.stream(self.dataset.batches("test", **part)):
+                pass  # until the first bad value, which the CPU names
+            raise DatasetError(
+                f"{device} found a value out of range in the test split, but not when it was read again; "
+                "look for faults of this machine's memory, disk and GPU"
+            )
+
+    def _retrieve(self, model: RetrievalModel, metrics: TaskMetrics, items: Items) -> dict[str, float | None]:
         """Return recall@k, and add the rows to the other metrics."""
         limits = self.config.recall_at
         meter = RecallMeter(items, limits)
-        for batch, outputs in self.learner.outputs(self.checks.stream(stream)):
+        for batch, outputs in self.learner.outputs(self._batches(None)):
             metrics.update(model.scores(outputs), batch.labels)
             meter.update(model.towers(outputs)[0], items.ids_of(batch), batch.labels)
         vectors = item_vectors(self.learner, model, items, self.world, self.config)

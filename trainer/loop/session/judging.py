@@ -33,8 +33,8 @@ class StepJudge:
         boundary: Boundary,
         checkpoints: RunCheckpoints,
         ledger: GoodputLedger,
-        log: StepLog,
         feed: BatchFeed,
+        log: StepLog,
     ) -> None:
         self._world = world
         self._feed = feed

@@ -149,8 +149,8 @@ def _assemble(
             boundary=boundary,
             checkpoints=checkpoints,
             ledger=ledger,
-            log=log,
             feed=feed,
+            log=log,
         ),
         checkpoints=checkpoints,
         evaluator=Evaluator(
@@ -161,6 +161,7 @@ def _assemble(
             checks=checks,
             reporter=reporter,
             ledger=ledger,
+            device=device,
             items=items,
         ),
         log=log,

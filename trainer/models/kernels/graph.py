@@ -38,6 +38,11 @@ class DenseGraph:
         self._captured: _Captured | None = None
         self._works = True
 
+    @property
+    def is_captured(self) -> bool:
+        """Whether batches are replayed."""
+        return self._captured is not None
+
     def __call__(self, keys: tuple[str, ...], dense: Tensor, tables: Tensor) -> Tensor | None:
         """Return the logits; None where the graph does not fit: other sizes, no gradients, or no capture."""
         if not (self._works and torch.is_grad_enabled() and len(dense) == self._batch_size):
@@ -76,7 +81,7 @@ class _Captured:
         with torch.cuda.stream(stream):
             for _ in range(WARM_UPS):
                 logits = part(keys, self.dense, self.tables)
-                torch.autograd.grad(logits, inputs, torch.zeros_like(logits))
+                torch.autograd.grad(logits, inputs, torch.zeros_like(logits), allow_unused=True)
         torch.cuda.current_stream(dense.device).wait_stream(stream)
         del logits
         pool = torch.cuda.graph_pool_handle()
@@ -86,7 +91,8 @@ class _Captured:
             self.logits = part(keys, self.dense, self.tables)
         self.gradient = torch.zeros_like(self.logits)
         with torch.cuda.graph(self.backward, pool=pool, capture_error_mode="thread_local"):
-            self.gradients = torch.autograd.grad(self.logits, inputs, self.gradient)
+            # None for weights that work outside of the part, such as those of places.
+            self.gradients = torch.autograd.grad(self.logits, inputs, self.gradient, allow_unused=True)
         self.logits = self.logits.detach()
 
     def fits(self, keys: tuple[str, ...], dense: Tensor, tables: Tensor) -> bool:
@@ -120,4 +126,4 @@ class _Replay(torch.autograd.Function):
         captured: _Captured = ctx.captured
         captured.gradient.copy_(gradient)
         captured.backward.replay()
-        return None, None, *(each.detach() for each in captured.gradients)
+        return None, None, *(None if each is None else each.detach() for each in captured.gradients)

@@ -69,6 +69,7 @@ def resources(layout: AzureLayout) -> list[Resource[AzureClusterProperties]]:
                 *layout.keys(identity.IDENTITY, (identity.CONTROL, identity.KUBELET)),
                 *identity.of_control(layout),
                 *reservation.keys(layout),
+                *(layout.keys(groups.REGISTRATION, groups.METRICS) if layout.has_managed_metrics else ()),
                 layout.key(LEFTOVERS),
             ),
             properties=AzureClusterProperties(
@@ -84,6 +85,8 @@ def resources(layout: AzureLayout) -> list[Resource[AzureClusterProperties]]:
                 system_zones=list(layout.system_zones),
                 labels=dict(settings.labels),
                 expires=layout.tagged_end,
+                # It is only ever enabled: others may use the agent, too.
+                managed_metrics=True if layout.has_managed_metrics else None,
                 version=layout.cluster.kubernetes_version or None,
             ),
             hourly_usd=_price(layout.prices, tier, settings.system_vm_size, settings.system_nodes),
@@ -106,7 +109,9 @@ class AzureClusterDriver(
 
     kind = CLUSTER
     of_type = aks.CLUSTER_TYPE
-    changeable = frozenset({"state", "public_access", "tier", "system_nodes", "expires", "version"})
+    changeable = frozenset(
+        {"state", "public_access", "tier", "system_nodes", "expires", "managed_metrics", "version"}
+    )
     deadline_s = 3600.0  # an upgrade takes longer than the creation
 
     @property
@@ -230,6 +235,9 @@ class AzureClusterDriver(
         if requested.tier != there["tier"]:
             row.sku = models.containerservice.ManagedClusterSKU(name="Base", tier=requested.tier)
             put()
+        if requested.managed_metrics and not there["managed_metrics"]:
+            cluster_model.monitor(of)
+            put()
         if there["version"] != (following := _following(there["version"], requested.version or "")):
             of.kubernetes_version = following
             put()
@@ -296,6 +304,7 @@ class AzureClusterDriver(
             "system_nodes": system.count if system else 0,
             "system_version": _version_of(system) if system else "",
             "expires": (row.tags or {}).get(TAG_EXPIRES, ""),
+            "managed_metrics": cluster_model.is_monitored(row),
             "version": str(row.current_kubernetes_version or row.kubernetes_version or ""),
         }
 

@@ -39,6 +39,7 @@ class AzureClusterProperties(LocatedProperties):
         labels: the settings' labels, for the system nodes.
         expires: when the cluster ends, in ISO 8601 and UTC; empty if it has no end, None if only the workflow
             that ends it has its present end.
+        managed_metrics: True if Azure Monitor's agent collects Prometheus metrics; None leaves it as it is.
         version: of Kubernetes, such as 1.34 or 1.34.2; None for the newest at creation, and any later.
     """
 
@@ -54,6 +55,7 @@ class AzureClusterProperties(LocatedProperties):
     system_zones: list[str]
     labels: dict[str, str]
     expires: str | None
+    managed_metrics: bool | None = None
     version: str | None = None
 
 
@@ -78,7 +80,7 @@ def cluster(
         identity: id of the control plane's identity.
         kubelet: the nodes' identity, as Azure describes it.
     """
-    return of.ManagedCluster(
+    model = of.ManagedCluster(
         location=requested.location,
         tags=dict(tags),
         sku=of.ManagedClusterSKU(name="Base", tier=requested.tier),
@@ -116,6 +118,23 @@ def cluster(
             ),
         ),
     )
+    if requested.managed_metrics and model.properties is not None:
+        monitor(model.properties)
+    return model
+
+
+def monitor(properties: of.ManagedClusterProperties) -> None:
+    """Let Azure Monitor's agent collect Prometheus metrics; the rest of its profile stays."""
+    profile = properties.azure_monitor_profile or of.ManagedClusterAzureMonitorProfile()
+    profile.metrics = profile.metrics or of.ManagedClusterAzureMonitorProfileMetrics(enabled=True)
+    profile.metrics.enabled = True
+    properties.azure_monitor_profile = profile
+
+
+def is_monitored(row: of.ManagedCluster) -> bool:
+    """Return whether Azure Monitor's agent collects Prometheus metrics."""
+    profile = row.azure_monitor_profile
+    return bool(profile and profile.metrics and profile.metrics.enabled)
 
 
 def api_server(requested: AzureClusterProperties) -> of.ManagedClusterAPIServerAccessProfile:

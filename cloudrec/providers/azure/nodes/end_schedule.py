@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from cloudrec.engine.cost import BY_USE
@@ -23,6 +22,7 @@ from cloudrec.engine.graph import TAG_CLUSTER, TAG_EXPIRES
 from cloudrec.providers.azure.api import ids, models
 from cloudrec.providers.azure.api.rows import group_name, plain
 from cloudrec.providers.azure.api.tracked import LocatedProperties, TrackedCalls, TrackedDriver
+from cloudrec.providers.azure.api.untyped import Provisioned, UntypedCalls, properties_of
 from cloudrec.providers.azure.identity.identity import END as END_IDENTITY
 from cloudrec.providers.azure.identity.identity import IDENTITY, IDENTITY_TYPE, WORKFLOW_TYPE, workflow_id
 from cloudrec.providers.azure.nodes import end_workflow
@@ -72,12 +72,7 @@ class AzureEndDriver(TrackedDriver["models.resources.GenericResource", AzureEndP
     @property
     def calls(self) -> TrackedCalls[models.resources.GenericResource]:
         """The client's methods for this kind."""
-        return TrackedCalls(
-            list=partial(_listed, self.azure),
-            get=partial(_read, self.azure),
-            put=partial(_put, self.azure),
-            delete=partial(_delete, self.azure),
-        )
+        return UntypedCalls(azure=self.azure, of_type=_TYPE, version=_VERSION).tracked
 
     def put(self, resource: Resource[AzureEndProperties], identities: Mapping[str, str]) -> str:
         """Put the workflow, with the calls for pools that were candidates once: such a pool may exist."""
@@ -122,11 +117,11 @@ class AzureEndDriver(TrackedDriver["models.resources.GenericResource", AzureEndP
 
     def state(self, row: models.resources.GenericResource) -> tuple[Condition, str]:
         """Return the condition; a list shows none, and a workflow is created within the call."""
-        return super().state(_Provisioned(_properties(row).get("provisioningState")))  # type: ignore[arg-type]
+        return super().state(Provisioned(properties_of(row).get("provisioningState")))  # type: ignore[arg-type]
 
     def properties(self, row: models.resources.GenericResource) -> Mapping[str, Any]:
         """Return the end, the state and the definition; nothing of a row of a list."""
-        found = _properties(row)
+        found = properties_of(row)
         if "definition" not in found:
             return {}
         there = found["definition"]
@@ -202,10 +197,11 @@ def move(azure: Azure, title: str, expires: str) -> None:
         azure.core.exceptions.AzureError: Azure refuses, or there is no workflow.
     """
     name = group_name(title)
+    own = ids.resource(azure.subscription, name, _TYPE, name)
     tags = models.resources.Tags(tags={TAG_EXPIRES: expires})
     patch = models.resources.TagsPatchResource(operation="Merge", properties=tags)
     # The guard may not read an operation, and needs none: it moves the end again if this has no effect.
-    azure.resources.tags.begin_update_at_scope(_id(azure, name, name), patch, polling=False)
+    azure.resources.tags.begin_update_at_scope(own, patch, polling=False)
 
 
 def _comparable(there: Mapping[str, Any], wanted: AzureEndProperties) -> dict[str, Any]:
@@ -223,35 +219,3 @@ def _comparable(there: Mapping[str, Any], wanted: AzureEndProperties) -> dict[st
     if there.get("expires") == wanted.expires:
         definition = end_workflow.with_end(definition, wanted.definition)
     return {**there, "definition": definition}
-
-
-@dataclass(frozen=True)
-class _Provisioned:
-    provisioning_state: object
-
-
-def _properties(row: models.resources.GenericResource) -> Mapping[str, Any]:
-    found: object = row.properties
-    return found if isinstance(found, Mapping) else {}
-
-
-def _listed(azure: Azure, group: str) -> Iterable[models.resources.GenericResource]:
-    return azure.resources.resources.list_by_resource_group(group, filter=f"resourceType eq '{_TYPE}'")
-
-
-def _id(azure: Azure, group: str, name: str) -> str:
-    return ids.resource(azure.subscription, group, _TYPE, name)
-
-
-def _read(azure: Azure, group: str, name: str) -> models.resources.GenericResource:
-    return azure.resources.resources.get_by_id(_id(azure, group, name), api_version=_VERSION)
-
-
-def _put(azure: Azure, group: str, name: str, row: models.resources.GenericResource, **more: Any) -> object:  # noqa: ANN401
-    return azure.resources.resources.begin_create_or_update_by_id(
-        _id(azure, group, name), row, api_version=_VERSION, **more
-    )
-
-
-def _delete(azure: Azure, group: str, name: str, **more: Any) -> object:  # noqa: ANN401 - the SDK's own
-    return azure.resources.resources.begin_delete_by_id(_id(azure, group, name), api_version=_VERSION, **more)

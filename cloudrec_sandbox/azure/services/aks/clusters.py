@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 _MODELS = "azure.mgmt.containerservice.models"
 _NEEDED = ("Microsoft.Compute", "Microsoft.Network")
+_FOR_METRICS = ("Microsoft.Insights", "Microsoft.AlertsManagement")
 _ASSIGN = "Microsoft.ManagedIdentity/userAssignedIdentities/assign/action"
 _KEPT = ("fqdn", "privateFQDN", "azurePortalFQDN", "resourceUID", "currentKubernetesVersion")
 PREEMPTED = "AKSOperationPreemptedByDelete"
@@ -64,6 +65,10 @@ class ManagedClusters(Kind):
         if call.target.method == "PATCH":
             return
         cluster_checks.check(call, body, old)
+        # azure-docs, prometheus-metrics-enable.md ("Prerequisites"): the resource providers for the agent.
+        if ((wish.get("azureMonitorProfile") or {}).get("metrics") or {}).get("enabled"):
+            for namespace in _FOR_METRICS:
+                providers.check_namespace(world, namespace, call.path.subscription)
         if wish.get("kubernetesVersion"):
             wanted = versions.resolved(
                 world, wish["kubernetesVersion"], call.path.name, plan=str(wish.get("supportPlan") or "")

@@ -36,9 +36,15 @@ def look(world: World) -> Picture:
                 callers=authority.callers(world, cluster),
                 is_reachable=_is_reachable(world, cluster),
                 leaving=evictions.leaving(world),
-                orders={"issuer": authority.issuer(cluster)},
+                orders={"issuer": authority.issuer(cluster), **_definitions(cluster)},
             )
     return Picture()
+
+
+def _definitions(cluster: Resource) -> dict[str, list[str]]:
+    """Return the kinds that come with Azure Monitor's agent (prometheus-metrics-scrape-crd.md)."""
+    metrics = (cluster.properties.get("azureMonitorProfile") or {}).get("metrics") or {}
+    return {"crds": ["azure-monitor"]} if metrics.get("enabled") else {}
 
 
 def _is_reachable(world: World, cluster: Resource) -> bool:

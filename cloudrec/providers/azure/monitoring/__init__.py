@@ -1,0 +1,1 @@
+"""Azure Monitor's managed service for Prometheus: where a cluster's metrics go, and how they get there."""

@@ -1,0 +1,1 @@
+"""Azure Monitor's managed service for Prometheus: workspaces, data collection, and groups of rules."""
