@@ -1,10 +1,11 @@
-"""Write every generated page and picture of docs/: `python -m scripts.site`."""
+"""Write every generated page and picture of docs/, and the navigation: `python -m scripts.site`."""
 
 from __future__ import annotations
 
 import sys
 
 from scripts.site.generated import DOCS, generated
+from scripts.site.navigation import FILE, navigation
 
 
 def main() -> int:
@@ -15,6 +16,10 @@ def main() -> int:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
             print(f"wrote docs/{name}")
+    text = navigation()
+    if FILE.read_text(encoding="utf-8") != text:
+        FILE.write_text(text, encoding="utf-8")
+        print(f"wrote {FILE.name}")
     return 0
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from scripts.site.generated import DOCS, generated
+from scripts.site.navigation import FILE, navigation
 from tests.docs.support_blocks import ROOT, names
 
 _FENCE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
@@ -52,6 +53,13 @@ def _anchors(path: Path) -> set[str]:
     text = _FENCE.sub("", path.read_text(encoding="utf-8"))
     plain = [re.sub(r"\]\([^)]*\)", "", heading) for heading in _HEADING.findall(text)]
     return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in plain}
+
+
+def test_the_navigation_is_the_list_of_the_first_page() -> None:
+    assert FILE.read_text(encoding="utf-8") == navigation(), "write it: python -m scripts.site"
+    page = (DOCS / "README.md").read_text(encoding="utf-8")
+    sections = re.findall(r"^  - ([\w ]+):$", FILE.read_text(encoding="utf-8"), re.MULTILINE)
+    assert sections == ["Tutorials", *re.findall(r"^## (.+)$", page, re.MULTILINE)]
 
 
 def test_every_page_is_in_the_navigation() -> None:

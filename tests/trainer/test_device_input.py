@@ -218,7 +218,7 @@ def test_scores_are_the_same_by_both_paths(worlds: Worlds, kind: str) -> None:
 
 
 class _LateMark:
-    """An event of a device that has copied only when somebody waits for it."""
+    """An event of a device that has copied only once it is waited for."""
 
     def __init__(self, staged: list[tuple[torch.Tensor, torch.Tensor]], spoilt: list[int]) -> None:
         self._staged, self._spoilt = staged, spoilt

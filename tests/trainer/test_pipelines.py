@@ -1,4 +1,4 @@
-"""Pipelines that begin anew after an evaluation, and refusals; tests/gpu/test_pipelines.py runs them all."""
+"""Pipelines that start again after an evaluation, and refusals; tests/gpu/test_pipelines.py runs them all."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _losses(place: Place, way: str, evaluations: tuple[int, ...]) -> tuple[list[
 
 @pytest.mark.parametrize("world_size", [1, 2])
 @pytest.mark.parametrize("evaluations", [(0,), (2, 3), (6, 7)])
-def test_a_pipeline_that_begins_anew_loses_and_repeats_no_batch(
+def test_a_pipeline_that_starts_again_loses_and_repeats_no_batch(
     worlds: Worlds, world_size: int, evaluations: tuple[int, ...]
 ) -> None:
     plain = worlds.run(world_size, _losses, "continues", ())[0]

@@ -18,13 +18,21 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from tests.trainer.support_learner import make_batches, make_learner
 from tests.trainer.support_ranks import Place
 from tests.trainer.support_worlds import Worlds
+from trainer.base.arguments import make_config
 from trainer.base.row_stamps import Intervals, RowStamps
 from trainer.tables.kernels import table_pieces
+from trainer.tables.optim import DenseUpdate, LossScaler
+from trainer.tables.replicas import ReplicaOptimizer
 from trainer.tables.row_rules import KINDS, make_states, update_rows, update_where
 
 WAITING = {"_local_scalar_dense", "nonzero", "masked_select", "_unique2", "unique_dim", "equal"}
 READING = {"tolist", "cpu", "numpy", "__bool__", "__int__", "__float__", "__index__"}
-IN_HOST_MEMORY = ("iter_cpu", "feature_dims.cpu()", "int(self.collected_steps)")  # on a GPU's machine, too
+IN_HOST_MEMORY = (  # on a GPU's machine, too
+    "iter_cpu",
+    "feature_dims.cpu()",
+    "int(self.collected_steps)",
+    "_get_value(step_t)",  # the step numbers of optimizers that are not fused
+)
 OF_KERNEL = "_execution_engine.run_backward"  # no Python: the kernel that fbgemm has for replicas on CPUs
 NO_ORIGIN = ("test_waits.py", "_compile.py", "eval_frame.py")
 STEPS = 6
@@ -162,3 +170,49 @@ def test_replicated_tables_learn_alike_by_mask(worlds: Worlds, optimizer: str) -
     rows, masked = worlds.run(1, _tables_after, {"table_optimizer": optimizer})[0]
     assert len(rows) == 5
     assert all(torch.equal(*pair) for pair in zip(rows, masked, strict=True))
+
+
+def _update(every: int, optimizer: torch.optim.Optimizer) -> DenseUpdate:
+    config = make_config(
+        {"precision": "fp16", "gradient_accumulation_steps": every, "gradient_clip_norm": 1.0}
+    )
+    replicas = ReplicaOptimizer([], kind="sgd", learning_rate=0.1, eps=1e-4)
+    return DenseUpdate(optimizer, replicas, LossScaler(active=True, device=torch.device("cpu")), config)
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [
+        (torch.optim.SGD, {"fused": True}),
+        (torch.optim.AdamW, {"fused": True}),
+        (torch.optim.Adagrad, {"fused": True}),
+        (torch.optim.Adagrad, {}),  # as on GPUs, where torch 2.11 has no fused one
+    ],
+    ids=str,
+)
+def test_an_overflow_changes_no_weight_and_is_not_waited_for(kind: Any, settings: dict[str, Any]) -> None:
+    weight = torch.nn.Parameter(torch.linspace(-1, 1, 6))
+    update = _update(1, kind([weight], lr=0.1, weight_decay=0.0, **settings))
+    found = _Found()
+    for scale, is_good in ((1.0, True), (float("inf"), False), (float("nan"), False), (1.0, True)):
+        before, size = weight.detach().clone(), float(update.scaler.scale)
+        weight.grad = torch.full((6,), scale) * size
+        with _Operations(found), _Functions(found):
+            update.step()
+        assert torch.equal(weight, before) is not is_good
+        assert torch.isfinite(weight).all()
+        assert float(update.scaler.scale) == (size if is_good else size / 2)
+    assert found.places == []
+
+
+def test_a_step_that_overflows_adds_nothing_to_those_that_are_accumulated() -> None:
+    weight = torch.nn.Parameter(torch.zeros(3))
+    update = _update(2, torch.optim.SGD([weight], lr=1.0, fused=True))
+    moves = []
+    for values in ((0.2, float("inf")), (float("nan"), float("inf")), (0.2, 0.4)):
+        before = weight.detach().clone()
+        for value in values:
+            weight.grad = torch.full((3,), value) * update.scaler.scale
+            update.step()
+        moves.append(float((before - weight.detach())[0]))
+    assert moves == pytest.approx([0.1, 0.0, 0.3])

@@ -296,7 +296,7 @@ class OverlappedPipeline(_Base):
         self._pipeline.detach()
         if self.way.restarts:
             if self.device.type == "cuda":
-                torch.cuda.synchronize(self.device)  # nothing of it may still be going on
+                torch.cuda.synchronize(self.device)  # nothing of it may still be in progress
             self._pipeline = None
             forget_prefetched(self.model)
             if self._given is not None:

@@ -53,7 +53,7 @@ class StepProfiler:
             self._profile, self._start, self._end = None, -1, -1  # once a run
 
 
-class Mark(Protocol):
+class DeviceMark(Protocol):
     """A point in a GPU's work, as torch.cuda.Event."""
 
     def record(self) -> None:
@@ -76,12 +76,14 @@ class PhaseClock:
     waits for it.
     """
 
-    def __init__(self, device: torch.device, mark: Callable[[], Mark] | None = None) -> None:
+    def __init__(self, device: torch.device, mark: Callable[[], DeviceMark] | None = None) -> None:
         """`mark` makes the marks of a GPU's work; by default, events of CUDA."""
         self._on_gpu = device.type == "cuda"
         self._mark = mark or (lambda: torch.cuda.Event(enable_timing=True))
-        self._marked: list[tuple[str, Mark]] = []  # of this step: each phase's end; the first is its begin
-        self._pending: deque[list[tuple[str, Mark]]] = deque()  # steps that the GPU may not have done
+        self._marked: list[
+            tuple[str, DeviceMark]
+        ] = []  # of this step: each phase's end; the first is its begin
+        self._pending: deque[list[tuple[str, DeviceMark]]] = deque()  # steps that the GPU may not have done
         self._seconds: dict[str, float] = {}
         self._steps = 0
         self._running = False

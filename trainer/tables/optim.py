@@ -180,16 +180,16 @@ class DenseUpdate:
         found = self.scaler.unscale(gradients)
         if self.every > 1:
             if found is not None:
-                self._forget(gradients, found)
+                _clear(gradients, found)
+                self.lost += found
             if not self._collect(gradients):
                 return
             found = None if found is None else self._lost_all()
         if self.limit is not None:
             torch.nn.utils.clip_grad_norm_(self.parameters, self.limit)
-        self._update(found)
+        self._update(gradients, found)
 
-    @torch.no_grad()
-    def _update(self, overflowed: torch.Tensor | None) -> None:
+    def _update(self, gradients: list[torch.Tensor], overflowed: torch.Tensor | None) -> None:
         """Update the weights, unless `overflowed` is 1."""
         fused: Any = self.optimizer
         if overflowed is None:
@@ -198,15 +198,11 @@ class DenseUpdate:
             fused.found_inf = overflowed  # as torch's GradScaler does
             fused.step()
             del fused.found_inf
+        elif not self.optimizer.defaults["weight_decay"]:  # Adagrad: a gradient of 0 changes nothing
+            _clear(gradients, overflowed)
+            fused.step()
         elif not bool(overflowed):
             fused.step()
-
-    @torch.no_grad()
-    def _forget(self, gradients: list[torch.Tensor], overflowed: torch.Tensor) -> None:
-        """Set the gradients to 0 where `overflowed` is 1."""
-        for gradient in gradients:
-            gradient.copy_(torch.where(overflowed > 0, 0.0, gradient))
-        self.lost += overflowed
 
     def _lost_all(self) -> torch.Tensor:
         lost = (self.lost >= self.every).float()
@@ -223,6 +219,13 @@ class DenseUpdate:
         torch._foreach_zero_(self.collected)
         self.collected_steps.zero_()
         return True
+
+
+@torch.no_grad()
+def _clear(gradients: list[torch.Tensor], overflowed: torch.Tensor) -> None:
+    """Set the gradients to 0 if `overflowed` is 1."""
+    for gradient in gradients:
+        gradient.copy_(torch.where(overflowed > 0, 0.0, gradient))
 
 
 class Optimizers:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ from cloudrec.data import require_extra
 from cloudrec.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from cloudrec.data.push import PushPlan
 
@@ -47,6 +48,7 @@ def synth(out: Path, rows: int, test_rows: int | None, seed: int, *, overwrite: 
     require_extra()
     from cloudrec.data.synth.synth import synthesize  # noqa: PLC0415  # `--help` needs none of it
 
+    _writes(out)
     with progress("writing", "rows") as update:
         made = synthesize(
             out, rows=rows, test_rows=test_rows, seed=seed, overwrite=overwrite, progress=update
@@ -199,6 +201,7 @@ def prepare(
     if features is not None:
         schema = load_schema(features)
     keep_freed_memory()
+    _writes(out, is_dataset=True)
     with progress("reading", "bytes") as update:
         report = prepare_dataset(sources, out, options=options, schema=schema, on=on, progress=update)
     for bad in report.first_bad_rows:
@@ -265,8 +268,25 @@ def push(
     again to continue it. Every file is verified after the upload; dataset.json is written last.
     """
     from cloudrec.app.data import push_dataset  # noqa: PLC0415  # `--help` needs none of it
+    from cloudrec.cli.interrupted import in_hand  # noqa: PLC0415  # as above
+    from cloudrec.cli.left_behind import UploadInHand  # noqa: PLC0415  # as above
+
+    upload = UploadInHand()
+    in_hand(upload.messages)
+
+    @contextmanager
+    def sending() -> Iterator[Callable[[int, int | None], None]]:
+        with progress("sending", "bytes") as update:
+
+            def advance(done: int, total: int | None) -> None:
+                upload.sent = done
+                update(done, total)
+
+            yield advance
 
     def decide(plan: PushPlan) -> bool:
+        if not dry_run:
+            upload.uri, upload.files, upload.total = plan.uri, len(plan.send), plan.bytes
         announce(
             f"{len(plan.send):,} files ({plan.bytes:,} bytes) to send to {plan.uri}, "
             f"{len(plan.held):,} are there"
@@ -281,7 +301,7 @@ def push(
         name=name,
         overwrite=overwrite,
         decide=decide,
-        progress=lambda: progress("sending", "bytes"),
+        progress=sending,
     )
     what = "would be" if dry_run else "is"
     emit({"push": {**plan.to_json(), "dry_run": dry_run}}, f"{source} {what} at {plan.uri}")
@@ -289,6 +309,14 @@ def push(
         next_step("the same command without --dry-run sends them")
     else:
         next_step(f"`cloudrec train --dataset {shlex.quote(plan.dataset)}` trains with it")
+
+
+def _writes(out: Path, *, is_dataset: bool = False) -> None:
+    """Have Ctrl-C say what is in a folder."""
+    from cloudrec.cli.interrupted import in_hand  # noqa: PLC0415  # `--help` needs none of it
+    from cloudrec.cli.left_behind import FolderInHand  # noqa: PLC0415  # as above
+
+    in_hand(FolderInHand(out=out, is_dataset=is_dataset).messages)
 
 
 def _next_with(dataset: str) -> None:

@@ -86,6 +86,8 @@ def build(
     Flags after -- are passed to the build tool unchanged.
     """
     from cloudrec.app.image import build_image  # noqa: PLC0415  # `--help` needs none of it
+    from cloudrec.cli.interrupted import in_hand  # noqa: PLC0415  # as above
+    from cloudrec.cli.left_behind import ImageInHand  # noqa: PLC0415  # as above
     from cloudrec.image.work import BuildWish  # noqa: PLC0415
 
     wish = BuildWish(
@@ -99,9 +101,13 @@ def build(
         flags=flags,
     )
     shown: list[str] = []
+    work = ImageInHand()
+    in_hand(work.messages)
 
     def decide(command: BuildCommand) -> bool:
         shown.append(shlex.join(command.arguments))
+        if not dry_run:
+            work.name, work.builder = wish.tag, Path(command.arguments[0]).name
         announce(shown[-1])
         return not dry_run
 
@@ -151,11 +157,17 @@ def push(
 ) -> None:
     """Push an image (default: the one built last). `train` then uses it by its digest."""
     from cloudrec.app.image import push_image  # noqa: PLC0415  # `--help` needs none of it
+    from cloudrec.cli.interrupted import in_hand  # noqa: PLC0415  # as above
+    from cloudrec.cli.left_behind import ImageInHand  # noqa: PLC0415  # as above
 
     where: list[str] = []
+    work = ImageInHand(is_push=True)
+    in_hand(work.messages)
 
     def decide(image: BuiltImage, destination: str) -> bool:
         where.append(destination)
+        if not dry_run:
+            work.name, work.builder = destination, image.builder
         announce(f"{image.name} to {destination}, by {image.builder}")
         return not dry_run
 

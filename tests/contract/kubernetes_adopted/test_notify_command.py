@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cloudrec.app.guard import hold_to_end
+from cloudrec.app.notices.failing import failing
 from cloudrec.app.notices.sending import notifications, send_test
 from cloudrec.errors import PreflightError, SpecError
 from cloudrec.keeper.guard import Guard
@@ -85,6 +86,26 @@ def test_the_keeper_sends_the_test_that_a_user_requests(site: Site, admin: Kube)
     assert time.monotonic() - began < 120
     assert (sent.sender, sent.channel, sent.state) == (f"keeper of {site.cluster.title}", "webhook", "sent")
     assert [got["event"] for got in server.got] == ["test"]
+
+
+def test_status_names_the_keeper_whose_channel_fails(site: Site, admin: Kube) -> None:
+    title = site.cluster.title
+    request = site.cluster.model_dump(mode="json")
+    site.application.journal.put_cluster(title, "kubernetes", request)
+    assert failing(site.application, [title], []) == []
+    with hooks(404) as server:
+        _secret(admin, HOOK=server.url)
+        keeper = Rounds(admin, server)
+        keeper.start()
+        try:
+            send_test(site.application, NOTIFY, site.cluster)
+        finally:
+            keeper.end()
+    (found,) = failing(site.application, [title], [])
+    assert (found.sender, found.channel, found.count) == (f"keeper of {title}", "webhook", 1)
+    assert "404" in found.why
+    assert abs((found.since or 0.0) - time.time()) < 600
+    assert f"`cloudrec notify test --cluster {title}` sends a test" in found.text
 
 
 def test_a_secret_that_is_missing_is_named_before_anything_is_asked(site: Site, admin: Kube) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import statistics
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -277,6 +279,37 @@ def test_a_live_run_moves_and_is_stopped_from_the_page(open_page: Open, tmp_path
     finally:
         if not launcher("local").state(run).state.is_final:
             launcher("local").stop(run, grace_s=1)
+
+
+def test_a_stopped_run_is_resumed_from_the_page(open_page: Open, tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    up = [sys.executable, "-P", "-m", "cloudrec", "up", "local", "--yes"]
+    subprocess.run(up, env={**os.environ, "CLOUDREC_HOME": str(tmp_path)}, check=True, capture_output=True)
+    run = _begin(tmp_path, steps=120)
+    engine = launcher("local")
+    try:
+        with live_page(tmp_path) as served:
+            page = open_page("/runs/alive", server=served)
+            expect(page.locator("#log-lines")).to_contain_text("rank 0 step", timeout=20_000)
+            engine.stop(run, grace_s=20)
+            expect(page.locator("h1 + .pill")).to_have_text("INTERRUPTED", timeout=20_000)
+            page.get_by_role("link", name="Resume…").click()
+            expect(page.get_by_role("heading", level=1)).to_have_text("Resume alive?")
+            expect(page.locator(".question")).to_contain_text("the checkpoint of step")
+            page.get_by_role("link", name="Leave it as it is").click()  # no is no
+            expect(page.locator("h1 + .pill")).to_have_text("INTERRUPTED")
+            assert max(event.launch for event in run.ledger.read()) == 1
+            page.get_by_role("link", name="Resume…").click()
+            page.get_by_role("button", name="Resume the run").click()
+            expect(page.locator("h1 + .pill")).to_have_text("RUNNING", timeout=20_000)
+            expect(page.locator("h1 + .pill")).to_have_text("SUCCEEDED", timeout=40_000)
+            events = [event.event for event in run.ledger.read() if event.launch == 2]
+            assert events[0] == "submitted"
+            assert events[-1] == "succeeded"
+            assert "rank 0 begins at step" in run.rank_log(0).read_text()
+    finally:
+        if not engine.state(run).state.is_final:
+            engine.stop(run, grace_s=1)
 
 
 def test_what_the_user_does_survives_a_change(open_page: Open, home: Path) -> None:

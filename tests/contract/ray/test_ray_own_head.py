@@ -10,12 +10,15 @@ from pathlib import Path
 import psutil
 import pytest
 
+from cloudrec.app.notices.awaiting import await_end
+from cloudrec.home import locked
 from cloudrec.launchers.base.ledger import RunState
 from cloudrec.launchers.base.run_folder import RunFolder, create_run
 from cloudrec.launchers.base.runspec import RunSpec
 from cloudrec.launchers.ray.launcher import LAUNCHER
 from cloudrec.observe.status import wait_for_end
 from cloudrec.process import ray_head
+from tests.unit.notify.support_receivers import hooks
 
 FAKE_TRAINER = (sys.executable, str(Path(__file__).parents[2] / "e2e" / "fake_trainer.py"))
 SECONDS = 150.0
@@ -76,3 +79,28 @@ def _until_gone(run: RunFolder, processes: list[psutil.Process]) -> None:
     while run.is_alive or any(process.is_running() for process in processes):
         assert time.monotonic() < give_up, [process for process in processes if process.is_running()]
         time.sleep(0.2)
+
+
+def test_this_machine_notifies_the_end_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if importlib.util.find_spec("ray") is None:
+        pytest.skip("ray[default] is not installed")
+    monkeypatch.setenv("CLOUDREC_NOTIFY_POLL_S", "0.5")
+    with hooks() as server:
+        monkeypatch.setenv("ML_HOOK", server.url)
+        spec = RunSpec(
+            name="told",
+            launcher="ray",
+            trainer_config={"steps": 5, "step_s": 0.05},
+            trainer_command=FAKE_TRAINER,
+            storage=str(tmp_path / "storage"),
+            notify={"webhook": "ML_HOOK"},
+        )
+        run = create_run(tmp_path / "runs", spec)
+        LAUNCHER.submit(run)
+        await_end(run, spec)
+        deadline = time.monotonic() + SECONDS
+        while not server.got and time.monotonic() < deadline:
+            time.sleep(0.2)
+        assert [(each["event"], each["run"]) for each in server.got] == [("finished", "told")]
+        with locked(run.path / "awaiting.lock", what="the end", wait_s=60):
+            assert LAUNCHER.state(run).state is RunState.SUCCEEDED

@@ -61,11 +61,11 @@ def await_mark(mark: torch.cuda.Event | None) -> None:
         mark.synchronize()
 
 
-class _Recorded(Protocol):
+class _RecordedEvent(Protocol):
     def record_stream(self, stream: Any, /) -> None: ...  # noqa: ANN401 - torch.Stream, torchrec's protocol
 
 
-def take_over(made: _Recorded, mark: torch.cuda.Event | None) -> None:
+def take_over(made: _RecordedEvent, mark: torch.cuda.Event | None) -> None:
     """Make the current stream wait for what a lane made, and the allocator wait for this stream."""
     if mark is not None:
         stream = torch.cuda.current_stream()

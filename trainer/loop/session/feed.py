@@ -83,7 +83,7 @@ class BatchFeed:
         self._device = device
         self._device_checks = None if device is None else DeviceChecks(checks, device)
         self._flags: deque[_Flag] = deque()  # those of the steps since the last `confirm`, and ahead of it
-        self._asked: list[tuple[list[_Flag], LateCopy]] = []  # those that `confirm` has not read yet
+        self._asked: list[tuple[list[_Flag], LateCopy]] = []  # on their way from the device
 
     def batches(self, progress: Progress, count: int) -> Iterator[Batch]:
         """Yield at most `count` batches, from the position of `progress` when the first one is read.
@@ -95,12 +95,12 @@ class BatchFeed:
         return self._checked(islice(self._left(progress), count), progress)
 
     def confirm(self, step: int, *, now: bool) -> None:
-        """Check that the batches of steps were good.
+        """Check that the batches up to this step were good.
 
         Args:
             step: the number of the newest step.
-            now: check all steps, which waits for their device. Otherwise those since the last call are left
-                for the next one.
+            now: check all, which waits for the device. Otherwise those since the last call are left for the
+                next one.
 
         Raises:
             BadBatchError: one was not.
@@ -108,15 +108,14 @@ class BatchFeed:
         flags: list[_Flag] = []
         while self._flags and self._flags[0].step <= step:
             flags.append(self._flags.popleft())
-        asked, self._asked = self._asked, []
         if flags:
-            self._asked = [(flags, LateCopy(torch.stack([each.is_bad for each in flags])))]
-        if now:
-            asked, self._asked = asked + self._asked, []
-        for each, found in asked:
-            places = found.wait().tolist()
-            if any(places):
-                self._explain(each[places.index(True)])
+            self._asked.append((flags, LateCopy(torch.stack([each.is_bad for each in flags]))))
+        split = len(self._asked) - (0 if now or not flags else 1)
+        read, self._asked = self._asked[:split], self._asked[split:]
+        for asked, found in read:
+            for flag, is_bad in zip(asked, found.wait().tolist(), strict=True):
+                if is_bad:
+                    self._explain(flag)
 
     def _left(self, progress: Progress) -> Iterator[tuple[_Place, Batch]]:
         """Yield all batches that are left."""
