@@ -20,9 +20,13 @@ _NETWORK = 0.7
 # Times that an activation is written or read: forward, backward, activation functions.
 _PASSES = 8
 _ROW_PASSES = 3  # of a table's row: read, and read and written by the optimizer
-_LAUNCH_S = 0.006  # the host's work for a step in eager mode, whatever the batch
-# Seconds an id of one reader thread, as measured on 2026-11-21 (benchmarks/results).
-_READ_ONE_HOT_S, _READ_BAGS_S = 0.0133e-6, 0.0425e-6
+# The host's work for a step, whatever the batch, as measured on 2026-11-26 (benchmarks/results/gpu).
+_LAUNCH_S = 0.009
+_LAUNCH_ALONE_S = 0.005  # of one GPU, which exchanges nothing and replays CUDA graphs: an estimate
+# Bytes a second that a rank's reader threads copy to pinned memory. One thread alone was measured at 18 to
+# 20 GB/s on 2026-11-26 (benchmarks/results); the ranks of a machine share its memory.
+_READ_BYTES_S = 10e9
+_ID_BYTES, _OTHER_BYTES = 4, 64  # of a sample as it is stored; the others are dense features and the label
 # The true throughput lies between these multiples of the estimate, by the published runs (docs/plan.md).
 LOW, HIGH = 0.4, 1.5
 
@@ -54,7 +58,7 @@ class StepTime:
         exchange: pooled embeddings and their gradients between ranks.
         gradients: the dense part's gradients between ranks.
         host: the host's own work; runs beside the GPU.
-        input: reading a batch and sending it; runs beside the step.
+        input: reading a batch into pinned memory; runs beside the step.
     """
 
     batch: int
@@ -111,7 +115,6 @@ def step_time(work: TrainingWork, gpu: GpuRates, links: Links, *, nodes: int) ->
     gradients = _reduced(work.dense.params * 4, links, nodes)
     if exchange is None or gradients is None:
         return None
-    is_one_hot = work.ids <= len(work.vectors)
     return StepTime(
         batch=batch,
         ranks=ranks,
@@ -119,8 +122,8 @@ def step_time(work: TrainingWork, gpu: GpuRates, links: Links, *, nodes: int) ->
         tables=tables,
         exchange=exchange,
         gradients=gradients,
-        host=_LAUNCH_S,
-        input=batch * work.ids * (_READ_ONE_HOT_S if is_one_hot else _READ_BAGS_S),
+        host=_LAUNCH_S if ranks > 1 else _LAUNCH_ALONE_S,
+        input=batch * (work.ids * _ID_BYTES + _OTHER_BYTES) / _READ_BYTES_S,
     )
 
 

@@ -57,10 +57,12 @@ def test_the_gpus_part_of_a_step_agrees_with_published_runs(
     assert step.batch * step.ranks / step.on_gpu / published == pytest.approx(factor, abs=0.06)
 
 
-def test_the_input_limits_a_fast_gpu_and_the_host_a_small_batch() -> None:
+def test_the_input_limits_long_samples_of_a_small_model_and_the_host_a_small_batch() -> None:
     rates = gpu_rates("H200", 141)
     assert rates is not None
-    large = step_time(replace(DLRM, batch=65_536), rates, ALONE, nodes=1)
+    narrow = LayerSizes(num_dense=13, vectors=[8] * 26, bottom=(16, 8), top=(16, 1))
+    long = replace(DLRM, batch=65_536, ids=2000, dim=8, dense=dense_work("dlrm", narrow))
+    large = step_time(long, rates, ALONE, nodes=1)
     small = step_time(replace(DLRM, batch=1024), rates, ALONE, nodes=1)
     assert large is not None
     assert small is not None
@@ -126,7 +128,7 @@ def test_spot_nodes_are_slower_by_their_expected_ends() -> None:
 
 
 def test_offers_are_tried_with_more_nodes_and_the_best_is_first() -> None:
-    work = replace(DCN, samples=10**9)
+    work = replace(DCN, samples=10**9, global_batch=1 << 20)  # enough for the GPUs of 4 nodes
     alone = replace(BOX, instance_type="alone", joins_nodes=False, hourly_usd=100.0)
     unpriced = replace(BOX, instance_type="unpriced", hourly_usd=None)
     offers = list(planned_offers(work, [BOX, alone, unpriced], most_nodes=4))
