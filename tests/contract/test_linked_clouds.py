@@ -115,6 +115,29 @@ def test_a_cluster_is_ready_once_its_addons_and_its_guard_are_installed(
         assert cloud.state() == []
 
 
+@pytest.mark.soak  # Google's stand-in is slow
+def test_gkes_service_for_metrics_gets_what_names_the_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with stand_in("kubernetes") as server, stand_in("gcp") as cloud:
+        monkeypatch.setenv("SSL_CERT_FILE", server._announcement["certificate_authority"])
+        del cloud.env["CLOUDREC_CLUSTER_ADDONS"]
+        for variable, value in cloud.env.items():
+            monkeypatch.setenv(variable, value)
+        cloud.reset()
+        cloud.control(kubernetes=server._announcement)
+        site = Site(cloud, tmp_path)
+        site.cluster = ClusterSpec.model_validate(
+            {**site.cluster.model_dump(mode="json"), "metrics": "managed"}
+        )
+        site.up()
+        there = {each.name for each in app.installed(site.application, site.cluster)}
+        assert "gke-pod-monitorings" in there
+        assert not there & {"gpu-metrics", "pod-monitors"}  # GKE collects the metrics of GPUs itself
+        site.down()
+        assert cloud.state() == []
+
+
 def shown(site: Site) -> tuple[str, dict[str, str]]:
     """A cluster's state, and its missing parts with the reasons."""
     (view,) = app.clusters(site.application)

@@ -64,6 +64,11 @@ def objects_of(
     return [render(each) for each in maker(addon, target, labels)]
 
 
+def is_in_namespace(addon: Addon) -> bool:
+    """Return whether an add-on's objects are in the namespace of the runs."""
+    return is_monitor(addon) or addon.name == "gke-pod-monitorings"
+
+
 def is_monitor(addon: Addon) -> bool:
     """Return whether an add-on names the pods that serve metrics, for an operator of Prometheus."""
     return any(kind.endswith("/PodMonitor") for kind in addon.requires)
@@ -157,6 +162,20 @@ def _monitors(addon: Addon, target: ClusterTarget, labels: Mapping[str, str]) ->
     ]
 
 
+def _gke_monitorings(addon: Addon, target: ClusterTarget, labels: Mapping[str, str]) -> list[TemplateContext]:
+    """Return the object that names the runs and the keeper; GKE collects the metrics of GPUs itself."""
+    del addon
+    return [
+        contexts.PodMonitoring(
+            labels=labels,
+            name="cloudrec-runs",
+            namespace=target.namespace,
+            selector={"matchLabels": {MANAGED_BY: MANAGER}},
+            port=METRICS,
+        )
+    ]
+
+
 def _local_disks(addon: Addon, target: ClusterTarget, labels: Mapping[str, str]) -> list[TemplateContext]:
     if not target.local_path:
         raise PreflightError(
@@ -209,5 +228,6 @@ _MAKERS: Mapping[str, Callable[[Addon, ClusterTarget, Mapping[str, str]], list[T
     _DRIVER: _doca,
     "rdma-device-plugin": _rdma,
     "gke-networks": _networks,
+    "gke-pod-monitorings": _gke_monitorings,
     "local-disks": _local_disks,
 }

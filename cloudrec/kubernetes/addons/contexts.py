@@ -155,6 +155,23 @@ class PodMonitor(Labelled):
 
 
 @dataclass(frozen=True, kw_only=True)
+class PodMonitoring(Labelled):
+    """Names the pods of its namespace that serve metrics, for GKE's Managed Service for Prometheus.
+
+    Args:
+        name: its name.
+        namespace: its namespace, and that of the pods.
+        selector: the label selector of the pods.
+        port: the name of the port at which they serve metrics.
+    """
+
+    name: str
+    namespace: str
+    selector: Mapping[str, Any]
+    port: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class LocalDisks(OnNodes):
     """Joins the local disks of a node into one volume, and mounts it at a path of the node.
 

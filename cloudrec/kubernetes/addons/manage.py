@@ -229,7 +229,7 @@ def install_metrics(
         addon = addon_of(name)
         if name == _GPU_METRICS and not has_gpus:
             continue
-        if bundled.is_monitor(addon):
+        if bundled.is_in_namespace(addon):
             site.make_namespace()
         try:
             site.follow(addon, force=False, patience_s=_SERVED_S)

@@ -17,6 +17,7 @@ FACTS = CloudFacts(
     ),
     notice=NOTICE,
     metrics_agent="Google Cloud Managed Service for Prometheus",
+    metrics_addons=("gke-pod-monitorings",),
     pool_label="cloud.google.com/gke-nodepool",
     # kubernetes/node-problem-detector, config/: the conditions of its monitors, which GKE's nodes run.
     unhealthy=dict.fromkeys(("KernelDeadlock", "ReadonlyFilesystem", "CorruptDockerOverlay2"), "True"),

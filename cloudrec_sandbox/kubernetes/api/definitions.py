@@ -1,7 +1,7 @@
 """Kinds from CustomResourceDefinitions, served a moment after these are applied; operators' kinds.
 
 Operators' kinds have a schema that allows everything, unless their real definitions are applied. Kueue's
-queues have that of `queue_kinds`, PodMonitors that of `monitor_kinds`.
+queues have that of `queue_kinds`, PodMonitors and PodMonitorings that of `monitor_kinds`.
 """
 
 from __future__ import annotations
@@ -61,6 +61,13 @@ OPERATORS: dict[str, tuple[tuple[str, str, dict[str, str]], ...]] = {
             "azmonitoring.coreos.com",
             "v1",
             {"PodMonitor": "podmonitors", "ServiceMonitor": "servicemonitors"},
+        ),
+    ),
+    "google-prometheus": (
+        (
+            "monitoring.googleapis.com",
+            "v1",
+            {"PodMonitoring": "podmonitorings", "ClusterPodMonitoring": ".clusterpodmonitorings"},
         ),
     ),
     "gke-networking": (

@@ -19,13 +19,14 @@ from tests.contract.kubernetes_addons.support import Server
 from tests.unit.kubernetes_manifests.support_matrix import workload
 
 OSS, AZURE = "monitoring.coreos.com/v1/PodMonitor", "azmonitoring.coreos.com/v1/PodMonitor"
+GOOGLE = "monitoring.googleapis.com/v1/PodMonitoring"
 GPUS = {"resources": {"nvidia.com/gpu": "8"}}
 
 
 def define(kube: Kube, server: Server, *operators: str) -> None:
     """Define the kinds of operators, and wait until the API server serves them."""
     server.control(crds=list(operators))
-    kinds = {"prometheus": OSS, "azure-monitor": AZURE}
+    kinds = {"prometheus": OSS, "azure-monitor": AZURE, "google-prometheus": GOOGLE}
     deadline = time.monotonic() + 20
     while not all(kube.kinds.has(kinds[each]) for each in operators):
         assert time.monotonic() < deadline
@@ -97,6 +98,25 @@ def test_both_operators_get_monitors_and_a_removal_takes_them(kube: Kube, server
     assert monitors(kube, AZURE) == monitors(kube, OSS)
     manage.remove_all(kube, "demo", report=print)
     assert monitors(kube, AZURE) == monitors(kube, OSS) == {}
+
+
+def test_gkes_service_finds_the_runs_where_it_was_asked_for(kube: Kube, server: Server) -> None:
+    define(kube, server, "google-prometheus")
+    assert served(kube, server) == []  # GKE serves the kind in clusters that did not ask for the service
+    assert [line.split()[0] for line in served(kube, server, ["gke-pod-monitorings"])] == [
+        "gke-pod-monitorings"
+    ]
+    target = server.target()
+    objects = run_objects("torchrun", workload(metrics_port=9409), target, profile_of("tcp", ""))
+    (job,) = [each for each in objects if each["kind"] == "Job"]
+    pod = job["spec"]["template"]
+    (found,) = kube.list(GOOGLE)
+    assert found["metadata"]["namespace"] == target.namespace  # it selects pods of its namespace alone
+    assert selects(found["spec"]["selector"], pod["metadata"]["labels"])
+    (endpoint,) = found["spec"]["endpoints"]
+    assert endpoint["port"] in [port["name"] for port in pod["spec"]["containers"][0]["ports"]]
+    manage.remove_all(kube, "demo", report=print)
+    assert kube.list(GOOGLE) == []
 
 
 def test_a_service_whose_kinds_are_not_there_yet_is_reported_with_the_remedy(

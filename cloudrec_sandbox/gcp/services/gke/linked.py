@@ -44,8 +44,15 @@ def look(world: World) -> Picture:
                 callers=[_caller(world, cluster)],
                 is_reachable=_is_reachable(world, cluster),
                 leaving=preemptions.leaving(world),
+                orders=_definitions(cluster),
             )
     return Picture()
+
+
+def _definitions(cluster: ClusterState) -> dict[str, list[str]]:
+    """Return the kinds that come with managed collection (Managed Service for Prometheus, set-up)."""
+    monitoring = cluster.message.monitoring_config
+    return {"crds": ["google-prometheus"]} if monitoring.managed_prometheus_config.enabled else {}
 
 
 def _is_reachable(world: World, cluster: ClusterState) -> bool:

@@ -1,9 +1,14 @@
-"""The schema of PodMonitor, by the types that prometheus-operator publishes: pkg/apis/monitoring/v1.
+"""The schemas of PodMonitor and PodMonitoring.
+
+PodMonitor is by the types that prometheus-operator publishes: pkg/apis/monitoring/v1.
 
 Required fields, patterns, limits and enumerations are those of the types' markers in podmonitor_types.go and
 types.go, as read on 2026-11-26. Fields for authorization, TLS and relabeling are left out, so that an object
 with one is refused. AKS's agent has the same kind in the group azmonitoring.coreos.com (azure-monitor-docs,
 prometheus-metrics-scrape-crd.md).
+
+PodMonitoring is by GoogleCloudPlatform/prometheus-engine, charts/operator/crds, podmonitorings, version v1,
+as read on 2026-11-26, without authorization, TLS, relabeling and the rules in CEL.
 """
 
 from __future__ import annotations
@@ -66,6 +71,28 @@ _spec = {
     },
 }
 
+_scraped = {
+    "type": "object",
+    "required": ["interval", "port"],
+    "properties": {
+        "port": {"x-kubernetes-int-or-string": True},
+        "path": _text,
+        "scheme": {"type": "string", "enum": ["http", "https"]},
+        "interval": _duration,
+        "timeout": _duration,
+    },
+}
+_monitoring = {
+    "type": "object",
+    "required": ["endpoints", "selector"],
+    "properties": {
+        "endpoints": {"type": "array", "minItems": 1, "maxItems": 10, "items": _scraped},
+        "filterRunning": {"type": "boolean"},
+        "selector": _selector,
+    },
+}
+
 MONITORS: Mapping[str, dict[str, Any]] = {
-    "PodMonitor": {"type": "object", "required": ["spec"], "properties": {"spec": _spec}}
+    "PodMonitor": {"type": "object", "required": ["spec"], "properties": {"spec": _spec}},
+    "PodMonitoring": {"type": "object", "required": ["spec"], "properties": {"spec": _monitoring}},
 }
