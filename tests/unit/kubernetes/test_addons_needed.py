@@ -12,7 +12,7 @@ import yaml
 
 from cloudrec.errors import UsageError
 from cloudrec.kubernetes.addons import contexts
-from cloudrec.kubernetes.addons.bundled import is_monitor
+from cloudrec.kubernetes.addons.bundled import is_in_namespace
 from cloudrec.kubernetes.addons.manage import addon_for, addon_of, needed
 from cloudrec.kubernetes.addons.table import Addon, Release, addons
 from cloudrec.kubernetes.manifests import text
@@ -61,7 +61,7 @@ def test_every_addon_has_a_version_a_date_and_a_source() -> None:
         assert addon.source
         assert addon.purpose
         on_request = (
-            addon.release is not None or addon.follows_nodes or addon.name in METRICS or is_monitor(addon)
+            addon.release is not None or addon.follows_nodes or addon.name in METRICS or is_in_namespace(addon)
         )
         assert addon.optional == on_request
         assert set(addon.needs) | set(addon.then) <= set(addons())
