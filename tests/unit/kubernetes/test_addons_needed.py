@@ -61,7 +61,10 @@ def test_every_addon_has_a_version_a_date_and_a_source() -> None:
         assert addon.source
         assert addon.purpose
         on_request = (
-            addon.release is not None or addon.follows_nodes or addon.name in METRICS or is_in_namespace(addon)
+            addon.release is not None
+            or addon.follows_nodes
+            or addon.name in METRICS
+            or is_in_namespace(addon)
         )
         assert addon.optional == on_request
         assert set(addon.needs) | set(addon.then) <= set(addons())
