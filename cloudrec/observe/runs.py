@@ -57,6 +57,7 @@ class RunView:
         wall_s: seconds that it has run, over all launches.
         pid: the process id of its supervisor, if that lives on this machine.
         folder: the folder of its files.
+        notifies: whether its spec asks for notifications.
     """
 
     name: str
@@ -86,6 +87,7 @@ class RunView:
     wall_s: float = 0.0
     pid: int | None = None
     folder: str = ""
+    notifies: bool = False
 
     @property
     def is_over(self) -> bool:
@@ -99,7 +101,9 @@ class RunView:
 
     def to_json(self) -> dict[str, Any]:
         """Return the run as one element of the documented {"runs": [...]}."""
-        return asdict(self)
+        document = asdict(self)
+        del document["notifies"]  # for the code that looks after them
+        return document
 
 
 def list_runs(runs: Path, *, of: str | None = None) -> list[RunView]:
@@ -203,6 +207,7 @@ def view_run(run: RunFolder) -> RunView:
         wall_s=wall_s,
         pid=None if status.state.is_final else _pid(events),
         folder=str(run.path),
+        notifies=bool(spec.notify),
     )
 
 

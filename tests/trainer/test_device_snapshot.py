@@ -127,10 +127,13 @@ def test_a_snapshot_of_hundreds_of_megabytes_takes_a_tenth_of_it_in_host_memory(
 
 
 def _writer() -> psutil.Process:
-    (child,) = [
-        each for each in psutil.Process().children() if "trainer.checkpoint.save.writer" in each.cmdline()
-    ]
-    return child
+    """The process that writes checkpoints; children of other tests may have ended and wait to be reaped."""
+    (found,) = (
+        each
+        for each in psutil.Process().children()
+        if each.status() != psutil.STATUS_ZOMBIE and "trainer.checkpoint.save.writer" in each.cmdline()
+    )
+    return found
 
 
 def test_training_waits_once_the_copies_take_all_room_and_the_report_says_how_long(tmp_path: Path) -> None:

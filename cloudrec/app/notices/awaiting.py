@@ -21,7 +21,6 @@ from cloudrec.home import locked
 from cloudrec.launchers import launcher as find_launcher
 from cloudrec.launchers.base.run_folder import RunFolder
 from cloudrec.launchers.local import notify
-from cloudrec.spec.models import NotifySpec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -70,6 +69,8 @@ def await_ends(app: AppContext, views: Sequence[RunView]) -> None:
 
 def lacking(spec: RunSpec, environment: Mapping[str, str]) -> str:
     """Return the variables with secrets that are not set, separated by commas."""
+    from cloudrec.spec.models import NotifySpec  # noqa: PLC0415 - `status` seldom needs the spec's models
+
     secrets = NotifySpec.model_validate(dict(spec.notify)).secrets
     return ", ".join(name for name in secrets.values() if not environment.get(name))
 

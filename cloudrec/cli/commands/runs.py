@@ -215,11 +215,12 @@ def _shown(
             f"there is no cluster or run {name!r}", remedy="`cloudrec status` lists all clusters and runs"
         )
     happened = _events(application, clusters, runs) if events else []
-    if sends:
-        app.await_ends(application, runs)
+    notifying = [run for run in runs if run.notifies]  # without any, the modules for them are not imported
+    if sends and notifying:
+        app.await_ends(application, notifying)
     # A cluster that does not answer, or whose keeper is silent, has a line that says so.
     answering = [cluster.name for cluster in clusters if not cluster.problem and not cluster.alarm]
-    undelivered = app.failing(application, answering, runs)
+    undelivered = app.failing(application, answering, notifying) if answering or notifying else []
 
     def document() -> dict[str, Any]:
         return {

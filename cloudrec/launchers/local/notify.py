@@ -24,7 +24,6 @@ from cloudrec.notify.channels import channels_of
 from cloudrec.notify.deliver import deliver
 from cloudrec.notify.notice import Notification
 from cloudrec.notify.outbox import Outbox
-from cloudrec.spec.models import NotifySpec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -87,6 +86,8 @@ def notice_of(run: RunFolder, spec: RunSpec, events: Sequence[LedgerEvent]) -> N
 
 def send_due(run: RunFolder, environment: Mapping[str, str]) -> Outbox:
     """Send what is due, and retry until all is delivered or given up, or the patience ends."""
+    from cloudrec.spec.models import NotifySpec  # noqa: PLC0415 - `status` reads what was sent without it
+
     spec = run.spec()
     notify = NotifySpec.model_validate(dict(spec.notify))
     secrets = {key: environment.get(name, "") for key, name in notify.secrets.items()}

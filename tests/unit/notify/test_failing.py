@@ -40,7 +40,8 @@ def outbox(*rows: tuple[float, str, str], channel: str = "webhook") -> Outbox:
 
 
 def written(home: Path, name: str, found: Outbox) -> RunFolder:
-    made = create_run(home / "runs", RunSpec(name=name))
+    asked = {"webhook": {"url_env": "HOOK_URL"}}
+    made = create_run(home / "runs", RunSpec(name=name, notify=asked))
     made.ledger.append("succeeded", launch=1)
     (made.path / "notify.json").write_text(found.to_json(), encoding="utf-8")
     return made
