@@ -80,4 +80,6 @@ def applied(publication: Path | str, folder: Path, version: int | None = None) -
 
 def steps_of(checkpoints: Path) -> list[int]:
     """The steps of the checkpoints in a folder, oldest first."""
-    return sorted(int(path.parent.name.removeprefix("step-")) for path in checkpoints.glob("*/commit-*.json"))
+    return sorted(
+        int(path.parent.name.removeprefix("step-")) for path in checkpoints.glob("step-*/commit-*.json")
+    )
