@@ -47,7 +47,7 @@ class BinaryMetrics:
     """
 
     def __init__(self, device: torch.device | str = "cpu", *, most_bytes: int | None = None) -> None:
-        self._device = torch.device(device)
+        self._device = torch.empty(0, device=device).device  # with its number, as tensors have it
         self._most_bytes = most_bytes
         self._bytes = 0  # on the device
         self._logits: list[Tensor] = []
