@@ -48,8 +48,13 @@ def measure(work: Work) -> list[float]:
 def open_pipeline(work: Work) -> Iterator[Callable[[], object]]:
     """What does one step when called."""
     distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
-    device = torch.device("cpu")
-    model = make_model(work, device)
+    yield make_step(work, torch.device("cpu"))
+    distributed.destroy_process_group()
+
+
+def make_step(work: Work, device: torch.device) -> Callable[[], object]:
+    """Return what does one step when called; a process group must be there."""
+    model = _make_model(work, device)
     optimizer = KeyedOptimizerWrapper(
         dict(in_backward_optimizer_filter(model.named_parameters())),
         lambda parameters: torch.optim.Adagrad(parameters, lr=work.learning_rate),
@@ -66,12 +71,10 @@ def open_pipeline(work: Work) -> Iterator[Callable[[], object]]:
             num_generated_batches=work.batches_in_memory,
         )
     )
-    yield lambda: pipeline.progress(batches)
-    distributed.destroy_process_group()
+    return lambda: pipeline.progress(batches)
 
 
-def make_model(work: Work, device: torch.device) -> DistributedModelParallel:
-    """Return the sharded model with its tables' optimizer in backward."""
+def _make_model(work: Work, device: torch.device) -> DistributedModelParallel:
     tables = [
         EmbeddingBagConfig(
             name=f"t_{feature}",

@@ -7,14 +7,9 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import distributed, nn
-from torchrec.datasets.criteo import DEFAULT_CAT_NAMES, DEFAULT_INT_NAMES
-from torchrec.datasets.random import RandomRecDataset
-from torchrec.distributed import TrainPipelineSparseDist
-from torchrec.optim.keyed import KeyedOptimizerWrapper
-from torchrec.optim.optimizers import in_backward_optimizer_filter
 
 from benchmarks.embedding_bag_ddp import PlainDLRM
-from benchmarks.golden import make_model
+from benchmarks.golden import make_step
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,25 +21,8 @@ if TYPE_CHECKING:
 def golden(work: Work, *, precision: str) -> Iterator[Iterator[object]]:
     """Yield the steps of golden_training: its own code trains in fp32; tf32 only sets torch's switch."""
     with _alone(precision):
-        device = torch.device("cuda", 0)
-        model = make_model(work, device)
-        optimizer = KeyedOptimizerWrapper(
-            dict(in_backward_optimizer_filter(model.named_parameters())),
-            lambda parameters: torch.optim.Adagrad(parameters, lr=work.learning_rate),
-        )
-        pipeline = TrainPipelineSparseDist(model, optimizer, device)
-        batches = iter(
-            RandomRecDataset(
-                keys=DEFAULT_CAT_NAMES,
-                batch_size=work.batch_size,
-                hash_size=work.rows,
-                ids_per_feature=1,
-                num_dense=len(DEFAULT_INT_NAMES),
-                manual_seed=0,
-                num_generated_batches=work.batches_in_memory,
-            )
-        )
-        yield (pipeline.progress(batches) for _ in range(10**9))
+        step = make_step(work, torch.device("cuda", 0))
+        yield (step() for _ in range(10**9))
 
 
 @contextmanager

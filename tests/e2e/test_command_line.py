@@ -427,12 +427,12 @@ def test_ctrl_c_during_a_write_leaves_no_dataset_that_looks_complete(home: Path,
         assert time.monotonic() < give_up
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
-    _, told = process.communicate(timeout=180)
+    _, printed = process.communicate(timeout=180)
     if process.returncode == 0:  # it ended before the signal
         return
-    assert process.returncode == 130, told
+    assert process.returncode == 130, printed
     kept = f"error: interrupted; nothing is left in {folder / 'out'}".encode()
-    assert kept in told  # and the command that starts again: tests/e2e/test_left_behind.py
+    assert kept in printed  # and the command that starts again: tests/e2e/test_left_behind.py
     assert not list((folder / "out").glob("*.json"))
     arguments = [*arguments[:-1], "1000"] if command == "synth" else arguments
     again = subprocess.run([*PROGRAM, *arguments], capture_output=True, text=True, timeout=180, check=False)

@@ -4,11 +4,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
+from torch import nn
 
 from tests.trainer.support_learner import make_batches, make_learner
+from trainer.base.row_stamps import Intervals, RowStamps
 from trainer.checkpoint import Checkpointer
 from trainer.checkpoint.save.saves import SavingOptions
 from trainer.sharding.digest import model_digest
+from trainer.tables.touched import _Stamp
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -99,3 +102,14 @@ def test_a_learner_resumed_from_differentials_is_bit_identical_to_an_uninterrupt
     for _ in range(3):
         parts = worlds.run(world_size, _train, str(tmp_path / "parts"), settings, 2)
     assert set(parts) == set(whole)
+
+
+def test_ids_are_stamped_in_their_own_tables_whatever_the_last_batch_was() -> None:
+    intervals = Intervals()
+    stamps = RowStamps(intervals.add(6, torch.device("cpu")), intervals)
+    stamp = _Stamp(stamps, torch.tensor([0, 3]))  # two tables of 3 rows
+    intervals.now = 1
+    ids = torch.tensor([0, 1, 2])
+    for offsets in ([0, 2, 3], [0, 1, 3]):  # as many ids, of other features
+        stamp(nn.Module(), (), {"indices": ids, "offsets": torch.tensor(offsets)})
+    assert stamps.values.tolist() == [1, 1, 0, 0, 1, 1]

@@ -88,7 +88,7 @@ def test_this_machine_notifies_the_end_of_a_run(tmp_path: Path, monkeypatch: pyt
     with hooks() as server:
         monkeypatch.setenv("ML_HOOK", server.url)
         spec = RunSpec(
-            name="told",
+            name="notified",
             launcher="ray",
             trainer_config={"steps": 5, "step_s": 0.05},
             trainer_command=FAKE_TRAINER,
@@ -101,6 +101,6 @@ def test_this_machine_notifies_the_end_of_a_run(tmp_path: Path, monkeypatch: pyt
         deadline = time.monotonic() + SECONDS
         while not server.got and time.monotonic() < deadline:
             time.sleep(0.2)
-        assert [(each["event"], each["run"]) for each in server.got] == [("finished", "told")]
+        assert [(each["event"], each["run"]) for each in server.got] == [("finished", "notified")]
         with locked(run.path / "awaiting.lock", what="the end", wait_s=60):
             assert LAUNCHER.state(run).state is RunState.SUCCEEDED
