@@ -57,3 +57,29 @@ def test_a_loss_that_is_read_late_ends_the_run_before_it_saves_the_model(
     assert "at step 2 " in first
     assert "in the batch of samples 50, 51, 52, 53, 54, 55, 56, 57 and 42 more" in first
     assert not list((tmp_path / "checkpoints").glob("step-*"))
+
+
+def _stop_after_a_bad_step(place: Place, output: str) -> str:
+    """Request a stop with step 2, whose loss is NaN and was not read yet; return how the run ends."""
+    settings = {"dense_optimizer": "sgd", "dense_learning_rate": 1e30, "checkpoint_interval": "0"}
+    loader = "tests.trainer.test_data_formats:good"
+    config = make_config({**SMALL, **settings, "dataset": loader, "output_dir": output})
+    with open_session(config, make_world(place)) as session:
+        session.judge._losses = LossWatch(late=True)
+        for number, step in enumerate(session.steps(), 1):
+            session.advance(step)
+            if number == 2:
+                session.end.stop.request()
+            try:
+                if session.agree().stop:
+                    return f"stops and saves step {number}"
+            except NonFiniteLossError as error:
+                return str(error)
+    return ""
+
+
+def test_a_stop_saves_no_model_whose_loss_was_not_read_yet(ranks: RankPool, tmp_path: Path) -> None:
+    first, second = ranks.run(2, _stop_after_a_bad_step, str(tmp_path))
+    assert first == second
+    assert "at step 2 " in first
+    assert not list((tmp_path / "checkpoints").glob("step-*"))
