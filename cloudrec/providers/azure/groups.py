@@ -197,7 +197,7 @@ def needs(layout: AzureLayout, namespace: str) -> tuple[str, ...]:
 class ResourceGroupDriver(AzureDriver[ResourceGroupProperties]):
     """Handles resource groups.
 
-    One with the tag of prepared groups belongs to whoever made it: its tags of a cluster come and go, the
+    One with the tag of prepared groups is its owner's: its tags of a cluster come and go, the
     group stays, with the roles that were assigned in it.
     """
 
