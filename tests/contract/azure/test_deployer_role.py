@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,20 @@ from tests.sandbox.azure.support import Azure
 REPORTED = {
     "Microsoft.Resources/subscriptions/resources/read",
     "Microsoft.Compute/virtualMachineScaleSets/read",  # the machines of a pool are then unknown
+}
+# Held for what that lifecycle does not do, or does without a call that names the action.
+BESIDE: dict[str, str] = {
+    r"/(join|joinViaServiceEndpoint|assign)/action$": "a PUT needs it on what it refers to",
+    r"/(locations/.*|operationStatuses|operationresults)/read$": "polls of operations need it in Azure",
+    r"/abort/action$": "an operation of an earlier `up` is still running",
+    r"roleDefinitions/read$": "`doctor` names the roles of others",
+    r"capacityReservation": "with `capacity_reservation_group`",
+    r"proximityPlacementGroups/(write|delete)$": "several nodes without InfiniBand",
+    r"importJobs/|ResourceGroup/amlFilesystems": "with `lustre_importer`, or a new file system",
+    r"(snapshots|loadBalancers|networkInterfaces|privateDnsZones.*|privateEndpoints|workspaces|solutions)/": (
+        "what controllers leave in the group"
+    ),
+    r"(images|virtualMachines|DevTestLab/schedules)/read$": "`leaks` and `down` name what others left",
 }
 # A sample of each service's create and delete calls; `make soak` covers every call of a cluster lifecycle.
 SOME = (
@@ -63,11 +78,9 @@ def test_every_call_of_a_cluster_lifecycle_is_allowed(azure: Azure, tmp_path: Pa
     allowed = {action.lower() for action in (*ACTIONS, *shipped("groups")["Actions"])}
     assert len(actions) > 50
     assert {action for action in actions if action.lower() not in allowed} == set()
-    # A PUT needs the actions on what it refers to, and recovery the ones that end an operation.
-    others = ("/join/action", "/joinviaserviceendpoint/action", "/assign/action", "/abort/action")
-    verbs = {name for name in allowed if name.endswith("/action") and not name.endswith(others)}
-    unused = verbs - {action.lower() for action in actions}
-    assert unused == set()
+    unused = {action for action in ACTIONS if action.lower() not in {each.lower() for each in actions}}
+    assert sorted(action for action in unused if not any(re.search(each, action) for each in BESIDE)) == []
+    print(f"{len(ACTIONS) - len(unused)} actions are used, {len(unused)} have another reason")
 
 
 def test_the_role_suffices_to_create_and_delete_a_cluster(deployer: Deployer) -> None:
