@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from cloudrec_sandbox.gcp.api import access, projects
@@ -9,6 +10,8 @@ from cloudrec_sandbox.gcp.api.apis import APIS
 
 if TYPE_CHECKING:
     from cloudrec_sandbox.gcp.api.call import Call
+
+_COMPUTE = re.compile(r"/compute/v1/(projects/[^?]+)")
 
 
 def admit(call: Call) -> None:
@@ -19,5 +22,7 @@ def admit(call: Call) -> None:
     project = projects.check(call.world, call.service, projects.HOME if shared else call.project)
     permission = call.target.iam_action
     resource = next(iter(call.params.values()), f"projects/{project.id}")
+    if call.service == "compute" and (path := _COMPUTE.search(call.raw.path)):
+        resource = path[1]  # the full name, as conditions see it
     if not access.permitted(call, permission, call.project or project.id, resource):
         raise access.denied(call, permission, resource)

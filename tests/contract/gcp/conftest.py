@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.contract.gcp.support import Site, fresh
+from tests.contract.gcp.support_identities import Estate
 from tests.sandbox.gcp.support import Gcp as Cloud
 from tests.sandbox.gcp.support import stand_in
 
@@ -27,3 +28,11 @@ def cloud(process: Cloud) -> Cloud:
 @pytest.fixture
 def site(cloud: Cloud, tmp_path: Path) -> Site:
     return Site(cloud, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def estate(process: Cloud, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Estate]:
+    """A deployer's cluster in a project that has much of others."""
+    fresh(process)
+    yield Estate(process, tmp_path_factory.mktemp("estate"))
+    process.control(enforce_iam=False)

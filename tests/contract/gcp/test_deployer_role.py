@@ -32,16 +32,18 @@ from tests.sandbox.gcp.support import Gcp as Cloud
 FOLDER = Path(__file__).parents[3] / "infra" / "gcp"
 CUSTOM = {
     name: yaml.safe_load((FOLDER / f"{name}-role.yaml").read_text())
-    for name in ("deployer", "buckets", "binder", "guard", "end")
+    for name in ("deployer", "buckets", "binder", "firewalls", "guard", "end", "images", "sweep")
 }
 # The roles that README.md binds for a deployer in the project, each with its condition.
 BOUND = {
     "cloudrecDeployer": "",
     "cloudrecBuckets": "buckets",
     "cloudrecBinder": "grants",
+    "cloudrecFirewalls": "firewalls",
     "roles/container.admin": "clusters",
     "roles/storage.objectUser": "buckets",
 }
+OPTIONAL = {"cloudrecImages": "", "cloudrecSweep": ""}  # for a project without anything of others
 OF_NODES = (
     "logging.logWriter",
     "monitoring.metricWriter",
@@ -157,7 +159,7 @@ def test_the_readme_has_a_command_for_each_role_and_file() -> None:
     told = (FOLDER / "README.md").read_text()
     for file in {*FOLDER.glob("*.yaml"), *FOLDER.glob("*.condition")}:
         assert file.name in told
-    for name in (*BOUND, *OF_NODES):
+    for name in (*BOUND, *OPTIONAL, *OF_NODES):
         assert name in told
 
 
@@ -169,8 +171,8 @@ def unlimited(cloud: Cloud) -> Iterator[None]:
     cloud.control(enforce_iam=True)
 
 
-def prepare(cloud: Cloud) -> None:
-    """Do what README.md lists for the owner."""
+def prepare(cloud: Cloud, *, optional: bool = True) -> None:
+    """Do what README.md lists for the owner; `optional`: also the roles for a project of cloudrec alone."""
     for name, role in CUSTOM.items():
         wish = {"roleId": f"cloudrec{name.title()}", "role": role}
         assert cloud.rest("POST", f"/v1/projects/{PROJECT}/roles", wish)[0] == 200
@@ -182,14 +184,14 @@ def prepare(cloud: Cloud) -> None:
         assert cloud.rest("POST", f"{accounts}/{email}:setIamPolicy", {"policy": user})[0] == 200
     of_nodes = [{"role": f"roles/{role}", "members": [f"serviceAccount:{NODES}"]} for role in OF_NODES]
     of_end = {"role": f"projects/{PROJECT}/roles/cloudrecEnd", "members": [f"serviceAccount:{END}"]}
-    grant(cloud, *of_nodes, of_end)
+    grant(cloud, *of_nodes, of_end, optional=optional)
 
 
-def grant(cloud: Cloud, *more: dict[str, Any], limited: bool = True) -> None:
+def grant(cloud: Cloud, *more: dict[str, Any], limited: bool = True, optional: bool = True) -> None:
     """Set the caller's roles: those without a condition, and those with one if `limited`."""
     cloud.control(enforce_iam=False)
     bindings: list[dict[str, Any]] = [{"role": "roles/owner", "members": [OWNER]}, *more]
-    for role, file in BOUND.items():
+    for role, file in {**BOUND, **(OPTIONAL if optional else {})}.items():
         name = role if role.startswith("roles/") else f"projects/{PROJECT}/roles/{role}"
         binding: dict[str, Any] = {"role": name, "members": [ME]}
         if file:

@@ -115,8 +115,8 @@ class GuardBindingDriver(GcpDriver[GuardBindingProperties]):
             role=resource.properties.role,
             member=resource.properties.member,
             title=identity.partition(_AT)[2],
-            # The paths of the cluster's pools begin with the path of the cluster.
-            expression=f'resource.name.startsWith("{path}")',
+            # The cluster's pools are below it. Without the slash another cluster's longer name would do too.
+            expression=f'resource.name == "{path}" || resource.name.startsWith("{path}/")',
         )
         policies.replace(self.gcp, self.holder, self._titled(identity), [wanted])
 

@@ -8,8 +8,13 @@ from cloudrec_sandbox.gcp.api.registry import authority
 from cloudrec_sandbox.gcp.services.iam import policies
 
 _TYPES = {"container": "Cluster"}
-# The services of whose resources conditions know the name ("Resource attributes for IAM Conditions").
+# The services of whose resources conditions know the name ("Resource attributes for IAM Conditions"), and the
+# collections of Compute, which has names for some types only.
 _NAMED = ("compute", "container", "resourcemanager")
+_NAMED_IN_COMPUTE = frozenset(
+    ("backendServices", "disks", "firewalls", "forwardingRules", "globalForwardingRules", "images")
+    + ("instances", "instanceTemplates", "snapshots")
+)
 
 if TYPE_CHECKING:
     from cloudrec_sandbox.gcp.api.world import World
@@ -34,6 +39,8 @@ def _named(permission: str, resource: str) -> tuple[str, str]:
     service, collection, _ = permission.split(".")
     if service != "storage":
         known = resource if service in _NAMED else ""
+        if service == "compute" and collection not in _NAMED_IN_COMPUTE:
+            known = ""
         return known, f"{service}.googleapis.com/{_TYPES.get(service, '')}"
     # Lists are of the bucket; actions on an object or a folder are of that.
     if collection == "buckets" or permission.endswith(".list"):

@@ -84,10 +84,15 @@ PREDEFINED: dict[str, tuple[str, ...]] = {
     "roles/viewer": ("*.get", "*.list"),
     "roles/browser": _PROJECT,
     "roles/artifactregistry.admin": ("artifactregistry.*",),
-    "roles/artifactregistry.reader": ("artifactregistry.*.get", "artifactregistry.*.list"),
+    "roles/artifactregistry.reader": (
+        "artifactregistry.*.get",
+        "artifactregistry.*.list",
+        "artifactregistry.repositories.downloadArtifacts",
+    ),
     "roles/artifactregistry.writer": (
         "artifactregistry.*.get",
         "artifactregistry.*.list",
+        "artifactregistry.repositories.downloadArtifacts",
         "artifactregistry.repositories.uploadArtifacts",
     ),
     "roles/cloudquotas.viewer": ("cloudquotas.quotas.get", "monitoring.timeSeries.list"),

@@ -1,0 +1,89 @@
+"""Each permission of the deployer's roles is needed: without one, creating or removing a cluster fails or says so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cloudrec.engine.journal import Journal
+from cloudrec.providers.gcp import provider
+from tests.contract.gcp.support import Site
+from tests.contract.gcp.support_audit import APIS
+from tests.contract.gcp.test_deployer_role import CUSTOM, later, prepare, unlimited, used
+from tests.sandbox.gcp.support import PROJECT, ZONE
+from tests.sandbox.gcp.support import Gcp as Cloud
+
+ROLES = ("deployer", "buckets", "binder", "firewalls")
+# A sample of the services; `make soak` covers every permission that the life of a cluster needs.
+SOME = (
+    "compute.firewalls.delete",
+    "compute.networks.create",
+    "storage.buckets.create",
+    "workflows.workflows.create",
+    "resourcemanager.projects.setIamPolicy",
+)
+
+
+class Life:
+    """The deployer's cluster, and roles that can lack a permission."""
+
+    def __init__(self, cloud: Cloud, folder: Path) -> None:
+        self.cloud, self.folder, self.count = cloud, folder, 0
+        cloud.control(apis={**APIS, "workflows.googleapis.com": True})
+        prepare(cloud, optional=False)
+        self.before = set(cloud.state())
+
+    def site(self) -> Site:
+        given: dict[str, Any] = {"zones": (ZONE,), "expires": later(self.cloud, 20), "budget_usd": 1e6}
+        self.count += 1
+        return Site(self.cloud, self.folder / str(self.count), parts=provider.GcpProvider.parts, **given)
+
+    def permit(self, name: str, *, without: str = "") -> None:
+        """Set the permissions of a role."""
+        kept = [each for each in CUSTOM[name]["includedPermissions"] if each != without]
+        path = f"/v1/projects/{PROJECT}/roles/cloudrec{name.title()}?updateMask=includedPermissions"
+        with unlimited(self.cloud):
+            assert self.cloud.rest("PATCH", path, {"includedPermissions": kept})[0] == 200
+            self.cloud.advance(600)
+
+    def told_without(self, permission: str) -> str:
+        """What `up` or `down` says of a missing permission; afterwards all is removed."""
+        (name,) = [name for name in ROLES if permission in CUSTOM[name]["includedPermissions"]]
+        self.permit(name, without=permission)
+        site, told = None, ""
+        try:
+            site = self.site()
+            site.up()
+            site.down()
+        except Exception as error:  # noqa: BLE001 - whatever a user would see
+            told = f"{error} {getattr(error, 'remedy', '')}"
+        self.permit(name)
+        (site or self.site()).down()
+        assert set(self.cloud.state()) == self.before
+        return told
+
+
+@pytest.fixture
+def life(cloud: Cloud, tmp_path: Path) -> Life:
+    assert Journal
+    return Life(cloud, tmp_path)
+
+
+def test_without_a_permission_a_command_fails_and_names_it(life: Life) -> None:
+    for permission in SOME:
+        assert permission in life.told_without(permission)
+
+
+@pytest.mark.soak
+def test_each_permission_that_a_life_uses_is_needed(life: Life) -> None:
+    site = life.site()
+    since = len(life.cloud.calls())
+    site.up()
+    site.down()
+    held = {each for name in ROLES for each in CUSTOM[name]["includedPermissions"]}
+    needed = sorted(held & {call["iam_action"] for call in life.cloud.calls(since)} & used(life.cloud))
+    silent = {each: told for each in needed if each not in (told := life.told_without(each))}
+    print(f"{len(needed) - len(silent)} of {len(needed)} used permissions are needed; {silent}")
+    assert silent == {}
