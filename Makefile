@@ -67,8 +67,8 @@ test-all: $(STAMP) ## test and slow in one go
 all: $(STAMP)
 	$(BIN)/python -m pytest -m "not soak" $(SHARED)
 
-soak: $(STAMP) ## slow endurance tests
-	$(BIN)/python -m pytest -m soak --timeout 1800
+soak: $(STAMP) ## endurance tests, hours; a second call continues; the report: build/soak/report.md
+	$(BIN)/python -m scripts.soak --report build/soak/report.md
 
 golden: $(STAMP) ## rewrite the manifests' golden files; read the change before you commit it
 	CLOUDREC_WRITE_GOLDEN=1 $(BIN)/python -m pytest -q tests/unit/kubernetes_manifests/test_golden.py

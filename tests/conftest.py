@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 import signal
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
 import pytest
 from xdist.scheduler import LoadFileScheduling
 from xdist.workermanage import WorkerController
+
+from tests.tallies import Tally
 
 ROOT = Path(__file__).parents[1]
 _POOLS = "pools"
@@ -155,6 +158,17 @@ def pytest_configure() -> None:
         if signal.getsignal(number) is signal.SIG_IGN:
             default = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
             signal.signal(number, default)
+
+
+@pytest.fixture
+def tally(record_property: Callable[[str, object], None]) -> Tally:
+    """Print a line with what a test counted, and keep it for the report of `make soak`."""
+
+    def keep(line: str) -> None:
+        record_property("tally", line)
+        print(line, flush=True)
+
+    return keep
 
 
 def pytest_sessionstart() -> None:
