@@ -92,7 +92,7 @@ def _read(path: Path) -> list[SoakResult]:
 
 
 def _ran(test: str, folder: Path) -> SoakResult:
-    """Run a test function in a process of its own."""
+    """Run a test function in a separate process."""
     report = folder / (re.sub(r"[^A-Za-z0-9]+", "-", test) + ".xml")
     report.unlink(missing_ok=True)
     command = [sys.executable, "-m", "pytest", "-q", "-m", "soak", "-n", "0", "--timeout", "1800"]
