@@ -49,6 +49,7 @@ def _routed(call: Call) -> Reply:
         return answer if isinstance(answer, Reply) else json_reply(answer)
     kind = registry.kinds.get(type_)
     if kind is None:
+        enforcement.check(call)  # ARM refuses before it asks a provider, also one that this stand-in lacks
         raise _unknown(call)
     rules.check_version(call, kind.type, kind.apis)
     enforcement.check(call)

@@ -6,14 +6,22 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias, TypedDict, cast
 
 from cloudrec.engine.cost import FREE
-from cloudrec.engine.graph import TAG_CLUSTER, TAG_EXPIRES, Condition, Observed, Properties
+from cloudrec.engine.graph import (
+    TAG_CLUSTER,
+    TAG_EXPIRES,
+    TAG_KEY,
+    TAG_OWNER,
+    Condition,
+    Observed,
+    Properties,
+)
 from cloudrec.providers.azure import zones
 from cloudrec.providers.azure.api import ids, models
 from cloudrec.providers.azure.api.driver import AzureDriver
 from cloudrec.providers.azure.api.rows import group_name, place, state_of
 from cloudrec.providers.azure.api.tracked import LocatedProperties, our_groups
 from cloudrec.providers.azure.errors import object_of
-from cloudrec.providers.azure.layout import TAG_ZONES
+from cloudrec.providers.azure.layout import TAG_PREPARED, TAG_ZONES
 from cloudrec.providers.base.driver import is_ours, name_of
 
 if TYPE_CHECKING:
@@ -49,6 +57,7 @@ METRICS = (ALERTS, INSIGHTS, MONITOR)
 INFINIBAND = "aks-infiniband"  # suffix of the registration that must precede a pool with InfiniBand
 _INFINIBAND_FEATURE = "Microsoft.ContainerService/AKSInfinibandSupport"
 _FEATURES_VERSION = "2021-07-01"  # of the features API, which has no client in the SDK
+_OF_CLUSTER = frozenset({TAG_CLUSTER, TAG_OWNER, TAG_KEY, TAG_EXPIRES, TAG_ZONES, "Name"})
 _STATES: Mapping[str, Condition] = {
     "Registered": Condition.READY,
     "Registering": Condition.PENDING,
@@ -169,6 +178,12 @@ def drivers(azure: Azure) -> Mapping[str, AzureDriver]:
     return {GROUP: ResourceGroupDriver(azure), REGISTRATION: RegistrationDriver(azure)}
 
 
+def is_free(row: models.resources.ResourceGroup) -> bool:
+    """Return whether a group was prepared for a cluster, which does not exist."""
+    tags = row.tags or {}
+    return TAG_PREPARED in tags and TAG_CLUSTER not in tags
+
+
 def needs(layout: AzureLayout, namespace: str) -> tuple[str, ...]:
     """Return the keys of the resources that every resource in the group needs.
 
@@ -180,7 +195,11 @@ def needs(layout: AzureLayout, namespace: str) -> tuple[str, ...]:
 
 
 class ResourceGroupDriver(AzureDriver[ResourceGroupProperties]):
-    """Handles resource groups."""
+    """Handles resource groups.
+
+    One with the tag of prepared groups is its owner's: its tags of a cluster come and go, the
+    group stays, with the roles that were assigned in it.
+    """
 
     kind = GROUP
     changeable = frozenset({"zones", "expires"})
@@ -196,22 +215,27 @@ class ResourceGroupDriver(AzureDriver[ResourceGroupProperties]):
         return [self._observe(row) for row in our_groups(self.azure) if is_ours(row.tags or {}, cluster)]
 
     def fetch(self, resource: Resource[ResourceGroupProperties]) -> Observed | None:
-        """Return the group of this name; None if there is none."""
+        """Return the group of this name; None if there is none, or only a prepared one without a cluster."""
         row = self.azure.get(self.calls.get, group_name(resource.tags[TAG_CLUSTER]))
-        return None if row is None else self._observe(row)
+        return None if row is None or is_free(row) else self._observe(row)
 
     def look(self, identity: str) -> tuple[Condition, str]:
         """Return the condition of a group, and why it failed."""
-        return state_of(self.azure.read(self.calls.get, ids.group_of(identity)).properties)
+        row = self.azure.read(self.calls.get, ids.group_of(identity))
+        if is_free(row):
+            return Condition.GONE, "the prepared group has no cluster"
+        return state_of(row.properties)
 
     def make(
         self, resource: Resource[ResourceGroupProperties], *, token: str, identities: Mapping[str, str]
     ) -> str:
-        """Create the group."""
+        """Create the group, or give the prepared one the cluster's tags."""
         del token, identities
         name = group_name(resource.tags[TAG_CLUSTER])
+        row = self.azure.get(self.calls.get, name)
+        kept = dict(row.tags or {}) if row is not None and is_free(row) else {}
         group = models.resources.ResourceGroup(
-            location=resource.properties.location, tags=dict(resource.tags)
+            location=resource.properties.location, tags={**kept, **resource.tags}
         )
         self.calls.create_or_update(name, group)
         return ids.group(self.azure.subscription, name)
@@ -233,8 +257,12 @@ class ResourceGroupDriver(AzureDriver[ResourceGroupProperties]):
         self.calls.update(ids.group_of(observed.identity), patch)
 
     def remove(self, observed: Observed) -> None:
-        """Delete the group, with all resources that are still in it."""
+        """Delete the group, with all that is still in it; of a prepared one, only the cluster's tags."""
         name = ids.group_of(observed.identity)
+        if TAG_PREPARED in observed.tags:
+            kept = {tag: text for tag, text in observed.tags.items() if tag not in _OF_CLUSTER}
+            self.calls.update(name, models.resources.ResourceGroupPatchable(tags=kept))
+            return
         self.start(observed.identity, self.calls.begin_delete, name, is_removal=True)
 
     def _observe(self, row: models.resources.ResourceGroup) -> Observed:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from cloudrec.providers.base.prices import Prices
 
 TAG_ZONES = "cloudrec-zones"  # on the resource group: the zones chosen when the cluster was created
+TAG_PREPARED = "cloudrec-prepared"  # on a group that its owner made for a deployer: `down` keeps it
 NO_ZONE = ""  # in a region without zones, or for a size that no zone has
 _HASH = 22  # characters; with "cr" before them, the most that a storage account's name may have
 

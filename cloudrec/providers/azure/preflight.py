@@ -13,7 +13,7 @@ from cloudrec.errors import PreflightError
 from cloudrec.findings import Finding
 from cloudrec.providers.azure import errors, groups, offers, quotas
 from cloudrec.providers.azure.api import ids, models
-from cloudrec.providers.azure.api.rows import group_name, plain
+from cloudrec.providers.azure.api.rows import group_name, place, plain
 from cloudrec.providers.azure.cleanup import leftovers
 from cloudrec.providers.azure.cluster.cluster import AzureClusterDriver
 from cloudrec.providers.azure.nodes import nodes
@@ -200,6 +200,16 @@ def _name(azure: Azure, layout: AzureLayout) -> list[Finding]:
     if row is not None:
         return [_named("cluster name", layout.name, "exists", ok=is_ours(row.tags or {}, layout.title))]
     group = azure.get(azure.resources.resource_groups.get, group_name(layout.title))
+    if group is not None and groups.is_free(group):
+        there = place(group.location)
+        return [
+            Finding(
+                check="resource group",
+                ok=there == layout.region,
+                found=f"{layout.group} was prepared in {there}",
+                remedy=f"use --region {there}, or have the group prepared in {layout.region}",
+            )
+        ]
     if group is not None and not is_ours(group.tags or {}, layout.title):
         return [_named("cluster name", f"resource group {layout.group}", "exists", ok=False)]
     return [_named("cluster name", layout.name, "is free", ok=True)]

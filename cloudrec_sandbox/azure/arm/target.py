@@ -90,7 +90,7 @@ def _permission(method: str, path: Path, full: str) -> str:
         return f"{_CHECKS[full]}/read"
     if full == "Microsoft.Resources/resources" and path.group:
         return "Microsoft.Resources/subscriptions/resourcegroups/resources/read"
-    is_own = types.startswith(("subscriptions", "tags"))
+    is_own = types.startswith(("subscriptions", "tags", "deployment"))
     if namespace == "Microsoft.Resources" and path.subscription and not is_own:
         full = f"Microsoft.Resources/subscriptions/{types}"
     return f"{full}/action" if method == "POST" else f"{full}/{_VERBS.get(method, 'read')}"

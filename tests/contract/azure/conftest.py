@@ -9,6 +9,8 @@ from shutil import copytree
 import pytest
 
 from tests.contract.azure.support import Site, fresh
+from tests.contract.azure.support_deployer import Deployer
+from tests.contract.azure.support_identities import Estate
 from tests.sandbox.azure.support import Azure, stand_in
 
 
@@ -45,3 +47,13 @@ def standing(azure: Azure, raised: Path, tmp_path: Path) -> Site:
     azure.ask("POST", "/restore", {"name": "raised"})
     copytree(raised, tmp_path / "home")
     return Site(azure, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def estate(process: Azure, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Estate]:
+    """A deployer's cluster beside that of another team."""
+    folder = tmp_path_factory.mktemp("estate")
+    fresh(process)
+    deployer = Deployer(process, folder / "ours")
+    yield Estate(process, deployer, Site(process, folder / "theirs", name="u", ttl="8h", access="auto"))
+    process.control(enforce_iam=False)
