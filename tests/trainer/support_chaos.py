@@ -140,7 +140,7 @@ class Chaos:
             if killing:
                 self._kill_somebody(ranks)
             time.sleep(0.01)
-        # After one that finished, the others finish too; after one that was killed, they may have noticed or not.
+        # After one that finished, the others finish too, on a busy machine a little later.
         while time.monotonic() < give_up and {rank.exitcode for rank in ranks} == {0, None}:
             time.sleep(0.01)
         time.sleep(0.05)
