@@ -77,7 +77,7 @@ checkov: $(STAMP) ## look for weak points in every manifest (checkov, in a virtu
 	$(BIN)/python -m pytest -m soak tests/unit/kubernetes_manifests/test_checkov.py -rs --timeout 1800
 
 policies: $(STAMP) ## look for ways to become an administrator in infra/aws (cloudsplaining, parliament; likewise)
-	$(BIN)/python -m pytest -m soak tests/unit/providers_aws/test_policies_linted.py -rs --timeout 1800
+	$(BIN)/python -m pytest -m slow tests/unit/providers_aws/test_policies_linted.py -rs --timeout 1800
 
 prometheus-tools: ## Prometheus and promtool by apt, for the tests of metrics (as root)
 	$(PYTHON) scripts/prometheus_tools.py
