@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cloudrec.app.gpu_catalog import is_in, known_prices, machines_with
+from cloudrec.app.planning.calibration import kept_calibration
 from cloudrec.app.planning.planned_inputs import RunTables, layer_sizes, planned_inputs, tables_of
 from cloudrec.app.run.trainer_config import resolved_settings
 from cloudrec.data.format import manifest
 from cloudrec.errors import DataError, UsageError
 from cloudrec.home import make_private, write_atomically
 from cloudrec.launchers.base.results_store import open_place
+from cloudrec.planning.fit.cpu import cpu_memory, cpu_step
 from cloudrec.planning.fit.layers import dense_work, is_known
 from cloudrec.planning.fit.offers import MachineOffer, PlannedOffer, planned_offers
 from cloudrec.planning.fit.work import TrainingWork
@@ -25,10 +27,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cloudrec.app.context import AppContext
+    from cloudrec.planning.fit.cpu import CpuStep
+    from cloudrec.planning.fit.memory import RankMemory
     from cloudrec.providers.base.offers import InstanceType
     from cloudrec.providers.base.prices import Prices
     from cloudrec.spec.load import Loaded
 
+LOCAL = "local"
 _FEATURES = 26  # of a run whose dataset is not named: Criteo's
 _PRECISIONS = ("fp32", "tf32", "bf16")
 
@@ -57,6 +62,27 @@ class PlanWish:
 
 
 @dataclass(frozen=True, kw_only=True)
+class OwnOffer:
+    """What the run would be on this machine.
+
+    Attributes:
+        step: the time of a step.
+        memory: of each rank.
+        cores: of this machine.
+        as_of: when it was measured.
+        hours: of the whole run; None if the samples are unknown.
+        refusal: why the run cannot be done; empty if it can.
+    """
+
+    step: CpuStep
+    memory: RankMemory
+    cores: int
+    as_of: str
+    hours: float | None
+    refusal: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunPlan:
     """The work and every way to do it.
 
@@ -65,12 +91,14 @@ class RunPlan:
         offers: each machine and number of nodes, also those on which it cannot be done.
         tables_from: where the sizes of the tables are from.
         assumes: what is not known and was assumed; None for nothing.
+        here: what it would be on this machine, if that was measured.
     """
 
     work: TrainingWork
     offers: Sequence[PlannedOffer]
     tables_from: str
     assumes: str | None = None
+    here: Sequence[OwnOffer] = ()
 
 
 def run_plan(app: AppContext, loaded: Loaded, flags: Sequence[str], wish: PlanWish) -> RunPlan:
@@ -89,8 +117,11 @@ def run_plan(app: AppContext, loaded: Loaded, flags: Sequence[str], wish: PlanWi
     """
     settings = resolved_settings(underscored_keys(loaded.spec.trainer), flags).values
     work, tables_from = _work(settings, wish)
-    machines = list(_machines(app, wish))
-    if not machines:
+    here = _own_offers(app, work, wish)
+    machines = [] if wish.provider == LOCAL else list(_machines(app, wish))
+    if wish.provider == LOCAL and not here:
+        raise UsageError("this machine was not measured", remedy="run `cloudrec plan --calibrate`")
+    if not machines and not here:
         raise UsageError(
             "no machine type fits these options", remedy="leave out --gpus, --provider or --regions"
         )
@@ -98,7 +129,41 @@ def run_plan(app: AppContext, loaded: Loaded, flags: Sequence[str], wish: PlanWi
     model, assumes = str(settings["model"]), None
     if not is_known(model):
         assumes = f"the layers of {model} are not known, so they are counted as dlrm's"
-    return RunPlan(work=work, offers=offers, tables_from=tables_from, assumes=assumes)
+    return RunPlan(work=work, offers=offers, tables_from=tables_from, assumes=assumes, here=here)
+
+
+def _own_offers(app: AppContext, work: TrainingWork, wish: PlanWish) -> list[OwnOffer]:
+    if wish.gpu is not None or wish.provider not in {None, LOCAL} or wish.regions:
+        return []
+    known = kept_calibration(app)
+    if known is None:
+        return []
+    found = []
+    for ranks, rates in known.rates.items():
+        step = cpu_step(work, rates)
+        memory = cpu_memory(
+            work,
+            ranks=ranks,
+            baseline_bytes=known.baseline_bytes[ranks],
+            memory_bytes=known.memory_bytes,
+        )
+        refusal = ""
+        if work.global_batch is not None and work.global_batch % ranks:
+            refusal = f"a step of {work.global_batch:,} samples cannot be divided among {ranks} ranks"
+        elif not memory.fits:
+            refusal = f"each rank needs {memory.need:.1f} GiB and has {memory.have:.1f} GiB"
+        samples = work.samples_in_all
+        found.append(
+            OwnOffer(
+                step=step,
+                memory=memory,
+                cores=known.cores,
+                as_of=known.as_of,
+                hours=None if samples is None else samples / step.samples_per_s / 3600.0,
+                refusal=refusal,
+            )
+        )
+    return found
 
 
 def keep_plan(app: AppContext, rows: Sequence[Mapping[str, Any]]) -> Path:

@@ -81,6 +81,18 @@ class StepTime:
         return max(self.on_gpu, self.host, self.input)
 
     @property
+    def parts(self) -> dict[str, float]:
+        """Seconds by part."""
+        return {
+            "dense": self.dense,
+            "tables": self.tables,
+            "exchange": self.exchange,
+            "gradients": self.gradients,
+            "host": self.host,
+            "input": self.input,
+        }
+
+    @property
     def samples_per_s(self) -> float:
         """Samples a second over all ranks."""
         return self.batch * self.ranks / self.seconds
