@@ -173,7 +173,7 @@ def view_run(run: RunFolder) -> RunView:
     """Return the present state of a run."""
     spec = run.spec()
     status = launcher(spec.launcher).state(run)
-    events = run.ledger.read()
+    events = run.ledger.outline()
     metrics, damage = _metrics(run)
     goodput = newest_goodput(metrics.train, outputs.read_summary(run))
     started = [event.time for event in events if event.event == "started"]
