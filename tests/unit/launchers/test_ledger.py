@@ -107,7 +107,7 @@ def test_a_caller_may_change_the_list_of_events(tmp_path: Path) -> None:
     assert len(ledger.read()) == 1
 
 
-def test_an_outline_parses_few_lines_of_ranks_and_tells_the_same(
+def test_an_outline_parses_few_lines_of_ranks_and_has_all_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ledger = Ledger(path=tmp_path / "events.jsonl")
