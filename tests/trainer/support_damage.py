@@ -66,12 +66,15 @@ def replace_by_older(path: Path) -> None:
 
 
 def swap(path: Path) -> None:
-    """Exchange its contents with those of another step's file, which is damaged by that, too."""
-    other = _another(path)
-    if other is None:
+    """Exchange its contents with those of a file beside it: two files of one checkpoint are damaged.
+
+    Not with another chain's file: that would damage both of the chains that are kept.
+    """
+    beside = [each for each in sorted(path.parent.iterdir()) if each != path and each.is_file()]
+    if not beside:
         path.write_bytes(b"")
         return
-    mine = path.read_bytes()
+    other, mine = beside[0], path.read_bytes()
     path.write_bytes(other.read_bytes())
     other.write_bytes(mine)
 
