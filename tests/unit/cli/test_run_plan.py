@@ -150,3 +150,22 @@ def test_a_damaged_plan_is_refused(home: Path, capsys: Capture, text: str) -> No
     (home / "plan.json").write_text(text)
     assert run(["up", "--from-plan", "1", "--dry-run"]) == 2
     assert "plan" in capsys.readouterr().err
+
+
+def test_the_cost_has_its_parts_and_what_each_is_from(capsys: Capture) -> None:
+    words = ("--samples", "4000000000", "--gpus", "h100", "--max-nodes", "2", "--", *LARGE)
+    offers = [each for each in planned(capsys, *words)["offers"] if each["usd"] is not None]
+    assert {each["provider"] for each in offers} == {"aws", "azure", "gcp"}
+    for each in offers:
+        parts = each["usd_by_part"]
+        assert (parts["storage"], parts["egress"]) == (None, None)
+        assert each["usd"] == pytest.approx(parts["nodes"] + (parts["control_plane"] or 0))
+        basis = each["basis_by_figure"]
+        assert "from a table (20" in basis["usd"]["nodes"]
+        assert basis["usd"]["storage"] == "unknown"
+        assert (basis["usd"]["control_plane"] == "unknown") == (parts["control_plane"] is None)
+    known = [each for each in offers if each["usd_by_part"]["control_plane"] is not None]
+    assert known
+    assert all(
+        each["usd_by_part"]["control_plane"] == pytest.approx(0.1 * each["hours"]) for each in known
+    )  # the three clouds' published price of a cluster is $0.10 an hour
