@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cloudrec.cli.output import columns
+from cloudrec.observe.page.plan import plan_page
 from cloudrec.planning.fit.offers import best_of_each
 from cloudrec.planning.fit.step import HIGH, LOW
 
@@ -167,6 +168,16 @@ def table(plan: RunPlan, offers: Sequence[PlannedOffer], *, everything: bool) ->
     if rows:
         lines.append("Next: cloudrec plan --explain TYPE, or cloudrec up --from-plan NUMBER")
     return "\n".join(lines)
+
+
+def page(plan: RunPlan, offers: Sequence[PlannedOffer]) -> str:
+    """Return the picture of these offers as a page."""
+    notes = [
+        f"Times are estimated; the true samples/s is {LOW:g} to {HIGH:g} times the figure.",
+        "USD: nodes and control plane, from tables of prices with their dates, without storage and traffic.",
+        *_here(plan),
+    ]
+    return plan_page(offers, title=_work_line(plan), notes=[each for each in notes if each])
 
 
 def explanation(plan: RunPlan, offers: Sequence[PlannedOffer]) -> str:
