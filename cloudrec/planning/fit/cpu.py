@@ -24,6 +24,8 @@ PARTS = (
     "exchange",
 )
 _KEPT = 2  # activations and their gradients
+_DENSE_COPIES = 3  # of weights, gradients and state: themselves, what oneDNN packs, a checkpoint's snapshot
+_SAVING_BYTES = 20 << 20  # of writing a checkpoint
 _EVALUATED = 4  # batches that the trainer scores at once, unless eval_batch_size says another number
 _BATCHES_AHEAD = 4  # read ahead, and in work
 _ID_BYTES, _DENSE_BYTES = 8, 128
@@ -185,9 +187,9 @@ def cpu_memory(work: TrainingWork, *, ranks: int, baseline_bytes: int, memory_by
     exchange = (batch * 2 + scored) * work.pooled_bytes * (2 if ranks > 1 else 1)
     return RankMemory(
         tables=work.table_bytes / ranks / GIB,
-        dense=work.dense_bytes / GIB,
+        dense=work.dense_bytes * _DENSE_COPIES / GIB,
         activations=(batch * _KEPT + scored) * (work.dense.activations + work.dense.pairs) * 4 / GIB,
         exchange=(exchange + read_ahead) / GIB,
-        reserved=baseline_bytes / GIB,
+        reserved=(baseline_bytes + _SAVING_BYTES) / GIB,
         have=memory_bytes / ranks / GIB,
     )
