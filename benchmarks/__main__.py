@@ -32,6 +32,7 @@ BENCHMARKS = (
     "mutants",
     "managed",
     "publishing",
+    "plan_accuracy",
 )
 
 

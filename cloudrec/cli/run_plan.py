@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cloudrec.cli.output import columns
+from cloudrec.observe.page.plan import plan_page
 from cloudrec.planning.fit.offers import best_of_each
 from cloudrec.planning.fit.step import HIGH, LOW
 
@@ -18,6 +19,7 @@ SHOWN = 15
 THIS_MACHINE = "this-machine"
 OWN_FACTOR = 1.15  # benchmarks/plan_accuracy.py compares predictions with runs
 _BASIS = "estimated"
+_UNKNOWN = "unknown"
 
 
 def row(offer: PlannedOffer, number: int | None = None) -> dict[str, Any]:
@@ -39,10 +41,19 @@ def row(offer: PlannedOffer, number: int | None = None) -> dict[str, Any]:
         "samples_per_s_range": None if speed is None else [speed * LOW, speed * HIGH],
         "hours": offer.hours,
         "usd": offer.usd,
+        "usd_by_part": offer.usd_by_part,
         "hourly_usd": offer.hourly_usd,
         "price": machine.price or None,
+        "control_plane_price": machine.control_price or None,
         "limited_by": step.limited_by if step else None,
         "basis": _BASIS if step else "unknown",
+        "basis_by_figure": {
+            "memory_gib": _BASIS,
+            "samples_per_s": _BASIS if step else _UNKNOWN,
+            "hours": _BASIS if offer.hours is not None else _UNKNOWN,
+            "hourly_usd": _table_basis(machine.price),
+            "usd": {name: _usd_basis(offer, name) for name in offer.usd_by_part},
+        },
         "memory_gib": {
             "tables": memory.tables,
             "dense": memory.dense,
@@ -53,6 +64,17 @@ def row(offer: PlannedOffer, number: int | None = None) -> dict[str, Any]:
         },
         "step_s": None if step is None else {**step.parts, "total": step.seconds},
     }
+
+
+def _table_basis(label: str) -> str:
+    return f"from a table ({label})" if label else _UNKNOWN
+
+
+def _usd_basis(offer: PlannedOffer, part: str) -> str:
+    labels = {"nodes": offer.machine.price, "control_plane": offer.machine.control_price}
+    label = labels.get(part, "")
+    known = label and offer.usd_by_part[part] is not None
+    return f"estimated hours, {_table_basis(label)}" if known else _UNKNOWN
 
 
 def own_row(offer: OwnOffer) -> dict[str, Any]:
@@ -141,10 +163,21 @@ def table(plan: RunPlan, offers: Sequence[PlannedOffer], *, everything: bool) ->
         lines.append(f"... and {len(offers) - len(shown)} more: --all")
     lines += ["", *_here(plan), *_not_possible(plan)]
     lines.append(f"M/S: million samples a second, estimated; the true value is {LOW:g} to {HIGH:g} times it.")
-    lines.append("USD: nodes only, from the tables of prices that ship with cloudrec.")
+    lines.append("USD: nodes and control plane, by the tables of prices that ship with cloudrec;")
+    lines.append("storage and traffic are not in it, since their amounts are not known.")
     if rows:
         lines.append("Next: cloudrec plan --explain TYPE, or cloudrec up --from-plan NUMBER")
     return "\n".join(lines)
+
+
+def page(plan: RunPlan, offers: Sequence[PlannedOffer]) -> str:
+    """Return the picture of these offers as a page."""
+    notes = [
+        f"Times are estimated; the true samples/s is {LOW:g} to {HIGH:g} times the figure.",
+        "USD: nodes and control plane, from tables of prices with their dates, without storage and traffic.",
+        *_here(plan),
+    ]
+    return plan_page(offers, title=_work_line(plan), notes=[each for each in notes if each])
 
 
 def explanation(plan: RunPlan, offers: Sequence[PlannedOffer]) -> str:
@@ -170,6 +203,8 @@ def explanation(plan: RunPlan, offers: Sequence[PlannedOffer]) -> str:
         ]
         if each.refusal:
             lines.append(f"  not possible: {each.refusal}")
+        costs = [f"{name.replace('_', ' ')} {_short(value)}" for name, value in each.usd_by_part.items()]
+        lines.append(f"  USD of the run: {', '.join(costs)}")
         if step is None:
             lines.append(f"  time: unknown, since the rates of {machine.gpu} are not in the table")
             continue

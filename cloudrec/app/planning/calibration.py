@@ -40,7 +40,7 @@ class Calibration:
         as_of: the date.
         cores: the processor's cores.
         memory_bytes: of this machine.
-        baseline_bytes: of a rank that has imported everything and has no model, by the number of ranks.
+        baseline_bytes: of a rank that has a tiny model, by the number of ranks.
         rates: the constants, by the number of ranks.
         measured: what the trainer printed, by the number of ranks, so that constants can be fitted again.
     """
@@ -157,7 +157,11 @@ def _calibration(
         as_of=as_of,
         cores=int(measured[0]["cores"]),
         memory_bytes=memory_bytes,
-        baseline_bytes={int(each["ranks"]): int(each["baseline_bytes"]) for each in measured},
+        baseline_bytes={
+            # The first model is tiny: what it needs is what libraries take once they run.
+            int(each["ranks"]): int(each["baseline_bytes"]) + int(each["models"][0]["rss_bytes"])
+            for each in measured
+        },
         rates=rates,
         measured=measured,
     )

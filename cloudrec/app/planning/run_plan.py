@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from cloudrec import providers
 from cloudrec.app.gpu_catalog import is_in, known_prices, machines_with
 from cloudrec.app.planning.calibration import kept_calibration
 from cloudrec.app.planning.planned_inputs import RunTables, layer_sizes, planned_inputs, tables_of
@@ -256,6 +257,8 @@ def _machines(app: AppContext, wish: PlanWish) -> Iterator[MachineOffer]:
 
 def _offered(provider: str, hardware: InstanceType, prices: Prices, wish: PlanWish) -> Iterator[MachineOffer]:
     """Yield a machine in the wanted regions, or in its cheapest one, for each capacity type."""
+    facts = providers.facts(provider)
+    control_plane = facts.control_plane if facts is not None else ""
     for capacity in wish.capacities:
         found = [
             price
@@ -267,9 +270,11 @@ def _offered(provider: str, hardware: InstanceType, prices: Prices, wish: PlanWi
             best = min(here, key=lambda price: price.usd, default=None)
             if best is None and (region or capacity == SPOT):
                 continue  # the table does not show whether the region has it
+            place = region or (best.region if best else "")
+            control = prices.within(place).price(control_plane)
             yield MachineOffer(
                 provider=provider,
-                region=region or (best.region if best else ""),
+                region=place,
                 instance_type=hardware.instance_type,
                 capacity=capacity,
                 gpu=hardware.gpu,
@@ -280,4 +285,6 @@ def _offered(provider: str, hardware: InstanceType, prices: Prices, wish: PlanWi
                 joins_nodes=bool(hardware.profile),
                 hourly_usd=best.hourly_usd if best else None,
                 price=best.label if best else "",
+                control_usd=control.hourly_usd if control else None,
+                control_price=control.label if control else "",
             )

@@ -88,6 +88,12 @@ _seconds, _hours = _time(1.0), _time(3600.0)
 @click.option(
     "--calibrate", is_flag=True, help="First time the trainer on this machine, for at most a minute."
 )
+@click.option(
+    "--html",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write a picture: cost against time, and the table.",
+)
 @click.option("--all", "everything", is_flag=True, help="Every number of nodes of every type.")
 @click.option(
     "--spot",
@@ -158,6 +164,7 @@ def plan(
     cloudrec plan --gpus H100 --hours 24 --budget 500
     cloudrec plan --explain p5.48xlarge
     cloudrec plan --calibrate
+    cloudrec plan --html plan.html
     cloudrec plan --samples 4000000000 -- --num_embeddings 10000000
     cloudrec plan --spot traces --deadline 60h
 
@@ -203,10 +210,12 @@ def _plan_run(
     explain: str | None,
     everything: bool,
     calibrate: bool,
+    html: Path | None,
 ) -> None:
     """Print where the run fits, how fast it is and what it costs."""
     from cloudrec import app  # noqa: PLC0415  # `--help` needs none of it
     from cloudrec.cli import run_plan as text  # noqa: PLC0415
+    from cloudrec.home import write_atomically  # noqa: PLC0415
     from cloudrec.planning.fit.offers import best_of_each, ranked  # noqa: PLC0415
 
     application = context()
@@ -239,6 +248,9 @@ def _plan_run(
         if (hours is None or (each.hours is not None and each.hours <= hours))
         and (budget is None or (each.usd is not None and each.usd <= budget))
     ]
+    if html is not None:
+        write_atomically(html, text.page(plan, offers))
+        click.echo(f"the picture is in {html}", err=True)
     if not everything:
         offers = best_of_each(offers)
     rows = [text.row(each, number) for number, each in enumerate(offers, start=1)]

@@ -24,9 +24,11 @@ PARTS = (
     "exchange",
 )
 _KEPT = 2  # activations and their gradients
-_BATCHES_AHEAD = 4  # read ahead, in work, and of the evaluation
+_DENSE_COPIES = 3  # of weights, gradients and state: themselves, what oneDNN packs, a checkpoint's snapshot
+_SAVING_BYTES = 20 << 20  # of writing a checkpoint
+_EVALUATED = 4  # batches that the trainer scores at once, unless eval_batch_size says another number
+_BATCHES_AHEAD = 4  # read ahead, and in work
 _ID_BYTES, _DENSE_BYTES = 8, 128
-_GROWN_BYTES = 200 << 20  # what libraries take once a model steps: code, arenas, compiled kernels
 _ROUNDS = 20_000
 _EXACT = 1e-12
 _PRIOR = 1e-4  # a weak pull to 0, which decides where measured steps do not
@@ -180,13 +182,14 @@ def _share_outside(work: TrainingWork, cache_bytes: int) -> float:
 def cpu_memory(work: TrainingWork, *, ranks: int, baseline_bytes: int, memory_bytes: int) -> RankMemory:
     """Return the resident memory of a rank on a CPU at its peak; ranks share the machine's memory."""
     batch = work.rank_batch(ranks)
-    read_ahead = _BATCHES_AHEAD * batch * (work.ids * _ID_BYTES + _DENSE_BYTES)
-    exchange = batch * (work.pooled_bytes * (4 if ranks > 1 else 2) + 2 * _ID_BYTES * work.ids)
+    scored = batch * _EVALUATED  # freed memory is kept, so what training and evaluation need adds up
+    read_ahead = _BATCHES_AHEAD * (batch + scored) * (work.ids * _ID_BYTES + _DENSE_BYTES)
+    exchange = (batch * 2 + scored) * work.pooled_bytes * (2 if ranks > 1 else 1)
     return RankMemory(
         tables=work.table_bytes / ranks / GIB,
-        dense=work.dense_bytes / GIB,
-        activations=batch * (work.dense.activations + work.dense.pairs) * 4 * _KEPT / GIB,
+        dense=work.dense_bytes * _DENSE_COPIES / GIB,
+        activations=(batch * _KEPT + scored) * (work.dense.activations + work.dense.pairs) * 4 / GIB,
         exchange=(exchange + read_ahead) / GIB,
-        reserved=(baseline_bytes + _GROWN_BYTES) / GIB,
+        reserved=(baseline_bytes + _SAVING_BYTES) / GIB,
         have=memory_bytes / ranks / GIB,
     )

@@ -42,6 +42,8 @@ class MachineOffer:
         joins_nodes: whether several of them train together over their fabric.
         hourly_usd: USD an hour; None if unknown.
         price: date and source of the price; empty if unknown.
+        control_usd: USD an hour of a cluster's control plane; None if unknown.
+        control_price: date and source of that price; empty if unknown.
     """
 
     provider: str
@@ -56,6 +58,8 @@ class MachineOffer:
     joins_nodes: bool
     hourly_usd: float | None
     price: str = ""
+    control_usd: float | None = None
+    control_price: str = ""
 
     @property
     def links(self) -> Links:
@@ -77,7 +81,7 @@ class PlannedOffer:
         memory: memory of each rank.
         step: the time of a step; None if the GPU's or a link's rates are unknown.
         hours: hours of the whole run, with its start and expected preemptions; None if unknown.
-        usd: the cost of the nodes for these hours; None if unknown.
+        usd: the cost of nodes and control plane for these hours; None if that of the nodes is unknown.
         refusal: why the run cannot be done on it; empty if it can.
     """
 
@@ -94,6 +98,17 @@ class PlannedOffer:
         """USD an hour of all nodes; None if unknown."""
         one = self.machine.hourly_usd
         return None if one is None else one * self.nodes
+
+    @property
+    def usd_by_part(self) -> dict[str, float | None]:
+        """USD by part for these hours; None where a price or an amount is unknown."""
+
+        def cost(hourly: float | None) -> float | None:
+            return None if hourly is None or self.hours is None else hourly * self.hours
+
+        # What a run stores and sends out depends on where its data is: no amount is known here.
+        control = cost(self.machine.control_usd)
+        return {"nodes": cost(self.hourly_usd), "control_plane": control, "storage": None, "egress": None}
 
     @property
     def samples_per_s(self) -> float | None:
@@ -152,7 +167,8 @@ def _planned(work: TrainingWork, machine: MachineOffer, nodes: int) -> PlannedOf
     if step is not None and work.samples_in_all is not None:
         training = work.samples_in_all / step.samples_per_s / 3600.0
         hours = _START_H + training / goodput(machine.capacity, nodes)
-        usd = hours * machine.hourly_usd * nodes if machine.hourly_usd is not None else None
+        if machine.hourly_usd is not None:
+            usd = hours * (machine.hourly_usd * nodes + (machine.control_usd or 0.0))
     return PlannedOffer(
         machine=machine,
         nodes=nodes,

@@ -8,6 +8,7 @@ NOTICE = PreemptionNotice(service="aws", seconds=120, machine_ids="aws")
 
 FACTS = CloudFacts(
     name="aws",
+    control_plane="eks-cluster",
     fabrics=(
         Fabric(
             name="efa",
