@@ -9,6 +9,7 @@ from cloudrec.kubernetes.client.client import Kube
 from tests.conformance.support_clouds import Site
 from tests.contract.kubernetes_adopted.support_days import Days
 from tests.contract.kubernetes_adopted.test_guard import NAMESPACE, client
+from tests.tallies import Tally
 
 __all__ = ["client"]
 
@@ -21,12 +22,12 @@ __all__ = ["client"]
     ],
 )
 def test_no_gpu_node_outlives_an_end_by_more_than_a_round(
-    site: Site, client: Kube, days: int, seed: int
+    site: Site, client: Kube, days: int, seed: int, tally: Tally
 ) -> None:
     world = Days(site.cloud, client, NAMESPACE, seed)
     world.pass_days(days)
     counts = ", ".join(f"{count} {name}" for name, count in sorted(world.counts.items()))
-    print(f"{days} virtual days, seed {seed}: {world.counts['minutes past an end']} minutes past; {counts}")
+    tally(f"{days} virtual days, seed {seed}: {world.counts['minutes past an end']} minutes past; {counts}")
     assert world.late == []
     assert (
         min(world.counts[each] for each in ("by the alarm", "by the keeper", "kills", "outages")) > days / 4
