@@ -19,6 +19,7 @@ BENCHMARKS = (
     "embedding",
     "step_profile",
     "engine",
+    "status",
     "makespan",
     "interval",
     "learning",
