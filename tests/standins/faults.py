@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 Kind = Literal["answer", "reset", "lose", "hang", "truncate", "drip", "twice", "html", "flip"]
 KINDS: tuple[Kind, ...] = ("answer", "reset", "lose", "truncate", "drip", "twice", "html", "flip")
 _ACTION = re.compile(rb"(?:.*&)?Action=(\w+)", re.DOTALL)
+_RANDOM = re.compile(r"[0-9a-f]{32}")  # names that differ from run to run
 _PAGE = b"<html><head><title>Sign in</title></head><body>captive portal</body></html>"
 _DRIPS, _DRIP_S = 20, 0.05
 _HOP = {"connection", "keep-alive", "transfer-encoding", "expect", "content-length"}
@@ -130,7 +131,8 @@ class SeededFaults(FaultyProxy):
         """Record a request, and return the fault for it, if any."""
         if ordered := super().fault_of(request):
             return ordered
-        what = f"{request.method} {request.path} {request.action}"
+        path = _RANDOM.sub("*", request.path)
+        what = f"{request.method} {path} {request.action}"
         with self.lock:
             self._asked[what] += 1
             draw = random.Random(f"{self.seed} {what} {self._asked[what]}")  # noqa: S311 - no secret
