@@ -35,6 +35,7 @@ _LINES, _WARM_LINES = 10, 2
 _RUN_S = 6.0  # of steps
 _POLL_S = 0.05
 _LIMIT_S = 240.0
+_BAG_SAMPLES = 32_768  # mapped files count as resident memory, and the plan does not count them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -225,8 +226,8 @@ def _measure(run: Run, folder: Path, expected: float) -> dict[str, Any]:
             from trainer.commands.calibrate import write_bags  # noqa: PLC0415 - of the trainer
 
             steps = interval * _LINES * run.batch * run.ranks
-            write_bags(Path(place) / "data", run.rows, run.hotness, min(steps, 200_000))
-            epochs = -(-steps // min(steps, 200_000)) + 1
+            write_bags(Path(place) / "data", run.rows, run.hotness, min(steps, _BAG_SAMPLES))
+            epochs = -(-steps // min(steps, _BAG_SAMPLES)) + 1
             words += ["--dataset_path", f"{place}/data", "--num_epochs", str(epochs)]
         command = [sys.executable]
         if run.ranks > 1:
