@@ -57,7 +57,9 @@ def _inventory(given: Mapping[str, str]) -> dict[str, set[str]]:
     """Return what the account has, from the stand-in itself."""
 
     def client(service: str) -> Any:
-        return boto3.client(
+        # The stubs have one overload for each service's name.
+        make: Any = boto3.client
+        return make(
             service,
             endpoint_url=given["AWS_ENDPOINT_URL"],
             region_name=given["AWS_REGION"],

@@ -7,7 +7,7 @@ import multiprocessing
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +15,7 @@ from pathlib import Path
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from hypothesis.internal.conjecture import providers
+from hypothesis.internal.constants_ast import Constants
 
 from tests.fuzz.areas import AREAS
 from tests.fuzz.inputs import BadInput
@@ -27,7 +28,7 @@ _QUIET = {
     "phases": [Phase.generate],
     "suppress_health_check": list(HealthCheck),
 }
-_NO_CONSTANTS = providers.Constants()
+_NO_CONSTANTS = Constants()
 # Hypothesis mixes in constants of the modules that are imported, so that a batch would depend on the inputs
 # before it; reading them also takes a third of the time.
 providers._get_local_constants = lambda: _NO_CONSTANTS
@@ -83,7 +84,7 @@ def judge(number: int, areas: Sequence[str]) -> Judged:
     return Judged(number=number, counts=counts, faults=faults, slowest=slowest)
 
 
-def judged(first: int, areas: Sequence[str], workers: int, folder: Path) -> Iterator[Judged]:
+def judged(first: int, areas: Sequence[str], workers: int, folder: Path) -> Generator[Judged, None, None]:
     """Yield batches from the first number on, without end, as processes finish them."""
     numbers = itertools.count(first)
     if workers == 1:

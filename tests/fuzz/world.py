@@ -221,12 +221,14 @@ class World:
         self._touched.add(str(self.home / "journal.sqlite"))
         if (self.home / "journal.sqlite").stat().st_size < _JOURNAL_BYTES:
             return  # it is damaged as a whole
-        connection = sqlite3.connect(self.home / "journal.sqlite")
-        connection.execute(
-            "update clusters set request = ? where name = 'odd'", (data.decode("utf-8", "replace"),)
-        )
-        connection.commit()
-        connection.close()
+        row = (data.decode("utf-8", "replace"),)
+        # The same input may have put another file in the journal's place.
+        with (
+            contextlib.suppress(sqlite3.DatabaseError),
+            contextlib.closing(sqlite3.connect(self.home / "journal.sqlite")) as connection,
+        ):
+            connection.execute("update clusters set request = ? where name = 'odd'", row)
+            connection.commit()
 
     @contextlib.contextmanager
     def _environment(self, given: BadInput) -> Iterator[None]:

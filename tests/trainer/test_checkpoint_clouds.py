@@ -90,7 +90,7 @@ def test_a_commit_whose_answer_is_lost_is_committed_once(cloud: CloudPlace, kind
         assert checkpointer.newest() == 1
 
 
-# A page of HTML with 200 for a write that had no effect is left out: no client can tell it from success.
+# A page of HTML with 200 for a write that had no effect is left out: to a client it looks like success.
 _WIRE: tuple[Kind, ...] = ("answer", "reset", "lose", "truncate", "drip", "twice", "flip")
 
 
