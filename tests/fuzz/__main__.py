@@ -101,7 +101,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--replay", metavar="BATCH", help="run one batch again and print each input with a fault"
     )
     parser.add_argument("--minutes", type=float, default=1e9, help="stop after this time")
-    parser.add_argument("--workers", type=int, default=1, help="processes, each with batches that is separate")
+    parser.add_argument("--workers", type=int, default=1, help="processes that share the batches")
     parser.add_argument("--report", type=Path, metavar="FILE", help="also write a report in Markdown")
     parser.add_argument(
         "--folder", type=Path, default=_MEMORY if _MEMORY.is_dir() else None, help="where the inputs run"
