@@ -39,6 +39,7 @@ _ROOMS = (
     *("cloudrec/app", "cloudrec/cli", "cloudrec/client", "cloudrec/data", "cloudrec/__main__.py"),
     *("cloudrec/observe/page", "cloudrec/torchx.py", "templates/page"),
     *("cloudrec/launchers/slurm", "cloudrec/planning/fit", "templates/slurm", "templates/specs"),
+    *(f"cloudrec/planning/spot/{name}.py" for name in ("compare", "references", "simulate", "traces")),
     *("trainer/calibrate.py", "trainer/commands/calibrate.py"),
     *("cloudrec/image/builders.py", "cloudrec/image/sbom.py", "cloudrec/sandbox"),
 )

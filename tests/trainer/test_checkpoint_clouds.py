@@ -90,9 +90,9 @@ def test_a_commit_whose_answer_is_lost_is_committed_once(cloud: CloudPlace, kind
         assert checkpointer.newest() == 1
 
 
-# A page of HTML with 200 for a write that had no effect is left out: to a client it looks like success. So are
-# flipped bits: TLS ends such a connection (RFC 8446, 5.2), and without TLS a shard that is a part of what a rank
-# wrote is read without its checksum, which covers the whole; other tests damage what is stored.
+# A page of HTML with 200 for a write that had no effect is left out: to a client it looks like success.
+# So are flipped bits: TLS ends such a connection (RFC 8446, 5.2), and without TLS a shard that is a part of
+# what a rank wrote is read without its checksum, which covers the whole. Other tests damage what is stored.
 _WIRE: tuple[Kind, ...] = ("answer", "reset", "lose", "truncate", "drip", "twice")
 
 

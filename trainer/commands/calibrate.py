@@ -39,7 +39,7 @@ _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sizes:
+class TimedModel:
     """A model to time.
 
     Attributes:
@@ -67,26 +67,26 @@ class Sizes:
 
 # They differ in each part of a step: products, pairs, rows in and out of caches, ids, dense parameters.
 MODELS = (
-    Sizes(tables=4, rows=1_000, dim=16, batch=128, bottom=(16,), top=(16, 1)),
-    Sizes(tables=26, rows=2_000, dim=16, batch=2048, bottom=(32, 16), top=(32, 1)),
-    Sizes(tables=26, rows=20_000, dim=64, batch=512, bottom=(512, 256, 64), top=(512, 256, 1)),
-    Sizes(tables=26, rows=30_000, dim=32, batch=2048, bottom=(64, 32), top=(128, 64, 1)),
-    Sizes(tables=8, rows=2_000, dim=64, batch=512, bottom=(1024, 512, 64), top=(1024, 512, 1)),
-    Sizes(tables=8, rows=50_000, dim=128, batch=1024, bottom=(128,), top=(64, 1)),
-    Sizes(tables=26, rows=5_000, dim=128, batch=256, bottom=(256, 128), top=(512, 256, 1)),
-    Sizes(tables=4, rows=5_000, dim=32, batch=64, bottom=(1024, 512, 32), top=(1024, 1024, 1)),
-    Sizes(tables=26, rows=2_000, dim=32, batch=512, bottom=(128, 32), top=(256, 1), interaction="dcn"),
-    Sizes(
+    TimedModel(tables=4, rows=1_000, dim=16, batch=128, bottom=(16,), top=(16, 1)),
+    TimedModel(tables=26, rows=2_000, dim=16, batch=2048, bottom=(32, 16), top=(32, 1)),
+    TimedModel(tables=26, rows=20_000, dim=64, batch=512, bottom=(512, 256, 64), top=(512, 256, 1)),
+    TimedModel(tables=26, rows=30_000, dim=32, batch=2048, bottom=(64, 32), top=(128, 64, 1)),
+    TimedModel(tables=8, rows=2_000, dim=64, batch=512, bottom=(1024, 512, 64), top=(1024, 512, 1)),
+    TimedModel(tables=8, rows=50_000, dim=128, batch=1024, bottom=(128,), top=(64, 1)),
+    TimedModel(tables=26, rows=5_000, dim=128, batch=256, bottom=(256, 128), top=(512, 256, 1)),
+    TimedModel(tables=4, rows=5_000, dim=32, batch=64, bottom=(1024, 512, 32), top=(1024, 1024, 1)),
+    TimedModel(tables=26, rows=2_000, dim=32, batch=512, bottom=(128, 32), top=(256, 1), interaction="dcn"),
+    TimedModel(
         tables=12, rows=10_000, dim=64, batch=512, bottom=(256, 64), top=(256, 1), interaction="dcn",
         cross_rank=256,
     ),
-    Sizes(tables=26, rows=5_000, dim=16, batch=1024, bottom=(64, 16), top=(64, 1), hotness=5),
-    Sizes(tables=26, rows=20_000, dim=64, batch=256, bottom=(64,), top=(64, 1), hotness=10),
-    Sizes(tables=16, rows=5_000, dim=32, batch=4096, bottom=(128, 32), top=(256, 128, 1)),
+    TimedModel(tables=26, rows=5_000, dim=16, batch=1024, bottom=(64, 16), top=(64, 1), hotness=5),
+    TimedModel(tables=26, rows=20_000, dim=64, batch=256, bottom=(64,), top=(64, 1), hotness=10),
+    TimedModel(tables=16, rows=5_000, dim=32, batch=4096, bottom=(128, 32), top=(256, 128, 1)),
 )  # fmt: skip
 
 
-class _Parser(argparse.ArgumentParser):
+class _CalibrationParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise ConfigError(f"{message}; `python -m trainer.calibrate --help` lists the flags")
 
@@ -97,7 +97,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _main(argv: Sequence[str]) -> int:
-    parser = _Parser(
+    parser = _CalibrationParser(
         prog="python -m trainer.calibrate",
         description="Time steps of small models on this machine, as one rank or under torchrun.",
         epilog="Exit codes: 0 timed, 64 bad flags, 1 anything else.",
@@ -129,7 +129,7 @@ def _lines(document: dict[str, Any]) -> str:
 class _Running:
     """A model whose steps are timed, in turns with others."""
 
-    def __init__(self, sizes: Sizes, session: Session, rss_bytes: int) -> None:
+    def __init__(self, sizes: TimedModel, session: Session, rss_bytes: int) -> None:
         self.sizes = sizes
         self.seconds: list[float] = []
         self.rss_bytes = rss_bytes
@@ -196,7 +196,7 @@ def _take_turns(running: Sequence[_Running], world: World, *, until: float) -> N
         round_s = time.perf_counter() - begun
 
 
-def _opened(sizes: Sizes, world: World, folder: Path) -> Any:  # noqa: ANN401 - a context of a session
+def _opened(sizes: TimedModel, world: World, folder: Path) -> Any:  # noqa: ANN401 - a context of a session
     from trainer.loop.session.opening import open_session  # noqa: PLC0415 - torch takes seconds to import
 
     settings: dict[str, Any] = {
@@ -257,4 +257,4 @@ def _resident_bytes() -> int:
     return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
-__all__ = ["MODELS", "Sizes", "main", "write_bags"]
+__all__ = ["MODELS", "TimedModel", "main", "write_bags"]
