@@ -82,7 +82,7 @@ def _inventory(given: Mapping[str, str]) -> dict[str, set[str]]:
             for each in ec2.describe_nat_gateways()["NatGateways"]
             if each["State"] not in gone
         },
-        # AWS makes roles of its own with the first cluster of an account, and keeps them.
+        # AWS makes roles with the first cluster of an account, and keeps them.
         "roles": {
             each["RoleName"]
             for each in iam.list_roles()["Roles"]
