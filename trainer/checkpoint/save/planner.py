@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from trainer.checkpoint.agreement import Ranks
     from trainer.checkpoint.claimed_store import ClaimedStore
     from trainer.checkpoint.history import History
-    from trainer.checkpoint.load.patrol import Patrol
+    from trainer.checkpoint.load.scrubber import Scrubber
     from trainer.checkpoint.save.device import SideDevice
     from trainer.checkpoint.save.saves import Kind, SavingOptions, Wanted
     from trainer.checkpoint.save.touched_bits import Touched
@@ -41,7 +41,7 @@ class SavePlanner:
         *,
         keep: int,
         device: SideDevice | None = None,
-        patrol: Patrol | None = None,
+        scrubber: Scrubber | None = None,
     ) -> None:
         self._ranks = ranks
         self._claimed = claimed
@@ -49,7 +49,7 @@ class SavePlanner:
         self._options = options
         self._keep = keep
         self._device = device
-        self._patrol = patrol  # on rank 0
+        self._scrubber = scrubber  # on rank 0
 
     def begin(self, wanted: Wanted) -> Save:
         """Make the cut and decide what to write. Collective."""
@@ -108,7 +108,7 @@ class SavePlanner:
         options, first_rank = self._options, self._ranks.rank == 0
         alone = self._keep > 1 and self._history.is_newest_alone
         kind = plan_kind(options.mode, chain, longest=options.chain, alone=alone)
-        if options.patrol_bytes_per_s and self._history.renounce(self._damaged_files):
+        if options.scrub_bytes_per_s and self._history.renounce(self._damaged_files):
             kind = "full"  # it shares no file with the damaged chain
 
         def find() -> tuple[Touched | None, Sizes]:
@@ -131,7 +131,7 @@ class SavePlanner:
         return kind, touched, mine
 
     def _damaged_files(self) -> Collection[str]:
-        return () if self._patrol is None else self._patrol.found
+        return () if self._scrubber is None else self._scrubber.found
 
 
 def _since(kind: Kind) -> Since:

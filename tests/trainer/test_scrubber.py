@@ -14,17 +14,17 @@ from tests.trainer.support_dataset import write_dataset
 from tests.trainer.support_layers import ALONE, FINGERPRINT, INCREMENTAL, Model
 from tests.trainer.support_runs import run_here
 from trainer.checkpoint import Checkpointer
-from trainer.checkpoint.load import patrol
+from trainer.checkpoint.load import scrubber
 from trainer.loop import saving
 from trainer.loop.session.checkpoints import RunCheckpoints
 from trainer.loop.session.course import Course
 
-WATCHED = replace(INCREMENTAL, patrol_bytes_per_s=1e9, patrol_again_s=0.05)
+WATCHED = replace(INCREMENTAL, scrub_bytes_per_s=1e9, scrub_again_s=0.05)
 
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patrol, "_POLL_S", 0.02)
+    monkeypatch.setattr(scrubber, "_POLL_S", 0.02)
 
 
 @pytest.mark.parametrize("damage", DAMAGES_OF_A_FILE)
@@ -62,12 +62,12 @@ def test_rot_is_found_and_the_next_save_begins_a_new_chain(tmp_path: Path, file:
 
 
 def test_the_patrol_reads_at_its_rate(tmp_path: Path) -> None:
-    options = replace(WATCHED, patrol_bytes_per_s=20_000.0)
+    options = replace(WATCHED, scrub_bytes_per_s=20_000.0)
     model = Model(ALONE)
     with Checkpointer(str(tmp_path), keep=2, rank=0, world_size=1, options=options) as checkpointer:
         checkpointer.save(1, model.state, {}, FINGERPRINT)
         time.sleep(0.5)
-        watching = checkpointer._patrol
+        watching = checkpointer._scrubber
         assert watching is not None
         size = sum(each.stat().st_size for each in tmp_path.glob("step-*/*.bin"))
         assert 0 < watching.read_bytes <= max(20_000, size)
@@ -83,27 +83,27 @@ def test_a_run_reports_rot_and_ends_with_the_same_model(
     options_of = saving.saving_options
 
     def rotting(*given: object) -> object:
-        return replace(options_of(*given), patrol_bytes_per_s=1e9, patrol_again_s=0.05)  # type: ignore[arg-type]
+        return replace(options_of(*given), scrub_bytes_per_s=1e9, scrub_again_s=0.05)  # type: ignore[arg-type]
 
     monkeypatch.setattr("trainer.loop.session.opening.saving_options", rotting)
     run = tmp_path / "run"
     begun = run_here(dataset, run, **exact, num_iterations=20)
     step = begun.lines("checkpoint")[-1]["step"]
-    noted = patrol.Patrol._due
+    noted = scrubber.Scrubber._due
     flipped: list[Path] = []
 
-    def rot(self: patrol.Patrol) -> object:
+    def rot(self: scrubber.Scrubber) -> object:
         if not flipped and self._chain() is not None:
             (file,) = run.glob(f"checkpoints/step-{step:08}/rank-*.bin")
             DAMAGES_OF_A_FILE["a flipped bit"](file)  # after the resume has read it
             flipped.append(file)
         return noted(self)
 
-    monkeypatch.setattr(patrol.Patrol, "_due", rot)
+    monkeypatch.setattr(scrubber.Scrubber, "_due", rot)
     report = RunCheckpoints._report_damage
 
     def patiently(self: RunCheckpoints, course: Course) -> None:
-        watching = self.saving.checkpointer._patrol
+        watching = self.saving.checkpointer._scrubber
         until = time.monotonic() + 20
         while watching is not None and not watching.found and time.monotonic() < until:
             time.sleep(0.02)

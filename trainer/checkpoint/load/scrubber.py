@@ -1,4 +1,4 @@
-"""The patrol reads the files of the newest checkpoint again and again, so that rot is found before a resume.
+"""The scrubber reads the files of the newest checkpoint again and again, to find damage before a resume.
 
 It is a thread of rank 0 that reads at a low rate and uses no tensor and no device. It reads the store itself,
 not this machine's copies. What it finds is reported by the loop; the next save then begins a new chain.
@@ -30,7 +30,7 @@ _POLL_S = 1.0
 _TROUBLE_S = 60.0  # after an error of the store
 
 
-class Patrol:
+class Scrubber:
     """Verifies the files of a chain in the background.
 
     Args:
@@ -51,7 +51,7 @@ class Patrol:
         self._found: dict[str, str] = {}
         self._unreported: list[str] = []
         self._end = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="checkpoint-patrol", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="checkpoint-scrubber", daemon=True)
         self.read_bytes = 0
         self._thread.start()
 
@@ -81,10 +81,10 @@ class Patrol:
                 self._check(reference)
                 pause_s = 0.0
             except CheckpointError as error:  # the store does not answer: that is no damage
-                _LOG.debug("the patrol waits: %s", error)
+                _LOG.debug("the scrubber waits: %s", error)
                 pause_s = _TROUBLE_S
             except Exception:  # noqa: BLE001 - it must not end with one file
-                _LOG.exception("the patrol of checkpoints passes over %s", reference.name)
+                _LOG.exception("the scrubber of checkpoints passes over %s", reference.name)
                 self._checked[reference.name] = time.monotonic()
 
     def _due(self) -> ManifestReference | None:
