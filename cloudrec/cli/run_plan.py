@@ -46,6 +46,7 @@ def row(offer: PlannedOffer, number: int | None = None) -> dict[str, Any]:
         "hourly_usd": offer.hourly_usd,
         "price": machine.price or None,
         "control_plane_price": machine.control_price or None,
+        "storage_price": machine.storage_price or None,
         "limited_by": step.limited_by if step else None,
         "basis": _BASIS if step else "unknown",
         "basis_by_figure": {
@@ -72,7 +73,12 @@ def _table_basis(label: str) -> str:
 
 
 def _usd_basis(offer: PlannedOffer, part: str) -> str:
-    labels = {"nodes": offer.machine.price, "control_plane": offer.machine.control_price}
+    machine = offer.machine
+    labels = {
+        "nodes": machine.price,
+        "control_plane": machine.control_price,
+        "storage": machine.storage_price,
+    }
     label = labels.get(part, "")
     known = label and offer.usd_by_part[part] is not None
     return f"estimated hours, {_table_basis(label)}" if known else _UNKNOWN
@@ -164,8 +170,8 @@ def table(plan: RunPlan, offers: Sequence[PlannedOffer], *, everything: bool) ->
         lines.append(f"... and {len(offers) - len(shown)} more: --all")
     lines += ["", *_here(plan), *_not_possible(plan)]
     lines.append(f"M/S: million samples a second, estimated; the true value is {LOW:g} to {HIGH:g} times it.")
-    lines.append("USD: nodes and control plane, by the tables of prices that ship with cloudrec;")
-    lines.append("storage and traffic are not in it, since their amounts are not known.")
+    lines.append("USD: nodes, control plane and bucket, where the shipped tables have prices;")
+    lines.append("traffic out of the region is not in it, since its amount is not known.")
     if rows:
         lines.append("Next: cloudrec plan --explain TYPE, or cloudrec up --from-plan NUMBER")
     return "\n".join(lines)
@@ -175,7 +181,7 @@ def page(plan: RunPlan, offers: Sequence[PlannedOffer]) -> str:
     """Return the picture of these offers as a page."""
     notes = [
         f"Times are estimated; the true samples/s is {LOW:g} to {HIGH:g} times the figure.",
-        "USD: nodes and control plane, from tables of prices with their dates, without storage and traffic.",
+        "USD: nodes, control plane and bucket, where tables with dates have their prices, without traffic.",
         *_here(plan),
     ]
     return plan_page(offers, title=_work_line(plan), notes=[each for each in notes if each])

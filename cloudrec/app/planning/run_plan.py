@@ -258,7 +258,7 @@ def _machines(app: AppContext, wish: PlanWish) -> Iterator[MachineOffer]:
 def _offered(provider: str, hardware: InstanceType, prices: Prices, wish: PlanWish) -> Iterator[MachineOffer]:
     """Yield a machine in the wanted regions, or in its cheapest one, for each capacity type."""
     facts = providers.facts(provider)
-    control_plane = facts.control_plane if facts is not None else ""
+    control_plane, bucket = (facts.control_plane, facts.bucket) if facts is not None else ("", "")
     for capacity in wish.capacities:
         found = [
             price
@@ -271,7 +271,7 @@ def _offered(provider: str, hardware: InstanceType, prices: Prices, wish: PlanWi
             if best is None and (region or capacity == SPOT):
                 continue  # the table does not show whether the region has it
             place = region or (best.region if best else "")
-            control = prices.within(place).price(control_plane)
+            control, stored = (prices.within(place).price(name) for name in (control_plane, bucket))
             yield MachineOffer(
                 provider=provider,
                 region=place,
@@ -287,4 +287,6 @@ def _offered(provider: str, hardware: InstanceType, prices: Prices, wish: PlanWi
                 price=best.label if best else "",
                 control_usd=control.hourly_usd if control else None,
                 control_price=control.label if control else "",
+                storage_usd=stored.hourly_usd if stored else None,
+                storage_price=stored.label if stored else "",
             )
